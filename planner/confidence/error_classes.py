@@ -47,7 +47,7 @@ def scale_class(num_gpus: int, gpus_per_node: int) -> str:
 
 
 def training_task(*, tunes: bool) -> str:
-    """What is trained: weights from scratch, or (``tunes``) those that are there already."""
+    """``pretrain``: weights from scratch, or ``finetune`` (``tunes``): existing weights."""
     return "finetune" if tunes else "pretrain"
 
 
@@ -89,7 +89,7 @@ def batching(engine: EngineProfile) -> str:
 RELEASE, ARCHITECTURE = "release", "architecture"
 LACKS = RELEASE, ARCHITECTURE, PLACE
 RELEASE_NUMBER = re.compile(r"v?\d+\.\d+[\w.+-]*|b\d+")
-"""What a release is called: numbers and what follows them, or the build of llama.cpp."""
+"""Release number: numbers and suffixes, or the build of llama.cpp."""
 _FIRST_YEAR = 20
 _WORDS = {RELEASE: "a release not measured", ARCHITECTURE: "an architecture not measured"}
 
@@ -111,55 +111,60 @@ class Release:
 
         It has kernels for the GPUs of a ``vendor``, where that is known.
         """
-        held: list[tuple[tuple[int, ...], str]] = []
+        candidates: list[tuple[tuple[int, ...], str]] = []
         for name in catalogue.names(SpecKind.ENGINES):
             spec = catalogue.load_engine(name).spec
             tool, _, since = spec.since.partition(" ")
             if tool == self.tool and release_parts(since) <= self.parts:
-                held += [(release_parts(since), name)] * (vendor is None or vendor in spec.vendors)
+                candidates += [(release_parts(since), name)] * (
+                    vendor is None or vendor in spec.vendors
+                )
         # Of equal ones the first: a copy that was calibrated has a longer name.
-        return max(held, key=lambda one: one[0])[1] if held else None
+        return max(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
     @property
     def is_measured(self) -> bool:
-        """Whether runs were measured with it, or nobody knows with which releases they were."""
-        known = _releases().get(self.tool, ())
-        return not known or self.parts[:2] in known
+        """Whether runs were measured with it, or releases of measured runs are unknown."""
+        measured_releases = _releases().get(self.tool, ())
+        return not measured_releases or self.parts[:2] in measured_releases
 
     @property
     def unmeasured(self) -> str:
-        """That no published run was measured with it, and which is nearest; else empty."""
+        """Message that no published run used it, with the nearest measured release; else empty."""
         if self.is_measured:
             return ""
         release = self.parts[:2]
-        known = _releases()[self.tool]
-        nearest = min(known, key=lambda one: (abs(_order(one) - _order(release)), one))
-        own, other = (".".join(map(str, one)) for one in (release, nearest))
-        return f"No run of {own} was measured, the nearest are of {other}."
+        measured_releases = _releases()[self.tool]
+        nearest = min(
+            measured_releases,
+            key=lambda measured: (abs(_order(measured) - _order(release)), measured),
+        )
+        current, other = (".".join(map(str, numbers)) for numbers in (release, nearest))
+        return f"No run of {current} was measured, the nearest are of {other}."
 
 
 def unmeasured_features(profile: str, release: str, model: ModelSpec) -> tuple[str, ...]:
-    """Of an engine ``profile`` in a ``release`` (empty: not said) what no run was measured with.
+    """Release and architecture without measured runs, of an engine ``profile`` in a ``release``.
 
-    An architecture is measured where some model of a run on the engine has all its kinds of
-    layers. Of an engine without runs neither is told: their absence is what the basis says.
+    An empty ``release`` is not specified. An architecture is measured if some model of a run on the
+    engine has all its kinds of layers. An engine without runs has neither: the basis shows that.
 
     >>> from planner.specs.catalogue import Catalogue
     >>> unmeasured_features("vllm-0.17", "0.27.1", Catalogue().load_model("deepseek-v3.2"))
     ('release', 'architecture')
     """
-    found = []
+    features = []
     if release and not Release(tool=tool_of(profile, _releases()), number=release).is_measured:
-        found.append(RELEASE)
-    known = _architectures().get(tool_of(profile, _architectures()), ())
-    own = architecture_of(model)
-    if known and not any(own <= other for other in known):
-        found.append(ARCHITECTURE)
-    return tuple(found)
+        features.append(RELEASE)
+    architectures = _architectures().get(tool_of(profile, _architectures()), ())
+    model_architecture = architecture_of(model)
+    if architectures and not any(model_architecture <= other for other in architectures):
+        features.append(ARCHITECTURE)
+    return tuple(features)
 
 
 def stated_release(version: str) -> str:
-    """The release in what a run calls its version; empty where it says none.
+    """The release in the version of a run; empty if it has none.
 
     Containers count by year and month.
 
@@ -172,21 +177,23 @@ def stated_release(version: str) -> str:
     return version if is_release else ""
 
 
-def format_basis(basis: str, lacks: tuple[str, ...]) -> str:
-    """How near measured runs are, and what of a prediction none was measured with."""
-    if not lacks:
+def format_basis(basis: str, unmeasured: tuple[str, ...]) -> str:
+    """The basis of a prediction with its unmeasured features, as text."""
+    if not unmeasured:
         return basis
-    return f"{farther_basis(basis, TRANSFERRED)}, {' and '.join(_WORDS[name] for name in lacks)}"
+    return (
+        f"{farther_basis(basis, TRANSFERRED)}, {' and '.join(_WORDS[name] for name in unmeasured)}"
+    )
 
 
-def tool_of(profile: str, known: Mapping[str, object]) -> str:
-    """The engine that a profile is of, among those that are known; empty where it is of none.
+def tool_of(profile: str, tools: Mapping[str, object]) -> str:
+    """The engine of a profile among known ones; empty: none.
 
     >>> tool_of("vllm-v0-ports", {"vllm": 1, "sglang": 1}), tool_of("tgi", {"vllm": 1})
     ('vllm', '')
     """
-    alike = (name for name in known if profile == name or profile.startswith(f"{name}-"))
-    return max(alike, key=len, default="")
+    matching = (name for name in tools if profile == name or profile.startswith(f"{name}-"))
+    return max(matching, key=len, default="")
 
 
 def _order(release: tuple[int, ...]) -> float:
@@ -196,10 +203,10 @@ def _order(release: tuple[int, ...]) -> float:
 @cache
 def _releases() -> Mapping[str, tuple[tuple[int, ...], ...]]:
     """The releases of each engine that published runs were measured with."""
-    found: dict[str, list[tuple[int, ...]]] = {}
+    releases_by_tool: dict[str, list[tuple[int, ...]]] = {}
     for row in read_table("measured_releases.csv"):
-        found.setdefault(row["tool"], []).append(release_parts(row["release"]))
-    return {tool: tuple(releases) for tool, releases in found.items()}
+        releases_by_tool.setdefault(row["tool"], []).append(release_parts(row["release"]))
+    return {tool: tuple(releases) for tool, releases in releases_by_tool.items()}
 
 
 @cache
@@ -208,4 +215,4 @@ def _architectures() -> Mapping[str, tuple[frozenset[str], ...]]:
     architectures: dict[str, list[frozenset[str]]] = {}
     for row in read_table("measured_architectures.csv"):
         architectures.setdefault(row["tool"], []).append(frozenset(row["architecture"].split("+")))
-    return {tool: tuple(known) for tool, known in architectures.items()}
+    return {tool: tuple(served) for tool, served in architectures.items()}

@@ -22,9 +22,9 @@ _SOFTWARE, _GPU_CLASS = 0, "gpu_class"
 MEASURED, TRANSFERRED, ROOFLINE, ASSUMED = "measured", "transferred", "roofline", "assumed"
 BASES = MEASURED, TRANSFERRED, ROOFLINE, ASSUMED
 PLACE = "place"
-"""Lacking are runs of a software on a GPU."""
+"""Unmeasured: no published run of the software on the GPU."""
 WORK = "task", "mode"
-"""The key of each kind of tables that says what runs do."""
+"""The key of each kind of tables with the work of its runs."""
 FIXED = 1.0, 1.0
 
 
@@ -144,16 +144,17 @@ def basis_of(
 
     ``measured``: some used this profile on this class of GPU with this kind of model;
     ``transferred``: some used the profile, or its silicon; else ``roofline``. A profile that is
-    only the closest to the software itself counts as another. ``assumed``: no run is of this
-    silicon, and no publication says what its kernels reach (``is_assumed``).
+    only the closest to the software counts as another. ``assumed``: no run is of this silicon, and
+    no publication states the efficiency of its kernels (``is_assumed``).
     """
     calibrated, exact = calibrated_kinds(tables.calibrated), not rule.nearest
     if exact and (rule.profile, silicon, kind) in calibrated:
         return MEASURED
-    if is_assumed and not any(known == silicon for _, known, _ in calibrated):
+    if is_assumed and not any(gpu_class == silicon for _, gpu_class, _ in calibrated):
         return ASSUMED
     near = any(
-        (exact and profile == rule.profile) or known == silicon for profile, known, _ in calibrated
+        (exact and profile == rule.profile) or gpu_class == silicon
+        for profile, gpu_class, _ in calibrated
     )
     return TRANSFERRED if near else ROOFLINE
 
@@ -176,8 +177,8 @@ def runs_at(rule: Rule, gpu: str, tables: ErrorTables, work: str) -> int:
 
 def _is_as(row: Mapping[str, str], rule: Rule, releases: bool) -> bool:
     is_older = releases and row["profile"].startswith(f"{rule.profile}-")
-    own = row["profile"] == rule.profile or is_older
-    return own and row["nearest"] == "0" and not rule.nearest
+    is_same_profile = row["profile"] == rule.profile or is_older
+    return is_same_profile and row["nearest"] == "0" and not rule.nearest
 
 
 @cache
@@ -199,19 +200,20 @@ def interval_of(
     with (`planner.confidence.error_classes`); of a software without runs on a GPU those of wider
     kinds, whatever the software, count, too.
     """
-    place = tables.keys.index(_GPU_CLASS)
+    gpu_class_index = tables.keys.index(_GPU_CLASS)
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
     near = farther_basis(basis, TRANSFERRED) if lacks else basis
-    classes = {keys[place], *_classes_behind(near, keys[_SOFTWARE], tables, profile)}
+    classes = {keys[gpu_class_index], *_classes_behind(near, keys[_SOFTWARE], tables, profile)}
+    before, after = keys[:gpu_class_index], keys[gpu_class_index + 1 :]
     best = [
         interval
         for silicon in classes
-        if (interval := _most_specific(of_quantity, (*keys[:place], silicon, *keys[place + 1 :])))
+        if (interval := _most_specific(of_quantity, (*before, silicon, *after)))
     ]
     if basis == ASSUMED:
         # Those of the same task or mode, whatever the software, the GPU and the scale.
-        of_work = [(place, keys[place]) for place, key in enumerate(tables.keys) if key in WORK]
-        best += [row for row in of_quantity if all(row.keys[at] == key for at, key in of_work)]
+        of_work = [(index, keys[index]) for index, key in enumerate(tables.keys) if key in WORK]
+        best += [row for row in of_quantity if all(row.keys[i] == key for i, key in of_work)]
     if PLACE in lacks and best:
         best += [row for row in of_quantity if not row.keys[_SOFTWARE] and _holds(row, keys)]
     if not best:
@@ -221,9 +223,9 @@ def interval_of(
     return min(low, low**wider), max(high, high**wider)
 
 
-def farther_basis(one: str, other: str) -> str:
+def farther_basis(first: str, second: str) -> str:
     """The basis of two whose runs are farther."""
-    return max(one, other, key=BASES.index)
+    return max(first, second, key=BASES.index)
 
 
 @cache
@@ -235,13 +237,16 @@ def _classes_behind(basis: str, software: str, tables: ErrorTables, profile: str
     """
     if basis not in (TRANSFERRED, ROOFLINE, ASSUMED):
         return frozenset()
-    place = tables.keys.index(_GPU_CLASS)
-    known = _intervals(tables)
+    gpu_class_index = tables.keys.index(_GPU_CLASS)
+    intervals = _intervals(tables)
     if basis in (ROOFLINE, ASSUMED):
-        return frozenset(row.keys[place] for row in known)
+        return frozenset(row.keys[gpu_class_index] for row in intervals)
     calibrated = calibrated_kinds(tables.calibrated) if profile else ()
-    own = {row.keys[place] for row in known if row.keys[_SOFTWARE] == software}
-    return frozenset(own - {""} | {silicon for name, silicon, _ in calibrated if name == profile})
+    software_classes = {
+        row.keys[gpu_class_index] for row in intervals if row.keys[_SOFTWARE] == software
+    }
+    calibrated_classes = {silicon for name, silicon, _ in calibrated if name == profile}
+    return frozenset(software_classes - {""} | calibrated_classes)
 
 
 def _most_specific(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval | None:
@@ -249,11 +254,11 @@ def _most_specific(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval 
 
 
 def _holds(row: Interval, keys: tuple[str, ...]) -> bool:
-    return all(mine in ("", given) for mine, given in zip(row.keys, keys, strict=True))
+    return all(interval_key in ("", key) for interval_key, key in zip(row.keys, keys, strict=True))
 
 
-def _wider(tables: ErrorTables, quantity: str, basis: str, lacks: tuple[str, ...]) -> float:
-    r"""What runs of a basis, or of one that is nearer, need, and what each lack adds.
+def _wider(tables: ErrorTables, quantity: str, basis: str, unmeasured: tuple[str, ...]) -> float:
+    r"""Exponent by which an interval is widened, for a basis and each unmeasured feature.
 
     A release or an architecture without runs is at least as far as a transferred prediction, and as
     far as those were that were left out. Such errors are independent of each other and of the
@@ -263,10 +268,10 @@ def _wider(tables: ErrorTables, quantity: str, basis: str, lacks: tuple[str, ...
     """
     needed = _widening(tables)
     nearer = BASES[: BASES.index(basis) + 1] if basis in BASES else ()
-    own = max((needed.get((quantity, name), 1.0) for name in nearer), default=1.0)
+    basis_exponent = max((needed.get((quantity, name), 1.0) for name in nearer), default=1.0)
     least = needed.get((quantity, TRANSFERRED), 1.0)
-    added = [max(needed.get((quantity, name), 1.0), least) ** 2 - 1.0 for name in lacks]
-    return math.sqrt(own**2 + sum(added))
+    added = [max(needed.get((quantity, name), 1.0), least) ** 2 - 1.0 for name in unmeasured]
+    return math.sqrt(basis_exponent**2 + sum(added))
 
 
 @cache
@@ -300,26 +305,26 @@ MEDIAN = 0.5
 """The confidence of a prediction as it is."""
 
 SUREST = (1 + LEVEL) / 2
-"""The confidence of an end of an interval: beyond it published runs tell nothing."""
+"""The confidence at the end of an interval; published runs support no more."""
 
 BAD_CASE = 0.9
 """The share of runs like a plan that are no worse than its bad case."""
 _DEVIATION = NormalDist()
 
 
-def checked_confidence(given: float, option_name: str = "confidence") -> float:
-    """A confidence that the intervals tell of.
+def checked_confidence(confidence: float, option_name: str = "confidence") -> float:
+    """A confidence within the range of the intervals.
 
-    Raises SearchSpaceError if it is none.
+    Raises SearchSpaceError if it is outside.
     """
-    if not MEDIAN <= given <= SUREST:
+    if not MEDIAN <= confidence <= SUREST:
         raise SearchSpaceError(
             f"{option_name} is from {MEDIAN:g} (the prediction) to {SUREST:g} (the end of the "
             f"{LEVEL:.0%} "
             f"interval; published runs support no more), or {MEDIAN:.0%} to {SUREST:.0%}, not "
-            f"{given:g}."
+            f"{confidence:g}."
         )
-    return given
+    return confidence
 
 
 def quantile(ends: tuple[float, float], confidence: float, side: int) -> float | None:
@@ -329,11 +334,11 @@ def quantile(ends: tuple[float, float], confidence: float, side: int) -> float |
     stay below, -1 for the one that they stay above. None where that end is unknown.
 
     Logarithms of errors are taken as normal on each side of the prediction, which is the median,
-    with the spread that the end on this side tells:
+    with the spread of the end on this side:
 
     .. math:: f(q) = f_{0.95}^{z(q) / z(0.95)}
 
-    An end on the other side of the prediction counts as the prediction: to be surer never helps.
+    An end on the other side of the prediction counts as the prediction.
 
     >>> quantile((0.5, 2.0), 0.95, 1), quantile((0.5, 2.0), 0.5, -1)
     (2.0, 1.0)
@@ -350,10 +355,10 @@ def quantile(ends: tuple[float, float], confidence: float, side: int) -> float |
 
 
 def are_tied(best: tuple[float, float], worst: tuple[float, float]) -> bool:
-    """Whether published runs do not tell which of two is better.
+    """Whether two values are tied: their difference is within the error of published runs.
 
-    Each is a quantity, positive, and the end of its 90 % interval on the side of the other. The
-    errors of both are taken as independent; ends that are unknown tell nothing.
+    Each is a positive quantity and the end of its 90 % interval on the side of the other. The
+    errors of both are taken as independent; with unknown ends there is no tie.
 
     >>> are_tied((1.0, 1.5), (1.4, 1.1)), are_tied((1.0, 1.1), (1.4, 1.3))
     (True, False)
@@ -368,10 +373,10 @@ _NORMAL = NormalDist()
 
 
 def chance_below(bound: float, predicted: float, ends: tuple[float, float]) -> float:
-    r"""The share of runs that stay below a bound; ``ends`` are those of the 90 % interval.
+    r"""Probability that a run stays below a bound; ``ends`` are those of the 90 % interval.
 
     All are in the same unit. The inverse of `planner.confidence.intervals.quantile`: errors are
-    log-normal on each side of the prediction, their median, as far as the end on this side tells:
+    log-normal on each side of the prediction, their median, with the spread of this side:
 
     .. math:: P = \Phi\left(z_{0.95} \frac{|\ln(bound / predicted)|}{\ln(end / predicted)}\right)
 
@@ -381,7 +386,7 @@ def chance_below(bound: float, predicted: float, ends: tuple[float, float]) -> f
     >>> round(chance_below(2.0, 1.0, (0.5, 2.0)), 3), chance_below(1.0, 1.0, (0.5, 2.0))
     (0.95, 0.5)
     """
-    if not all(math.isfinite(one) and one > 0 for one in (bound, predicted, *ends)):
+    if not all(math.isfinite(number) and number > 0 for number in (bound, predicted, *ends)):
         return math.nan
     side = 1 if bound >= predicted else -1
     away = side * math.log(bound / predicted)
@@ -398,14 +403,14 @@ class MemoryErrors:
     .. math:: P(needed < m) = \frac{1}{1 + e^{-z}}, \quad
               z = \frac{\ln(m / predicted) - center}{spread}
 
-    Runs that say how much they needed tell it, and so do those that only ran, or ran out.
+    Fitted to runs that report their memory, and to runs that only fit or ran out of memory.
     """
 
     center: float
     spread: float
 
     def chance(self, *, predicted: Numeric, usable: Numeric) -> FloatArray:
-        """The probability that ``usable`` memory is enough; NaN where either is unknown.
+        """Fit probability: the probability that ``usable`` memory is enough; NaN: unknown.
 
         >>> float(MemoryErrors(center=0.0, spread=0.1).chance(predicted=8.0, usable=8.0))
         0.5
@@ -413,13 +418,13 @@ class MemoryErrors:
         return chance(predicted=predicted, usable=usable, center=self.center, spread=self.spread)
 
     def share(self, confidence: float) -> float:
-        """The share of the usable memory that a prediction may reach to fit this surely."""
+        """The share of usable memory that a prediction may reach for this fit probability."""
         odds = math.log(confidence / (1.0 - confidence))
         return math.exp(-self.center - self.spread * odds)
 
 
 def chance(*, predicted: Numeric, usable: Numeric, center: Numeric, spread: Numeric) -> FloatArray:
-    """`MemoryErrors.chance` with errors that differ from row to row."""
+    """Fit probability with memory errors that differ from row to row; NaN: unknown."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         away = (np.log(np.divide(usable, predicted)) - center) / spread
         return np.asarray(1.0 / (1.0 + np.exp(-away)))
@@ -427,16 +432,16 @@ def chance(*, predicted: Numeric, usable: Numeric, center: Numeric, spread: Nume
 
 @cache
 def memory_errors(tables: ErrorTables, software: str, kind: str, scale: str) -> MemoryErrors:
-    """Those of the most specific runs that there are enough of.
+    """Memory errors of the most specific group of runs that is large enough.
 
     ``software`` is the name of a framework or engine. ``kind`` is dense or moe, of an engine
-    `planner.confidence.error_classes.batching`, ``scale`` that of training as
-    `planner.confidence.error_classes.scale` has it.
+    `planner.confidence.error_classes.batching_kind`, ``scale`` of training is
+    `planner.confidence.error_classes.scale_class`.
     """
-    known = _errors(tables.fits)
-    asked = (kind, software, scale)
-    levels = (asked[:number] + ("",) * (3 - number) for number in (3, 2, 1, 0))
-    return next(known[level] for level in levels if level in known)
+    errors = _errors(tables.fits)
+    key = (kind, software, scale)
+    levels = (key[:number] + ("",) * (3 - number) for number in (3, 2, 1, 0))
+    return next(errors[level] for level in levels if level in errors)
 
 
 @cache

@@ -34,15 +34,15 @@ _READ: Mapping[str, Callable[[str], object]] = {
 def _rules(kind: type[Rule], name: str) -> Iterator[Rule]:
     """The rows of a table, each cell as the type of its field; an empty one is the default."""
     types = kind.__annotations__.items()
-    reads = {field: _READ[str(of).removesuffix(" | None")] for field, of in types}
+    reads = {field: _READ[str(annotation).removesuffix(" | None")] for field, annotation in types}
     for row in read_table(name):
-        given = {name: cell for name, cell in row.items() if cell}
-        yield kind(**{name: reads[name](cell) for name, cell in given.items()})
+        cells = {name: cell for name, cell in row.items() if cell}
+        yield kind(**{name: reads[name](cell) for name, cell in cells.items()})
 
 
 @record(kw_only=True)
 class FrameworkRule:
-    """Which profile stands for a framework, and what it does where a run does not say.
+    """The profile of a framework, and its defaults for unspecified options of a run.
 
     ``nearest``: the profile is not of this framework, only the closest to it. A feature
     is on from a year on, never if None. ``recompute`` may be another with several GPUs, after a
@@ -128,7 +128,7 @@ def first_run_slowdown(framework: str) -> float:
 
 
 def is_first_run(tuned: bool | None, objective: TrainingObjective) -> bool:
-    """Whether a run is a first one: as said, else fine-tuning is.
+    """Whether a run is a first one: as specified by ``tuned``, else fine-tuning is.
 
     Pretraining is planned for months and tuned before it starts.
     """
@@ -157,9 +157,9 @@ class EngineRule:
     all_logits: float = 0.0
 
     def matches(self, engine: str, version: str, year: float | None, gpu: str, mode: str) -> bool:
-        """Whether it is about this engine in this version on this device in this mode."""
-        found = ((self.pattern, engine.lower()), (self.gpu, gpu), (self.mode, mode))
-        if not all(re.search(pattern, word) for pattern, word in found):
+        """Whether the rule holds for an engine in a version on a device in a mode."""
+        checks = ((self.pattern, engine.lower()), (self.gpu, gpu), (self.mode, mode))
+        if not all(re.search(pattern, text) for pattern, text in checks):
             return False
         if not self.version:
             return True
@@ -173,8 +173,8 @@ def engine_rule(
     engine: str, version: str = "", year: float | None = None, gpu: str = "", mode: str = ""
 ) -> EngineRule:
     """The first rule that matches an engine; the last one matches all."""
-    asked = (engine, version, year, gpu, mode)
-    return next(rule for rule in _engine_rules() if rule.matches(*asked))
+    run = (engine, version, year, gpu, mode)
+    return next(rule for rule in _engine_rules() if rule.matches(*run))
 
 
 def engine_labels() -> tuple[str, ...]:

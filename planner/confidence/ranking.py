@@ -1,4 +1,4 @@
-"""Which of several plans to take: the best in a bad case; of those tied with it the best known."""
+"""Rank plans and recommend one among ties: the best bad case, or a tied plan with more evidence."""
 
 from __future__ import annotations
 
@@ -39,18 +39,19 @@ class RankedPlan(NamedTuple):
 
     @property
     def is_proven(self) -> bool:
-        """Whether any published run is of its software on its GPU, or nobody counted them."""
+        """Whether a published run used its software on its GPU, or their number is unknown."""
         return self.lack < len(BASES)
 
 
 def evidence_rank(basis: str, runs: float) -> int:
-    """How little evidence there is: 0 for measured runs; what has no run on its GPU comes last.
+    """Lack of evidence: 0 for measured runs; plans without a run on their GPU come last.
 
     ``basis`` begins with one of `BASES`, ``runs`` are those on this very GPU, NaN unknown.
 
-    >>> (evidence_rank("measured", 3), evidence_rank("transferred, first run", 3),
-    ... evidence_rank("transferred", 0))
-    (0, 1, 5)
+    >>> evidence_rank("measured", 3), evidence_rank("transferred, first run", 3)
+    (0, 1)
+    >>> evidence_rank("transferred", 0)
+    5
     """
     code = basis.partition(",")[0]
     near = BASES.index(code) if code in BASES else len(BASES) - 1
@@ -58,13 +59,13 @@ def evidence_rank(basis: str, runs: float) -> int:
 
 
 def are_plans_tied(plan: RankedPlan, other: RankedPlan) -> bool:
-    """Whether published runs do not tell which of two is better.
+    """Whether two plans are tied: their difference is within the error of published runs.
 
-    Of the same GPU and software they differ in layout, which runs tell apart beyond a factor;
-    where the time is the same, too, the price decides. Of others, the errors on the sides that
+    Plans of the same GPU and software differ in layout, which published runs distinguish beyond a
+    factor; if the time is the same too, the price decides. Other plans: errors on the sides that
     face each other are taken as independent.
     """
-    best, worst = sorted((plan, other), key=lambda found: found.value)
+    best, worst = sorted((plan, other), key=lambda ranked: ranked.value)
     if best.value <= 0 or best.value == worst.value:
         return best.value == worst.value
     if plan.kin == other.kin:
@@ -77,15 +78,15 @@ def are_plans_tied(plan: RankedPlan, other: RankedPlan) -> bool:
 
 
 def best_supported(ordered: Sequence[RankedPlan]) -> int:
-    """The place of the plan to take among those ordered by their bad case, the best first.
+    """Index of the recommended plan among plans ordered by their bad case, the best first.
 
-    It is the first of those with the most evidence that are tied with the first, and no more than
-    the factor between layouts from it in the bad case: a tie of wide intervals alone is no reason
-    to pay more.
+    Among plans that are tied with the first, the first with the most evidence. A plan must also be
+    within the factor between layouts in the bad case: wide intervals alone do not justify a higher
+    cost.
     """
     first = ordered[0]
-    places = [at for at, one in enumerate(ordered) if at == 0 or _is_as_good(first, one)]
-    return min(places, key=lambda at: (ordered[at].lack, at))
+    tied = [index for index, plan in enumerate(ordered) if index == 0 or _is_as_good(first, plan)]
+    return min(tied, key=lambda index: (ordered[index].lack, index))
 
 
 def _is_as_good(first: RankedPlan, plan: RankedPlan) -> bool:
@@ -100,8 +101,8 @@ _FARTHEST, _LEAST = 6.0, 1e-9
 _cdf = np.vectorize(NormalDist().cdf, otypes=[np.float64])
 
 
-def regrets(standings: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
-    r"""What each plan is expected to lose against the best of all, as a share of its value.
+def regrets(plans: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
+    r"""Expected regret: mean loss of each plan against the best of all, as a share of its value.
 
     ``sign`` is 1 where less is better; where more is, values count as their inverse: a rate as the
     time of a token. Derived here. With :math:`X_i` what plan i turns out to take, of the median
@@ -110,18 +111,18 @@ def regrets(standings: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
     .. math:: \frac{E[X_i - Y_i]}{x_i} = \frac{1}{x_i} \int P(X_i > t) - P(Y_i > t) \, dt, \quad
               P(Y_i > t) = P(r_i X_i > t) \prod_j P(X_j > t)
 
-    Logarithms of errors are normal on each side of the prediction, as far as the end of the 90 %
-    interval on that side tells. Errors of different software or GPUs are taken as independent, as
-    `tied` takes them: j are the best of each other ``kin``. Those of the same kin are common and
-    cancel: the best of plan i's own takes :math:`r_i \le 1` of what it takes. NaN where the errors
-    of a plan are unknown, which is none of the others either.
+    Logarithms of errors are normal on each side of the prediction, with the spread of the end of
+    the 90 % interval on that side. Errors of different software or GPUs are taken as independent,
+    as in `are_plans_tied`: j are the best plans of other groups. Errors within a group are common
+    and cancel: the best plan of the group of plan i takes :math:`r_i \le 1` of its value. NaN where
+    the errors of a plan are unknown; other plans are not compared with it.
 
     >>> two = [RankedPlan(1, 1 / 1.25, 1.25, kin=(name,)) for name in ("a", "b")]
     >>> regrets(two).round(3).tolist()
     [0.077, 0.077]
     """
     values, lows, highs = (
-        np.array([getattr(standing, name) for standing in standings], dtype=np.float64)
+        np.array([getattr(standing, name) for standing in plans], dtype=np.float64)
         for name in ("value", "low", "high")
     )
     if sign < 0:
@@ -130,24 +131,25 @@ def regrets(standings: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
         logs = np.log(values)
         below = np.maximum(logs - np.log(np.minimum(lows, values)), _LEAST) / _SURE_END
         above = np.maximum(np.log(np.maximum(highs, values)) - logs, _LEAST) / _SURE_END
-    known = np.flatnonzero(np.isfinite(logs + below + above))
-    found = np.full(len(values), np.nan)
-    if not known.size:
-        return found
-    logs, below, above = logs[known], below[known], above[known]
-    at = np.linspace(min(logs - _FARTHEST * below), max(logs + _FARTHEST * above), _POINTS)
+    finite = np.flatnonzero(np.isfinite(logs + below + above))
+    loss_shares = np.full(len(values), np.nan)
+    if not finite.size:
+        return loss_shares
+    logs, below, above = logs[finite], below[finite], above[finite]
+    points = np.linspace(min(logs - _FARTHEST * below), max(logs + _FARTHEST * above), _POINTS)
 
     def beyond(center: FloatArray) -> FloatArray:
-        """The probabilities to take more, of shape (plans, points), around some medians."""
-        away = at - center[:, None]
+        """Probabilities to exceed each point, of shape (plans, points), around the medians."""
+        away = points - center[:, None]
         return np.asarray(_cdf(-away / np.where(away < 0, below[:, None], above[:, None])))
 
-    kin = [standings[place].kin for place in known.tolist()]
+    groups = [plans[place].kin for place in finite.tolist()]
     best: dict[tuple[object, ...], int] = {}
     for place in np.argsort(logs, kind="stable").tolist():
-        best.setdefault(kin[place], place)
-    more, own = beyond(logs), beyond(logs[[best[name] for name in kin]])
-    least = [np.prod(more[[p for n, p in best.items() if n != name]], axis=0) for name in kin]
-    lost = more - own * np.array(least)
-    found[known] = np.trapezoid(lost * np.exp(at - logs[:, None]), at, axis=1)
-    return found
+        best.setdefault(groups[place], place)
+    exceeds, group_best = beyond(logs), beyond(logs[[best[name] for name in groups]])
+    others = [[place for other, place in best.items() if other != name] for name in groups]
+    best_of_others = [np.prod(exceeds[places], axis=0) for places in others]
+    lost = exceeds - group_best * np.array(best_of_others)
+    loss_shares[finite] = np.trapezoid(lost * np.exp(points - logs[:, None]), points, axis=1)
+    return loss_shares

@@ -1,4 +1,4 @@
-"""How sure predicted steps of reinforcement learning are: the errors of published ones."""
+"""Intervals of predicted steps of reinforcement learning, from errors of published steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RL_TABLES = ErrorTables(
     places="rl_places.csv",
 )
 _LAYOUT = 1.3
-"""Steps closer than this factor are a tie: published ones tell splits and placements no finer."""
+"""Steps closer than this factor are a tie: published steps do not distinguish finer layouts."""
 _WORK = "rl"
 
 
@@ -39,7 +39,7 @@ class RlRule:
 
 
 _PRIOR_RUNS = 3
-"""Steps of a user that tell as much of the next one of his as all that are published."""
+"""Number of the user's steps with as much weight as all published steps."""
 _TAIL = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
@@ -54,10 +54,10 @@ class FittedSteps:
     error: float
 
     def narrowed(self, ends: tuple[float, float]) -> tuple[float, float]:
-        """The ends of an interval of published errors, which count as a few steps beside these.
+        """Interval of published errors, combined with the errors of these steps.
 
-        So does their center, which the fit took away. Steps that are predicted worse than published
-        ones make an interval wider.
+        Published errors and their center count as a few steps; the fit removed the center of these
+        steps. Steps with larger errors than published ones make the interval wider.
         """
         low, high = map(math.log, ends)
         runs = _PRIOR_RUNS + self.runs
@@ -69,7 +69,7 @@ class FittedSteps:
 
 
 def rl_confidence(
-    framework: str, gpu: str, gpu_class: str, kind: str, own: FittedSteps | None = None
+    framework: str, gpu: str, gpu_class: str, kind: str, user_steps: FittedSteps | None = None
 ) -> Confidence:
     """Factors on a predicted step, by how near the published steps are, and those of a user.
 
@@ -80,7 +80,7 @@ def rl_confidence(
     keys = framework, gpu_class, kind
     ends = interval_of("step_time", keys, RL_TABLES, basis, rule.profile)
     runs = runs_at(rule, gpu, RL_TABLES, _WORK)
-    if own is not None:
-        ends, runs = own.narrowed(ends), runs + own.runs
-        basis = f"{MEASURED}, {own.runs} of them your own"
+    if user_steps is not None:
+        ends, runs = user_steps.narrowed(ends), runs + user_steps.runs
+        basis = f"{MEASURED}, {user_steps.runs} of them your own"
     return Confidence(factors={"step_time": ends}, layout=_LAYOUT, basis=basis, runs=runs)

@@ -1,1 +1,1 @@
-"""What follows from predictions: sizes, open facts, better plans, prices of others."""
+"""Decisions from predictions: sizing, explanations, suggestions, comparison with API prices."""

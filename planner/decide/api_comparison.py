@@ -1,4 +1,4 @@
-"""Self-host or API: what a deployment costs beside published prices per token of its model."""
+"""Self-host or API: cost of a deployment compared with published API prices of its model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OF = "serve"
-"""The workload that is compared: it has a load, and GPUs that are paid whether they work or not."""
+"""The workload that is compared: requests at a rate on GPUs that are paid busy or idle."""
 
 _MILLION, _THOUSAND = 1e6, 1e3
 _RATE = "requests_per_s"
@@ -114,7 +114,7 @@ class ApiComparison:
         if not listed:
             return {}
         places = {"cheapest": 0, "median": (len(listed) - 1) // 2, "dearest": len(listed) - 1}
-        return {word: listed[place] for word, place in places.items()}
+        return {label: listed[place] for label, place in places.items()}
 
     @property
     def tokens(self) -> float:
@@ -132,10 +132,10 @@ class ApiComparison:
         return pd.DataFrame(self.rows())
 
     def to_dict(self) -> dict[str, object]:
-        """The mix, the deployment and the offers, as JSON takes it: what is unknown is None."""
+        """Token mix, deployment and offers as a dictionary for JSON; None: unknown."""
         tokens = (self.input_tokens, self.cached_tokens, self.output_tokens)
         rates = (self.request_rate, *self.request_rate_ends)
-        found = {
+        columns = {
             "model": self.model,
             **{f"{kind}_tokens": number for kind, number in zip(_KINDS, tokens, strict=True)},
             "cost_per_hour_usd": self.cost_rate * HOUR,
@@ -152,21 +152,21 @@ class ApiComparison:
             "other_releases": self.other_releases,
             "note": self.note,
         }
-        known = {name: value_or_none(value) for name, value in found.items()}
+        values = {name: value_or_none(value) for name, value in columns.items()}
         offers = [
             {name: value_or_none(value) for name, value in row.items()} for row in self.rows()
         ]
-        return {**known, "offers": offers}
+        return {**values, "offers": offers}
 
     def _costs(self) -> dict[str, float]:
-        """What a thousand requests, and a million tokens of the mix, cost at full load."""
+        """Cost of a thousand requests and of a million tokens of the mix, at full load [USD]."""
         costs: dict[str, float] = {}
-        for word, scale in (
+        for unit, scale in (
             ("thousand_requests", _THOUSAND),
             ("million_tokens", _MILLION / self.tokens),
         ):
             for end, cost in zip(("", "_low", "_high"), (self.cost, *self.cost_ends), strict=True):
-                costs[f"self_host_per_{word}{end}_usd"] = cost * scale
+                costs[f"self_host_per_{unit}{end}_usd"] = cost * scale
         return costs
 
     def _row(self, offer: Offer) -> dict[str, Value]:
@@ -208,15 +208,15 @@ class ApiComparison:
 
 
 def compare_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
-    """The first of these deployments beside the published prices of its model.
+    """Compare the first of these deployments with the published API prices of its model.
 
     Raises SearchSpaceError if the workload serves no stream of requests; SpecError if a list of
     prices has errors, one line for each.
     """
     require_token_pricing(plan.workload.name)
-    # As it is with all that it holds in flight, also beside a load.
-    whole = candidates.source.judged(candidates.configurations)
-    table = {**whole.columns(), **getattr(whole, "promised", dict)()}
+    # At full load, also if the request states a lower load.
+    at_full_load = candidates.source.judged(candidates.configurations)
+    table = {**at_full_load.columns(), **getattr(at_full_load, "promised", dict)()}
     loaded = {name: values for name, values in table.items() if not name.startswith("capacity_")}
     row = first_row(full_columns(loaded, plan.problem.sources))
     setting = as_candidates(candidates).setting
@@ -258,13 +258,13 @@ def compare_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
 
 
 def _published(plan: Plan, model: str) -> tuple[Sequence[ApiPrice], int, str]:
-    """The prices of the release that is asked for, how many others have, and why there is none."""
+    """Prices of the requested release, number of prices of other releases, and a note if none."""
     folder = plan.request.specs
     named = plan.words.get("model", {}).get(model, model)
-    known = api_prices(named, folder) or api_prices(model, folder)
-    prices = of_release(known, named) if "/" in named else known
+    prices_of_model = api_prices(named, folder) or api_prices(model, folder)
+    prices = of_release(prices_of_model, named) if "/" in named else prices_of_model
     note = "" if prices else no_price(named, priced_models(folder))
-    return prices, len(known) - len(prices), note
+    return prices, len(prices_of_model) - len(prices), note
 
 
 def require_token_pricing(workload: str, option_name: Callable[[str], str] = str) -> None:
@@ -278,16 +278,17 @@ def require_token_pricing(workload: str, option_name: Callable[[str], str] = str
         )
 
 
-def no_price(model: str, known: Sequence[str]) -> str:
-    """That no list has a model, with names like it and how to add one."""
+def no_price(model: str, priced_models: Sequence[str]) -> str:
+    """Message that no price list has a model, with similar names and how to add a price."""
     return (
-        f"No API price of {model} is known.{did_you_mean(model, known)} "
-        f"{len(known)} models have one; an own api_prices.csv in a folder of --specs adds others."
+        f"No API price of {model} is known.{did_you_mean(model, priced_models)} "
+        f"{len(priced_models)} models have one; an own api_prices.csv in a folder of --specs adds "
+        "others."
     )
 
 
 def cached_price(price: ApiPrice) -> float:
-    """USD per cached input token; where none is published, that of other input."""
+    """USD per cached input token; the price of other input tokens if none is published."""
     return price.input if price.cached_input is None else price.cached_input
 
 
@@ -309,26 +310,26 @@ def _offer(
 
 
 def _range(row: Row, cost_rate: float) -> Ends:
-    """USD/s at the least and at the most that is asked for these GPUs; prefill workers' own."""
+    """Lowest and highest cost of these GPUs over sellers, prefill workers included [USD/s]."""
     parts = {"": cost_rate}
     if row["prefill_gpu"] is not None:
         million = number_or_nan(row["cost_per_million_output_tokens_usd"])
-        own = million * number_or_nan(row["output_tokens_per_s"]) / _MILLION
-        parts = {"": own, "prefill_": cost_rate - own}
+        prefill_excluded = million * number_or_nan(row["output_tokens_per_s"]) / _MILLION
+        parts = {"": prefill_excluded, "prefill_": cost_rate - prefill_excluded}
 
-    def asked(end: str) -> float:
+    def rate_at(end: str) -> float:
         shares = {
-            of: number_or_nan(row[f"{of}price_{end}_per_gpu_hour_usd"])
-            / number_or_nan(row[f"{of}price_per_gpu_hour_usd"])
-            for of in parts
-            if parts[of] > 0
+            prefix: number_or_nan(row[f"{prefix}price_{end}_per_gpu_hour_usd"])
+            / number_or_nan(row[f"{prefix}price_per_gpu_hour_usd"])
+            for prefix in parts
+            if parts[prefix] > 0
         }
-        return float(sum(parts[of] * share for of, share in shares.items()))
+        return float(sum(parts[prefix] * share for prefix, share in shares.items()))
 
-    return (asked("low"), asked("high")) if np.isfinite(cost_rate) else (np.nan, np.nan)
+    return (rate_at("low"), rate_at("high")) if np.isfinite(cost_rate) else (np.nan, np.nan)
 
 
 def _ends(row: Row, column: str) -> Ends:
-    """The ends of the interval of a column, unknown where it has none."""
+    """Ends of the interval of a column; NaN: unknown."""
     low, high = ends_of(column)
     return number_or_nan(row.get(low)), number_or_nan(row.get(high))

@@ -1,4 +1,4 @@
-"""Which facts that nobody gave move an answer, and how far."""
+"""Assumptions that change predictions, and by how much."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from planner.workloads.assumptions import Assumption, EvaluatedChoice
 from planner.workloads.make_plan import Plan
 
 MOVES = 0.1
-"""What a fact changes less than this share of is not told."""
+"""Smallest relative change of a prediction that is reported."""
 
 Ends = tuple[float, float]
 
@@ -46,19 +46,19 @@ class SensitiveAssumption:
     does_not_fit: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """The fact as a dictionary for JSON."""
+        """The assumption as a dictionary for JSON."""
         return {
             "fact": self.name,
             "assumed": self.assumed,
             "tried": list(self.tried),
             "does_not_fit": list(self.does_not_fit),
             "predictions": _plain(self.moved),
-            "each": {words: dict(values) for words, values in self.each.items()},
+            "each": {label: dict(values) for label, values in self.each.items()},
         }
 
     @classmethod
     def from_dict(cls, table: Mapping[str, object]) -> Self:
-        """The fact of a dictionary of `to_dict`; unknown ends are NaN.
+        """The assumption of a dictionary of `to_dict`; unknown ends are NaN.
 
         Raises SpecError, TypeError, ValueError or AttributeError if the table is invalid.
 
@@ -74,38 +74,38 @@ class SensitiveAssumption:
                 n: _known(ends) for n, ends in require_entry(table, "predictions", dict).items()
             },
             each={
-                words: {name: float(value) for name, value in values.items()}
-                for words, values in require_entry({"each": {}, **table}, "each", dict).items()
+                label: {name: float(value) for name, value in values.items()}
+                for label, values in require_entry({"each": {}, **table}, "each", dict).items()
             },
             does_not_fit=tuple(map(str, require_entry(table, "does_not_fit", list))),
         )
 
 
 def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveAssumption]:
-    """The facts that a chosen plan assumes and that move it, each alone, the others as assumed.
+    """The assumptions of a plan that change its predictions, one at a time.
 
-    The configuration stays what it is; of requests that lack room as many run as find it. An
-    alternative that is impossible on its GPUs is left out, and one without room only named.
+    The configuration stays the same; as many requests run as have KV cache. An alternative that
+    is impossible on its GPUs is left out; one that does not fit is only named.
     """
     if _code(candidates):
         return []
     chosen = EvaluatedChoice(request=plan.request, space=plan.space, candidates=candidates)
-    own = candidates.row
-    facts = (_moving(plan, fact, candidates, own) for fact in plan.workload.open_facts(chosen))
+    base_row = candidates.row
+    facts = (_moving(plan, fact, candidates, base_row) for fact in plan.workload.open_facts(chosen))
     return [fact for fact in facts if fact.moved or fact.does_not_fit]
 
 
 def _moving(
     plan: Plan, fact: Assumption, candidates: Candidates, base_row: Row
 ) -> SensitiveAssumption:
-    """What a fact moves, of a plan with the row ``base_row``; nothing where it moves nothing."""
+    """Effect of an assumption on the columns of a plan with the row ``base_row``."""
     first_memory = candidates.source.num_rules + 1
-    possible = {words: judged for words, judged in fact.tried.items() if not _code(judged)}
+    possible = {label: judged for label, judged in fact.tried.items() if not _code(judged)}
     rows = [base_row, *(judged.row for judged in possible.values())]
     moved = {
         name: (min(values), max(values))
         for name in _columns(plan, base_row)
-        # Where an alternative finds nothing in a cache it has no column of that.
+        # An alternative without prefix-cache hits has no column of them.
         if all(name in row for row in rows)
         and _is_moved(values := [number_or_nan(row[name]) for row in rows])
     }
@@ -115,19 +115,19 @@ def _moving(
         tried=tuple(possible),
         moved=moved,
         each={
-            words: {name: number_or_nan(values[name]) for name in moved}
-            for words, values in zip((fact.assumed, *possible), rows, strict=True)
+            label: {name: number_or_nan(values[name]) for name in moved}
+            for label, values in zip((fact.assumed, *possible), rows, strict=True)
         }
         if moved
         else {},
         does_not_fit=tuple(
-            words for words, judged in fact.tried.items() if _code(judged) >= first_memory
+            label for label, judged in fact.tried.items() if _code(judged) >= first_memory
         ),
     )
 
 
 def _code(candidates: Candidates) -> int:
-    """The number of what rejects the one configuration, 0 where it is possible."""
+    """Number of the rejection of the one configuration; 0: feasible."""
     return int(np.max(candidates.rejected_by))
 
 
@@ -148,7 +148,7 @@ def _columns(plan: Plan, row: Mapping[str, object]) -> list[str]:
 
 
 def _is_moved(values: list[float]) -> bool:
-    own, *others = values
-    if not all(map(math.isfinite, (own, *others))):
+    base, *others = values
+    if not all(map(math.isfinite, (base, *others))):
         return False
-    return any(abs(other - own) > MOVES * abs(own) for other in others)
+    return any(abs(other - base) > MOVES * abs(base) for other in others)

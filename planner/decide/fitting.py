@@ -1,4 +1,4 @@
-"""What makes a plan fit whose memory is too small: changes, another plan, more GPUs."""
+"""Make a plan fit in memory: changed parameters, another plan, more GPUs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from planner.workloads.workload import Evaluation
 
 MEMORIES = (OUT_OF_MEMORY.name, OUT_OF_HOST_MEMORY.name)
 MOST_GPUS = 1024
-"""Larger jobs are not tried where fewer GPUs do not fit."""
+"""Largest number of GPUs that is tried."""
 
 _FASTER = 1.05
 # Other number formats are named first where keeping them costs that much.
@@ -66,7 +66,7 @@ _ROUNDED = ("StatePrecision", "MainPrecision")
 
 @record(kw_only=True)
 class Fitting:
-    """Which of the changes that were tried make a plan fit.
+    """Changes that make a plan fit.
 
     ``changes`` has the fastest for each number of changed parameters, those that keep all number
     formats before others, unless these are several times as fast. ``tried`` has the values that may
@@ -79,10 +79,10 @@ class Fitting:
 
 @record(kw_only=True)
 class MoreGpus:
-    """The fewest GPUs that fit, of the numbers that were tried up to ``most``.
+    """The fewest GPUs that fit, of the numbers up to ``most``.
 
-    ``changes`` has a number of GPUs with what else changes there: the fewest with another layout
-    alone, and before it fewer ones with other changes. It is empty where no number fits.
+    ``changes`` has numbers of GPUs with their changes: the fewest with only another layout, and
+    before it fewer ones with other changes. It is empty if no number fits.
     """
 
     most: int
@@ -115,7 +115,7 @@ def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus
     end = min(MOST_GPUS, evaluation.source.setting.machine.cluster.max_gpus or MOST_GPUS)
     doublings = range(1, int(math.log2(max(end / number_or_nan(current["num_gpus"]), 1))) + 1)
     counts = [int(number_or_nan(current["num_gpus"])) * 2**power for power in doublings]
-    most = max(counts, default=0)
+    max_count = max(counts, default=0)
     changes: list[tuple[int, Change]] = []
     for only_layout in (True, False):
         for count in counts:
@@ -123,7 +123,7 @@ def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus
                 changes.insert(0, (count, change))
                 counts = [item for item in counts if item < count]
                 break
-    return MoreGpus(most=most, changes=changes)
+    return MoreGpus(most=max_count, changes=changes)
 
 
 def change_on(
@@ -154,7 +154,7 @@ def change_on(
 
 
 def adapter_that_fits(plan: Plan) -> tuple[str, Row] | None:
-    """The first adapter that needs less memory with which a plan fits as it is, and its row."""
+    """The first adapter with less memory with which the unchanged plan fits, and its row."""
     request = plan.request
     kinds = plan.workload.adapters
     if str(getattr(request, "adapter", kinds[-1])) not in kinds:
@@ -170,7 +170,7 @@ def adapter_that_fits(plan: Plan) -> tuple[str, Row] | None:
 
 
 def surer_options(plan: Plan, row: Row) -> dict[str, float]:
-    """Options with which a chosen plan fits at least 90 % surely, each with the probability.
+    """Options with which a plan has a fit probability of at least 90 %, with the probability.
 
     Empty where it fits as surely already, or its probability is unknown.
     """
@@ -189,7 +189,7 @@ def surer_options(plan: Plan, row: Row) -> dict[str, float]:
 
 
 def _layout(source: Source) -> tuple[str, ...]:
-    """What of a plan depends on its number of GPUs."""
+    """Parameters that depend on the number of GPUs."""
     degrees = terms_about("model_parallel", _workload_of(source))
     return (*degrees, "zero_stage", "micro_batch_size")
 
@@ -200,11 +200,11 @@ def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list
     Those of a parameter stand in the table of terms from the one that saves least.
     """
     relief: dict[str, list[Value]] = {}
-    for name, words in remedies_of(_workload_of(source)).items():
+    for name, texts in remedies_of(_workload_of(source)).items():
         term = glossary()[name]
         if name not in current or (name == "precision" and current[name] not in ("fp32", "tf32")):
             continue
-        choices = [term.shown(term.coded(_parsed(word, term.type))) for word in words]
+        choices = [term.shown(term.coded(_parsed(text, term.type))) for text in texts]
         now: Any = current[name]
         saves_less = choices.index(now) + 1 if now in choices else 0
         if name == "offload" and saves_less:  # the host's memory may be what is too small
@@ -234,7 +234,7 @@ def _workload_of(source: Source) -> str:
 
 
 def unsupported(source: Source, num_gpus: float) -> list[str]:
-    """What saves memory and no rule knows that the framework lacks.
+    """Parameters that save memory but that the framework does not support, without a rule.
 
     Frameworks with models of their own, as their pipelines need, have their own losses. Paged
     optimizers of bitsandbytes take no shards of FSDP (bitsandbytes issues 89 and 1633, torchtune
@@ -245,13 +245,13 @@ def unsupported(source: Source, num_gpus: float) -> list[str]:
         return []
     is_fsdp = 1 not in setting.framework.zero_stages and num_gpus > 1
     names = {"loss_kernel": setting.framework.interleaved_schedule, "paged_optimizer": is_fsdp}
-    return [name for name, lacks in names.items() if lacks]
+    return [name for name, is_unsupported in names.items() if is_unsupported]
 
 
-def _parsed(word: str, type_: str) -> Any:
+def _parsed(text: str, type_: str) -> Any:
     if type_ == "flag":
-        return word == "true"
-    return float(word) if type_ in ("count", "share", "number") else word
+        return text == "true"
+    return float(text) if type_ in ("count", "share", "number") else text
 
 
 def _on_gpus(current: Row, count: int) -> dict[str, Value]:
@@ -349,7 +349,7 @@ class _Near:
 
     @property
     def keeps_formats(self) -> BoolArray:
-        """Where all number formats are those of the plan."""
+        """Configurations with the number formats of the plan, as a mask."""
         table = self.candidates.configurations
         unchanged = np.ones(table.shape, dtype=np.bool_)
         for name in table.names():
@@ -369,11 +369,16 @@ class _Near:
         return tried
 
     def best(
-        self, among: BoolArray, counts: range = CHANGES, chances: Sequence[float] = (SURE, MEDIAN)
+        self,
+        among: BoolArray,
+        counts: range = CHANGES,
+        fit_probabilities: Sequence[float] = (SURE, MEDIAN),
     ) -> Best:
-        """The fastest for each number of changes that surely fits; else that may fit."""
-        for surely in chances:
-            best = best_rows(self.problem, self.candidates, self.current, surely, counts, among)
+        """The fastest for each number of changes with a high fit probability, or else any."""
+        for min_fit_probability in fit_probabilities:
+            best = best_rows(
+                self.problem, self.candidates, self.current, min_fit_probability, counts, among
+            )
             if best:
                 return best
         return {}
@@ -389,15 +394,15 @@ class _Near:
         return changes
 
     def _filled(self, best: tuple[Candidates, int, float]) -> tuple[Candidates, int, float]:
-        """A configuration with as many requests at once as it has room for, where they are open."""
+        """A configuration with as many concurrent requests as fit, if their number is open."""
         candidates, place, value = best
         if _CAP in self.current or not hasattr(candidates.configurations, _CAP):
             return best
         (source,) = self.problem.sources
         row_table = candidates.configurations.rows(np.array([place]))
         room = self.plan.workload.fitting(source, row_table).get(_CAP, 1.0)
-        most = min(room, self.most_requests)
-        judged = source.judged(replace(row_table, **{_CAP: np.array([most])}))
+        max_requests = min(room, self.most_requests)
+        judged = source.judged(replace(row_table, **{_CAP: np.array([max_requests])}))
         filled = float(np.ravel(judged.value(self.problem.objectives[0].name))[0])
         return (judged, 0, filled) if filled > value else best
 
@@ -409,9 +414,9 @@ def _few(values: Sequence[Value]) -> list[Value]:
 
 
 def _with_fewer_requests(current: Row, base: ConfigurationTable) -> tuple[Row, ConfigurationTable]:
-    """A plan whose number of requests at once is open, and its configuration with fewer ones."""
-    most = number_or_nan(current[_CAP])
-    fewer = np.unique([*(item for item in _REQUESTS if item < most), most])
+    """A plan with an open number of concurrent requests, and its configuration with fewer."""
+    current_requests = number_or_nan(current[_CAP])
+    fewer = np.unique([*(item for item in _REQUESTS if item < current_requests), current_requests])
     rows = base.rows(np.zeros(fewer.size, dtype=np.intp))
     return _without(current, _CAP), replace(rows, **{_CAP: fewer})
 
@@ -422,13 +427,13 @@ def _without(row: Row, parameter: str) -> Row:
 
 
 def table_near(
-    base: ConfigurationTable, values: Mapping[str, Sequence[Value]], may_be: MayBe, most: int
+    base: ConfigurationTable, values: Mapping[str, Sequence[Value]], may_be: MayBe, max_changes: int
 ) -> ConfigurationTable:
-    """All configurations that differ from each of a table in up to ``most`` of these values."""
+    """All configurations that differ from those of a table in up to ``max_changes`` values."""
     edits = [(name, item) for name, several in values.items() for item in several]
     edits = [(name, item) for name, item in edits if name not in FOLLOWING]
     # The last place stands for no edit, and the same edit twice is one.
-    picks = np.array([*combinations_with_replacement(range(len(edits) + 1), most)])
+    picks = np.array([*combinations_with_replacement(range(len(edits) + 1), max_changes)])
     table = base.rows(np.repeat(np.arange(base.size), len(picks)))
     picks = np.tile(picks, (base.size, 1))
     columns = {name: getattr(table, name).copy() for name, _ in edits}
@@ -439,7 +444,7 @@ def table_near(
 
 
 def _variants(table: ConfigurationTable, may_be: MayBe) -> Iterator[ConfigurationTable]:
-    """The table with what follows from other parameters as it is, and as each other value."""
+    """The table with dependent parameters as they are, and with each other value."""
     plain_values = table.plain()
     dependent = {
         name: np.full(table.shape, plain_values[name], getattr(table, name).dtype)

@@ -14,17 +14,17 @@ from planner.base.records import record
 from planner.errors import PlannerError
 from planner.estimators.inference.context import ServingSetting
 from planner.optimize.collector import full_rows
-from planner.optimize.pareto import FURTHEST
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates
+from planner.optimize.tie_breaking import FURTHEST
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.make_plan import Plan, make_plan
 from planner.workloads.serving_space import with_max_num_seqs
 
 SURE = 0.9
-"""A change that fits less surely is taken where nothing else fits."""
+"""Fit probability that a change needs, unless no change reaches it."""
 
 CHANGES = range(1, 4)
 """More parameters at once are another plan, not a change."""
@@ -42,7 +42,7 @@ MayBe = Callable[[str, Value], bool]
 
 @record(kw_only=True)
 class Change:
-    """A better configuration and what is different there.
+    """A better configuration and its changed parameters.
 
     ``changed`` maps parameters to their values before and after, ``row`` has its result
     columns. ``gain`` is what more of the objective it reaches, as a share; NaN where the
@@ -67,10 +67,10 @@ def plans_around(
     profile: str | None = None,
     more: Mapping[str, Sequence[Value]] = MappingProxyType({}),
 ) -> Problem | None:
-    """The search for what is better: the space's values of each parameter and the plan's own.
+    """A search problem around a plan: values of the space and of the plan for each parameter.
 
     ``profile`` is another framework or engine than the plan's; ``more`` are further values. None
-    where they cannot be planned.
+    if they cannot be planned.
     """
     wide = wide_plan(plan, base_row, profile)
     if wide is None:
@@ -86,13 +86,14 @@ def plans_around(
 
 
 def with_most_requests(problem: Problem, plan: Plan, base_row: Row) -> Problem:
-    """The problem of an engine that runs as many requests at once as the plan's, at most."""
-    told = plan.request.max_num_seqs
-    if told is None or plan.workload.name != "serve":
+    """The problem with the number of concurrent requests limited to that of the plan."""
+    max_num_seqs = plan.request.max_num_seqs
+    if max_num_seqs is None or plan.workload.name != "serve":
         return problem
     at_once = int(number_or_nan(base_row["concurrency"]))
     sources = (
-        one.changed(lambda s: with_max_num_seqs(s, told, at_once)) for one in problem.sources
+        source.changed(lambda s: with_max_num_seqs(s, max_num_seqs, at_once))
+        for source in problem.sources
     )
     return replace(problem, sources=tuple(sources))
 
@@ -100,9 +101,9 @@ def with_most_requests(problem: Problem, plan: Plan, base_row: Row) -> Problem:
 def wide_plan(
     plan: Plan, base_row: Row, profile: str | None = None, num_gpus: int | None = None
 ) -> Plan | None:
-    """The plan of the default space, with what is no choice of speed as in the own plan.
+    """A plan over the default space; parameters not chosen for speed are those of ``plan``.
 
-    ``num_gpus`` is another number of GPUs. None where the default space cannot be planned.
+    ``num_gpus`` is another number of GPUs. None if the default space cannot be planned.
     """
     request, workload = plan.request, plan.workload.name
     (source,) = plan.problem.sources
@@ -111,12 +112,12 @@ def wide_plan(
         for name, term in terms_of(workload, "parameter").items()
         if name in base_row and _is_kept(term, workload)
     }
-    # Nobody is to wait longer than now, or than is assumed to be good enough.
+    # Latency must not exceed the present latency or the assumed limit, whichever is larger.
     limits = {}
     for name, bound in assumed_limits(workload, ()).items():
         now = base_row.get(f"{name}_s")
         limits[name] = max(bound, now) if isinstance(now, float) and np.isfinite(now) else bound
-    asked: dict[str, object] = {
+    changed_answers: dict[str, object] = {
         plan.workload.profile_kind: profile or source.profile,
         "space": None,
         "num_gpus": num_gpus or int(number_or_nan(base_row["num_gpus"])),
@@ -125,23 +126,23 @@ def wide_plan(
         "constraints": {**limits, **request.constraints},
     }
     if workload == "train":
-        asked["global_batch_size"] = int(number_or_nan(base_row["global_batch_size"]))
+        changed_answers["global_batch_size"] = int(number_or_nan(base_row["global_batch_size"]))
     if workload == "serve":
         # A server may be started with another number of sequences, as on the largest GPUs.
-        most = None
+        max_num_seqs = None
         if request.max_num_seqs is not None and isinstance(source.setting, ServingSetting):
             defaults = source.setting.engine.scheduler.defaults
-            most = max((default.max_num_seqs for default in defaults), default=None)
-        request = request.changed(mode="aggregated", request_rate=None, max_num_seqs=most)
+            max_num_seqs = max((default.max_num_seqs for default in defaults), default=None)
+        request = request.changed(mode="aggregated", request_rate=None, max_num_seqs=max_num_seqs)
     try:
-        return make_plan(request.changed(**asked))
+        return make_plan(request.changed(**changed_answers))
     except PlannerError:
         return None
 
 
 def _is_kept(term: Term, workload: str) -> bool:
-    """Whether a parameter is decided for other reasons than speed: formats, kernels, exchanges,
-    the batch, what an engine leaves to others of a GPU's memory."""
+    """Whether a parameter is not chosen for speed: formats, kernels, exchanges, the batch, the
+    memory that an engine leaves to other programs."""
     is_kernel = term.type == "flag" and term.term not in FOLLOWING
     is_batch = workload == "inference" and term.term == "concurrency"
     is_other = term.term in ("gpu_memory_utilization", "cp_comm_type")
@@ -149,7 +150,7 @@ def _is_kept(term: Term, workload: str) -> bool:
 
 
 def free_values(wide: Plan, base_row: Row, may_be: MayBe) -> dict[str, list[Value]]:
-    """Of each parameter that is free the values of the space that may be, and the user's own."""
+    """Allowed values of each free parameter: those of the space and the user's value."""
     values: dict[str, list[Value]] = {}
     (source,) = wide.problem.sources
     fixed = wide.request.settings
@@ -158,8 +159,8 @@ def free_values(wide: Plan, base_row: Row, may_be: MayBe) -> dict[str, list[Valu
     for name, term in terms_of(wide.workload.name, "parameter").items():
         if name not in base_row or name in fixed or name == "num_gpus" or term.option:
             continue
-        known = [term.shown(value) for value in source.mesh.values(name).tolist()]
-        possible = [value for value in known if may_be(name, value)]
+        shown_values = [term.shown(value) for value in source.mesh.values(name).tolist()]
+        possible = [value for value in shown_values if may_be(name, value)]
         values[name] = list(dict.fromkeys([*possible, base_row[name]]))
     return values
 
@@ -169,19 +170,19 @@ Best = dict[int, tuple[Candidates, int, float]]
 
 
 def best_by_distance(
-    problem: Problem, base_row: Row, surely: float, counts: range = CHANGES
+    problem: Problem, base_row: Row, min_fit_probability: float, counts: range = CHANGES
 ) -> Best:
-    """The best configurations of a search that fit in a share ``surely`` of runs."""
+    """The best configurations of a search by number of changes, with a minimum fit probability."""
     best: Best = {}
     for source in problem.sources:
         for block in source.blocks(problem.objectives, problem.constraints):
             if block.candidates is None:
                 continue
-            for count, one in best_rows(
-                problem, block.candidates, base_row, surely, counts
+            for count, candidate in best_rows(
+                problem, block.candidates, base_row, min_fit_probability, counts
             ).items():
-                if count not in best or one[2] > best[count][2]:
-                    best[count] = one
+                if count not in best or candidate[2] > best[count][2]:
+                    best[count] = candidate
     return dict(sorted(best.items()))
 
 
@@ -189,31 +190,31 @@ def best_rows(
     problem: Problem,
     candidates: Candidates,
     base_row: Row,
-    surely: float,
+    min_fit_probability: float,
     counts: range = CHANGES,
     among: BoolArray | None = None,
 ) -> Best:
-    """The best of some candidates, by the first objective of the problem."""
+    """The best candidates by number of changes, by the first objective of the problem."""
     codes = problem.codes(candidates) == 0
     feasible = np.flatnonzero((codes if among is None else codes & among).ravel())
-    chances = candidates.at(candidates.value("fit_probability"), feasible)
-    # Where no published runs tell, what fits by the prediction counts.
-    feasible = feasible[~np.asarray(chances < surely)]
+    fit_probabilities = candidates.at(candidates.value("fit_probability"), feasible)
+    # Without a fit probability the prediction decides.
+    feasible = feasible[~np.asarray(fit_probabilities < min_fit_probability)]
     if not feasible.size:  # predictions of time cost more than those of memory
         return {}
     values = candidates.at(candidates.value(problem.objectives[0].name), feasible)
     distance = distances(candidates, base_row, feasible)
     best: Best = {}
     for count in counts:
-        at = np.flatnonzero(distance == count)
-        if at.size:
-            chosen = at[int(np.argmax(values[at]))]
+        positions = np.flatnonzero(distance == count)
+        if positions.size:
+            chosen = positions[int(np.argmax(values[positions]))]
             best[count] = (candidates, int(feasible[chosen]), float(values[chosen]))
     return best
 
 
 def distances(candidates: Candidates, base_row: Row, rows: IndexArray) -> FloatArray:
-    """How many parameters differ from the user's, of the rows at flat indices."""
+    """Number of parameters that differ from the user's, of rows at flat indices."""
     configurations, total = candidates.configurations, np.zeros(rows.size)
     for name, term in glossary().items():
         if "parameter" not in term.kind or name in FOLLOWING or name not in base_row:
@@ -228,7 +229,7 @@ def distances(candidates: Candidates, base_row: Row, rows: IndexArray) -> FloatA
 def change_at(
     candidates: Candidates, place: int, base_row: Row, value: float, gain: float
 ) -> Change:
-    """The change to the configuration at a place; ``value`` is its objective, ``gain`` a share."""
+    """The change to the configuration at an index; ``value`` is its objective, ``gain`` a share."""
     source = candidates.source
     table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
     (row,) = full_rows(table, [source])
@@ -239,8 +240,8 @@ def change_at(
         and name in base_row
         and base_row[name] != row.get(name, base_row[name])
     }
-    sure = source.confidence(number_or_nan(row["num_gpus"]))
-    factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
+    confidence = source.confidence(number_or_nan(row["num_gpus"]))
+    factor = 1.0 if confidence is None else min(confidence.layout, FURTHEST)
     return Change(
         changed=changed,
         row=row,

@@ -48,18 +48,18 @@ class Predictor:
 
     @classmethod
     def of(cls, candidates: Candidates) -> Predictor:
-        """The predictor of the first of some candidates.
+        """The predictor of the first candidate.
 
         Raises SearchSpaceError if prefill and decode have separate workers.
 
         Parameters
         ----------
-        candidates : judged configurations, the first of which counts
+        candidates : judged configurations; the first one is used
         """
         if not isinstance(candidates, Replicas):
             raise SearchSpaceError(
-                "Times of batches are those of replicas that do prefill and decode: serve "
-                "(workload serve), with mode aggregated."
+                "Batch times need replicas that do prefill and decode: serve (workload serve), "
+                "with mode aggregated."
             )
         setting, c = candidates.setting, candidates.held
         longest = longest_request(setting)
@@ -153,12 +153,12 @@ class Predictor:
         if self.setting.workload.embeds:
             raise SearchSpaceError("Dynamo's mocker decodes: give --output-tokens above 0.")
         longest = longest_request(self.setting)
-        most = float(first(self.configurations.replica_step_tokens))
-        new, context = _spaced(_SHORTEST, most), _spaced(_SHORTEST, longest)
+        max_step_tokens = float(first(self.configurations.replica_step_tokens))
+        new, context = _spaced(_SHORTEST, max_step_tokens), _spaced(_SHORTEST, longest)
         held = _spaced(_SHORTEST, max(self.cache_tokens, longest))
-        zero, one = np.zeros(()), np.ones(())
+        zero, single = np.zeros(()), np.ones(())
         prompts = Batch(
-            decoding=zero, context=zero, tokens_per_sequence=one, prefill_tokens=new,
+            decoding=zero, context=zero, tokens_per_sequence=single, prefill_tokens=new,
             prompts=np.ones_like(new), prefill_keys=(new + 1) / 2, prefill_cached=zero,
         )  # fmt: skip
         lengths = np.broadcast_to(context, (held.size, context.size)).ravel()
@@ -176,20 +176,20 @@ class Predictor:
             )
 
 
-def _spaced(least: float, most: float) -> FloatArray:
-    """Whole numbers between two, each by the same factor larger than the one before."""
-    numbers = np.geomspace(least, max(most, 2 * least), _POINTS)
+def _spaced(lower: float, upper: float) -> FloatArray:
+    """Integers between two bounds with equal ratios."""
+    numbers = np.geomspace(lower, max(upper, 2 * lower), _POINTS)
     return np.unique(np.round(numbers)).astype(np.float64)
 
 
 class VidurRequest(Protocol):
-    """What is read of ``vidur.entities.Request``."""
+    """The attributes of ``vidur.entities.Request`` that are read."""
 
     num_processed_tokens: int
 
 
 class VidurBatch(Protocol):
-    """What is read of ``vidur.entities.Batch``: its requests, and new tokens of each."""
+    """The attributes of ``vidur.entities.Batch`` that are read: requests and their new tokens."""
 
     requests: Iterable[VidurRequest]
     num_tokens: Iterable[int]
@@ -200,8 +200,8 @@ class VidurPredictor:
     """A predictor with the interface of Vidur's ``BaseExecutionTimePredictor`` [1]_.
 
     ``execution_time`` is ``vidur.entities.ExecutionTime``, whose parts are milliseconds of one
-    layer: all of a stage is told as one product of one layer, so that ``model_time`` and
-    ``total_time`` are right and a breakdown by operator says nothing.
+    layer. The time of a stage is reported as one product of one layer: ``model_time`` and
+    ``total_time`` are right, a breakdown by operator is meaningless.
 
     References
     ----------

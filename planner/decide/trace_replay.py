@@ -1,4 +1,4 @@
-"""A plan against the very requests of a trace: what its replicas would show, event by event."""
+"""Replay the requests of a trace on the replicas of a plan, event by event."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ReplayLatencies:
     """The mean and the percentiles of each latency [s], by ``mean`` or share.
 
     ``predicted`` in closed form, ``seen`` in the replay of ``requests``. ``hit_rates``: the share
-    of prompts that is found in the caches, predicted and seen; None where no blocks are named.
-    ``is_pipeline``: of replicas of several stages, which a replay takes for one.
+    of prompts found in the caches, predicted and replayed; None if the trace has no blocks.
+    ``is_pipeline``: replicas have several stages, which the replay treats as one.
     """
 
     requests: int
@@ -42,32 +42,33 @@ class ReplayLatencies:
     predicted: Mapping[str, Mapping[float | None, float]]
     seen: Mapping[str, Mapping[float | None, float]]
 
-    def differs(self, most: float) -> list[str]:
-        """The latencies whose mean the two tell apart by more than this share."""
+    def differs(self, max_difference: float) -> list[str]:
+        """Latencies whose predicted and replayed means differ by more than ``max_difference``."""
         return [
             name
             for name in LATENCIES
-            if abs(np.log(self.seen[name][None] / self.predicted[name][None])) > np.log1p(most)
+            if abs(np.log(self.seen[name][None] / self.predicted[name][None]))
+            > np.log1p(max_difference)
         ]
 
 
 def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
-    """The trace of a question on the first of some candidates; its times stretched to the rate.
+    """Replay the trace of a request on the first candidate, with times stretched to the rate.
 
-    Requests go to the replicas in turn, to any, or where most of their prompt was computed last,
-    as the router sends them.
+    The router sends requests to replicas in turn, at random, or to the replica that computed most
+    of their prompt last.
 
     Raises SearchSpaceError if the plan has pools of prefill and decode workers, which are not
     replayed.
     """
-    found = at_load(candidates)
-    if not isinstance(found, Replicas) or request.trace is None:
+    loaded = at_load(candidates)
+    if not isinstance(loaded, Replicas) or request.trace is None:
         raise SearchSpaceError(
             "--replay takes a plan whose replicas do prefill and decode: add --mode aggregated."
         )
-    trace, setting = trace_of(Path(request.trace), request.prompt_range), found.setting
-    estimate, c = found.estimate, found.held
-    number = max(round(first(found.num_gpus / c.replica_gpus)), 1)
+    trace, setting = trace_of(Path(request.trace), request.prompt_range), loaded.setting
+    estimate, c = loaded.estimate, loaded.held
+    number = max(round(first(loaded.num_gpus / c.replica_gpus)), 1)
     stretch = (trace.request_rate or 0.0) / (request.request_rate or 1.0)
     scheduler = setting.engine.scheduler
     ranks = first(c.attention_data_parallel)
@@ -85,20 +86,20 @@ def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
     room = first(estimate.memory.room.size / token_bytes(setting, estimate.memory)) * ranks
     caches = list[PrefixCache]()
     outside = request_overhead(setting)
-    seen: dict[str, list[FloatArray]] = {name: [] for name in LATENCIES}
+    replayed: dict[str, list[FloatArray]] = {name: [] for name in LATENCIES}
     for replica in range(number):
-        own = np.flatnonzero(owners == replica)
-        if not own.size:
+        of_replica = np.flatnonzero(owners == replica)
+        if not of_replica.size:
             continue
         requests = Requests(
-            arrivals=times[own],
-            prompts=prompts[own],
-            answers=trace.output_tokens[own],
-            blocks=[blocks[place] for place in own.tolist()] if blocks else (),
+            arrivals=times[of_replica],
+            prompts=prompts[of_replica],
+            answers=trace.output_tokens[of_replica],
+            blocks=[blocks[place] for place in of_replica.tolist()] if blocks else (),
         )
         if blocks:
             caches.append(PrefixCache(int(room / trace.block_tokens), trace.block_tokens))
-        one = replay(
+        result = replay(
             requests,
             costs,
             places=int(places),
@@ -106,37 +107,40 @@ def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
             cache=caches[-1] if blocks else None,
         )
         latencies = {
-            TIME_TO_FIRST_TOKEN: one.first + outside,
-            TIME_PER_OUTPUT_TOKEN: one.per_token[~np.isnan(one.per_token)],
-            REQUEST_LATENCY: one.latency + outside,
+            TIME_TO_FIRST_TOKEN: result.first + outside,
+            TIME_PER_OUTPUT_TOKEN: result.per_token[~np.isnan(result.per_token)],
+            REQUEST_LATENCY: result.latency + outside,
         }
         for name, values in latencies.items():
-            seen[name].append(values)
+            replayed[name].append(values)
     return ReplayLatencies(
         requests=trace.times.size,
         hit_rates=_hit_rates(setting, caches),
         is_pipeline=first(c.pipeline_parallel) > 1,
         predicted={
-            name: {None: first(found.value(name))}
-            | {share: first(found.percentile(name, share)) for share in SHARES}
+            name: {None: first(loaded.value(name))}
+            | {share: first(loaded.percentile(name, share)) for share in SHARES}
             for name in LATENCIES
         },
         seen={
             name: {None: float(values.mean())}
             | {share: float(np.quantile(values, share)) for share in SHARES}
-            for name, values in ((name, np.concatenate(parts)) for name, parts in seen.items())
+            for name, values in ((name, np.concatenate(parts)) for name, parts in replayed.items())
         },
     )
 
 
 def _sent_back(blocks: Sequence[Sequence[int]], number: int) -> IndexArray:
-    """The replica of each request: that which has most of its prompt, else the next in turn."""
-    known, owners = dict[int, int](), list[int]()
+    """The replica of each request: the one with most of its prompt cached, or the next in turn."""
+    replica_of_block, owners = dict[int, int](), list[int]()
     for place, prompt in enumerate(blocks):
         half = prompt[len(prompt) // 2 :]
-        own = next((known[one] for one in reversed(half) if one in known), place % number)
-        known.update(dict.fromkeys(prompt, own))
-        owners.append(own)
+        replica = next(
+            (replica_of_block[block] for block in reversed(half) if block in replica_of_block),
+            place % number,
+        )
+        replica_of_block.update(dict.fromkeys(prompt, replica))
+        owners.append(replica)
     return np.asarray(owners)
 
 
@@ -145,5 +149,5 @@ def _hit_rates(
 ) -> tuple[float, float] | None:
     if setting.prefixes is None or not caches:
         return None
-    found = sum(cache.found for cache in caches) / sum(cache.asked for cache in caches)
-    return first(setting.prefixes.gpu_cache_hit_rate), found
+    replayed_hit_rate = sum(cache.found for cache in caches) / sum(cache.asked for cache in caches)
+    return first(setting.prefixes.gpu_cache_hit_rate), replayed_hit_rate

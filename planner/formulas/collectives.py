@@ -1,4 +1,4 @@
-"""Time of collectives and messages, and what of it shows behind computation."""
+"""Time of all-reduce, all-gather, all-to-all and point-to-point, and its exposed part."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from planner.base.arrays import FloatArray, Numeric
 
 
 def ranks_per_domain(*, group_size: Numeric, stride: Numeric, domain_size: Numeric) -> FloatArray:
-    r"""Ranks of one group that stand in one scale-up domain.
+    r"""Ranks of one group in one scale-up domain.
 
     .. math:: \min\left(n, \max\left(\lfloor D / d \rfloor, 1\right)\right)
 
@@ -16,8 +16,8 @@ def ranks_per_domain(*, group_size: Numeric, stride: Numeric, domain_size: Numer
 
     Derived here.
     """
-    room = np.maximum(np.floor(domain_size / np.asarray(stride)), 1)
-    return np.minimum(group_size, room)
+    fitting_ranks = np.maximum(np.floor(domain_size / np.asarray(stride)), 1)
+    return np.minimum(group_size, fitting_ranks)
 
 
 def group_bandwidth(
@@ -30,13 +30,13 @@ def group_bandwidth(
     gpus_per_nic: int = 1,
     most_nics: int = 0,
 ) -> FloatArray:
-    r"""Bytes per second that a ring moves past each of its ranks.
+    r"""Bandwidth of a ring per rank [byte/s].
 
     .. math:: \min(W_{up}, g W_{out})
 
     A ring that leaves the domain uses the network interfaces of all its local ranks:
-    the smaller of the fabric and g interfaces; groups beside it use their own. One that does not
-    has the fabric.
+    the smaller of the fabric and g interfaces; other groups use their own. A ring inside the
+    domain has the fabric.
 
     Where s GPUs share an interface, g/s rings enter and leave the domain, each by one
     interface (NCCL keeps a ring on its NIC, NCCL_CROSS_NIC). A group that fills the domain
@@ -61,7 +61,7 @@ def all_to_all_bandwidth(
     scale_out: Numeric,
     sent_across: Numeric = 1.0,
 ) -> FloatArray:
-    r"""Bytes per second of an all-to-all, in which every rank sends each other its own data.
+    r"""Bandwidth of an all-to-all per rank [byte/s]: every rank sends each other its own data.
 
     .. math:: \min\left(W_{up} \frac{n - 1}{g - 1}, W_{out} \frac{n - 1}{c (n - g)}\right)
 
@@ -119,7 +119,7 @@ def collective_time(
     network_latency: Numeric = 0.0,
     ranks_in_domain: Numeric | None = None,
 ) -> FloatArray:
-    r"""Seconds of a collective over n ranks; 0 for a group of one.
+    r"""Seconds of an all-reduce, all-gather, reduce-scatter or all-to-all over n ranks; 0 for one.
 
     .. math:: t = a_0 + a_1 (n-1) + \frac{V + \sqrt{V V_0}}{B\, n/(n+x)}
 
@@ -185,7 +185,7 @@ def ring_latency(
 def large_scale_wait(
     *, step_time: Numeric, num_gpus: Numeric, pod_size: Numeric, slowdown_per_doubling: Numeric
 ) -> FloatArray:
-    r"""Seconds by which steps of n GPUs outlast those that a pod of P of them would take.
+    r"""Seconds that a step of n GPUs takes longer than a step of a pod of P GPUs.
 
     .. math:: t\, s \max\left(\log_2 \frac{n}{P}, 0\right)
 
@@ -220,7 +220,7 @@ def point_to_point_time(*, num_bytes: Numeric, bandwidth: Numeric, latency: Nume
 def exposed_time(
     *, communication: Numeric, computation: Numeric, interference: Numeric
 ) -> FloatArray:
-    r"""Seconds that communication n adds to the computation c it runs beside.
+    r"""Exposed seconds that communication n adds to the computation c that it overlaps.
 
     .. math:: \max(n, c) + g \min(n, c) - c = n - (1 - g) \min(n, c)
 
@@ -234,7 +234,7 @@ def exposed_time(
 
 
 def partly_hidden(*, communication: Numeric, hidden: Numeric) -> FloatArray:
-    r"""Seconds that show when a share ``hidden`` of a transfer is pipelined with a kernel.
+    r"""Exposed seconds of a transfer when a share ``hidden`` is pipelined with a kernel.
 
     .. math:: n (1 - h)
 

@@ -115,7 +115,7 @@ def gpu_seconds(*, duration: Numeric, num_gpus: Numeric) -> FloatArray:
 
 
 def signed_seconds(*, used: Numeric, num_gpus: Numeric, term: Numeric) -> FloatArray:
-    r"""GPU-seconds that are signed for: n GPUs for whole terms T in which ``used`` s of them fit.
+    r"""Committed GPU-seconds: n GPUs for full terms T that hold ``used_gpu_seconds`` s.
 
     .. math:: n T \left\lceil \frac{s}{n T} \right\rceil
 
@@ -126,7 +126,7 @@ def signed_seconds(*, used: Numeric, num_gpus: Numeric, term: Numeric) -> FloatA
 
 
 def charged_seconds(*, used: Numeric, signed: Numeric, utilization: Numeric) -> FloatArray:
-    r"""GPU-seconds that a run pays of those signed for, S, of which a share u has work.
+    r"""GPU-seconds charged to a run of a commitment of S GPU-seconds with utilization u.
 
     .. math:: \min(s / u, S)
 
@@ -141,7 +141,7 @@ def charged_seconds(*, used: Numeric, signed: Numeric, utilization: Numeric) -> 
 
 
 def cost_per_million(*, cost_rate: Numeric, token_rate: Numeric) -> FloatArray:
-    r"""USD for a million tokens of a kind, of which :math:`r` [1/s] are paid at :math:`c` [USD/s].
+    r"""USD per million tokens at a rate of :math:`r` tokens per second and :math:`c` USD/s.
 
     .. math:: 10^6 c / r
 

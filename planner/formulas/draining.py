@@ -1,4 +1,4 @@
-"""A number of requests that clients who all start at once send: waits, and how they end."""
+"""Benchmarks with clients that all start at once: queueing delay, waves, and draining."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LEAST_SPREAD = 1e-3
 def line_wait(
     *, number: Numeric, clients: Numeric, places: Numeric, rate: Numeric, delay: Numeric
 ) -> FloatArray:
-    r"""Mean seconds that N requests of C clients wait for one of R places, which end at a rate.
+    r"""Mean seconds that N requests of C clients wait for one of R slots, freed at a rate.
 
     .. math:: \frac{C - R}{\mu} \left(1 - \frac{C + R}{2 N}\right) + d \frac{C - R}{N}
 
-    The first R have a place. The i-th of the C that start together waits
+    The first R have a slot. The i-th of the C that start together waits
     :math:`d + (i - R) / \mu`, each later one for the line that it finds. Derived here, of a fluid.
     """
     longest = np.maximum(np.asarray(clients) - places, 0.0) / rate
@@ -38,7 +38,7 @@ def line_wait_within(
     rate: Numeric,
     delay: Numeric,
 ) -> FloatArray:
-    r"""Seconds that a share q of the requests of `line_wait` waits at most.
+    r"""Quantile q of the waits of `client_burst_wait` [s].
 
     .. math:: W_q = \begin{cases}
         0 & x \le 0 \\
@@ -46,8 +46,8 @@ def line_wait_within(
         \max(L, d + (x - l / b) L) & \text{else}
         \end{cases}
 
-    L is the longest line, l the share of later requests, b that of those that start together
-    without a place, x = (q - 1 + l + b) / b. Derived here.
+    L is the longest wait, l the share of later requests, b the share of requests that start
+    together without a slot, x = (q - 1 + l + b) / b. Derived here.
     """
     longest = np.maximum(np.asarray(clients) - places, 0.0) / rate
     later, before = _shares(number, clients, places)
@@ -62,11 +62,11 @@ def line_wait_within(
 def line_wait_variance(
     *, number: Numeric, clients: Numeric, places: Numeric, rate: Numeric, delay: Numeric
 ) -> FloatArray:
-    r"""Variance of the waits of `line_wait` [s^2].
+    r"""Variance of the waits of `client_burst_wait` [s^2].
 
     .. math:: l L^2 + b (d^2 + d L + L^2 / 3) - (l L + b (d + L / 2))^2
 
-    L, l and b as in `line_wait_within`. Derived here.
+    L, l and b as in `client_burst_wait_quantile`. Derived here.
     """
     longest = np.maximum(np.asarray(clients) - places, 0.0) / rate
     later, before = _shares(number, clients, places)
@@ -76,7 +76,7 @@ def line_wait_variance(
 
 
 def _shares(number: Numeric, clients: Numeric, places: Numeric) -> tuple[FloatArray, FloatArray]:
-    """Shares of the requests that come later, and that start together without a place."""
+    """Shares of the requests that come later, and that start together without a slot."""
     later = 1 - np.asarray(clients) / np.asarray(number)
     return later, np.maximum(np.asarray(clients) - places, 0.0) / np.asarray(number)
 
@@ -117,9 +117,9 @@ def emptying_steps(*, waves: Numeric, running: Numeric, variation: float) -> Flo
 
     .. math:: (E_R - r) (1 - 1 / R)
 
-    When the last request has its place, the R that run have r mean answers left, and the longest of
-    them :math:`E_R`: lognormal lengths of one wave, else what is left of such at a random time, of
-    which a share P is longer than x:
+    When the last request has its slot, the R that run have r mean answers left, and the longest of
+    them :math:`E_R`: lognormal lengths of one wave, else their residuals at a random time. A share
+    P of these is longer than x:
 
     .. math:: P = \Phi(\sigma - u) - x \Phi(-u), \quad u = \ln x / \sigma + \sigma / 2
 
@@ -142,7 +142,7 @@ def emptying_steps(*, waves: Numeric, running: Numeric, variation: float) -> Flo
 
 
 def longest_answer(variation: Numeric) -> FloatArray:
-    r"""The longest answer over the mean one.
+    r"""Length of the longest answer over the mean length.
 
     .. math:: 1 + \sqrt{3} c
 

@@ -1,4 +1,4 @@
-"""Bytes on one GPU: model states, adapters, activations, the key-value cache."""
+"""Bytes on one GPU: model states, LoRA adapters, activations, KV cache (GQA and MLA)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NF4_SINGLE_BYTES = 4 / 8 + 4 / _BLOCK
 
 
 def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> FloatArray:
-    r"""Parameters of the two thin matrices beside one of ``depth`` inputs [1]_.
+    r"""LoRA parameter count of a matrix of ``depth`` inputs: two low-rank matrices [1]_.
 
     .. math:: r (k + n)
 
@@ -35,7 +35,7 @@ def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) 
 def served_adapter_bytes(
     *, rows: Numeric, inputs: Numeric, outputs: Numeric, lora_rank: Numeric, adapters: Numeric
 ) -> FloatArray:
-    r"""Traffic of adapters beside a product of m rows, with ``adapters`` a different ones [1]_.
+    r"""Traffic of serving LoRA adapters with a product of m rows, a different ``adapters`` [1]_.
 
     .. math:: 2 a r (k + n) + m (2 k + 4 n)
 
@@ -91,11 +91,11 @@ def dequantize_bytes(*, parameters: Numeric, passes: Numeric, width: float) -> F
 
 
 def kept_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArray:
-    r"""Bytes that a GPU keeps of so many tokens.
+    r"""Bytes of activations that are saved for the backward pass.
 
     .. math:: T w
 
-    Derived here: what `planner.layers` says that an operator keeps, times tokens.
+    Derived here: bytes per token of an operator (`planner.layers`), times tokens.
     """
     return np.asarray(tokens * np.asarray(bytes_per_token))
 
@@ -113,7 +113,7 @@ def dropout_mask_bytes(*, dropout: bool | BoolArray) -> FloatArray:
 def score_bytes(
     *, num_keys: Numeric, dropout: bool | BoolArray, element_bytes: Numeric = 2.0
 ) -> FloatArray:
-    r"""Bytes that unfused attention keeps per query and head.
+    r"""Bytes of scores that unfused attention saves per query and head.
 
     .. math:: c\, s
 
@@ -127,7 +127,7 @@ def score_bytes(
 def cache_bytes_per_token(
     *, key_value_heads: Numeric, qk_head_dim: Numeric, v_head_dim: Numeric, element_bytes: Numeric
 ) -> FloatArray:
-    r"""Keys and values of one token in one layer.
+    r"""KV cache bytes of one token in one layer (MHA, GQA, MQA).
 
     .. math:: g (d_{qk} + d_v) e
 
@@ -144,7 +144,7 @@ def cache_bytes_per_token(
 def latent_cache_bytes_per_token(
     *, kv_lora_rank: Numeric, qk_rope_head_dim: Numeric, element_bytes: Numeric
 ) -> FloatArray:
-    r"""The latent and the rotary key of one token in one layer, the same for all heads [1]_.
+    r"""MLA KV cache bytes of one token in one layer: latent and rotary key, shared by heads [1]_.
 
     .. math:: (d_c + d_h^R) e
 
@@ -156,7 +156,7 @@ def latent_cache_bytes_per_token(
 
 
 def typical_cache_bytes(*, mean: Numeric, longest: Numeric, sequences: Numeric) -> FloatArray:
-    r"""Bytes per sequence that n of them hold when many are long.
+    r"""KV cache bytes per sequence of n sequences when many are long.
 
     .. math:: m + \frac{l - m}{\sqrt{n}}
 
@@ -170,12 +170,13 @@ def typical_cache_bytes(*, mean: Numeric, longest: Numeric, sequences: Numeric) 
 def beyond_room(
     *, mean: Numeric, variation: Numeric, sequences: Numeric, room: Numeric
 ) -> FloatArray:
-    r"""Share of the running sequences whose cache has no room at a time, as lengths vary.
+    r"""Share of the running sequences that exceed the KV cache capacity, as lengths vary.
 
     .. math:: \frac{E[(S - R)^+]}{E[S]}, \quad S \sim N(n m, n c^2 m^2)
 
     Derived here: n sequences of a ``mean`` m of tokens with a coefficient of ``variation`` c take
-    as much as a normal variable, of which what exceeds the ``room`` R is the loss of an order.
+    as much as a normal variable. Its expected excess over the ``capacity`` R is the loss of an
+    order.
     """
     number = np.maximum(sequences, 1e-12)
     spread = np.maximum(np.asarray(variation) / np.sqrt(number), 1e-12)
@@ -185,7 +186,7 @@ def beyond_room(
 
 
 def paged_tokens(*, tokens: Numeric, block_size: Numeric) -> FloatArray:
-    r"""Tokens whose room a paged cache takes: the last block is half empty on average [1]_.
+    r"""Tokens that a paged KV cache allocates: the last block is half empty on average [1]_.
 
     .. math:: T + \frac{b - 1}{2}
 

@@ -42,11 +42,11 @@ def network_share(*, share_of_it: Numeric, is_spread: bool | BoolArray) -> Float
 
 
 def facility_power(*, it_power: Numeric, power_usage_effectiveness: Numeric) -> FloatArray:
-    r"""W of cooling and of what is lost on the way, beside the power of what computes.
+    r"""Power of cooling and of losses, in addition to the power of the IT equipment [W].
 
     .. math:: P_{IT} (PUE - 1)
 
-    PUE is the power of the building over that of what computes in it [1]_.
+    PUE is the power of the building over the power of its IT equipment [1]_.
 
     References
     ----------

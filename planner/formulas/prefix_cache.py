@@ -88,7 +88,7 @@ def cache_filled(times: FloatArray, hits: FloatArray, prompt: float, written: fl
 
 
 def scattered(uses: IndexArray, caches: float) -> FloatArray:
-    r"""The chance that the one of so many caches to which a request goes at random has a block.
+    r"""Probability that one of ``caches``, chosen at random for a request, has a block.
 
     .. math:: 1 - (1 - 1/R)^k
 
@@ -97,8 +97,8 @@ def scattered(uses: IndexArray, caches: float) -> FloatArray:
     return np.asarray(1 - (1 - 1 / caches) ** np.asarray(uses, dtype=np.float64))
 
 
-def above_normal(place: FloatArray) -> FloatArray:
-    r"""What of a normal distribution is above a place, within 1e-7 [1]_.
+def above_normal(score: FloatArray) -> FloatArray:
+    r"""Probability that a normal variable exceeds a score, within 1e-7 [1]_.
 
     .. math:: 1 - \Phi(x)
 
@@ -106,7 +106,7 @@ def above_normal(place: FloatArray) -> FloatArray:
     ----------
     .. [1] M. Abramowitz and I. Stegun, "Handbook of mathematical functions," 1964, formula 26.2.17.
     """
-    t = 1 / (1 + 0.2316419 * np.abs(place))
+    t = 1 / (1 + 0.2316419 * np.abs(score))
     series = np.polyval([1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530, 0.0], t)
-    tail = np.exp(-np.square(place) / 2) / np.sqrt(2 * np.pi) * series
-    return np.asarray(np.where(place >= 0, tail, 1 - tail))
+    tail = np.exp(-np.square(score) / 2) / np.sqrt(2 * np.pi) * series
+    return np.asarray(np.where(score >= 0, tail, 1 - tail))

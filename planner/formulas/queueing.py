@@ -1,4 +1,4 @@
-"""Requests in a serving engine: Little's law, waiting, and what spreads around the mean."""
+"""Queueing in a serving engine: Little's law, queueing delay, and variances around the mean."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _BUSIEST = 0.8
 def mean_wait(
     *, utilization: Numeric, service_time: Numeric, variation: Numeric = 0.0, bursts: Numeric = 1.0
 ) -> FloatArray:
-    r"""Mean seconds before service at one server.
+    r"""Mean queueing delay before service at one server [s].
 
     .. math:: \frac{\rho s (c_a^2 + c^2)}{2 (1 - \rho)}
 
-    Pollaczek and Khinchine's formula for Poisson arrivals [1]_, of which ``bursts``,
-    :math:`c_a^2`, is 1, and Allen and Cunneen's for others [2]_; c is the coefficient of
-    ``variation`` of the service, 0 where it is the same for all.
+    Pollaczek and Khinchine's formula for Poisson arrivals [1]_, where ``bursts``
+    :math:`c_a^2` is 1, and Allen and Cunneen's for others [2]_; c is the coefficient of
+    ``variation`` of the service time, 0 for equal requests.
 
     References
     ----------
@@ -43,7 +43,7 @@ def mean_wait(
 
 
 def queued_wait(*, times: FloatArray, service: FloatArray) -> FloatArray:
-    r"""Seconds that each of some requests waits for one server, first come first served.
+    r"""Queueing delay of each request at one server, first come first served [s].
 
     .. math:: W_n = X_n - \min_{k \le n} X_k, \quad X_n = \sum_{i < n} (s_i - u_i)
 
@@ -52,7 +52,7 @@ def queued_wait(*, times: FloatArray, service: FloatArray) -> FloatArray:
     Parameters
     ----------
     times, service : array
-        Of each request, in order [s].
+        Arrival and service time of each request, in order [s].
 
     References
     ----------
@@ -65,7 +65,7 @@ def queued_wait(*, times: FloatArray, service: FloatArray) -> FloatArray:
 
 
 def wait_variance(*, wait: Numeric, load: Numeric) -> FloatArray:
-    r"""Variance of a wait of which the mean is w [s^2].
+    r"""Variance of a queueing delay with the mean w [s^2].
 
     .. math:: w^2 \left(\frac{2}{\rho} - 1\right)
 
@@ -77,9 +77,9 @@ def wait_variance(*, wait: Numeric, load: Numeric) -> FloatArray:
 def met_step(
     *, decode_step: Numeric, load: Numeric, work: Numeric, variation: Numeric, mixes: bool
 ) -> FloatArray:
-    r"""Mean length of the step in which a request arrives, :math:`E[T^2] / E[T]`.
+    r"""Mean duration of the step in which a request arrives, :math:`E[T^2] / E[T]` [s].
 
-    A step lasts d = ``decode_step`` and, where the engine mixes, s = ``work`` for every
+    A step lasts d = ``decode_step`` and, if ``mixes``, s = ``work`` for every
     prompt that came during the step before, :math:`\rho = \lambda s` of its length on
     average. So the lengths of steps follow one another like generations of a branching
     process, with
@@ -103,11 +103,16 @@ def met_step(
 
 
 def met_step_variance(
-    *, decode_step: Numeric, load: Numeric, work: Numeric, variation: Numeric, mixes: bool
+    *,
+    decode_step: Numeric,
+    load: Numeric,
+    work: Numeric,
+    variation: Numeric,
+    mixes: bool,
 ) -> FloatArray:
-    r"""Variance of the length of the step in which a request arrives [s^2].
+    r"""Variance of the duration of the step in which a request arrives [s^2].
 
-    With the third cumulant of the branching process of `met_step`, of lognormal work,
+    With the third cumulant of the branching process of `step_time_at_arrival`, of lognormal work,
 
     .. math:: \kappa_3 (1 - \rho^3) = \rho s^2 (1 + c^2)^3 E[T] + 3 \rho^2 s (1 + c^2) Var[T]
 
@@ -117,19 +122,19 @@ def met_step_variance(
     """
     d, rho, s = decode_step, np.asarray(load), work
     second = 1 + np.square(variation)
-    met = met_step(decode_step=d, load=rho, work=s, variation=variation, mixes=mixes)
+    mean_at_arrival = met_step(decode_step=d, load=rho, work=s, variation=variation, mixes=mixes)
     if not mixes:
-        prompts = (met - (1 - rho) * d) / np.maximum(rho, 1e-12)
+        prompts = (mean_at_arrival - (1 - rho) * d) / np.maximum(rho, 1e-12)
         return np.asarray(rho * (1 - rho) * (prompts - d) ** 2 + rho * prompts**2)
     mean = d / (1 - rho)
-    variance = mean * (met - mean)
+    variance = mean * (mean_at_arrival - mean)
     third = rho * s**2 * second**3 * mean + 3 * rho**2 * s * second * variance
     moment = third / (1 - rho**3) + 3 * mean * variance + mean**3
-    return np.asarray(np.maximum(moment / mean - met**2, 0.0))
+    return np.asarray(np.maximum(moment / mean - mean_at_arrival**2, 0.0))
 
 
 def residual_mean(*, mean: Numeric, variation: Numeric) -> FloatArray:
-    r"""What is over, and what is left, of a quantity that is met at any time.
+    r"""Mean residual of a quantity at a random time, equal to its mean age.
 
     .. math:: \frac{E[X^2]}{2 E[X]} = \frac{m (1 + c^2)}{2}
 
@@ -145,7 +150,7 @@ def residual_mean(*, mean: Numeric, variation: Numeric) -> FloatArray:
 
 
 def arrival_noise(*, load: Numeric, bursts: Numeric = 1.0) -> FloatArray:
-    r"""By how much of its mean a number of sequences varies that share a processor.
+    r"""Variance over mean of the number of sequences that share a processor.
 
     .. math:: \kappa = \frac{1}{2} \left(1 + \frac{c_a^2}{(1 - \rho)^2}\right)
 
@@ -159,7 +164,7 @@ def arrival_noise(*, load: Numeric, bursts: Numeric = 1.0) -> FloatArray:
 def running_variance(
     *, running: Numeric, load: Numeric, fixed: Numeric, slope: Numeric, bursts: Numeric = 1.0
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Variance of the sequences that decode at once under Poisson arrivals, and its noise.
+    r"""Variance of the number of decoding sequences under Poisson arrivals, and `arrival_noise`.
 
     .. math:: Var[B] = \kappa B \frac{a + b B}{a}, \quad
         \kappa = \frac{1}{2} \left(1 + \frac{1}{(1 - \rho)^2}\right)
@@ -176,7 +181,7 @@ def running_variance(
 
 
 def averaged_share(*, fixed: Numeric, step: Numeric) -> FloatArray:
-    r"""Share of the variance of the running sequences that is left over the time of an answer.
+    r"""Share of the variance of the running sequences that remains after averaging over an answer.
 
     .. math:: 2 \frac{x - 1 + e^{-x}}{x^2}, \quad x = \frac{a}{a + b B}
 
@@ -190,13 +195,13 @@ def averaged_share(*, fixed: Numeric, step: Numeric) -> FloatArray:
 def place_wait(
     *, running: Numeric, places: Numeric, variance: Numeric, noise: Numeric, spare_rate: Numeric
 ) -> tuple[FloatArray, FloatArray]:
-    r"""The share of the requests that wait for a place, and for how long if they do [s].
+    r"""Share of the requests that wait for a slot, and their mean queueing delay [s].
 
     .. math:: P = \Phi\left(-\frac{c - B}{\sigma}\right), \quad
         \tau = \frac{\kappa}{\mu - \lambda}
 
-    The running B of c places are taken as normal. While all are taken, a queue shrinks by the
-    ``spare_rate``, what the replica finishes beyond what comes. Infinite without such.
+    The running B of c slots are taken as normal. While all are taken, a queue shrinks by the
+    ``spare_rate``, by which the replica finishes more requests than arrive. Infinite without it.
 
     Derived here, of the diffusion of `running_variance`.
     """
@@ -210,7 +215,7 @@ def place_wait(
 def critical_wait(
     *, number: Numeric, rate: Numeric, noise: Numeric, capacity: Numeric
 ) -> FloatArray:
-    r"""Mean seconds that N requests wait which come as fast as they are answered, none before.
+    r"""Mean queueing delay of N requests that arrive as fast as they are answered [s].
 
     .. math:: \frac{4}{3} \sqrt{\frac{\kappa T}{\pi \mu}}, \quad T = N / \lambda
 
@@ -227,7 +232,7 @@ def critical_wait(
 
 
 def normal_tail(score: Numeric) -> FloatArray:
-    r"""The share of a normal variable that lies above a score, in two rational terms [1]_.
+    r"""Probability that a normal variable exceeds a score, in two rational terms [1]_.
 
     .. math:: \frac{\varphi(z)}{0.661 z + 0.339 \sqrt{z^2 + 5.51}}
 
@@ -243,7 +248,7 @@ def normal_tail(score: Numeric) -> FloatArray:
 
 
 def gamma_quantile(*, share: float, mean: Numeric, variance: Numeric) -> FloatArray:
-    r"""What a share of a gamma variable does not exceed, by Wilson and Hilferty's cube [1]_.
+    r"""Quantile of a gamma variable, by Wilson and Hilferty's cube [1]_.
 
     .. math:: m \left(1 - \frac{1}{9 k} + \frac{z}{3 \sqrt{k}}\right)^3, \quad
         k = \frac{m^2}{\sigma^2}
@@ -259,7 +264,7 @@ def gamma_quantile(*, share: float, mean: Numeric, variance: Numeric) -> FloatAr
 
 
 def lognormal_quantile(*, share: float, mean: Numeric, variance: Numeric) -> FloatArray:
-    r"""What a share of a lognormal variable does not exceed.
+    r"""Quantile of a lognormal variable.
 
     .. math:: \frac{m}{\sqrt{1 + v}} e^{z \sqrt{\ln(1 + v)}}, \quad v = \frac{\sigma^2}{m^2}
 
@@ -279,10 +284,10 @@ def first_token_variance(
     prompt: Numeric,
     variation: Numeric,
 ) -> FloatArray:
-    r"""Variance of the time to first token of a request that has its place [s^2].
+    r"""Variance of the time to first token of a request that has its slot [s^2].
 
-    A request comes at any time of the step that it meets, T' long, and has the prompts of the
-    others of that step beside its own of s seconds:
+    A request arrives at any time of a step of T' seconds. Its own prompt of s seconds runs
+    together with the prompts of the others of that step:
 
     .. math:: \left(\tfrac{1}{2} + \rho\right)^2 Var[T'] + \frac{E[T'^2]}{12} +
         \rho s (1 + c^2) E[T'] + s^2 c^2
@@ -312,7 +317,7 @@ def step_variances(
     steps: Numeric,
     variation: Numeric,
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Variance of an answer's mean step by the sequences beside, and by prompts [s^2].
+    r"""Variance of an answer's mean step, from other sequences and from prompts [s^2].
 
     The first, of a + b B seconds with a variance ``running`` of B, is averaged over an answer of
     n steps (`averaged_share`); a Poisson number of prompts stops it, and while they do others
@@ -324,8 +329,8 @@ def step_variances(
     ``prompts`` is the second without n and c_n. Derived here.
     """
     averaged = averaged_share(fixed=fixed, step=step)
-    beside = (slope / (1 - load)) ** 2 * running * averaged
-    return np.asarray(beside), np.asarray(prompts / steps * (1 + variation**2))
+    by_other_sequences = (slope / (1 - load)) ** 2 * running * averaged
+    return np.asarray(by_other_sequences), np.asarray(prompts / steps * (1 + variation**2))
 
 
 def mean_if_any(expected: Numeric) -> FloatArray:
@@ -340,10 +345,11 @@ def mean_if_any(expected: Numeric) -> FloatArray:
 
 
 def balanced_rate(*, excess: Callable[[FloatArray], FloatArray], most: FloatArray) -> FloatArray:
-    """Where a rising function of a rate crosses zero, between nothing and ``most`` [1]_.
+    """The rate at which a rising function crosses zero, between 0 and ``upper_bound`` [1]_.
 
-    At ``most``, where it does not. It is the logarithm of requests over those that there are, and
-    rises at least half as fast as that of the rate, which bounds the lowest.
+    ``upper_bound`` where it does not cross. ``excess`` is the logarithm of requests in flight
+    over available requests. It rises at least half as fast as the logarithm of the rate, which
+    gives a lower bound.
 
     References
     ----------
@@ -362,13 +368,13 @@ def balanced_rate(*, excess: Callable[[FloatArray], FloatArray], most: FloatArra
         rate = high - np.clip(back, 0.0, 1.0) * (high - low)
         if not rounds_left:
             break
-        found = excess(rate)
-        is_above = found > 0
+        excess_at_rate = excess(rate)
+        is_above = excess_at_rate > 0
         # An end that stays a second time counts half.
         weight = 1.0 if was_above is None else 1.0 - 0.5 * (is_above == was_above)
         low, high = np.where(is_above, low, rate), np.where(is_above, rate, high)
-        below = np.where(is_above, weight * below, found)
-        above = np.where(is_above, found, weight * above)
+        below = np.where(is_above, weight * below, excess_at_rate)
+        above = np.where(is_above, excess_at_rate, weight * above)
         was_above = is_above
     return rate
 
@@ -376,13 +382,13 @@ def balanced_rate(*, excess: Callable[[FloatArray], FloatArray], most: FloatArra
 def settled_number(
     *, needed: Callable[[FloatArray], FloatArray], first: FloatArray, most: FloatArray
 ) -> FloatArray:
-    r"""The number of which as many are ``needed``, from the ``first`` on, or ``most``.
+    r"""The number B that equals ``required(B)``, searched from ``start``, or ``upper_bound``.
 
     .. math:: g(B) = \ln \frac{f(B)}{B} = 0
 
-    By secants over :math:`\ln B` of what encloses it [1]_; before that is known, and far from it,
-    as many as the number before needs. A number that has settled stays as it is, whatever others
-    do.
+    By secants over :math:`\ln B` between enclosing points [1]_; before two points enclose the
+    root, and far from it, by fixed-point iteration. A converged number stays as it is while others
+    go on.
 
     References
     ----------
@@ -401,17 +407,17 @@ def settled_number(
             move = gap * np.log(number / other) / (other_gap - gap)
             leads = (np.abs(gap) < 1) & (move / gap > 0) & (move / gap < _FARTHEST)
         move = np.where(encloses | leads, move, gap)
-        found = np.where(moves, np.minimum(number * np.exp(move), most), number)
-        found_gap = np.log(needed(found) / found)
+        next_number = np.where(moves, np.minimum(number * np.exp(move), most), number)
+        next_gap = np.log(needed(next_number) / next_number)
         # An end that stays a second time counts half.
-        stays = encloses & (found_gap * gap > 0)
+        stays = encloses & (next_gap * gap > 0)
         other, other_gap = np.where(stays, other, number), np.where(stays, other_gap / 2, gap)
-        number, gap = found, found_gap
+        number, gap = next_number, next_gap
     return np.asarray(np.minimum(number * np.exp(gap), most))
 
 
 def crowded_step(*, fixed: Numeric, slope: Numeric, steps: Numeric) -> FloatArray:
-    r"""Seconds of a decode step of a + b B where so many steps of sequences are asked for a second.
+    r"""Seconds of a decode step of a + b B at a load of λ n sequence steps per second.
 
     .. math:: \frac{a}{1 - \lambda n b}
 
@@ -425,20 +431,20 @@ def crowded_step(*, fixed: Numeric, slope: Numeric, steps: Numeric) -> FloatArra
 def pools_requests(
     *, rate: FloatArray, around: Numeric, service_time: Numeric, decoding: Numeric
 ) -> FloatArray:
-    r"""Requests that are in flight at a rate where prompts queue at one server, then decode.
+    r"""Requests in flight at a rate, with prefill queueing at one server before decoding.
 
     .. math:: N = \frac{x + \sqrt{x^2 + 4 \rho x / (1 - \rho)}}{2}, \quad
         x = \lambda (z + d) - \rho, \quad \rho = \lambda s
 
-    ``around`` z and ``decoding`` d pass without a queue, and up to one request there is none.
-    Infinite where the server does not keep up. What `pools_rate` settles, with the rate known
+    ``unqueued_time`` z and ``decoding`` d pass without a queue. Up to one request there is none.
+    Infinite where the server does not keep up. The inverse of `disaggregated_closed_loop_rate`
     (derived here).
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        load, alone = rate * np.asarray(service_time), rate * (around + decoding)
-        x = np.maximum(alone - load, 0.0)
+        load, without_queue = rate * np.asarray(service_time), rate * (around + decoding)
+        x = np.maximum(without_queue - load, 0.0)
         queued = (x + np.sqrt(x * x + 4 * load * x / (1 - load))) / 2
-        return np.where(load < 1, np.where(alone > 1, queued, alone), np.inf)
+        return np.where(load < 1, np.where(without_queue > 1, queued, without_queue), np.inf)
 
 
 def pools_rate(
@@ -459,11 +465,11 @@ def pools_rate(
         k = 1 - 1 / N, \quad \rho = \lambda s, \quad d = \frac{n a}{1 - \lambda n b}
 
     Prompts queue at ``servers`` that take ``service_time`` each (approximate mean value analysis
-    of a closed network [1]_), are z = ``around`` for as
-    long without a queue, and decode in n = ``steps`` of ``fixed + slope B`` seconds, B at most
-    ``places``. A share g = ``together`` of them starts with all others: they wait for half of
-    them, :math:`(1 - g) w + g s (N - 1) / 2`, if a queue is not longer. 0 servers are not known:
-    the fewest that keep up.
+    of a closed network [1]_), spend z = ``unqueued_time`` without a queue, and decode in
+    n = ``steps`` of ``fixed + slope B`` seconds, B at most ``slots``. A share g =
+    ``simultaneous`` of them starts with all others: they wait for half of them,
+    :math:`(1 - g) w + g s (N - 1) / 2`, if a queue is not longer. 0 servers: the fewest that keep
+    up.
 
     References
     ----------
@@ -471,52 +477,54 @@ def pools_rate(
        1979; A. Seidmann et al., 1987, for several servers.
     """
     places = np.minimum(places, requests)
-    whole, more, number = steps * fixed, steps * slope, servers
+    fixed_time, added_time, num_servers = steps * fixed, steps * slope, servers
 
-    def settled(number: FloatArray) -> tuple[FloatArray, FloatArray]:
-        served = service_time / number
-        rate = _pools_rate(requests, around, served, places, whole, more, together)
-        least = whole + more * np.minimum(places, 1.0)
-        return rate, np.maximum(whole / (1 - more * rate), least)
+    def settled(num_servers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        served = service_time / num_servers
+        rate = _pools_rate(requests, around, served, places, fixed_time, added_time, together)
+        least = fixed_time + added_time * np.minimum(places, 1.0)
+        return rate, np.maximum(fixed_time / (1 - added_time * rate), least)
 
     if not np.all(servers > 0):
-        decode = whole + more * places
+        decode = fixed_time + added_time * places
         for _ in range(_SERVER_ROUNDS):
             needed = requests / (around + decode) * service_time / _BUSIEST
             _, decode = settled(np.maximum(needed, 1.0))
-        number = np.where(servers > 0, servers, np.maximum(np.ceil(needed), 1.0))
-    rate, decode = settled(number)
-    return rate, number, decode / steps
+        num_servers = np.where(servers > 0, servers, np.maximum(np.ceil(needed), 1.0))
+    rate, decode = settled(num_servers)
+    return rate, num_servers, decode / steps
 
 
-def _pools_rate(*figures: Numeric) -> FloatArray:
-    """The rate of `pools_rate`, by Newton's method from above on 1 / T - rate / N.
+def _pools_rate(*arguments: Numeric) -> FloatArray:
+    """Rate of `disaggregated_closed_loop_rate` by Newton's method on 1 / T - rate / N [1/s].
 
-    T is all that a request takes. Both terms bend downwards, so that no round passes the rate;
-    the rows go on that still move.
+    T is the total time of a request. Both terms are concave, so that no round passes the rate.
+    Only rows that have not converged go on.
     """
-    shape = np.broadcast_shapes(*(np.shape(one) for one in figures))
-    rows = [np.ravel(np.broadcast_to(one, shape)) for one in figures]
+    shape = np.broadcast_shapes(*(np.shape(argument) for argument in arguments))
+    columns = [np.ravel(np.broadcast_to(argument, shape)) for argument in arguments]
     rate = np.empty(math.prod(shape))
     moving: IndexArray | slice = slice(None)
-    _, _, served, places, whole, more, _ = rows
-    last = most = np.minimum(1 / served, places / (whole + more * places))
+    _, _, served, slots, fixed_time, added_time, _ = columns
+    previous = upper_bound = np.minimum(1 / served, slots / (fixed_time + added_time * slots))
     for _ in range(_POOL_ROUNDS):
-        n, around, served, places, whole, more, together = rows
+        n, unqueued_time, served, slots, fixed_time, added_time, simultaneous = columns
         others, later = served * np.maximum(1 - 1 / n, 0.0), np.maximum(n - 1, 0.0) / 2 * served
-        queue, decode = 1 / (1 - others * last), whole / (1 - more * last)
-        waiting, least = served * (queue - 1), whole + more * np.minimum(places, 1.0)
-        started = (1 - together) * waiting + together * later
-        total = around + np.maximum(waiting, started) + np.maximum(decode, least)
-        slope = served * others * queue**2 * np.where(started > waiting, 1 - together, 1.0)
-        slope = slope + np.where(decode > least, decode**2 * more / whole, 0.0)
-        found = np.minimum(n * (total + last * slope) / (total**2 + n * slope), most)
-        rate[moving] = found
-        moves = np.abs(found - last) > _SETTLED * found
+        queue, decode = 1 / (1 - others * previous), fixed_time / (1 - added_time * previous)
+        waiting = served * (queue - 1)
+        least = fixed_time + added_time * np.minimum(slots, 1.0)
+        started = (1 - simultaneous) * waiting + simultaneous * later
+        total = unqueued_time + np.maximum(waiting, started) + np.maximum(decode, least)
+        slope = served * others * queue**2 * np.where(started > waiting, 1 - simultaneous, 1.0)
+        slope = slope + np.where(decode > least, decode**2 * added_time / fixed_time, 0.0)
+        next_rate = np.minimum(n * (total + previous * slope) / (total**2 + n * slope), upper_bound)
+        rate[moving] = next_rate
+        moves = np.abs(next_rate - previous) > _SETTLED * next_rate
         if not moves.any():
             break
         moving = np.flatnonzero(moves) if isinstance(moving, slice) else moving[moves]
-        last, most, rows = found[moves], most[moves], [one[moves] for one in rows]
+        previous, upper_bound = next_rate[moves], upper_bound[moves]
+        columns = [column[moves] for column in columns]
     return rate.reshape(shape)
 
 
@@ -536,7 +544,7 @@ def filling_share(
     slope: Numeric,
     load: Numeric,
 ) -> FloatArray:
-    r"""Mean time per token of ``number`` requests over that of such without end.
+    r"""Mean time per token of ``number`` requests over that of an endless stream.
 
     They come at a ``rate`` [1/s] to an empty replica that answers ``capacity`` [1/s]; a step over B
     of them takes ``fixed + slope B`` seconds, an answer n = ``steps``, and prompts a share
@@ -551,7 +559,7 @@ def filling_share(
 
     .. math:: D = 1 - \frac{(e^x - 1) (1 - x)}{x}, \quad \kappa = x (e^\kappa - 1)
 
-    of which the second is the root of the characteristic equation. A request that comes at u meets
+    where the second is the root of the characteristic equation. A request that comes at u meets
     steps of :math:`B(u + 1) / \lambda n`, by Little's law. Once none comes no prompts stop those
     that are left, who become fewer by the time of an answer: on average they save
     :math:`g / 2 - a / 2 - b B / 3` of their steps' g. Where all come before the first is
@@ -565,16 +573,17 @@ def filling_share(
     ----------
     .. [1] G. Newell, "Applications of Queueing Theory," 2nd ed., 1982, chapter 2.
     """
-    n, a, b = (np.maximum(np.asarray(one, dtype=float), 1e-12) for one in (steps, fixed, slope))
-    offered, most = np.asarray(rate, dtype=np.float64), np.asarray(capacity, dtype=np.float64)
-    served = np.minimum(offered, most)
+    n, a, b = (np.maximum(np.asarray(term, dtype=float), 1e-12) for term in (steps, fixed, slope))
+    offered = np.asarray(rate, dtype=np.float64)
+    max_rate = np.asarray(capacity, dtype=np.float64)
+    served = np.minimum(offered, max_rate)
     stopped = np.minimum(np.asarray(load) * offered / served, 0.98)
     fed = offered * n * b / (1 - stopped)
     x = np.minimum(fed, _FULLEST)
     unbound = a / b * x / (1 - x)
     # How much more than the places would decode without that bound.
     beyond = np.maximum(unbound * served / (offered * np.maximum(steady, 1e-9)), 1.0)
-    beyond = np.where(offered > most, beyond, 1.0)
+    beyond = np.where(offered > max_rate, beyond, 1.0)
     lacking = np.clip(1 - np.expm1(x) * (1 - x) / x, 0.0, 1.0)
     kappa = _relaxation(x)
 
@@ -588,19 +597,20 @@ def filling_share(
     until = np.minimum(1 + later, np.maximum(full, 0.0))
     missed = _missed(until, x=x, lacking=lacking, kappa=kappa, beyond=beyond)
     # Faster than that all places are taken before the first is answered.
-    missed = np.where((offered > most) & (fed >= _FULLEST), 0.0, missed)
+    missed = np.where((offered > max_rate) & (fed >= _FULLEST), 0.0, missed)
 
     level = unbound * (1 - lacking * np.exp(-kappa * later))
     level = np.minimum(np.where(fed < _FULLEST, level, steady), np.minimum(steady, count))
     step = a + b * level
-    whole = (a + b * steady) / (1 - np.asarray(load))
-    emptied = level * (step / (1 - np.asarray(load)) / 2 - a / 2 - b * level / 3) / whole
-    many = 1 - (unbound * missed + np.maximum(emptied, 0.0)) / count
+    steady_step = (a + b * steady) / (1 - np.asarray(load))
+    emptied = level * (step / (1 - np.asarray(load)) / 2 - a / 2 - b * level / 3) / steady_step
+    many_ratio = 1 - (unbound * missed + np.maximum(emptied, 0.0)) / count
     until_last = count / 2 * np.maximum(1 / offered, np.asarray(load) / served)
-    few = until_last / n + early * (a / 2 + b * count / 3) + (1 - early) * (a + b * count)
-    few = np.where(count <= steady, few / whole, np.inf)
-    found = np.where((early < 1) & np.isfinite(few), few, np.minimum(few, many))
-    return np.where(ends, np.clip(found, a / whole, 1.0), 1.0)
+    few_ratio = until_last / n + early * (a / 2 + b * count / 3) + (1 - early) * (a + b * count)
+    few_ratio = np.where(count <= steady, few_ratio / steady_step, np.inf)
+    is_few = (early < 1) & np.isfinite(few_ratio)
+    ratio = np.where(is_few, few_ratio, np.minimum(few_ratio, many_ratio))
+    return np.where(ends, np.clip(ratio, a / steady_step, 1.0), 1.0)
 
 
 def _relaxation(x: FloatArray) -> FloatArray:
@@ -613,7 +623,7 @@ def _relaxation(x: FloatArray) -> FloatArray:
 
 
 def _later(count: FloatArray, share: FloatArray, kappa: FloatArray) -> FloatArray:
-    """The u in which so many come after the first answer: w - share / k (1 - e^(-k w))."""
+    """Time u until ``count`` requests came after the first answer: w - share / k (1 - e^-kw)."""
     w = count + share / kappa
     for _ in range(_ROUNDS):
         left = np.exp(-kappa * w)
@@ -624,7 +634,7 @@ def _later(count: FloatArray, share: FloatArray, kappa: FloatArray) -> FloatArra
 def _missed(
     until: FloatArray, *, x: FloatArray, lacking: FloatArray, kappa: FloatArray, beyond: FloatArray
 ) -> FloatArray:
-    """Of those that come until a time the sum of what they do not meet, in steady replicas."""
+    """Missing share of steady concurrency, summed over requests that arrive until a time."""
     u, w = np.minimum(until, 1.0), np.maximum(until - 1.0, 0.0)
     come = (1 - x) * np.expm1(x * u) / x + w - x * lacking / kappa * -np.expm1(-kappa * w)
     away = kappa - x

@@ -54,12 +54,12 @@ def answer_lengths(*, mean: float, variation: float, cap: float) -> tuple[FloatA
 
 def _limited_mean(mu: float, sigma: float, cap: float) -> float:
     z = (np.log(cap) - mu) / sigma
-    whole = float(np.exp(mu + sigma**2 / 2)) * _NORMAL.cdf(z - sigma)
-    return whole + cap * (1 - _NORMAL.cdf(z))
+    mean_below_cap = float(np.exp(mu + sigma**2 / 2)) * _NORMAL.cdf(z - sigma)
+    return mean_below_cap + cap * (1 - _NORMAL.cdf(z))
 
 
 def residual_lengths(*, lengths: FloatArray, longer: FloatArray) -> FloatArray:
-    r"""Share of answers that are met at any time of which more than each length is left.
+    r"""Probability that more than each length remains of an answer at a random time.
 
     .. math:: 1 - F_e(x) = \frac{1}{m} \int_x^\infty (1 - F(u)) du
 
@@ -120,24 +120,24 @@ def tail_time(
 
 
 def _between(*, sizes: FloatArray, times: FloatArray, at: FloatArray) -> FloatArray:
-    """Times at sizes between those that are known, along the first axis, and beyond the last."""
-    found = times[0] + 0.0 * at
+    """Times at target sizes by linear interpolation along the first axis; extrapolates."""
+    interpolated = times[0] + 0.0 * at
     for lower, upper in zip(range(len(sizes) - 1), range(1, len(sizes)), strict=True):
         width = np.maximum(sizes[upper] - sizes[lower], 1e-9)
         slope = np.where(sizes[upper] > sizes[lower], (times[upper] - times[lower]) / width, 0.0)
         inside = at - sizes[lower]
         if upper + 1 < len(sizes):
             inside = np.minimum(inside, sizes[upper] - sizes[lower])
-        found = found + slope * np.maximum(inside, 0.0)
-    return np.asarray(found)
+        interpolated = interpolated + slope * np.maximum(inside, 0.0)
+    return np.asarray(interpolated)
 
 
 def full_steps(*, sequences: Numeric, places: Numeric, mean: Numeric) -> FloatArray:
-    r"""Steps in which all places of a replica are taken while others wait for one.
+    r"""Steps in which all slots of a replica are taken while others wait for one.
 
     .. math:: \frac{(N - C)^+ m}{C}
 
-    N answers of mean length m through C places, list scheduling [1]_ up to its last answers.
+    N answers of mean length m through C slots, list scheduling [1]_ up to its last answers.
 
     References
     ----------
@@ -151,11 +151,11 @@ def full_steps(*, sequences: Numeric, places: Numeric, mean: Numeric) -> FloatAr
 def steady_time(
     *, sequences: Numeric, places: Numeric, mean: Numeric, step: Numeric, prompt: Numeric
 ) -> FloatArray:
-    r"""Seconds in which a replica whose places are never empty answers so many prompts.
+    r"""Seconds in which a replica with all C slots taken answers N prompts.
 
     .. math:: \frac{N}{X}, \quad X = \frac{C}{C q + m t}
 
-    m steps of t seconds an answer, beside C prompts of q seconds each: Little's law [1]_.
+    An answer takes m steps of t seconds, interrupted by C prompts of q seconds: Little's law [1]_.
 
     References
     ----------
@@ -166,7 +166,7 @@ def steady_time(
 
 
 def sync_time(*, num_bytes: Numeric, start: Numeric, rate: Numeric) -> FloatArray:
-    r"""Seconds of a transfer of so many bytes that takes ``start`` seconds for none.
+    r"""Seconds of a weight transfer from trainer to generators, with a latency of ``start``.
 
     .. math:: t_0 + b / r
 

@@ -25,14 +25,14 @@ def trilinear(
     (first, _, _), (second, _, _), (third, _, _) = cells
     _, rows, columns = values.shape
     lowest = np.asarray((first * rows + second) * columns + third)
-    beside = np.arange(2)
-    corners = (beside[:, None, None] * rows + beside[:, None]) * columns + beside
+    offsets = np.arange(2)
+    corners = (offsets[:, None, None] * rows + offsets[:, None]) * columns + offsets
     # The corners come first: numpy's inner loops are then as long as there are points.
-    found = values.ravel()[corners.reshape(-1, *(1 for _ in lowest.shape)) + lowest]
+    interpolated = values.ravel()[corners.reshape(-1, *(1 for _ in lowest.shape)) + lowest]
     for half, (_, share, _) in zip((4, 2, 1), cells, strict=True):
-        low, high = found[:half], found[half:]
-        found = low + share * (high - low)
-    return np.asarray(found[0] + sum(beyond for _, _, beyond in cells))
+        low, high = interpolated[:half], interpolated[half:]
+        interpolated = low + share * (high - low)
+    return np.asarray(interpolated[0] + sum(beyond for _, _, beyond in cells))
 
 
 def _cell(axis: FloatArray, x: FloatArray) -> tuple[IndexArray, FloatArray, FloatArray]:
@@ -87,7 +87,7 @@ def roofline_time(
 
 
 def with_more_traffic(*, time: Numeric, more: Numeric, sharpness: Numeric) -> FloatArray:
-    r"""Seconds of a kernel of ``time`` t that has traffic of ``more`` m seconds beside it.
+    r"""Seconds of a kernel of ``time`` t with additional traffic of ``extra_time`` m seconds.
 
     .. math:: \left(t^q + m^q\right)^{1/q}
 

@@ -46,7 +46,7 @@ def zipf_shares(*, number: int, exponent: float) -> FloatArray:
 
 
 def characteristic_draws(*, shares: FloatArray, slots: int) -> float:
-    r"""Draws after which as many different ones were drawn on average as there are slots.
+    r"""Characteristic time of an LRU cache of adapters: draws until each slot is drawn on average.
 
     .. math:: \sum_i 1 - e^{-p_i t} = C
 
@@ -90,13 +90,13 @@ def expected_maximum(number: Numeric) -> FloatArray:
 def fullest_rank_factor(
     *, pairs: Numeric, ranks: Numeric, num_experts: Numeric, dispersion: Numeric
 ) -> FloatArray:
-    r"""Load of the fullest of n ranks over the mean, for m token-expert pairs.
+    r"""MoE load imbalance: load of the fullest of n ranks over the mean, for m token-expert pairs.
 
     .. math:: 1 + z_n \sqrt{n \left(\frac{1}{m} + \frac{\delta}{E}\right)}
 
-    z is the ``expected_maximum`` of n nearly normal loads of mean m/n. They spread by chance and
+    z is the ``expected_maximum`` of n nearly normal loads of mean m/n. They spread at random and
     with the popularity of a rank's E/n experts, of ``dispersion`` :math:`\delta` as in
-    `experts_touched`: nobody places them so that it evens out. A rank never holds more than all.
+    `experts_touched`, with no balanced placement of experts. A rank never holds more than all.
 
     Derived here.
     """
@@ -106,7 +106,7 @@ def fullest_rank_factor(
 
 
 def fullest_rank_touched(*, share: Numeric, ranks: Numeric, local_experts: Numeric) -> FloatArray:
-    r"""Share of its l experts that the rank reads which reads most of n, given the mean share s.
+    r"""Share of its l experts read by the rank that reads most, of n with the mean share s.
 
     .. math:: s + u z_n \sqrt{s (1 - s) / l}
 

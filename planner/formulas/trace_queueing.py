@@ -1,4 +1,4 @@
-"""Queues on the path of requests that were recorded: what drifts, fills and stalls."""
+"""Queueing delay over a recorded trace of requests: drifting load, full slots, stalls."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from planner.formulas.queueing import mean_if_any
 _PARTS, _MOST_PARTS, _FILLING = 2, 8, 0.3
 _BUSIEST = 0.98
 _LEAST = 1e-9
-_MOST_BEHIND = 0.9
 
 
 def drifting_counts(counts: FloatArray, before: FloatArray) -> FloatArray:
-    r"""Requests of windows without what varies at random within them.
+    r"""Requests by window without the random variation within windows.
 
     .. math:: m + s (c - m), \quad s^2 = \frac{4}{3} \left(1 - \frac{D(w / 4)}{D(w)}\right)
 
@@ -47,28 +46,29 @@ def filled_by_drift(
     added: FloatArray,
     fullest: Numeric,
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Sequences that decode in each of some windows, and seconds of waits for a place, of a fluid.
+    r"""Decoding sequences and queueing delay [s] by window, of a fluid model of a replica.
 
     .. math:: \frac{dX}{dt} = \lambda r - \frac{B}{n m t}, \quad
         t = \min\left(\frac{a + b B}{1 - \lambda p s}, a + b B + f\right)
 
     Requests come at a ``rate`` [1/s] of a mean over windows of so many ``seconds``, which have so
     much of the mean ``requests`` r and of the mean work of ``prompts`` p and ``answers`` o [1]_. A
-    step over B of c ``places`` takes ``fixed + slope B``, a mean answer n ``steps``, and those of
-    the X requests m of it, which those that come change. A prompt takes ``lone`` seconds, or
-    ``added`` to others; of x that come to a step at random each takes s, the first ``prompt``:
+    step over B of c ``places`` takes ``fixed + slope B``, a mean answer n ``steps``, and an answer
+    of the X requests m times as many, which new requests change. A prompt takes
+    ``lone`` seconds, or ``added`` with others; of x that come to a step at random
+    each takes s, the first ``prompt``:
 
     .. math:: s(x) = s_a + (s_l - s_a) \frac{1 - e^{-x}}{x}
 
-    At most ``fullest`` f seconds of prompts are in a step. What comes beyond that waits in its
-    places, so that fewer decode, Q seconds, and L if there were places for all:
+    At most ``fullest`` f seconds of prompts are in a step. The rest waits in its slots, so
+    that fewer decode: Q seconds of prompts, and L if there were slots for all:
 
     .. math:: \frac{dB}{dt} = \frac{\varphi r}{s p} - \frac{B}{n m t}, \quad
         \varphi = \frac{f}{a + b B + f}
 
-    Where f is infinite, prompts have own steps, which stop all answers, and Q stays 0. Where X is
-    beyond the places, prompts come as those are left, those of the requests that wait. The wait is
-    what is longer than the queue of the prompts alone:
+    Where f is infinite, prompts have their own steps, which stop all answers, and Q stays 0. Where
+    X exceeds the slots, prompts of waiting requests start as slots become free. The wait is the
+    part that exceeds the queue of prompts:
 
     .. math:: W = \frac{X - c}{c} \left(m n (a + b c) + \frac{c s p}{r}\right)
         - \frac{L - Q}{\varphi}
@@ -83,7 +83,8 @@ def filled_by_drift(
        derived here, and held by replays.
     """
     n, c, m = np.maximum(steps, _LEAST), np.asarray(places), np.ones(())
-    work, mixes = np.minimum(rate * prompt, _BUSIEST), bool(np.all(np.isfinite(fullest)))
+    work = np.minimum(rate * prompt, _BUSIEST)
+    is_mixed = bool(np.all(np.isfinite(fullest)))
     crowd = np.minimum(rate * n * slope / (1 - work), _BUSIEST)
     held = np.minimum(rate * n * fixed / (1 - work) / (1 - crowd), c)
     decoding, outside, line = held, np.zeros(()), np.zeros(())
@@ -99,27 +100,27 @@ def filled_by_drift(
             others = np.maximum(held - c, 0.0)
             ratio = (outside + rate * p * part) / np.maximum(others + come, _LEAST)
             m = np.maximum((held * m + rate * o * part) / np.maximum(held + come, _LEAST), _LEAST)
-            alone, answer = fixed + slope * decoding, n * m
-            if mixes:
+            decode_step, answer = fixed + slope * decoding, n * m
+            if is_mixed:
                 size = mean_if_any(decoding * ratio / answer)
             else:
-                # Beside those that came in a step of answers, or in one of prompts.
+                # Prompts that arrived during the same step, of answers or of prompts.
                 came = rate * p * s * size
                 again = -np.expm1(-came)
-                size = (1 - again) * mean_if_any(rate * p * alone) + again * mean_if_any(came)
+                size = (1 - again) * mean_if_any(rate * p * decode_step) + again * mean_if_any(came)
             s = added + (lone - added) / size
             leaving = added + (lone - added) / mean_if_any(c * ratio / answer)
-            # A place is held in the step of the prompt, too, where that has answers.
-            each = ((answer + mixes) * fixed + answer * slope * c) / c + leaving * ratio
-            full = alone + fullest
-            most = 1 - alone / full
-            through = most / (s * np.maximum(ratio, _LEAST))
+            # A slot is also taken during the step of the prompt if that step has answers.
+            each = ((answer + is_mixed) * fixed + answer * slope * c) / c + leaving * ratio
+            full = decode_step + fullest
+            spare_share = 1 - decode_step / full
+            through = spare_share / (s * np.maximum(ratio, _LEAST))
             queue = np.minimum(held, c) - decoding
-            busy = mixes & ((queue * ratio / part + rate * p) * s > most)
+            busy = is_mixed & ((queue * ratio / part + rate * p) * s > spare_share)
             placed = (held > c) & (~busy | (through * each > 1))
-            step = np.minimum(alone / (1 - np.minimum(rate * p * s, _BUSIEST)), full)
+            step = np.minimum(decode_step / (1 - np.minimum(rate * p * s, _BUSIEST)), full)
             time = answer * np.where(busy, full, step)
-            slower = np.where(busy, 1 - slope * decoding / full, fixed / alone) / time
+            slower = np.where(busy, 1 - slope * decoding / full, fixed / decode_step) / time
             begun = np.where(busy, through, (come + queue) / part)
             more = (decoding / time - begun) / slower * np.expm1(-slower * part)
             more = np.where(placed, c - decoding, more)
@@ -127,9 +128,9 @@ def filled_by_drift(
             later = np.maximum(held + come - left, 0.0)
             inside, before = np.minimum(later, c), decoding
             decoding = np.where(busy | placed, np.clip(decoding + more, 0.0, inside), inside)
-            line = np.maximum(line + (rate * p * s - most) * part, 0.0)
+            line = np.maximum(line + (rate * p * s - spare_share) * part, 0.0)
             longer = np.maximum((held + later) / 2 - c, 0.0) * each
-            longer = longer - (line - (inside - decoding) * s) / most
+            longer = longer - (line - (inside - decoding) * s) / spare_share
             ran = ran + (before + decoding) / 2 / parts
             waited = waited + np.maximum(longer, 0.0) / parts
             held, outside = later, ratio * np.maximum(later - c, 0.0)
@@ -139,8 +140,9 @@ def filled_by_drift(
 
 
 def weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> FloatArray:
-    """What a share of some values, along the first axis, does not exceed; each has a weight: the
-    inverse of their distribution function, between middles of steps. Derived here.
+    """Weighted quantile along the first axis, interpolated between the middles of steps.
+
+    Derived here.
     """
     of_each = weights.reshape(*weights.shape, *[1] * (values.ndim - weights.ndim))
     order = np.argsort(values, axis=0)
@@ -150,7 +152,9 @@ def weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> 
     middle = (until - ranked / 2) / until[-1]
     right = np.clip((middle < share).sum(axis=0, keepdims=True), 1, len(values) - 1)
     ends = [
-        np.take_along_axis(one, at, axis=0) for one in (values, middle) for at in (right - 1, right)
+        np.take_along_axis(array, positions, axis=0)
+        for array in (values, middle)
+        for positions in (right - 1, right)
     ]
     part = np.clip((share - ends[2]) / np.maximum(ends[3] - ends[2], 1e-300), 0.0, 1.0)
     return np.asarray((ends[0] + part * (ends[1] - ends[0]))[0])
@@ -158,9 +162,9 @@ def weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> 
 
 @record(kw_only=True)
 class ServerPath:
-    """One server that works on the prompts of requests in their order, beside answers.
+    """One server that computes the prompts of requests in their order, while answers decode.
 
-    ``service``: of each prompt [s]; ``waits`` of each before it [s] at their ``times``.
+    ``times`` of arrival [s], ``service`` time of each prompt [s], ``waits`` before it [s].
     """
 
     times: FloatArray
@@ -189,7 +193,7 @@ class ServerPath:
         return np.asarray(order - begun, dtype=np.float64)
 
     def stalls(self, every: int, idle: FloatArray) -> FloatArray:
-        """Seconds that it works after some requests until it was idle for so long.
+        """Seconds of prompts after sampled requests until the server was idle for ``idle`` seconds.
 
         An answer that decodes while no prompt is computed takes its own time and these. ``idle``:
         what each of those needs that are looked at, one of ``every``. Derived here.
@@ -197,16 +201,16 @@ class ServerPath:
         last = np.searchsorted(self._idle, self._idle[::every] + idle, side="right") - 1
         return np.asarray(self._worked[last] - self._worked[::every])
 
-    def most(self, every: int, lengths: FloatArray, places: int) -> FloatArray:
-        r"""Seconds of prompts that may come while an answer holds one of some places, at most.
+    def most(self, every: int, lengths: FloatArray, slots: int) -> FloatArray:
+        r"""Upper bound of the seconds of prompts that come while an answer holds a slot.
 
         .. math:: \sum_{k = i + 1}^{i + c} s_k \left(\max(1 - p_i / c, 0) + n_i / n\right)
 
-        Of those that came since it was idle p were before it, so that the others of c places
-        are filled while it waits, and as it decodes n as many are left and taken again as
-        answers end. ``lengths`` are those of answers over their mean. Derived here.
+        p requests came before it since the server was idle, so that the others of c slots
+        are filled while it waits. While it decodes n steps, answers end and others take their
+        slots. ``lengths`` are lengths of answers over their mean. Derived here.
         """
         first = np.arange(0, self.times.size, every)
-        beside = np.minimum(first + places, self.times.size - 1)
-        work = self._worked[beside] - self._worked[first]
-        return np.asarray(work * (np.maximum(1 - self._before[first] / places, 0.0) + lengths))
+        last = np.minimum(first + slots, self.times.size - 1)
+        work = self._worked[last] - self._worked[first]
+        return np.asarray(work * (np.maximum(1 - self._before[first] / slots, 0.0) + lengths))

@@ -1,4 +1,4 @@
-"""Takes in candidates from any source and keeps what the result needs, for each outer value."""
+"""Collect candidates of each cell: Pareto front, counts of rejections and nearest misses."""
 
 from __future__ import annotations
 
@@ -13,24 +13,12 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, sorted_unique
 from planner.base.csv_cells import Row, Value
 from planner.base.records import record
-from planner.confidence.ranking import (
-    RankedPlan,
-    are_plans_tied,
-    best_supported,
-    evidence_rank,
-    regrets,
-)
 from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY, ConfigurationTable
-from planner.optimize.pareto import (
-    ComplexityTieBreaker,
-    RankedConfiguration,
-    pareto_front,
-    undominated,
-    useful,
-)
-from planner.optimize.problem import MEMORIES, Cell, Problem, bad_factor, distinguishing_factors
+from planner.optimize.pareto import pareto_front, undominated, useful
+from planner.optimize.problem import MEMORIES, Cell, Problem
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source, count_codes, to_python_values
+from planner.optimize.tie_breaking import ComplexityTieBreaker, RankedConfiguration
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
 Item = TypeVar("Item")
@@ -69,7 +57,7 @@ class NearestMiss:
 
     @property
     def room(self) -> float:
-        """The bound of memory [bytes], which is no more than a GPU has.
+        """The bound of memory [bytes], at most the memory of the GPU.
 
         Where published runs took less than was predicted, a plan may be predicted to take more.
         """
@@ -151,12 +139,12 @@ class Collector:
         row : index in the front
         """
         self._merge()
-        piece, at = self._places[row]
+        piece, offset = self._places[row]
         source, table = self._pieces[piece]
-        return source, table.rows(np.array([at]))
+        return source, table.rows(np.array([offset]))
 
     def pieces(self, rows: IndexArray) -> Iterator[tuple[IndexArray, Source, ConfigurationTable]]:
-        """Some rows of the front by piece: their places among these, the source, the table.
+        """Rows of the front by piece: their positions in ``rows``, the source, the table.
 
         Parameters
         ----------
@@ -165,9 +153,9 @@ class Collector:
         self._merge()
         places = self._places[rows]
         for piece in sorted_unique(places[:, 0]):
-            mine = np.flatnonzero(places[:, 0] == piece)
+            positions = np.flatnonzero(places[:, 0] == piece)
             source, table = self._pieces[piece]
-            yield mine, source, table.rows(places[mine, 1])
+            yield positions, source, table.rows(places[positions, 1])
 
     def moved(self, problem: Problem, sources: Mapping[int, Source]) -> Collector:
         """The front with each source replaced by a new one.
@@ -178,15 +166,16 @@ class Collector:
         sources : new source by ``id`` of the present one
         """
         self._merge()
-        found = Collector(problem)
-        found.simplest = self.simplest.moved(sources)
-        found.counts, found._values, found._places = self.counts, self._values, self._places
-        found._pieces = [(sources[id(source)], rows) for source, rows in self._pieces]
-        found._misses = {
+        collector = Collector(problem)
+        collector.simplest = self.simplest.moved(sources)
+        collector.counts = self.counts
+        collector._values, collector._places = self._values, self._places
+        collector._pieces = [(sources[id(source)], rows) for source, rows in self._pieces]
+        collector._misses = {
             number: replace(miss, source=sources[id(miss.source)])
             for number, miss in self._misses.items()
         }
-        return found
+        return collector
 
     def settle(self) -> None:
         """Free the judged candidates except the best."""
@@ -211,21 +200,22 @@ class Collector:
             self._misses[number] = miss
 
     def _take(self, candidates: Candidates, feasible: IndexArray) -> None:
-        """Keep what may be on the front; small pieces wait for others, large ones do not."""
+        """Add feasible rows that may be on the front; small pieces wait for others."""
         values = self._problem.values(candidates, feasible)
         self.simplest.add(candidates, feasible, values)
-        known = self._values
-        if not len(known):  # just beyond the front of a sample, which stays undominated itself
+        front_so_far = self._values
+        # Just beyond the front of a sample, which stays undominated itself.
+        if not len(front_so_far):
             sample = values[:: len(values) // _SAMPLE + 1]
-            known = np.nextafter(sample[pareto_front(sample)], np.inf)
-        kept = undominated(values, known)
-        self._pending.append((candidates, feasible[kept], values[kept]))
+            front_so_far = np.nextafter(sample[pareto_front(sample)], np.inf)
+        is_undominated = undominated(values, front_so_far)
+        self._pending.append((candidates, feasible[is_undominated], values[is_undominated]))
         self._pending_rows += candidates.configurations.size
         if self._pending_rows >= _MERGED_ROWS:
             self._merge()
 
     def _merge(self) -> None:
-        """Put what waits into the front."""
+        """Merge pending rows into the front."""
         if not self._pending:
             return
         values = np.concatenate([values for _, _, values in self._pending])
@@ -247,7 +237,7 @@ class Collector:
 
 
 def in_order(pieces: Sequence[tuple[IndexArray, Columns]]) -> Columns:
-    """One table of plain lists out of tables and the places of their rows in it."""
+    """One table of lists from several tables and the positions of their rows in it."""
     joined = stacked([columns for _, columns in pieces])
     order = np.argsort(np.concatenate([places for places, _ in pieces])) if pieces else ()
     return {name: [values[row] for row in order] for name, values in joined.items()}
@@ -263,7 +253,7 @@ def stacked(tables: Sequence[Columns]) -> Columns:
 
 
 def value_or_none(value: object) -> Any:
-    """A value of a column, None where it is a number that is not known."""
+    """A value of a column; None: an unknown number."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -274,7 +264,7 @@ def rows_of(table: Mapping[str, Iterable[Item]]) -> Iterator[dict[str, Item]]:
 
 
 def full_rows(table: Columns, sources: Sequence[Source]) -> list[dict[str, Value]]:
-    """The rows of `full_columns`, each by column; a number that is not known is None."""
+    """The rows of `full_columns`, each by column; unknown numbers are None."""
     columns = full_columns(table, sources)
     return [
         *rows_of(
@@ -311,27 +301,30 @@ def grouped(problem: Problem) -> tuple[list[CellResult], list[Collector]]:
 
 def first(groups: Sequence[CellResult]) -> tuple[Source, ConfigurationTable] | None:
     """The source and the configuration of the best row."""
-    found = [group.collector for group in groups if len(group.collector.values)]
-    return min(found, key=lambda one: tuple(one.values[0])).place(0) if found else None
+    collectors = [group.collector for group in groups if len(group.collector.values)]
+    if not collectors:
+        return None
+    return min(collectors, key=lambda collector: tuple(collector.values[0])).place(0)
 
 
 Pieces: TypeAlias = Sequence[tuple[IndexArray, Candidates]]
-"""Candidates of several sources, each with the places of its rows in one table."""
+"""Candidates of several sources, each with the positions of its rows in one table."""
 
 
 def joint_front(
-    groups: Sequence[CellResult], furthest: float, ahead: RankedConfiguration | None = None
+    groups: Sequence[CellResult], max_front_factor: float, ahead: RankedConfiguration | None = None
 ) -> Pieces:
     """The front of all groups, judged, up to a factor of the best first objective.
 
     A plan that is ``ahead`` has the first place, before the front.
     """
-    found = [group.collector for group in groups]
-    values = [one.values for one in found]
+    collectors = [group.collector for group in groups]
+    values = [collector.values for collector in collectors]
     together = np.concatenate(values)
     front = pareto_front(together)
-    front = front[useful(together[front], furthest)]
-    owners = np.repeat(np.arange(len(found)), [len(one) for one in values])[front]
+    front = front[useful(together[front], max_front_factor)]
+    sizes = [len(objectives) for objectives in values]
+    owners = np.repeat(np.arange(len(collectors)), sizes)[front]
     starts = np.cumsum([0, *map(len, values)])
     tables: dict[int, list[tuple[IndexArray, ConfigurationTable]]] = {}
     sources: dict[int, Source] = {}
@@ -340,9 +333,9 @@ def joint_front(
         tables[id(ahead.source)] = [(np.zeros(1, dtype=np.intp), ahead.configuration)]
     for number in sorted_unique(owners).tolist():
         places = np.flatnonzero(owners == number)
-        for mine, source, table in found[number].pieces(front[places] - starts[number]):
+        for indices, source, table in collectors[number].pieces(front[places] - starts[number]):
             sources[id(source)] = source
-            piece = (places[mine] + (ahead is not None), table)
+            piece = (places[indices] + (ahead is not None), table)
             tables.setdefault(id(source), []).append(piece)
     # Each prediction costs the same milliseconds, whatever the number of rows.
     return [
@@ -352,107 +345,6 @@ def joint_front(
         )
         for key, several in tables.items()
     ]
-
-
-def best_choice(
-    problem: Problem, groups: Sequence[CellResult], *, is_proven: bool = False
-) -> RankedConfiguration | None:
-    """Of the cell to take the simplest plan that published runs do not tell from its fastest.
-
-    It is the best one in a bad case, or of those that are tied with it one with more evidence.
-    ``is_proven``: only software that was measured on the GPU.
-    """
-    ranked = ranked_choices(problem, groups)
-    if is_proven:
-        ranked = [one for one in ranked if one[0].is_proven]
-    return ranked[best_supported([standing for standing, _ in ranked])][1] if ranked else None
-
-
-def better_tied(
-    problem: Problem, groups: Sequence[CellResult], chosen: RankedConfiguration
-) -> RankedConfiguration | None:
-    """The best as predicted of the choices that are tied with one and predicted to be better."""
-    ranked = ranked_choices(problem, groups)
-    own = next((standing for standing, one in ranked if one is chosen), None)
-    better = [
-        one
-        for standing, one in ranked
-        if own is not None and one.values[0] < chosen.values[0] and are_plans_tied(own, standing)
-    ]
-    return min(better, key=lambda one: one.values[0], default=None)
-
-
-def regret_of(problem: Problem, groups: Sequence[CellResult], chosen: RankedConfiguration) -> float:
-    """What a choice is expected to lose against the best of those of other cells, as
-    `planner.confidence.ranking.regrets`; NaN without others, or where nothing tells of its errors.
-    """
-    ranked = ranked_choices(problem, groups)
-    own = [at for at, (_, one) in enumerate(ranked) if one is chosen]
-    if len(ranked) < 2 or not own:
-        return math.nan
-    standings = [standing for standing, _ in ranked]
-    return float(regrets(standings, problem.objectives[0].sign)[own[0]])
-
-
-def ranked_choices(
-    problem: Problem, groups: Sequence[CellResult]
-) -> list[tuple[RankedPlan, RankedConfiguration]]:
-    """The plan to launch of each cell beside how its best one stands, the best in a bad case first.
-
-    The modes of a cell are one choice.
-    """
-    cells: dict[tuple[Value, ...], list[CellResult]] = {}
-    for group in groups:
-        key = tuple(value for name, value in group.cell.items() if name != "mode")
-        cells.setdefault(key, []).append(group)
-    joined = (
-        ComplexityTieBreaker.joined(one.collector.simplest for one in cell)
-        for cell in cells.values()
-    )
-    choices = []
-    for one in joined:
-        fastest = one.best
-        factor = fastest.tie_factor if fastest and problem.has_ties else 1.0
-        if fastest is None or (chosen := one.choice(factor)) is None:
-            continue
-        order = bad_case(problem, fastest), fastest.weighed, *fastest.values
-        choices.append((order, (_standing(problem, fastest), chosen)))
-    return [one for _, one in sorted(choices, key=lambda one: one[0])]
-
-
-def bad_case(problem: Problem, choice: RankedConfiguration) -> float:
-    """The first objective, minimized and weighed, that 9 of 10 runs like a plan keep.
-
-    Infinite where runs tell the errors of others, but not of its like.
-    """
-    goal = problem.objectives[0]
-    sure = choice.source.confidence(choice.num_gpus)
-    factor = bad_factor(sure, goal.name, goal.sign)
-    return math.inf if factor is None else choice.weighed * factor
-
-
-def _standing(problem: Problem, choice: RankedConfiguration) -> RankedPlan:
-    """A choice among those of other cells by the first objective."""
-    goal, sure = problem.objectives[0].name, choice.source.confidence(choice.num_gpus)
-    value, (low, high) = (
-        abs(choice.weighed),
-        distinguishing_factors(sure, goal) or (math.nan, math.nan),
-    )
-    return RankedPlan(
-        value=value,
-        low=value * low,
-        high=value * high,
-        bad=abs(bad_case(problem, choice)),
-        kin=tuple(choice.source.named.values()),
-        tie_factor=choice.tie_factor,
-        lack=evidence_rank("", math.nan) if sure is None else evidence_rank(sure.basis, sure.runs),
-    )
-
-
-def cell_of(problem: Problem, choice: RankedConfiguration) -> Cell:
-    """The cell that a plan was found in."""
-    cells = zip(problem.sources, problem.cells, strict=True)
-    return next(cell for source, cell in cells if source is choice.source)
 
 
 def by_value(

@@ -1,6 +1,6 @@
 """Judge every configuration of all sources, block by block, in flat memory.
 
-Limits that nobody gave are kept where some plan keeps them, else widened until one does.
+Assumed limits hold if some plan keeps them; else they are widened until one does.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ def exhaustive_search(
 ) -> SearchResult:
     """Search all sources.
 
-    ``progress`` is told the rows done after each block and may raise `StopSearch`; ``sink`` is
-    given the columns of every feasible row, some thousand at a time. Limits that are assumed
-    are widened where no plan keeps them.
+    ``progress`` receives the number of rows done after each block and may raise `StopSearch`;
+    ``sink`` receives the columns of every feasible row, some thousand at a time. Assumed limits
+    are widened if no plan keeps them.
     """
-    return relaxing(problem, lambda given: _searched((given,), progress, sink)[0])
+    return relaxing(problem, lambda relaxed: _searched((relaxed,), progress, sink)[0])
 
 
 def search_together(problems: Sequence[Problem]) -> list[SearchResult]:
-    """Search problems that differ in the sites of their sources alone, predicting all once."""
-    found = dict(zip(map(id, problems), _searched(problems), strict=True))
+    """Search problems that differ only in the operating terms of their sources; predict once."""
+    results = dict(zip(map(id, problems), _searched(problems), strict=True))
 
-    def search(given: Problem) -> SearchResult:
-        return found[id(given)] if id(given) in found else _searched((given,))[0]
+    def search(relaxed: Problem) -> SearchResult:
+        return results[id(relaxed)] if id(relaxed) in results else _searched((relaxed,))[0]
 
     return [relaxing(problem, search) for problem in problems]
 
@@ -86,7 +86,7 @@ def _searched(
     try:
         with kept_pages():
             for several in zip(sources, zip(*collectors, strict=True), strict=True):
-                takers = [*zip(*several, strict=True)]
+                takers: list[tuple[Source, Collector]] = [*zip(*several, strict=True)]
                 done = search_source(problems[0], takers, progress, sink, done)
                 for _, collector in takers:
                     collector.settle()
@@ -100,23 +100,24 @@ def _searched(
 
 def search_source(
     problem: Problem,
-    takers: Sequence[tuple[Source, Collector]],
+    sources_and_collectors: Sequence[tuple[Source, Collector]],
     progress: Progress | None = None,
     sink: Sink | None = None,
     done: int = 0,
 ) -> int:
-    """Search one source whole; returns the rows ``done``, those before it included.
+    """Search one source; returns the rows ``done``, including those before it.
 
-    ``takers``: the source and its collector, then others that differ from it in their sites alone.
+    ``sources_and_collectors``: the source and its collector, then others that differ in operating
+    terms.
     """
-    (source, collector), *others = takers
+    (source, collector), *others = sources_and_collectors
     for block in source.blocks(problem.objectives, problem.constraints):
-        for _, one in takers:
-            one.skip(block.dropped)
+        for _, each_collector in sources_and_collectors:
+            each_collector.skip(block.dropped)
         if block.candidates is not None:
             feasible = collector.add(block.candidates)
-            for other, one in others:
-                one.add(block.candidates.moved(other))
+            for other_source, each_collector in others:
+                each_collector.add(block.candidates.moved(other_source))
             if sink is not None:
                 for start in range(0, feasible.size, _SINK_ROWS):
                     rows = feasible[start : start + _SINK_ROWS]
@@ -133,40 +134,42 @@ _ROOM = 1.5
 
 
 def relaxing(problem: Problem, search: Callable[[Problem], SearchResult]) -> SearchResult:
-    """Search with the limits that are assumed, or with wider ones where no plan keeps them.
+    """Search with the assumed limits, or with wider ones if no plan keeps them.
 
-    The problem of the result has the limits that its plans keep. What the user asked for stays.
+    The problem of the result has the limits that its plans keep. Limits of the user stay.
     """
-    found = search(problem)
-    while not found.configurations_feasible and not found.interrupted:
-        wider = _wider(problem, found)
+    result = search(problem)
+    while not result.configurations_feasible and not result.interrupted:
+        wider = _wider(problem, result)
         if wider is None:
             break
         problem = wider
-        found = search(problem)
-    return found
+        result = search(problem)
+    return result
 
 
 def without_assumed(problem: Problem) -> Problem:
-    """The problem with what the user asked for alone."""
-    given = tuple(limit for limit in problem.constraints if not limit.assumed)
-    return replace(problem, constraints=given)
+    """The problem without assumed limits."""
+    requested = tuple(limit for limit in problem.constraints if not limit.assumed)
+    return replace(problem, constraints=requested)
 
 
-def _wider(problem: Problem, found: SearchResult) -> Problem | None:
+def _wider(problem: Problem, result: SearchResult) -> Problem | None:
     """Assumed limits doubled until the nearest plan keeps them; None if unknown."""
     assumed = {limit.name for limit in problem.constraints if limit.assumed}
-    misses = [_widened(problem, one) for one in found.nearest_misses if one.rejection in assumed]
-    known = [one for one in misses if one is not None]
-    if not known:
+    misses = [
+        _widened(problem, miss) for miss in result.nearest_misses if miss.rejection in assumed
+    ]
+    finite = [relaxed for relaxed in misses if relaxed is not None]
+    if not finite:
         return None
-    _, limits = min(known, key=lambda one: one[0])
+    _, limits = min(finite, key=lambda relaxed: relaxed[0])
     return replace(problem, constraints=limits)
 
 
 def _widened(problem: Problem, miss: NearestMiss) -> tuple[int, tuple[Constraint, ...]] | None:
     """The limits that a plan keeps after the fewest doublings, and how many; None if unknown."""
-    limits, most = [], 0
+    limits, max_doublings = [], 0
     for limit in problem.constraints:
         doublings = 0
         if limit.assumed:
@@ -177,8 +180,8 @@ def _widened(problem: Problem, miss: NearestMiss) -> tuple[int, tuple[Constraint
         if doublings == _MOST_DOUBLINGS:
             return None
         limits.append(doubled(limit, doublings))
-        most = max(most, doublings)
-    return most, tuple(limits)
+        max_doublings = max(max_doublings, doublings)
+    return max_doublings, tuple(limits)
 
 
 def _keeps(limit: Constraint, value: float) -> bool:
@@ -186,5 +189,5 @@ def _keeps(limit: Constraint, value: float) -> bool:
 
 
 def doubled(limit: Constraint, times: int) -> Constraint:
-    """A limit that is so many times twice as wide."""
+    """A limit that is doubled ``times`` times."""
     return replace(limit, bound=limit.bound * 2.0 ** (limit.sign * times))

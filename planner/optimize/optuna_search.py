@@ -79,18 +79,25 @@ class SampledSpace:
     def __init__(self, problem: Problem, collectors: Sequence[Collector]) -> None:
         self._problem = problem
         pairs = zip(problem.sources, problem.cells, collectors, strict=True)
-        meshed = [(one, one.mesh, cell, to) for one, cell, to in pairs if one.mesh is not None]
-        self._sources = [(one, mesh, to) for one, mesh, _, to in meshed]
+        meshed = [
+            (source, source.mesh, cell, collector)
+            for source, cell, collector in pairs
+            if source.mesh is not None
+        ]
+        self._sources = [(source, mesh, collector) for source, mesh, _, collector in meshed]
         self._cells = [cell for _, _, cell, _ in meshed]
-        worded = [_worded(mesh) for _, mesh, _ in self._sources]
+        entries_by_source = [_worded(mesh) for _, mesh, _ in self._sources]
         joint = {
-            name: list(dict.fromkeys(word for own in worded for word in own[name]))
-            for name in worded[0]
+            name: list(
+                dict.fromkeys(value for entries in entries_by_source for value in entries[name])
+            )
+            for name in entries_by_source[0]
         }
         names = [" ".join(map(str, cell.values())) for cell in self._cells]
         self.parameters: Mapping[str, Sequence[Value]] = {"source": names, **joint}
         self._entries = [
-            [_entries(own[name], words) for name, words in joint.items()] for own in worded
+            [_entries(entries[name], values) for name, values in joint.items()]
+            for entries in entries_by_source
         ]
 
     @property
@@ -101,7 +108,7 @@ class SampledSpace:
     @property
     def num_rows(self) -> int:
         """Number of combinations of the parameters' values."""
-        return int(np.prod([len(words) for words in self.parameters.values()], dtype=object))
+        return int(np.prod([len(values) for values in self.parameters.values()], dtype=object))
 
     def evaluate(self, rows: IndexArray) -> Outcomes:
         """Judge configurations and take them into the result.
@@ -116,14 +123,14 @@ class SampledSpace:
             places = [
                 table[rows[:, axis]] for axis, table in enumerate(self._entries[number], start=1)
             ]
-            mine = np.flatnonzero((rows[:, 0] == number) & (np.min(places, axis=0) >= 0))
-            if not mine.size:
+            of_source = np.flatnonzero((rows[:, 0] == number) & (np.min(places, axis=0) >= 0))
+            if not of_source.size:
                 continue
-            candidates = source.judged(_chosen(mesh, [place[mine] for place in places]))
+            candidates = source.judged(_chosen(mesh, [place[of_source] for place in places]))
             collector.add(candidates)
-            objectives[mine] = self._problem.values(candidates, np.arange(mine.size))
+            objectives[of_source] = self._problem.values(candidates, np.arange(of_source.size))
             codes = self._problem.codes(candidates)
-            violation[mine] = violations(self._problem, candidates, codes)
+            violation[of_source] = violations(self._problem, candidates, codes)
         return objectives, violation
 
 
@@ -139,21 +146,21 @@ def _chosen(mesh: Mesh, places: Sequence[IndexArray]) -> ConfigurationTable:
 
 def _worded(mesh: Mesh) -> dict[str, list[str | float]]:
     """The entries of each factor of a mesh, by name and in words."""
-    worded: dict[str, list[str | float]] = {}
+    entries: dict[str, list[str | float]] = {}
     for factor in mesh.factors:
-        words = {name: [format_value(name, v) for v in values] for name, values in factor.items()}
-        if len(words) == 1:
-            worded.update(words)
+        texts = {name: [format_value(name, v) for v in values] for name, values in factor.items()}
+        if len(texts) == 1:
+            entries.update(texts)
             continue
-        lines = zip(*words.values(), strict=True)
-        worded[" ".join(words)] = [" ".join(str(word) for word in line) for line in lines]
-    return worded
+        lines = zip(*texts.values(), strict=True)
+        entries[" ".join(texts)] = [" ".join(str(text) for text in line) for line in lines]
+    return entries
 
 
-def _entries(own: Sequence[object], words: Sequence[object]) -> IndexArray:
+def _entries(source_entries: Sequence[object], all_entries: Sequence[object]) -> IndexArray:
     """Where each of all words is among a source's own; -1 where it is not."""
-    places = {word: place for place, word in enumerate(own)}
-    return np.array([places.get(word, -1) for word in words], dtype=np.intp)
+    places = {entry: place for place, entry in enumerate(source_entries)}
+    return np.array([places.get(entry, -1) for entry in all_entries], dtype=np.intp)
 
 
 _LARGEST_SHARE = 1 / 16
@@ -166,14 +173,14 @@ def coarse_mesh(sizes: Sequence[int]) -> IndexArray:
 
     Every parameter is refined in turn, while the rows stay few and a small share of the space.
     """
-    most = min(_MOST_ROWS, max(1, int(_LARGEST_SHARE * math.prod(sizes))))
+    max_rows = min(_MOST_ROWS, max(1, int(_LARGEST_SHARE * math.prod(sizes))))
     counts = [1] * len(sizes)
     grown = True
     while grown:
         grown = False
         for place, size in enumerate(sizes):
             finer = math.prod(counts) // counts[place] * (counts[place] + 1)
-            if counts[place] < size and finer <= most:
+            if counts[place] < size and finer <= max_rows:
                 counts[place] += 1
                 grown = True
     spread = [
@@ -245,18 +252,18 @@ class TrialStore:
     def evaluate(self, rows: IndexArray) -> None:
         """Judge the rows that are new, each once, in one call."""
         fresh = {row.tobytes(): place for place, row in enumerate(rows)}
-        places = [place for key, place in fresh.items() if key not in self._outcomes]
-        if not places:
+        positions = [place for key, place in fresh.items() if key not in self._outcomes]
+        if not positions:
             return
-        rows = rows[places]
+        rows = rows[positions]
         objectives, violation = self._samples.evaluate(rows)
         violation = np.maximum(violation, np.isnan(objectives).any(axis=1))
         # Samplers compare rejected trials by their violation alone, but accept no NaN.
-        told = np.nan_to_num(objectives, nan=0.0, posinf=0.0, neginf=0.0)
+        finite_objectives = np.nan_to_num(objectives, nan=0.0, posinf=0.0, neginf=0.0)
         keys = (row.tobytes() for row in rows)
-        pairs = zip(told.tolist(), violation.tolist(), strict=True)
+        pairs = zip(finite_objectives.tolist(), violation.tolist(), strict=True)
         self._outcomes.update(zip(keys, pairs, strict=True))
-        for number, column in enumerate(told.T):
+        for number, column in enumerate(finite_objectives.T):
             self._keep_best(number, rows, np.stack([violation, column], axis=1))
 
     def explore(self) -> None:
@@ -277,9 +284,9 @@ class TrialStore:
 
     def _expand(self, number: int) -> bool:
         """Evaluate around the best rows by one objective; whether there was anything to do."""
-        for changes, most in ((1, _BEST), (2, 1)):
+        for changes, max_rows in ((1, _BEST), (2, 1)):
             around = [
-                row for row in self._best[number][:most] if self._is_new(row.tobytes(), changes)
+                row for row in self._best[number][:max_rows] if self._is_new(row.tobytes(), changes)
             ]
             if around:
                 self.evaluate(np.concatenate([self._next_to(row, changes) for row in around]))
@@ -292,9 +299,9 @@ class TrialStore:
         return rows[:: math.ceil(max(len(rows), 1) / _MOST_PAIRS)]
 
     def _is_new(self, key: bytes, changes: int) -> bool:
-        known = (key, changes) in self._expanded
+        was_expanded = (key, changes) in self._expanded
         self._expanded.add((key, changes))
-        return not known
+        return not was_expanded
 
     def _keep_best(self, number: int, rows: IndexArray, ranks: FloatArray) -> None:
         """Merge rows into the best by objective ``number``; equal ones go by their positions."""
@@ -307,7 +314,7 @@ class TrialStore:
 BATCH = 50
 # NSGA-II soon repeats itself among categories; TPE learns from a repeated trial.
 _ATTEMPTS = {"nsga2": 4 * BATCH, "tpe": 0}
-# Trials that a sampler learns from beside the best: a bounded number, as is then its time.
+# Number of latest trials that a sampler learns from, besides the best; it bounds its time.
 _RECENT = {"nsga2": BATCH, "tpe": 3 * BATCH}
 SAMPLERS = tuple(_ATTEMPTS)
 _GENERATION = "NSGAIISampler:generation"
@@ -323,7 +330,7 @@ def optuna_search(
     raise `planner.optimize.exhaustive.StopSearch`. Limits that are assumed are widened where no
     plan that was tried keeps them.
     """
-    return relaxing(problem, lambda given: _searched(given, progress, how))
+    return relaxing(problem, lambda relaxed: _searched(relaxed, progress, how))
 
 
 def _searched(problem: Problem, progress: Progress | None, how: Mapping[str, Any]) -> SearchResult:
@@ -351,10 +358,8 @@ def sample(
 ) -> None:
     """Evaluate a coarse sub-mesh, then trials of Optuna and what is next to the best of them.
 
-    Whatever is evaluated beside the trials is counted among the configurations evaluated.
+    Configurations evaluated in addition to the trials count as evaluated.
 
-    Raises SearchSpaceError if an argument is impossible, or the study belongs to another problem;
-    OutputError if the file cannot be read or written.
     Raises SearchSpaceError if an argument is impossible.
 
     Parameters
@@ -362,7 +367,7 @@ def sample(
     samples : the problem; it gathers what is evaluated
     trials : configurations to try; TPE may try one again
     sampler : ``"nsga2"`` or ``"tpe"``
-    progress : is told the trials done after each batch
+    progress : receives the number of trials done after each batch
     """
     _check(trials, seed, sampler)
     with _quiet():
@@ -381,15 +386,15 @@ class _Search:
         from optuna.distributions import CategoricalDistribution
 
         self._sampler, self._seed = sampler, seed
-        words = {name: tuple(values) for name, values in samples.parameters.items()}
-        self._words = words
+        values_by_name = {name: tuple(values) for name, values in samples.parameters.items()}
+        self._words = values_by_name
         self._positions = {
             name: {value: place for place, value in enumerate(values)}
-            for name, values in words.items()
+            for name, values in values_by_name.items()
         }
         self._distributions: dict[str, BaseDistribution] = {
             name: CategoricalDistribution(values)
-            for name, values in words.items()
+            for name, values in values_by_name.items()
             if len(values) > 1
         }
         self._directions = list(samples.objectives.values())
@@ -409,8 +414,8 @@ class _Search:
             return
         best, recent = self._best_of_pool(), self._recent + [self._trial(row) for row in rows]
         self._recent = recent[-_RECENT[self._sampler] :]
-        known = {id(trial) for trial in self._recent}
-        self._pool = [trial for trial in best if id(trial) not in known] + self._recent
+        recent_ids = {id(trial) for trial in self._recent}
+        self._pool = [trial for trial in best if id(trial) not in recent_ids] + self._recent
         self._tried.update(row.tobytes() for row in rows)
         self.met.explore()
 
@@ -442,20 +447,22 @@ class _Search:
         promising = [row for row in self.met.best() if row.tobytes() not in self._tried]
         for row in promising:
             study.enqueue_trial(self._parameters(row))
-        asked: list[IndexArray] = []
-        met: set[bytes] = set()
+        proposals: list[IndexArray] = []
+        proposed: set[bytes] = set()
         attempts = _ATTEMPTS[self._sampler]
-        while len(asked) < size:
+        while len(proposals) < size:
             trial = study.ask(self._distributions)
             row = self._row(trial.params)
-            is_known = len(asked) >= len(promising) and (row in self.met or row.tobytes() in met)
-            if is_known and attempts:
+            was_tried = len(proposals) >= len(promising) and (
+                row in self.met or row.tobytes() in proposed
+            )
+            if was_tried and attempts:
                 attempts -= 1
                 study.tell(trial, state=TrialState.FAIL)
                 continue
-            met.add(row.tobytes())
-            asked.append(row)
-        return asked
+            proposed.add(row.tobytes())
+            proposals.append(row)
+        return proposals
 
     def _trial(self, row: IndexArray) -> FrozenTrial:
         """A finished trial of an evaluated row."""
@@ -471,7 +478,11 @@ class _Search:
 
     def _parameters(self, row: IndexArray) -> dict[str, Value]:
         named = zip(self._words, row, strict=True)
-        return {name: self._words[name][at] for name, at in named if name in self._distributions}
+        return {
+            name: self._words[name][position]
+            for name, position in named
+            if name in self._distributions
+        }
 
     def _row(self, parameters: Mapping[str, Value]) -> IndexArray:
         """Positions of values; a parameter of one value is not among the parameters."""

@@ -1,18 +1,13 @@
-"""Pareto fronts of one to three objectives, and the simplest of plans as good as the best."""
+"""Pareto fronts of one to three objectives, and of many."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from functools import cached_property, reduce
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.arrays import BoolArray, FloatArray, IndexArray, rank_values
-from planner.base.records import record
-from planner.configurations.configuration_tables import ConfigurationTable
-from planner.optimize.source import Candidates, Source
 
 _PROBES = 8
 _CHUNK = 2**10
@@ -30,8 +25,8 @@ def pareto_front(values: FloatArray) -> NDArray[np.intp]:
     ----------
     values : array of shape (rows, objectives), one to three objectives
     """
-    known = np.flatnonzero(~np.isnan(values).any(axis=1))
-    order = known[np.lexsort(values[known].T[::-1])]
+    finite_rows = np.flatnonzero(~np.isnan(values).any(axis=1))
+    order = finite_rows[np.lexsort(values[finite_rows].T[::-1])]
     ranked = values[order]
     distinct = np.ones(len(ranked), dtype=np.bool_)
     distinct[1:] = (ranked[1:] != ranked[:-1]).any(axis=1)
@@ -57,46 +52,46 @@ def front_of_many(values: FloatArray) -> NDArray[np.intp]:
     """
     order = np.lexsort(values.T[::-1])
     front: list[int] = []
-    for at in order.tolist():
+    for index in order.tolist():
         # Sorted by the first objective, a row can only be dominated by one before it.
         others = values[front]
-        worse = (others <= values[at]).all(axis=1) & (others < values[at]).any(axis=1)
+        worse = (others <= values[index]).all(axis=1) & (others < values[index]).any(axis=1)
         if not worse.any():
-            front.append(at)
+            front.append(index)
     return np.array(front, dtype=np.intp)
 
 
-def useful(ranked: FloatArray, furthest: float) -> BoolArray:
+def useful(ranked: FloatArray, max_factor: float) -> BoolArray:
     """Rows of a sorted front whose first objective is within a factor of the best one's.
 
     Of objectives around 0, which no factor compares, all rows.
     """
     first = ranked[:, 0]
     best = first[0] if first.size else 0.0
-    if best == 0 or not np.isfinite([best, furthest]).all():
+    if best == 0 or not np.isfinite([best, max_factor]).all():
         return np.ones(len(first), dtype=np.bool_)
-    return np.asarray(first <= (best * furthest if best > 0 else best / furthest))
+    return np.asarray(first <= (best * max_factor if best > 0 else best / max_factor))
 
 
 def undominated(values: FloatArray, front: FloatArray) -> BoolArray:
     """Rows that a few probes of a front do not dominate: a quick, incomplete filter."""
-    kept = np.ones(len(values), dtype=np.bool_)
+    is_undominated = np.ones(len(values), dtype=np.bool_)
     step = max(1, len(front) // _PROBES)
     for probe in front[::step]:
         # Column by column: numpy reduces a short last axis slowly.
-        kept &= reduce(
+        is_undominated &= reduce(
             np.logical_or, (column < p for column, p in zip(values.T, probe, strict=True))
         )
-    return kept
+    return is_undominated
 
 
 def _falls_below_all_before(last: FloatArray, num_objectives: int) -> BoolArray:
     """Rows sorted by the first objective are on the front where the last one falls."""
     if num_objectives == 1:
         return np.asarray(np.arange(len(last)) == 0)
-    kept = np.ones(len(last), dtype=np.bool_)
-    kept[1:] = last[1:] < np.minimum.accumulate(last)[:-1]
-    return kept
+    is_on_front = np.ones(len(last), dtype=np.bool_)
+    is_on_front[1:] = last[1:] < np.minimum.accumulate(last)[:-1]
+    return is_on_front
 
 
 def _levels(ranked: FloatArray) -> tuple[IndexArray | None, FloatArray]:
@@ -110,20 +105,20 @@ def _levels(ranked: FloatArray) -> tuple[IndexArray | None, FloatArray]:
 
 def _by_levels(levels: IndexArray, pairs: FloatArray) -> BoolArray:
     """Three objectives, one of them of few values: a front of the other two for each, in turn."""
-    kept = np.zeros(len(levels), dtype=np.bool_)
+    is_on_front = np.zeros(len(levels), dtype=np.bool_)
     front = np.empty((0, 2))
     for level in range(levels.max(initial=-1) + 1):
         rows = np.flatnonzero(levels == level)
         # Without what is nowhere below the front so far, which is sorted by its first objective.
-        mine = pairs[rows]
-        last = np.searchsorted(front[:, 0], mine[:, 0], side="right")
+        level_pairs = pairs[rows]
+        last = np.searchsorted(front[:, 0], level_pairs[:, 0], side="right")
         lowest = np.concatenate([[np.nan], front[:, 1]])[last]
-        rows = rows[~(lowest <= mine[:, 1])]
+        rows = rows[~(lowest <= level_pairs[:, 1])]
         rows = rows[_front_of_two(pairs[rows])]
-        kept[rows] = True
+        is_on_front[rows] = True
         merged = np.concatenate([front, pairs[rows]])
         front = merged[_front_of_two(merged)]
-    return kept
+    return is_on_front
 
 
 def _front_of_two(pairs: FloatArray) -> IndexArray:
@@ -134,13 +129,13 @@ def _front_of_two(pairs: FloatArray) -> IndexArray:
 
 def _staircase(ranked: FloatArray) -> BoolArray:
     """Three objectives: sweep by the first, keep the front of the other two sorted."""
-    kept = np.zeros(len(ranked), dtype=np.bool_)
+    is_on_front = np.zeros(len(ranked), dtype=np.bool_)
     stairs = _StaircaseFront()
     for start in range(0, len(ranked), _CHUNK):
         chunk = ranked[start : start + _CHUNK, 1:]
         for row in np.flatnonzero(~stairs.cover(chunk)):
-            kept[start + row] = stairs.add(*chunk[row])
-    return kept
+            is_on_front[start + row] = stairs.add(*chunk[row])
+    return is_on_front
 
 
 class _StaircaseFront:
@@ -158,151 +153,11 @@ class _StaircaseFront:
 
     def add(self, y: float, z: float) -> bool:
         """Add a point unless it is nowhere below the front; tells whether it was added."""
-        at = int(np.searchsorted(self._y, y, side="right"))
-        if at and self._rise[at - 1] >= -z:
+        position = int(np.searchsorted(self._y, y, side="right"))
+        if position and self._rise[position - 1] >= -z:
             return False
-        start = at - 1 if at and self._y[at - 1] == y else at
-        end = max(at, int(np.searchsorted(self._rise, -z, side="right")))
+        start = position - 1 if position and self._y[position - 1] == y else position
+        end = max(position, int(np.searchsorted(self._rise, -z, side="right")))
         self._y = np.concatenate([self._y[:start], [y], self._y[end:]])
         self._rise = np.concatenate([self._rise[:start], [-z], self._rise[end:]])
         return True
-
-
-_LEAST_SURE = 0.5
-"""Plans that fit less surely are not worth more than half of what they are predicted to be."""
-
-FURTHEST = 1.25
-"""Beyond this factor of the best no plan is as good, however little published runs tell."""
-
-
-@record(kw_only=True)
-class RankedConfiguration:
-    """A configuration of a source with its objectives, minimized.
-
-    ``weighed`` is the first of them by how surely the plan fits: one that fits in half of all
-    cases is worth half as much.
-    """
-
-    source: Source
-    configuration: ConfigurationTable
-    values: FloatArray
-    weighed: float
-    complexity: int
-    num_gpus: float
-
-    @cached_property
-    def judged(self) -> Candidates:
-        """The configuration alone, predicted."""
-        judged: Candidates = self.source.judged(self.configuration)
-        return judged
-
-    @property
-    def tie_factor(self) -> float:
-        """Within this factor of it published runs do not tell plans from it."""
-        sure = self.source.confidence(self.num_gpus)
-        return 1.0 if sure is None else min(sure.layout, FURTHEST)
-
-
-class ComplexityTieBreaker:
-    """Keeps, among rows near the best first objective, the best one of each complexity.
-
-    The first objective is weighed by how surely a row fits. A row stays only where no simpler
-    one is as good.
-    """
-
-    def __init__(self) -> None:
-        self._kept: list[RankedConfiguration] = []
-
-    @classmethod
-    def joined(cls, several: Iterable[ComplexityTieBreaker]) -> ComplexityTieBreaker:
-        """What several have kept, together."""
-        found, kept = cls(), [one for each in several for one in each._kept]
-        found._kept = _stairs(kept, min((one.weighed for one in kept), default=np.inf))
-        return found
-
-    def moved(self, sources: Mapping[int, Source]) -> ComplexityTieBreaker:
-        """The same rows of other sources, by the identity of the source that they replace."""
-        found = ComplexityTieBreaker()
-        found._kept = [replace(one, source=sources[id(one.source)]) for one in self._kept]
-        return found
-
-    def add(self, candidates: Candidates, rows: IndexArray, values: FloatArray) -> None:
-        """Take in feasible rows, at flat indices, with their minimized objectives."""
-        predicted = np.where(np.isnan(values).any(axis=1), np.inf, values[:, 0])
-        first = _weighed(candidates, rows, predicted, self._best)
-        best = min(float(first.min(initial=np.inf)), self._best)
-        near = np.flatnonzero((first <= reach(best, FURTHEST)) & np.isfinite(first))
-        complexity: IndexArray = candidates.complexity_at(rows[near])
-        # The first objective of the best that is kept and no more complex.
-        steps = np.array([one.complexity for one in self._kept])
-        bounds = np.array([np.inf, *(one.weighed for one in self._kept)])
-        better = first[near] < bounds[np.searchsorted(steps, complexity, side="right")]
-        near, complexity = near[better], complexity[better]
-        if not near.size:
-            return
-        order = np.lexsort((*values[near].T[::-1], first[near], complexity))
-        ordered = first[near][order]
-        steps = np.flatnonzero(ordered < np.minimum.accumulate([np.inf, *ordered[:-1]]))
-        gpus = candidates.at(candidates.value("num_gpus"), rows[near])
-        found = [
-            RankedConfiguration(
-                source=candidates.source,
-                configuration=candidates.configurations.rows(rows[near[[place]]]),
-                values=values[near[place]],
-                weighed=float(first[near[place]]),
-                complexity=int(complexity[place]),
-                num_gpus=float(gpus[place]),
-            )
-            for place in order[steps].tolist()
-        ]
-        self._kept = _stairs([*self._kept, *found], best)
-
-    def choice(self, factor: float) -> RankedConfiguration | None:
-        """The simplest within this factor of the best; None where there is nothing."""
-        within = (one for one in self._kept if one.weighed <= reach(self._best, factor))
-        return next(within, None)
-
-    @property
-    def best(self) -> RankedConfiguration | None:
-        """The one with the best first objective, weighed."""
-        return self._kept[-1] if self._kept else None
-
-    @property
-    def _best(self) -> float:
-        return self._kept[-1].weighed if self._kept else np.inf
-
-
-def reach(best: float, factor: float) -> float:
-    """The largest minimized value that is within a factor of the best one."""
-    return best * factor if best > 0 else best / factor
-
-
-def _weighed(
-    candidates: Candidates, rows: IndexArray, predicted: FloatArray, best: float
-) -> FloatArray:
-    """The first objective by how surely each row fits; infinite where it is far from the best."""
-    found = np.full(predicted.shape, np.inf)
-    # To weigh makes no row better: what the fastest row is worth tells which others matter.
-    fastest = np.array([np.argmin(predicted)])
-    most = min(best, float(_by_chance(candidates, rows[fastest], predicted[fastest])[0]))
-    near = np.flatnonzero(predicted <= reach(most, FURTHEST))
-    found[near] = _by_chance(candidates, rows[near], predicted[near])
-    return found
-
-
-def _by_chance(candidates: Candidates, rows: IndexArray, predicted: FloatArray) -> FloatArray:
-    chance = np.nan_to_num(candidates.fit_probability_at(rows), nan=1.0)
-    sure = np.clip(chance, _LEAST_SURE, 1.0)
-    return np.where(predicted > 0, predicted / sure, predicted * sure)
-
-
-def _stairs(choices: list[RankedConfiguration], best: float) -> list[RankedConfiguration]:
-    """Those near the best that are better than all simpler ones, the simplest first."""
-    stairs: list[RankedConfiguration] = []
-    for choice in sorted(
-        choices, key=lambda choice: (choice.complexity, choice.weighed, *choice.values)
-    ):
-        is_near = choice.weighed <= reach(best, FURTHEST)
-        if is_near and (not stairs or choice.weighed < stairs[-1].weighed):
-            stairs.append(choice)
-    return stairs

@@ -1,4 +1,4 @@
-"""A search problem: what to judge, what to optimize, what must hold, and how surely."""
+"""A search problem: sources, objectives, constraints and the confidence of constraints."""
 
 from __future__ import annotations
 
@@ -26,41 +26,60 @@ _PERCENTILE = re.compile(r"_p\d+$")
 def sure_factor(source: Source, name: str, confidence: float, sign: int) -> float | None:
     """The factor on a prediction ``name`` at which it is judged at a confidence.
 
-    ``sign`` is 1 where the quantity must stay below a bound, -1 where above. 1 for what no
-    published error is known of, such as memory that stays free; None where errors are known of
-    it, but not for runs like those of this source.
+    ``sign`` is 1 where the quantity must stay below a bound, -1 where above. The factor is 1 for
+    quantities without published errors, such as free memory. None where errors are published, but
+    not for runs like this source.
     """
     if confidence == MEDIAN or _mean_of(name) not in _followed():
         return 1.0
     return factor_at(source.confidence(max(source.counts, default=1)), name, confidence, sign)
 
 
-def factor_at(sure: Confidence | None, name: str, confidence: float, sign: int) -> float | None:
-    """The same with the confidence in predictions known."""
+def factor_at(
+    confidence_intervals: Confidence | None, name: str, confidence: float, sign: int
+) -> float | None:
+    """The factor on a prediction ``name`` at a confidence, from given intervals; None: unknown."""
     if confidence == MEDIAN or _mean_of(name) not in _followed():
         return 1.0
-    ends = _ends(sure, name)
+    ends = _ends(confidence_intervals, name)
     return None if ends is None else quantile(ends, confidence, sign)
 
 
-def bad_factor(sure: Confidence | None, name: str, sign: int) -> float | None:
-    """The factor on a prediction in the bad case, by what tells plans apart."""
-    return 1.0 if sure is None else factor_at(_apart(sure), name, BAD_CASE, sign)
+def bad_factor(confidence_intervals: Confidence | None, name: str, sign: int) -> float | None:
+    """The factor on a prediction in the bad case, of errors that differ between plans."""
+    return (
+        1.0
+        if confidence_intervals is None
+        else factor_at(_apart(confidence_intervals), name, BAD_CASE, sign)
+    )
 
 
-def distinguishing_factors(sure: Confidence | None, name: str) -> tuple[float, float] | None:
-    """The factors of the 90 % interval by what tells plans apart; None where none are known."""
-    return None if sure is None or name not in _followed() else _ends(_apart(sure), name)
+def distinguishing_factors(
+    confidence_intervals: Confidence | None, name: str
+) -> tuple[float, float] | None:
+    """The factors of the 90 % interval, of errors that differ between plans; None: unknown."""
+    return (
+        None
+        if confidence_intervals is None or name not in _followed()
+        else _ends(_apart(confidence_intervals), name)
+    )
 
 
-def _apart(sure: Confidence) -> Confidence:
-    """Without what a campaign takes beyond its steps, which is the same in all plans, and what
-    other sellers ask, which is no risk of a plan at its price.
+def _apart(confidence_intervals: Confidence) -> Confidence:
+    """The intervals of errors that differ between plans.
+
+    Excludes the time of a campaign beyond its steps, which is the same in all plans, and prices of
+    other sellers, which are no risk of a plan at its price.
     """
-    sure, steps = replace(sure, price=FIXED), sure.factors.get("step_time")
+    confidence_intervals, steps = (
+        replace(confidence_intervals, price=FIXED),
+        confidence_intervals.factors.get("step_time"),
+    )
     if steps is None:
-        return sure
-    return replace(sure, factors={**sure.factors, "calendar_time": steps})
+        return confidence_intervals
+    return replace(
+        confidence_intervals, factors={**confidence_intervals.factors, "calendar_time": steps}
+    )
 
 
 def sure_value(candidates: Candidates, name: str, confidence: float, sign: int) -> FloatArray:
@@ -78,35 +97,39 @@ def sure_value(candidates: Candidates, name: str, confidence: float, sign: int) 
 
 
 def limit_chance(candidates: Candidates, name: str, bound: float, sign: int) -> float:
-    """The share of published runs like the one candidate that would keep a limit.
+    """The probability that the one candidate keeps a limit: the share of published runs like it.
 
     The bound is in SI units; NaN where no errors are known.
     """
-    sure = candidates.source.confidence(float(np.ravel(candidates.value("num_gpus"))[0]))
+    confidence = candidates.source.confidence(float(np.ravel(candidates.value("num_gpus"))[0]))
     total, low, high = 0.0, 0.0, 0.0
     for followed, part in candidates.addends(name).items():
-        ends = _ends(sure, followed)
+        ends = _ends(confidence, followed)
         if ends is None:
             return math.nan
         value = float(np.ravel(part)[0])
         below, above = ends
         total, low, high = total + value, low + value * below, high + value * above
-    kept = chance_below(bound, total, (low, high))
-    return kept if sign > 0 else 1 - kept
+    share_below = chance_below(bound, total, (low, high))
+    return share_below if sign > 0 else 1 - share_below
 
 
-def _ends(sure: Confidence | None, name: str) -> tuple[float, float] | None:
-    """The factors on a quantity between which its errors lie; None where none are known."""
+def _ends(confidence_intervals: Confidence | None, name: str) -> tuple[float, float] | None:
+    """Lower and upper factor of the 90 % interval of a quantity; None: unknown."""
     for quantity, in_proportion in _followed().get(_mean_of(name), ()):
-        ends = sure.factors.get(quantity) if sure else None
-        if sure is not None and ends is not None and ends[0] > 0:
+        ends = confidence_intervals.factors.get(quantity) if confidence_intervals else None
+        if confidence_intervals is not None and ends is not None and ends[0] > 0:
             ends = ends if in_proportion else (1 / ends[1], 1 / ends[0])
-            return sure.of_money(ends) if glossary()[_mean_of(name)].type == "usd" else ends
+            return (
+                confidence_intervals.of_money(ends)
+                if glossary()[_mean_of(name)].type == "usd"
+                else ends
+            )
     return None
 
 
 def _mean_of(name: str) -> str:
-    """The quantity that a percentile is of: it errs as that does."""
+    """The name of the quantity without its percentile, whose errors a percentile shares."""
     return _PERCENTILE.sub("", name)
 
 
@@ -126,24 +149,32 @@ def _followed() -> Mapping[str, Sequence[tuple[str, bool]]]:
         for columns, in_proportion in zip(groups, (True, False), strict=True):
             for column in columns:
                 of_column.setdefault(column, []).append((quantity, in_proportion))
-    found: dict[str, list[tuple[str, bool]]] = {}
+    quantities: dict[str, list[tuple[str, bool]]] = {}
     for column, followed in of_column.items():
         term = term_of_column(column)
-        found[term.term if term else column] = followed
+        quantities[term.term if term else column] = followed
     for name, term in glossary().items():
         if term.result:
-            told = dict.fromkeys((term.result, term.result.removeprefix("output_")))
-            found[name] = [one for column in told for one in of_column.get(column, ())]
-    # What a share of the requests does not exceed errs as the mean does.
+            result_columns = dict.fromkeys((term.result, term.result.removeprefix("output_")))
+            quantities[name] = [
+                followed_quantity
+                for column in result_columns
+                for followed_quantity in of_column.get(column, ())
+            ]
+    # Percentiles have the errors of the mean.
     quantiles = ((name, percentile_of(name)) for name in glossary())
-    return found | {name: found[of[0]] for name, of in quantiles if of and of[0] in found}
+    return quantities | {
+        name: quantities[mean_term[0]]
+        for name, mean_term in quantiles
+        if mean_term and mean_term[0] in quantities
+    }
 
 
 @record(kw_only=True)
 class Constraint:
     """``bound`` in SI units on an attribute of candidates: from above (``sign`` 1) or below (-1).
 
-    ``unit`` as the table of terms has it. ``assumed``: nobody gave it, see
+    ``unit`` is the type of its term. ``assumed``: the user did not specify it, see
     `planner.optimize.exhaustive`. ``confidence``: the share of published runs like these that
     would keep it.
     """
@@ -156,7 +187,7 @@ class Constraint:
     confidence: float = MEDIAN
 
     def judged(self, candidates: Candidates) -> FloatArray:
-        """What the bound is compared with: the prediction at the confidence, in SI units."""
+        """The prediction at the confidence, in SI units, which is compared with the bound."""
         return sure_value(candidates, self.name, self.confidence, self.sign)
 
     def of_predictions(self, source: Source) -> Constraint:
@@ -170,7 +201,7 @@ class Constraint:
         return "" if self.confidence == MEDIAN else f" at {100 * self.confidence:g} %"
 
     def chance(self, candidates: Candidates) -> float:
-        """The share of published runs like the one candidate that would keep it; NaN if unknown."""
+        """The probability that the one candidate keeps the limit; NaN: unknown."""
         return limit_chance(at_load(candidates), self.name, self.bound, self.sign)
 
     def violated(self, candidates: Candidates) -> BoolArray:
@@ -181,25 +212,25 @@ class Constraint:
 
 
 def with_rate(limits: Iterable[Constraint], rate: float | None) -> tuple[Constraint, ...]:
-    """The limits of a plan, after the ``rate`` [1/s] that it must serve where one is asked for."""
+    """The limits of a plan, preceded by the requested ``rate`` [1/s] if there is one."""
     if rate is None:
         return tuple(limits)
-    asked = Constraint(name="request_rate", bound=rate, sign=-1, unit="1/s")
-    return (asked, *(limit for limit in limits if limit.name != asked.name))
+    requested = Constraint(name="request_rate", bound=rate, sign=-1, unit="1/s")
+    return (requested, *(limit for limit in limits if limit.name != requested.name))
 
 
 def limit_rows(
     candidates: Candidates, limits: Iterable[Constraint]
 ) -> list[dict[str, float | str | None]]:
     """Each limit of the one candidate: name, bound in SI units, the probability that it is kept."""
-    chances = ((limit, limit.chance(candidates)) for limit in limits)
+    probabilities = ((limit, limit.chance(candidates)) for limit in limits)
     return [
         {
             "name": limit.name,
             "bound": limit.bound,
-            "probability": chance if np.isfinite(chance) else None,
+            "probability": probability if np.isfinite(probability) else None,
         }
-        for limit, chance in chances
+        for limit, probability in probabilities
     ]
 
 
@@ -215,19 +246,19 @@ def constraints(
 
     Raises SearchSpaceError if a name is unknown or a bound is negative or not a number.
     """
-    known, defaults = terms_of(workload, "limit"), dict(assumed or {})
+    terms, defaults = terms_of(workload, "limit"), dict(assumed or {})
     for name, bound in bounds.items():
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise SearchSpaceError(f"Unknown constraint {name!r}.{hint} Known: {', '.join(known)}.")
+        if name not in terms:
+            hint = did_you_mean(name, terms)
+            raise SearchSpaceError(f"Unknown constraint {name!r}.{hint} Known: {', '.join(terms)}.")
         if not (np.isfinite(bound) and bound >= 0):
             raise SearchSpaceError(f"The limit of {name} must be a number of at least 0.")
     return tuple(
         Constraint(
             name=name,
             bound=bound,
-            sign=known[name].sign,
-            unit=known[name].type,
+            sign=terms[name].sign,
+            unit=terms[name].type,
             assumed=name in defaults,
             confidence=confidence,
         )
@@ -251,23 +282,22 @@ def objectives(workload: str, names: Iterable[str]) -> tuple[Objective, ...]:
 
     Raises SearchSpaceError if a name is unknown or repeated, or there are none or too many.
     """
-    known, words = terms_of(workload, "objective"), list(names)
-    for word in words:
-        if word not in known:
-            hint = did_you_mean(word, known)
-            raise SearchSpaceError(f"Unknown objective {word!r}.{hint} Known: {', '.join(known)}.")
-    if not 1 <= len(words) <= MAX_OBJECTIVES or len(set(words)) < len(words):
-        raise SearchSpaceError(
-            f"Give one to {MAX_OBJECTIVES} different objectives, not {', '.join(words) or 'none'}."
-        )
-    return tuple(Objective(name=word, sign=known[word].sign) for word in words)
+    terms, requested = terms_of(workload, "objective"), list(names)
+    for name in requested:
+        if name not in terms:
+            hint = did_you_mean(name, terms)
+            raise SearchSpaceError(f"Unknown objective {name!r}.{hint} Known: {', '.join(terms)}.")
+    if not 1 <= len(requested) <= MAX_OBJECTIVES or len(set(requested)) < len(requested):
+        listed = ", ".join(requested) or "none"
+        raise SearchSpaceError(f"Give one to {MAX_OBJECTIVES} different objectives, not {listed}.")
+    return tuple(Objective(name=name, sign=terms[name].sign) for name in requested)
 
 
 Cell: TypeAlias = Mapping[str, Value]
 """A value of each outer axis: model, GPU, framework or engine, adapter, and so on."""
 
 MEMORIES = ("host", "gpu")
-"""Of which a source's last rules say that they are full."""
+"""Memories whose out-of-memory rejections are the last rules of a source, in order."""
 
 
 @record(kw_only=True, repr=False)
@@ -276,11 +306,10 @@ class Problem:
 
     Parameters
     ----------
-    cells : for each source, what it is told apart by: model, GPU, framework and so on; sources
-        of one cell are alike
+    cells : for each source, its model, GPU, framework and so on; sources of one cell have the same
     refused : cells without a source, and why
     furthest : factor of the best first objective at which the front ends
-    has_ties : published runs tell how far plans must be apart in the first objective
+    has_ties : published runs show which differences in the first objective are significant
     """
 
     sources: tuple[Source, ...]
@@ -303,7 +332,7 @@ class Problem:
 
     @cached_property
     def axes(self) -> Mapping[str, tuple[Value, ...]]:
-        """The values of everything in which cells differ, in the order they were asked for."""
+        """The values of each axis in which cells differ, in the order of the question."""
         values: dict[str, dict[Value, None]] = {}
         for cell in (*self.cells, *(cell for cell, _ in self.refused)):
             for name, value in cell.items():
@@ -335,10 +364,10 @@ class Problem:
         codes = np.broadcast_to(candidates.rejected_by, candidates.shape)
         first = self.first_soft + len(MEMORIES)
         for number, constraint in enumerate(self.constraints, start=first):
-            kept = codes == 0
-            if not kept.any():
+            is_feasible = codes == 0
+            if not is_feasible.any():
                 break
-            codes = np.where(kept & constraint.violated(candidates), np.int8(number), codes)
+            codes = np.where(is_feasible & constraint.violated(candidates), np.int8(number), codes)
         return codes
 
     def values(self, candidates: Candidates, rows: IndexArray) -> FloatArray:

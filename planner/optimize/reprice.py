@@ -1,4 +1,4 @@
-"""The same search on other terms: what GPUs cost changes no plan, unless plans are chosen by it."""
+"""Reprice a search for other operating terms: predict once, search again only if prices matter."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from planner.question.terms import glossary, terms_about
 
 
 def searched(problems: Sequence[Problem]) -> list[SearchResult]:
-    """What searches find of problems that differ in the sites of their sources alone.
+    """Search results of problems that differ only in the operating terms of their sources.
 
-    Configurations are predicted once for all, and judged for each whose sites weigh otherwise.
+    Configurations are predicted once for all, and judged again only if prices change the ranking.
     """
     if len({len(problem.sources) for problem in problems}) != 1:
         return [*map(exhaustive_search, problems)]
@@ -26,13 +26,13 @@ def searched(problems: Sequence[Problem]) -> list[SearchResult]:
     firsts = dict(reversed([*zip(terms, problems, strict=True)]))
     results = dict(zip(firsts, search_together([*firsts.values()]), strict=True))
     return [
-        results[one] if firsts[one] is problem else _moved(results[one], problem)
-        for one, problem in zip(terms, problems, strict=True)
+        results[prices] if firsts[prices] is problem else _moved(results[prices], problem)
+        for prices, problem in zip(terms, problems, strict=True)
     ]
 
 
 def _terms(problem: Problem) -> Hashable:
-    """What of its sites decides what a search finds."""
+    """The operating terms that change the result of a search."""
     names = [goal.name for goal in problem.objectives]
     names += [limit.name for limit in problem.constraints]
     weighed = (glossary()[name] for name in names)
@@ -43,16 +43,16 @@ def _terms(problem: Problem) -> Hashable:
 
 @record(kw_only=True, repr=False)
 class _RepricedResult(SearchResult):
-    """A result of which nothing is predicted again: its plans are the ``first`` one's.
+    """A result with the plans of the ``first`` result at other prices, without new predictions.
 
-    ``sources`` are by the identity of the source that they replace.
+    ``sources`` : new source by ``id`` of the source that it replaces.
     """
 
     first: SearchResult
     sources: Mapping[int, Source]
 
     def own(self, candidates: Candidates) -> Candidates:
-        """The same at its own source."""
+        """Candidates at the source of this result."""
         return candidates.moved(self.sources[id(candidates.source)])
 
     @cached_property
@@ -67,14 +67,14 @@ class _RepricedResult(SearchResult):
 
     @cached_property
     def proven(self) -> Candidates | None:
-        """The same among software that was measured on its GPU."""
+        """The recommended plan among software that was measured on its GPU."""
         if self.first.proven is self.first.recommended:
             return self.recommended
         return None if self.first.proven is None else self.own(self.first.proven)
 
     @cached_property
     def better_tied(self) -> Candidates | None:
-        """What is tied with it and predicted to be better."""
+        """The plan that is tied with the recommended one and predicted to be better."""
         return None if self.first.better_tied is None else self.own(self.first.better_tied)
 
     @cached_property
@@ -84,7 +84,7 @@ class _RepricedResult(SearchResult):
 
 
 def _moved(result: SearchResult, problem: Problem) -> SearchResult:
-    """The result of a problem that differs in the sites of its sources alone."""
+    """The result of a problem that differs only in the operating terms of its sources."""
     sources = dict(zip(map(id, result.problem.sources), problem.sources, strict=True))
     # Limits that were assumed may have been widened.
     problem = replace(problem, constraints=result.problem.constraints)
@@ -94,9 +94,9 @@ def _moved(result: SearchResult, problem: Problem) -> SearchResult:
     ]
 
     def miss_of(miss: NearestMiss) -> NearestMiss:
-        found = replace(miss, source=sources[id(miss.source)])
-        vars(found).update(candidates=miss.candidates.moved(found.source))
-        return found
+        moved_miss = replace(miss, source=sources[id(miss.source)])
+        vars(moved_miss).update(candidates=miss.candidates.moved(moved_miss.source))
+        return moved_miss
 
     same = {name: getattr(result, name) for name in SearchResult.__dataclass_fields__}
     same |= {"problem": problem, "groups": groups}

@@ -1,4 +1,4 @@
-"""What a search returns."""
+"""Results of a search: front, recommended plan, comparisons along each axis."""
 
 from __future__ import annotations
 
@@ -15,22 +15,18 @@ from planner.optimize.collector import (
     CellResult,
     NearestMiss,
     Pieces,
-    bad_case,
-    best_choice,
-    better_tied,
     by_value,
-    cell_of,
     first,
     in_order,
     joint_front,
     nearest,
-    regret_of,
     why,
 )
-from planner.optimize.pareto import RankedConfiguration
 from planner.optimize.problem import Problem
+from planner.optimize.recommendation import bad_case, best_choice, better_tied, cell_of, regret_of
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
+from planner.optimize.tie_breaking import RankedConfiguration
 from planner.question.terms import terms_about
 
 if TYPE_CHECKING:
@@ -40,7 +36,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 COLUMN, EFFICIENCY_COLUMNS = "scaling_efficiency", "tokens_per_s_per_gpu"
 MATCHING_TERMS = terms_about("scaling_key")
-"""The axes that plans must have in common."""
+"""The axes that plans of a scaling comparison must have in common."""
 
 
 def with_scaling(table: Columns, by_number: Columns) -> Columns:
@@ -55,22 +51,22 @@ def with_scaling(table: Columns, by_number: Columns) -> Columns:
     ):
         return table
     fewest = int(np.argmin(np.asarray(by_number["num_gpus"])))
-    one = float(np.asarray(by_number[EFFICIENCY_COLUMNS])[fewest])
-    return with_column(table, np.asarray(table[EFFICIENCY_COLUMNS], dtype=np.float64) / one)
+    baseline = float(np.asarray(by_number[EFFICIENCY_COLUMNS])[fewest])
+    return with_column(table, np.asarray(table[EFFICIENCY_COLUMNS], dtype=np.float64) / baseline)
 
 
 def with_column(table: Mapping[str, Item], column: Item) -> dict[str, Item]:
-    """The same with the efficiency behind the throughput per GPU."""
-    found: dict[str, Item] = {}
+    """Columns with the scaling efficiency inserted after the throughput per GPU."""
+    columns: dict[str, Item] = {}
     for name, values in table.items():
-        found[name] = values
+        columns[name] = values
         if name == EFFICIENCY_COLUMNS:
-            found[COLUMN] = column
-    return found
+            columns[COLUMN] = column
+    return columns
 
 
 class FewestGpus:
-    """Throughput per GPU of the fewest GPUs, for each set of answers that else are the same."""
+    """Throughput per GPU of the fewest GPUs, for each set of otherwise equal answers."""
 
     def __init__(self, rows: Iterable[tuple[Hashable, Mapping[str, Value]]]) -> None:
         self._found: dict[Hashable, tuple[float, float]] = {}
@@ -78,14 +74,19 @@ class FewestGpus:
             if not (row.get(EFFICIENCY_COLUMNS) and row.get("num_gpus") and "step_time_s" in row):
                 continue
             rate, number = number_of_row(row, EFFICIENCY_COLUMNS), number_of_row(row, "num_gpus")
-            known = self._found.get(key)
-            if known is None or known[0] > number:
+            baseline = self._found.get(key)
+            if baseline is None or baseline[0] > number:
                 self._found[key] = (number, rate)
 
     def scaled(self, key: Hashable, row: Mapping[str, Value]) -> Mapping[str, Value]:
-        """The row with its efficiency, None where no fewest GPUs are known."""
-        base, is_known = self._found.get(key), row.get(EFFICIENCY_COLUMNS) and "step_time_s" in row
-        efficiency = number_of_row(row, EFFICIENCY_COLUMNS) / base[1] if base and is_known else None
+        """The row with its scaling efficiency; None without a baseline."""
+        base, has_throughput = (
+            self._found.get(key),
+            row.get(EFFICIENCY_COLUMNS) and "step_time_s" in row,
+        )
+        efficiency = (
+            number_of_row(row, EFFICIENCY_COLUMNS) / base[1] if base and has_throughput else None
+        )
         return {**row, COLUMN: efficiency}
 
 
@@ -108,8 +109,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         best = f", best {self.table[self.axis][0]}" if self.losses else ""
-        found, without = len(self.losses), len(self.without_plan)
-        return f"<Comparison by {self.axis}: {found} with a plan{best}, {without} without>"
+        with_plan, without = len(self.losses), len(self.without_plan)
+        return f"<Comparison by {self.axis}: {with_plan} with a plan{best}, {without} without>"
 
 
 @record(kw_only=True, repr=False)
@@ -178,27 +179,27 @@ class SearchResult:
 
     def __repr__(self) -> str:
         feasible, all_of = self.configurations_feasible, self.configurations_evaluated
-        words = f"{feasible:,} of {all_of:,} configurations feasible"
+        text = f"{feasible:,} of {all_of:,} configurations feasible"
         if self.table:
-            words += f", {len(self.table['num_gpus']):,} on the front"
-        return f"<{type(self).__name__}: {words}; {self.problem!r}>"
+            text += f", {len(self.table['num_gpus']):,} on the front"
+        return f"<{type(self).__name__}: {text}; {self.problem!r}>"
 
     @cached_property
     def fastest(self) -> Candidates | None:
         """The feasible configuration with the best first objective; None: nothing is feasible."""
-        found, chosen = first(self.groups), self._choice
-        if found is None:
+        best, chosen = first(self.groups), self._choice
+        if best is None:
             return None
-        if chosen is not None and _is_same(chosen, *found):
+        if chosen is not None and _is_same(chosen, *best):
             return chosen.judged
-        return found[0].judged(found[1])
+        return best[0].judged(best[1])
 
     @cached_property
     def recommended(self) -> Candidates | None:
         """The recommended plan with its predictions; None: nothing is feasible.
 
-        Of the cell that is best in a bad case, or is tied with that and has more evidence, the
-        simplest plan that published runs do not tell from its fastest.
+        Among ties: of the cell with the best bad case, or of a tied cell with more evidence, the
+        simplest plan that is tied with its fastest.
         """
         return None if self._choice is None else self._choice.judged
 
@@ -206,8 +207,12 @@ class SearchResult:
     def proven(self) -> Candidates | None:
         """The recommended plan among software that was measured on its GPU; None: none was."""
         choice = best_choice(self.problem, self.groups, is_proven=True)
-        own = self._choice
-        if choice is None or own is None or _is_same(choice, own.source, own.configuration):
+        recommended = self._choice
+        if (
+            choice is None
+            or recommended is None
+            or _is_same(choice, recommended.source, recommended.configuration)
+        ):
             return None if choice is None else self.recommended
         return choice.judged
 
@@ -272,19 +277,19 @@ class SearchResult:
         return with_scaling(table, self.comparisons["num_gpus"].table)
 
     def _comparison(self, axis: str) -> Comparison:
-        chosen, found = self._choice, list[RankedConfiguration]()
+        chosen, plans = self._choice, list[RankedConfiguration]()
         without: dict[Value, str] = {}
-        own = None if chosen is None else cell_of(self.problem, chosen)[axis]
+        chosen_value = None if chosen is None else cell_of(self.problem, chosen)[axis]
         for value, groups in by_value(self.problem, self.groups, axis).items():
             best = best_choice(self.problem, groups)
             if best is not None:
-                found += [best] if value != own else []
+                plans += [best] if value != chosen_value else []
             elif reason := _reason(self.problem, groups) or self._refusal(axis, value):
                 without[value] = reason
-        found.sort(key=lambda one: (bad_case(self.problem, one), *one.values))
-        found = found if chosen is None else [chosen, *found]
-        rows = [self.recommended_row if one is chosen else one.judged.row for one in found]
-        losses = [_loss(one.values[0], found[0].values[0]) for one in found]
+        plans.sort(key=lambda plan: (bad_case(self.problem, plan), *plan.values))
+        plans = plans if chosen is None else [chosen, *plans]
+        rows = [self.recommended_row if plan is chosen else plan.judged.row for plan in plans]
+        losses = [_loss(plan.values[0], plans[0].values[0]) for plan in plans]
         return Comparison(
             axis=axis,
             table={name: [row[name] for row in rows] for name in (rows[0] if rows else ())},
@@ -293,7 +298,7 @@ class SearchResult:
         )
 
     def _refusal(self, axis: str, value: object) -> str:
-        """Why nothing was to be searched for a value of an axis; empty where something was."""
+        """Why a value of an axis was not searched; empty if it was."""
         reasons = (why for cell, why in self.problem.refused if cell.get(axis) == value)
         return next(reasons, "")
 
@@ -304,15 +309,16 @@ def columns_of(pieces: Pieces) -> Columns:
 
 
 def _is_same(choice: RankedConfiguration, source: Source, configuration: object) -> bool:
-    """Whether a choice is this one: each parameter has the same value."""
-    mine = choice.configuration
+    """Whether a choice has this source and the same value of each parameter."""
+    choice_table = choice.configuration
     return choice.source is source and all(
-        np.array_equal(getattr(mine, name), getattr(configuration, name)) for name in mine.names()
+        np.array_equal(getattr(choice_table, name), getattr(configuration, name))
+        for name in choice_table.names()
     )
 
 
 def _reason(problem: Problem, groups: Sequence[CellResult]) -> str:
-    """What came closest; that it is unknown where that is all there is to say."""
+    """The limit that rejected most plans, or that its value is unknown."""
     reason = why(problem, groups)
     misses = [
         miss for group in groups for miss in group.collector.misses if miss.rejection == reason
@@ -323,7 +329,7 @@ def _reason(problem: Problem, groups: Sequence[CellResult]) -> str:
 
 
 def _loss(value: float, first: float) -> float:
-    """How much worse a minimized value is, as a share of the first; NaN of nothing."""
+    """How much worse a minimized value is, as a share of the first; NaN: the first is 0."""
     if value == first:
         return 0.0
     return float(value - first) / abs(float(first)) if first else np.nan

@@ -1,4 +1,4 @@
-"""Result columns in full: beside each prediction the ends of its interval, and what was asked."""
+"""Result columns in full: predictions, ends of their 90 % intervals, and the question."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FOLLOWERS = {name for same, inverse in FOLLOWING.values() for name in (*same, *
 _MONEY = {term.column for term in glossary().values() if term.type == "usd"} & _FOLLOWERS
 _OF_STEPS = ("step_time", "calendar_time")
 RUNS, BASIS, TIE_FACTOR = "evidence_runs", "basis", "tie_factor"
-# What says whose errors a scenario shares.
+# Columns that decide with which rows a row shares its errors.
 _KIN = terms_about("error_key")
 _UNKNOWN = (np.nan, np.nan)
 
@@ -47,10 +47,10 @@ _CALENDAR, _STEPS = "calendar_time", "time_to_train_days"
 
 
 def distinguishing_interval(column: str, row: Mapping[str, object]) -> tuple[float, float] | None:
-    """The ends of the 90 % interval of a column by what tells plans apart; None without any.
+    """The 90 % interval of a column from errors that differ between plans; None: unknown.
 
-    What a campaign takes beyond its steps is the same in all plans, and what sellers ask stands
-    beside each: neither counts.
+    The time of a campaign beyond its steps is the same in all plans, and prices of sellers are no
+    error of a plan: neither counts.
     """
     logs = _logs_apart(column, row)
     if logs is None:
@@ -61,7 +61,7 @@ def distinguishing_interval(column: str, row: Mapping[str, object]) -> tuple[flo
 
 
 def standing_of(column: str, row: Mapping[str, object], sign: int = 1) -> RankedPlan:
-    """A row among others by a column, ``sign`` 1 where low is better."""
+    """The rank data of a row by a column, to find ties; ``sign`` 1: low is better."""
     low, high = distinguishing_interval(column, row) or _UNKNOWN
     return RankedPlan(
         value=number_or_nan(row.get(column)),
@@ -75,15 +75,15 @@ def standing_of(column: str, row: Mapping[str, object], sign: int = 1) -> Ranked
 
 
 def evidence_rank_of(row: Mapping[str, object]) -> int:
-    """How little evidence a row has, as `planner.confidence.ranking.lack_of`."""
+    """How little evidence a row has, as `planner.confidence.ranking.evidence_rank`."""
     return evidence_rank(str(row.get(BASIS) or ""), number_or_nan(row.get(RUNS)))
 
 
 def pessimistic_value(column: str, row: Mapping[str, object], sign: int) -> float:
-    """A column of a row that 9 of 10 runs like it keep, ``sign`` 1 where low is better.
+    """The bad-case value of a column: 9 of 10 runs like the row keep it; ``sign`` 1: low is better.
 
-    By what tells plans apart and is a risk of theirs: what other sellers ask is none of a plan at
-    its price. As it is where nothing tells of its errors.
+    Only errors that differ between plans count, without prices of other sellers. The prediction
+    itself if its errors are unknown.
     """
     logs, value = _logs_apart(column, row), number_of_row(row, column)
     if logs is None:
@@ -93,12 +93,12 @@ def pessimistic_value(column: str, row: Mapping[str, object], sign: int) -> floa
 
 
 def _logs_apart(column: str, row: Mapping[str, object]) -> list[float] | None:
-    """Logarithms of both ends over the value by what tells plans apart; None without any."""
+    """Logarithms of both ends over the value, of errors that differ between plans; or None."""
     if column in FOLLOWING[_CALENDAR][0]:
         return _logs(_STEPS, row)
     if column not in _MONEY:
         return _logs(column, row)
-    # Money errs with the rate that it follows, and by its price, which counts nothing.
+    # Errors of money are errors of the rate that it follows; errors of the price do not count.
     for same, inverse in FOLLOWING.values():
         rates = (name for name in same if name in _OF_RATES and name not in _MONEY)
         logs = next(filter(None, (_logs(name, row) for name in rates)), None)
@@ -112,13 +112,13 @@ def _logs(column: str, row: Mapping[str, object]) -> list[float] | None:
     if any(row.get(name) is None for name in (column, *ends_of(column))):
         return None
     value, *ends = (float(number_of_row(row, name)) for name in (column, *ends_of(column)))
-    if not all(math.isfinite(one) and one > 0 for one in (value, *ends)):
+    if not all(math.isfinite(number) and number > 0 for number in (value, *ends)):
         return None
     return [math.log(end / value) for end in ends]
 
 
 def full_columns(table: Columns, sources: Sequence[Source]) -> Columns:
-    """The columns of results; behind them evidence, ends of 90 % intervals, what was asked."""
+    """Result columns with evidence, ends of 90 % intervals and columns of the question."""
     if not table:
         return {}
     which = _sources_of(table, sources)
@@ -126,36 +126,40 @@ def full_columns(table: Columns, sources: Sequence[Source]) -> Columns:
 
 
 def full_row(candidates: Candidates, sources: Sequence[Source]) -> dict[str, Value]:
-    """The first row of `full_columns` of candidates, whose own row is predicted once."""
+    """The first row of `full_columns` of candidates; the candidates are predicted once."""
     table = {name: [value] for name, value in candidates.row.items()}
     return first_row(full_columns(table, sources))
 
 
-def intervals(row: Mapping[str, object], sure: Confidence | None) -> dict[str, tuple[float, float]]:
+def intervals(
+    row: Mapping[str, object], confidence: Confidence | None
+) -> dict[str, tuple[float, float]]:
     """The ends of the 90 % intervals of a row, by column."""
-    found: dict[str, tuple[float, float]] = {}
-    for quantity, (low, high) in (sure.factors if sure else {}).items():
+    ends_by_column: dict[str, tuple[float, float]] = {}
+    for quantity, (low, high) in (confidence.factors if confidence else {}).items():
         same, inverse = FOLLOWING.get(quantity, ((), ()))
-        end = _kernels_end(row, quantity, low, sure.most_utilization if sure else math.inf)
+        end = _kernels_end(
+            row, quantity, low, confidence.most_utilization if confidence else math.inf
+        )
         for name in (name for name in (*same, *inverse) if name in row):
-            least, most = _of_load(row, name, end, high)
+            min_factor, max_factor = _of_load(row, name, end, high)
             value = number_of_row(row, name)
-            ends = value * least, value * most
-            low_end, high_end = ends if name in same else _inverse(value, least, most)
-            if name in _MONEY and sure is not None and value:
+            ends = value * min_factor, value * max_factor
+            low_end, high_end = ends if name in same else _inverse(value, min_factor, max_factor)
+            if name in _MONEY and confidence is not None and value:
                 factors = float(low_end / value), float(high_end / value)
-                low_end, high_end = (value * factor for factor in sure.of_money(factors))
-            found[name] = float(low_end), float(high_end)
-    return found
+                low_end, high_end = (value * factor for factor in confidence.of_money(factors))
+            ends_by_column[name] = float(low_end), float(high_end)
+    return ends_by_column
 
 
 def _of_load(
     table: Mapping[str, object], column: str, low: Numeric, high: Numeric
 ) -> tuple[Numeric, Numeric]:
-    """The factors of an interval: no more is served of a stated load than it has.
+    """The factors of an interval, capped so that the served rate does not exceed a stated load.
 
-    What is carried at most errs, not the load, of which less is served where that is too little.
-    Of a number of requests the rate is that until the last answer, whose latency errs.
+    The capacity has errors, the load has none; less is served if the capacity is too low.
+    The rate of a fixed number of requests ends with the last answer, whose latency has errors.
     """
     if _CAPACITY not in table or column not in _OF_RATES:
         return low, high
@@ -168,15 +172,15 @@ def _of_load(
 
 
 def _kernels_end(
-    table: Mapping[str, object], quantity: str, low: Numeric, most: Numeric
+    table: Mapping[str, object], quantity: str, low: Numeric, max_utilization: Numeric
 ) -> Numeric:
-    """The low factor of a time: no step is so short that kernels would be beyond their best.
+    """The low factor of a time, capped so that kernels do not exceed their best MFU.
 
-    ``most`` is the greatest MFU that they reach; a prediction beyond it is where its interval ends.
+    ``max_utilization`` is the highest MFU. A prediction above it is the end of its interval.
     """
     if quantity not in _OF_STEPS or _UTILIZATION not in table:
         return low
-    return np.maximum(low, np.minimum(_floats(table, _UTILIZATION) / most, 1.0))
+    return np.maximum(low, np.minimum(_floats(table, _UTILIZATION) / max_utilization, 1.0))
 
 
 def _inverse(value: Numeric, low: Numeric, high: Numeric) -> tuple[Numeric, Numeric]:
@@ -192,64 +196,76 @@ def _sources_of(table: Columns, sources: Sequence[Source]) -> int | IndexArray:
     """Which source each row comes from; one number where all rows come from the same."""
     if len(sources) == 1:
         return 0
-    known = {tuple(source.named.values()): at for at, source in enumerate(sources)}
+    source_numbers = {tuple(source.named.values()): number for number, source in enumerate(sources)}
     keys = [*zip(*(table[name] for name in sources[0].named), strict=True)]
     distinct = set(keys)
     if len(distinct) == 1:
-        return known[keys[0]]
-    return np.fromiter((known[key] for key in keys), dtype=np.intp, count=len(keys))
+        return source_numbers[keys[0]]
+    return np.fromiter((source_numbers[key] for key in keys), dtype=np.intp, count=len(keys))
 
 
 def _asked(table: Columns, sources: Sequence[Source], which: int | IndexArray) -> Columns:
-    """What was asked of every row."""
+    """Columns of the question of every row: workload and prices."""
     number = len(table["num_gpus"])
-    each = [one.question_columns for one in sources]
+    each = [source.question_columns for source in sources]
     if isinstance(which, int):
         return {
             name: np.broadcast_to(np.array(value), number) for name, value in each[which].items()
         }
-    return {name: np.array([one[name] for one in each])[which] for name in each[0]}
+    return {name: np.array([columns[name] for columns in each])[which] for name in each[0]}
 
 
 def _with_intervals(table: Columns, sources: Sequence[Source], which: int | IndexArray) -> Columns:
     counts, of_count = rank_values(np.asarray(table["num_gpus"]))
     pairs, of_row = rank_values(which * len(counts) + of_count)
-    sure = [sources[one // len(counts)].confidence(counts[one % len(counts)]) for one in pairs]
-    most_utilization = np.array([one.most_utilization if one else math.inf for one in sure])[of_row]
-    found: dict[str, Column] = dict(table)
-    if any(sure):
-        runs = [one.runs if one else None for one in sure]
-        found[RUNS] = [runs[at] for at in of_row.tolist()]
+    confidences: list[Confidence | None] = [
+        sources[pair // len(counts)].confidence(counts[pair % len(counts)]) for pair in pairs
+    ]
+    limits = [each.most_utilization if each else math.inf for each in confidences]
+    max_utilization = np.array(limits)[of_row]
+    columns: dict[str, Column] = dict(table)
+    if any(confidences):
+        runs = [confidence.runs if confidence else None for confidence in confidences]
+        columns[RUNS] = [runs[number] for number in of_row.tolist()]
     for quantity, (same, inverse) in FOLLOWING.items():
-        known = [one.factors.get(quantity, _UNKNOWN) if one else _UNKNOWN for one in sure]
-        if all(ends is _UNKNOWN for ends in known):
+        factors = [
+            confidence.factors.get(quantity, _UNKNOWN) if confidence else _UNKNOWN
+            for confidence in confidences
+        ]
+        if all(ends is _UNKNOWN for ends in factors):
             continue
-        low, high = np.array(known)[of_row].T
-        low = _kernels_end(table, quantity, low, most_utilization)
+        low, high = np.array(factors)[of_row].T
+        low = _kernels_end(table, quantity, low, max_utilization)
         for column in (name for name in (*same, *inverse) if name in table):
             values = _floats(table, column)
             is_same = column in same
-            least, most = _of_load(table, column, low, high)
-            ends = (values * least, values * most) if is_same else _inverse(values, least, most)
+            min_factor, max_factor = _of_load(table, column, low, high)
+            ends = (
+                (values * min_factor, values * max_factor)
+                if is_same
+                else _inverse(values, min_factor, max_factor)
+            )
             if column in _MONEY:
-                ends = _with_prices(values, ends, [sure[one] for one in of_row])
-            found.update(zip(ends_of(column), map(np.asarray, ends), strict=True))
-    return found
+                ends = _with_prices(values, ends, [confidences[number] for number in of_row])
+            columns.update(zip(ends_of(column), map(np.asarray, ends), strict=True))
+    return columns
 
 
 def _with_prices(
-    values: FloatArray, ends: tuple[Numeric, Numeric], sure: Sequence[Confidence | None]
+    values: FloatArray, ends: tuple[Numeric, Numeric], confidences: Sequence[Confidence | None]
 ) -> tuple[Numeric, Numeric]:
-    """The ends of money, with what its price may be else, as `Confidence.of_money`."""
-    is_fixed = np.array([one is not None and one.cost_is_fixed for one in sure])
-    prices = np.array([one.price if one else FIXED for one in sure]).T
+    """Ends of intervals of money, with the range of its price, as `Confidence.of_money`."""
+    is_fixed = np.array(
+        [confidence is not None and confidence.cost_is_fixed for confidence in confidences]
+    )
+    prices = np.array([confidence.price if confidence else FIXED for confidence in confidences]).T
     with np.errstate(invalid="ignore", divide="ignore"):
-        own = [np.where(is_fixed, 1.0, end / values) for end in ends]
-        low, high = ranges_of_products((own[0], own[1]), (prices[0], prices[1]))
+        factors = [np.where(is_fixed, 1.0, end / values) for end in ends]
+        low, high = ranges_of_products((factors[0], factors[1]), (prices[0], prices[1]))
     return values * low, values * high
 
 
 def fit_probability(row: Mapping[str, object]) -> float:
-    """The probability that a row's memory is enough; NaN where it is not known."""
-    is_known = row.get("fit_probability") is not None
-    return float(number_of_row(row, "fit_probability")) if is_known else math.nan
+    """Fit probability of a row: the probability that its memory is enough; NaN: unknown."""
+    has_probability = row.get("fit_probability") is not None
+    return float(number_of_row(row, "fit_probability")) if has_probability else math.nan

@@ -49,46 +49,48 @@ def possible_mesh(
     has: an array over their numbers, from 0 on.
     """
     codes = np.broadcast_to(codes, configurations.shape)
-    kept = _kept(codes == 0)
+    indices_by_axis = _kept(codes == 0)
     left = codes
-    for axis, indices in enumerate(kept):
+    for axis, indices in enumerate(indices_by_axis):
         left = np.take(left, indices, axis=axis)
     dropped = count_codes(codes, num_rejections) - count_codes(left, num_rejections)
-    return configurations.narrowed(kept), left, dropped
+    return configurations.narrowed(indices_by_axis), left, dropped
 
 
 def in_parts(
-    configurations: Table, codes: CodeArray | None, most: int
+    configurations: Table, codes: CodeArray | None, max_rows: int
 ) -> Iterator[tuple[Table, CodeArray | None]]:
     """A mesh with its codes in parts of at most about so many rows, in their order."""
     shape = configurations.shape
-    if configurations.size <= most:
+    if configurations.size <= max_rows:
         if configurations.size:
             yield configurations, codes
         return
-    steps = block_steps(shape, most)
+    steps = block_steps(shape, max_rows)
     for starts in product(*(range(0, n, step) for n, step in zip(shape, steps, strict=True))):
         ends = (min(s + step, n) for s, step, n in zip(starts, steps, shape, strict=True))
         part = [slice(*both) for both in zip(starts, ends, strict=True)]
-        table = configurations.narrowed([np.arange(one.start, one.stop) for one in part])
+        table = configurations.narrowed(
+            [np.arange(axis_slice.start, axis_slice.stop) for axis_slice in part]
+        )
         yield table, None if codes is None else codes[tuple(part)]
 
 
 def _kept(possible: BoolArray) -> list[IndexArray]:
     """For each axis, the indices at which anything is possible."""
-    kept = []
+    indices_by_axis = []
     while possible.ndim:
-        kept.append(np.flatnonzero(possible.any(axis=tuple(range(1, possible.ndim)))))
+        indices_by_axis.append(np.flatnonzero(possible.any(axis=tuple(range(1, possible.ndim)))))
         possible = np.asarray(possible.any(axis=0))
-    return kept
+    return indices_by_axis
 
 
 def count_codes(codes: CodeArray, num_rejections: int) -> IndexArray:
-    """How many rows carry each code from 0 to ``num_rejections``."""
+    """Number of rows of each code from 0 to ``num_rejections``."""
     flat = np.ravel(codes).astype(np.int8, copy=False).view(np.uint8)
     if flat.size < _MANY:
         return np.bincount(flat, minlength=num_rejections + 1)
-    # Two codes at a time are one number of 16 bits, of which numpy counts as many a second.
+    # Two codes make one 16-bit number; numpy counts as many of these per second as of bytes.
     pairs = np.bincount(flat[: flat.size // 2 * 2].view(np.uint16), minlength=2**16)
     both = pairs.reshape(2**8, 2**8)
     counts = both.sum(axis=0) + both.sum(axis=1)
@@ -106,7 +108,7 @@ Columns: TypeAlias = Mapping[str, Column]
 
 
 def to_python_values(values: Column) -> list[Value]:
-    """The values of a column as words, numbers and flags of Python."""
+    """The values of a column as Python strings, numbers and booleans."""
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
@@ -120,7 +122,7 @@ Need: TypeAlias = tuple[FloatArray, Numeric]
 
 
 class Setting(Protocol):
-    """What sources of every workload are asked for."""
+    """Model, machine, software profile and workload of a source."""
 
     @property
     def machine(self) -> Machine: ...
@@ -171,7 +173,7 @@ class Candidates(ABC):
     @property
     @abstractmethod
     def memory(self) -> tuple[Need, Need]:
-        """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
+        """Needed and usable bytes of host memory per GPU, and of the fullest GPU's memory."""
 
     @abstractmethod
     def columns(self) -> Columns:
@@ -179,68 +181,68 @@ class Candidates(ABC):
 
     @cached_property
     def row(self) -> Row:
-        """The result columns of the first of them."""
+        """The result columns of the first configuration."""
         return first_row(self.columns())
 
     @property
     def held(self) -> ConfigurationTable:
-        """The configurations with what is in memory at once, where requests wait for room."""
+        """The configurations with the requests in memory at once, if some wait for KV cache."""
         return self.configurations
 
     @property
     def waits(self) -> bool:
-        """Whether there are requests for which there is no room at once."""
+        """Whether some requests wait for KV cache."""
         return False
 
     @property
     def is_beyond(self) -> bool:
-        """Whether more is stated than the first can take; of what is not served nothing is."""
+        """Whether the stated load exceeds the capacity of the first; False without a load."""
         return False
 
     @property
     def output_tokens(self) -> float:
-        """Mean tokens of an answer; none of what answers nothing."""
+        """Mean tokens of an answer; 0 without answers."""
         return 0.0
 
     @property
     def fit_probability(self) -> FloatArray:
-        """The probability that the memory is enough; NaN where nothing tells."""
+        """Fit probability: the probability that the memory is enough; NaN: unknown."""
         return np.asarray(np.nan)
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
-        """The same of some rows, at flat indices."""
+        """Fit probability of rows at flat indices; NaN: unknown."""
         return np.asarray(self.at(self.fit_probability, rows))
 
     @property
     def complexity(self) -> IndexArray:
-        """How much about each plan is unusual: 0 for the plainest."""
+        """Complexity of each plan, which breaks ties: number of unusual choices, 0 is simplest."""
         return self.complexity_at(np.arange(math.prod(self.shape))).reshape(self.shape)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
-        """The same of some rows, at flat indices."""
+        """Complexity of rows at flat indices."""
         return np.zeros(rows.shape, dtype=np.intp)
 
     def moved(self, source: Any) -> Candidates:
-        """The same configurations of a source that differs in its site alone."""
+        """The same configurations of a source that differs only in its operating terms."""
         judged: Candidates = source.judged(self.configurations)
         return judged
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the configurations."""
+        """Shape of the configurations."""
         return self.configurations.shape
 
     def __repr__(self) -> str:
         number = math.prod(self.shape)
-        what = "configuration" if number == 1 else "configurations"
-        return f"<{type(self).__name__}: {number:,} {what} of {self.source.description}>"
+        noun = "configuration" if number == 1 else "configurations"
+        return f"<{type(self).__name__}: {number:,} {noun} of {self.source.description}>"
 
     def value(self, name: str) -> FloatArray:
         """An objective or limit; broadcasts to ``shape``."""
         return np.asarray(getattr(self, name))
 
     def addends(self, name: str) -> Mapping[str, FloatArray]:
-        """What an objective or limit is the sum of, by the term whose errors each part has."""
+        """Addends of an objective or limit, by the term whose errors each addend has."""
         return {name: self.value(name)}
 
     def at(self, values: float | NDArray[Item], rows: IndexArray) -> NDArray[Item]:
@@ -252,13 +254,13 @@ class Candidates(ABC):
 
 
 def at_load(candidates: Candidates) -> Candidates:
-    """Candidates at the load that was stated, as their columns are; else as they are."""
+    """Candidates at the stated load, like their columns; unchanged without a load."""
     return getattr(candidates, "at_load", candidates)
 
 
 @record(kw_only=True)
 class Block:
-    """A part of a source: what is possible in it, what rules rejected, and its rows.
+    """A part of a source: possible candidates, rejection counts and the number of rows.
 
     ``dropped`` counts rows by the number of their rejection, from 0 on.
     """
@@ -268,12 +270,12 @@ class Block:
     num_rows: int
 
 
-def with_prices(sure: Confidence, sites: Sequence[OperatingTerms]) -> Confidence:
-    """The same with what is known of the prices of the sites."""
+def with_prices(confidence: Confidence, sites: Sequence[OperatingTerms]) -> Confidence:
+    """Confidence with the price range of the sites."""
     spreads = [site.offer.spread for site in sites if site.offer is not None] or [FIXED]
     price = min(low for low, _ in spreads), max(high for _, high in spreads)
     is_fixed = bool(sites) and not any(site.follows_time for site in sites)
-    return replace(sure, price=price, cost_is_fixed=is_fixed)
+    return replace(confidence, price=price, cost_is_fixed=is_fixed)
 
 
 class Source(ABC):
@@ -323,15 +325,19 @@ class Source(ABC):
     @property
     def named(self) -> Mapping[str, str]:
         """Result columns that are the same for all its plans."""
-        found = {"model": self.setting.model.name, "gpu": self.gpu, self.profile_kind: self.profile}
-        found |= getattr(self.setting, "named", {})
+        columns = {
+            "model": self.setting.model.name,
+            "gpu": self.gpu,
+            self.profile_kind: self.profile,
+        }
+        columns |= getattr(self.setting, "named", {})
         if self.sites and self.site.is_compared:
-            found["contract"] = str(self.site.contract)
-        return {"mode": self.mode, **found} if self.mode else found
+            columns["contract"] = str(self.site.contract)
+        return {"mode": self.mode, **columns} if self.mode else columns
 
     @property
     def description(self) -> str:
-        """Where it searches, in words."""
+        """Model, GPU, software and mode as text."""
         return ", ".join(str(value) for value in self.named.values() if value != "none")
 
     @property
@@ -340,14 +346,14 @@ class Source(ABC):
         return {}
 
     def confidence(self, num_gpus: float) -> Confidence | None:
-        """How sure its predictions for so many GPUs are, worked out once.
+        """Intervals of predictions for a number of GPUs, cached.
 
-        None where they are bounds or a flat share, not predictions, or no runs like them are
+        None if they are bounds or a flat share, not predictions, or no runs like them are
         published.
         """
         if num_gpus not in self._sure:
-            sure = self._confidence(num_gpus)
-            self._sure[num_gpus] = sure and with_prices(sure, self.sites)
+            confidence = self._confidence(num_gpus)
+            self._sure[num_gpus] = confidence and with_prices(confidence, self.sites)
         return self._sure[num_gpus]
 
     @cached_property
@@ -359,27 +365,27 @@ class Source(ABC):
 
     @property
     def sites(self) -> tuple[OperatingTerms, ...]:
-        """On what terms its GPUs run, of each kind; none where that is no question."""
+        """Operating terms of its GPUs, of each kind; none if terms do not apply."""
         site = getattr(self, "site", None)
         return () if site is None else (site,)
 
     @property
     def pace(self) -> Hashable:
-        """What of its site changes more than money and electricity."""
+        """The operating terms that change more than money and electricity."""
         return ()
 
     @property
     def without_waiting(self) -> Source:
-        """The same source where every request must find room at once."""
+        """The same source if every request must be admitted at once."""
         return self
 
     @property
     def num_rows(self) -> int:
-        """Number of configurations; of one without a mesh not known before."""
+        """Number of configurations; 0 without a mesh, where it is unknown before the search."""
         return 0 if self.mesh is None else self.mesh.num_rows
 
     def changed(self, change: Callable[[Any], Any]) -> Source:
-        """The same source with what ``change`` makes of every setting in it."""
+        """The same source with ``change`` applied to every setting in it."""
         return replace(self, setting=change(self.setting))
 
     @abstractmethod
@@ -399,7 +405,7 @@ class Source(ABC):
         return possible_mesh(block, self.broken(block), len(self.rejections))
 
     def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
-        """All configurations; ``goals`` and ``limits`` tell what need not be looked at."""
+        """All configurations in blocks; ``goals`` and ``limits`` allow a source to skip some."""
         if self.mesh is None:
             raise NotImplementedError
         for configurations in self.mesh.blocks(self.block_rows):

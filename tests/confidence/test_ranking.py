@@ -10,8 +10,8 @@ from rows import each
 import planner
 from planner.confidence.intervals import BASES
 from planner.confidence.ranking import RankedPlan, best_supported, evidence_rank, regrets
-from planner.optimize.collector import ranked_choices
 from planner.optimize.problem import bad_factor
+from planner.optimize.recommendation import ranked_choices
 
 PROVEN, UNPROVEN = evidence_rank("measured", 5), evidence_rank("transferred", 0)
 

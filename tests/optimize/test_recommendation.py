@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.optimize.pareto import ComplexityTieBreaker, reach
+from planner.optimize.tie_breaking import ComplexityTieBreaker, reach
 from planner.question.request import Request
 from planner.workloads.make_plan import make_plan
 

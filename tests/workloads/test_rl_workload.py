@@ -215,7 +215,7 @@ def test_the_longest_answer_that_fits_is_told():
 
 
 def test_micro_batches_are_no_number_of_sequences():
-    with pytest.raises(SearchSpaceError, match="max-length says how long"):
+    with pytest.raises(SearchSpaceError, match="run planner max-length"):
         planner.max_batch(**ASKED, settings={"recompute": "full"})
 
 

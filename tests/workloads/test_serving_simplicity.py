@@ -16,7 +16,7 @@ from planner.base.enums import (
 from planner.configurations.configuration_tables import PoolConfigurations, ServingConfigurations
 from planner.estimators.inference.context import ServingSetting
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.pareto import ComplexityTieBreaker
+from planner.optimize.tie_breaking import ComplexityTieBreaker
 from planner.question.request import Request
 from planner.workloads.complexity import (
     HIGHEST_LOAD,

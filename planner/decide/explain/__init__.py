@@ -1,1 +1,1 @@
-"""Why a plan is as fast and as large as it is, what would change that, and plans side by side."""
+"""Explain time and memory of a plan, its sensitivities, and compare plans."""

@@ -1,4 +1,4 @@
-"""Why a plan takes the time and the memory that it takes, and what would change that."""
+"""Explanation of the time and memory of a plan, and of changes that would improve them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from planner.workloads.workload import Evaluation
 
 _OF_MEMORY = ("peak_memory_gib", "memory_headroom_gib")
 _PARTS_OF_KERNELS = 3  # efficiency.gemm.bf16
-_NOT_KERNELS = ("collective",)  # alternatives of which the faster is taken
+_NOT_KERNELS = ("collective",)  # the faster of two alternatives is taken
 _KINDS = {*terms_about("spec"), "reliability", "power"} - {"model"}
 
 
@@ -74,16 +74,18 @@ class RankedAssumption:
 def rank_assumptions(
     seen: PredictedPlan, columns: Sequence[str], burst: int | None = None
 ) -> list[RankedAssumption]:
-    """Open facts over what is usual, and assumed numbers of specs 10 % lower and higher.
+    """Rank assumptions over usual values, and assumed numbers of specs 10 % lower and higher.
 
-    The one that moves a column most comes first; those that move none are left out.
+    The assumption with the largest effect on a column comes first; those without are left out.
     """
     plan, row = seen.plan, seen.row
-    told = [name for name in columns if relative_change(row.get(name), row.get(name)) is not None]
+    changeable = [
+        name for name in columns if relative_change(row.get(name), row.get(name)) is not None
+    ]
     facts = [
         _assumption(fact.name, fact.assumed, ", ".join(fact.tried), moved)
         for fact in seen.facts
-        if (moved := _told_of(fact, told))
+        if (moved := _told_of(fact, changeable))
     ]
     kernels = {
         done.work.key
@@ -98,35 +100,37 @@ def rank_assumptions(
         is_kernel = len(parts) == _PARTS_OF_KERNELS and parts[1] not in _NOT_KERNELS
         if kernels and is_kernel and table not in kernels:
             continue  # none that the plan runs
-        one = _number(plan, name, row, told, burst)
-        if one is not None and one.spread > 1 + 1e-9:
-            moving.append(one)
-    return sorted([*facts, *moving], key=lambda one: -one.spread)
+        assumption = _number(plan, name, row, changeable, burst)
+        if assumption is not None and assumption.spread > 1 + 1e-9:
+            moving.append(assumption)
+    return sorted([*facts, *moving], key=lambda assumption: -assumption.spread)
 
 
-def _told_of(fact: SensitiveAssumption, told: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """What a fact moves; of precisions no share of the peak, of which each has its own."""
+def _told_of(fact: SensitiveAssumption, columns: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Columns that an assumption changes, without utilization for precisions: peaks differ."""
     is_precision = fact.name == "precision"
     return {
         name: ends
         for name, ends in fact.moved.items()
-        if name in told and not (is_precision and name.endswith("_utilization"))
+        if name in columns and not (is_precision and name.endswith("_utilization"))
     }
 
 
 def _number(
-    plan: Plan, name: str, row: Row, told: Sequence[str], burst: int | None
+    plan: Plan, name: str, row: Row, columns: Sequence[str], burst: int | None
 ) -> RankedAssumption | None:
-    """What an assumed number moves; None where it is of no spec that a prediction reads."""
+    """Effect of an assumed number of a spec; None if no prediction reads it."""
     kind, _, path = name.partition(" ")
     if kind not in _KINDS:
         return None
     changes = [with_scaled_specs(kind, (path,), 1 + sign * STEP) for sign in (-1, 1)]
     if changes[0](plan).problem.sources == plan.problem.sources:
         return None  # the number is 0, or the specs have another in its place
-    reached = [predict_outcome(plan, one, burst) for one in changes]
-    rows = [row, *(one.row for one in reached if one.row is not None)]
-    ends = {column: [number_or_nan(one[column]) for one in rows] for column in told}
+    reached = [predict_outcome(plan, change, burst) for change in changes]
+    rows = [row, *(outcome.row for outcome in reached if outcome.row is not None)]
+    ends = {
+        column: [number_or_nan(outcome_row[column]) for outcome_row in rows] for column in columns
+    }
     moved = {column: (min(values), max(values)) for column, values in ends.items()}
     return _assumption(name, "", "10 % lower and higher", moved)
 
@@ -134,7 +138,7 @@ def _number(
 def _assumption(
     name: str, assumed: str, tried: str, ends: Mapping[str, tuple[float, float]]
 ) -> RankedAssumption:
-    """What is told of the column with the greatest spread."""
+    """The assumption with its effect on the column with the greatest spread."""
     spreads = {name: round(_spread(*both), 9) for name, both in ends.items()}
     # Memory is no answer to a question of time or money where these move too.
     of_answer = [name for name in ends if spreads[name] > 1 and name not in _OF_MEMORY]
@@ -201,8 +205,8 @@ class Explanation:
         """Result columns of the plan at the peaks of GPU and links; None: unknown."""
         pinned = SavedPlan.of(self.plan, self.row).request()
         try:
-            given = pinned.flops_efficiency if pinned.workload == "train" else None
-            bound = replace(pinned, ideal=True, flops_efficiency=given)
+            flops_efficiency = pinned.flops_efficiency if pinned.workload == "train" else None
+            bound = replace(pinned, ideal=True, flops_efficiency=flops_efficiency)
             evaluation = evaluate(plan_of_request(bound), self.burst)
         except PlannerError:
             return None
@@ -238,8 +242,10 @@ class Explanation:
             and {name: value_or_none(bound[name]) for name in self.columns if name in bound},
             "steps": [step_dict(step, sources) for step in self.steps],
             "memory_gib": self.memory,
-            "sensitivities": [one.to_dict(self.row, self.columns) for one in self.sensitivities],
-            "assumptions": [one.to_dict() for one in self.assumptions],
+            "sensitivities": [
+                sensitivity.to_dict(self.row, self.columns) for sensitivity in self.sensitivities
+            ],
+            "assumptions": [assumption.to_dict() for assumption in self.assumptions],
             "sources": spec_numbers(self.steps, sources),
             "against": None if self.difference is None else self.difference.to_dict(),
         }

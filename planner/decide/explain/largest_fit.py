@@ -24,7 +24,7 @@ from planner.workloads.registry import workload_of
 from planner.workloads.workload import Evaluation, Workload, as_single_table
 
 _MOST_TOKENS = 2**20
-"""Tokens that are tried where nothing but memory ends a sequence."""
+"""Longest sequence that is tried if only memory limits it [tokens]."""
 
 _MOST_BATCH = 2**16
 _SHARE = "the sequences of a batch that a data-parallel rank has"
@@ -33,7 +33,7 @@ _COARSE = 2**12
 """Numbers that are judged at once; beyond them, those between the last that fits and the next."""
 
 SourceAtSize = Callable[[FloatArray], tuple[Source, ConfigurationTable]]
-"""The source and the configurations of a plan with each of some numbers."""
+"""Function from sizes to the source and configurations of a plan with these sizes."""
 
 
 @record(kw_only=True)
@@ -72,24 +72,24 @@ class LargestFit:
             {self.name: number, **{name: value_or_none(value) for name, value in row.items()}}
             for number, row in self.rows.items()
         ]
-        told = {name: value for name, value in vars(self).items() if name != "rows"}
-        return {**told, "rows": rows}
+        fields = {name: value for name, value in vars(self).items() if name != "rows"}
+        return {**fields, "rows": rows}
 
 
 def largest_batch(plan: Plan, evaluation: Evaluation) -> LargestFit:
-    """The most sequences of a micro-batch, or requests at once of a replica or worker."""
+    """The largest micro-batch, or number of concurrent requests of a replica or worker."""
     return largest_batch_of(plan, evaluation.source, evaluation.candidates.configurations)
 
 
 def largest_batch_of(
     plan: Plan, source: Source, configurations: ConfigurationTable, *, is_only: bool = False
 ) -> LargestFit:
-    """The same of the one configuration of a source; ``is_only``: its row and no smaller ones."""
+    """The largest batch of one configuration; ``is_only``: only its row, no smaller batches."""
     _check_batch(plan.workload)
-    name, most = plan.workload.batch, _MOST_BATCH
+    name, max_batch = plan.workload.batch, _MOST_BATCH
     if isinstance(configurations, TrainingConfigurations):  # a rank's share of it
         batch = first(configurations.global_batch_size)
-        most = max(int(batch // first(configurations.data_parallel)), 1)
+        max_batch = max(int(batch // first(configurations.data_parallel)), 1)
 
     def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
         rows = configurations.rows(np.zeros(numbers.size, dtype=np.intp))
@@ -99,9 +99,9 @@ def largest_batch_of(
         plan,
         name,
         own=int(np.ravel(getattr(configurations, name))[0]),
-        most=most,
+        most=max_batch,
         grown=grown,
-        ends_at=_SHARE if most < _MOST_BATCH else "",
+        ends_at=_SHARE if max_batch < _MOST_BATCH else "",
         is_only=is_only,
     )
 
@@ -110,13 +110,13 @@ def _check_batch(workload: Workload) -> None:
     """Refuse a workload whose micro-batches are as large as the longest sequence."""
     if not workload.batch:
         raise SearchSpaceError(
-            "Micro-batches have room for the longest sequence here: planner max-length says how "
-            "long that may be."
+            "Micro-batches have room for the longest sequence here: run planner max-length to get "
+            "its length."
         )
 
 
 def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
-    """The longest sequence, prompt or answer, the other lengths as they are.
+    """The longest sequence, prompt or answer that fits, with other lengths unchanged.
 
     All requests at once find room for it; of a plan with more than have room, as many as do.
 
@@ -124,22 +124,22 @@ def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
     workload.
     """
     work, workload = evaluation.source.setting.workload, plan.workload
-    known = workload.longest or workload.lengths
-    if name not in known:
-        raise SearchSpaceError(f"{name} is not a length: choose {' or '.join(known)}.")
+    length_names = workload.longest or workload.lengths
+    if name not in length_names:
+        raise SearchSpaceError(f"{name} is not a length: choose {' or '.join(length_names)}.")
     if getattr(work, "mean_sample_length", 0):
         raise SearchSpaceError("Samples of given lengths have no longest sequence: leave them out.")
-    own, least = int(getattr(work, name)), 1
-    others = sum(getattr(work, other) for other in known if other != name)
+    current, least = int(getattr(work, name)), 1
+    others = sum(getattr(work, other) for other in length_names if other != name)
     if isinstance(work, RlWorkload):  # a cap, which is the mean at least
-        others, least = work.longest - own, work.output_tokens
-    model, taken = evaluation.source.setting.model, getattr(work, "max_model_len", None)
+        others, least = work.longest - current, work.output_tokens
+    model, max_model_len = evaluation.source.setting.model, getattr(work, "max_model_len", None)
     serves = plan.workload.profile_kind == "engine"
     positions = model.max_position_embeddings if serves else model.most_positions
     budget = getattr(work, "micro_batch_tokens", None)
-    bound = min(filter(None, (taken, positions, budget)), default=None)
+    bound = min(filter(None, (max_model_len, positions, budget)), default=None)
     ends_at = {
-        taken: "the longest request that the engine takes",
+        max_model_len: "the longest request that the engine takes",
         budget: "micro_batch_tokens",
         positions: "the positions of the model",
     }.get(bound, "")
@@ -157,7 +157,7 @@ def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
     return _largest(
         plan,
         name,
-        own=own,
+        own=current,
         most=max(int((bound or _MOST_TOKENS) - others), least),
         grown=grown,
         ends_at=ends_at if bound else "",
@@ -183,14 +183,14 @@ def _largest(
         source, configurations = grown(numbers)
         broken = np.broadcast_to(source.broken(configurations), configurations.shape)
         is_allowed = (broken == 0) | (broken >= plan.problem.first_soft)
-        # All where a rule forbids every one, which is told then.
+        # If a rule forbids all sizes, all are evaluated to report that rule.
         numbers = numbers[is_allowed] if is_allowed.any() else numbers
         tried, codes = _judged(plan, grown, numbers)
     feasible = np.flatnonzero(codes == 0)
     last = int(feasible[-1]) if feasible.size else -1
     following = last + 1 if last + 1 < tried.size else None
     largest = int(tried[last]) if feasible.size else None
-    # Where none is feasible the rule is told that the furthest of them break.
+    # If none is feasible, the reported rule is the last one in the order of rules.
     code = 0 if following is None else codes[following] if feasible.size else codes.max()
     return LargestFit(
         name=name,
@@ -205,30 +205,33 @@ def _largest(
 
 
 def _judged(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
-    """Numbers in order and what rejects each; of very many those about the end of what fits."""
+    """Sizes in order and their rejection codes; of very many, only those around the largest."""
     if numbers.size <= _COARSE:
         return numbers, _codes(plan, grown, numbers)
     step = ceil_div(numbers.size, _COARSE)
     feasible = np.flatnonzero(_codes(plan, grown, numbers[::step]) == 0)
-    at = int(feasible[-1]) * step if feasible.size else 0
-    near = numbers[at : at + step + 1]
+    start = int(feasible[-1]) * step if feasible.size else 0
+    near = numbers[start : start + step + 1]
     return near, _codes(plan, grown, near)
 
 
 def _bisected(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
-    """The last number that is feasible and the next, one after the other: more take more memory."""
+    """The largest feasible size and the next, by bisection: memory grows with the size."""
     low, high = 0, numbers.size - 1
-    codes = {at: int(_codes(plan, grown, numbers[at : at + 1])[0]) for at in (low, high)}
+    codes = {
+        indices: int(_codes(plan, grown, numbers[indices : indices + 1])[0])
+        for indices in (low, high)
+    }
     while high - low > 1 and codes[low] == 0 and codes[high]:
         middle = (low + high) // 2
         codes[middle] = int(_codes(plan, grown, numbers[middle : middle + 1])[0])
         low, high = (low, middle) if codes[middle] else (middle, high)
-    at = sorted({low, high})
-    return numbers[at], np.array([codes[one] for one in at], dtype=np.int8)
+    indices = sorted({low, high})
+    return numbers[indices], np.array([codes[index] for index in indices], dtype=np.int8)
 
 
 def _codes(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> CodeArray:
-    """0 or the number of what rejects each, the limits of the question among it."""
+    """Rejection code of each size, limits of the question included; 0: feasible."""
     source, configurations = grown(numbers)
     return plan.problem.codes(source.judged(configurations)).ravel()
 
@@ -240,21 +243,21 @@ def _row(grown: SourceAtSize, number: int) -> Row:
 
 
 def _reason(plan: Plan, code: int) -> str:
-    """What a rejection says."""
+    """Text of a rejection."""
     name = plan.problem.rejections[code - 1]
     rules = {rule.name: rule.description for rule in plan.problem.sources[0].rules}
     return rules.get(name, f"it misses the limit {name}")
 
 
-def _shown(numbers: FloatArray, largest: int | None, own: int, is_only: bool) -> list[int]:
+def _shown(numbers: FloatArray, largest: int | None, current: int, is_only: bool) -> list[int]:
     """Some numbers up to the largest: about halves of it, and the plan's own, or it ``is_only``."""
     if largest is None:
         return []
     if is_only:
         return [largest]
-    known = numbers[numbers <= largest].astype(int)
-    halves = [known[np.searchsorted(known, largest / 2**power)] for power in range(_HALVES)]
-    return sorted({*map(int, halves), *({own} & set(known.tolist()))})
+    feasible = numbers[numbers <= largest].astype(int)
+    halves = [feasible[np.searchsorted(feasible, largest / 2**power)] for power in range(_HALVES)]
+    return sorted({*map(int, halves), *({current} & set(feasible.tolist()))})
 
 
 MOST_METHODS = 2_000
@@ -278,8 +281,8 @@ class Method:
     @property
     def row(self) -> Row:
         """Result columns at the largest batch; empty: nothing is feasible."""
-        found = None if self.largest is None else self.largest.row
-        return {} if found is None else found
+        row = None if self.largest is None else self.largest.row
+        return {} if row is None else row
 
 
 @record(kw_only=True)
@@ -299,19 +302,22 @@ class Methods:
 
     @property
     def columns(self) -> dict[str, list[Value]]:
-        """Equally long columns: what methods differ by, the largest batch, its result columns.
+        """Equally long columns: differing parameters, the largest batch, its result columns.
 
         None where nothing is feasible.
         """
         values = dict.fromkeys(name for method in self.methods for name in method.values)
         results = dict.fromkeys(name for method in self.methods for name in method.row)
-        told = [name for name in results if name not in values and name != self.name]
+        result_names = [name for name in results if name not in values and name != self.name]
         return {
             **{name: [method.values.get(name) for method in self.methods] for name in values},
             self.name: [
                 method.largest.largest if method.largest else None for method in self.methods
             ],
-            **{n: [value_or_none(method.row.get(n)) for method in self.methods] for n in told},
+            **{
+                n: [value_or_none(method.row.get(n)) for method in self.methods]
+                for n in result_names
+            },
             "ended_by": [method.reason for method in self.methods],
         }
 
@@ -319,9 +325,15 @@ class Methods:
 def has_several(request: Request) -> bool:
     """Whether a request lists several methods."""
     answers = [getattr(request, field.name) for field in fields(request)]
-    lists = [one for one in answers if isinstance(one, tuple) and one != request.objectives]
-    is_all = any(one == ALL for one in answers)
-    return is_all or any(one == (ALL,) or _is_several(one) for one in lists) or bool(_set(request))
+    tuples = [
+        answer for answer in answers if isinstance(answer, tuple) and answer != request.objectives
+    ]
+    is_all = any(answer == ALL for answer in answers)
+    return (
+        is_all
+        or any(answer == (ALL,) or _is_several(answer) for answer in tuples)
+        or bool(_set(request))
+    )
 
 
 def methods_of_layouts(request: Request) -> Methods:
@@ -351,19 +363,21 @@ def methods_of_layouts(request: Request) -> Methods:
         for cell, why in problem.refused
     ]
     for source, cell in zip(problem.sources, problem.cells, strict=True):
-        own = {name: cell.get(name) for name in problem.axes}
+        axis_values = {name: cell.get(name) for name in problem.axes}
         table = as_single_table(source)
         # Those of the first name's first value first.
         columns = [np.broadcast_to(getattr(table, name), table.size) for name in reversed(several)]
         for place in np.lexsort(columns) if several else range(table.size):
-            one = table.rows(np.array([place]))
-            values = {name: glossary()[name].shown(getattr(one, name)[0]) for name in several}
-            largest = largest_batch_of(plan, source, one, is_only=True)
+            configuration = table.rows(np.array([place]))
+            values = {
+                name: glossary()[name].shown(getattr(configuration, name)[0]) for name in several
+            }
+            largest = largest_batch_of(plan, source, configuration, is_only=True)
             reason = largest.reason
             if largest.largest is not None and largest.following is None:
                 ends = largest.ends_at
                 reason = f"it ends with {ends}" if ends else "more were not tried"
-            methods.append(Method(values=own | values, largest=largest, reason=reason))
+            methods.append(Method(values=axis_values | values, largest=largest, reason=reason))
     return Methods(plan=plan, name=workload.batch, methods=methods)
 
 

@@ -1,4 +1,4 @@
-"""Operators one by one, as estimates time them: seconds, rates, what bounds them."""
+"""Times of single operators, as in estimates: seconds, rates, bounds."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ _FORMATS = ("precision", "fp8_recipe")
 
 @record(kw_only=True)
 class OperatorSizes:
-    """Operators of a kind that differ in sizes alone: equally long arrays by name, and words.
+    """Operators of a kind that differ only in sizes: equally long arrays by name, and choices.
 
-    ``framework``: whose kernels they are; None: those that the GPU's efficiencies are of.
+    ``framework``: framework of the kernels; None: kernels of the GPU's efficiencies.
     """
 
     machine: Machine
@@ -79,7 +79,7 @@ class OperatorSizes:
 
     @property
     def format(self) -> CodeArray:
-        """How products multiply, where ``TRAINING_FORMATS`` has it."""
+        """Number format of products, a code of ``TRAINING_FORMATS``."""
         precision = ComputePrecision[self.words["precision"].upper()]
         recipe = Fp8Recipe[self.words["fp8_recipe"].upper()]
         if precision is not ComputePrecision.FP8:
@@ -93,10 +93,10 @@ class OperatorSizes:
 
 @record()
 class OperatorKind:
-    """A kind of operator: how long it takes [s], and the terms that it is given by.
+    """A kind of operator: function of its time [s], and names of its sizes and choices.
 
-    ``sizes`` must be said where the table of terms has no default, ``words`` are the parameters
-    that choose its kernel. ``crosses``: it goes between GPUs, of a group of ``num_gpus`` where it
+    ``sizes`` are required if the table of terms has no default, ``words`` are the parameters
+    that choose its kernel. ``crosses``: it goes between GPUs, of a group of ``num_gpus`` if it
     ``is_group``.
     """
 
@@ -129,9 +129,11 @@ def _grouped_gemm(case: OperatorSizes) -> FloatArray:
 def _attention(case: OperatorSizes) -> FloatArray:
     length, sequences = case["sequence_length"], case["sequences"]
     head_dim = int(case["head_dim"][0])
-    own = case.framework.execution.attention_kernels if case.framework else AttentionKernels.NATIVE
+    attention_kernels = (
+        case.framework.execution.attention_kernels if case.framework else AttentionKernels.NATIVE
+    )
     kernel = AttentionKernel[case.words["attention_kernel"].upper()]
-    rate, _ = rates(case.machine.gpu.efficiency, np.asarray(kernel), own)
+    rate, _ = rates(case.machine.gpu.efficiency, np.asarray(kernel), attention_kernels)
     flops, moved = fused_work(
         tokens=sequences * length,
         sequence_length=length,
@@ -209,10 +211,10 @@ OptionNamer = Callable[[str], str]
 
 @record(kw_only=True)
 class OperatorQuestion:
-    """Which operators, of which sizes, on which GPUs; what is not given is None or not there.
+    """Requested operators, sizes and GPUs; unspecified ones are None or missing.
 
-    ``sizes`` are numbers in SI units by term, ``words`` those of parameters that choose kernels;
-    each may be several, of which every combination is asked for.
+    ``sizes`` are numbers in SI units by term, ``words`` are values of parameters that choose
+    kernels. Each may have several values: every combination is timed.
     """
 
     kinds: Sequence[str]
@@ -226,39 +228,42 @@ class OperatorQuestion:
 def read_question(
     operator: object, values: Mapping[str, object], option_name: OptionNamer = str
 ) -> OperatorQuestion:
-    """The question that texts or values ask; None stands for what is not given.
+    """Parse the question from texts or values; None: not specified.
 
-    Raises SearchSpaceError if a value is not what its name takes, is missing, or is of no use.
+    Raises SearchSpaceError if a value is invalid, missing or has no effect.
     """
-    asked = {name: value for name, value in values.items() if value is not None}
+    specified = {name: value for name, value in values.items() if value is not None}
     kinds = [
-        parse_choice(word, "an operator", KINDS) for word in split_items(operator, "an operator")
+        parse_choice(operator_name, "an operator", KINDS)
+        for operator_name in split_items(operator, "an operator")
     ]
     sizes: dict[str, Sequence[float]] = {}
-    words: dict[str, Sequence[str]] = {}
-    for name in [name for name in asked if name not in terms_about("spec")]:
+    choices: dict[str, Sequence[str]] = {}
+    for name in [name for name in specified if name not in terms_about("spec")]:
         if not any(name in (*kind.sizes, *kind.words) for kind in KINDS.values()):
             raise SearchSpaceError(f"Operators have no {name}.")
         if name == "num_gpus":
-            sizes[name] = _counts(asked[name], option_name(name))
+            sizes[name] = _counts(specified[name], option_name(name))
         elif (codes := glossary()[name].codes) is not None:
-            usual = codes.usual() if asked[name] in (ALL, [ALL], (ALL,)) else asked[name]
-            words[name] = [*map(str, parse_values(glossary()[name], usual, option_name(name)))]
+            usual = codes.usual() if specified[name] in (ALL, [ALL], (ALL,)) else specified[name]
+            choices[name] = [*map(str, parse_values(glossary()[name], usual, option_name(name)))]
         else:
             sizes[name] = [
-                *map(float, parse_values(glossary()[name], asked[name], option_name(name)))
+                *map(float, parse_values(glossary()[name], specified[name], option_name(name)))
             ]
             if min(sizes[name]) <= 0:
                 raise SearchSpaceError(f"{option_name(name)} is more than 0.")
     gpus, frameworks = (
-        [*map(str, parse_values(glossary()[name], asked[name], option_name(name)))]
-        if name in asked
+        [*map(str, parse_values(glossary()[name], specified[name], option_name(name)))]
+        if name in specified
         else []
         for name in ("gpu", "framework")
     )
     cluster = None
-    if "cluster" in asked:
-        cluster = str(parse_value(glossary()[CLUSTER], asked["cluster"], option_name("cluster")))
+    if "cluster" in specified:
+        cluster = str(
+            parse_value(glossary()[CLUSTER], specified["cluster"], option_name("cluster"))
+        )
     if gpus == [ALL] and cluster is not None:
         raise SearchSpaceError(
             f"{option_name('gpu')} all compares GPUs on their own links: leave out "
@@ -267,7 +272,7 @@ def read_question(
     question = OperatorQuestion(
         kinds=list(dict.fromkeys(kinds)),
         sizes=sizes,
-        words=words,
+        words=choices,
         gpus=gpus,
         cluster=cluster,
         frameworks=frameworks,
@@ -276,15 +281,15 @@ def read_question(
     return question
 
 
-def _counts(given: object, option_name: str) -> list[float]:
-    """Numbers of GPUs; ``all`` are powers of two, those of one left out."""
-    if given in (ALL, [ALL], (ALL,)):
+def _counts(counts: object, option_name: str) -> list[float]:
+    """Numbers of GPUs; ``all``: powers of two above one."""
+    if counts in (ALL, [ALL], (ALL,)):
         return [float(count) for count in every_count(None)[1:]]
-    return [float(parse_int(value, option_name, 1)) for value in split_items(given, option_name)]
+    return [float(parse_int(value, option_name, 1)) for value in split_items(counts, option_name)]
 
 
 def _check(question: OperatorQuestion, option_name: OptionNamer) -> None:
-    """That every operator has its sizes, and every size an operator."""
+    """Raise SearchSpaceError if an operator lacks a size, or a size has no operator."""
     used = {name for kind in question.kinds for name in (*KINDS[kind].sizes, *KINDS[kind].words)}
     for name in (*question.sizes, *question.words):
         if name not in used:
@@ -357,27 +362,27 @@ def time_operators(question: OperatorQuestion, catalogue: Catalogue) -> Operator
         counts = [int(n) for n in question.sizes.get("num_gpus", ())]
         strides = [int(n) for n in question.sizes.get("stride", (1,))]
         distances = [int(n) + 1 for n in question.sizes.get("distance", ())]
-        most = [(max(counts) - 1) * max(strides) + 1] if counts else []
-        spec, cluster = hardware(gpu, question.cluster, [*most, *distances], notes)
+        max_gpus = [(max(counts) - 1) * max(strides) + 1] if counts else []
+        spec, cluster = hardware(gpu, question.cluster, [*max_gpus, *distances], notes)
         machine = Machine(gpu=spec, cluster=cluster, catalogue=notes.catalogue, ledger=Ledger())
-        for name, words in notes.defaults.items():
+        for name, text in notes.defaults.items():
             if name != "cluster" or crosses:
-                defaults.setdefault(f"{name} {words}", {})[machine.gpu.name] = None
+                defaults.setdefault(f"{name} {text}", {})[machine.gpu.name] = None
         for kind in question.kinds:
             rows += _of_kind(question, kind, machine, profile, assumed)
             if len(rows) > _MOST_ROWS:
                 raise SearchSpaceError(f"That is more than {_MOST_ROWS:,} operators: give fewer.")
     if not rows:
         raise SearchSpaceError(" ".join(dict.fromkeys(assumed)))
-    told = [
-        words if len(of) == len(gpus) else f"{words}: {', '.join(of)}"
-        for words, of in defaults.items()
+    default_texts = [
+        text if len(gpu_names) == len(gpus) else f"{text}: {', '.join(gpu_names)}"
+        for text, gpu_names in defaults.items()
     ]
     names = [name for name in rows[0][0] if any(row[name] not in _UNSAID for row, _ in rows)]
     return OperatorTimes(
         columns={name: [row[name] for row, _ in rows] for name in names},
         works=[works for _, works in rows],
-        assumed=[*dict.fromkeys((*told, *assumed))],
+        assumed=[*dict.fromkeys((*default_texts, *assumed))],
     )
 
 
@@ -397,7 +402,7 @@ def _of_kind(
     framework: FrameworkProfile | None,
     assumed: list[str],
 ) -> Iterator[tuple[dict[str, Value], tuple[RepeatedWork, ...]]]:
-    """The rows of a kind; what it assumes, or why it has none, goes into ``assumed``."""
+    """The rows of a kind; appends assumptions, or why there are none, to ``assumed``."""
     kind = KINDS[name]
     if name == "custom-all-reduce" and not machine.has_collective("custom_all_reduce"):
         assumed.append(f"{machine.gpu.name} has no measured custom all-reduce: left out.")
@@ -405,15 +410,15 @@ def _of_kind(
     sizes = _sizes(question, kind, machine, assumed)
     if name == "drive-copy" and machine.cluster.drive_bandwidth is None:
         assumed.append(f"drives {machine.drive_bandwidth / _GIGA:g} GB/s per GPU")
-    for words in _words(question, kind):
-        for case in _cases(machine, sizes, words, framework):
+    for choices in _words(question, kind):
+        for case in _cases(machine, sizes, choices, framework):
             machine.ledger.drain()  # type: ignore[union-attr]
             seconds = kind.seconds(case)
             works = machine.ledger.drain()  # type: ignore[union-attr]
             if not np.all(np.isfinite(seconds)):
-                given = words.get("precision")
-                what = f"known {name} rate" if given is None else f"products in {given}"
-                assumed.append(f"{machine.gpu.name} has no {what}: left out.")
+                precision = choices.get("precision")
+                missing = f"known {name} rate" if precision is None else f"products in {precision}"
+                assumed.append(f"{machine.gpu.name} has no {missing}: left out.")
                 continue
             yield from _rows(name, case, np.asarray(seconds), works)
 
@@ -422,21 +427,21 @@ def _sizes(
     question: OperatorQuestion, kind: OperatorKind, machine: Machine, assumed: list[str]
 ) -> dict[str, FloatArray]:
     """Every combination of the sizes of a kind, as equally long arrays."""
-    given: dict[str, Sequence[float]] = {}
+    size_values: dict[str, Sequence[float]] = {}
     for name in kind.sizes:
         term = glossary().get(name)
         if name in question.sizes:
-            given[name] = question.sizes[name]
+            size_values[name] = question.sizes[name]
         elif name == "num_gpus":
-            given[name] = [machine.cluster.gpus_per_node]
+            size_values[name] = [machine.cluster.gpus_per_node]
             assumed.append(f"gpus {machine.cluster.gpus_per_node} (one node)")
         elif term is not None and term.default:
-            given[name] = [float(term.default)]
-    total = float(np.prod([float(len(values)) for values in given.values()]))
+            size_values[name] = [float(term.default)]
+    total = float(np.prod([float(len(values)) for values in size_values.values()]))
     if total > _MOST_ROWS:
         raise SearchSpaceError(f"That is {total:,.0f} operators: give {_MOST_ROWS:,} at most.")
-    mesh = np.meshgrid(*(np.asarray(v, np.float64) for v in given.values()), indexing="ij")
-    sizes = {name: values.ravel() for name, values in zip(given, mesh, strict=True)}
+    mesh = np.meshgrid(*(np.asarray(v, np.float64) for v in size_values.values()), indexing="ij")
+    sizes = {name: values.ravel() for name, values in zip(size_values, mesh, strict=True)}
     if "key_value_heads" in kind.sizes:
         sizes.setdefault("key_value_heads", sizes["heads"])
     return {name: sizes[name] for name in kind.sizes}
@@ -447,42 +452,44 @@ def _words(question: OperatorQuestion, kind: OperatorKind) -> Iterator[dict[str,
         question.words.get(name) or [_USUAL.get(name, glossary()[name].default)]
         for name in kind.words
     ]
-    for taken in product(*values):
-        yield dict(zip(kind.words, taken, strict=True))
+    for combination in product(*values):
+        yield dict(zip(kind.words, combination, strict=True))
 
 
 def _cases(
     machine: Machine,
     sizes: dict[str, FloatArray],
-    words: dict[str, str],
+    choices: dict[str, str],
     framework: FrameworkProfile | None,
 ) -> Iterator[OperatorSizes]:
-    """Cases of one size of a head each: that is a kernel of its own."""
-    whole = OperatorSizes(machine=machine, sizes=sizes, words=words, framework=framework)
+    """Cases with one head size each: each head size has its own kernel."""
+    case = OperatorSizes(machine=machine, sizes=sizes, words=choices, framework=framework)
     if "head_dim" not in sizes:
-        yield whole
+        yield case
         return
     for head_dim in np.unique(sizes["head_dim"]):
         chosen = sizes["head_dim"] == head_dim
-        yield replace(whole, sizes={name: values[chosen] for name, values in sizes.items()})
+        yield replace(case, sizes={name: values[chosen] for name, values in sizes.items()})
 
 
 def _rows(
     kind: str, case: OperatorSizes, seconds: FloatArray, works: Sequence[KernelWork]
 ) -> Iterator[tuple[dict[str, Value], tuple[RepeatedWork, ...]]]:
-    """A row for each of the case's operators, with what it does."""
+    """A row for each operator of the case, with its work."""
     number = next(iter(case.sizes.values())).size
-    whole = np.broadcast_to(seconds, (number,))
-    for at in range(number):
-        done = tuple(RepeatedWork(work=_single_work(work, at, number), times=1.0) for work in works)
-        yield _row(kind, case, at, float(whole[at]), done), done
+    all_seconds = np.broadcast_to(seconds, (number,))
+    for index in range(number):
+        done = tuple(
+            RepeatedWork(work=_single_work(work, index, number), times=1.0) for work in works
+        )
+        yield _row(kind, case, index, float(all_seconds[index]), done), done
 
 
-def _single_work(work: KernelWork, at: int, number: int) -> KernelWork:
+def _single_work(work: KernelWork, index: int, number: int) -> KernelWork:
     """The work of one of some operators."""
 
     def value(values: Numeric) -> FloatArray:
-        return np.broadcast_to(np.asarray(values, np.float64), (number,))[at, ...]
+        return np.broadcast_to(np.asarray(values, np.float64), (number,))[index, ...]
 
     return replace(
         work,
@@ -494,11 +501,11 @@ def _single_work(work: KernelWork, at: int, number: int) -> KernelWork:
 
 
 def _row(
-    kind: str, case: OperatorSizes, at: int, time: float, done: Sequence[RepeatedWork]
+    kind: str, case: OperatorSizes, index: int, time: float, done: Sequence[RepeatedWork]
 ) -> dict[str, Value]:
-    sizes = {name: values[at] for name, values in case.sizes.items()}
-    known = dict.fromkeys(n for each in KINDS.values() for n in (*each.words, *each.sizes))
-    told = {n: case.words.get(n) or _as_int(sizes.get(n)) for n in known if n != "num_gpus"}
+    sizes = {name: values[index] for name, values in case.sizes.items()}
+    names = dict.fromkeys(n for each in KINDS.values() for n in (*each.words, *each.sizes))
+    shown_values = {n: case.words.get(n) or _as_int(sizes.get(n)) for n in names if n != "num_gpus"}
     first = done[0]
     flops = _figure(first, "flops")
     moved = _figure(first, "num_bytes")
@@ -524,7 +531,7 @@ def _row(
         GPU: case.machine.gpu.name,
         FRAMEWORK: software,
         NUM_GPUS: num_gpus,
-        **told,
+        **shown_values,
         **{glossary()[name].column: value for name, value in results.items()},
     }
 
@@ -538,7 +545,7 @@ def _as_int(value: float | None) -> int | None:
 
 
 def bound_of(works: Sequence[RepeatedWork]) -> str:
-    """What bounds most of the time of some works, each of which counts whole."""
+    """The bound of most of the time of several works; each work has one bound."""
     seconds: dict[str, float] = {}
     for work in works:
         name = largest_term(work)
@@ -547,7 +554,7 @@ def bound_of(works: Sequence[RepeatedWork]) -> str:
 
 
 def work_dict(done: RepeatedWork) -> dict[str, object]:
-    """Plain words and numbers, as JSON takes them; times in seconds."""
+    """The work as a dictionary for JSON; times in seconds."""
     formula = FORMULAS[done.work.formula]
     return {
         "kind": formula.title,

@@ -1,4 +1,4 @@
-"""Plans side by side: what differs between them, step by step."""
+"""Compare plans step by step."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def replace_answers(
 ) -> Request:
     """A request with other answers and settings, by their names or short names.
 
-    Raises SpecError or SearchSpaceError if a name is unknown, or a value is not what it takes.
+    Raises SpecError or SearchSpaceError if a name is unknown or a value is invalid.
     """
-    known = terms_of(base.workload, "parameter", "question", "pool")
+    terms = terms_of(base.workload, "parameter", "question", "pool")
     answers: dict[str, object] = {}
     settings: dict[str, object] = {}
-    for given, value in changes.items():
-        name = full_name(given.replace("-", "_"), known)
+    for name_or_alias, value in changes.items():
+        name = full_name(name_or_alias.replace("-", "_"), terms)
         is_question = name in _FIELDS - _NO_ANSWERS and name not in base.settings
         (answers if is_question else settings)[name] = value
     if settings:
@@ -221,10 +221,10 @@ class Difference:
     def is_tie(self) -> bool:
         """Whether published runs do not distinguish which plan is better."""
         goal = self.first.plan.problem.objectives[0].name
-        one, other = (
+        first, other = (
             float(seen.evaluation.candidates.value(goal).ravel()[0]) for seen in self._both
         )
-        return 1 / self.tie_factor < other / one < self.tie_factor
+        return 1 / self.tie_factor < other / first < self.tie_factor
 
     @property
     def _both(self) -> tuple[PredictedPlan, PredictedPlan]:
@@ -232,14 +232,14 @@ class Difference:
 
     def to_dict(self) -> dict[str, object]:
         """The difference as a dictionary for JSON."""
-        told: dict[str, object] = {
+        difference: dict[str, object] = {
             "settings": {name: list(values) for name, values in self.settings.items()},
             "impossible": self.other.reason,
         }
         if self.other.reason:
-            return told
+            return difference
         return {
-            **told,
+            **difference,
             "is_tie": self.is_tie,
             "tie_factor": self.tie_factor,
             "results": [term.to_dict() for term in self.results],
@@ -248,10 +248,12 @@ class Difference:
         }
 
 
-def _terms(one: Mapping[str, float], other: Mapping[str, float]) -> list[PartDifference]:
-    names = dict.fromkeys((*one, *other))
-    found = [PartDifference(name=n, first=one.get(n, 0.0), other=other.get(n, 0.0)) for n in names]
-    return sorted((term for term in found if term.first or term.other), key=lambda t: -abs(t.gain))
+def _terms(first: Mapping[str, float], second: Mapping[str, float]) -> list[PartDifference]:
+    names = dict.fromkeys((*first, *second))
+    terms = [
+        PartDifference(name=n, first=first.get(n, 0.0), other=second.get(n, 0.0)) for n in names
+    ]
+    return sorted((term for term in terms if term.first or term.other), key=lambda t: -abs(t.gain))
 
 
 _PEAK_MEMORY = "peak_memory_gib"
@@ -320,8 +322,8 @@ class ComparedPlans:
             "memory_headroom_gib",
         )
         names = [name for name in dict.fromkeys(shown) if any(name in s.row for s in self.seens)]
-        found = [self._result(name) for name in names]
-        return [one for one in found if one is not None]
+        columns = [self._result(name) for name in names]
+        return [column for column in columns if column is not None]
 
     @cached_property
     def times(self) -> dict[str, dict[str, tuple[float, ...]]]:
@@ -342,15 +344,15 @@ class ComparedPlans:
         """Memory of each plan by part [GiB]."""
         return _side_by_side([seen.memory for seen in self.seens])
 
-    def tie_factor(self, one: int, other: int) -> float:
+    def tie_factor(self, first: int, second: int) -> float:
         """Factor within which published runs do not distinguish two plans; 1: they do.
 
         Parameters
         ----------
-        one : index of a plan
-        other : index of another plan
+        first : index of a plan
+        second : index of another plan
         """
-        plans = self.seens[one], self.seens[other]
+        plans = self.seens[first], self.seens[second]
         factors = (seen.sure.layout for seen in plans if seen.sure is not None)
         has_ties = all(seen.plan.problem.has_ties for seen in plans)
         return max(factors, default=1.0) if has_ties else 1.0
@@ -395,16 +397,16 @@ class ComparedPlans:
         values = tuple(
             math.nan if seen.reason else number_or_nan(seen.row.get(name)) for seen in self.seens
         )
-        known = [at for at, value in enumerate(values) if math.isfinite(value)]
-        if len(known) < 2 or _are_equal([values[at] for at in known]):
+        finite = [index for index, value in enumerate(values) if math.isfinite(value)]
+        if len(finite) < 2 or _are_equal([values[index] for index in finite]):
             return None
-        best = (max if is_better_high(name) else min)(known, key=lambda at: values[at])
+        best = (max if is_better_high(name) else min)(finite, key=lambda index: values[index])
         ties = [
-            at
-            for at in known
-            if at != best
+            index
+            for index in finite
+            if index != best
             and _is_published(name)
-            and _factor(values[at], values[best]) < self.tie_factor(best, at)
+            and _factor(values[index], values[best]) < self.tie_factor(best, index)
         ]
         ends = tuple(None if seen.reason else seen.ends.get(name) for seen in self.seens)
         return ComparedColumn(name=name, values=values, ends=ends, best=best, ties=tuple(ties))
@@ -421,7 +423,7 @@ def is_better_high(column: str) -> bool:
 
 
 def _is_published(column: str) -> bool:
-    """Whether published runs tell how far apart plans must be in a column."""
+    """Whether the error of published runs is known for a column."""
     return any(
         column in columns
         for quantity, both in FOLLOWING.items()
@@ -430,8 +432,8 @@ def _is_published(column: str) -> bool:
     )
 
 
-def _factor(one: float, other: float) -> float:
-    low, high = sorted((one, other))
+def _factor(first: float, second: float) -> float:
+    low, high = sorted((first, second))
     return high / low if low > 0 else math.inf
 
 
@@ -440,8 +442,8 @@ def _are_equal(values: Sequence[float]) -> bool:
 
 
 def _side_by_side(each: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
-    """Parts that differ, those that differ most first."""
+    """Parts that differ between plans, the largest difference first."""
     names = dict.fromkeys(name for parts in each for name in parts)
-    found = {name: tuple(parts.get(name, 0.0) for parts in each) for name in names}
-    differing = {name: values for name, values in found.items() if not _are_equal(values)}
+    parts_by_name = {name: tuple(parts.get(name, 0.0) for parts in each) for name in names}
+    differing = {name: values for name, values in parts_by_name.items() if not _are_equal(values)}
     return dict(sorted(differing.items(), key=lambda item: min(item[1]) - max(item[1])))

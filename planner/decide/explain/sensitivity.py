@@ -50,7 +50,7 @@ PlanChange = Callable[[Plan], Plan]
 
 
 def predict_outcome(plan: Plan, change: PlanChange, burst: int | None = None) -> Outcome:
-    """A plan predicted whole with a change; what is impossible with it is told, not raised."""
+    """Predict a plan with a change; an impossible change is returned as a reason, not raised."""
     try:
         other = change(plan)
         evaluation = evaluate(other, burst)
@@ -62,12 +62,12 @@ def predict_outcome(plan: Plan, change: PlanChange, burst: int | None = None) ->
 
 
 def rejection_reason(plan: Plan, evaluation: Evaluation) -> str:
-    """What rejects a configuration, in words, with what is to blame."""
+    """Text of the rule or limit that rejects a configuration, with its cause."""
     name = evaluation.rejected_by
     rules = {rule.name: rule.description for rule in evaluation.source.rules}
-    words = rules.get(name, f"it misses the limit {name}")
+    description = rules.get(name, f"it misses the limit {name}")
     blamed = plan.workload.wording.blamed(evaluation.candidates, name)
-    return f"{words}: {blamed}" if blamed else words
+    return f"{description}: {blamed}" if blamed else description
 
 
 def with_answers(**answers: object) -> PlanChange:
@@ -146,9 +146,9 @@ def _at(spec: object, keys: Sequence[str], factor: float) -> object:
 
 _COSTS = "cost_usd", "cost_per_million_tokens_usd"
 SOFTWARE = "software"
-"""The group of what the same software could do otherwise."""
+"""The group of alternatives of the same software."""
 STEP = 0.1
-"""How much better or worse a number is tried."""
+"""Relative change of a number that is tried in both directions."""
 
 _MOST_NODES = 512
 _SOFTWARE = ("launch_time", "overhead")
@@ -182,14 +182,14 @@ class Sensitivity:
             "group": self.group,
             "outcomes": [
                 {
-                    "change": words,
-                    "impossible": found.reason,
+                    "change": description,
+                    "impossible": outcome.reason,
                     "predictions": None
-                    if found.row is None
-                    else {name: value_or_none(found.row[name]) for name in columns},
-                    "changes": _changes(found.row, base_row, columns),
+                    if outcome.row is None
+                    else {name: value_or_none(outcome.row[name]) for name in columns},
+                    "changes": _changes(outcome.row, base_row, columns),
                 }
-                for words, found in self.outcomes.items()
+                for description, outcome in self.outcomes.items()
             ],
         }
 
@@ -203,8 +203,8 @@ class Sensitivity:
         """
         moves = (
             abs(change)
-            for found in self.outcomes.values()
-            for change in _changes(found.row, base_row, columns).values()
+            for outcome in self.outcomes.values()
+            for change in _changes(outcome.row, base_row, columns).values()
             if change is not None
         )
         return max(moves, default=0.0)
@@ -260,11 +260,13 @@ def sensitivities(
 
 
 def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
-    """The same layout in the other number formats that runs of today have."""
+    """The same layout in other common number formats."""
     name = plan.workload.precision
     if name not in row:
         return
-    others = [one for one in glossary()[name].common_values.split() if one != str(row.get(name))]
+    others = [
+        value for value in glossary()[name].common_values.split() if value != str(row.get(name))
+    ]
     outcomes = {
         f"{name} {other}": predict_outcome(
             plan,
@@ -277,38 +279,38 @@ def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
 
 
 def contract_outcomes(plan: Plan, burst: int | None = None) -> dict[str, Outcome]:
-    """The same plan under each other contract that somebody sells its GPU under, as charged there.
+    """The same plan under each other contract with a price of its GPU.
 
     A price of the request stays that of its own contract.
     """
-    request, found = plan.request, dict[str, Outcome]()
-    own = plan.problem.sources[0].site.contract
-    price = with_contract(request.price, own)
+    request, outcomes = plan.request, dict[str, Outcome]()
+    contract_of_plan = plan.problem.sources[0].site.contract
+    price = with_contract(request.price, contract_of_plan)
     for contract in CONTRACTS:
-        if contract == own:
+        if contract == contract_of_plan:
             continue
         reached = predict_outcome(plan, with_answers(contract=contract, price=price), burst)
         if reached.row is not None and any(
             math.isfinite(number_or_nan(reached.row.get(name))) for name in _COSTS
         ):
-            found[contract] = reached
-    return found
+            outcomes[contract] = reached
+    return outcomes
 
 
 def _contracts(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
     outcomes = contract_outcomes(plan, burst)
     if outcomes:
-        named = {f"contract {contract}": found for contract, found in outcomes.items()}
+        named = {f"contract {contract}": outcome for contract, outcome in outcomes.items()}
         yield Sensitivity(name="contract", group="question", outcomes=named)
 
 
 def _others(
     plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
 ) -> Iterator[Sensitivity]:
-    """Each way in which the same software could compute otherwise."""
-    for words, other in plan.workload.others(evaluation.source, row).items():
+    """Alternatives of the same software, one at a time."""
+    for description, other in plan.workload.others(evaluation.source, row).items():
         changed = with_answers(settings={**plan.request.settings, **other})
-        outcomes = {words: predict_outcome(plan, changed, burst)}
+        outcomes = {description: predict_outcome(plan, changed, burst)}
         yield Sensitivity(name=next(iter(other)), group=SOFTWARE, outcomes=outcomes)
 
 
@@ -316,8 +318,8 @@ def _scaled(plan: Plan, fact: _SpecNumber, burst: int | None) -> Sensitivity:
     sign = -1 if fact.low else 1
     factors = {"10 % worse": 1 - sign * STEP, "10 % better": 1 + sign * STEP}
     outcomes = {
-        words: predict_outcome(plan, with_scaled_specs(fact.kind, fact.paths, factor), burst)
-        for words, factor in factors.items()
+        description: predict_outcome(plan, with_scaled_specs(fact.kind, fact.paths, factor), burst)
+        for description, factor in factors.items()
     }
     return Sensitivity(name=fact.name, group=fact.group, outcomes=outcomes)
 
@@ -325,15 +327,15 @@ def _scaled(plan: Plan, fact: _SpecNumber, burst: int | None) -> Sensitivity:
 def _lengths(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
     work = plan.problem.setting.workload
     for name in plan.workload.lengths:
-        own = getattr(work, name)
-        if not own:  # prompts that are embedded or scored have no answer
+        current = getattr(work, name)
+        if not current:  # prompts that are embedded or scored have no answer
             continue
         title = name.replace("_", " ")
-        tried = (max(own // 2, 1), 2 * own)
-        counts = {f"{title} {count:,} instead of {own:,}": count for count in tried}
+        tried = (max(current // 2, 1), 2 * current)
+        counts = {f"{title} {count:,} instead of {current:,}": count for count in tried}
         outcomes = {
-            words: predict_outcome(plan, with_answers(**{name: count}), burst)
-            for words, count in counts.items()
+            description: predict_outcome(plan, with_answers(**{name: count}), burst)
+            for description, count in counts.items()
         }
         yield Sensitivity(name=title, group="question", outcomes=outcomes)
 
@@ -341,44 +343,44 @@ def _lengths(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
 def _nodes(
     plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
 ) -> Iterator[Sensitivity]:
-    """A node less and a node more; where rules forbid that, the next numbers that they allow."""
+    """One node less and one more; if rules forbid that, the next allowed numbers."""
     if (
         not plan.counts or evaluation.source.mesh is None
     ):  # pools would have other numbers of workers
         return
-    node, own = (
+    node, current = (
         plan.problem.setting.machine.cluster.gpus_per_node,
         int(number_or_nan(row["num_gpus"])),
     )
     outcomes: dict[str, Outcome] = {}
     sides = ((-1, "fewer"), (1, "more"))
-    for sign, side in sides if own > node else sides[1:]:
-        steps = {1: predict_outcome(plan, with_answers(num_gpus=own + sign * node), burst)}
+    for sign, side in sides if current > node else sides[1:]:
+        steps = {1: predict_outcome(plan, with_answers(num_gpus=current + sign * node), burst)}
         if steps[1].row is None:
             # The next number of GPUs that the rules allow, where it is near.
-            ahead = np.arange(1.0, min(_MOST_NODES, max(own // node, 2)) + 1)
+            ahead = np.arange(1.0, min(_MOST_NODES, max(current // node, 2)) + 1)
             tried = replace(
-                evaluation.candidates.configurations, num_gpus=own + sign * ahead * node
+                evaluation.candidates.configurations, num_gpus=current + sign * ahead * node
             )
             allowed = np.broadcast_to(evaluation.source.broken(tried), tried.shape) == 0
             for further in map(int, ahead[allowed][:1]):
                 steps[further] = predict_outcome(
-                    plan, with_answers(num_gpus=own + sign * further * node), burst
+                    plan, with_answers(num_gpus=current + sign * further * node), burst
                 )
         for count, reached in steps.items():
             noun = "node" if count == 1 else "nodes"
-            outcomes[f"{count} {noun} {side}: {own + sign * count * node:,} GPUs"] = reached
+            outcomes[f"{count} {noun} {side}: {current + sign * count * node:,} GPUs"] = reached
     yield Sensitivity(name="number of nodes", group="question", outcomes=outcomes)
 
 
 def _changes(row: Row | None, base_row: Row, columns: tuple[str, ...]) -> dict[str, float | None]:
-    """By column the relative change; None where there is none to tell."""
+    """Relative change by column; None: unknown."""
     if row is None:
         return {}
     return {name: relative_change(row[name], base_row[name]) for name in columns}
 
 
-def relative_change(value: object, own: object) -> float | None:
+def relative_change(value: object, base: object) -> float | None:
     """The relative change from one value to another; None where one is unknown or 0."""
-    now, before = number_or_nan(value), number_or_nan(own)
+    now, before = number_or_nan(value), number_or_nan(base)
     return now / before - 1 if before and math.isfinite(now) and math.isfinite(before) else None

@@ -1,4 +1,4 @@
-"""What each step takes: its formulas with their numbers, and whence these are."""
+"""Time of each step by operator: formulas with their numbers and the sources of these."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def product_of(sizes: Sequence[float]) -> str:
 
 
 WAITING = "waiting"
-"""What bounds a part in which a GPU waits for other stages or nodes."""
+"""The bound of a part in which a GPU waits for other stages or nodes."""
 
 UNITS: Mapping[str, str] = {
     **dict.fromkeys(("flops", "paid_flops"), "FLOP"),
@@ -73,7 +73,7 @@ UNITS: Mapping[str, str] = {
 
 @record(kw_only=True)
 class Formula:
-    """A formula: the ``function`` that has it, its ``title``, and how it reads with numbers."""
+    """A formula: its ``function``, its ``title``, and a function that writes it with numbers."""
 
     title: str
     function: Callable[..., object]
@@ -94,11 +94,11 @@ class Formula:
 def references_of(function: Callable[..., object]) -> list[str]:
     """The works that the docstring of a formula cites, one text each."""
     text = inspect.getdoc(function) or ""
-    _, found, listed = text.partition("References\n----------\n")
-    if not found:
+    _, heading, listed = text.partition("References\n----------\n")
+    if not heading:
         return []
     lines = " ".join(line.strip() for line in listed.splitlines())
-    return [words.partition("] ")[2].strip() for words in lines.split(".. [") if words.strip()]
+    return [entry.partition("] ")[2].strip() for entry in lines.split(".. [") if entry.strip()]
 
 
 def _format_figures(done: RepeatedWork, *names: str) -> list[str]:
@@ -198,9 +198,9 @@ FORMULAS: Mapping[str, Formula] = {
 
 @record(kw_only=True)
 class IdlePart:
-    """A part of a step without work of its own: what ``bounds`` it, why it is there.
+    """A part of a step without work of its own: its bound and its reason.
 
-    ``keys``: the numbers of the framework's or engine's profile that make it.
+    ``keys``: the numbers of the framework's or engine's profile that determine it.
     """
 
     bounds: str
@@ -280,7 +280,7 @@ class SpecSources:
     plan: Plan
 
     def of_key(self, key: str) -> str:
-        """The source of a number such as ``gpu peak_flops.bf16``; empty where nobody says."""
+        """The source of a number such as ``gpu peak_flops.bf16``; empty: unknown."""
         kind, _, path = key.partition(" ")
         return self._origins.get(kind, {}).get(path, "")
 
@@ -306,18 +306,18 @@ class SpecSources:
         }
 
     def key_of(self, done: RepeatedWork, name: str) -> str:
-        """The key of a figure in the specs; empty where model and layout make it.
+        """The key of a figure in the specs; empty if model and layout determine it.
 
         Reached shares are those of the spec times what the clock of hours and the software leave.
         """
         gpu = self.plan.problem.setting.machine.gpu
         if name == "peak_flops":
             peak = done.figure(name)
-            found = [str(key) for key, rate in gpu.peak_flops.items() if rate == peak]
-            if not found:
+            matching = [str(key) for key, rate in gpu.peak_flops.items() if rate == peak]
+            if not matching:
                 return ""
             # Of precisions with the same peak that of the kernel, else the last that is listed.
-            nearest = next((name for name in found if name in done.work.key), found[-1])
+            nearest = next((name for name in matching if name in done.work.key), matching[-1])
             return f"gpu peak_flops.{nearest}"
         if name == "memory_bandwidth":
             return "gpu memory_bandwidth"
@@ -334,7 +334,7 @@ class SpecSources:
 
 
 OTHER = "other"
-"""What bounds a part of which nothing is recorded."""
+"""The bound of a part without recorded work."""
 
 
 @record(kw_only=True)
@@ -422,7 +422,7 @@ class ExplainedStep:
 
 
 def explained_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
-    """The steps of the one configuration of a plan, predicted again with what is behind them."""
+    """The steps of the one configuration of a plan, predicted again with a ledger of their work."""
     timed = plan.workload.timed(evaluate_with_ledger(evaluation))
     parts = {name: [_part(part) for part in step.parts] for name, step in timed.items()}
     return [
@@ -437,13 +437,13 @@ def explained_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
 
 
 def _bounded(kinds: Mapping[str, Sequence[ExplainedPart]], kind: str) -> Iterator[ExplainedPart]:
-    """The parts of a kind of step; those that are like one are bound as its own parts are."""
+    """The parts of a kind of step; parts that resemble a step have the bounds of its parts."""
     for part in kinds[kind]:
-        own = [each for each in kinds.get(part.part.like, ()) if not each.part.like]
-        whole = sum(each.part.seconds for each in own)
+        direct_parts = [each for each in kinds.get(part.part.like, ()) if not each.part.like]
+        total = sum(each.part.seconds for each in direct_parts)
         bounds: dict[str, float] = {}
-        for name, seconds in (item for each in own for item in each.bounds.items()):
-            bounds[name] = bounds.get(name, 0.0) + part.part.seconds * seconds / whole
+        for name, seconds in (item for each in direct_parts for item in each.bounds.items()):
+            bounds[name] = bounds.get(name, 0.0) + part.part.seconds * seconds / total
         yield replace(part, bounds=bounds or part.bounds)
 
 
@@ -466,13 +466,13 @@ def _part(part: TimedPart) -> ExplainedPart:
 
 
 def largest_term(done: RepeatedWork) -> str:
-    """What bounds a piece of work."""
+    """The bound of a piece of work."""
     terms = done.terms
     return max(terms, key=lambda name: terms[name]) if terms else OTHER
 
 
 def step_dict(step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
-    """Plain words and numbers, as JSON takes them; times in seconds."""
+    """The step as a dictionary for JSON; times in seconds."""
     return {
         "step": step.name,
         "time_s": step.seconds,
@@ -504,21 +504,21 @@ def _part_dict(part: ExplainedPart, step: ExplainedStep, sources: SpecSources) -
 
 
 def _profile_keys(keys: Iterable[str], sources: SpecSources) -> Iterator[str]:
-    """Those numbers of the profile that it has, as keys of the specs."""
+    """Keys of the specs of the numbers that the profile has."""
     return (named for key in keys if sources.of_key(named := f"{sources.profile_kind} {key}"))
 
 
 def spec_numbers(steps: Iterable[ExplainedStep], sources: SpecSources) -> dict[str, str]:
     """Every number of the specs that steps rest on, with its source."""
-    found: dict[str, str] = {}
+    sources_by_key: dict[str, str] = {}
     for part in (part for step in steps for part in step.parts):
         for done in part.part.done:
             keys = (sources.key_of(done, name) for name in done.work.figures)
-            found |= {key: sources.of_key(key) for key in keys if key}
+            sources_by_key |= {key: sources.of_key(key) for key in keys if key}
         if part.waits:
-            known = _profile_keys(WAITS[part.part.part].keys, sources)
-            found |= {key: sources.of_key(key) for key in known}
-    return found
+            profile_keys = _profile_keys(WAITS[part.part.part].keys, sources)
+            sources_by_key |= {key: sources.of_key(key) for key in profile_keys}
+    return sources_by_key
 
 
 def _work_dict(done: RepeatedWork, sources: SpecSources) -> dict[str, object]:

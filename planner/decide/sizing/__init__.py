@@ -1,1 +1,1 @@
-"""How many GPUs of each type and contract it takes to keep limits, and by what margin."""
+"""Size GPUs: how many of each type and contract keep the limits, and by what margin."""

@@ -1,4 +1,4 @@
-"""GPUs that take time to start: what is paid before they serve, what waits where they are late."""
+"""Autoscaling with GPU start-up time: GPU-hours paid before serving, and late requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3
 
 @record(kw_only=True)
 class Startup:
-    """What passes from asking for a replica to its first request.
+    """Start-up time from the request of a replica to its first request.
 
     ``provision`` until a machine is there [s], the weights of a replica at a ``bandwidth`` from
     disk or network [bytes/s], ``engine`` for compiling, CUDA graphs and warming up [s].
@@ -59,37 +59,37 @@ USUAL = Startup(provision=120.0, bandwidth=2e9, engine=40.0)
 _PARTS = {"provision": "second", "weights": "byte/s", "engine": "second"}
 
 
-def read_startup(given: object, option_name: str = "startup_time") -> Startup:
+def read_startup(startup: object, option_name: str = "startup_time") -> Startup:
     """A time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
 
-    Parts that are not given are `USUAL`.
+    Unspecified parts are `USUAL`.
 
     Raises SearchSpaceError if it is none of these.
     """
-    if isinstance(given, Startup):
-        return given
-    words = str(given).strip()
-    if words != "auto" and "=" not in words:
-        return Startup(provision=parse_si(given, "second", option_name))
-    found = {"provision": USUAL.provision, "weights": USUAL.bandwidth, "engine": USUAL.engine}
-    for part in words.split(",") if words != "auto" else ():
-        name, _, value = (one.strip() for one in part.partition("="))
+    if isinstance(startup, Startup):
+        return startup
+    text = str(startup).strip()
+    if text != "auto" and "=" not in text:
+        return Startup(provision=parse_si(startup, "second", option_name))
+    parts = {"provision": USUAL.provision, "weights": USUAL.bandwidth, "engine": USUAL.engine}
+    for part in text.split(",") if text != "auto" else ():
+        name, _, value = (text_part.strip() for text_part in part.partition("="))
         if name not in _PARTS:
             raise SearchSpaceError(
                 f"{option_name} is a time, auto, or parts of {', '.join(_PARTS)}, such as "
-                f"provision=90s,weights=5GB/s,engine=30s, not {format_input(given)}."
+                f"provision=90s,weights=5GB/s,engine=30s, not {format_input(startup)}."
             )
-        found[name] = parse_si(value, _PARTS[name], f"{option_name} {name}")
-    if min(found.values()) < 0 or not found["weights"]:
+        parts[name] = parse_si(value, _PARTS[name], f"{option_name} {name}")
+    if min(parts.values()) < 0 or not parts["weights"]:
         raise SearchSpaceError(
-            f"{option_name}: its parts are at least 0, weights more, not {format_input(given)}."
+            f"{option_name}: its parts are at least 0, weights more, not {format_input(startup)}."
         )
-    return Startup(provision=found["provision"], bandwidth=found["weights"], engine=found["engine"])
+    return Startup(provision=parts["provision"], bandwidth=parts["weights"], engine=parts["engine"])
 
 
 @record(kw_only=True)
 class Backlog:
-    """Requests that find others waiting, or more come than are served; the most that wait."""
+    """Late requests, and the largest queue."""
 
     late: float
     longest: float
@@ -162,37 +162,37 @@ Fleets: TypeAlias = Sequence[tuple[float, int, float]]
 def autoscaled_counts(
     load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
 ) -> tuple[ValueSpans, ValueSpans]:
-    r"""The GPUs that an autoscaler asks for over a load, and the requests/s that it serves.
+    r"""GPUs that an autoscaler requests over a load, and the rate that they serve [1/s].
 
     It asks for :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))`, up to what the peak takes,
     h = `HOLD`, s the ``spare``; what it asks for serves ``startup_time`` seconds later (derived
     here).
     """
     starts = [period.start for period in load.periods]
-    known, last = [rate for rate, _, _ in fleets], len(fleets) - 1
+    rates, last = [rate for rate, _, _ in fleets], len(fleets) - 1
     wanted = [
-        min(bisect_left(known, (1 + spare) * period.request_rate * (1 - 1e-12)), last)
+        min(bisect_left(rates, (1 + spare) * period.request_rate * (1 - 1e-12)), last)
         for period in load.periods
     ]
     held = min(HOLD / HOUR, load.hours / 2)
-    asked = _within(starts, np.asarray(wanted, dtype=float), -held, load.hours)
-    begins, wants = asked.starts.tolist(), asked.values.tolist()
+    requested = _within(starts, np.asarray(wanted, dtype=float), -held, load.hours)
+    begins, wants = requested.starts.tolist(), requested.values.tolist()
     serving = least_before(begins, wants, startup_time / HOUR, load.hours)
-    gpus = np.array([float(one) for _, one, _ in fleets])
+    gpus = np.array([float(num_gpus) for _, num_gpus, _ in fleets])
     could = np.array([capacity for _, _, capacity in fleets])
-    return asked.mapped(gpus), serving.mapped(could)
+    return requested.mapped(gpus), serving.mapped(could)
 
 
 def size_autoscaled(
     load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
 ) -> ScaledFleet:
-    """What an autoscaler takes that follows a load, and which requests are late."""
-    asked, served = autoscaled_counts(load, fleets, spare, startup_time)
+    """GPU-hours of an autoscaler that follows a load, and its late requests."""
+    requested, served = autoscaled_counts(load, fleets, spare, startup_time)
     starts = [period.start for period in load.periods]
     queue = backlog_over_time(starts, [period.request_rate for period in load.periods], served)
     return ScaledFleet(
         spare=spare,
-        gpu_hours=float(asked.values @ (asked.ends - asked.starts)) * load.repeats,
+        gpu_hours=float(requested.values @ (requested.ends - requested.starts)) * load.repeats,
         late=queue.late * load.repeats / load.requests,
         longest=queue.longest,
     )
@@ -217,7 +217,7 @@ def least_before(
 ) -> ValueSpans:
     """The least of a value in each moment and the ``hours`` before it (derived here).
 
-    What was asked for since then has not started.
+    GPUs requested since then have not started.
 
     >>> spans = least_before([0, 8], [2, 5], 1)
     >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
@@ -239,8 +239,8 @@ def _within(starts: Sequence[float], values: FloatArray, window: float, total: f
     seen = np.zeros((len(pairs), len(begins)), dtype=bool)
     for shift in (-total, 0.0, total):
         seen |= (begins + shift <= high) & (ends + shift > low)
-    most = np.where(seen, values, -np.inf).max(axis=1)
-    return ValueSpans(starts=pairs[:, 0], ends=pairs[:, 1], values=most)
+    largest = np.where(seen, values, -np.inf).max(axis=1)
+    return ValueSpans(starts=pairs[:, 0], ends=pairs[:, 1], values=largest)
 
 
 def backlog_over_time(

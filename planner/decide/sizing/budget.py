@@ -1,4 +1,4 @@
-"""What a service carries within a number of watts or of dollars: the GPUs follow from them."""
+"""Load that a service carries within a power limit or a budget, which determine its GPUs."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ NUMBERS = ("replicas", "prefill_replicas")
 _ROUNDED = 1e-9
 _PERIODS = {"h": HOUR, "hour": HOUR, "day": DAY, "d": DAY, "month": MONTH, "year": YEAR}
 _PER = re.compile(r"\s*(?:/|\bper\b|\ba\b)\s*")
-# So many nodes tell which layout makes the most of a watt and of a dollar.
+# Number of nodes on which layouts are compared by tokens per watt and per dollar.
 _NODES = 8
-# Pools of more GPUs are so many times those of a part of them.
+# Larger pools are multiples of pools with so many GPUs.
 _MOST_AT_ONCE = 512
 # Layouts that are looked at on all GPUs, and how often their number is corrected.
 _LAYOUTS, _CORRECTIONS = 3, 8
@@ -66,7 +66,7 @@ class Budget:
         return math.nan if self.period is None else self.amount / self.period
 
 
-def read_budget(given: object, option_name: str = "budget") -> Budget:
+def read_budget(budget: object, option_name: str = "budget") -> Budget:
     """A budget in total, or with its period: ``2MUSD``, ``50kUSD/month``, ``100 per hour``.
 
     Raises SearchSpaceError if it is no amount, or its period is none.
@@ -74,18 +74,18 @@ def read_budget(given: object, option_name: str = "budget") -> Budget:
     >>> read_budget("50k/month").period == 365 * 24 * 3600 / 12
     True
     """
-    words = _PER.split(str(given).strip().removeprefix("$"), maxsplit=1)
-    amount, period = words[0], words[1] if len(words) > 1 else None
+    parts = _PER.split(str(budget).strip().removeprefix("$"), maxsplit=1)
+    amount, period = parts[0], parts[1] if len(parts) > 1 else None
     if period is not None and period not in _PERIODS:
         raise SearchSpaceError(
-            f"{option_name} {given}: {period!r} is no period; say per hour, day, month or year."
+            f"{option_name} {budget}: {period!r} is no period; say per hour, day, month or year."
         )
     try:
         value = parse_quantity(amount, "usd", "USD")
     except ValueError as error:
-        raise SearchSpaceError(f"{option_name} {given}: {error}.") from error
+        raise SearchSpaceError(f"{option_name} {budget}: {error}.") from error
     if value <= 0:
-        raise SearchSpaceError(f"{option_name} {given}: is no money to spend.")
+        raise SearchSpaceError(f"{option_name} {budget}: is no money to spend.")
     return Budget(amount=value, period=None if period is None else _PERIODS[period])
 
 
@@ -173,23 +173,23 @@ class BudgetSearch:
     budget: float | None = None
 
     def most(self) -> tuple[BudgetResult | None, str]:
-        """What carries most; without one, why there is none.
+        """The fleet that carries the largest load; or the reason why there is none.
 
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
-        most = self._affordable()
-        if isinstance(most, str):
-            return None, most
+        max_gpus = self._affordable()
+        if isinstance(max_gpus, str):
+            return None, max_gpus
         node = self._cluster.gpus_per_node
-        count = min(most // node, _NODES) * node or 2 ** (most.bit_length() - 1)
+        count = min(max_gpus // node, _NODES) * node or 2 ** (max_gpus.bit_length() - 1)
         layouts, reason = self._layouts(count)
         if not layouts:
             return None, reason
-        grown = [self._grown(fleet, most) for fleet in layouts]
-        found = [one for one in grown if one is not None]
-        if self.budget is not None and self._power is None and found:
-            found += self._sized_by_rate(max(found, key=_most_tokens), most)
-        best = max(found, key=_most_tokens, default=None)
+        candidates = [self._grown(fleet, max_gpus) for fleet in layouts]
+        results = [result for result in candidates if result is not None]
+        if self.budget is not None and self._power is None and results:
+            results += self._sized_by_rate(max(results, key=_most_tokens), max_gpus)
+        best = max(results, key=_most_tokens, default=None)
         return best, "" if best is not None else self._too_little(layouts[0], min(node, count))
 
     @cached_property
@@ -227,11 +227,11 @@ class BudgetSearch:
         return int(min(bound for bound in bounds if bound is not None))
 
     def _layouts(self, count: int) -> tuple[list[FeasiblePlan], str]:
-        """The layouts that make most of a watt or of a dollar on so many GPUs, or why none does."""
+        """The layouts with most tokens per watt or dollar on ``count`` GPUs, or a reason."""
         open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
         bounds = {name: self.request.constraints[name] for name in open_ones}
-        asked = replace(self.request, num_gpus=count, constraints=bounds)
-        searches, found, missed = (
+        request = replace(self.request, num_gpus=count, constraints=bounds)
+        searches, fleets_by_layout, missed = (
             Searches((self.request.one_contract,)),
             dict[str, FeasiblePlan](),
             [],
@@ -239,17 +239,20 @@ class BudgetSearch:
         for name, bound in ((POWER, self._power), (BUDGET, self.budget)):
             if bound is None:
                 continue
-            plan, result = searches.of(replace(asked, objectives=(_PER_TOKEN[name],)))
+            plan, result = searches.of(replace(request, objectives=(_PER_TOKEN[name],)))
             missed.append(NearMiss.of(plan, result))
             fleets = [FeasiblePlan.of(*pair) for pair in best_of_groups(plan, result)]
             fleets.sort(key=lambda fleet: number_or_nan(fleet.row[_COLUMN[name]]))
-            found |= {str(request_with_layout(asked, one)): one for one in fleets[:_LAYOUTS]}
-        return [*found.values()], "" if found else closest_reason(missed)
+            fleets_by_layout |= {
+                str(request_with_layout(request, layout_fleet)): layout_fleet
+                for layout_fleet in fleets[:_LAYOUTS]
+            }
+        return [*fleets_by_layout.values()], "" if fleets_by_layout else closest_reason(missed)
 
-    def _grown(self, fleet: FeasiblePlan, most: int) -> BudgetResult | None:
-        """As many GPUs of a layout as are within all bounds; None where a step of them is not."""
-        step = self._step(fleet, most)
-        count = most // step * step
+    def _grown(self, fleet: FeasiblePlan, max_gpus: int) -> BudgetResult | None:
+        """The most GPUs of a layout within all bounds; None if one step of GPUs exceeds them."""
+        step = self._step(fleet, max_gpus)
+        count = max_gpus // step * step
         if self._power is not None:
             each = number_or_nan(fleet.row["power_kw"]) * KILOWATT / fleet.num_gpus
             count = min(count, math.floor(self._power / each / step) * step)
@@ -257,81 +260,85 @@ class BudgetSearch:
         tried = set[int]()
         while count >= step and count not in tried and len(tried) < _CORRECTIONS:
             tried.add(count)
-            found, share = self._at(fleet, count, step)
-            if found is not None:
-                best = found if best is None else max(best, found, key=_most_tokens)
+            result, share = self._at(fleet, count, step)
+            if result is not None:
+                best = result if best is None else max(best, result, key=_most_tokens)
                 share = 1.0 if math.isnan(share) else share
-                count = found.fleet.num_gpus
+                count = result.fleet.num_gpus
                 tried.add(count)
             left = count - step if math.isnan(share) else math.floor(count / share / step) * step
-            count = min(left, most // step * step if found is not None else count - step)
+            count = min(left, max_gpus // step * step if result is not None else count - step)
         return best
 
-    def _step(self, fleet: FeasiblePlan, most: int) -> int:
+    def _step(self, fleet: FeasiblePlan, max_gpus: int) -> int:
         """GPUs by which a fleet grows: whole copies of the layout on whole nodes."""
         is_pool = fleet.row.get("prefill_replicas") is not None
         copy = 1 if is_pool else fleet.num_gpus // int(number_or_nan(fleet.row["replicas"]))
         node = self._cluster.gpus_per_node
-        if most < node or self._power is None:
-            return fleet.num_gpus if is_pool and most < node else copy
+        if max_gpus < node or self._power is None:
+            return fleet.num_gpus if is_pool and max_gpus < node else copy
         return math.lcm(copy, node)
 
-    def _sized_by_rate(self, best: BudgetResult, most: int) -> list[BudgetResult]:
-        """The plans that a size for a rate finds where it costs what the budget allows.
+    def _sized_by_rate(self, best: BudgetResult, max_gpus: int) -> list[BudgetResult]:
+        """Plans sized for a rate whose cost equals the budget.
 
         A rate decides the replicas and what they meet, so that another layout may be the best.
         """
         rate = number_or_nan(best.fleet.row["requests_per_s"])
-        alike = self._scaled(best.fleet, rate, most)
-        rate = rate if alike is None else _sure_rate(alike) * most / alike.num_gpus
+        at_budget = self._scaled(best.fleet, rate, max_gpus)
+        rate = rate if at_budget is None else _sure_rate(at_budget) * max_gpus / at_budget.num_gpus
         searches = Searches((self.request.one_contract,))
         size = serving_size(replace(self.request, request_rate=rate), searches)
         first = size.cheapest or size.fewest
         if first is None:
             return []
         step = sum(gpus_of_workers(first.row)) or 1
-        rate = _sure_rate(first) * (most // step * step) / first.num_gpus * (1 - _ROUNDED)
+        rate = _sure_rate(first) * (max_gpus // step * step) / first.num_gpus * (1 - _ROUNDED)
         fleets = {
-            one.num_gpus: one for one in (alike, first, self._scaled(first, rate, most)) if one
+            fleet_at_rate.num_gpus: fleet_at_rate
+            for fleet_at_rate in (at_budget, first, self._scaled(first, rate, max_gpus))
+            if fleet_at_rate
         }
         return [
             carried
             for num_gpus, fleet in fleets.items()
-            if num_gpus <= most and (carried := self._carried_by(fleet)) is not None
+            if num_gpus <= max_gpus and (carried := self._carried_by(fleet)) is not None
         ]
 
     def _scaled(self, fleet: FeasiblePlan, rate: float, most: int) -> FeasiblePlan | None:
-        """A layout for about a rate, or for as much less of it as so many GPUs serve."""
+        """The fleet of a layout at a rate, or at a lower rate that ``max_gpus`` serve."""
         for _ in range(_CORRECTIONS):
-            asked = replace(self.request, num_gpus=None, request_rate=rate)
-            found = fleet_of(replace(request_with_layout(asked, fleet), request_rate=rate))
-            if found is None or found.num_gpus <= most:
-                return found
-            rate *= most / found.num_gpus * (1 - _ROUNDED)
+            request = replace(self.request, num_gpus=None, request_rate=rate)
+            fleet_at_rate = fleet_of(
+                replace(request_with_layout(request, fleet), request_rate=rate)
+            )
+            if fleet_at_rate is None or fleet_at_rate.num_gpus <= most:
+                return fleet_at_rate
+            rate *= most / fleet_at_rate.num_gpus * (1 - _ROUNDED)
         return None
 
     def _carried_by(self, fleet: FeasiblePlan) -> BudgetResult | None:
-        """What a fleet that keeps its limits at a rate carries at most; None above the power."""
-        asked = replace(self.request, num_gpus=fleet.num_gpus, objectives=_THROUGHPUT)
-        pinned = request_with_layout(asked, fleet)
+        """Largest load of a fleet that keeps its limits at a rate; None: above the power limit."""
+        request = replace(self.request, num_gpus=fleet.num_gpus, objectives=_THROUGHPUT)
+        pinned = request_with_layout(request, fleet)
         numbers = {name: fleet.row[name] for name in NUMBERS if fleet.row.get(name) is not None}
         power = {POWER: self._power} if self._power is not None else {}
         is_pool = fleet.row.get("prefill_replicas") is not None
-        asked = replace(
+        request = replace(
             pinned, settings={**pinned.settings, **(numbers if is_pool else {})}, constraints=power
         )
-        plan, result = Searches((self.request.one_contract,)).of(asked)
+        plan, result = Searches((self.request.one_contract,)).of(request)
         best = next(best_of_groups(plan, result), None)
         if best is None:
             return None
-        margins = tuple(one for one in fleet.margins if one.name != RATE)
+        margins = tuple(margin for margin in fleet.margins if margin.name != RATE)
         carried = _yield_of(*best)
         return replace(carried, fleet=replace(carried.fleet, margins=margins))
 
     def _at(self, fleet: FeasiblePlan, count: int, step: int) -> tuple[BudgetResult | None, float]:
-        """A layout on so many GPUs where it keeps all limits, and the share of the power it draws.
+        """A layout on ``count`` GPUs if it keeps all limits, and its share of the power limit.
 
-        NaN where no power is asked for, or something else is missed.
+        NaN without a power limit, or if another limit is missed.
         """
         pinned = request_with_layout(
             replace(self.request, num_gpus=count, objectives=_THROUGHPUT), fleet
@@ -339,45 +346,47 @@ class BudgetSearch:
         times = math.ceil(count / _MOST_AT_ONCE) if pinned.mode == DISAGGREGATED else 1
         part = count // times // step * step
         power = {POWER: self._power / times} if self._power is not None else {}
-        asked = replace(pinned, num_gpus=part, constraints={**self.request.constraints, **power})
-        plan, result = Searches((self.request.one_contract,)).of(asked)
+        request = replace(pinned, num_gpus=part, constraints={**self.request.constraints, **power})
+        plan, result = Searches((self.request.one_contract,)).of(request)
         best = next(best_of_groups(plan, result), None)
         if best is not None and times > 1:
             row = FeasiblePlan.of(*best).row
             numbers = {name: times * int(number_or_nan(row[name])) for name in NUMBERS}
             settings = {**pinned.settings, **numbers}
-            asked = replace(
-                asked,
+            request = replace(
+                request,
                 num_gpus=part * times,
                 settings=settings,
                 constraints=self.request.constraints,
             )
-            plan, result = Searches((self.request.one_contract,)).of(asked)
+            plan, result = Searches((self.request.one_contract,)).of(request)
             best = next(best_of_groups(plan, result), None)
         if best is None:
-            misses = [one for one in result.nearest_misses if one.rejection == POWER]
+            misses = [miss for miss in result.nearest_misses if miss.rejection == POWER]
             return None, misses[0].value / misses[0].bound if misses else math.nan
         carried = _yield_of(*best)
-        shares = [one.sure / one.bound for one in carried.fleet.margins if one.name == POWER]
+        shares = [
+            margin.sure / margin.bound for margin in carried.fleet.margins if margin.name == POWER
+        ]
         return carried, shares[0] if shares else math.nan
 
     def _too_little(self, fleet: FeasiblePlan, count: int) -> str:
-        """What one node of a layout draws."""
-        plain = BudgetSearch(request=replace(self.request, constraints={}), budget=self.budget)
-        one, _ = plain._at(fleet, count, count)
-        if one is None or self._power is None:
+        """Message with the power of one node of a layout."""
+        unlimited = BudgetSearch(request=replace(self.request, constraints={}), budget=self.budget)
+        result, _ = unlimited._at(fleet, count, count)
+        if result is None or self._power is None:
             return f"nothing carries requests on {formatting.format_gpus(count)} within the limits"
-        draws = formatting.format_kw(KILOWATT * number_or_nan(one.fleet.row["power_kw"]))
+        draws = formatting.format_kw(KILOWATT * number_or_nan(result.fleet.row["power_kw"]))
         return f"a node of {count} draws {draws}, above {formatting.format_kw(self._power)}"
 
 
 def _sure_rate(fleet: FeasiblePlan) -> float:
     """Requests per second that a fleet for a rate serves at the confidence."""
-    return next(one.sure for one in fleet.margins if one.name == RATE)
+    return next(margin.sure for margin in fleet.margins if margin.name == RATE)
 
 
 def _yield_of(plan: Plan, candidates: Candidates) -> BudgetResult:
-    """What one configuration of a plan carries."""
+    """Load that one configuration of a plan carries."""
     profile = plan.problem.sources[0].site.power
     return BudgetResult(
         fleet=FeasiblePlan.of(plan, candidates),

@@ -42,7 +42,7 @@ from planner.workloads.make_plan import make_plan
 
 DAYS_PER_MONTH = 365 / 12
 
-# What is paid all day, whether it works or not, as opposed to what is had by the hour.
+# Contracts paid all day, busy or idle; others are paid by the hour.
 COMMITTED = (
     Contract.RESERVED_1Y,
     Contract.RESERVED,
@@ -51,14 +51,14 @@ COMMITTED = (
     Contract.OWNED,
 )
 HOURLY = (Contract.ON_DEMAND, Contract.SPOT)
-# Where nobody names contracts: longer ones are decisions of their own.
+# Default contracts; longer ones are a separate decision.
 _USUAL = (Contract.RESERVED_1Y, Contract.ON_DEMAND)
 _NUMBERS = ("replicas", "prefill_replicas")
 # A service without requests still holds one replica.
 _LEAST_RATE = 1e-6
-# Of loads of more rates, as by the minute, so many levels are looked at.
+# Number of rates that are sized of a load with more rates, such as one by the minute.
 _MOST_RATES, _LEVELS = 24, 12
-# Of a bound on costs, what floats may add.
+# Relative rounding error of a bound on costs.
 _ROUNDING = 1e-9
 _GPUS, _CAPACITY = "num_gpus", "capacity_requests_per_s"
 
@@ -174,7 +174,7 @@ class DailySchedule:
     def scaled(self) -> tuple[ScaledFleet, ...]:
         """Results of an autoscaler that reacts to the load, by its spare capacity."""
         return tuple(
-            size_autoscaled(self.load, self._fleets, one, self.startup_time) for one in SPARES
+            size_autoscaled(self.load, self._fleets, spare, self.startup_time) for spare in SPARES
         )
 
     def followed(self, spare: float) -> tuple[ValueSpans, ValueSpans]:
@@ -188,15 +188,15 @@ class DailySchedule:
 
     @property
     def _fleets(self) -> Fleets:
-        """The fleets of its rates; what they serve is sure at the confidence of the size."""
-        sure = _sure_share(self.peak)
+        """The fleets of its rates, with capacities at the confidence of the size."""
+        share = _sure_share(self.peak)
         each = {hour.period.request_rate: hour for hour in self.hours}
-        return [(rate, each[rate].num_gpus, sure * each[rate].capacity) for rate in sorted(each)]
+        return [(rate, each[rate].num_gpus, share * each[rate].capacity) for rate in sorted(each)]
 
     @property
     def with_spare(self) -> ScaledFleet | None:
         """The autoscaler with the least spare that delays at most `LATE` of the requests."""
-        return next((one for one in self.scaled if one.late <= LATE), None)
+        return next((fleet for fleet in self.scaled if fleet.late <= LATE), None)
 
     @property
     def order(self) -> tuple[float, float]:
@@ -216,8 +216,8 @@ class DailySchedule:
     @property
     def cost_at_peak(self) -> float:
         """Cost of a day that pays the GPUs of the peak all day, at the lower price [USD]."""
-        most = max(hour.num_gpus for hour in self.hours)
-        return most * HOURS * HOUR * min(self.terms.base, self.terms.hourly)
+        peak_gpus = max(hour.num_gpus for hour in self.hours)
+        return peak_gpus * HOURS * HOUR * min(self.terms.base, self.terms.hourly)
 
     @property
     def utilization(self) -> float:
@@ -260,7 +260,7 @@ def day_cost(
 
 
 def cheapest_base(hours: Sequence[DayPeriod], terms: HourlyPrices, repeats: float = 1.0) -> int:
-    """How many GPUs to hold all day; where it makes no difference, those that never rest.
+    """Number of GPUs to hold all day; if costs are equal, those that never idle.
 
     The cost is a broken line over this number that bends at the GPUs of an hour.
     """
@@ -279,7 +279,7 @@ def daily_schedules(
     searches: Searches,
     startup: Startup,
 ) -> tuple[DailySchedule, DailySchedule]:
-    """The day that costs least of those that serve each hour, and that of the ``fewest`` GPUs.
+    """The cheapest day that serves each hour, and the day of the ``fewest`` GPUs.
 
     Layouts are the best of each mode and engine at the peak and on average.
     One whose GPUs would cost as much even if they served as many requests as they can is left out.
@@ -288,21 +288,22 @@ def daily_schedules(
     """
     terms = cheapest_contracts(request, contracts)
     first = best = _day(request, fewest, load, terms, startup)
-    found: dict[Hashable, FeasiblePlan] = {}
+    best_by_layout: dict[Hashable, FeasiblePlan] = {}
+    hours_at_least = partial(_least_hours, load=load)
     for rate in dict.fromkeys((load.peak, max(load.mean, _LEAST_RATE))):
         for fleet in best_of_each(replace(request, request_rate=rate), searches):
             name = _layout(request, fleet)
-            # Of pools the numbers in which they are the most efficient.
-            both = (found.get(name, fleet), fleet)
-            found[name] = min(both, key=lambda one: _least_hours(one, load))
-    found.pop(_layout(request, fewest), None)
-    for fleet in sorted(found.values(), key=lambda one: _least_hours(one, load)):
+            # The most efficient numbers of workers of pools.
+            both = (best_by_layout.get(name, fleet), fleet)
+            best_by_layout[name] = min(both, key=hours_at_least)
+    best_by_layout.pop(_layout(request, fewest), None)
+    for fleet in sorted(best_by_layout.values(), key=hours_at_least):
         if _least_order(fleet, load, terms) >= best.order:
             continue
         pinned = replace(request_with_layout(request, fleet), request_rate=load.peak)
         if (peak := fleet_of(pinned)) is not None:
             day = _day(request, peak, load, terms, startup)
-            best = min(best, day, key=lambda one: one.order)
+            best = min(best, day, key=lambda schedule: schedule.order)
     return best, first
 
 
@@ -335,17 +336,17 @@ def _least_gpus(fleet: FeasiblePlan, rate: float) -> int:
     Pools may be more efficient in other numbers of workers.
     """
     workers = gpus_of_workers(fleet.row) or [1]
-    most = number_or_nan(fleet.row[_CAPACITY]) * _sure_share(fleet) * (1 + _ROUNDING)
+    max_rate = number_or_nan(fleet.row[_CAPACITY]) * _sure_share(fleet) * (1 + _ROUNDING)
     if len(workers) > 1:
-        most *= MORE_EFFICIENT
+        max_rate *= MORE_EFFICIENT
     step = math.gcd(*workers)
-    return max(step * math.ceil(rate * fleet.num_gpus / most / step), sum(workers))
+    return max(step * math.ceil(rate * fleet.num_gpus / max_rate / step), sum(workers))
 
 
 def _sure_share(fleet: FeasiblePlan) -> float:
-    """What of its predicted rate is sure at the confidence of the size."""
-    rates = (one for one in fleet.margins if one.name == RATE)
-    return next((one.sure / one.predicted for one in rates if one.predicted), 1.0)
+    """Share of the predicted rate that holds at the confidence of the size."""
+    rates = (margin for margin in fleet.margins if margin.name == RATE)
+    return next((margin.sure / margin.predicted for margin in rates if margin.predicted), 1.0)
 
 
 def _day(
@@ -409,25 +410,25 @@ def fleets_by_rate(
     searched, and a rate between two levels takes workers in proportion.
     """
     requested = {period.request_rate for period in load.periods}
-    rates, found = sorted(requested), {load.peak: peak}
+    rates, fleets = sorted(requested), {load.peak: peak}
     if len(rates) > _MOST_RATES:
         rates = [load.peak * place / _LEVELS for place in range(1, _LEVELS)] + [load.peak]
     workers, smallest = gpus_of_workers(peak.row) or [1], peak
     for rate in reversed(rates[:-1]):
         if smallest.num_gpus > _least_gpus(smallest, rate):
             smallest = _at_most(pinned, rate, smallest)
-        found[rate] = smallest
+        fleets[rate] = smallest
     step = math.gcd(*workers)
-    return {rate: _between(rates, found, rate, step) for rate in requested}
+    return {rate: _between(rates, fleets, rate, step) for rate in requested}
 
 
 def _between(
-    rates: Sequence[float], found: Mapping[float, FeasiblePlan], rate: float, step: int
+    rates: Sequence[float], fleets: Mapping[float, FeasiblePlan], rate: float, step: int
 ) -> FeasiblePlan:
-    """The fleet of a rate by those of the rates beside it, in whole steps of GPUs."""
+    """The fleet of a rate, interpolated between neighbouring rates in steps of GPUs."""
     place = bisect_left(rates, rate)
-    above = found[rates[place]]
-    below = found[rates[max(place - 1, 0)]]
+    above = fleets[rates[place]]
+    below = fleets[rates[max(place - 1, 0)]]
     more = above.num_gpus - below.num_gpus
     if rate == rates[place] or not more:
         return above
@@ -439,11 +440,11 @@ def _between(
 
 
 def _at_most(pinned: Request, rate: float, above: FeasiblePlan) -> FeasiblePlan:
-    """The smallest fleet of a rate, or that of a higher rate where it has no more GPUs."""
-    asked = replace(pinned, request_rate=max(rate, _LEAST_RATE))
-    fleet = fleet_of(asked)
+    """The smallest fleet of a rate, or the one of a higher rate if it has no more GPUs."""
+    at_rate = replace(pinned, request_rate=max(rate, _LEAST_RATE))
+    fleet = fleet_of(at_rate)
     if fleet is None:
-        fleet = _smallest_at_load(asked, above)
+        fleet = _smallest_at_load(at_rate, above)
     return fleet if fleet is not None and fleet.num_gpus < above.num_gpus else above
 
 
@@ -455,9 +456,9 @@ def _smallest_at_load(request: Request, above: FeasiblePlan) -> FeasiblePlan | N
     """
     step = math.gcd(*(gpus_of_workers(above.row) or [1]))
     counts = range(step, above.num_gpus, step)
-    known = cache(partial(fleet_on, request))
-    place = bisect_left(counts, True, key=lambda count: known(count) is not None)
-    return known(counts[place]) if place < len(counts) else None
+    cached_fleet = cache(partial(fleet_on, request))
+    place = bisect_left(counts, True, key=lambda count: cached_fleet(count) is not None)
+    return cached_fleet(counts[place]) if place < len(counts) else None
 
 
 def fleet_on(request: Request, num_gpus: int) -> FeasiblePlan | None:
@@ -483,13 +484,13 @@ def request_with_layout(request: Request, fleet: FeasiblePlan) -> Request:
         names += [name for name in terms_of("serve", "pool") if name not in _NUMBERS]
     settings = {name: row[name] for name in names if row.get(name) is not None}
     engine = str(row["engine"])
-    words = make_plan(request).words.get("engine", {})
+    names_by_user = make_plan(request).words.get("engine", {})
     return replace(
         request,
         settings=settings,
         precision=None,
         mode=str(row["mode"]),
-        engine=words.get(engine, engine),
+        engine=names_by_user.get(engine, engine),
     )
 
 
@@ -503,23 +504,26 @@ def cheapest_contracts(request: Request, contracts: Sequence[str | None]) -> Hou
     """
     named = [contract for contract in contracts if contract is not None] or [*_USUAL]
     prices = {name: _price(request, name) for name in named}
-    known = {name: price for name, price in prices.items() if not math.isnan(price)}
-    if not known:
+    finite_prices = {name: price for name, price in prices.items() if not math.isnan(price)}
+    if not finite_prices:
         usual = _price(request, None)
         if math.isnan(usual) and any(contracts):
             listed = ", ".join(map(str, named))
             raise SearchSpaceError(f"{request.gpu}: no price is known under {listed}.")
         return HourlyPrices(base=usual, base_contract="", hourly=usual, hourly_contract="")
-    hourly = _least(known, HOURLY) or min(known, key=known.__getitem__)
-    base = _least(known, COMMITTED) or hourly
+    hourly = _least(finite_prices, HOURLY) or min(finite_prices, key=finite_prices.__getitem__)
+    base = _least(finite_prices, COMMITTED) or hourly
     return HourlyPrices(
-        base=known[base], base_contract=str(base), hourly=known[hourly], hourly_contract=str(hourly)
+        base=finite_prices[base],
+        base_contract=str(base),
+        hourly=finite_prices[hourly],
+        hourly_contract=str(hourly),
     )
 
 
 def _least(prices: dict[str, float], among: Sequence[str]) -> str | None:
-    found = [name for name in prices if name in among]
-    return min(found, key=prices.__getitem__, default=None)
+    contracts = [name for name in prices if name in among]
+    return min(contracts, key=prices.__getitem__, default=None)
 
 
 def _price(request: Request, contract: str | None) -> float:

@@ -45,17 +45,17 @@ def fewest_that_fit(
     alike.
     """
     sizes, errors = list[Size](), list[PlannerError]()
-    for at, (question, may_be) in enumerate(requests, start=1):
+    for done, (question, may_be) in enumerate(requests, start=1):
         request = with_default_confidence(question)
         for contract in contracts:
             try:
                 sizes.append(_size(replace(request, contract=contract), may_be, counts))
             except PlannerError as error:
                 errors.append(error)
-                words = " ".join(str(error).split())
-                sizes.append(Size(gpu=str(request.gpu), contract=contract or "", reason=words))
+                reason = " ".join(str(error).split())
+                sizes.append(Size(gpu=str(request.gpu), contract=contract or "", reason=reason))
         if progress is not None:
-            progress(at)
+            progress(done)
     if len(errors) == len(sizes):
         raise errors[0]
     return Sizes(
@@ -64,12 +64,12 @@ def fewest_that_fit(
 
 
 def _size(request: Request, may_be: MayBe, counts: Sequence[int]) -> Size:
-    """The first number of GPUs of one type on which a plan surely fits."""
+    """The fewest GPUs of one type on which a plan has the required fit probability."""
     current = make_single_plan(replace(request, num_gpus=min(gpu_counts(request.num_gpus or 1))))
     evaluation = evaluate(current)
     cluster = evaluation.source.setting.machine.cluster
-    most = min(MOST_GPUS, cluster.max_gpus or MOST_GPUS)
-    numbers = tuple(counts) or node_multiples(cluster.gpus_per_node, most)
+    max_gpus = min(MOST_GPUS, cluster.max_gpus or MOST_GPUS)
+    numbers = tuple(counts) or node_multiples(cluster.gpus_per_node, max_gpus)
 
     def first(among: Sequence[int], *, only_layout: bool = True) -> Change | None:
         changes = (change_on(current, evaluation, may_be, count, only_layout) for count in among)
@@ -105,16 +105,15 @@ def _span(counts: Sequence[int]) -> str:
 
 
 def _with(change: Change | None) -> str:
-    """On how many GPUs other settings fit, and which; empty where none do."""
+    """Number of GPUs on which other settings fit, and the settings; empty: none."""
     if change is None:
         return ""
     names = change.changed.keys() - {"global_batch_size"}
-    words = ", ".join(
+    changes = ", ".join(
         f"{name} {formatting.format_parameter(change.row[name])}" for name in sorted(names)
     )
-    return (
-        f"; it fits on {formatting.format_gpus(number_or_nan(change.row['num_gpus']))} with {words}"
-    )
+    count = formatting.format_gpus(number_or_nan(change.row["num_gpus"]))
+    return f"; it fits on {count} with {changes}"
 
 
 def _plan_of(request: Request, row: Row) -> Plan:

@@ -1,4 +1,4 @@
-"""What sizing finds: the fewest GPUs that may do, and plans that keep every limit."""
+"""Results of sizing: feasible plans, their margins, sizes by GPU type, and near misses."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 AnyRow = TypeVar("AnyRow", bound=Mapping[str, object])
 RATE = "request_rate"
 SUFFIXES = {unit: ENDINGS[unit] for unit in ("d", "s", "GiB", "USD")}
-"""By the unit of a limit what the names of its columns end with, and their unit."""
+"""Suffix and unit of the columns of a limit, by the unit of the limit."""
 
 RUN_COST, HOURLY_COST = "cost_usd", "cost_per_hour_usd"
 COSTS = RUN_COST, HOURLY_COST
-"""Columns of what a fleet costs: of a run, of an hour of a service."""
+"""Columns of the cost of a fleet: of a run, of an hour of a service."""
 # Experts are on the GPUs that the other degrees make.
 _OF_REPLICAS = [
     name for name in terms_about("parallel_degree", "serve") if name != "expert_parallel"
 ]
 
-# What a plan is made for; prices, networks and software are told by fleet.
+# Fields of the request that are the same for all fleets.
 _OF_WORK = terms_about("plan_purpose")
 FEWEST, CHEAPEST, FASTEST = "fewest", "cheapest", "fastest"
 SIMPLEST, MOST = "simplest", "most"
@@ -129,8 +129,8 @@ class FeasiblePlan:
         """GPUs and cost [USD/h] with one spare replica, or spare worker of each kind; None: no
         service.
 
-        One of each may then fail without a limit being missed. Also None where a row does not
-        tell how many GPUs one has, or workers have GPUs of different prices.
+        One of each may then fail without missing a limit. Also None if a row lacks the GPUs of a
+        replica, or workers have GPUs of different prices.
         """
         row = self.row
         if row.get(HOURLY_COST) is None or row.get("prefill_gpu") not in (None, "", row["gpu"]):
@@ -172,15 +172,15 @@ class FeasiblePlan:
             margins=tuple(_margins(plan, candidates)),
             limit_names=tuple(plan.workload.wording.question_lines(source.setting)),
             chosen={
-                name: told
+                name: default_text
                 for name in _OF_WORK
-                if (told := plan.defaults.get(name)) and told != EACH_ITS_DEFAULT
+                if (default_text := plan.defaults.get(name)) and default_text != EACH_ITS_DEFAULT
             },
         )
 
 
 def gpus_of_workers(row: Mapping[str, object]) -> list[int]:
-    """GPUs of a replica, or of a worker of each kind; empty where a row does not have them."""
+    """GPUs of a replica, or of a worker of each kind; empty: the row lacks them."""
     sizes = list[tuple[int, int]]()
     for worker in ("", PREFILL):
         if replicas := row.get(f"{worker}replicas"):
@@ -195,25 +195,25 @@ _OF_COST = "value", "low", "high", "bad"
 
 
 def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
-    """What a row costs, and what tells it from others: the ends of an interval; NaN if unknown.
+    """The cost of a row and its interval, of errors that differ between rows; NaN: unknown.
 
-    An hour of a service costs what it says; what is needed of it errs with what is carried.
+    The price of an hour of a service has no error; the GPUs it needs have the error of capacity.
     """
     column = RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST
     value = number_or_nan(row.get(column))
     low, high = distinguishing_interval(column, row) or (math.nan, math.nan)
     if column == HOURLY_COST and not math.isfinite(low + high):
         carried = number_or_nan(row.get(_CAPACITY))
-        least, most = (number_or_nan(row.get(end)) for end in ends_of(_CAPACITY))
-        if carried > 0 and least > 0:
-            low, high = value * carried / most, value * carried / least
+        min_capacity, max_capacity = (number_or_nan(row.get(end)) for end in ends_of(_CAPACITY))
+        if carried > 0 and min_capacity > 0:
+            low, high = value * carried / max_capacity, value * carried / min_capacity
     return value, low, high
 
 
 def bad_cost(row: Mapping[str, object]) -> float:
-    """The cost in a row that 9 of 10 runs like it keep; NaN where it is unknown.
+    """Bad-case cost of a row, which 9 of 10 runs like it keep; NaN: unknown.
 
-    A service is sized at its confidence: its cost holds already what may be needed.
+    A service is sized at its confidence, so that its cost already covers the bad case.
     """
     if row.get(RUN_COST) is None:
         return number_or_nan(row.get(HOURLY_COST))
@@ -221,34 +221,33 @@ def bad_cost(row: Mapping[str, object]) -> float:
 
 
 def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
-    """Rows of choices, the one to take first, then the cheapest in a bad case, then the fewest
-    GPUs.
+    """Rows of choices: the recommended one, then by cost in a bad case, then by number of GPUs.
 
-    Taken is the cheapest in a bad case, or of those that are tied with it one with more evidence.
+    Among ties: recommended is the cheapest in a bad case, or a tied one with more evidence.
     """
 
     def order(row: Mapping[str, object]) -> tuple[float, float]:
         cost = bad_cost(row)
         return math.inf if math.isnan(cost) else cost, number_or_nan(row.get("num_gpus"))
 
-    found = sorted(rows, key=order)
-    cheapest = [row for row in found if CHEAPEST in str(row.get("choice") or CHEAPEST)]
+    by_cost = sorted(rows, key=order)
+    cheapest = [row for row in by_cost if CHEAPEST in str(row.get("choice") or CHEAPEST)]
     if not cheapest:
-        return found
+        return by_cost
     first = cheapest[best_supported([cost_standing(row) for row in cheapest])]
-    return [first, *(row for row in found if row is not first)]
+    return [first, *(row for row in by_cost if row is not first)]
 
 
 def cost_standing(row: Mapping[str, object]) -> RankedPlan:
-    """A row among others by what it costs."""
+    """Rank data of a row by cost, to find ties."""
     value, low, high = cost_ends(row)
-    found = standing_of(RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST, row)
+    ranked = standing_of(RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST, row)
     time = number_or_nan(row.get("time_to_train_days"))
-    return found._replace(value=value, low=low, high=high, bad=bad_cost(row), time=time)
+    return ranked._replace(value=value, low=low, high=high, bad=bad_cost(row), time=time)
 
 
 def tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
-    """Of rows those whose cost published runs do not tell from that of the first."""
+    """Whether the cost of each row is tied with that of the first."""
     standings = [cost_standing(row) for row in rows]
     first = standings[0]
     return [
@@ -301,7 +300,7 @@ class Size:
 
     @property
     def choices(self) -> dict[str, FeasiblePlan]:
-        """The different fleets by what they are best at."""
+        """The different fleets by the criterion for which they are best."""
         choices: dict[str, FeasiblePlan] = {}
         if self.carried is not None:
             return {MOST: self.carried.fleet}
@@ -309,11 +308,13 @@ class Size:
             fleet = getattr(self, name)
             if fleet is None:
                 continue
-            same = next((other for other, known in choices.items() if known is fleet), None)
+            same = next(
+                (other for other, same_fleet in choices.items() if same_fleet is fleet), None
+            )
             if same is not None:
                 choices = {
-                    f"{same}, {name}" if other == same else other: known
-                    for other, known in choices.items()
+                    f"{same}, {name}" if other == same else other: same_fleet
+                    for other, same_fleet in choices.items()
                 }
             else:
                 choices[name] = fleet
@@ -327,13 +328,13 @@ class Size:
 
     @property
     def standing(self) -> RankedPlan:
-        """Standing among other sizes by cost, of a load by the cost of a day."""
+        """Rank data by cost, to find ties; with a load by the cost of a day."""
         best = self.cheapest or self.fewest
-        found = RankedPlan(math.nan) if best is None else cost_standing(best.row)
-        if self.day is None or not found.value:
-            return found
-        ends = {n: getattr(found, n) * self.day.cost / found.value for n in _OF_COST}
-        return found._replace(**ends)
+        ranked = RankedPlan(math.nan) if best is None else cost_standing(best.row)
+        if self.day is None or not ranked.value:
+            return ranked
+        ends = {n: getattr(ranked, n) * self.day.cost / ranked.value for n in _OF_COST}
+        return ranked._replace(**ends)
 
     @property
     def order(self) -> tuple[bool, float, float]:
@@ -360,39 +361,45 @@ class Size:
         if not self.choices:
             yield {**head, "choice": "", "feasible": False, "reason": self.reason}
         for name, fleet in self.choices.items():
-            told: dict[str, Value] = {**head, "choice": name, "feasible": True, "reason": ""}
+            choice_columns: dict[str, Value] = {
+                **head,
+                "choice": name,
+                "feasible": True,
+                "reason": "",
+            }
             more = {} if self.carried is None else self.carried.columns
             if self.assumed:
                 before = self.fewest_at_assumed
-                told["assumed_limits"] = ", ".join(self.assumed)
-                told["num_gpus_at_assumed"] = None if before is None else before.num_gpus
+                choice_columns["assumed_limits"] = ", ".join(self.assumed)
+                choice_columns["num_gpus_at_assumed"] = None if before is None else before.num_gpus
             yield {
-                **told, "confidence": confidence, **_columns(fleet.margins), **fleet.row, **more,
+                **choice_columns, "confidence": confidence,
+                **_columns(fleet.margins), **fleet.row, **more,
             }  # fmt: skip
 
 
 def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Value]:
-    """What the predictions of a plan rest on."""
+    """Evidence columns of a plan: basis, tie factor and published runs."""
     source = candidates.source
-    sure = source.confidence(num_gpus)
+    confidence = source.confidence(num_gpus)
     return {
-        BASIS: None if sure is None else sure.basis,
-        TIE_FACTOR: None if sure is None else float(sure.layout),
+        BASIS: None if confidence is None else confidence.basis,
+        TIE_FACTOR: None if confidence is None else float(confidence.layout),
         "assumed": formatting.summarize_assumed(plan.assumed),
     }
 
 
 def _columns(margins: Iterable[Margin]) -> dict[str, float]:
-    """Limits with what is sure and what is left of them, in units that the names have."""
+    """Columns of limits, values at the confidence and margins; units are in the names."""
     columns = {}
     for margin in margins:
         end, scale = SUFFIXES.get(glossary()[margin.name].unit, ("", 1.0))
-        for word, value in (
+        for prefix, value in (
             ("limit", margin.bound),
             ("sure", margin.sure),
             ("spare", margin.spare),
         ):
-            columns[f"{word}_{margin.name}{end}"] = value / scale
+            columns[f"{prefix}_{margin.name}{end}"] = value / scale
     return columns
 
 
@@ -423,21 +430,21 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
 
 
 DEADLINES = ("calendar_time", "time_to_train")
-"""Limits of the time of a run, in the order in which they are looked at."""
+"""Limits of the time of a run, in the order of evaluation."""
 
 MORE_EFFICIENT = 1.25
-"""What a number of GPUs may reach beyond the most efficient one that was looked at."""
+"""Factor by which an untried number of GPUs may be more efficient than all tried ones."""
 
 
 def deadline_of(plan: Plan) -> Constraint | None:
-    """The limit of the run's time, None where there is none."""
+    """The limit of the time of a run; None: no limit."""
     limits = {limit.name: limit for limit in plan.problem.constraints}
     return next((limits[name] for name in DEADLINES if name in limits), None)
 
 
 @dataclass
 class LowerBound:
-    """The number of GPUs that is too few, from what was looked at so far.
+    """Lower bound of the number of GPUs, from the runs predicted so far.
 
     It falls when a more efficient run is seen: what it ruled out before is then open again.
     ``efficient`` is the least GPU time of a run, ``limit`` its deadline at the least sure factor,
@@ -454,15 +461,15 @@ class LowerBound:
 
     @property
     def fewest(self) -> float:
-        """Fewer GPUs than these need not be looked at."""
+        """Fewer GPUs than these are too few."""
         has_time = self.limit > 0 and math.isfinite(self.efficient)
         time = self.efficient / self.limit if has_time else 0.0
-        # What is contradicted came from a number that divides the layers or the batch badly.
+        # A contradicted bound comes from a number that divides layers or batch badly.
         memory = max((count for count in self.needed if count <= self.held), default=0.0)
         return max(time, memory) / MORE_EFFICIENT
 
     def ran(self, plan: Plan, candidates: Candidates, count: int) -> None:
-        """Take in a run that fits ``count`` GPUs, whether it keeps its limits or not.
+        """Record a run that fits ``count`` GPUs, whether it keeps its limits or not.
 
         Nearly all runs need the more GPU time the more GPUs they have. Interruptions and
         whatever else a deadline counts only add to the time that is looked at.
@@ -477,11 +484,11 @@ class LowerBound:
             if source.description not in self.factors:
                 self.factors[source.description] = _least_factor(source, limit)
         self.limit = limit.bound / min(
-            self.factors[one.description] for one in plan.problem.sources
+            self.factors[plan_source.description] for plan_source in plan.problem.sources
         )
 
     def had_no_room(self, result: SearchResult, count: int) -> None:
-        """Take in that nothing fitted ``count`` GPUs: at best all memory is shared evenly.
+        """Record that nothing fits ``count`` GPUs: at best all memory is shared evenly.
 
         Not where the host's memory is what lacks: more GPUs bring hosts of their own.
         """
@@ -494,7 +501,7 @@ class LowerBound:
 
 
 def _least_factor(source: Source, limit: Constraint) -> float:
-    """The smallest factor at which the time is judged, on one GPU, a node or any cluster."""
+    """The smallest confidence factor of the time, on one GPU, a node or any cluster."""
     per_node = source.setting.machine.cluster.gpus_per_node
     numbers = (1, per_node, per_node + 1, 10**6)
     factors = [
@@ -506,11 +513,11 @@ def _least_factor(source: Source, limit: Constraint) -> float:
 
 @record(kw_only=True)
 class NearMiss:
-    """What came closest; ``excess`` is how far beyond the bound, as a share.
+    """The nearest miss; ``excess`` is the distance beyond the bound, as a share of it.
 
-    ``num_gpus`` is 0 where their number follows from other things.
-    ``limit`` is the limit that binds, of those in the order in which they are looked at: it keeps
-    all that come before. -1 where it has no room or breaks a rule.
+    ``num_gpus`` is 0 if their number follows from other answers.
+    ``limit`` is the index of the missed limit in the order of evaluation: all before it are kept.
+    -1: it does not fit or breaks a rule.
     """
 
     num_gpus: int
@@ -525,42 +532,44 @@ class NearMiss:
 
     @property
     def order(self) -> tuple[int, float, int]:
-        """The nearest comes first; of rules that of the most GPUs: fewer break some for being few.
+        """Sort key, nearest miss first; of rules the one of the most GPUs.
 
-        What misses a later limit keeps the earlier ones, which others do not even reach.
+        A plan that misses a later limit keeps the earlier ones. Few GPUs break more rules.
         """
         return -self.limit, self.excess, -self.num_gpus
 
     @classmethod
     def of(cls, plan: Plan, result: SearchResult, num_gpus: int = 0) -> NearMiss:
-        """The nearest miss of a search that found nothing."""
+        """The nearest miss of a search without a feasible plan."""
         limits = [limit.name for limit in plan.problem.constraints]
-        misses = [one for one in result.nearest_misses if one.rejection in limits]
+        misses = [miss for miss in result.nearest_misses if miss.rejection in limits]
         if misses:
-            last = max(misses, key=lambda one: limits.index(one.rejection))
+            last = max(misses, key=lambda miss: limits.index(miss.rejection))
             place = limits.index(last.rejection)
-            words = _limit_words(plan.problem.constraints[: place + 1], last, num_gpus)
+            description = _limit_words(plan.problem.constraints[: place + 1], last, num_gpus)
             excess = last.excess if math.isfinite(last.value) else math.inf
-            return cls(num_gpus=num_gpus, words=words, excess=excess, limit=place)
-        for miss in sorted(result.nearest_misses, key=lambda one: one.excess):
+            return cls(num_gpus=num_gpus, words=description, excess=excess, limit=place)
+        for miss in sorted(result.nearest_misses, key=lambda near_miss: near_miss.excess):
             needed, room = miss.value / GIB, miss.room / GIB
-            words = f"nothing fits{_on(num_gpus)}: {needed:,.1f} GiB needed, {room:,.1f} GiB usable"
-            return cls(num_gpus=num_gpus, words=words, excess=miss.excess, limit=-1)
+            description = (
+                f"nothing fits{_on(num_gpus)}: {needed:,.1f} GiB needed, {room:,.1f} GiB usable"
+            )
+            return cls(num_gpus=num_gpus, words=description, excess=miss.excess, limit=-1)
         rule = why(result.problem, result.groups)
-        told = {one.name: one.description for one in plan.problem.sources[0].rules}
-        words = f"nothing is possible: {told.get(rule, rule)}".removesuffix(": ")
-        return cls(num_gpus=num_gpus, words=words, excess=math.inf, limit=-1)
+        descriptions = {rule.name: rule.description for rule in plan.problem.sources[0].rules}
+        description = f"nothing is possible: {descriptions.get(rule, rule)}".removesuffix(": ")
+        return cls(num_gpus=num_gpus, words=description, excess=math.inf, limit=-1)
 
 
 def closest_reason(missed: Sequence[NearMiss]) -> str:
-    """The reason of the number of GPUs that came closest; limits count before memory and rules."""
-    best = min(missed, key=lambda one: one.order, default=None)
+    """The reason of the nearest miss; limits count before memory and rules."""
+    best = min(missed, key=lambda miss: miss.order, default=None)
     return "no number of GPUs left to try" if best is None else best.words
 
 
 def _limit_words(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int) -> str:
-    """By how much the last of some limits is missed where the others are kept."""
-    *kept, limit = limits
+    """Text of the missed last limit, with its value and the limits that are kept."""
+    *kept_limits, limit = limits
     name = _words(limit)
     if not math.isfinite(miss.value):
         return f"{name} is unknown: give --price"
@@ -569,9 +578,13 @@ def _limit_words(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int)
     )
     side = "above" if limit.sign > 0 else "below"
     side = f"just {side}" if value == bound else side
-    words = f"{name} {value}{limit.format_confidence}{_on(num_gpus)}, {side} {bound}"
-    names = " and ".join(map(_words, kept))
-    return f"{words}, where {names} {'is' if len(kept) == 1 else 'are'} kept" if kept else words
+    text = f"{name} {value}{limit.format_confidence}{_on(num_gpus)}, {side} {bound}"
+    names = " and ".join(map(_words, kept_limits))
+    return (
+        f"{text}, where {names} {'is' if len(kept_limits) == 1 else 'are'} kept"
+        if kept_limits
+        else text
+    )
 
 
 def _words(limit: Constraint) -> str:

@@ -1,4 +1,4 @@
-"""Pools by the length of their prompts: what they take, beside one pool of all."""
+"""Pools by prompt length: their GPUs and cost compared with one mixed pool."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_POOLS = 4
 # Deciles, and the few longest prompts.
 _SHARES = (*(place / 10 for place in range(1, 10)), 0.95, 0.98)
-# Where nobody names GPUs ends are looked for on those that are cheapest with one pool.
+# Without named GPUs, ends are searched on the GPUs that are cheapest with one pool.
 _TYPES = 3
 _NEGLIGIBLE_SHARE = 1e-6
 _LATENCY, _ANY_TIME = "time_to_first_token", 1e6
@@ -104,12 +104,12 @@ class LengthPools:
 
 
 def read_pools(value: object, option_name: str = "pools") -> int | tuple[int, ...]:
-    """How many pools, of which the ends are looked for; or the ends [tokens], ascending.
+    """Parse the number of pools, or their ascending ends [tokens].
 
     Raises SearchSpaceError if it is neither.
     """
     ends = [
-        parse_int(one, option_name, 1, unit="tokens") for one in split_items(value, option_name)
+        parse_int(end, option_name, 1, unit="tokens") for end in split_items(value, option_name)
     ]
     if len(ends) == 1 and ends[0] <= MOST_POOLS:
         if ends[0] < 2:
@@ -117,7 +117,7 @@ def read_pools(value: object, option_name: str = "pools") -> int | tuple[int, ..
                 f"{option_name} is 2 to {MOST_POOLS}, or where to cut, such as 6k."
             )
         return ends[0]
-    if len(ends) >= MOST_POOLS or any(one >= other for one, other in pairwise(ends)):
+    if len(ends) >= MOST_POOLS or any(end >= other for end, other in pairwise(ends)):
         raise SearchSpaceError(
             f"{option_name} is 2 to {MOST_POOLS}, or at most {MOST_POOLS - 1} ascending numbers of "
             f"tokens, such as 2k,8k, not {', '.join(map(str, ends))}."
@@ -128,7 +128,7 @@ def read_pools(value: object, option_name: str = "pools") -> int | tuple[int, ..
 def candidate_cuts(
     request: Request, pools: int | tuple[int, ...], option_name: OptionNamer = str
 ) -> list[tuple[int, ...]]:
-    """The ends of pools that are compared: those given, or so many of the prompts' quantiles.
+    """The ends of pools that are compared: specified ones, or quantiles of the prompts.
 
     Raises SpecError or SearchSpaceError if a file cannot be read; prompts are alike, or a part of
     them already.
@@ -141,16 +141,16 @@ def candidate_cuts(
         raise SearchSpaceError(
             f"{option_name('pools')} is for requests: give {option_name('workload')} serve."
         )
-    known = sorted({*_prompts(request).quantiles(_SHARES)})
-    if isinstance(pools, tuple) and len(known) > 1:
+    quantiles = sorted({*_prompts(request).quantiles(_SHARES)})
+    if isinstance(pools, tuple) and len(quantiles) > 1:
         return [pools]
-    if not isinstance(pools, int) or len(known) < pools:
+    if not isinstance(pools, int) or len(quantiles) < pools:
         raise SearchSpaceError(
             f"{option_name('pools')}: prompts are all alike: give {option_name('lengths')}, "
             f"{option_name('trace')} or "
             f"{option_name('input_variation')}."
         )
-    return [*combinations(known, pools - 1)]
+    return [*combinations(quantiles, pools - 1)]
 
 
 def _prompts(request: Request) -> PromptLengths:
@@ -159,7 +159,7 @@ def _prompts(request: Request) -> PromptLengths:
 
 
 def num_sizings(cuts: Sequence[tuple[int, ...]]) -> int:
-    """How often `pools_by_length` sizes for them."""
+    """Number of sizings of `pools_by_length`."""
     return 4 + (len({part for cut in cuts for part in _ranges(cut)}) if len(cuts) > 1 else 0)
 
 
@@ -174,11 +174,11 @@ def pools_by_length(
     progress: Progress | None = None,
     workers: int = 1,
 ) -> LengthPools:
-    """A service in pools by the length of its prompts, beside one pool of all.
+    """Size a service in pools by prompt length, and in one mixed pool.
 
-    A pool has its share of the requests, their lengths, and a search of its own; every limit
-    holds in each. Of a number of pools the ends are those that cost least of the prompts' deciles,
-    95 and 98 %. ``progress`` is told how many of `num_parts` are sized.
+    A pool has its share of the requests, their lengths, and its own search; every limit holds in
+    each. For a number of pools, the ends are the cheapest of the prompts' deciles, 95 and 98 %.
+    ``progress`` receives how many of `num_parts` are sized.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; all prompts
     are alike; InfeasibleError if a pool, or one of all, keeps the limits on none of the GPUs.
@@ -204,24 +204,30 @@ def pools_by_length(
     mixed = shared([replace(service, name=ALL_PROMPTS)])
     costs: dict[LengthRange, float] = {}
     if len(ends) > 1:
-        known = sorted(mixed.of_one_type.items(), key=lambda one: one[1])
-        gpus = request.gpu or tuple(gpu for gpu, _ in known[:_TYPES])
+        by_cost = sorted(mixed.of_one_type.items(), key=lambda type_and_cost: type_and_cost[1])
+        gpus = request.gpu or tuple(gpu for gpu, _ in by_cost[:_TYPES])
         among = replace(service, request=request.changed(gpu=gpus))
         for part in dict.fromkeys(part for cut in ends for part in _ranges(cut)):
             try:
-                costs[part] = sum(shared([one]).cost for one in _of(among, prompts, part))
+                costs[part] = sum(
+                    shared([part_service]).cost for part_service in _of(among, prompts, part)
+                )
             except InfeasibleError:
                 costs[part] = math.inf
     cuts = [
         LengthCut(ends=cut, cost=sum(costs.get(part, 0.0) for part in _ranges(cut))) for cut in ends
     ]
-    cuts.sort(key=lambda one: one.cost)
-    parts = [one for part in _ranges(cuts[0].ends) for one in _of(service, prompts, part)]
-    found = shared(parts)
+    cuts.sort(key=lambda cut: cut.cost)
+    parts = [
+        part_service
+        for part in _ranges(cuts[0].ends)
+        for part_service in _of(service, prompts, part)
+    ]
+    placed = shared(parts)
     return LengthPools(
-        pools=found,
+        pools=placed,
         mixed=mixed,
-        cuts=tuple(cuts) if costs else (replace(cuts[0], cost=found.cost),),
+        cuts=tuple(cuts) if costs else (replace(cuts[0], cost=placed.cost),),
         unlimited=(
             shared([*map(_unlimited, parts)]).num_gpus,
             shared([_unlimited(service)]).num_gpus,
@@ -230,7 +236,7 @@ def pools_by_length(
 
 
 def _unlimited(service: Service) -> Service:
-    """The same with limits of time that everything keeps."""
+    """The service with time limits that every plan keeps."""
     terms, bounds = glossary(), dict(service.request.constraints)
     times = [name for name in bounds if terms[name].type == "second"] or [_LATENCY]
     bounds |= dict.fromkeys(times, _ANY_TIME)
@@ -239,11 +245,11 @@ def _unlimited(service: Service) -> Service:
 
 def _ranges(ends: tuple[int, ...]) -> list[LengthRange]:
     bounds = [0.0, *map(float, ends), math.inf]
-    return [LengthRange(above=above, most=most) for above, most in pairwise(bounds)]
+    return [LengthRange(above=above, most=longest) for above, longest in pairwise(bounds)]
 
 
 def _of(service: Service, prompts: PromptLengths, part: LengthRange) -> list[Service]:
-    """A service's requests with prompts in a range; nothing where there are none."""
+    """The part of a service with prompts in a range; empty: no such prompts."""
     of_all, lengths = prompts.within(part)
     if of_all < _NEGLIGIBLE_SHARE:
         return []
@@ -254,14 +260,14 @@ def _of(service: Service, prompts: PromptLengths, part: LengthRange) -> list[Ser
         name = f"prompts above {formatting.format_count(part.above)}"
     if of_all > 1 - _NEGLIGIBLE_SHARE:
         return [replace(service, name=name)]
-    of_share, asked = service.of_share(of_all), service.request
-    measured, is_measured = measured_answers(asked), asked.trace or asked.lengths
-    # What was given beside a trace or lengths stays.
-    own: dict[str, object] = {
+    of_share, request = service.of_share(of_all), service.request
+    measured, is_measured = measured_answers(request), request.trace or request.lengths
+    # Answers specified in addition to a trace or lengths stay.
+    part_answers: dict[str, object] = {
         term: value
         for term, value in lengths.items()
-        if not is_measured or getattr(asked, term) == measured[term]
+        if not is_measured or getattr(request, term) == measured[term]
     }
     if is_measured:
-        own["prompt_range"] = part.text
-    return [replace(of_share, name=name, request=of_share.request.changed(**own))]
+        part_answers["prompt_range"] = part.text
+    return [replace(of_share, name=name, request=of_share.request.changed(**part_answers))]

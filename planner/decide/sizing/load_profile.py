@@ -1,4 +1,4 @@
-"""How many requests come when: the load of a day from a file, or a trace by the minute."""
+"""Request rate over a day: load of a CSV file, or of a trace by the minute."""
 
 from __future__ import annotations
 
@@ -145,16 +145,16 @@ def _fault(rows: Sequence[tuple[bool, float, float]]) -> str:
     return "" if any(rate for _, _, rate in rows) else "there are no requests at any time"
 
 
-def _hour(words: str, _: str) -> float:
-    if not words.isascii() or not words.isdigit() or int(words) >= HOURS:
-        raise ValueError(f"hour {words!r} is not a whole number from 0 to 23")
-    return float(words)
+def _hour(text: str, _: str) -> float:
+    if not text.isascii() or not text.isdigit() or int(text) >= HOURS:
+        raise ValueError(f"hour {text!r} is not a whole number from 0 to 23")
+    return float(text)
 
 
-def _time(words: str, _: str) -> float:
-    match = _TIME.fullmatch(words)
+def _time(text: str, _: str) -> float:
+    match = _TIME.fullmatch(text)
     if match is None:
-        raise ValueError(f"time {words!r} is not HH:MM")
+        raise ValueError(f"time {text!r} is not HH:MM")
     return int(match[1]) + int(match[2]) / 60
 
 
@@ -209,17 +209,17 @@ def traced_load(request: Request, option_name: OptionNamer = str) -> tuple[LoadP
 
 def load_of(
     request: Request,
-    given: str | os.PathLike[str] | None,
+    path: str | os.PathLike[str] | None,
     startup: object,
     option_name: OptionNamer = str,
 ) -> tuple[Request, LoadProfile | None]:
-    """A question and its load: of a file, or of its trace where a ``startup`` time is given, too.
+    """A request and its load: of a file, or of its trace if it also has a ``startup`` time.
 
     Raises SpecError or SearchSpaceError as `read_load` and `traced_load`.
     """
-    if given is not None:
-        return request, read_load(Path(given))
+    if path is not None:
+        return request, read_load(Path(path))
     if request.trace is None or startup is None:
         return request, None
-    load, asked = traced_load(request, option_name)
-    return asked, load
+    load, without_trace = traced_load(request, option_name)
+    return without_trace, load

@@ -1,4 +1,4 @@
-"""The GPUs that a run or a service takes: searches, each made once for all contracts."""
+"""Searches for the GPUs of a run or a service; each is made once for all contracts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from planner.decide.sizing.fleet import (
 from planner.estimators.rl.context import RlSetting
 from planner.estimators.training.micro_batch_share import Setting
 from planner.optimize.exhaustive import doubled
-from planner.optimize.pareto import FURTHEST
 from planner.optimize.problem import Constraint, Problem
 from planner.optimize.reprice import searched
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
+from planner.optimize.tie_breaking import FURTHEST
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
 from planner.specs.rollouts import RlWorkload
@@ -35,7 +35,7 @@ from planner.workloads.priced_hardware import LARGEST_OF_ALL, every_count, gpu_c
 
 @dataclass
 class Searches:
-    """Searches of one GPU under some ``contracts``, by all else that is asked."""
+    """Cached searches of one GPU under several ``contracts``, by request."""
 
     contracts: tuple[str | None, ...]
     results: dict[Hashable, dict[str | None, tuple[Plan, SearchResult]]] = field(
@@ -43,58 +43,58 @@ class Searches:
     )
 
     def of(self, request: Request, limits: Sequence[Constraint] = ()) -> tuple[Plan, SearchResult]:
-        """What a search finds; ``limits`` replace its own and are not widened.
+        """The plan and result of a search; ``limits`` replace its own and are not widened.
 
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
-        asked = (
+        key = (
             request.objectives, request.num_gpus, request.mode, request.request_rate, tuple(limits),
         )  # fmt: skip
-        if asked not in self.results:
+        if key not in self.results:
             plans = [make_plan(replace(request, contract=contract)) for contract in self.contracts]
             problems = [_limited(plan, limits) for plan in plans]
             pairs = zip(plans, searched(problems), strict=True)
             each = ((replace(plan, problem=result.problem), result) for plan, result in pairs)
-            self.results[asked] = dict(zip(self.contracts, each, strict=True))
-        return self.results[asked][request.one_contract]
+            self.results[key] = dict(zip(self.contracts, each, strict=True))
+        return self.results[key][request.one_contract]
 
 
 def _limited(plan: Plan, limits: Sequence[Constraint]) -> Problem:
     if not limits:
         return plan.problem
-    known = {limit.name: replace(limit, assumed=False) for limit in limits}
-    given = {limit.name: limit for limit in plan.problem.constraints}
-    return replace(plan.problem, constraints=tuple({**given, **known}.values()))
+    new_limits = {limit.name: replace(limit, assumed=False) for limit in limits}
+    plan_limits = {limit.name: limit for limit in plan.problem.constraints}
+    return replace(plan.problem, constraints=tuple({**plan_limits, **new_limits}.values()))
 
 
 _PRIMES = (2, 3, 5, 7)
 
 
-def node_multiples(gpus_per_node: int, most: int | None) -> tuple[int, ...]:
-    """The numbers of GPUs that a run is usually given, ascending.
+def node_multiples(gpus_per_node: int, max_gpus: int | None) -> tuple[int, ...]:
+    """Usual numbers of GPUs of a run, ascending.
 
     Powers of two within a node, then whole nodes, in numbers whose prime factors are 2, 3, 5 and
-    7: others leave few ways to divide a batch, layers and heads. Up to ``most``, 16,384 where
+    7: others leave few ways to divide a batch, layers and heads. Up to ``max_gpus``, 16,384 where
     nothing ends the cluster.
 
     >>> node_multiples(8, 100)
     (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96)
     """
-    end = most or LARGEST_OF_ALL
-    found = {power for power in every_count(end) if power < gpus_per_node}
-    found |= {
+    end = max_gpus or LARGEST_OF_ALL
+    counts = {power for power in every_count(end) if power < gpus_per_node}
+    counts |= {
         nodes * gpus_per_node for nodes in range(1, end // gpus_per_node + 1) if _is_smooth(nodes)
     }
-    return tuple(sorted(found))
+    return tuple(sorted(counts))
 
 
 def one_per_doubling(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Of ascending numbers about one in every doubling, the last one among them."""
-    found: list[int] = []
+    """About one number per doubling of ascending numbers, including the last."""
+    spaced: list[int] = []
     for count in counts:
-        if not found or count >= 2 * found[-1]:
-            found.append(count)
-    return tuple(dict.fromkeys([*found, *counts[-1:]]))
+        if not spaced or count >= 2 * spaced[-1]:
+            spaced.append(count)
+    return tuple(dict.fromkeys([*spaced, *counts[-1:]]))
 
 
 def evenly_spaced(counts: tuple[int, ...], number: int) -> tuple[int, ...]:
@@ -156,7 +156,7 @@ class TrainingSizer:
         priced = [fleet for fleet in fleets if not math.isnan(fleet.cost)]
         return self._size(
             fewest=fewest,
-            cheapest=min(priced, key=lambda one: (one.cost, one.num_gpus), default=None),
+            cheapest=min(priced, key=lambda plan: (plan.cost, plan.num_gpus), default=None),
             fastest=min(fleets, key=_duration) if self._is_budget else None,
         )
 
@@ -181,7 +181,7 @@ class TrainingSizer:
         )
 
     def _precision(self, fleet: FeasiblePlan | None) -> SensitiveAssumption | None:
-        """A fleet's precision beside the other one."""
+        """The precision of a fleet and the alternative precision."""
         if fleet is None:
             return None
         plan, result = self.searches.of(replace(self.request, num_gpus=fleet.num_gpus))
@@ -254,23 +254,31 @@ class TrainingSizer:
         return None
 
     def _among_the_most(self, counts: tuple[int, ...]) -> FeasiblePlan | None:
-        """Where all numbers are too few: the most of them come closest, if they run at all."""
+        """Size by the largest numbers of GPUs if all are too few: they come closest."""
         if not counts or counts[-1] >= self.floor.fewest:
             return None
         before: NearMiss | None = None
         for count in reversed(one_per_doubling(counts)):
             if (fleet := self._at(count)) is not None:
                 return fleet
-            mine = next((miss for miss in self.missed if miss.num_gpus == count), None)
-            if before is not None and mine is not None and before.order < mine.order:
+            miss_of_count = next((miss for miss in self.missed if miss.num_gpus == count), None)
+            if (
+                before is not None
+                and miss_of_count is not None
+                and before.order < miss_of_count.order
+            ):
                 break
-            before = mine if mine is not None and math.isfinite(mine.excess) else before
+            before = (
+                miss_of_count
+                if miss_of_count is not None and math.isfinite(miss_of_count.excess)
+                else before
+            )
         return None
 
     def _around_the_nearest(self, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """Numbers beside the one that came closest to keeping a limit.
+        """Numbers of GPUs around the nearest miss of a limit.
 
-        All where they may keep it; a few, for the reason, where it is far away.
+        All that may keep the limit; only a few, to report the reason, if the miss is large.
         """
         nearest = min(self.missed, key=lambda miss: miss.order, default=None)
         if nearest is None or not nearest.is_limit:
@@ -292,7 +300,7 @@ class TrainingSizer:
         return tuple(left[start:])
 
     def _fastest(self, counts: tuple[int, ...]) -> None:
-        """Look where the budget ends: at a rough grid, then beyond its last number within it.
+        """Search the largest number within the budget: a rough grid, then finer beyond its last.
 
         One number may fail for not dividing the batch; two in a row are beyond the budget.
         """
@@ -377,8 +385,8 @@ def _affordable_limits(
     """Assumed limits that are wide enough to be kept by few GPUs; none where they are already."""
 
     def fewest_within(wider: Sequence[Constraint]) -> float:
-        found = _best(*searches.of(replace(request, objectives=_FEWEST), wider))
-        return math.inf if found is None else found.num_gpus
+        best = _best(*searches.of(replace(request, objectives=_FEWEST), wider))
+        return math.inf if best is None else best.num_gpus
 
     def widened(doublings: int, *names: str) -> list[Constraint]:
         return [doubled(limit, doublings * (limit.name in names)) for limit in limits]
@@ -392,7 +400,14 @@ def _affordable_limits(
         for doublings in range(1, _WIDEST + 1)
         for names in (*zip(every), every)
     )
-    return next((one for one in tried if fewest_within(one) <= _LIMIT_COST * least), [])
+    return next(
+        (
+            limits_tried
+            for limits_tried in tried
+            if fewest_within(limits_tried) <= _LIMIT_COST * least
+        ),
+        [],
+    )
 
 
 def serving_size(request: Request, searches: Searches) -> Size:
@@ -423,14 +438,14 @@ def best_of_each(request: Request, searches: Searches) -> list[FeasiblePlan]:
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
-    found = best_of_groups(*searches.of(replace(request, objectives=_FEWEST)))
-    return [FeasiblePlan.of(*pair) for pair in found]
+    best_plans = best_of_groups(*searches.of(replace(request, objectives=_FEWEST)))
+    return [FeasiblePlan.of(*pair) for pair in best_plans]
 
 
 def best_of_groups(plan: Plan, result: SearchResult) -> Iterator[tuple[Plan, Candidates]]:
     """The best plan of each mode and engine by the objectives, the best of all first."""
-    found = [group.collector for group in result.groups if len(group.collector.values)]
-    for collector in sorted(found, key=lambda one: tuple(one.values[0])):
+    collectors = [group.collector for group in result.groups if len(group.collector.values)]
+    for collector in sorted(collectors, key=lambda each_collector: tuple(each_collector.values[0])):
         source, configuration = collector.place(0)
         yield plan, source.judged(configuration)
 
@@ -482,25 +497,25 @@ def _fewest(request: Request, searches: Searches) -> tuple[FeasiblePlan | None, 
 
 
 def _simplest(request: Request, searches: Searches, fewest: FeasiblePlan) -> FeasiblePlan | None:
-    """The plan one would launch, where published runs do not tell it from the fewest GPUs."""
+    """The simplest plan that is tied with the fewest GPUs; None: there is none."""
     plan, result = searches.of(replace(request, objectives=_FEWEST))
-    found = result.recommended
-    if found is None:
+    recommended = result.recommended
+    if recommended is None:
         return None
-    chosen = FeasiblePlan.of(plan, found)
-    sure = found.source.confidence(chosen.num_gpus)
-    factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
+    chosen = FeasiblePlan.of(plan, recommended)
+    confidence = recommended.source.confidence(chosen.num_gpus)
+    factor = 1.0 if confidence is None else min(confidence.layout, FURTHEST)
     return chosen if chosen.num_gpus <= factor * fewest.num_gpus else None
 
 
 def _beyond(plan: Plan, result: SearchResult) -> Iterator[int]:
-    """Numbers of GPUs beyond what comes nearest to keeping a limit of latency."""
+    """Numbers of GPUs beyond the nearest miss of a latency limit."""
     limits = {limit.name for limit in plan.problem.constraints} - {"max_gpus"}
     misses = (miss for miss in result.nearest_misses if miss.rejection in limits)
     near = [number_or_nan(miss.row["num_gpus"]) for miss in misses]
-    most = plan.problem.setting.machine.cluster.max_gpus or math.inf
+    max_gpus = plan.problem.setting.machine.cluster.max_gpus or math.inf
     for doubling in range(_DOUBLINGS if near else 0):
-        if (count := min(near) * 2**doubling) <= most:
+        if (count := min(near) * 2**doubling) <= max_gpus:
             yield int(count)
 
 

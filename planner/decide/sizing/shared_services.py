@@ -1,4 +1,4 @@
-"""Several services that share a stock of GPUs: which runs on which type where all are cheapest."""
+"""Place several services on a shared stock of GPU types at the lowest total cost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Where bounds are weak, what was found until then is the answer.
+# Limit of a search with weak bounds; its best result so far is the answer.
 _MOST_LOOKED_AT = 50_000
 
 
@@ -73,21 +73,21 @@ ServiceOption: TypeAlias = Mapping[int, FloatArray]
 """GPUs of a service in each part of the day, by the place of their type."""
 
 
-def held_and_cost(gpus: FloatArray, hours: FloatArray, of: GpuType) -> tuple[int, float]:
+def held_and_cost(gpus: FloatArray, hours: FloatArray, gpu_type: GpuType) -> tuple[int, float]:
     r"""How many of ``gpus`` in each part of a day of ``hours`` to hold all day, and what all cost.
 
     .. math:: \sum_k \min(H p_b, u_k p_h)
 
     The k-th GPU is needed for u of the H hours: it is held where that costs less (derived here).
 
-    >>> held_and_cost(np.array([2.0, 6.0]), np.array([12.0, 12.0]),
-    ... GpuType(stock=9, base=1, hourly=3))
+    >>> gpu_type = GpuType(stock=9, base=1, hourly=3)
+    >>> held_and_cost(np.array([2.0, 6.0]), np.array([12.0, 12.0]), gpu_type)
     (6, 144.0)
     """
     levels = np.unique(np.concatenate([[0.0], gpus]))
     needed = np.array([hours[gpus >= level].sum() for level in levels[1:]])
-    each = np.minimum(hours.sum() * of.base, needed * of.hourly)
-    is_held = hours.sum() * of.base < needed * of.hourly
+    each = np.minimum(hours.sum() * gpu_type.base, needed * gpu_type.hourly)
+    is_held = hours.sum() * gpu_type.base < needed * gpu_type.hourly
     return int(levels[1:][is_held].max(initial=0)), float((np.diff(levels) * each).sum())
 
 
@@ -125,9 +125,9 @@ class _Search:
     @cached_property
     def costs(self) -> list[list[float]]:
         """USD a day of every way at the least, each GPU paid for no longer than it is needed."""
-        cheapest = [min(of.base, of.hourly) for of in self.types]
+        cheapest = [min(gpu_type.base, gpu_type.hourly) for gpu_type in self.types]
         return [
-            [sum(float((gpus * self.hours).sum()) * cheapest[at] for at, gpus in way.items())
+            [sum(float((gpus * self.hours).sum()) * cheapest[index] for index, gpus in way.items())
              for way in ways]
             for ways in self.ways
         ]  # fmt: skip
@@ -140,11 +140,11 @@ class _Search:
     def place(
         self, left: Sequence[int], used: list[FloatArray], paid: float, places: tuple[int, ...]
     ) -> None:
-        """Look at all ways of the services that are ``left``, beside what others have used."""
+        """Branch over the ways of the services ``left``, with the GPUs that others have used."""
         self.looked_at += 1
         pairs = [*zip(used, self.types, strict=True)]
-        cost = sum(held_and_cost(gpus, self.hours, of)[1] for gpus, of in pairs)
-        beyond = sum(max(float(gpus.max()) - of.stock, 0.0) for gpus, of in pairs)
+        cost = sum(held_and_cost(gpus, self.hours, gpu_type)[1] for gpus, gpu_type in pairs)
+        beyond = sum(max(float(gpus.max()) - gpu_type.stock, 0.0) for gpus, gpu_type in pairs)
         bound = beyond, max(cost, paid + sum(self.least[service] for service in left))
         is_enough = self.looked_at >= _MOST_LOOKED_AT and self.chosen
         if bound >= self.best or is_enough:
@@ -156,8 +156,8 @@ class _Search:
         costs = self.costs[service]
         for way in sorted(range(len(costs)), key=costs.__getitem__):
             more = [*used]
-            for at, gpus in self.ways[service][way].items():
-                more[at] = more[at] + gpus
+            for index, gpus in self.ways[service][way].items():
+                more[index] = more[index] + gpus
             self.place(others, more, paid + costs[way], (*places, way))
 
 
@@ -371,17 +371,17 @@ def peak_of(size: Size) -> FeasiblePlan:
     return fleet
 
 
-def _rows(one: ServicePlacement) -> Iterator[dict[str, Value]]:
-    parts = {part.gpu: part for part in one.parts}
-    for gpu, whole_size in one.sizes.items():
+def _rows(placement: ServicePlacement) -> Iterator[dict[str, Value]]:
+    parts = {part.gpu: part for part in placement.parts}
+    for gpu, whole_size in placement.sizes.items():
         part = parts.get(gpu)
         size = part.size if part else whole_size
-        cost = one.standalone_costs[gpu]
+        cost = placement.standalone_costs[gpu]
         head: dict[str, Value] = {
-            "service": one.service.name,
+            "service": placement.service.name,
             "gpu": gpu,
             "share": part.share if part else 0.0,
-            "peak_request_rate": one.service.peak * (part.share if part else 1.0),
+            "peak_request_rate": placement.service.peak * (part.share if part else 1.0),
             "feasible": size.fewest is not None,
             "reason": size.reason,
             "alone_per_day_usd": cost if math.isfinite(cost) else None,
@@ -416,38 +416,38 @@ def refuse_single_service_options(names: Collection[str], option_name: OptionNam
 
 
 def read_services(
-    given: str | os.PathLike[str] | Mapping[str, object],
+    source: str | os.PathLike[str] | Mapping[str, object],
     common: Mapping[str, object],
     option_name: OptionNamer = str,
 ) -> tuple[tuple[Service, ...], dict[str, int]]:
     """The services of a TOML file, or of a mapping like it, and its ``stock``.
 
     ``[services.NAME]`` has the answers of a service: ``model``, ``request_rate`` or ``load`` (a CSV
-    file beside it), lengths, limits; above it stands what they have in common, before which goes
-    what is ``common`` here.
+    file in the same folder), lengths, limits. Top-level answers hold for all services; ``common``
+    ones take precedence over them.
 
     Raises SpecError or SearchSpaceError if the file cannot be read; something is unknown, missing
     or impossible.
     """
-    folder = Path() if isinstance(given, Mapping) else Path(given).parent
-    table = given if isinstance(given, Mapping) else read_toml(Path(given))
-    own = _mapping(table.get(SERVICES))
-    if not own or not all(isinstance(answers, Mapping) for answers in own.values()):
+    folder = Path() if isinstance(source, Mapping) else Path(source).parent
+    table = source if isinstance(source, Mapping) else read_toml(Path(source))
+    tables = _mapping(table.get(SERVICES))
+    if not tables or not all(isinstance(answers, Mapping) for answers in tables.values()):
         raise SearchSpaceError(
             f"Give a table for each service, such as [{SERVICES}.chat] with model and request_rate."
         )
-    if len(own) > MOST_SERVICES:
-        raise SearchSpaceError(f"At most {MOST_SERVICES} services share GPUs, not {len(own)}.")
+    if len(tables) > MOST_SERVICES:
+        raise SearchSpaceError(f"At most {MOST_SERVICES} services share GPUs, not {len(tables)}.")
     shared = {name: value for name, value in table.items() if name not in (SERVICES, STOCK)}
-    services, faults = [], list[str]()
-    for name, answers in own.items():
+    services, errors = [], list[str]()
+    for name, answers in tables.items():
         try:
             answers = {**shared, **_mapping(answers)}
             services.append(_service(str(name), answers, common, folder, option_name))
         except SearchSpaceError as error:
-            faults += [f"{name}: {line}" for line in str(error).splitlines()]
-    if faults:
-        raise SearchSpaceError("\n".join(faults))
+            errors += [f"{name}: {line}" for line in str(error).splitlines()]
+    if errors:
+        raise SearchSpaceError("\n".join(errors))
     return tuple(services), read_stock(table.get(STOCK, {}))
 
 
@@ -458,25 +458,25 @@ def _service(
     folder: Path,
     option_name: OptionNamer,
 ) -> Service:
-    limits, asked_of = terms_of("serve", "limit"), terms_of("serve", "question", "parameter")
-    questions = {name: term for name, term in asked_of.items() if "question" in term.kind}
-    asked: dict[str, object] = {**common}
+    limits, terms = terms_of("serve", "limit"), terms_of("serve", "question", "parameter")
+    questions = {name: term for name, term in terms.items() if "question" in term.kind}
+    service_answers: dict[str, object] = {**common}
     bounds = {**_mapping(common.get("constraints"))}
     load = None
-    for word, value in answers.items():
-        known = full_name(word, {**limits, **questions})
-        if word == LOAD:
-            beside = folder / str(value)
-            load = read_load(beside if beside.exists() else Path(str(value)))
-        elif known in questions or word == "settings":
-            asked[known if known in questions else word] = value
-        elif known in limits:
-            bounds[known] = value
+    for key, value in answers.items():
+        full = full_name(key, {**limits, **questions})
+        if key == LOAD:
+            sibling = folder / str(value)
+            load = read_load(sibling if sibling.exists() else Path(str(value)))
+        elif full in questions or key == "settings":
+            service_answers[full if full in questions else key] = value
+        elif full in limits:
+            bounds[full] = value
         else:
-            hint = did_you_mean(word, [*questions, *limits, LOAD])
-            raise SearchSpaceError(f"Unknown question or limit {format_input(word)}.{hint}")
+            hint = did_you_mean(key, [*questions, *limits, LOAD])
+            raise SearchSpaceError(f"Unknown question or limit {format_input(key)}.{hint}")
     request = make_request(
-        {**asked, "workload": "serve", "constraints": bounds}, option_name=option_name
+        {**service_answers, "workload": "serve", "constraints": bounds}, option_name=option_name
     )
     if load is None and request.request_rate is None:
         raise SearchSpaceError(f"Say what it must serve: request_rate or {LOAD}.")
@@ -497,7 +497,7 @@ def share_gpus(
     progress: Progress | None = None,
     workers: int = 1,
 ) -> SharedFleet:
-    """The services on the GPUs of a stock, so that all together cost least.
+    """Place services on the GPUs of a stock at the lowest total cost.
 
     A service runs on one type of GPU; where the stock is too small for that, on two with quarters
     of its requests. Types without a stock have no end; without any stock and any GPU the types are
@@ -516,7 +516,7 @@ def share_gpus(
     }
     if unknown := [gpu for gpu in names if math.isnan(terms[gpu].base)]:
         raise SearchSpaceError(f"The price of {', '.join(unknown)} is unknown: give --price.")
-    starts = sorted({start for one in services for start in one.starts})
+    starts = sorted({start for service_on_gpus in services for start in service_on_gpus.starts})
     hours = np.diff([*starts, HOURS])
     types = [
         GpuType(
@@ -529,11 +529,11 @@ def share_gpus(
 
     def sizes_of(service: Service, part: float) -> list[Size]:
         """The sizes of a share of a service on each type."""
-        asked = replace(service.of_share(part).request, gpu=names)
+        request = replace(service.of_share(part).request, gpu=names)
         load = service.of_share(part).load
         try:
-            found = size_all(
-                asked,
+            allocation = size_all(
+                request,
                 contracts if load else (None,),
                 load=load,
                 startup=startup if load else AT_ONCE,
@@ -542,7 +542,7 @@ def share_gpus(
             ).sizes
         except PlannerError as error:
             raise type(error)(f"{service.name}: {error}") from error
-        by_gpu = {_named(first, size.gpu): size for size in found}
+        by_gpu = {_named(first, size.gpu): size for size in allocation}
         return [by_gpu[gpu] for gpu in names]
 
     whole_sizes = []
@@ -554,57 +554,60 @@ def share_gpus(
         if progress is not None:
             progress(number)
     splits = [
-        [[(at, 1.0, size)] for at, size in enumerate(sizes) if size.fewest] for sizes in whole_sizes
+        [[(index, 1.0, size)] for index, size in enumerate(sizes) if size.fewest]
+        for sizes in whole_sizes
     ]
 
     def allocated() -> Allocation:
         ways = [
-            [{at: _needed(size, starts) for at, _, size in split} for split in of_service]
+            [{index: _needed(size, starts) for index, _, size in split} for split in of_service]
             for of_service in splits
         ]
         return cheapest_allocation(ways, hours, types)
 
-    found = allocated()
-    if found.beyond and len(names) > 1:
+    allocation = allocated()
+    if allocation.beyond and len(names) > 1:
         for service, of_service in zip(services, splits, strict=True):
             of_service += _halved({part: sizes_of(service, part) for part in _PARTS})
-        found = allocated()
-    chosen = [of_service[way] for of_service, way in zip(splits, found.places, strict=True)]
+        allocation = allocated()
+    chosen = [of_service[way] for of_service, way in zip(splits, allocation.places, strict=True)]
     placements = tuple(
         ServicePlacement(
             service=service,
             parts=tuple(
-                ServiceShare(gpu=names[at], share=part, size=size) for at, part, size in split
+                ServiceShare(gpu=names[index], share=part, size=size) for index, part, size in split
             ),
             sizes=dict(zip(names, sizes, strict=True)),
             standalone_costs={
-                gpu: held_and_cost(_needed(size, starts), hours, of)[1] if size.fewest else math.nan
-                for gpu, size, of in zip(names, sizes, types, strict=True)
+                gpu: held_and_cost(_needed(size, starts), hours, gpu_type)[1]
+                if size.fewest
+                else math.nan
+                for gpu, size, gpu_type in zip(names, sizes, types, strict=True)
             },
         )
         for service, split, sizes in zip(services, chosen, whole_sizes, strict=True)
     )
     needs = [
-        [_needed(size, starts) for split in chosen for at, _, size in split if at == number]
+        [_needed(size, starts) for split in chosen for index, _, size in split if index == number]
         for number in range(len(names))
     ]
     pools = tuple(
-        _pool(gpu, of, terms[gpu], hours, mine)
-        for gpu, of, mine in zip(names, types, needs, strict=True)
-        if mine
+        _pool(gpu, gpu_type, terms[gpu], hours, type_needs)
+        for gpu, gpu_type, type_needs in zip(names, types, needs, strict=True)
+        if type_needs
     )
-    if found.beyond:
+    if allocation.beyond:
         raise InfeasibleError(_too_small(pools, placements))
     of_one_type = {
-        gpu: _pool(gpu, of, terms[gpu], hours, [_needed(size, starts) for size in sizes]).cost
-        for gpu, of, sizes in zip(names, types, zip(*whole_sizes, strict=True), strict=True)
+        gpu: _pool(gpu, gpu_type, terms[gpu], hours, [_needed(size, starts) for size in sizes]).cost
+        for gpu, gpu_type, sizes in zip(names, types, zip(*whole_sizes, strict=True), strict=True)
         if all(size.fewest for size in sizes)
     }
     return SharedFleet(
         placements=placements,
         pools=pools,
         request=first,
-        is_proven=found.is_proven,
+        is_proven=allocation.is_proven,
         of_one_type=of_one_type,
     )
 
@@ -613,23 +616,23 @@ def _halved(sizes: Mapping[float, Sequence[Size]]) -> list[list[tuple[int, float
     """The ways of a service on two types that share its requests."""
     types = range(len(next(iter(sizes.values()))))
     return [
-        [(one, part, sizes[part][one]), (other, 1 - part, sizes[1 - part][other])]
-        for one, other in combinations(types, 2)
+        [(first, part, sizes[part][first]), (second, 1 - part, sizes[1 - part][second])]
+        for first, second in combinations(types, 2)
         for part in sizes
-        if sizes[part][one].fewest and sizes[1 - part][other].fewest
+        if sizes[part][first].fewest and sizes[1 - part][second].fewest
     ]
 
 
 def _types(services: Sequence[Service], stock: Mapping[str, int]) -> tuple[str, ...]:
     """The GPUs that are named (``all`` are those with a price), those of the stock, or current."""
-    given = [service.request.gpu for service in services if service.request.gpu is not None]
-    named = [str(word) for gpu in given for word in split_items(gpu, "gpu")]
+    gpus = [service.request.gpu for service in services if service.request.gpu is not None]
+    named = [str(name) for gpu in gpus for name in split_items(gpu, "gpu")]
     catalogue = Catalogue(services[0].request.specs)
-    words = named or [*stock] or [*current_gpus(catalogue)]
-    if ALL in words:
-        words = [gpu for gpu in catalogue.gpus_on_hand() if catalogue.price(gpu) is not None]
-    found = [catalogue.find(SpecKind.GPUS, word).stem for word in [*words, *stock]]
-    return tuple(dict.fromkeys(found))
+    names = named or [*stock] or [*current_gpus(catalogue)]
+    if ALL in names:
+        names = [gpu for gpu in catalogue.gpus_on_hand() if catalogue.price(gpu) is not None]
+    spec_names = [catalogue.find(SpecKind.GPUS, name).stem for name in [*names, *stock]]
+    return tuple(dict.fromkeys(spec_names))
 
 
 def _named(request: Request, gpu: str) -> str:
@@ -647,14 +650,14 @@ def _needed(size: Size, starts: Sequence[float]) -> FloatArray:
 
 
 def _pool(
-    gpu: str, of: GpuType, terms: HourlyPrices, hours: FloatArray, needs: Sequence[FloatArray]
+    gpu: str, gpu_type: GpuType, terms: HourlyPrices, hours: FloatArray, needs: Sequence[FloatArray]
 ) -> GpuPool:
     """The GPUs of one type, of all parts that run on it."""
     together = np.sum(needs, axis=0)
-    held, cost = held_and_cost(together, hours, of)
+    held, cost = held_and_cost(together, hours, gpu_type)
     return GpuPool(
         gpu=gpu,
-        stock=of.stock,
+        stock=gpu_type.stock,
         terms=terms,
         gpus=tuple(together.tolist()),
         hours=tuple(hours.tolist()),

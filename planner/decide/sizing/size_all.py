@@ -1,4 +1,4 @@
-"""Size a run or a service on every GPU and contract that is asked for."""
+"""Size a run or a service on every requested GPU and contract, and recommend one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 # Without any of them the fewest GPUs are those whose memory is large enough.
 _TRAINING = terms_about("training_target")
 SURELY = 0.9
-"""The confidence of sizes where none is given: what is bought is kept by 9 of 10 runs like it."""
+"""Default confidence of sizes: 9 of 10 runs like the plan keep its limits."""
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
 COST, REGRET = "cost", "expected_regret"
@@ -79,10 +79,12 @@ class Sizes:
     fits_alone: bool = False
 
     def __repr__(self) -> str:
-        found = [size for size in self.sizes if size.fewest is not None]
-        best = f", cheapest {found[0].gpu}" if found else ""
-        without = len(self.sizes) - len(found)
-        return f"<Sizes to {self.request.workload}: {len(found)}{best}; {without} without a plan>"
+        feasible = [size for size in self.sizes if size.fewest is not None]
+        best = f", cheapest {feasible[0].gpu}" if feasible else ""
+        without = len(self.sizes) - len(feasible)
+        return (
+            f"<Sizes to {self.request.workload}: {len(feasible)}{best}; {without} without a plan>"
+        )
 
     @cached_property
     def found(self) -> tuple[Size, ...]:
@@ -108,9 +110,9 @@ class Sizes:
         """The cheapest size that is tied with the recommended one; None: none is cheaper."""
         if self.best is None or self.best.carried is not None:
             return None
-        own = self.best.standing
-        less = [candidate for candidate in self.found if candidate.standing.value < own.value]
-        candidates = (candidate for candidate in less if are_plans_tied(own, candidate.standing))
+        ranked = self.best.standing
+        less = [candidate for candidate in self.found if candidate.standing.value < ranked.value]
+        candidates = (candidate for candidate in less if are_plans_tied(ranked, candidate.standing))
         return min(candidates, key=lambda candidate: candidate.standing.value, default=None)
 
     @property
@@ -137,7 +139,9 @@ class Sizes:
         if self.best is None or self.best.carried is not None or len(self.found) < 2:
             return rows
         lost = regrets(costs).tolist()
-        return [{**row, REGRET: value_or_none(one)} for row, one in zip(rows, lost, strict=True)]
+        return [
+            {**row, REGRET: value_or_none(regret)} for row, regret in zip(rows, lost, strict=True)
+        ]
 
     @property
     def regret(self) -> float:
@@ -145,7 +149,7 @@ class Sizes:
         unknown."""
         if len(self.found) < 2 or self.found[0].carried is not None:
             return math.nan
-        return float(regrets([one.standing for one in self.found])[0])
+        return float(regrets([size.standing for size in self.found])[0])
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each choice: GPU, contract, margins, then the plan's columns in full.
@@ -170,56 +174,55 @@ def size_all(
 ) -> Sizes:
     """Size for every GPU of a request under every contract.
 
-    Without a GPU and a cluster, the GPUs are those of data centers with 60 GiB or more that some
-    list has a current price of. ``progress`` is told how many are done and may raise `StopSearch`,
-    after which the others have no plan; ``workers`` processes.
+    Default: data-centre GPUs with at least 60 GiB and a current price. ``progress`` receives how
+    many are done and may raise `StopSearch`, after which the others have no plan; ``workers``
+    processes.
     With a ``load`` the service is sized for its peak, and its day is priced with the contracts;
-    GPUs that are had by the hour begin their ``startup`` before they serve. A service
-    without a rate is as large as a limit of power, or a ``budget``, lets it be; of a run the latter
-    is the limit of its cost, and both are kept by the fastest. Limits hold for `SURELY` of runs
-    like these where the request has no confidence.
+    GPUs paid by the hour start ``startup`` before they serve. A service without a rate is as large
+    as a power limit, or a ``budget``, allows. The budget of a run is the limit of its cost; its
+    fastest plan keeps both limits. Limits hold for `SURELY` of runs like these if the request has
+    no confidence.
 
-    Raises SpecError or SearchSpaceError if no limit says what must be reached, something is
-    unknown, faulty or impossible for all GPUs alike; WorkersLost if worker processes ended again
-    and again.
+    Raises SpecError or SearchSpaceError if there is no limit, or something is unknown, invalid or
+    impossible for all GPUs; WorkersLost if worker processes ended repeatedly.
     """
     request = with_default_confidence(request)
     tasks = sizing_tasks(
         request, contracts, load=load, startup=startup, budget=budget, option_name=option_name
     )
-    found, errors = list[Size](), list[PlannerError]()
+    sizes, errors = list[Size](), list[PlannerError]()
     for number, outcomes in enumerate(_run(tasks, workers), start=1):
         for contract, outcome in outcomes:
             if isinstance(outcome, PlannerError):
                 errors.append(outcome)
-                words = " ".join(str(outcome).split())
+                reason = " ".join(str(outcome).split())
                 gpu = str(tasks[number - 1].request.gpu)
-                outcome = Size(gpu=gpu, contract=contract or "", reason=words)
-            found.append(outcome)
+                outcome = Size(gpu=gpu, contract=contract or "", reason=reason)
+            sizes.append(outcome)
         try:
             if progress is not None:
                 progress(number)
         except StopSearch:
             left = [(task, contract) for task in tasks[number:] for contract in task.contracts]
-            found += [
+            sizes += [
                 Size(gpu=str(task.request.gpu), contract=contract or "", reason=_NOT_REACHED)
                 for task, contract in left
             ]
             break
-    if len(errors) == len(found) and len({str(error) for error in errors}) == 1:
+    if len(errors) == len(sizes) and len({str(error) for error in errors}) == 1:
         raise errors[0]
-    asked = request if load is None else replace(request, request_rate=load.peak)
-    return Sizes(request=asked, sizes=ordered(found), load=load, budget=budget)
+    sized_request = request if load is None else replace(request, request_rate=load.peak)
+    return Sizes(request=sized_request, sizes=ordered(sizes), load=load, budget=budget)
 
 
-def ordered(found: Sequence[Size]) -> tuple[Size, ...]:
-    """The one to take first, then in their order."""
-    sizes = sorted(found, key=lambda one: one.order)
-    priced = [one for one in sizes if one.fewest is not None and one.carried is None]
+def ordered(sizes: Sequence[Size]) -> tuple[Size, ...]:
+    """Sizes with the recommended one first, then in their order; ties go to more evidence."""
+    by_cost = sorted(sizes, key=lambda size: size.order)
+    priced = [size for size in by_cost if size.fewest is not None and size.carried is None]
     if not priced or not math.isfinite(priced[0].standing.value):
-        return tuple(sizes)
-    first = priced[best_supported([one.standing for one in priced])]
-    return (first, *(one for one in sizes if one is not first))
+        return tuple(by_cost)
+    first = priced[best_supported([size.standing for size in priced])]
+    return (first, *(size for size in by_cost if size is not first))
 
 
 @record(kw_only=True)
@@ -242,7 +245,7 @@ def sizing_tasks(
     budget: Budget | None = None,
     option_name: OptionNamer = str,
 ) -> list[SizingTask]:
-    """What is to be sized: a task for each GPU.
+    """Sizing tasks, one for each GPU.
 
     Raises SpecError or SearchSpaceError as `size_all`, before any is sized.
     """
@@ -255,12 +258,12 @@ def sizing_tasks(
             )
         request, budget = replace(request, constraints=bounds), None
     _check(request, load, startup, budget, option_name)
-    asked = _sizing_request(request)
+    sizing_request = _sizing_request(request)
     if load is not None:
-        asked = replace(asked, request_rate=load.peak)
+        sizing_request = replace(sizing_request, request_rate=load.peak)
     return [
         SizingTask(
-            request=replace(asked, gpu=gpu, contract=None),
+            request=replace(sizing_request, gpu=gpu, contract=None),
             contracts=tuple(contracts),
             load=load,
             startup=startup,
@@ -280,16 +283,18 @@ def _run(tasks: Sequence[SizingTask], workers: int) -> Iterator[Sizing]:
     if workers < 2 or len(tasks) < _FEW or "fork" not in multiprocessing.get_all_start_methods():
         yield from map(_sizes, tasks)
         return
-    numbers, found = range(len(tasks)), dict[int, Sizing]()
+    numbers, finished = range(len(tasks)), dict[int, Sizing]()
     try:
         shared = run_on_workers(partial(_numbered, tasks), numbers, min(workers, len(tasks)))
         for number in numbers:
-            while number not in found:
+            while number not in finished:
                 done, size = next(shared)
-                found[done] = size
-            yield found.pop(number)
+                finished[done] = size
+            yield finished.pop(number)
     except WorkersEnded as error:
-        first = tasks[next(one for one in numbers if one in error.tasks)].request.gpu
+        first = tasks[
+            next(number_tried for number_tried in numbers if number_tried in error.tasks)
+        ].request.gpu
         raise WorkersLost(
             f"Workers ended {TRIES} times without a result, at {first} or soon behind it: give "
             "them more memory, or let one process size all."
@@ -312,10 +317,10 @@ def parse_contracts(value: object, option_name: str = "contract") -> list[str | 
     """
     if value is None:
         return [None]
-    term, words = glossary()[CONTRACT], split_items(value, option_name)
-    if words == [ALL]:
+    term, names = glossary()[CONTRACT], split_items(value, option_name)
+    if names == [ALL]:
         return [*CONTRACTS]
-    return [*dict.fromkeys(str(parse_value(term, word, option_name)) for word in words)]
+    return [*dict.fromkeys(str(parse_value(term, name, option_name)) for name in names)]
 
 
 @snapshot_files()
@@ -325,42 +330,47 @@ def _sizes(task: SizingTask) -> Sizing:
     requests = [replace(task.request, contract=contract) for contract in contracts]
     without = [_unpriced(request) for request in requests]
     pairs = [*zip(requests, without, strict=True)]
-    searches = Searches(tuple(one.one_contract for one, unpriced in pairs if unpriced is None))
-    return [(one.one_contract, unpriced or _size(one, task, searches)) for one, unpriced in pairs]
+    searches = Searches(
+        tuple(question.one_contract for question, unpriced in pairs if unpriced is None)
+    )
+    return [
+        (question.one_contract, unpriced or _size(question, task, searches))
+        for question, unpriced in pairs
+    ]
 
 
 def _size(request: Request, task: SizingTask, searches: Searches) -> Size | PlannerError:
     try:
         if _trains(request):
-            found = TrainingSizer(request=request, searches=searches).size()
+            size = TrainingSizer(request=request, searches=searches).size()
         elif request.request_rate is None:
             return _within(request, task.budget)
         else:
-            found, request = relaxed_size(request, searches)
-            found = _affordable(found, task.budget)
-        if task.load is not None and found.fewest is not None:
+            size, request = relaxed_size(request, searches)
+            size = _affordable(size, task.budget)
+        if task.load is not None and size.fewest is not None:
             best, of_fewest = daily_schedules(
-                request, found.fewest, task.load, task.contracts, searches, task.startup
+                request, size.fewest, task.load, task.contracts, searches, task.startup
             )
-            found = replace(found, cheapest=best.peak, day=best, day_of_fewest=of_fewest)
+            size = replace(size, cheapest=best.peak, day=best, day_of_fewest=of_fewest)
     except PlannerError as error:
         return error
-    if found.fewest is None:
-        return found
-    row = found.fewest.row
+    if size.fewest is None:
+        return size
+    row = size.fewest.row
     contract = "" if task.load else str(row.get("contract", ""))
     is_other = request.contract is None and contract not in ("", Contract.ON_DEMAND)
-    return replace(found, gpu=str(row["gpu"]), contract=contract, is_other_contract=is_other)
+    return replace(size, gpu=str(row["gpu"]), contract=contract, is_other_contract=is_other)
 
 
 def _within(request: Request, budget: Budget | None) -> Size:
     """What a service carries within its limit of power and a budget."""
     rate = None if budget is None else budget.rate
-    most, reason = BudgetSearch(request=request, budget=rate).most()
+    result, reason = BudgetSearch(request=request, budget=rate).most()
     head = Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
-    if most is None:
+    if result is None:
         return head
-    row = most.fleet.row
+    row = result.fleet.row
     contract = str(row.get("contract") or "")
     is_other = request.contract is None and contract not in ("", Contract.ON_DEMAND)
     return replace(
@@ -368,8 +378,8 @@ def _within(request: Request, budget: Budget | None) -> Size:
         gpu=str(row["gpu"]),
         contract=contract,
         is_other_contract=is_other,
-        fewest=most.fleet,
-        carried=most,
+        fewest=result.fleet,
+        carried=result,
     )
 
 
@@ -378,15 +388,15 @@ def _affordable(size: Size, budget: Budget | None) -> Size:
     best = size.cheapest or size.fewest
     if budget is None or best is None or best.cost <= budget.rate * HOUR:
         return size
-    cost, most = formatting.format_usd(best.cost), formatting.format_usd(budget.rate * HOUR)
-    words = f"costs {cost} an hour, above the budget of {most}"
+    cost, limit = formatting.format_usd(best.cost), formatting.format_usd(budget.rate * HOUR)
+    reason = f"costs {cost} an hour, above the budget of {limit}"
     if math.isnan(best.cost):
-        words = "costs an unknown price: give --price"
-    return Size(gpu=size.gpu, contract=size.contract, reason=words)
+        reason = "costs an unknown price: give --price"
+    return Size(gpu=size.gpu, contract=size.contract, reason=reason)
 
 
 def _unpriced(request: Request) -> Size | PlannerError | None:
-    """That nobody sells the GPU under the contract that is asked for; None where somebody does."""
+    """Size or error if the GPU has no price under the requested contract; None: it has one."""
     if request.contract is None:
         return None
     try:
@@ -432,73 +442,73 @@ def _check(
     option_name: OptionNamer,
 ) -> None:
     """Refuse questions that have no size as their answer, all faults at once."""
-    faults = []
+    errors = []
     try:
         checked_confidence(request.limit_confidence, option_name("confidence"))
     except SearchSpaceError as error:
-        faults.append(str(error))
-    faults += [
+        errors.append(str(error))
+    errors += [
         f"{option_name(name)}: size one at a time."
         for name in ("model", "adapter")
         if isinstance(getattr(request, name), tuple) or getattr(request, name) == ALL
     ]
     if load is not None and request.workload != "serve":
-        faults.append(
+        errors.append(
             f"{option_name('load')} is for requests: give {option_name('workload')} serve."
         )
     if startup != AT_ONCE and load is None:
-        faults.append(f"{option_name('startup_time')} is of a load: give {option_name('load')}.")
+        errors.append(f"{option_name('startup_time')} is of a load: give {option_name('load')}.")
     if not 0 <= startup.provision < DAY:
-        faults.append(
+        errors.append(
             f"{option_name('startup_time')} is less than a day, not {startup.provision:g} s."
         )
     if request.num_requests is not None and request.request_rate is not None:
-        faults.append(
+        errors.append(
             f"GPUs are sized for a rate that lasts: leave out {option_name('num_requests')}."
         )
     if request.workload == "inference":
-        faults.append("A static batch has no rate or deadline: size `train` or `serve`.")
+        errors.append("A static batch has no rate or deadline: size `train` or `serve`.")
     elif _trains(request):
-        known = [name for name in _TRAINING if name in terms_of(request.workload, "limit")]
-        if not set(known) & set(request.constraints):
-            listed = ", ".join(option_name(name) for name in known)
-            faults.append(f"Give what the GPUs must reach: one or more of {listed}.")
+        limit_names = [name for name in _TRAINING if name in terms_of(request.workload, "limit")]
+        if not set(limit_names) & set(request.constraints):
+            listed = ", ".join(option_name(name) for name in limit_names)
+            errors.append(f"Give what the GPUs must reach: one or more of {listed}.")
         if budget is not None:
-            faults.append(f"A run is paid in total: give {option_name('budget')} without a period.")
+            errors.append(f"A run is paid in total: give {option_name('budget')} without a period.")
     else:
         if request.space == workload_of(request.workload).single:
-            faults.append(
+            errors.append(
                 f"{option_name('space')} {request.space} is of one replica, however many "
                 "requests come: "
                 f"leave it out, and fix parameters with {option_name('settings')}."
             )
         if load is not None and request.request_rate is not None:
-            faults.append(
+            errors.append(
                 f"{option_name('load')} has the rates: leave out {option_name('request_rate')}."
             )
         elif not (load or budget or POWER in request.constraints) and request.request_rate is None:
-            faults.append(
+            errors.append(
                 f"Give what the GPUs must serve: {option_name('request_rate')}; or what they "
                 "may draw or "
                 f"cost: {option_name(POWER)}, {option_name('budget')}."
             )
         if budget is not None and budget.period is None:
-            faults.append(
+            errors.append(
                 f"A service is paid as long as it runs: say {option_name('budget')} per hour, "
                 "day, month "
                 "or year, such as 50kUSD/month."
             )
         if budget is not None and load is not None:
-            faults.append(f"The cost of a day is an answer: leave out {option_name('budget')}.")
+            errors.append(f"The cost of a day is an answer: leave out {option_name('budget')}.")
         if request.num_gpus is not None:
-            faults.append(
+            errors.append(
                 f"The number of GPUs is the answer: leave out {option_name('num_gpus')}, or give "
                 f"{option_name('max_gpus')}."
             )
     if request.objectives:
-        faults.append(f"Sizes are by GPUs and cost: leave out {option_name('objectives')}.")
-    if faults:
-        raise SearchSpaceError("\n".join(faults))
+        errors.append(f"Sizes are by GPUs and cost: leave out {option_name('objectives')}.")
+    if errors:
+        raise SearchSpaceError("\n".join(errors))
 
 
 def gpus_of(

@@ -26,7 +26,7 @@ from planner.workloads.saved_plan import SavedPlan
 if TYPE_CHECKING:
     from planner.optimize.result import SearchResult
 
-# Costs, of which a plan has one at least; by the load where there is one.
+# Cost columns; a plan has at least one, by the load if there is one.
 _RUN_COST, _HOURLY_COST = "cost_usd", "cost_per_hour_usd"
 _TOKEN_COST = "cost_per_million_tokens_usd"
 _COSTS = _RUN_COST, _HOURLY_COST, _TOKEN_COST
@@ -37,7 +37,7 @@ _SURE = 0.9
 
 @record(kw_only=True)
 class CostLever:
-    """One answer of a question changed, and the plan that one would then launch.
+    """One changed answer, and the recommended plan with it.
 
     ``name`` is the question, ``current`` and ``other`` its answers. ``row`` has the result columns
     of the other plan; empty where there is none. ``change`` is that of ``column`` as a share.
@@ -51,7 +51,7 @@ class CostLever:
     change: float
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The lever as a dictionary for JSON."""
         return {
             "lever": self.name,
             "own": self.current,
@@ -63,7 +63,7 @@ class CostLever:
 
 
 def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
-    """What moves the cost of a recommended plan by more than a tenth, most first.
+    """Answers that change the cost of the recommended plan by more than 10 %, largest first.
 
     Number formats, software, numbers of GPUs and the confidence are tried one at a time where the
     question has one answer to each, by a search of its own; contracts by their prices. What cannot
@@ -71,20 +71,28 @@ def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
     """
     if result.recommended is None:
         return []
-    own = full_row(result.recommended, plan.problem.sources)
-    # The cost that levers are told by; the time where no price is known.
+    base_row = full_row(result.recommended, plan.problem.sources)
+    # The cost column that levers are compared by; the time without a price.
     is_rated = plan.request.request_rate is not None
     order = _COSTS if is_rated else (_RUN_COST, _TOKEN_COST, _HOURLY_COST)
-    known = (name for name in order if math.isfinite(number_or_nan(own.get(name))))
-    column = next(known, "time_to_train_days" if "time_to_train_days" in own else "num_gpus")
-    tried = [*contract_levers(plan, own, column)]
-    for name, mine, other, answers in (*_trials(plan.request, own), *_caches(plan, own)):
+    priced = (name for name in order if math.isfinite(number_or_nan(base_row.get(name))))
+    column = next(priced, "time_to_train_days" if "time_to_train_days" in base_row else "num_gpus")
+    tried = [*contract_levers(plan, base_row, column)]
+    for name, current, other, answers in (
+        *_trials(plan.request, base_row),
+        *_caches(plan, base_row),
+    ):
         row = _searched(plan.request.changed(**answers))
-        words = (mine, own), (other, row)
-        first, second = (one + _prefix_hit_rate(of) if name in _KEEP else one for one, of in words)
-        tried.append(_lever((name, first, second), column, own, row))
-    found = [one for one in tried if math.isfinite(one.change) and abs(one.change) > MOVES]
-    return sorted(found, key=lambda one: -abs(math.log1p(max(one.change, -0.999))))
+        sides = (current, base_row), (other, row)
+        first, second = (
+            value + _prefix_hit_rate(side_row) if name in _KEEP else value
+            for value, side_row in sides
+        )
+        tried.append(_lever((name, first, second), column, base_row, row))
+    significant = [
+        lever for lever in tried if math.isfinite(lever.change) and abs(lever.change) > MOVES
+    ]
+    return sorted(significant, key=lambda lever: -abs(math.log1p(max(lever.change, -0.999))))
 
 
 def _trials(
@@ -93,11 +101,11 @@ def _trials(
     """Each lever with the plan's answer, another one, and the fields of the request for it."""
     workload = workload_of(request.workload)
     parameter = workload.precision
-    mine = str(base_row.get(parameter, ""))
+    current = str(base_row.get(parameter, ""))
     if parameter in base_row and parameter not in request.settings:
         for other in glossary()[parameter].common_values.split():
-            if other != mine:
-                yield "precision", mine, other, {"precision": other}
+            if other != current:
+                yield "precision", current, other, {"precision": other}
     software = workload.profile_kind
     if isinstance(getattr(request, software), str) and getattr(request, software) != ALL:
         yield software, str(base_row[software]), "any", {software: None}
@@ -108,9 +116,9 @@ def _trials(
             if other_count >= 1 and other_count != count:
                 yield "number of GPUs", f"{count:,}", f"{other_count:,}", {"num_gpus": other_count}
     if request.request_rate is not None or request.constraints:
-        sure = request.limit_confidence
-        other_sure = _SURE if sure == MEDIAN else MEDIAN
-        yield "confidence", f"{sure:g}", f"{other_sure:g}", {"confidence": other_sure}
+        confidence = request.limit_confidence
+        other_sure = _SURE if confidence == MEDIAN else MEDIAN
+        yield "confidence", f"{confidence:g}", f"{other_sure:g}", {"confidence": other_sure}
 
 
 def _caches(plan: Plan, base_row: Row) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
@@ -122,8 +130,8 @@ def _caches(plan: Plan, base_row: Row) -> Iterator[tuple[str, str, str, Mapping[
         yield "router", request.router, "cache_aware", {"router": "cache_aware"}
     half = plan.source_of(base_row).setting.machine.host_memory / 2
     if not request.host_cache and 0 < half < math.inf:
-        words = "none", formatting.format_gib(half)
-        yield "host cache", *words, {"host_cache": half}
+        current_and_other = "none", formatting.format_gib(half)
+        yield "host cache", *current_and_other, {"host_cache": half}
 
 
 def _prefix_hit_rate(row: Row) -> str:
@@ -140,7 +148,7 @@ def contract_levers(plan: Plan, base_row: Row, column: str) -> Iterator[CostLeve
     """The same plan under other contracts, as `planner explain` has it."""
     if column not in _COSTS:
         return
-    mine = str(base_row.get("contract", Contract.ON_DEMAND))
+    current = str(base_row.get("contract", Contract.ON_DEMAND))
     try:
         pinned = plan_of_request(SavedPlan.of(plan, base_row).request())
     except PlannerError:
@@ -148,7 +156,7 @@ def contract_levers(plan: Plan, base_row: Row, column: str) -> Iterator[CostLeve
     for contract, reached in contract_outcomes(pinned).items():
         if reached.row is not None:
             row = {**base_row, **reached.row}
-            yield _lever(("contract", mine, contract), column, base_row, row)
+            yield _lever(("contract", current, contract), column, base_row, row)
 
 
 def _searched(request: Request) -> Row:
@@ -160,8 +168,8 @@ def _searched(request: Request) -> Row:
     return {} if best is None else best.row
 
 
-def _lever(words: tuple[str, str, str], column: str, base_row: Row, row: Row) -> CostLever:
-    name, mine, other = words
+def _lever(names: tuple[str, str, str], column: str, base_row: Row, row: Row) -> CostLever:
+    name, current, other = names
     value, before = number_or_nan(row.get(column)), number_or_nan(base_row.get(column))
     change = value / before - 1 if before > 0 else math.nan
-    return CostLever(name=name, current=mine, other=other, column=column, row=row, change=change)
+    return CostLever(name=name, current=current, other=other, column=column, row=row, change=change)

@@ -22,7 +22,7 @@ from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_p
 
 _MOST_DOUBLINGS = 12
 _MOST_REMEDIES = 5
-# Units in which the limit of a dimension is told, the largest first.
+# Units of limits in messages by dimension, the largest first.
 _SCALES = {
     "byte": ((GIB, "GiB"),),
     "usd": ((1.0, "USD"),),
@@ -49,19 +49,19 @@ def suggest_feasible(plan: Plan, result: SearchResult) -> list[str]:
 
     All of them together judge ``advice_rows`` of the workload at most.
     """
-    found: list[str] = []
+    options: list[str] = []
     rows = plan.workload.advice_rows
     for candidates in _families(plan, result):
         for remedy in candidates:
             helps, rows = _helps(remedy, rows)
             if helps:
-                found.append(remedy.option)
+                options.append(remedy.option)
                 break
             if rows <= 0:
-                return found
-        if len(found) == _MOST_REMEDIES:
+                return options
+        if len(options) == _MOST_REMEDIES:
             break
-    return found
+    return options
 
 
 def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Suggestion]]:
@@ -79,10 +79,12 @@ def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Suggestion
     for name, values in remedies_of(plan.workload.name).items():
         if name in lacking:
             continue
-        known = {
+        current_values = {
             str(format_value(name, value)).lower() for mesh in meshes for value in mesh.values(name)
         }
-        yield iter([_with_settings(plan, {name: value}) for value in values if value not in known])
+        yield iter(
+            [_with_settings(plan, {name: value}) for value in values if value not in current_values]
+        )
     yield _changed_together(plan, result)
     yield _freed_settings(plan)
     yield _more_gpus(plan)
@@ -121,8 +123,8 @@ def _changed(plan: Plan, option: str, **changes: object) -> _Suggestion:
 
 def _with_settings(plan: Plan, settings: Mapping[str, object]) -> _Suggestion:
     option = " with ".join(f"--set {name}={value}" for name, value in settings.items())
-    given = {name: [value] for name, value in settings.items()}
-    return _changed(plan, option, settings={**plan.request.settings, **given})
+    fixed = {name: [value] for name, value in settings.items()}
+    return _changed(plan, option, settings={**plan.request.settings, **fixed})
 
 
 def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
@@ -131,7 +133,7 @@ def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
         if miss.rejection not in plan.request.constraints or not math.isfinite(miss.value):
             continue
         limits, options = dict(plan.request.constraints), []
-        violated = (one.violated(miss.candidates).all() for one in plan.problem.constraints)
+        violated = (limit.violated(miss.candidates).all() for limit in plan.problem.constraints)
         for constraint in compress(plan.problem.constraints, violated):
             value = float(constraint.judged(miss.candidates).ravel()[0])
             if constraint.name not in limits or not math.isfinite(value):
@@ -169,10 +171,10 @@ def _changed_together(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]
     """For one configuration whose memory is too small: several settings at once."""
     if not _is_single(plan) or not {*MEMORIES} & {*result.rejected_by}:
         return
-    found = evaluate(plan)
-    if found.rejected_by not in MEMORIES or found.source.mesh is None:
+    evaluation = evaluate(plan)
+    if evaluation.rejected_by not in MEMORIES or evaluation.source.mesh is None:
         return
-    for change in changes_that_fit(plan, found, lambda *_: True).changes:
+    for change in changes_that_fit(plan, evaluation, lambda *_: True).changes:
         settings = {name: str(value).lower() for name, (_, value) in change.changed.items()}
         if len(settings) > 1:
             yield _with_settings(plan, settings)
@@ -181,10 +183,10 @@ def _changed_together(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]
 def _freed_settings(plan: Plan) -> Iterator[_Suggestion]:
     if _is_single(plan):
         return
-    given = plan.request.settings
-    for name in given:
-        kept = {other: value for other, value in given.items() if other != name}
-        yield _changed(plan, f"leaving out --set {name}", settings=kept)
+    settings = plan.request.settings
+    for name in settings:
+        remaining = {other: value for other, value in settings.items() if other != name}
+        yield _changed(plan, f"leaving out --set {name}", settings=remaining)
 
 
 def _searches(plan: Plan) -> Iterator[_Suggestion]:

@@ -82,22 +82,22 @@ def allowed(
     can_say: Callable[[str, str | int | float], bool],
     defaults: Collection[str],
 ) -> MayBe:
-    """What may change of a launch file: what can be said in it, and keeps its load.
+    """Changes that a launch file can express and that keep its load.
 
-    The load, in requests of a replica at once, is one that no change raises: of a rate the number
-    that it keeps busy, which ``row`` has. ``defaults`` names what the file leaves to its engine,
-    and ``can_say`` tells whether it has words for a value.
+    The load is the number of concurrent requests of a replica, which no change raises; with a rate
+    it is that of ``row``. ``defaults`` names the options that the file leaves to its engine,
+    ``can_say`` returns whether the file can express a value.
     """
-    most = math.inf
+    max_concurrency = math.inf
     if request.workload == "serve":
         cap = request.settings.get(_CAP) if _CAP not in defaults else None
         if request.request_rate is not None:
-            most = number_or_nan(row[_CAP])
+            max_concurrency = number_or_nan(row[_CAP])
         elif cap is not None:
-            most = float(str(cap[0] if isinstance(cap, tuple | list) else cap))
+            max_concurrency = float(str(cap[0] if isinstance(cap, tuple | list) else cap))
 
     def may_be(name: str, value: Value) -> bool:
-        fits = name != _CAP or number_or_nan(value) <= most
+        fits = name != _CAP or number_or_nan(value) <= max_concurrency
         return value is not None and can_say(name, value) and fits
 
     return may_be
@@ -117,19 +117,21 @@ def best_changes(
         return []
     if evaluation.rejected_by in MEMORIES:
         return [*changes_that_fit(plan, evaluation, may_be).changes]
-    own = evaluation.candidates.row
-    problem = plans_around(plan, own, may_be)
+    base_row = evaluation.candidates.row
+    problem = plans_around(plan, base_row, may_be)
     if problem is None:
         return []
     # Plans are compared by what they carry at most, also where a load is stated.
-    most = evaluation.source.judged(evaluation.candidates.configurations)
-    now = float(np.ravel(most.value(problem.objectives[0].name))[0])
+    at_capacity = evaluation.source.judged(evaluation.candidates.configurations)
+    now = float(np.ravel(at_capacity.value(problem.objectives[0].name))[0])
     if evaluation.rejected_by:
-        return _changes(problem, own, np.nan, SURE) or _changes(problem, own, np.nan, MEDIAN)
+        return _changes(problem, base_row, np.nan, SURE) or _changes(
+            problem, base_row, np.nan, MEDIAN
+        )
     (row,) = full_rows(evaluation.table(), [evaluation.source])
     fits = fit_probability(row)  # as surely as it fits now, where published runs tell
-    surely = max(min(SURE, fits), MEDIAN) if np.isfinite(fits) else SURE
-    return _changes(problem, own, now, surely)
+    min_fit_probability = max(min(SURE, fits), MEDIAN) if np.isfinite(fits) else SURE
+    return _changes(problem, base_row, now, min_fit_probability)
 
 
 def best_other_plan(
@@ -138,7 +140,7 @@ def best_other_plan(
     profiles: Iterable[str] = (),
     may_be: MayBe = lambda *_: True,
 ) -> tuple[Plan, Change] | None:
-    """The best plan of these GPUs that fits, however much changes, and what does.
+    """The best plan on these GPUs that fits, with any number of changes, and the changes.
 
     Of the framework or engine of the plan, at first without what saves memory at the cost of
     time, or of formats; where it has none, of the best of ``profiles`` that keep weights and
@@ -146,14 +148,18 @@ def best_other_plan(
     """
     if evaluation.source.mesh is None:
         return None
-    own, name = evaluation.candidates.row, evaluation.source.profile
-    relief = relief_values(evaluation.source, own, may_be)
+    base_row, name = evaluation.candidates.row, evaluation.source.profile
+    relief = relief_values(evaluation.source, base_row, may_be)
     for more in ({}, without_formats(relief), relief):
-        if best := _best_of(name, plan, own, may_be, more):
+        if best := _best_of(name, plan, base_row, may_be, more):
             return best
-    others = (_best_of(one, plan, own, may_be) for one in profiles if one != name)
-    fit = (one for one in others if one is not None)
-    return max(fit, key=lambda one: one[1].value, default=None)
+    others = (
+        _best_of(other_profile, plan, base_row, may_be)
+        for other_profile in profiles
+        if other_profile != name
+    )
+    fit = (other_plan for other_plan in others if other_plan is not None)
+    return max(fit, key=lambda plan_and_change: plan_and_change[1].value, default=None)
 
 
 def _best_of(
@@ -167,9 +173,11 @@ def _best_of(
     problem = plans_around(plan, base_row, may_be, profile, more)
     if problem is None or _state_bytes(problem) < _state_bytes(plan.problem):
         return None
-    for surely in (SURE, MEDIAN):
-        found = best_by_distance(problem, base_row, surely, range(len(base_row)))
-        if best := max(found.values(), key=lambda one: one[2], default=None):
+    for min_fit_probability in (SURE, MEDIAN):
+        best_by_count = best_by_distance(
+            problem, base_row, min_fit_probability, range(len(base_row))
+        )
+        if best := max(best_by_count.values(), key=lambda candidate: candidate[2], default=None):
             return replace(plan, problem=problem), change_at(*best[:2], base_row, best[2], np.nan)
     return None
 
@@ -183,11 +191,13 @@ def _state_bytes(problem: Problem) -> float:
     return states.weight + states.optimizer
 
 
-def _changes(problem: Problem, base_row: Row, before: float, surely: float) -> list[Change]:
+def _changes(
+    problem: Problem, base_row: Row, before: float, min_fit_probability: float
+) -> list[Change]:
     """The best for each number of changed parameters that gains something over fewer."""
     changes: list[Change] = []
     reached = before if np.isfinite(before) else 0.0
-    for candidates, row, value in best_by_distance(problem, base_row, surely).values():
+    for candidates, row, value in best_by_distance(problem, base_row, min_fit_probability).values():
         if value > reached * (1 + WORTH):
             changes.append(change_at(candidates, row, base_row, value, value / before - 1))
             reached = value
@@ -195,9 +205,9 @@ def _changes(problem: Problem, base_row: Row, before: float, surely: float) -> l
 
 
 def recommended_change(changes: list[Change]) -> Change | None:
-    """The one with the fewest changes that has nearly all there is to gain."""
+    """The recommended change: the fewest changed parameters with nearly the full gain."""
     if not changes:
         return None
-    most = max((change.gain for change in changes if np.isfinite(change.gain)), default=np.nan)
-    enough = (change for change in changes if not change.gain < _ENOUGH * most)
+    max_gain = max((change.gain for change in changes if np.isfinite(change.gain)), default=np.nan)
+    enough = (change for change in changes if not change.gain < _ENOUGH * max_gain)
     return next(enough)

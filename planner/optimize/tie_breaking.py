@@ -1,0 +1,163 @@
+"""Break ties between plans by complexity, with objectives weighted by fit probability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, IndexArray
+from planner.base.records import record
+from planner.configurations.configuration_tables import ConfigurationTable
+from planner.optimize.source import Candidates, Source
+
+_LEAST_SURE = 0.5
+"""Lowest weight of a fit probability: an unlikely fit doubles a minimized objective."""
+
+
+FURTHEST = 1.25
+"""Largest factor of a tie: beyond it no plan is as good, however wide the errors are."""
+
+
+@record(kw_only=True)
+class RankedConfiguration:
+    """A configuration of a source with its objectives, minimized.
+
+    ``weighed`` is the first objective divided by the fit probability: a plan that fits in half of
+    all cases is worth half as much.
+    """
+
+    source: Source
+    configuration: ConfigurationTable
+    values: FloatArray
+    weighed: float
+    complexity: int
+    num_gpus: float
+
+    @cached_property
+    def judged(self) -> Candidates:
+        """Predictions of the one configuration."""
+        judged: Candidates = self.source.judged(self.configuration)
+        return judged
+
+    @property
+    def tie_factor(self) -> float:
+        """Plans within this factor of it are tied with it."""
+        confidence = self.source.confidence(self.num_gpus)
+        return 1.0 if confidence is None else min(confidence.layout, FURTHEST)
+
+
+class ComplexityTieBreaker:
+    """Breaks ties by complexity: keeps the best row of each complexity near the best objective.
+
+    The first objective is weighted by the fit probability. A row stays only if no simpler one is
+    as good.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[RankedConfiguration] = []
+
+    @classmethod
+    def joined(cls, tie_breakers: Iterable[ComplexityTieBreaker]) -> ComplexityTieBreaker:
+        """One tie breaker with the rows of several."""
+        configurations = [configuration for each in tie_breakers for configuration in each._kept]
+        best = min((configuration.weighed for configuration in configurations), default=np.inf)
+        tie_breaker = cls()
+        tie_breaker._kept = _stairs(configurations, best)
+        return tie_breaker
+
+    def moved(self, sources: Mapping[int, Source]) -> ComplexityTieBreaker:
+        """The same rows of other sources, by the identity of the source that they replace."""
+        tie_breaker = ComplexityTieBreaker()
+        tie_breaker._kept = [
+            replace(configuration, source=sources[id(configuration.source)])
+            for configuration in self._kept
+        ]
+        return tie_breaker
+
+    def add(self, candidates: Candidates, rows: IndexArray, values: FloatArray) -> None:
+        """Take in feasible rows, at flat indices, with their minimized objectives."""
+        predicted = np.where(np.isnan(values).any(axis=1), np.inf, values[:, 0])
+        first = _weighed(candidates, rows, predicted, self._best)
+        best = min(float(first.min(initial=np.inf)), self._best)
+        near = np.flatnonzero((first <= reach(best, FURTHEST)) & np.isfinite(first))
+        complexity: IndexArray = candidates.complexity_at(rows[near])
+        # The first objective of the best kept row that is no more complex.
+        steps = np.array([configuration.complexity for configuration in self._kept])
+        bounds = np.array([np.inf, *(configuration.weighed for configuration in self._kept)])
+        better = first[near] < bounds[np.searchsorted(steps, complexity, side="right")]
+        near, complexity = near[better], complexity[better]
+        if not near.size:
+            return
+        order = np.lexsort((*values[near].T[::-1], first[near], complexity))
+        ordered = first[near][order]
+        steps = np.flatnonzero(ordered < np.minimum.accumulate([np.inf, *ordered[:-1]]))
+        gpus = candidates.at(candidates.value("num_gpus"), rows[near])
+        improvements = [
+            RankedConfiguration(
+                source=candidates.source,
+                configuration=candidates.configurations.rows(rows[near[[place]]]),
+                values=values[near[place]],
+                weighed=float(first[near[place]]),
+                complexity=int(complexity[place]),
+                num_gpus=float(gpus[place]),
+            )
+            for place in order[steps].tolist()
+        ]
+        self._kept = _stairs([*self._kept, *improvements], best)
+
+    def choice(self, factor: float) -> RankedConfiguration | None:
+        """The simplest plan within this factor of the best; None: there is none."""
+        within = (
+            configuration
+            for configuration in self._kept
+            if configuration.weighed <= reach(self._best, factor)
+        )
+        return next(within, None)
+
+    @property
+    def best(self) -> RankedConfiguration | None:
+        """The plan with the best weighted first objective."""
+        return self._kept[-1] if self._kept else None
+
+    @property
+    def _best(self) -> float:
+        return self._kept[-1].weighed if self._kept else np.inf
+
+
+def reach(best: float, factor: float) -> float:
+    """The largest minimized value that is within a factor of the best one."""
+    return best * factor if best > 0 else best / factor
+
+
+def _weighed(
+    candidates: Candidates, rows: IndexArray, predicted: FloatArray, best: float
+) -> FloatArray:
+    """The first objective weighted by fit probability; infinite for rows far from the best."""
+    weighted = np.full(predicted.shape, np.inf)
+    # Weighting makes no row better: the weighted value of the fastest row bounds useful rows.
+    fastest = np.array([np.argmin(predicted)])
+    best_weighted = min(best, float(_by_chance(candidates, rows[fastest], predicted[fastest])[0]))
+    near = np.flatnonzero(predicted <= reach(best_weighted, FURTHEST))
+    weighted[near] = _by_chance(candidates, rows[near], predicted[near])
+    return weighted
+
+
+def _by_chance(candidates: Candidates, rows: IndexArray, predicted: FloatArray) -> FloatArray:
+    fit_probability = np.nan_to_num(candidates.fit_probability_at(rows), nan=1.0)
+    weight = np.clip(fit_probability, _LEAST_SURE, 1.0)
+    return np.where(predicted > 0, predicted / weight, predicted * weight)
+
+
+def _stairs(choices: list[RankedConfiguration], best: float) -> list[RankedConfiguration]:
+    """Configurations near the best that are better than all simpler ones, the simplest first."""
+    stairs: list[RankedConfiguration] = []
+    for choice in sorted(
+        choices, key=lambda choice: (choice.complexity, choice.weighed, *choice.values)
+    ):
+        is_near = choice.weighed <= reach(best, FURTHEST)
+        if is_near and (not stairs or choice.weighed < stairs[-1].weighed):
+            stairs.append(choice)
+    return stairs
