@@ -17,7 +17,7 @@ import planner
 from planner.decide.suggestions.launch_changes import best_changes
 from planner.launch.launch_file import evaluate_launch
 from planner.launch.read_launch import read_launch
-from planner.launch.write_launch import launch_of
+from planner.launch.write_launch import make_launch
 
 SAMPLE = Path(__file__).parents[1] / "docs" / "samples" / "pretrain.sh"
 RUNS = 9
@@ -42,7 +42,7 @@ def main() -> None:
         "read the file": lambda: read_launch(SAMPLE, gpu="h100"),
         "judge it": lambda: evaluate_launch(question),
         "find its best change": lambda: best_changes(plan, found),
-        "write launch files": lambda: launch_of(question, "megatron-lm", "slurm"),
+        "write launch files": lambda: make_launch(question, "megatron-lm", "slurm"),
     }
     print(f"{'a search for the same question':32} {1e3 * searched:8.1f} ms")
     for name, action in actions.items():

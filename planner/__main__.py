@@ -28,12 +28,12 @@ def main() -> None:
     """Run the command of ``sys.argv`` and exit with its code."""
     install_handlers()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    _stand_in_for_closed()
+    _replace_closed_streams()
     warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
     warn_of_conflicts()
     code = run(sys.argv[1:])
     # Python flushes once more at exit and would report the same error again.
-    _silence_broken()
+    _silence_broken_streams()
     # Skip the last garbage collection: it takes a tenth of a short command.
     gc.freeze()
     sys.exit(code)
@@ -56,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
         return _fail("There is not enough memory for this; narrow it with --set.", 1, debug)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _UNWRITABLE and not error.filename:
-            name = _silence_broken() or "stdout"
+            name = _silence_broken_streams() or "stdout"
             reason = f"{name}: cannot be written ({error.strerror})."
             return _fail(reason, OutputError.exit_code, debug)
         return _fail(
@@ -87,18 +87,18 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _fail(message: str, exit_code: int, debug: bool) -> int:
-    from planner.base.formatting import agreed, printable
+    from planner.base.formatting import fix_plurals, printable
 
     if debug:
         import traceback
 
         message = f"{traceback.format_exc()}{message}"
     with contextlib.suppress(OSError):  # without a reader of stderr the exit code remains
-        print(agreed(printable(message)), file=sys.stderr, flush=True)
+        print(fix_plurals(printable(message)), file=sys.stderr, flush=True)
     return exit_code
 
 
-def _stand_in_for_closed() -> None:
+def _replace_closed_streams() -> None:
     """Give every closed standard stream a descriptor that cannot be written.
 
     Otherwise a result file would get the descriptor and the printed text.
@@ -110,7 +110,7 @@ def _stand_in_for_closed() -> None:
                 setattr(sys, name, os.fdopen(unwritable, "w", encoding="utf-8"))
 
 
-def _silence_broken() -> str:
+def _silence_broken_streams() -> str:
     """Redirect output streams that cannot be flushed to the null device; return the first's
     name.
     """

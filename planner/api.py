@@ -19,17 +19,17 @@ from planner.decide.predictor import Predictor
 from planner.decide.sizing.autoscaling import read_startup
 from planner.decide.sizing.budget import read_budget
 from planner.decide.sizing.length_pools import pools_by_length, read_pools
-from planner.decide.sizing.load_profile import load_of, read_load
+from planner.decide.sizing.load_profile import read_load, read_load_or_trace
 from planner.decide.sizing.shared_services import Service, read_services, read_stock, share_gpus
 from planner.decide.sizing.size_all import parse_contracts, size_all, without_contract
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.launch.launch_file import LaunchFile
-from planner.launch.write_launch import WrittenLaunch, for_target, launch_of, save_launch
+from planner.launch.write_launch import WrittenLaunch, make_launch, restrict_to_target, save_launch
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.question.parse_values import format_input, parse_int
 from planner.question.request import Request
 from planner.show.presenters.comparison import compared_plans, has_question, things_of
-from planner.show.presenters.explanation import explained_plan
+from planner.show.presenters.explanation import explain_plan
 from planner.show.results import (
     CompareAnswer,
     EstimateAnswer,
@@ -43,7 +43,7 @@ from planner.show.results import (
     recommended_of,
 )
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.find_plan import pinned_in, request_in
+from planner.sweeps.find_plan import read_request_of_file, read_saved_plan
 from planner.sweeps.read_plan import make_sweep, read_plan
 from planner.sweeps.run_sweep import on_cores, run_sweep
 from planner.sweeps.sweep_folder import Sweep
@@ -82,7 +82,7 @@ def search(
     ----------
     driver : ``exhaustive`` (default) evaluates every configuration, ``optuna`` samples
     trials, seed, sampler : for ``optuna`` only, see
-        `planner.optimize.optuna_search.sample`: default: 2000, 0, ``nsga2``
+        `planner.optimize.optuna_search.run_trials`: default: 2000, 0, ``nsga2``
     progress : called with the number of configurations or trials done
     sink : called with the columns of all feasible configurations, a few thousand at a time
         (exhaustive only)
@@ -199,7 +199,7 @@ def size(
     """
     contracts = parse_contracts(contract)
     read = without_contract(make_request({**request, "contract": contract}))
-    question, profile = load_of(read, load, startup_time)
+    question, profile = read_load_or_trace(read, load, startup_time)
     sizes = size_all(
         question,
         contracts,
@@ -405,8 +405,8 @@ def write_launch(
     base = None if plan is None else SavedPlan.read(Path(plan)).request()
     question = make_request(request, base=base)
     if base is None:
-        question = recommended_of(for_target(question, target)).request()
-    written = launch_of(question, target, wrapper)
+        question = recommended_of(restrict_to_target(question, target)).request()
+    written = make_launch(question, target, wrapper)
     if output is not None:
         save_launch(Path(output), written)
     return written
@@ -497,7 +497,7 @@ def explain(
     'compute'
     """
     if plan is not None:
-        base = pinned_in(Path(plan), row).request()
+        base = read_saved_plan(Path(plan), row).request()
     question = make_request(request, base=base)
     if base is None and not question.settings:
         question = recommended_of(question).request()
@@ -505,8 +505,8 @@ def explain(
     if isinstance(against, Mapping):
         against = replace_answers(question, against)
     elif against is not None and not isinstance(against, Request):
-        against = request_in(Path(against), None, {}, beside=question)
-    return ExplainAnswer.from_result(explained_plan(question, number, against))
+        against = read_request_of_file(Path(against), None, {}, fallback=question)
+    return ExplainAnswer.from_result(explain_plan(question, number, against))
 
 
 def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer:
@@ -533,7 +533,7 @@ def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer
         raise SearchSpaceError(
             f"Give a question, such as a model, to compare {' and '.join(texts)}."
         )
-    return CompareAnswer.from_result(compared_plans(named, request, request_in))
+    return CompareAnswer.from_result(compared_plans(named, request, read_request_of_file))
 
 
 def max_batch(
@@ -583,7 +583,7 @@ def max_batches(
     (['none', 'full'], [2, 16])
     """
     if plan is not None:
-        base = pinned_in(Path(plan), row).request()
+        base = read_saved_plan(Path(plan), row).request()
     return methods_of_layouts(make_request(request, base=base))
 
 
@@ -617,7 +617,7 @@ def _one_plan(
     request: Mapping[str, object],
 ) -> tuple[Plan, Evaluation]:
     if plan is not None:
-        base = pinned_in(Path(plan), row).request()
+        base = read_saved_plan(Path(plan), row).request()
     question = make_request(request, base=base)
     return evaluate_request(question, is_open=base is None and not question.settings)
 

@@ -44,7 +44,7 @@ def compiled(path: Path, library: Library) -> str:
     used = {name for row in rows for name, cell in row.items() if cell}
     left = (*source, AS_PUBLISHED)
     made = [name for name in runs.schema.columns if name in used and name not in left]
-    if unknown := used - runs.schema.known:
+    if unknown := used - runs.schema.column_names:
         raise ValueError(f"columns.csv lacks {', '.join(sorted(unknown))}")
     file = io.StringIO()
     writer = csv.DictWriter(file, [*left, *made], restval="", lineterminator="\n")

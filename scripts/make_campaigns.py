@@ -23,7 +23,7 @@ from pooling import student
 
 import planner
 from planner.base.csv_cells import number_or_nan
-from planner.confidence.intervals import SUREST
+from planner.confidence.intervals import MAX_CONFIDENCE
 
 ROOT = Path(__file__).parents[1]
 CAMPAIGNS = ROOT / "scripts" / "published" / "campaigns.csv"
@@ -127,10 +127,10 @@ def fitted(known: Sequence[Campaign]) -> Factor:
     weights = _weights(known)
     logs = [one.log for one in known]
     middle = _quantile(logs, weights, 0.5)
-    away, wider = [], student(len({one.publisher for one in known}), SUREST)
+    away, wider = [], student(len({one.publisher for one in known}), MAX_CONFIDENCE)
     for side in (-1, 1):
         needed = [_beyond(side * (one.log - middle), one.step_ends[side > 0]) for one in known]
-        away.append(wider * _quantile(needed, weights, SUREST))
+        away.append(wider * _quantile(needed, weights, MAX_CONFIDENCE))
     low, high = middle - away[0], middle + away[1]
     return Factor(typical=math.exp(middle), low=math.exp(low), high=math.exp(high))
 

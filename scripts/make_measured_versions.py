@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from planner.confidence.error_classes import architecture_of, tool_of
+from planner.confidence.error_classes import architecture, find_tool
 from planner.confidence.profile_rules import engine_rule
 from planner.validation.spec_library import Library, spelled, without_variant
 
@@ -47,7 +47,7 @@ def release_of(engine: str, version: str) -> tuple[str, str] | None:
 def tool_of_run(engine: str, version: str = "") -> str:
     """The engine that a run was on, whatever its release."""
     profile: str = _TOOLS.get(engine) or engine_rule(engine, version).profile
-    return tool_of(profile, dict.fromkeys(_TOOLS.values())) or profile
+    return find_tool(profile, dict.fromkeys(_TOOLS.values())) or profile
 
 
 def releases() -> str:
@@ -87,7 +87,7 @@ def _architecture(name: str) -> str:
     while word:
         model = _library().model(word)
         if model is not None:
-            return "+".join(sorted(architecture_of(model)))
+            return "+".join(sorted(architecture(model)))
         word = without_variant(word)
     return ""
 

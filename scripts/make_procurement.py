@@ -25,7 +25,7 @@ from planner.base.csv_cells import Row, number_or_nan
 from planner.sweeps.columns import COST, TIME
 from planner.sweeps.read_plan import read_plan
 from planner.sweeps.summary import Summary, summarize
-from planner.sweeps.summary_blocks import format_measure, headlines, plan_in_short, where
+from planner.sweeps.summary_blocks import format_measure, format_placement, format_plan, headlines
 from planner.sweeps.sweep_folder import Sweep
 
 ROOT = Path(planner.__file__).parents[1]
@@ -120,11 +120,11 @@ def picture_of(model: str) -> Path:
 def _answers(summary: Summary) -> Iterator[tuple[str, ...]]:
     for group in summary.groups:
         for title, row in headlines(group):
-            yield (group.model, title, _place(row), *_reached(row), plan_in_short(row))
+            yield (group.model, title, _place(row), *_reached(row), format_plan(row))
 
 
 def _place(row: Row) -> str:
-    return f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
+    return f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
 
 
 def _reached(row: Row) -> tuple[str, str]:

@@ -117,12 +117,14 @@ def outcome(case: Case) -> Outcome:
         imported = read_launch(case.path)
     except PlannerError as error:
         return Outcome(refusal=_first_sentence(error, case))
-    asked = tuple(name for name in imported.lacking({}) if name == "model")
+    asked = tuple(name for name in imported.missing_terms({}) if name == "model")
     told = {
         "target": imported.target.name,
         "defaults": len(imported.defaults),
-        "counts": {status: len(imported.of(status)) for status in Status},
-        "unknown": tuple(dict.fromkeys(line.option for line in imported.of(Status.UNKNOWN))),
+        "counts": {status: len(imported.lines_with_status(status)) for status in Status},
+        "unknown": tuple(
+            dict.fromkeys(line.option for line in imported.lines_with_status(Status.UNKNOWN))
+        ),
         "asked": asked,
     }
     try:

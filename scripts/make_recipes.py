@@ -183,7 +183,7 @@ def _compared(recipe: Mapping[str, str]) -> Compared:
         broken=found.rejected_by,
         usable=machine.gpu.allocatable_memory / 2**30,
         recommended=None if best is None else {k: v[0] for k, v in best.columns().items()},
-        factor=1.0 if sure is None else sure.layout,
+        factor=1.0 if sure is None else sure.layout_tie_factor,
     )
 
 

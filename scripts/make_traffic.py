@@ -83,7 +83,7 @@ def _row(name: str, replicas: int, load: float, rate: float, both: ReplayLatenci
     cells = [name, str(replicas), f"{load:.0%}", f"{rate:.2f}"]
     for quantity in (_FIRST, _TOKEN):
         for part in (None, 0.99):
-            predicted, seen = both.predicted[quantity][part], both.seen[quantity][part]
+            predicted, seen = both.predicted[quantity][part], both.replayed[quantity][part]
             cells.append(f"{format_duration(predicted)} / {format_duration(seen)}")
     return f"| {' | '.join(cells)} |"
 

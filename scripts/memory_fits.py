@@ -19,7 +19,7 @@ from start_logs import logged_errors
 
 from planner.base.arrays import BoolArray, FloatArray
 from planner.base.units import GIB
-from planner.confidence.error_classes import batching
+from planner.confidence.error_classes import batching_kind
 from planner.validation.accuracy import ComparedRun
 from planner.validation.case_prediction import MEMORY
 from planner.validation.inference.cases import InferenceCase
@@ -161,7 +161,7 @@ def _ending(row: ComparedRun) -> Ending | None:
         error = math.nan
     label = case.software.label
     if isinstance(case, InferenceCase):
-        scale, whole = "", (batching(case.engine), label, "")
+        scale, whole = "", (batching_kind(case.engine), label, "")
     else:
         scale = case.keys[2]
         whole = (case.kind, label, scale)

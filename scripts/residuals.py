@@ -17,9 +17,9 @@ from publishers import publisher
 
 from planner.confidence.error_classes import (
     ARCHITECTURE,
-    LACKS,
     RELEASE,
-    architecture_of,
+    UNMEASURED_KINDS,
+    architecture,
     has_experts,
 )
 from planner.confidence.intervals import (
@@ -205,7 +205,7 @@ def widening(found: Sequence[Residual]) -> dict[tuple[str, str], tuple[float, in
         **{
             (name, lack): factor
             for name, its in errors.items()
-            for lack in LACKS
+            for lack in UNMEASURED_KINDS
             if (factor := group_factor(its, _groups(found, name, lack)))[1]
         },
     }
@@ -295,7 +295,7 @@ def _residual(row: ComparedRun, case: Case, compared: ComparedQuantity, ratio: f
 def _engine_groups(row: ComparedRun, case: Case) -> dict[str, str]:
     """The release and the architecture that a run of an engine tells of."""
     engine, version = row.run.text("framework"), row.run.text("framework_version")
-    release, kinds = release_of(engine, version), "+".join(sorted(architecture_of(case.model)))
+    release, kinds = release_of(engine, version), "+".join(sorted(architecture(case.model)))
     return {
         RELEASE: "" if release is None else " ".join(release),
         ARCHITECTURE: f"{tool_of_run(engine, version)} {kinds}" if kinds else "",

@@ -21,7 +21,7 @@ from planner.base.enums import (
 )
 from planner.base.units import GIB
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import Catalogue, default_cluster
@@ -37,11 +37,11 @@ def start_logs() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def setting_of(row: dict[str, str]) -> ServingSetting:
+def setting_of(row: dict[str, str]) -> ServingInputs:
     gpu = CATALOGUE.load_gpu(row["gpu"]).spec
     engine = engine_on(CATALOGUE.load_engine(row["engine"]).spec, gpu, row["version"])
     share = float(row["gpu_memory_utilization"])
-    return ServingSetting(
+    return ServingInputs(
         machine=Machine(gpu=gpu, cluster=default_cluster(gpu), catalogue=CATALOGUE),
         model=CATALOGUE.load_model(row["model"]),
         engine=replace(engine, memory=replace(engine.memory, gpu_memory_utilization=share)),
@@ -49,7 +49,7 @@ def setting_of(row: dict[str, str]) -> ServingSetting:
     )
 
 
-def layout_of(row: dict[str, str], setting: ServingSetting) -> ServingConfigurations:
+def layout_of(row: dict[str, str], setting: ServingInputs) -> ServingConfigurations:
     model = setting.model
     word = row["quantization"] or model.quantization or "w16a16"
     experts = row["quantization"] or model.expert_quantization or word

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.decide.suggestions.infeasible import rounded_outward, suggest_feasible
+from planner.decide.suggestions.infeasible import round_limit_outward, suggest_feasible
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.problem import constraints
 from planner.question.request import Request
@@ -37,7 +37,7 @@ def test_the_budget_is_one_of_configurations():
 )
 def test_limits_are_rounded_away_from_what_was_found(name, value, option, bound):
     (constraint,) = constraints("train", {name: 0.0})
-    found = rounded_outward(constraint, value)
+    found = round_limit_outward(constraint, value)
     assert found == (option, pytest.approx(bound))
 
 

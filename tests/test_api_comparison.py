@@ -104,7 +104,7 @@ def test_what_lies_in_the_interval_of_own_cost_is_a_tie(
     asked = listed(tmp_path, f"x,llama-3.1-8b,0,0,{scale * million},2026-01-01")
     found = planner.estimate(**asked).compare_api()
     (offer,) = (offer for offer in found.offers if offer.price.provider == "x")
-    assert found.cheaper(offer) == word
+    assert found.cheaper_option(offer) == word
 
 
 def test_a_search_compares_its_recommended_plan_and_a_frame_has_every_offer() -> None:

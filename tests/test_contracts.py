@@ -12,7 +12,7 @@ import planner as planning
 from planner.decide.suggestions.cost_levers import contract_levers
 from planner.errors import PlannerError, SearchSpaceError
 from planner.optimize.exhaustive import exhaustive_search
-from planner.question.prices import checked_price, price_of_contract
+from planner.question.prices import check_price, price_of_contract
 from planner.specs.catalogue import Catalogue
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
@@ -192,7 +192,7 @@ def test_a_price_is_of_the_rented_contract_alone() -> None:
 def test_a_price_names_the_contract_that_it_is_of(
     price: Any, contracts: tuple[str, ...], found: Any
 ) -> None:
-    assert checked_price(price, contracts, "price", "purchase_price") == found
+    assert check_price(price, contracts, "price", "purchase_price") == found
 
 
 @each(
@@ -218,7 +218,7 @@ def test_a_price_of_a_contract() -> None:
     assert price_of_contract(price, "reserved-1y") == "h100=2"
     assert price_of_contract("spot=1", "on-demand") is None
     assert price_of_contract(2.0, "spot") == 2.0
-    assert checked_price(None, ("owned",), "price", "purchase_price") is None
+    assert check_price(None, ("owned",), "price", "purchase_price") is None
     with pytest.raises(SearchSpaceError, match="give purchase_price for owned GPUs"):
         make_request({**TRAIN, "contract": "owned", "price": 2})
     # One that a plan has stays that of its contract.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import planner
-from planner.decide.assumptions import MOVES, sensitive_assumptions
+from planner.decide.assumptions import MIN_RELATIVE_CHANGE, sensitive_assumptions
 from planner.optimize.result_columns import intervals
 from planner.optimize.source import first_row
 from planner.workloads.assumptions import EvaluatedChoice, open_network
@@ -50,7 +50,7 @@ def own_ends(found: Any) -> dict[str, tuple[float, float]]:
 
 def slow_cluster(folder: Path, factor: float) -> str:
     """The cluster of the GPU's own links as a file of its own, its network at another rate."""
-    cluster = planner.estimate(**ACROSS).source.setting.machine.cluster
+    cluster = planner.estimate(**ACROSS).source.inputs.machine.cluster
     up, out = cluster.scale_up, cluster.scale_out
     path = folder / f"own{factor}.toml"
     path.write_text(
@@ -78,7 +78,7 @@ def test_an_open_network_is_what_estimates_of_such_networks_say(tmp_path: Path) 
         assert given.open_facts == []  # a cluster that is named leaves nothing open
         steps.append(given.table()["step_time_s"][0])
     assert fact.moved["step_time_s"] == pytest.approx((min(steps), max(steps)), rel=1e-12)
-    assert max(steps) > (1 + MOVES) * steps[1]
+    assert max(steps) > (1 + MIN_RELATIVE_CHANGE) * steps[1]
 
 
 def test_inside_one_domain_no_network_is_open() -> None:
@@ -136,7 +136,7 @@ def test_the_network_of_pools_is_that_of_both(tmp_path: Path) -> None:
     slow, fast = (first_row(one.columns())["transfer_time_s"] for one in fact.tried.values())
     assert slow > 2 * fast  # half the rate, then twice
     before = [one.source.space.prefill_setting.machine for one in fact.tried.values()]
-    after = [one.source.setting.machine for one in fact.tried.values()]
+    after = [one.source.inputs.machine for one in fact.tried.values()]
     assert [machine.cluster for machine in before] == [machine.cluster for machine in after]
 
 

@@ -12,7 +12,7 @@ from planner.workloads.make_plan import make_plan
 
 
 def _workload(model: str) -> tuple[int, int]:
-    workload = make_plan(Request(model=model, num_gpus=8)).problem.setting.workload
+    workload = make_plan(Request(model=model, num_gpus=8)).problem.inputs.workload
     return workload.sequence_length, workload.global_batch_size
 
 
@@ -62,7 +62,7 @@ def test_an_absurd_number_of_gpus_is_refused(count: object) -> None:
 def test_words_of_adapters_are_read_in_any_case(adapter, space, framework):
     plan = make_plan(Request(model="llama-7b", num_gpus=8, adapter=adapter))
     assert plan.space.name == space
-    assert plan.problem.setting.framework.name == framework
+    assert plan.problem.inputs.framework.name == framework
 
 
 def test_the_frameworks_of_adapters_report_their_rank():
@@ -71,7 +71,7 @@ def test_the_frameworks_of_adapters_report_their_rank():
     )
     assert plan.defaults["lora_rank"] == "16 (default)"
     assert "lora_targets" not in plan.defaults
-    assert plan.problem.setting.workload.lora_targets == "query_value"
+    assert plan.problem.inputs.workload.lora_targets == "query_value"
 
 
 def test_adapters_are_named_in_any_case() -> None:
@@ -93,6 +93,6 @@ def test_adapters_are_named_in_any_case() -> None:
 )
 def test_a_batch_that_nobody_gave_is_one_that_the_gpus_can_share(model, num_gpus, batch):
     plan = make_plan(Request(model=model, num_gpus=num_gpus))
-    assert plan.problem.setting.workload.global_batch_size == batch
+    assert plan.problem.inputs.workload.global_batch_size == batch
     given = make_plan(Request(model=model, num_gpus=num_gpus, global_batch_size=512))
-    assert given.problem.setting.workload.global_batch_size == 512
+    assert given.problem.inputs.workload.global_batch_size == 512

@@ -223,7 +223,7 @@ def test_the_words_of_optuna_are_its_own():
 
     assert build_request.SAMPLERS == optuna_search.SAMPLERS
     asked = build_request.read_driver({"driver": "optuna"})
-    plain = inspect.signature(optuna_search.sample).parameters
+    plain = inspect.signature(optuna_search.run_trials).parameters
     assert {name: plain[name].default for name in asked if name != "driver"} == {
         name: value for name, value in asked.items() if name != "driver"
     }

@@ -174,13 +174,13 @@ def test_a_plan_file_with_old_keys_is_the_same_plan(planner: Command, tmp_path: 
 def test_a_row_of_a_result_with_an_old_column_is_the_same_plan(
     planner: Command, tmp_path: Path
 ) -> None:
-    from planner.sweeps.find_plan import plan_in
+    from planner.sweeps.find_plan import plan_of_file
 
     path = tmp_path / "front.csv"
     planner(
         "search", "--model", "llama-7b", "--gpus", "8", "--price", "5", "--quiet", "--csv", path
     )
-    plan = plan_in(path, 1)
+    plan = plan_of_file(path, 1)
     head, _, rows = path.read_text(encoding="utf-8").partition("\n")
     names = ["old_model" if name == "model" else name for name in head.split(",")]
     text_file(tmp_path, "front.csv", f"{','.join(names)}\n{rows}")
@@ -188,7 +188,7 @@ def test_a_row_of_a_result_with_an_old_column_is_the_same_plan(
     words = manifest.read_text(encoding="utf-8")
     assert '"price"' in words
     text_file(tmp_path, manifest.name, words.replace('"price"', '"old_price"'))
-    assert plan_in(path, 1) == plan
+    assert plan_of_file(path, 1) == plan
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")

@@ -53,7 +53,7 @@ def serving(folder: Path | None) -> Request:
 
 def test_everything_of_a_training_plan_comes_from_the_folder(mine: Path) -> None:
     own, shipped = make_plan(training(mine)), make_plan(training(None))
-    setting = own.problem.setting
+    setting = own.problem.inputs
     assert setting.machine.gpu.memory_capacity == 40 * 2**30
     assert setting.model.num_hidden_layers == 16
     assert own.space.description.startswith("My ")
@@ -67,8 +67,8 @@ def test_everything_of_a_training_plan_comes_from_the_folder(mine: Path) -> None
 def test_everything_of_a_serving_plan_comes_from_the_folder(mine: Path) -> None:
     own, shipped = make_plan(serving(mine)), make_plan(serving(None))
     for source in own.problem.sources:
-        assert source.setting.machine.gpu.memory_capacity == 40 * 2**30
-        assert source.setting.machine.catalogue == Catalogue(mine)
+        assert source.inputs.machine.gpu.memory_capacity == 40 * 2**30
+        assert source.inputs.machine.catalogue == Catalogue(mine)
         assert source.site.price == pytest.approx(9 / 3600)
     differ = {name for name, text in shipped.digests.items() if own.digests[name] != text}
     assert differ == {
@@ -91,7 +91,7 @@ def test_fabrics_and_kernels_come_from_the_folder_of_the_machine(mine: Path) -> 
         latency = use.collectives(gpu, LinkKind.NETWORK)["all_reduce"].base_latency
         kernels = use.gemm_table(gpu)
         assert kernels is not None
-        machine = make_plan(training(use.folder)).problem.setting.machine
+        machine = make_plan(training(use.folder)).problem.inputs.machine
         assert (latency > 1e-4) == (kernels.work.size == 8) == (use.folder == mine)
         assert machine.kernels.gemm_table is not None
         assert machine.kernels.gemm_table.work.size == kernels.work.size

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from planner.decide.fitting import surer_options
-from planner.decide.near import SURE
+from planner.decide.fitting import options_that_raise_fit_probability
+from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import fit_probability, full_row
 from planner.question.request import Request
@@ -30,10 +30,10 @@ def recommended(request: Request) -> tuple[Plan, dict[str, Any]]:
 @pytest.mark.parametrize("length", [1024, 8192])
 def test_lora_that_may_not_fit_names_qlora(length: int) -> None:
     plan, row = recommended(Request(**LORA, sequence_length=length, global_batch_size=8))
-    assert fit_probability(row) < SURE
-    options = surer_options(plan, row)
+    assert fit_probability(row) < TARGET_FIT_PROBABILITY
+    options = options_that_raise_fit_probability(plan, row)
     assert "--adapter qlora" in options
-    assert min(options.values()) >= SURE
+    assert min(options.values()) >= TARGET_FIT_PROBABILITY
     for option, chance in options.items():
         request = SavedPlan.of(plan, row).request()
         if option.startswith("--adapter"):
@@ -47,8 +47,8 @@ def test_lora_that_may_not_fit_names_qlora(length: int) -> None:
 
 def test_a_plan_that_surely_fits_names_nothing() -> None:
     plan, row = recommended(Request(model="llama-3.1-8b", gpu="h100", num_gpus=8, adapter="lora"))
-    assert fit_probability(row) >= SURE
-    assert surer_options(plan, row) == {}
+    assert fit_probability(row) >= TARGET_FIT_PROBABILITY
+    assert options_that_raise_fit_probability(plan, row) == {}
 
 
 def test_the_search_says_so(planner) -> None:

@@ -24,7 +24,7 @@ from planner.question.terms import (
     error_columns,
     glossary,
     groups,
-    plain_values,
+    parameter_defaults,
     remedies_of,
     terms_about,
     terms_of,
@@ -92,8 +92,8 @@ def test_pools_have_the_parameters_of_both_kinds_of_workers():
 def test_defaults_and_remedies_are_values_of_their_parameters(workload):
     from planner.configurations.enumerate import coded_values
 
-    for name, value in plain_values(workload).items():
-        assert glossary()[name].shown(coded_values(name, [value])[0]) == value
+    for name, value in parameter_defaults(workload).items():
+        assert glossary()[name].decode(coded_values(name, [value])[0]) == value
     for name, values in remedies_of(workload).items():
         assert len(coded_values(name, values)) == len(values)
 

@@ -146,7 +146,7 @@ class CodeEnum(IntEnum):
         return ALIASES.get(cls.__name__, {})
 
     @classmethod
-    def meant(cls, text: str) -> str:
+    def canonical_word(cls, text: str) -> str:
         """The canonical word of a text in any case, with hyphens or underscores.
 
         >>> Quantization.meant("AWQ"), Quantization.meant("w4a16"), Quantization.meant("bf61")

@@ -153,7 +153,7 @@ def _singular(match: re.Match[str]) -> str:
     return f"1 {adjective}{short}{' ' * bool(verb)}{_SINGULAR.get(verb, '')}"
 
 
-def agreed(text: str) -> str:
+def fix_plurals(text: str) -> str:
     """A text in which the nouns after a 1 are singular.
 
     >>> agreed("1 runs on 21 GPUs"), agreed("1 options have no effect"), agreed("1 of 3 runs")
@@ -164,7 +164,7 @@ def agreed(text: str) -> str:
     return _ONE_OF_SEVERAL.sub(_singular, text)
 
 
-def counted(number: float, noun: str) -> str:
+def format_counted(number: float, noun: str) -> str:
     """A number with its noun, singular or plural.
 
     >>> counted(1, "run"), counted(2000, "run"), counted(0, "GPU")
@@ -176,7 +176,7 @@ def counted(number: float, noun: str) -> str:
 
 def format_gpus(number: float) -> str:
     """A number of GPUs."""
-    return counted(number, "GPU")
+    return format_counted(number, "GPU")
 
 
 def join_words(words: Iterable[str]) -> str:

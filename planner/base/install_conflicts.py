@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from planner.base.user_cache import cache_file, keep_lines, read_lines
+from planner.base.user_cache import cache_file, read_lines, write_lines
 from planner.base.version import DISTRIBUTION, __version__
 
 PACKAGE = "planner"
@@ -76,7 +76,7 @@ def conflicting_distributions(folders: Iterable[str], cache: str) -> list[tuple[
         conflicts += [(name, folder) for name in cached[folder][1]]
     if looked_up:
         rows = ["\t".join((folder, time_ns, *names)) for folder, (time_ns, names) in cached.items()]
-        keep_lines(cache, rows[-_MOST_KEPT:])
+        write_lines(cache, rows[-_MOST_KEPT:])
     return conflicts
 
 

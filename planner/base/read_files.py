@@ -191,14 +191,16 @@ def packaged_rows(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
 
 
 def read_lines(
-    file: BinaryIO | GzipFile, path: Path, error: Error = SpecError, most: int = LONGEST_LINE
+    file: BinaryIO | GzipFile, path: Path, error: Error = SpecError, max_bytes: int = LONGEST_LINE
 ) -> Iterator[str]:
-    """Lines of an open UTF-8 file with their line ends; lines over ``most`` bytes are refused."""
+    """Lines of an open UTF-8 file with their line ends; lines over ``max_bytes`` bytes are
+    refused.
+    """
     try:
         with TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
-            while line := text.readline(most + 1):
-                if len(line) > most:
-                    raise error(f"{path}: has a line of more than {most:,} characters.")
+            while line := text.readline(max_bytes + 1):
+                if len(line) > max_bytes:
+                    raise error(f"{path}: has a line of more than {max_bytes:,} characters.")
                 yield line
     except UnicodeDecodeError as failure:
         raise error(f"{path}: is not UTF-8 text ({failure.reason}).") from failure

@@ -152,7 +152,7 @@ class NameSet(int, metaclass=_AllSets):
         return f"{', '.join(cls.words())}, or several joined by +"
 
     @classmethod
-    def meant(cls, text: str) -> str:
+    def canonical_word(cls, text: str) -> str:
         """The canonical word of a set in any order, or of an alias.
 
         >>> KeptTensors.meant("out_proj+qkv_proj"), KeptTensors.meant("save_qkv_proj")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from planner.base.arrays import IndexArray
 
-Whole = TypeVar("Whole", int, "IndexArray")
+Count = TypeVar("Count", int, "IndexArray")
 
 _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
@@ -59,7 +59,7 @@ _LARGEST = 1e300
 _NUMBER_AND_UNIT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*")
 
 
-def ceil_div(number: Whole, divisor: Whole | int) -> Whole:
+def ceil_div(number: Count, divisor: Count | int) -> Count:
     """``number / divisor`` rounded up, exactly: of integers, or of each element of arrays of them.
 
     >>> ceil_div(7, 2), ceil_div(8, 2)

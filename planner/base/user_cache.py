@@ -22,7 +22,7 @@ def read_lines(file: str) -> list[str]:
         return []
 
 
-def keep_lines(file: str, lines: Iterable[str]) -> None:
+def write_lines(file: str, lines: Iterable[str]) -> None:
     """Replace a file atomically; errors are ignored.
 
     Drafts of others are removed: their writers were killed, or keep nothing this time.

@@ -64,7 +64,7 @@ class PipeClosed(Exception):
     """The reader of the output closed the pipe; typer does not catch this exception."""
 
 
-def _explain(error: Any) -> None:
+def _improve_message(error: Any) -> None:
     """Add hints to typer's message of an unknown option or command."""
     message = getattr(error, "message", None)
     command = getattr(getattr(error, "ctx", None), "command", None)
@@ -137,7 +137,7 @@ class _TextOption:
         return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
 
 
-def _plain(params: list[Parameter]) -> list[Parameter]:
+def _with_text_options(params: list[Parameter]) -> list[Parameter]:
     """Parameters with the text parser, where this version of typer supports it."""
     for param in params:
         if getattr(param, "_runtime_param", param) is None:
@@ -168,7 +168,7 @@ class _FullHelpCommand:
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         """The options of the command, including the help option."""
-        return _plain(super().get_params(ctx))  # type: ignore[misc]
+        return _with_text_options(super().get_params(ctx))  # type: ignore[misc]
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Read the options."""
@@ -245,7 +245,7 @@ class _Commands(TextOptionGroup):
         try:
             return super().make_context(info_name, args, parent, **extra)
         except Exception as error:
-            _explain(error)
+            _improve_message(error)
             raise
 
     def invoke(self, ctx: Context) -> object:
@@ -256,7 +256,7 @@ class _Commands(TextOptionGroup):
         except BrokenPipeError as error:
             raise PipeClosed from error
         except Exception as error:
-            _explain(error)
+            _improve_message(error)
             raise
 
 

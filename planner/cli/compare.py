@@ -32,12 +32,12 @@ def compare(values: options.OptionValues) -> None:
     )
     from planner.show.presenters.json_files import command_manifest, write_document
     from planner.show.terminal import make_console, print_blocks
-    from planner.sweeps.find_plan import request_in
+    from planner.sweeps.find_plan import read_request_of_file
 
     json = values["json"]
     check_outputs(None, json)
     things = things_of(values["things"], values["specs"])
-    answers = _shared_request(values)
+    answers = _shared_answers(values)
     console = make_console(stderr=json == Path("-"))
     manifest = command_manifest(values["context"].obj)
     if not has_question(things, answers):
@@ -46,14 +46,14 @@ def compare(values: options.OptionValues) -> None:
         if not values["quiet"]:
             print_blocks(console, specs_blocks(things, numbers, is_full=values["full"]))
         return
-    read = partial(request_in, specs=values["specs"], option_name=option_of)
+    read = partial(read_request_of_file, specs=values["specs"], option_name=option_of)
     comparison = compared_plans(things, answers, read, options.option_name)
     write_document(json, manifest, **comparison_dict(comparison))
     if not values["quiet"]:
         print_blocks(console, comparison_blocks(comparison, is_full=values["full"]))
 
 
-def _shared_request(values: options.OptionValues) -> dict[str, object]:
+def _shared_answers(values: options.OptionValues) -> dict[str, object]:
     """The answers, settings and limits that apply to all compared plans."""
     questions, limits = split_answers(values)
     answers: dict[str, object] = {**questions, "specs": values["specs"]}

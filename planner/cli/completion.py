@@ -21,10 +21,10 @@ from planner.show.output_blocks import PICTURES
 from planner.workloads.build_request import DRIVERS, SAMPLERS
 from planner.workloads.registry import workload_names
 
-Found: TypeAlias = list[tuple[str, str]]
+Completions: TypeAlias = list[tuple[str, str]]
 """Completions with their descriptions."""
 
-Completer: TypeAlias = Callable[[typer.Context, str], Found]
+Completer: TypeAlias = Callable[[typer.Context, str], Completions]
 
 KINDS = ("gpus", "clusters", "models", "spaces", "frameworks", "engines")
 MODES = ("aggregated", "disaggregated")
@@ -76,25 +76,27 @@ def for_term(term: Term) -> Completer | None:
     kinds = f"{term.term.rpartition('_')[2]}s"
     kind = kinds if kinds in KINDS else None
     if kind is not None:
-        return _several(lambda ctx: [*names(kind, ctx), *([ALL] if term.type == "names" else [])])
+        return _list_completer(
+            lambda ctx: [*names(kind, ctx), *([ALL] if term.type == "names" else [])]
+        )
     if term.choices:
         all_names = [ALL] if term.type == "names" else []
-        return _several(lambda _: [*term.choices, *all_names])
+        return _list_completer(lambda _: [*term.choices, *all_names])
     return for_words(term.term)
 
 
 def for_words(name: str) -> Completer | None:
     """The completer of an option that takes words of a fixed list; None if there is no list."""
     choices = _WORDS.get(name)
-    return None if choices is None else _several(lambda _: choices)
+    return None if choices is None else _list_completer(lambda _: choices)
 
 
-def workloads(ctx: typer.Context, incomplete: str) -> Found:
+def workloads(ctx: typer.Context, incomplete: str) -> Completions:
     """Names of workloads."""
-    return _starting(workload_names(), incomplete)
+    return _matching(workload_names(), incomplete)
 
 
-def objectives(ctx: typer.Context, incomplete: str) -> Found:
+def objectives(ctx: typer.Context, incomplete: str) -> Completions:
     """Names of objectives of the workload."""
     terms = terms_of(_workload(ctx), "objective")
     done, last = _split(incomplete)
@@ -103,34 +105,34 @@ def objectives(ctx: typer.Context, incomplete: str) -> Found:
     ]
 
 
-def precisions(ctx: typer.Context, incomplete: str) -> Found:
+def precisions(ctx: typer.Context, incomplete: str) -> Completions:
     """Number formats to train in, types of weights to serve with."""
     kind = ComputePrecision if _workload(ctx) == "train" else Quantization
-    return _several(lambda _: [*kind.words(), *kind.aliases(), ALL])(ctx, incomplete)
+    return _list_completer(lambda _: [*kind.words(), *kind.aliases(), ALL])(ctx, incomplete)
 
 
-def kinds(ctx: typer.Context, incomplete: str) -> Found:
+def kinds(ctx: typer.Context, incomplete: str) -> Completions:
     """Kinds of specs."""
-    return _starting(KINDS, incomplete)
+    return _matching(KINDS, incomplete)
 
 
-def sweeps(ctx: typer.Context, incomplete: str) -> Found:
+def sweeps(ctx: typer.Context, incomplete: str) -> Completions:
     """The shipped sweep plans."""
-    return _starting(names("sweeps", ctx), incomplete)
+    return _matching(names("sweeps", ctx), incomplete)
 
 
-def of_kind(ctx: typer.Context, incomplete: str) -> Found:
+def of_kind(ctx: typer.Context, incomplete: str) -> Completions:
     """Specs of the kind in the argument before."""
     kind = ctx.params.get("kind") or ""
-    return _starting(names(kind if kind in KINDS else f"{kind}s", ctx), incomplete)
+    return _matching(names(kind if kind in KINDS else f"{kind}s", ctx), incomplete)
 
 
-def profiles(ctx: typer.Context, incomplete: str) -> Found:
+def profiles(ctx: typer.Context, incomplete: str) -> Completions:
     """Frameworks and engines."""
-    return _starting([*names("frameworks", ctx), *names("engines", ctx)], incomplete)
+    return _matching([*names("frameworks", ctx), *names("engines", ctx)], incomplete)
 
 
-def settings(ctx: typer.Context, incomplete: str) -> Found:
+def settings(ctx: typer.Context, incomplete: str) -> Completions:
     """``name=`` of parameters, and their values."""
     parameters = dict(terms_of(_workload(ctx), "parameter", "pool"))
     del parameters["num_gpus"]
@@ -139,7 +141,7 @@ def settings(ctx: typer.Context, incomplete: str) -> Found:
     if equals:
         return [
             (f"{name}={value}"[len(prefix) :], "")
-            for value, _ in _starting(_values(parameters.get(full_name(name, parameters))), values)
+            for value, _ in _matching(_values(parameters.get(full_name(name, parameters))), values)
         ]
     words = {**parameters, **{term.short: term for term in parameters.values() if term.short}}
     matching = {word: term for word, term in words.items() if word.startswith(name)}
@@ -166,16 +168,16 @@ def _workload(ctx: typer.Context) -> str:
     return workload if workload in workload_names() else Request.workload
 
 
-def _several(choices: Callable[[typer.Context], Iterable[str]]) -> Completer:
+def _list_completer(choices: Callable[[typer.Context], Iterable[str]]) -> Completer:
     """A completer of the last word of a comma-separated list."""
 
-    def complete(ctx: typer.Context, incomplete: str) -> Found:
-        return _starting(choices(ctx), incomplete)
+    def complete(ctx: typer.Context, incomplete: str) -> Completions:
+        return _matching(choices(ctx), incomplete)
 
     return complete
 
 
-def _starting(choices: Iterable[str], incomplete: str) -> Found:
+def _matching(choices: Iterable[str], incomplete: str) -> Completions:
     """The words that start with the text behind the last comma."""
     done, last = _split(incomplete)
     chosen = done.split(",")
@@ -195,7 +197,7 @@ def _values(term: Term | None) -> Sequence[str]:
     if term is None:
         return ()
     if term.codes is not None:
-        return [str(term.shown(code)) for code in term.codes]
+        return [str(term.decode(code)) for code in term.codes]
     if term.type == "flag":
         return ("true", "false")
     return _SHARES if term.type == "share" else _COUNTS

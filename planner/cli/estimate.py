@@ -12,7 +12,7 @@ from planner.cli.options import draw_plan, make_request, picture_of
     "question",
     without=("space",),
     how=(
-        *options.OF_ONE_PLAN,
+        *options.PLAN_OPTIONS,
         "json",
         "plot",
         "picture",

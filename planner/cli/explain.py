@@ -21,14 +21,14 @@ from planner.question.parse_values import split_items
 @options.with_term_options(
     "question",
     without=("space",),
-    how=(*options.OF_ONE_PLAN, "against", "json", "full", "specs", "quiet"),
+    how=(*options.PLAN_OPTIONS, "against", "json", "full", "specs", "quiet"),
 )
 def explain(values: options.OptionValues) -> None:
     """Explain a plan, or the recommended one: what bounds it, what would change it."""
     request = make_request(values)
     from planner.base.atomic_write import check_outputs
     from planner.show.presenters.explanation import (
-        explained_plan,
+        explain_plan,
         explanation_blocks,
         explanation_dict,
     )
@@ -42,7 +42,7 @@ def explain(values: options.OptionValues) -> None:
     if not (values["plan"] or values["from_file"] or values["settings"]):
         request = recommended_of(request).request()
     request = apply_engine_start(values, request)
-    explained = explained_plan(request, values["burst"], against_request(values, request))
+    explained = explain_plan(request, values["burst"], against_request(values, request))
     if json is not None:
         manifest = plan_manifest(explained.plan, values["context"].obj)
         write_document(json, manifest, **explanation_dict(explained))
@@ -62,7 +62,7 @@ def against_request(option_values: OptionValues, base: Request) -> Request | Non
     from planner.decide.explain.plan_comparison import replace_answers
     from planner.errors import SearchSpaceError
     from planner.show.presenters.comparison import file_and_row
-    from planner.sweeps.find_plan import request_in
+    from planner.sweeps.find_plan import read_request_of_file
 
     texts: list[str] = option_values["against"] or []
     files = [text for text in texts if _is_file(text)]
@@ -74,7 +74,7 @@ def against_request(option_values: OptionValues, base: Request) -> Request | Non
     }
     for text in files:
         path, row = file_and_row(text)
-        return request_in(path, row, changes, option_values["specs"], option_of, base)
+        return read_request_of_file(path, row, changes, option_values["specs"], option_of, base)
     if not texts:
         return None
     return replace_answers(base, changes, option_name) if changes else base

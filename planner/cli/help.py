@@ -54,7 +54,7 @@ _WORDS = {
 }
 
 
-def _taken(row: Mapping[str, str]) -> OptionSpec:
+def _row_option_spec(row: Mapping[str, str]) -> OptionSpec:
     argument_mark, _, name = row["kind"].rpartition(":")
     kind, default = _KINDS[name], row["usual"].format(**_WORDS)
     minimum, _, maximum = row["range"].partition("..")
@@ -87,7 +87,7 @@ for _row in read_table("options.csv", Path(__file__).parent):
     _ROWS.setdefault(_row["command"], {})[_row["name"]] = _row
 
 HOW: Mapping[str, tuple[str, object, object]] = {
-    name: (row["group"], *_taken(row)) for name, row in _ROWS[""].items()
+    name: (row["group"], *_row_option_spec(row)) for name, row in _ROWS[""].items()
 }
 """Options of several commands by name: group, annotation and default.
 
@@ -103,7 +103,7 @@ def command_texts(command: str) -> dict[str, str]:
 def command_options(command: str) -> dict[str, OptionSpec]:
     """The options of a single command, by name."""
     rows = _ROWS[command].items()
-    return {name: _taken(row) if row["kind"] else HOW[name][1:] for name, row in rows}
+    return {name: _row_option_spec(row) if row["kind"] else HOW[name][1:] for name, row in rows}
 
 
 TITLES = {
@@ -135,11 +135,11 @@ TOPICS = {
 }  # fmt: skip
 """Help topics, the words allowed behind ``-h``: a group of options, a workload, or all."""
 _TOPIC = "planner.topic"
-_USUAL = frozenset(
+_COMMON = frozenset(
     (*terms_about("common_options"), "workload", "from_file", "settings", "csv", "full", "help")
 )
 _BRIEF_EXAMPLES = 2
-_MANY = 30
+_MIN_FOR_BRIEF = 30
 _TIE = "\0"
 _FIRST = ("target", "operators", MODEL, "workload", NUM_GPUS, GPU)
 
@@ -177,13 +177,13 @@ class PlanningCommand(TextOptionCommand):
         topic, workload = ctx.meta.get(_TOPIC), _requested_workload(ctx)
         params = self.get_params(ctx)
         if self._is_brief(ctx):
-            sections = [*_usual_sections(params, ctx)]
+            sections = [*_common_sections(params, ctx)]
         else:
             sections = [
                 *_sections(params, ctx, workload, [topic] if topic in TITLES else [*TITLES])
             ]
         if workload is not None:
-            sections += _names(workload, {param.name for param in self.params})
+            sections += _name_sections(workload, {param.name for param in self.params})
         column = max(20, min(30, formatter.width // 3))
         for title, rows in sections:
             with formatter.section(title):
@@ -213,7 +213,7 @@ class PlanningCommand(TextOptionCommand):
     def _is_brief(self, ctx: Context) -> bool:
         """Whether the help shows common options only: there are many and no topic is requested."""
         has_topic = _TOPIC in ctx.meta or _requested_workload(ctx) is not None
-        return not has_topic and len(self.params) > _MANY
+        return not has_topic and len(self.params) > _MIN_FOR_BRIEF
 
 
 def _with_settings(args: Sequence[str], options: Collection[str] = ()) -> list[str]:
@@ -277,11 +277,11 @@ def _sections(
             yield f"{title}, {audience}" if audience else title, rows
 
 
-def _usual_sections(
+def _common_sections(
     params: Sequence[Parameter], ctx: Context
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Titles and rows of the common options."""
-    common = [param for param in params if param.name in _USUAL or param.required]
+    common = [param for param in params if param.name in _COMMON or param.required]
     common.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else len(_FIRST))
     for audience, rows in _by_audience(common, ctx, None).items():
         yield f"Usual options, {audience}" if audience else "Usual options", rows
@@ -317,13 +317,15 @@ def _term(name: str) -> Term | None:
     return glossary().get(name) or next(by_option, None)
 
 
-def _names(workload: str, options: set[str | None]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def _name_sections(
+    workload: str, options: set[str | None]
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Sections with the parameters and the objectives of a workload."""
     parameters = terms_of(workload, "parameter", "pool")
     yield (
         "Parameters, for --set",
         [
-            (", ".join(filter(None, (name, term.short))), _described(term))
+            (", ".join(filter(None, (name, term.short))), _describe(term))
             for name, term in parameters.items()
             if name != "num_gpus"
         ],
@@ -336,9 +338,9 @@ def _names(workload: str, options: set[str | None]) -> Iterator[tuple[str, list[
         )
 
 
-def _described(term: Term) -> str:
+def _describe(term: Term) -> str:
     """The description of a parameter, with its values if they are words."""
-    values = [] if term.codes is None else [str(term.shown(code)) for code in term.codes]
+    values = [] if term.codes is None else [str(term.decode(code)) for code in term.codes]
     if term.codes is not None and len(term.codes.words()) < len(values):
         values = []  # combined values: the description explains the parts
     has_all_words = all(value in term.description for value in values)

@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 def launch(values: options.OptionValues) -> None:
     """Write the launch files of a plan, yours or the recommended one."""
     if values["target"] is None:
-        return _list(values)
-    wrapper = checked_launch(values, values["target"])
+        return _print_targets(values)
+    wrapper = check_launch(values, values["target"])
     if not options.is_set(values, "workload"):
-        values["workload"] = usual_workload(values["target"], values["workload"])
+        values["workload"] = default_workload(values["target"], values["workload"])
     request = make_request(values)
     if values["plan"] is None and values["from_file"] is None:
-        from planner.launch.write_launch import for_target
+        from planner.launch.write_launch import restrict_to_target
         from planner.show.results import recommended_of
 
-        request = recommended_of(for_target(request, values["target"])).request()
+        request = recommended_of(restrict_to_target(request, values["target"])).request()
     elif values.get("imported") is not None:
         from planner.launch.launch_file import apply_engine_start
         from planner.launch.write_launch import translate_request
@@ -56,12 +56,12 @@ def launch(values: options.OptionValues) -> None:
         file_request, _ = apply_engine_start(request)
         request = translate_request(file_request, values["target"])
         if request != file_request and not values["quiet"]:
-            _compare(file_request, request)
+            _print_translation(file_request, request)
     write_launch(values, request, values["target"], wrapper)
     return None
 
 
-def _compare(file_request: Request, other: Request) -> None:
+def _print_translation(file_request: Request, other: Request) -> None:
     """Print the predicted speed of a user's launch file and of the same plan in the other tool."""
     from planner.errors import InfeasibleError
     from planner.launch.launch_file import evaluate_launch, full_row
@@ -80,7 +80,7 @@ def _compare(file_request: Request, other: Request) -> None:
     )
 
 
-def checked_launch(values: options.OptionValues, target: str) -> str:
+def check_launch(values: options.OptionValues, target: str) -> str:
     """The requested wrapper, checked before any work is done.
 
     Raises LaunchError if target or wrapper is unknown, or there is no directory for the files.
@@ -97,7 +97,7 @@ def checked_launch(values: options.OptionValues, target: str) -> str:
     return wrapper
 
 
-def usual_workload(target: str, default: str) -> str:
+def default_workload(target: str, default: str) -> str:
     """The workload of a target if --workload is not specified."""
     from planner.launch.targets import target_of
 
@@ -111,21 +111,21 @@ def write_launch(
     target: str,
     wrapper: str,
     *,
-    stdout_taken: bool = False,
+    uses_stdout: bool = False,
 ) -> None:
     """Write the launch files of a request and print a list of them."""
-    from planner.launch.write_launch import launch_of, save_launch
+    from planner.launch.write_launch import make_launch, save_launch
     from planner.show.presenters.launch_file import launch_blocks
     from planner.show.terminal import make_console, print_blocks
 
-    written = launch_of(request, target, wrapper)
+    written = make_launch(request, target, wrapper)
     folder: Path = values["launch_output"]
     save_launch(folder, written)
     if not values["quiet"]:
-        print_blocks(make_console(stderr=stdout_taken), launch_blocks(written, folder))
+        print_blocks(make_console(stderr=uses_stdout), launch_blocks(written, folder))
 
 
-def _list(values: options.OptionValues) -> None:
+def _print_targets(values: options.OptionValues) -> None:
     """Print all targets. Raises LaunchError if an option of a plan is set."""
     from planner.cli.options import is_set
     from planner.errors import LaunchError
@@ -141,10 +141,10 @@ def estimate_imported(values: options.OptionValues, request: Request) -> None:
     """Print the settings of a launch file, its prediction and the best change."""
     from planner.base.atomic_write import check_outputs
     from planner.decide.fitting import MEMORIES
-    from planner.decide.suggestions.launch_changes import allowed, attempts_of, best_changes
+    from planner.decide.suggestions.launch_changes import allowed_changes, attempts_of, best_changes
     from planner.errors import InfeasibleError, LaunchError
     from planner.launch.launch_file import evaluate_launch, full_row
-    from planner.launch.rewrite_launch import can_say
+    from planner.launch.rewrite_launch import can_express
     from planner.show.presenters.infeasible import headline, infeasible_message
     from planner.show.presenters.load_check import refuse_overload
     from planner.show.presenters.search import write_estimate
@@ -159,12 +159,12 @@ def estimate_imported(values: options.OptionValues, request: Request) -> None:
     row = full_row(evaluation)
     extra_settings = parse_settings(values["settings"] or [])
     defaults = imported.defaults.keys() - extra_settings.keys()
-    is_allowed = allowed(request, row, partial(can_say, imported), defaults)
+    is_allowed = allowed_changes(request, row, partial(can_express, imported), defaults)
     changes = best_changes(plan, evaluation, is_allowed)
     attempts = None
     if not changes and evaluation.rejected_by in MEMORIES:
         attempts = attempts_of(plan, evaluation, is_allowed, imported.target.profiles)
-    change, rewritten, is_complete = _chosen(values, plan, evaluation, changes)
+    change, rewritten, is_complete = _choose_change(values, plan, evaluation, changes)
     if not evaluation.rejected_by or evaluation.rejected_by in MEMORIES:
         launch_json = _launch_json(imported, change, rewritten)
         write_estimate(
@@ -196,7 +196,7 @@ def estimate_imported(values: options.OptionValues, request: Request) -> None:
     refuse_overload(plan, evaluation.candidates)
 
 
-def _chosen(
+def _choose_change(
     values: options.OptionValues, plan: Plan, evaluation: Evaluation, changes: list[Change]
 ) -> tuple[Change | None, RewriteResult | None, bool]:
     """The change to make, the rewritten file, and whether it expresses the change completely.
@@ -218,16 +218,16 @@ def _chosen(
     first: RewriteResult | None = None
     for change in (best, *others):
         try:
-            rewritten = _rewritten(imported, plan, evaluation, change)
+            rewritten = _rewrite(imported, plan, evaluation, change)
         except LaunchError:  # the target cannot express the change
             continue
         first = first or rewritten
-        if rewritten.diff and _reads_as(values, rewritten, change):
+        if rewritten.diff and _is_read_as(values, rewritten, change):
             return change, rewritten, True
     return best, first, False
 
 
-def _reads_as(values: options.OptionValues, rewritten: RewriteResult, change: Change) -> bool:
+def _is_read_as(values: options.OptionValues, rewritten: RewriteResult, change: Change) -> bool:
     """Whether the rewritten file is read as the configuration of the change."""
     from planner.cli.options import make_request
     from planner.errors import PlannerError
@@ -264,7 +264,7 @@ def _reads_as(values: options.OptionValues, rewritten: RewriteResult, change: Ch
     )
 
 
-def _rewritten(
+def _rewrite(
     imported: ImportedLaunch, plan: Plan, evaluation: Evaluation, change: Change
 ) -> RewriteResult:
     """The user's launch file with a change applied."""
@@ -331,7 +331,7 @@ def _blocks(
         understood_blocks,
         wasted_blocks,
     )
-    from planner.show.presenters.search import estimate_blocks, one_blocks
+    from planner.show.presenters.search import estimate_blocks, single_plan_blocks
     from planner.show.presenters.search import misfit_blocks as all_misfit_blocks
 
     yield from understood_blocks(values["imported"], is_full=values["full"])
@@ -347,7 +347,7 @@ def _blocks(
     elif values["full"]:
         yield from estimate_blocks(plan, evaluation)
     else:
-        yield from one_blocks(plan, evaluation)
+        yield from single_plan_blocks(plan, evaluation)
         yield from started_blocks(plan, row)
         yield from wasted_blocks(row)
     yield from change

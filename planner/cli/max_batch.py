@@ -28,14 +28,14 @@ def max_batch(values: options.OptionValues) -> None:
     from planner.errors import SearchSpaceError
 
     request = make_request(values)
-    if not _is_open(values) and has_several(request):
-        _show_methods(values, _with_limits(values, request))
+    if not _has_open_layout(values) and has_several(request):
+        _print_methods(values, _with_limits(values, request))
         return
     if values["csv"]:
         raise SearchSpaceError(
             "--csv has a row for each of several methods: list some, as --set zero_stage=2,3."
         )
-    _show(values, request, lambda plan, evaluation: [largest_batch(plan, evaluation)])
+    _print_largest(values, request, lambda plan, evaluation: [largest_batch(plan, evaluation)])
 
 
 @options.with_term_options("question", "limit", without=("space",), how=_HOW)
@@ -43,28 +43,32 @@ def max_length(values: options.OptionValues) -> None:
     """Find the longest sequence, prompt or answer that fits and keeps the limits."""
     from planner.decide.explain.largest_fit import largest_length
 
-    _show(
+    _print_largest(
         values,
         make_request(values),
         lambda plan, evaluation: [
             largest_length(plan, evaluation, name)
             for name in plan.workload.longest or plan.workload.lengths
-            if getattr(evaluation.source.setting.workload, name)  # an answer of none stays so
+            if getattr(evaluation.source.inputs.workload, name)  # an answer of none stays so
         ],
     )
 
 
-def _is_open(values: options.OptionValues) -> bool:
+def _has_open_layout(values: options.OptionValues) -> bool:
     """Whether the user specifies no layout, so that the recommended plan is used."""
     return not (values["plan"] or values["from_file"] or values["settings"])
 
 
-def _show_methods(values: options.OptionValues, request: Request) -> None:
+def _print_methods(values: options.OptionValues, request: Request) -> None:
     """Print and write a row for each method that the question lists."""
     from planner.base.atomic_write import check_outputs
     from planner.decide.explain.largest_fit import methods_of_layouts
     from planner.errors import SearchSpaceError
-    from planner.show.presenters.largest_fit import add_methods, check_some, methods_blocks
+    from planner.show.presenters.largest_fit import (
+        add_methods,
+        methods_blocks,
+        require_feasible_method,
+    )
     from planner.show.presenters.row_files import row_files
     from planner.show.terminal import make_console, print_blocks
 
@@ -77,10 +81,10 @@ def _show_methods(values: options.OptionValues, request: Request) -> None:
         add_methods(files, methods, values["context"].obj)
     if not values["quiet"]:
         print_blocks(make_console(stderr=Path("-") in (csv, json)), methods_blocks(methods))
-    check_some(methods)
+    require_feasible_method(methods)
 
 
-def _show(
+def _print_largest(
     values: options.OptionValues,
     question: Request,
     find_fits: Callable[[Plan, Evaluation], Sequence[LargestFit]],
@@ -89,7 +93,7 @@ def _show(
     from planner.base.atomic_write import check_outputs
     from planner.errors import InfeasibleError
     from planner.optimize.source import first_row
-    from planner.show.presenters.infeasible import missed_words, no_start
+    from planner.show.presenters.infeasible import miss_texts, start_problem
     from planner.show.presenters.json_files import plan_manifest, write_document
     from planner.show.presenters.largest_fit import largest_blocks, largest_lines
     from planner.show.presenters.load_check import refuse_overload
@@ -99,7 +103,7 @@ def _show(
 
     json = values["json"]
     check_outputs(None, json)
-    plan, evaluation = evaluate_request(request, is_open=_is_open(values))
+    plan, evaluation = evaluate_request(request, is_open=_has_open_layout(values))
     fits = find_fits(plan, evaluation)
     document: list[dict[str, object]] = [
         {**fit.to_dict(), "sentences": largest_lines(plan, fit)} for fit in fits
@@ -107,10 +111,10 @@ def _show(
     write_document(json, plan_manifest(plan, values["context"].obj), largest=document)
     if all(fit.largest is None for fit in fits):
         result = result_of(plan, evaluation)
-        miss_texts = missed_words(plan, result)
-        lines = [line for fit in fits for line in largest_lines(plan, fit, miss_texts)]
+        reasons = miss_texts(plan, result)
+        lines = [line for fit in fits for line in largest_lines(plan, fit, reasons)]
         misses = result.nearest_misses
-        starts = (f"The engine {start}." for miss in misses if (start := no_start(miss)))
+        starts = (f"The engine {start}." for miss in misses if (start := start_problem(miss)))
         raise InfeasibleError(" ".join((*lines, *starts)))
     if not values["quiet"]:
         row = first_row(evaluation.table())

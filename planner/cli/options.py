@@ -57,7 +57,7 @@ def option_name(name: str) -> str:
     return term.option_name if term else _OTHER_NAMES.get(name, "--" + name.replace("_", "-"))
 
 
-OF_ONE_PLAN = (
+PLAN_OPTIONS = (
     "plan", "from_file", "row", "num_gpus", "workload", "settings", "precision", "burst",
 )  # fmt: skip
 """The options of ``HOW`` that specify one plan."""
@@ -92,12 +92,12 @@ def with_term_options(
         )
         takes_several = "operator" in kinds
         rows |= {
-            name: _of_term(term, other_names.get(name, []), takes_several)
+            name: _option_spec(term, other_names.get(name, []), takes_several)
             for name, term in terms.items()
         }
         rows |= {name: HOW[name][1:] for name in how}
         run.command_class = PlanningCommand  # type: ignore[attr-defined]
-        return _signed(run, rows, command)
+        return _with_signature(run, rows, command)
 
     return decorate
 
@@ -109,12 +109,12 @@ def with_command_options(command: str) -> Callable[[Command], Callable[..., None
         def run(**values: object) -> None:
             function(values)
 
-        return _signed(run, command_options(command), function)
+        return _with_signature(run, command_options(command), function)
 
     return decorate
 
 
-def _signed(
+def _with_signature(
     run: Callable[..., None], rows: Mapping[str, OptionSpec], command: Callable[..., None]
 ) -> Callable[..., None]:
     """The function with the name of a command and a signature for typer."""
@@ -130,7 +130,7 @@ def _signed(
     return run
 
 
-def _of_term(
+def _option_spec(
     term: Term, other_names: Iterable[str] = (), takes_several: bool = False
 ) -> OptionSpec:
     """The annotation of a term's option and its default.
@@ -249,7 +249,7 @@ def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
     if path is None:
         return None
     number = None if row is None else parse_int(row, "--row")
-    from planner.sweeps.find_plan import is_launch_file, pinned_in
+    from planner.sweeps.find_plan import is_launch_file, read_saved_plan
 
     if source is not None and is_launch_file(source):
         from planner.launch.launch_file import LaunchFile
@@ -267,7 +267,7 @@ def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
         ).question()
         values["imported"], values["question"] = question.imported, question
         return source, question.request
-    saved_plan = pinned_in(path, number, values["specs"])
+    saved_plan = read_saved_plan(path, number, values["specs"])
     _warn_defaulted(path, saved_plan)
     try:
         return path, saved_plan.request()
@@ -289,7 +289,7 @@ def _warn_defaulted(path: Path, saved_plan: SavedPlan) -> None:
 def option_of(name: str) -> str:
     """The option of a question, or ``--set NAME=VALUE`` of a parameter without option."""
     term = glossary().get(name)
-    is_setting = term is not None and "parameter" in term.kind and not term.is_asked
+    is_setting = term is not None and "parameter" in term.kind and not term.is_user_input
     return f"--set {name}=VALUE" if is_setting else option_name(name)
 
 

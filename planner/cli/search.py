@@ -38,16 +38,16 @@ def search(values: options.OptionValues) -> None:
     """Find the best configurations of a space."""
     wrapper = None
     if values["launch"] is not None:
-        from planner.cli.launch import checked_launch, usual_workload
+        from planner.cli.launch import check_launch, default_workload
 
-        wrapper = checked_launch(values, values["launch"])
+        wrapper = check_launch(values, values["launch"])
         if not options.is_set(values, "workload"):
-            values["workload"] = usual_workload(values["launch"], values["workload"])
+            values["workload"] = default_workload(values["launch"], values["workload"])
     request = make_request(values, is_search=True)
     if values["launch"] is not None:
-        from planner.launch.write_launch import for_target
+        from planner.launch.write_launch import restrict_to_target
 
-        request = for_target(request, values["launch"])
+        request = restrict_to_target(request, values["launch"])
     from planner.base.atomic_write import check_outputs
     from planner.show.presenters.json_files import finish_search
     from planner.show.presenters.row_files import result_blocks, row_files
@@ -68,7 +68,7 @@ def search(values: options.OptionValues) -> None:
         def add(table: Mapping[str, object]) -> None:
             files.add(result_blocks(plan, table))
 
-        result = _drive(plan.problem, how, add if all_rows else None, quiet=values["quiet"])
+        result = _run_driver(plan.problem, how, add if all_rows else None, quiet=values["quiet"])
         plan = with_assumption_notes(plan, result)
         if result.interrupted and result.fastest is None:
             raise KeyboardInterrupt
@@ -81,9 +81,9 @@ def search(values: options.OptionValues) -> None:
             from planner.show.presenters.pareto_front import marked_rows
 
             add(marked_rows(plan, result))
-        compared = _compared(plan, result) if values["compare_api"] else None
+        compared = _compare_api(plan, result) if values["compare_api"] else None
         extra: dict[str, object] = {"api": compared.to_dict()} if compared else {}
-        levers = _levers(plan, result, values)
+        levers = _cost_levers(plan, result, values)
         extra["levers"] = [lever.to_dict() for lever in levers]
         finish_search(files, plan, result, values["context"].obj, how, **extra)
     if picture is not None:
@@ -91,7 +91,7 @@ def search(values: options.OptionValues) -> None:
 
         draw(picture, plan, result if picture.name == "front" else result.recommended)
     if not values["quiet"]:
-        uses_stdout = _takes_stdout(values)
+        uses_stdout = _uses_stdout(values)
         shown = answer_blocks(
             plan,
             result,
@@ -100,9 +100,9 @@ def search(values: options.OptionValues) -> None:
             levers=levers,
             shows_interruption=not (uses_stdout or _shares_a_terminal()),
         )
-        _show(shown, compared, is_full=values["full"], stdout_taken=uses_stdout)
+        _print_report(shown, compared, is_full=values["full"], uses_stdout=uses_stdout)
         if values.get("own") is not None:
-            _show_starting_plan(plan, result, values["own"], stdout_taken=uses_stdout)
+            _print_starting_plan(plan, result, values["own"], uses_stdout=uses_stdout)
     if values["save_plan"] is not None:
         from planner.show.presenters.json_files import save_plan
 
@@ -112,21 +112,21 @@ def search(values: options.OptionValues) -> None:
         from planner.workloads.saved_plan import SavedPlan
 
         chosen = SavedPlan.of(plan, result.recommended.row).request()
-        write_launch(values, chosen, values["launch"], wrapper, stdout_taken=_takes_stdout(values))
+        write_launch(values, chosen, values["launch"], wrapper, uses_stdout=_uses_stdout(values))
     if result.interrupted:
         from planner.show.presenters.search import interrupted_message
 
         raise KeyboardInterrupt(interrupted_message(plan, result))
 
 
-def _show_starting_plan(
-    plan: Plan, result: SearchResult, starting_request: Request, *, stdout_taken: bool
+def _print_starting_plan(
+    plan: Plan, result: SearchResult, starting_request: Request, *, uses_stdout: bool
 ) -> None:
     """Print the plan that the search started from, compared with the recommended plan."""
     from planner.errors import PlannerError
     from planner.launch.launch_file import evaluate_launch, full_row
     from planner.show.output_blocks import GAP, make_lines
-    from planner.show.presenters.search import held_line, starting_plan_line
+    from planner.show.presenters.search import starting_plan_line, unchanged_settings_line
     from planner.show.terminal import make_console, print_blocks
 
     try:
@@ -137,12 +137,12 @@ def _show_starting_plan(
         line = starting_plan_line(
             plan, result.recommended.row, full_row(evaluation), evaluation.rejected_by
         )
-        held = held_line(plan, full_row(evaluation))
+        held = unchanged_settings_line(plan, full_row(evaluation))
         lines = [make_lines(text) for text in (line, held) if text]
-        print_blocks(make_console(stderr=stdout_taken), [GAP, *lines])
+        print_blocks(make_console(stderr=uses_stdout), [GAP, *lines])
 
 
-def _takes_stdout(values: options.OptionValues) -> bool:
+def _uses_stdout(values: options.OptionValues) -> bool:
     """Whether rows are written to stdout, so that the report goes to stderr."""
     return Path("-") in (values["csv"], values["json"])
 
@@ -152,7 +152,7 @@ def _shares_a_terminal() -> bool:
     return sys.stdout.isatty() and sys.stderr.isatty()
 
 
-def _drive(
+def _run_driver(
     problem: Problem, how: dict[str, Value], sink: Sink | None, *, quiet: bool
 ) -> SearchResult:
     from planner.show.terminal import stoppable_bar
@@ -169,13 +169,13 @@ def _drive(
         return optuna_search(problem, progress=progress, **chosen)
 
 
-def _compared(plan: Plan, result: SearchResult) -> ApiComparison | None:
+def _compare_api(plan: Plan, result: SearchResult) -> ApiComparison | None:
     from planner.decide.api_comparison import compare_with_apis
 
     return None if result.recommended is None else compare_with_apis(plan, result.recommended)
 
 
-def _levers(plan: Plan, result: SearchResult, values: options.OptionValues) -> list[CostLever]:
+def _cost_levers(plan: Plan, result: SearchResult, values: options.OptionValues) -> list[CostLever]:
     """The changes of the question that lower the cost; each needs another search."""
     is_read = values["json"] is not None or (values["full"] and not values["quiet"])
     if result.interrupted or not is_read or options.driver_settings(values)["driver"] != EXHAUSTIVE:
@@ -185,12 +185,12 @@ def _levers(plan: Plan, result: SearchResult, values: options.OptionValues) -> l
     return cost_levers(plan, result)
 
 
-def _show(
-    blocks: Iterable[Block], compared: ApiComparison | None, *, is_full: bool, stdout_taken: bool
+def _print_report(
+    blocks: Iterable[Block], compared: ApiComparison | None, *, is_full: bool, uses_stdout: bool
 ) -> None:
     from planner.show.terminal import make_console, print_blocks
 
-    console = make_console(stderr=stdout_taken)
+    console = make_console(stderr=uses_stdout)
     print_blocks(console, blocks)
     if compared is not None:
         from planner.show.presenters.api_comparison import api_comparison_blocks

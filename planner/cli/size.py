@@ -35,8 +35,8 @@ def size(values: options.OptionValues) -> None:
     from planner.base.atomic_write import check_outputs
     from planner.decide.sizing.autoscaling import read_startup
     from planner.decide.sizing.budget import read_budget
-    from planner.decide.sizing.fits import is_only_to_fit
-    from planner.decide.sizing.load_profile import load_of
+    from planner.decide.sizing.fits import is_memory_only
+    from planner.decide.sizing.load_profile import read_load_or_trace
     from planner.decide.sizing.size_all import parse_contracts, without_contract
     from planner.show.presenters.row_files import row_files
     from planner.show.presenters.sizes import add_sizes, sizes_blocks
@@ -50,7 +50,7 @@ def size(values: options.OptionValues) -> None:
         if values["from_file"] is not None:
             option = "--services" if values["pools"] is None else "--pools"
             raise SearchSpaceError(f"--from is of one run or service: leave it out, or {option}.")
-        (_share if values["pools"] is None else _pools)(values, contracts)
+        (_size_services if values["pools"] is None else _size_pools)(values, contracts)
         return
     if values["stock"] is not None:
         raise SearchSpaceError("--stock needs --services or --pools, which share the GPUs.")
@@ -58,8 +58,12 @@ def size(values: options.OptionValues) -> None:
     startup = read_startup(values["startup_time"] or 0, "--startup-time")
     file = None if values["load"] is None else Path(values["load"])
     file_requests = _requests_of_file(values) if values["from_file"] is not None else []
-    question = _searched_of_file(values, file_requests) if file_requests else make_request(values)
-    request, load = load_of(without_contract(question), file, values["startup_time"], option_name)
+    question = (
+        _search_request_of_file(values, file_requests) if file_requests else make_request(values)
+    )
+    request, load = read_load_or_trace(
+        without_contract(question), file, values["startup_time"], option_name
+    )
     budget = None if values["budget"] is None else read_budget(values["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", values)
@@ -67,10 +71,12 @@ def size(values: options.OptionValues) -> None:
         from planner.show.presenters.plots.curves import NO_DAY
 
         raise SearchSpaceError(NO_DAY)
-    if file_requests and is_only_to_fit(request, load, budget):
-        sizes = _fitting(values, file_requests, contracts)
+    if file_requests and is_memory_only(request, load, budget):
+        sizes = _size_to_fit(values, file_requests, contracts)
     else:
-        sizes = _sized(values, request, contracts, load=load, startup=startup, budget=budget)
+        sizes = _size_hardware(
+            values, request, contracts, load=load, startup=startup, budget=budget
+        )
     if sizes.best is None:
         from planner.errors import InfeasibleError
         from planner.show.presenters.sizes import question_lines, reason_lines
@@ -112,13 +118,13 @@ def _requests_of_file(values: options.OptionValues) -> list[tuple[Request, MayBe
 
 def _can_say(values: options.OptionValues) -> MayBe:
     """Predicate whether the launch file can express a value; always True for a saved plan."""
-    from planner.launch.rewrite_launch import can_say
+    from planner.launch.rewrite_launch import can_express
 
     imported = values.get("imported")
-    return (lambda *_: True) if imported is None else partial(can_say, imported)
+    return (lambda *_: True) if imported is None else partial(can_express, imported)
 
 
-def _searched_of_file(
+def _search_request_of_file(
     values: options.OptionValues, file_requests: Sequence[tuple[Request, MayBe]]
 ) -> Request:
     """The question of a file without its layout and its number of GPUs."""
@@ -129,22 +135,22 @@ def _searched_of_file(
     return request.changed(gpu=gpus, num_gpus=request.num_gpus if is_counted else None)
 
 
-def _fitting(
+def _size_to_fit(
     values: options.OptionValues,
     file_requests: Sequence[tuple[Request, MayBe]],
     contracts: Sequence[str | None],
 ) -> Sizes:
     """The fewest GPUs on which the plan of a file fits."""
-    from planner.decide.sizing.fits import fewest_that_fit
+    from planner.decide.sizing.fits import fewest_gpus_that_fit
     from planner.show.terminal import progress_bar
     from planner.workloads.priced_hardware import gpu_counts
 
     counts = gpu_counts(file_requests[0][0].num_gpus) if options.is_set(values, "num_gpus") else ()
     with progress_bar(len(file_requests), "GPUs", quiet=values["quiet"]) as progress:
-        return fewest_that_fit(file_requests, contracts, tuple(sorted(counts)), progress)
+        return fewest_gpus_that_fit(file_requests, contracts, tuple(sorted(counts)), progress)
 
 
-def _share(values: options.OptionValues, contracts: Sequence[str | None]) -> None:
+def _size_services(values: options.OptionValues, contracts: Sequence[str | None]) -> None:
     """Size several services that share GPUs."""
     from planner.base.atomic_write import check_outputs
     from planner.base.worker_processes import num_cores
@@ -187,7 +193,7 @@ def _share(values: options.OptionValues, contracts: Sequence[str | None]) -> Non
         print_blocks(make_console(stderr=Path("-") in outputs), services_blocks(fleet))
 
 
-def _pools(values: options.OptionValues, contracts: Sequence[str | None]) -> None:
+def _size_pools(values: options.OptionValues, contracts: Sequence[str | None]) -> None:
     """Size a service in pools by the length of its prompts."""
     from planner.base.atomic_write import check_outputs
     from planner.base.worker_processes import num_cores
@@ -231,8 +237,11 @@ def _pools(values: options.OptionValues, contracts: Sequence[str | None]) -> Non
         print_blocks(make_console(stderr=Path("-") in outputs), length_pools_blocks(length_pools))
 
 
-def _sized(
-    values: options.OptionValues, request: Request, contracts: Sequence[str | None], **asked: Any
+def _size_hardware(
+    values: options.OptionValues,
+    request: Request,
+    contracts: Sequence[str | None],
+    **sizing_options: Any,
 ) -> Sizes:
     from planner.base.worker_processes import num_cores
     from planner.decide.sizing.size_all import size_all, sizing_tasks
@@ -240,8 +249,13 @@ def _sized(
 
     workers = parse_int(values["workers"] or num_cores(), "--workers", 1)
     option_name = options.option_name
-    number = len(sizing_tasks(request, contracts, option_name=option_name, **asked))
+    number = len(sizing_tasks(request, contracts, option_name=option_name, **sizing_options))
     with progress_bar(number, "GPUs", quiet=values["quiet"]) as progress:
         return size_all(
-            request, contracts, option_name=option_name, progress=progress, workers=workers, **asked
+            request,
+            contracts,
+            option_name=option_name,
+            progress=progress,
+            workers=workers,
+            **sizing_options,
         )

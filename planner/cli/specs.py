@@ -49,11 +49,11 @@ def show(values: options.OptionValues) -> None:
 def validate(values: options.OptionValues) -> None:
     """Check spec files and print all errors."""
     from planner.errors import SpecError
-    from planner.show.presenters.spec_numbers import check_files, files_to_check
+    from planner.show.presenters.spec_numbers import check_files, files_of_arguments
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(values["specs"])
-    files = files_to_check(values["targets"] or [], catalogue)
+    files = files_of_arguments(values["targets"] or [], catalogue)
     errors = check_files(files, catalogue)
     if errors:
         raise SpecError("\n".join(errors))

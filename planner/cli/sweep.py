@@ -36,7 +36,7 @@ def show(values: OptionValues) -> None:
     from planner.base.atomic_write import check_outputs
     from planner.errors import SearchSpaceError
     from planner.show.terminal import make_console, print_blocks
-    from planner.sweeps.query import SweepQuery, shown_blocks
+    from planner.sweeps.query import SweepQuery, query_blocks
 
     check_outputs(values["csv"], values["json"])
     picture = picture_of("sweep", values)
@@ -45,10 +45,10 @@ def show(values: OptionValues) -> None:
     names = (field.name for field in fields(SweepQuery))
     query = SweepQuery(**{name: values[name] for name in names if values[name] is not None})
     if picture is not None:
-        from planner.sweeps.query import draw_shown
+        from planner.sweeps.query import draw_query
 
-        draw_shown(picture, query)
-    print_blocks(make_console(), shown_blocks(query))
+        draw_query(picture, query)
+    print_blocks(make_console(), query_blocks(query))
 
 
 _DEFAULT = "run"
@@ -120,13 +120,13 @@ def run(values: options.OptionValues) -> None:
         if values["output"] is None:
             return
     if values["output"] is None:
-        raise _usage("Give a directory for the results with --output.")
+        raise _usage_error("Give a directory for the results with --output.")
     from planner.show.terminal import stoppable_bar
 
     with stoppable_bar(plan.num_scenarios, "scenarios", quiet=values["quiet"]) as progress:
         run_sweep(plan, values["output"], run=workers, fresh=values["fresh"], progress=progress)
     _show_result(values, picture)
-    _refuse_none(values["output"])
+    _require_plan(values["output"])
 
 
 def _show_result(values: options.OptionValues, picture: Picture | None) -> None:
@@ -135,16 +135,16 @@ def _show_result(values: options.OptionValues, picture: Picture | None) -> None:
 
     query = SweepQuery(folder=values["output"])
     if picture is not None:
-        from planner.sweeps.query import draw_shown
+        from planner.sweeps.query import draw_query
 
-        draw_shown(picture, query)
+        draw_query(picture, query)
     if not values["quiet"]:
         from planner.show.terminal import make_console, print_blocks
 
         print_blocks(make_console(), requested_summary(query))
 
 
-def _refuse_none(folder: Path) -> None:
+def _require_plan(folder: Path) -> None:
     """Raises InfeasibleError if no scenario of the sweep has a plan."""
     from planner.errors import InfeasibleError
     from planner.sweeps.sweep_folder import Sweep
@@ -164,7 +164,9 @@ def _workers(values: options.OptionValues) -> Run:
     if values["dask"] is None:
         return on_cores(parse_int(values["workers"] or num_cores(), "--workers", 1))
     if values["workers"] is not None:
-        raise _usage("--workers sets local processes; the cluster of --dask has its own workers.")
+        raise _usage_error(
+            "--workers sets local processes; the cluster of --dask has its own workers."
+        )
     from planner.sweeps.dask_workers import on_dask
 
     return on_dask(values["dask"], None if values["quiet"] else _say)
@@ -188,14 +190,14 @@ def _plan(values: options.OptionValues) -> SweepPlan:
     if values["sweep_plan"] is not None:
         if requested:
             name = options.option_name(next(iter(requested)))
-            raise _usage(f"The plan file sets the question: leave out {name} or the plan.")
+            raise _usage_error(f"The plan file sets the question: leave out {name} or the plan.")
         return read_plan(values["sweep_plan"], values["specs"])
     table: dict[str, object] = {"workload": values["workload"], **answered, "settings": settings}
     table |= {"objectives": ",".join(objectives)} if objectives else {}
     return make_sweep(table, values["specs"], option_name=options.option_name)
 
 
-def _usage(message: str) -> Exception:
+def _usage_error(message: str) -> Exception:
     from planner.errors import SearchSpaceError
 
     return SearchSpaceError(message)

@@ -27,7 +27,7 @@ def ui(values: options.OptionValues) -> None:
             typer.echo(f"planner is at {link} (Ctrl-C ends it)", err=True)
 
     server_options = {name: values[name] for name in ("host", "port", "specs")}
-    serve(**server_options, token=values["token"] or "", limits=limits, said=announce)
+    serve(**server_options, token=values["token"] or "", limits=limits, report_address=announce)
 
 
 @options.with_command_options("mcp")
@@ -54,7 +54,7 @@ def report(values: options.OptionValues) -> None:
     from planner.errors import SearchSpaceError
     from planner.show.html import markdown as as_markdown
     from planner.show.html import page_html
-    from planner.ui.pages.page_of_file import page_of
+    from planner.ui.pages.page_of_file import read_page
 
     output, markdown, result = values["output"], values["markdown"], values["result"]
     targets = [path for path in (output, markdown) if path is not None]
@@ -68,7 +68,7 @@ def report(values: options.OptionValues) -> None:
             raise SearchSpaceError(f"{path}: is the result itself; give another file.")
     if output is not None:
         require_installed("Pages need", "report", "jinja2")
-    page = page_of(result, values["specs"])
+    page = read_page(result, values["specs"])
     if output is not None:
         _write(output, page_html(page), values["quiet"])
     if markdown is not None:

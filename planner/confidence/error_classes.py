@@ -8,7 +8,7 @@ from functools import cache
 
 from planner.base.enums import LinkKind, Precision
 from planner.base.records import record
-from planner.confidence.intervals import PLACE, TRANSFERRED, farther_basis
+from planner.confidence.intervals import SOFTWARE_ON_GPU, TRANSFERRED, farther_basis
 from planner.confidence.profile_rules import read_table
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
@@ -56,14 +56,14 @@ def has_experts(model: ModelSpec) -> bool:
     return model.num_experts > 0
 
 
-def architecture_of(model: ModelSpec) -> frozenset[str]:
+def architecture(model: ModelSpec) -> frozenset[str]:
     """The kinds of layers that a model has, whatever their number and sizes.
 
     Attention is standard, latent, sparse (latent with an indexer) or keeps a state, and may have
     windows and sinks; experts are whole, or latent where tokens are projected to them.
 
     >>> from planner.specs.catalogue import Catalogue
-    >>> sorted(architecture_of(Catalogue().load_model("gpt-oss-120b")))
+    >>> sorted(architecture(Catalogue().load_model("gpt-oss-120b")))
     ['experts', 'sinks', 'standard', 'window']
     """
     return frozenset(kind for group in model.layer_groups for kind in _kinds(group))
@@ -81,17 +81,17 @@ def _kinds(group: LayerGroup) -> Iterator[str]:
         yield "latent_experts" if feed_forward.moe_latent_size else "experts"
 
 
-def batching(engine: EngineProfile) -> str:
+def batching_kind(engine: EngineProfile) -> str:
     """How requests meet on an engine: ``continuous`` where they wait for room, else ``static``."""
     return "continuous" if engine.scheduler.continuous else "static"
 
 
 RELEASE, ARCHITECTURE = "release", "architecture"
-LACKS = RELEASE, ARCHITECTURE, PLACE
+UNMEASURED_KINDS = RELEASE, ARCHITECTURE, SOFTWARE_ON_GPU
 RELEASE_NUMBER = re.compile(r"v?\d+\.\d+[\w.+-]*|b\d+")
 """Release number: numbers and suffixes, or the build of llama.cpp."""
 _FIRST_YEAR = 20
-_WORDS = {RELEASE: "a release not measured", ARCHITECTURE: "an architecture not measured"}
+_LABELS = {RELEASE: "a release not measured", ARCHITECTURE: "an architecture not measured"}
 
 
 @record(kw_only=True)
@@ -129,7 +129,7 @@ class Release:
         return not measured_releases or self.parts[:2] in measured_releases
 
     @property
-    def unmeasured(self) -> str:
+    def unmeasured_message(self) -> str:
         """Message that no published run used it, with the nearest measured release; else empty."""
         if self.is_measured:
             return ""
@@ -137,7 +137,10 @@ class Release:
         measured_releases = _releases()[self.tool]
         nearest = min(
             measured_releases,
-            key=lambda measured: (abs(_order(measured) - _order(release)), measured),
+            key=lambda measured: (
+                abs(_release_order(measured) - _release_order(release)),
+                measured,
+            ),
         )
         current, other = (".".join(map(str, numbers)) for numbers in (release, nearest))
         return f"No run of {current} was measured, the nearest are of {other}."
@@ -154,10 +157,10 @@ def unmeasured_features(profile: str, release: str, model: ModelSpec) -> tuple[s
     ('release', 'architecture')
     """
     features = []
-    if release and not Release(tool=tool_of(profile, _releases()), number=release).is_measured:
+    if release and not Release(tool=find_tool(profile, _releases()), number=release).is_measured:
         features.append(RELEASE)
-    architectures = _architectures().get(tool_of(profile, _architectures()), ())
-    model_architecture = architecture_of(model)
+    architectures = _architectures().get(find_tool(profile, _architectures()), ())
+    model_architecture = architecture(model)
     if architectures and not any(model_architecture <= other for other in architectures):
         features.append(ARCHITECTURE)
     return tuple(features)
@@ -182,21 +185,21 @@ def format_basis(basis: str, unmeasured: tuple[str, ...]) -> str:
     if not unmeasured:
         return basis
     return (
-        f"{farther_basis(basis, TRANSFERRED)}, {' and '.join(_WORDS[name] for name in unmeasured)}"
+        f"{farther_basis(basis, TRANSFERRED)}, {' and '.join(_LABELS[name] for name in unmeasured)}"
     )
 
 
-def tool_of(profile: str, tools: Mapping[str, object]) -> str:
+def find_tool(profile: str, tools: Mapping[str, object]) -> str:
     """The engine of a profile among known ones; empty: none.
 
-    >>> tool_of("vllm-v0-ports", {"vllm": 1, "sglang": 1}), tool_of("tgi", {"vllm": 1})
+    >>> find_tool("vllm-v0-ports", {"vllm": 1, "sglang": 1}), find_tool("tgi", {"vllm": 1})
     ('vllm', '')
     """
     matching = (name for name in tools if profile == name or profile.startswith(f"{name}-"))
     return max(matching, key=len, default="")
 
 
-def _order(release: tuple[int, ...]) -> float:
+def _release_order(release: tuple[int, ...]) -> float:
     return release[0] * 100 + release[1]
 
 

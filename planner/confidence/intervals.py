@@ -21,7 +21,7 @@ FEWEST_ROWS = 5
 _SOFTWARE, _GPU_CLASS = 0, "gpu_class"
 MEASURED, TRANSFERRED, ROOFLINE, ASSUMED = "measured", "transferred", "roofline", "assumed"
 BASES = MEASURED, TRANSFERRED, ROOFLINE, ASSUMED
-PLACE = "place"
+SOFTWARE_ON_GPU = "place"
 """Unmeasured: no published run of the software on the GPU."""
 WORK = "task", "mode"
 """The key of each kind of tables with the work of its runs."""
@@ -105,19 +105,19 @@ class Confidence:
     Parameters
     ----------
     factors : lower and upper factor on the prediction, by quantity
-    layout : factor between speeds of two layouts below which they are tied
+    layout_tie_factor : factor between speeds of two layouts below which they are tied
     basis : evidence: measured, transferred, roofline or assumed (`basis_of`), and whether a first
         run counts
-    most_utilization : upper bound of MFU, which bounds the interval of the time
+    max_utilization : upper bound of MFU, which bounds the interval of the time
     runs : published runs of this software on this GPU
     price : factors on the price between which nine of ten sellers ask
     cost_is_fixed : a longer run costs no more
     """
 
     factors: Mapping[str, tuple[float, float]]
-    layout: float
+    layout_tie_factor: float
     basis: str
-    most_utilization: float = math.inf
+    max_utilization: float = math.inf
     runs: int = 0
     price: tuple[float, float] = (1.0, 1.0)
     cost_is_fixed: bool = False
@@ -127,7 +127,7 @@ class Confidence:
         """Whether a published run used this software on this GPU for such work."""
         return self.runs > 0
 
-    def of_money(self, ends: tuple[float, float]) -> tuple[float, float]:
+    def money_interval(self, ends: tuple[float, float]) -> tuple[float, float]:
         """Lower and upper factor on money, with the range of the price.
 
         Parameters
@@ -159,7 +159,7 @@ def basis_of(
     return TRANSFERRED if near else ROOFLINE
 
 
-def runs_at(rule: Rule, gpu: str, tables: ErrorTables, work: str) -> int:
+def num_published_runs(rule: Rule, gpu: str, tables: ErrorTables, work: str) -> int:
     """How many published runs at a kind of ``work`` are of a software on a GPU.
 
     ``work`` is the task of training or the mode of inference. Runs of another name count where it
@@ -171,11 +171,11 @@ def runs_at(rule: Rule, gpu: str, tables: ErrorTables, work: str) -> int:
         int(row["runs"])
         for row in read_table(tables.places)
         if (row["gpu"], row["work"]) == (gpu, work)
-        and (row["software"] == rule.label or _is_as(row, rule, releases))
+        and (row["software"] == rule.label or _has_same_profile(row, rule, releases))
     )
 
 
-def _is_as(row: Mapping[str, str], rule: Rule, releases: bool) -> bool:
+def _has_same_profile(row: Mapping[str, str], rule: Rule, releases: bool) -> bool:
     is_older = releases and row["profile"].startswith(f"{rule.profile}-")
     is_same_profile = row["profile"] == rule.profile or is_older
     return is_same_profile and row["nearest"] == "0" and not rule.nearest
@@ -188,7 +188,7 @@ def interval_of(
     tables: ErrorTables,
     basis: str = "",
     profile: str = "",
-    lacks: tuple[str, ...] = (),
+    unmeasured: tuple[str, ...] = (),
 ) -> tuple[float, float]:
     """The factors of the most specific interval with enough rows behind it.
 
@@ -196,29 +196,33 @@ def interval_of(
     ``basis`` rests on are of other classes of GPUs, it holds the intervals of these, and the
     further those runs are, the wider it is: less evidence never makes it narrower. ``profile`` is
     the software's, whose calibration runs are such runs, too. Where kernels are assumed, the
-    intervals of all software on any number of GPUs count. ``lacks``: what else no run was measured
+    intervals of all software on any number of GPUs count. ``unmeasured``: what else no run was
+    measured
     with (`planner.confidence.error_classes`); of a software without runs on a GPU those of wider
     kinds, whatever the software, count, too.
     """
     gpu_class_index = tables.keys.index(_GPU_CLASS)
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
-    near = farther_basis(basis, TRANSFERRED) if lacks else basis
-    classes = {keys[gpu_class_index], *_classes_behind(near, keys[_SOFTWARE], tables, profile)}
+    near = farther_basis(basis, TRANSFERRED) if unmeasured else basis
+    classes = {
+        keys[gpu_class_index],
+        *_gpu_classes_of_basis(near, keys[_SOFTWARE], tables, profile),
+    }
     before, after = keys[:gpu_class_index], keys[gpu_class_index + 1 :]
     best = [
         interval
         for silicon in classes
-        if (interval := _most_specific(of_quantity, (*before, silicon, *after)))
+        if (interval := _most_specific_interval(of_quantity, (*before, silicon, *after)))
     ]
     if basis == ASSUMED:
         # Those of the same task or mode, whatever the software, the GPU and the scale.
         of_work = [(index, keys[index]) for index, key in enumerate(tables.keys) if key in WORK]
         best += [row for row in of_quantity if all(row.keys[i] == key for i, key in of_work)]
-    if PLACE in lacks and best:
-        best += [row for row in of_quantity if not row.keys[_SOFTWARE] and _holds(row, keys)]
+    if SOFTWARE_ON_GPU in unmeasured and best:
+        best += [row for row in of_quantity if not row.keys[_SOFTWARE] and _matches_keys(row, keys)]
     if not best:
         return 0.0, math.inf
-    wider = _wider(tables, quantity, basis, lacks)
+    wider = _widening_exponent(tables, quantity, basis, unmeasured)
     low, high = min(row.low for row in best), max(row.high for row in best)
     return min(low, low**wider), max(high, high**wider)
 
@@ -229,7 +233,9 @@ def farther_basis(first: str, second: str) -> str:
 
 
 @cache
-def _classes_behind(basis: str, software: str, tables: ErrorTables, profile: str) -> frozenset[str]:
+def _gpu_classes_of_basis(
+    basis: str, software: str, tables: ErrorTables, profile: str
+) -> frozenset[str]:
     """The classes of GPUs whose errors may be those of a prediction of a basis.
 
     ``transferred``: those that this software has runs on, or its profile was calibrated on;
@@ -249,15 +255,19 @@ def _classes_behind(basis: str, software: str, tables: ErrorTables, profile: str
     return frozenset(software_classes - {""} | calibrated_classes)
 
 
-def _most_specific(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval | None:
-    return max((row for row in rows if _holds(row, keys)), key=lambda row: row.weight, default=None)
+def _most_specific_interval(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval | None:
+    return max(
+        (row for row in rows if _matches_keys(row, keys)), key=lambda row: row.weight, default=None
+    )
 
 
-def _holds(row: Interval, keys: tuple[str, ...]) -> bool:
+def _matches_keys(row: Interval, keys: tuple[str, ...]) -> bool:
     return all(interval_key in ("", key) for interval_key, key in zip(row.keys, keys, strict=True))
 
 
-def _wider(tables: ErrorTables, quantity: str, basis: str, unmeasured: tuple[str, ...]) -> float:
+def _widening_exponent(
+    tables: ErrorTables, quantity: str, basis: str, unmeasured: tuple[str, ...]
+) -> float:
     r"""Exponent by which an interval is widened, for a basis and each unmeasured feature.
 
     A release or an architecture without runs is at least as far as a transferred prediction, and as
@@ -304,7 +314,7 @@ def calibrated_kinds(table: str) -> frozenset[tuple[str, str, str]]:
 MEDIAN = 0.5
 """The confidence of a prediction as it is."""
 
-SUREST = (1 + LEVEL) / 2
+MAX_CONFIDENCE = (1 + LEVEL) / 2
 """The confidence at the end of an interval; published runs support no more."""
 
 BAD_CASE = 0.9
@@ -312,16 +322,18 @@ BAD_CASE = 0.9
 _DEVIATION = NormalDist()
 
 
-def checked_confidence(confidence: float, option_name: str = "confidence") -> float:
+def check_confidence(confidence: float, option_name: str = "confidence") -> float:
     """A confidence within the range of the intervals.
 
     Raises SearchSpaceError if it is outside.
     """
-    if not MEDIAN <= confidence <= SUREST:
+    if not MEDIAN <= confidence <= MAX_CONFIDENCE:
         raise SearchSpaceError(
-            f"{option_name} is from {MEDIAN:g} (the prediction) to {SUREST:g} (the end of the "
+            f"{option_name} is from {MEDIAN:g} (the prediction) to {MAX_CONFIDENCE:g} (the "
+            "end of the "
             f"{LEVEL:.0%} "
-            f"interval; published runs support no more), or {MEDIAN:.0%} to {SUREST:.0%}, not "
+            f"interval; published runs support no more), or {MEDIAN:.0%} to "
+            f"{MAX_CONFIDENCE:.0%}, not "
             f"{confidence:g}."
         )
     return confidence
@@ -348,9 +360,9 @@ def quantile(ends: tuple[float, float], confidence: float, side: int) -> float |
     end = max(ends[1], 1.0) if side > 0 else min(ends[0], 1.0)
     if not 0 < end < math.inf:
         return None
-    if confidence == SUREST:
+    if confidence == MAX_CONFIDENCE:
         return end
-    share = _DEVIATION.inv_cdf(confidence) / _DEVIATION.inv_cdf(SUREST)
+    share = _DEVIATION.inv_cdf(confidence) / _DEVIATION.inv_cdf(MAX_CONFIDENCE)
     return float(end**share)
 
 
@@ -372,7 +384,7 @@ def are_tied(best: tuple[float, float], worst: tuple[float, float]) -> bool:
 _NORMAL = NormalDist()
 
 
-def chance_below(bound: float, predicted: float, ends: tuple[float, float]) -> float:
+def probability_below(bound: float, predicted: float, ends: tuple[float, float]) -> float:
     r"""Probability that a run stays below a bound; ``ends`` are those of the 90 % interval.
 
     All are in the same unit. The inverse of `planner.confidence.intervals.quantile`: errors are
@@ -383,7 +395,7 @@ def chance_below(bound: float, predicted: float, ends: tuple[float, float]) -> f
     An end on the other side of the prediction counts as the prediction. NaN where a number is
     unknown.
 
-    >>> round(chance_below(2.0, 1.0, (0.5, 2.0)), 3), chance_below(1.0, 1.0, (0.5, 2.0))
+    >>> round(probability_below(2.0, 1.0, (0.5, 2.0)), 3), probability_below(1.0, 1.0, (0.5, 2.0))
     (0.95, 0.5)
     """
     if not all(math.isfinite(number) and number > 0 for number in (bound, predicted, *ends)):
@@ -393,7 +405,7 @@ def chance_below(bound: float, predicted: float, ends: tuple[float, float]) -> f
     spread = side * math.log(ends[side > 0] / predicted)
     if spread <= 0:
         return 0.5 if away == 0 else float(side > 0)
-    return _NORMAL.cdf(side * _NORMAL.inv_cdf(SUREST) * away / spread)
+    return _NORMAL.cdf(side * _NORMAL.inv_cdf(MAX_CONFIDENCE) * away / spread)
 
 
 @record(kw_only=True)
@@ -409,21 +421,25 @@ class MemoryErrors:
     center: float
     spread: float
 
-    def chance(self, *, predicted: Numeric, usable: Numeric) -> FloatArray:
+    def fit_probability(self, *, predicted: Numeric, usable: Numeric) -> FloatArray:
         """Fit probability: the probability that ``usable`` memory is enough; NaN: unknown.
 
-        >>> float(MemoryErrors(center=0.0, spread=0.1).chance(predicted=8.0, usable=8.0))
+        >>> float(MemoryErrors(center=0.0, spread=0.1).fit_probability(predicted=8.0, usable=8.0))
         0.5
         """
-        return chance(predicted=predicted, usable=usable, center=self.center, spread=self.spread)
+        return fit_probability(
+            predicted=predicted, usable=usable, center=self.center, spread=self.spread
+        )
 
-    def share(self, confidence: float) -> float:
+    def usable_share(self, confidence: float) -> float:
         """The share of usable memory that a prediction may reach for this fit probability."""
         odds = math.log(confidence / (1.0 - confidence))
         return math.exp(-self.center - self.spread * odds)
 
 
-def chance(*, predicted: Numeric, usable: Numeric, center: Numeric, spread: Numeric) -> FloatArray:
+def fit_probability(
+    *, predicted: Numeric, usable: Numeric, center: Numeric, spread: Numeric
+) -> FloatArray:
     """Fit probability with memory errors that differ from row to row; NaN: unknown."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         away = (np.log(np.divide(usable, predicted)) - center) / spread

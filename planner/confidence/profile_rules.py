@@ -26,7 +26,7 @@ def read_table(name: str, folder: Path = FOLDER) -> tuple[Mapping[str, str], ...
     return tuple(packaged_rows(folder / name))
 
 
-_READ: Mapping[str, Callable[[str], object]] = {
+_PARSERS: Mapping[str, Callable[[str], object]] = {
     "str": str, "bool": "1".__eq__, "int": int, "float": float
 }  # fmt: skip
 
@@ -34,7 +34,9 @@ _READ: Mapping[str, Callable[[str], object]] = {
 def _rules(kind: type[Rule], name: str) -> Iterator[Rule]:
     """The rows of a table, each cell as the type of its field; an empty one is the default."""
     types = kind.__annotations__.items()
-    reads = {field: _READ[str(annotation).removesuffix(" | None")] for field, annotation in types}
+    reads = {
+        field: _PARSERS[str(annotation).removesuffix(" | None")] for field, annotation in types
+    }
     for row in read_table(name):
         cells = {name: cell for name, cell in row.items() if cell}
         yield kind(**{name: reads[name](cell) for name, cell in cells.items()})
@@ -82,7 +84,7 @@ class FrameworkRule:
     loops_experts_until: int | None = None
     fused_loss: str = LossKernel.FUSED.word
 
-    def of_adapter(self, *, fused: bool) -> FrameworkRule:
+    def rule_for_adapter(self, *, fused: bool) -> FrameworkRule:
         """The rule for a run that trains an adapter, with fused kernels or without."""
         profile = self.fused_adapter_profile if fused else self.adapter_profile
         return replace(self, profile=profile, nearest=False)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.confidence.intervals import BASES, SUREST, are_tied
+from planner.confidence.intervals import BASES, MAX_CONFIDENCE, are_tied
 
 
 class RankedPlan(NamedTuple):
@@ -22,25 +22,25 @@ class RankedPlan(NamedTuple):
     low : lower end of the 90 % interval, without errors common to all plans; NaN: unknown
     high : upper end of this interval; NaN: unknown
     bad : value that 9 of 10 published runs like the plan keep
-    kin : GPU, software and so on; plans with equal ``kin`` differ only in layout
+    error_group : GPU, software and so on; plans with equal ``error_group`` differ only in layout
     tie_factor : factor between layouts beyond which published runs distinguish them
-    time : time that decides first among plans of equal ``kin``; NaN: unknown
-    lack : lack of evidence, 0 for measured runs (`lack_of`)
+    time : time that decides first among plans of equal ``error_group``; NaN: unknown
+    evidence_rank : lack of evidence, 0 for measured runs (`lack_of`)
     """
 
     value: float
     low: float = math.nan
     high: float = math.nan
     bad: float = math.nan
-    kin: tuple[object, ...] = ()
+    error_group: tuple[object, ...] = ()
     tie_factor: float = 1.0
     time: float = math.nan
-    lack: int = 0
+    evidence_rank: int = 0
 
     @property
     def is_proven(self) -> bool:
         """Whether a published run used its software on its GPU, or their number is unknown."""
-        return self.lack < len(BASES)
+        return self.evidence_rank < len(BASES)
 
 
 def evidence_rank(basis: str, runs: float) -> int:
@@ -68,7 +68,7 @@ def are_plans_tied(plan: RankedPlan, other: RankedPlan) -> bool:
     best, worst = sorted((plan, other), key=lambda ranked: ranked.value)
     if best.value <= 0 or best.value == worst.value:
         return best.value == worst.value
-    if plan.kin == other.kin:
+    if plan.error_group == other.error_group:
         gap = math.log(worst.value / best.value)
         is_same_plan = plan.time == other.time
         return not is_same_plan and gap < math.log(max(plan.tie_factor, other.tie_factor))
@@ -77,7 +77,7 @@ def are_plans_tied(plan: RankedPlan, other: RankedPlan) -> bool:
     return are_tied((best.value, best.high), (worst.value, worst.low))
 
 
-def best_supported(ordered: Sequence[RankedPlan]) -> int:
+def recommended_index(ordered: Sequence[RankedPlan]) -> int:
     """Index of the recommended plan among plans ordered by their bad case, the best first.
 
     Among plans that are tied with the first, the first with the most evidence. A plan must also be
@@ -85,23 +85,27 @@ def best_supported(ordered: Sequence[RankedPlan]) -> int:
     cost.
     """
     first = ordered[0]
-    tied = [index for index, plan in enumerate(ordered) if index == 0 or _is_as_good(first, plan)]
-    return min(tied, key=lambda index: (ordered[index].lack, index))
+    tied = [
+        index
+        for index, plan in enumerate(ordered)
+        if index == 0 or _is_tied_in_bad_case(first, plan)
+    ]
+    return min(tied, key=lambda index: (ordered[index].evidence_rank, index))
 
 
-def _is_as_good(first: RankedPlan, plan: RankedPlan) -> bool:
+def _is_tied_in_bad_case(first: RankedPlan, plan: RankedPlan) -> bool:
     away = abs(math.log(plan.bad / first.bad)) if plan.bad > 0 and first.bad > 0 else math.inf
     return away <= math.log(first.tie_factor) and are_plans_tied(first, plan)
 
 
 _POINTS = 400
-_SURE_END = NormalDist().inv_cdf(SUREST)
-_FARTHEST, _LEAST = 6.0, 1e-9
+_INTERVAL_END = NormalDist().inv_cdf(MAX_CONFIDENCE)
+_MAX_DEVIATIONS, _MIN_SPREAD = 6.0, 1e-9
 # Standard deviations of errors beyond which nothing counts, and the least of them.
 _cdf = np.vectorize(NormalDist().cdf, otypes=[np.float64])
 
 
-def regrets(plans: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
+def expected_regrets(plans: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
     r"""Expected regret: mean loss of each plan against the best of all, as a share of its value.
 
     ``sign`` is 1 where less is better; where more is, values count as their inverse: a rate as the
@@ -118,7 +122,7 @@ def regrets(plans: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
     the errors of a plan are unknown; other plans are not compared with it.
 
     >>> two = [RankedPlan(1, 1 / 1.25, 1.25, kin=(name,)) for name in ("a", "b")]
-    >>> regrets(two).round(3).tolist()
+    >>> expected_regrets(two).round(3).tolist()
     [0.077, 0.077]
     """
     values, lows, highs = (
@@ -129,21 +133,23 @@ def regrets(plans: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
         values, lows, highs = 1 / values, 1 / highs, 1 / lows
     with np.errstate(invalid="ignore", divide="ignore"):
         logs = np.log(values)
-        below = np.maximum(logs - np.log(np.minimum(lows, values)), _LEAST) / _SURE_END
-        above = np.maximum(np.log(np.maximum(highs, values)) - logs, _LEAST) / _SURE_END
+        below = np.maximum(logs - np.log(np.minimum(lows, values)), _MIN_SPREAD) / _INTERVAL_END
+        above = np.maximum(np.log(np.maximum(highs, values)) - logs, _MIN_SPREAD) / _INTERVAL_END
     finite = np.flatnonzero(np.isfinite(logs + below + above))
     loss_shares = np.full(len(values), np.nan)
     if not finite.size:
         return loss_shares
     logs, below, above = logs[finite], below[finite], above[finite]
-    points = np.linspace(min(logs - _FARTHEST * below), max(logs + _FARTHEST * above), _POINTS)
+    points = np.linspace(
+        min(logs - _MAX_DEVIATIONS * below), max(logs + _MAX_DEVIATIONS * above), _POINTS
+    )
 
     def beyond(center: FloatArray) -> FloatArray:
         """Probabilities to exceed each point, of shape (plans, points), around the medians."""
         away = points - center[:, None]
         return np.asarray(_cdf(-away / np.where(away < 0, below[:, None], above[:, None])))
 
-    groups = [plans[place].kin for place in finite.tolist()]
+    groups = [plans[place].error_group for place in finite.tolist()]
     best: dict[tuple[object, ...], int] = {}
     for place in np.argsort(logs, kind="stable").tolist():
         best.setdefault(groups[place], place)

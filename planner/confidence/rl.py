@@ -13,7 +13,7 @@ from planner.confidence.intervals import (
     ErrorTables,
     basis_of,
     interval_of,
-    runs_at,
+    num_published_runs,
 )
 
 RL_TABLES = ErrorTables(
@@ -53,7 +53,7 @@ class FittedSteps:
     runs: int
     error: float
 
-    def narrowed(self, ends: tuple[float, float]) -> tuple[float, float]:
+    def blend_with_published(self, ends: tuple[float, float]) -> tuple[float, float]:
         """Interval of published errors, combined with the errors of these steps.
 
         Published errors and their center count as a few steps; the fit removed the center of these
@@ -79,8 +79,10 @@ def rl_confidence(
     basis = basis_of(rule, gpu_class, kind, RL_TABLES)
     keys = framework, gpu_class, kind
     ends = interval_of("step_time", keys, RL_TABLES, basis, rule.profile)
-    runs = runs_at(rule, gpu, RL_TABLES, _WORK)
+    runs = num_published_runs(rule, gpu, RL_TABLES, _WORK)
     if user_steps is not None:
-        ends, runs = user_steps.narrowed(ends), runs + user_steps.runs
+        ends, runs = user_steps.blend_with_published(ends), runs + user_steps.runs
         basis = f"{MEASURED}, {user_steps.runs} of them your own"
-    return Confidence(factors={"step_time": ends}, layout=_LAYOUT, basis=basis, runs=runs)
+    return Confidence(
+        factors={"step_time": ends}, layout_tie_factor=_LAYOUT, basis=basis, runs=runs
+    )

@@ -24,7 +24,7 @@ from planner.base.csv_cells import number_of_row
 from planner.base.enums import PipelineSchedule
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
-from planner.question.terms import columns_about, glossary, plain_values, terms_of
+from planner.question.terms import columns_about, glossary, parameter_defaults, terms_of
 from planner.specs.model import ModelSpec
 
 _BYTE = 128  # Codes that a signed byte tells apart.
@@ -51,16 +51,18 @@ class ConfigurationTable:
 
         Parameters that are not set have the default of the table of terms.
         """
-        parameters = {**cls.plain(), **values}
+        parameters = {**cls.default_codes(), **values}
         return cls(**{name: cls.cast(name, value) for name, value in parameters.items()})
 
     @classmethod
     @cache
-    def plain(cls) -> dict[str, float]:
+    def default_codes(cls) -> dict[str, float]:
         """The default of every parameter that has one: a code, a flag or a number."""
-        defaults = plain_values(cls.workload)
+        defaults = parameter_defaults(cls.workload)
         return {
-            name: glossary()[name].coded(defaults[name]) for name in cls.names() if name in defaults
+            name: glossary()[name].encode(defaults[name])
+            for name in cls.names()
+            if name in defaults
         }
 
     @classmethod
@@ -119,7 +121,7 @@ class ConfigurationTable:
             }
         )
 
-    def narrowed(self, axis_indices: Sequence[IndexArray]) -> Self:
+    def narrow_axes(self, axis_indices: Sequence[IndexArray]) -> Self:
         """The mesh of some indices of each axis."""
         shape, is_empty = self.shape, not all(indices.size for indices in axis_indices)
 
@@ -144,7 +146,7 @@ class ConfigurationTable:
 
 def format_value(name: str, value: float) -> str | float:
     """The readable value of the parameter ``name``: a word, a bool or a number."""
-    return glossary()[name].shown(value)
+    return glossary()[name].decode(value)
 
 
 def positions_at(indices: IndexArray, shape: tuple[int, ...]) -> tuple[IndexArray, ...]:
@@ -204,22 +206,22 @@ class Rule(Reason, Generic[Judged, Context]):
     violated: Callable[[Judged, Context], BoolArray]
 
 
-def indivisible(total: FloatArray | float, part: FloatArray) -> BoolArray:
+def is_indivisible(total: FloatArray | float, part: FloatArray) -> BoolArray:
     """Where ``part`` does not divide ``total``."""
     quotient = np.asarray(total) / part
     return np.asarray(quotient != np.floor(quotient))
 
 
-def left_over_gpus(c: _HasParallelism, _: object) -> BoolArray:
+def has_left_over_gpus(c: _HasParallelism, _: object) -> BoolArray:
     """Where the GPUs are no whole number of copies."""
-    return np.asarray((c.data_parallel < 1) | indivisible(c.data_parallel, np.ones(())))
+    return np.asarray((c.data_parallel < 1) | is_indivisible(c.data_parallel, np.ones(())))
 
 
-def uneven_widths(c: _HasParallelism, context: _HasModel) -> BoolArray:
+def has_uneven_widths(c: _HasParallelism, context: _HasModel) -> BoolArray:
     """Where tensor parallelism does not divide the feed-forward widths of the context's model."""
     violated = np.zeros((), dtype=np.bool_)
     for mlp in context.model.feed_forwards:
-        violated = violated | indivisible(mlp.shared_width, c.tensor_parallel)
+        violated = violated | is_indivisible(mlp.shared_width, c.tensor_parallel)
     return violated
 
 
@@ -387,7 +389,8 @@ def format_layout(row: Mapping[str, object]) -> str:
         f"{name} {row[name]}"
         for name, term in _PARAMETERS.items()
         if not term.short and not term.option and term.type != "flag"
-        if row.get(name, term.plain) not in (term.plain, *IMPLIED_BY_OTHERS.get(name, ()))
+        if row.get(name, term.default_value)
+        not in (term.default_value, *IMPLIED_BY_OTHERS.get(name, ()))
     ]
     return ", ".join([" ".join(parts), *others])
 
@@ -472,7 +475,7 @@ class PoolConfigurations(ServingConfigurations):
     prefill_gpu_memory_utilization: FloatArray
 
     @classmethod
-    def pooled(
+    def combine_workers(
         cls,
         prefill: ServingConfigurations,
         decode: ServingConfigurations,

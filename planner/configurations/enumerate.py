@@ -14,7 +14,7 @@ from planner.base.arrays import BoolArray, FloatArray, Values, sorted_unique
 from planner.base.records import record
 from planner.configurations.configuration_tables import ConfigurationTable, TrainingConfigurations
 from planner.errors import SearchSpaceError
-from planner.question.parse_values import LARGEST, parse_value, suggestion
+from planner.question.parse_values import LARGEST, parse_value, suggest_term
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.search_space import Dense, Divisors, Multiples, PowersOfTwo, SearchSpace, expand
 
@@ -43,7 +43,7 @@ def refuse_unknown(
             problem = f"{name} is not a parameter of a space: give {glossary()[name].option_name}."
         else:
             names = [parameter for parameter in parameter_names if parameter != "num_gpus"]
-            hint = suggestion(name, {parameter: glossary()[parameter] for parameter in names})
+            hint = suggest_term(name, {parameter: glossary()[parameter] for parameter in names})
             problem = f"Unknown parameter {name!r}.{hint} Known: {', '.join(names)}."
         raise SearchSpaceError(where + problem)
 
@@ -90,7 +90,7 @@ def _cached_code(name: str, value: str | float) -> float:
 
 def _read(name: str, value: object) -> float:
     term = glossary()[name]
-    code: float = term.coded(parse_value(term, value))
+    code: float = term.encode(parse_value(term, value))
     return code
 
 

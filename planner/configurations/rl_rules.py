@@ -14,7 +14,7 @@ from planner.configurations.configuration_tables import (
     Reason,
     Rule,
     first_broken,
-    indivisible,
+    is_indivisible,
     prediction_rule,
 )
 from planner.configurations.rl_configurations import RlConfigurations
@@ -47,17 +47,17 @@ def _split(c: RlConfigurations, _: RlContext) -> BoolArray:
 
 
 def _rollout_split(c: RlConfigurations, _: RlContext) -> BoolArray:
-    return indivisible(c.rollout_gpus, c.rollout_tensor_parallel)
+    return is_indivisible(c.rollout_gpus, c.rollout_tensor_parallel)
 
 
 def _batch(c: RlConfigurations, context: RlContext) -> BoolArray:
-    return indivisible(float(context.workload.samples), c.global_batch_size)
+    return is_indivisible(float(context.workload.samples), c.global_batch_size)
 
 
 def _ranks(c: RlConfigurations, _: RlContext) -> BoolArray:
     is_whole = c.data_parallel == np.floor(c.data_parallel)  # else a rule of the trainer is broken
     return np.asarray(
-        is_whole & indivisible(c.global_batch_size, np.maximum(c.data_parallel, 1e-9))
+        is_whole & is_indivisible(c.global_batch_size, np.maximum(c.data_parallel, 1e-9))
     )
 
 
@@ -97,7 +97,9 @@ _OF_PLACEMENT = 4
 
 def is_misplaced(columns: Mapping[str, Values], context: RlContext) -> BoolArray:
     """Rows of placements that a rule excludes, whatever layouts trainer and engine have."""
-    ones = {name: 1 for name in RlConfigurations.names() if name not in RlConfigurations.plain()}
+    ones = {
+        name: 1 for name in RlConfigurations.names() if name not in RlConfigurations.default_codes()
+    }
     rows = RlConfigurations.of(**{**ones, **columns})
     codes = first_broken(RL_ONLY_RULES[:_OF_PLACEMENT], rows, context)
     return np.broadcast_to(codes > 0, rows.shape)

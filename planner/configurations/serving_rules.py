@@ -15,10 +15,10 @@ from planner.configurations.configuration_tables import (
     Rule,
     ServingConfigurations,
     first_broken,
-    indivisible,
-    left_over_gpus,
+    has_left_over_gpus,
+    has_uneven_widths,
+    is_indivisible,
     prediction_rule,
-    uneven_widths,
 )
 from planner.question.terms import terms_about
 from planner.specs.engine import EngineProfile
@@ -54,9 +54,9 @@ def _heads(c: ServingConfigurations, context: ServingContext) -> BoolArray:
         return violated
     for attention in context.model.attentions:
         heads, shared = attention.split_heads
-        violated = violated | indivisible(heads, t)
+        violated = violated | is_indivisible(heads, t)
         if attention.kind is not AttentionKind.LATENT:
-            violated = violated | (indivisible(shared, t) & indivisible(1.0, shared / t))
+            violated = violated | (is_indivisible(shared, t) & is_indivisible(1.0, shared / t))
     return violated
 
 
@@ -66,15 +66,15 @@ def _layers(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
-    violated = indivisible(c.stage_gpus, c.expert_parallel)
+    violated = is_indivisible(c.stage_gpus, c.expert_parallel)
     for number in numbers:
         if context.engine.redundant_experts:
             copies = redundant_experts(context.workload, number, c.expert_parallel)
-            uneven = indivisible(number + copies, c.expert_parallel)
+            uneven = is_indivisible(number + copies, c.expert_parallel)
             is_specified = context.workload.redundant_experts is not None
             violated = violated | uneven | ((copies > _MOST_COPIES * number) & (not is_specified))
         else:
-            violated = violated | indivisible(number, c.expert_parallel)
+            violated = violated | is_indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)
 
 
@@ -158,7 +158,7 @@ def _block_widths(c: ServingConfigurations, context: ServingContext) -> BoolArra
         widths = ((mlp.shared_width, c.tensor_parallel, dense),
                   (mlp.moe_intermediate_size, c.expert_tensor_parallel, experts))  # fmt: skip
         for width, ranks, is_scaled in widths:
-            violated = violated | (is_scaled & (ranks > 1) & indivisible(width / ranks, block))
+            violated = violated | (is_scaled & (ranks > 1) & is_indivisible(width / ranks, block))
     return violated
 
 
@@ -172,10 +172,13 @@ SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
         ("gpu_count", "tensor x attention_data x pipeline parallel must divide the number of GPUs",
-         left_over_gpus),
+         has_left_over_gpus),
         ("attention_heads", "tensor_parallel must divide the heads of attention and of states, and"
          " divide the key-value heads or be a multiple of them", _heads),
-        ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
+        ("intermediate_size", (
+            "tensor_parallel must divide the "
+            "feed-forward width"
+        ), has_uneven_widths),
         ("num_hidden_layers", "pipeline_parallel cannot exceed the layers", _layers),
         ("expert_parallel", "expert_parallel must divide the GPUs of a pipeline stage and the "
          "experts with their copies", _experts),

@@ -36,10 +36,10 @@ from planner.configurations.configuration_tables import (
     Rule,
     TrainingConfigurations,
     first_broken,
-    indivisible,
-    left_over_gpus,
+    has_left_over_gpus,
+    has_uneven_widths,
+    is_indivisible,
     prediction_rule,
-    uneven_widths,
 )
 from planner.configurations.enumerate import NOTHING_SPECIFIED, SpecifiedValues
 from planner.question.terms import terms_about
@@ -189,7 +189,7 @@ def _split_experts(c: TrainingConfigurations, context: Context) -> BoolArray:
         return np.asarray(split > 1)
     violated = np.zeros((), dtype=np.bool_)
     for width in widths:
-        violated = violated | indivisible(width, split)
+        violated = violated | is_indivisible(width, split)
     return violated
 
 
@@ -221,7 +221,7 @@ def _head_exchange(c: TrainingConfigurations, context: Context) -> BoolArray:
     for attention in context.model.attentions:
         if not attention.has_state:
             ranks = c.tensor_parallel * c.context_parallel
-            violated = violated | indivisible(attention.num_attention_heads, ranks)
+            violated = violated | is_indivisible(attention.num_attention_heads, ranks)
     return np.asarray(used & violated)
 
 
@@ -391,10 +391,10 @@ def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
     violated = np.zeros((), dtype=np.bool_)
     for attention in context.model.attentions:
         heads, shared = attention.split_heads
-        violated = violated | indivisible(heads, t)
+        violated = violated | is_indivisible(heads, t)
         if attention.kind is not AttentionKind.LATENT:
-            copied = (not attention.has_state) & ~indivisible(1.0, shared / t)
-            violated = violated | (indivisible(shared, t) & ~copied)
+            copied = (not attention.has_state) & ~is_indivisible(1.0, shared / t)
+            violated = violated | (is_indivisible(shared, t) & ~copied)
     return violated
 
 
@@ -419,7 +419,7 @@ def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
     violated = chunks > slots
     if context.framework.equal_chunks:
         layers = context.model.num_hidden_layers - context.model.mtp_num_layers
-        violated = violated | indivisible(layers, chunks)
+        violated = violated | is_indivisible(layers, chunks)
     return np.asarray(violated)
 
 
@@ -436,7 +436,7 @@ def _layer_split(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
     return np.asarray(
-        (c.virtual_pipeline > 1) & indivisible(c.num_micro_batches, c.pipeline_parallel)
+        (c.virtual_pipeline > 1) & is_indivisible(c.num_micro_batches, c.pipeline_parallel)
     )
 
 
@@ -462,7 +462,7 @@ def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
     halves = np.where(c.cp_comm_type == ContextExchange.P2P, 2, 1)  # the causal mask in a ring
     pieces = np.where(cp > 1, halves * cp, 1.0)
     split = np.where(c.sequence_parallel, c.tensor_parallel, 1.0)
-    return indivisible(context.workload.computed_length, pieces * split)
+    return is_indivisible(context.workload.computed_length, pieces * split)
 
 
 def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -472,9 +472,9 @@ def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
 def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
     ranks = c.num_gpus / c.pipeline_parallel
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
-    violated = indivisible(ranks, c.expert_ranks)
+    violated = is_indivisible(ranks, c.expert_ranks)
     for number in numbers:
-        violated = violated | indivisible(number, c.expert_parallel)
+        violated = violated | is_indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)
 
 
@@ -484,7 +484,7 @@ def _experts_in_shards(c: TrainingConfigurations, context: Context) -> BoolArray
     is_copied = c.zero_stage == ZeroStage.NONE
     copies = np.where(is_copied, c.data_parallel, c.data_parallel_replicas)
     of_copy = c.num_gpus / c.pipeline_parallel / copies
-    return np.asarray((c.expert_parallel > 1) & indivisible(of_copy, c.expert_parallel))
+    return np.asarray((c.expert_parallel > 1) & is_indivisible(of_copy, c.expert_parallel))
 
 
 def _experts_need_sequence(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -502,10 +502,10 @@ def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
     if np.all(replicas == 1):
         return np.zeros((), dtype=np.bool_)
     ranks = c.data_parallel * c.context_parallel
-    violated = (ranks <= replicas) | indivisible(ranks, replicas)
+    violated = (ranks <= replicas) | is_indivisible(ranks, replicas)
     if context.model.num_experts > 0:
         copies = c.num_gpus / (c.pipeline_parallel * c.expert_ranks)
-        violated = violated | indivisible(copies, replicas)
+        violated = violated | is_indivisible(copies, replicas)
     return np.asarray((replicas > 1) & (violated | (c.zero_stage == ZeroStage.NONE)))
 
 
@@ -597,14 +597,17 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
         ("gpu_count", "tensor x context x pipeline parallel must divide the number of GPUs",
-         left_over_gpus),
+         has_left_over_gpus),
         ("global_batch_size", "data_parallel x micro_batch_size must divide global_batch_size",
          _batch),
         ("as_given", "data_parallel and gradient_accumulation_steps are those that were given",
          _breaks_specified),
         ("attention_heads", "tensor_parallel must divide the heads of attention and of states, and"
          " divide the key-value heads or be a multiple of them", _heads),
-        ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
+        ("intermediate_size", (
+            "tensor_parallel must divide the "
+            "feed-forward width"
+        ), has_uneven_widths),
         ("pipeline_layout", "pipeline_layout has pipeline_parallel x virtual_pipeline chunks, of "
          "all layers of the model, and none without layers inside", _layout),
         ("num_hidden_layers", "pipeline_parallel x virtual_pipeline cannot exceed the layers, or "

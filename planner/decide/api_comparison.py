@@ -25,7 +25,7 @@ from planner.workloads.make_plan import Plan
 if TYPE_CHECKING:
     import pandas as pd
 
-OF = "serve"
+COMPARED_WORKLOAD = "serve"
 """The workload that is compared: requests at a rate on GPUs that are paid busy or idle."""
 
 _MILLION, _THOUSAND = 1e6, 1e3
@@ -182,7 +182,7 @@ class ApiComparison:
             "api_per_thousand_requests_usd": offer.cost * _THOUSAND,
             "api_per_million_tokens_usd": offer.cost * _MILLION / self.tokens,
             **self._costs(),
-            "cheaper_at_full_load": self.cheaper(offer),
+            "cheaper_at_full_load": self.cheaper_option(offer),
             "break_even_requests_per_s": offer.break_even,
             "contract_break_even": offer.utilization,
             "contract_break_even_low": low,
@@ -192,7 +192,7 @@ class ApiComparison:
             "is_old": price.is_old,
         }
 
-    def cheaper(self, offer: Offer) -> str:
+    def cheaper_option(self, offer: Offer) -> str:
         """``self-host`` or ``api`` at full load, ``tie`` within the interval, empty: unknown.
 
         Parameters
@@ -219,8 +219,8 @@ def compare_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
     table = {**at_full_load.columns(), **getattr(at_full_load, "promised", dict)()}
     loaded = {name: values for name, values in table.items() if not name.startswith("capacity_")}
     row = first_row(full_columns(loaded, plan.problem.sources))
-    setting = as_candidates(candidates).setting
-    work, cached = setting.workload, first(cached_tokens(setting))
+    inputs = as_candidates(candidates).inputs
+    work, cached = inputs.workload, first(cached_tokens(inputs))
     cost_rate, rate = number_or_nan(row["cost_per_hour_usd"]) / HOUR, number_or_nan(row[_RATE])
     rates = _ends(row, _RATE)
     cost = float(cost_per_request(cost_rate=cost_rate, request_rate=rate))
@@ -231,14 +231,14 @@ def compare_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
         "output_tokens": float(work.output_tokens),
     }
     model = str(row["model"])
-    prices, others, note = _published(plan, model)
+    prices, others, note = _published_prices(plan, model)
     offers = [_offer(price, mix, cost_rate, rate, rates) for price in prices]
     offers.sort(key=lambda offer: (offer.price.is_old, offer.cost, offer.price.provider))
     return ApiComparison(
         model=model,
         **mix,
         cost_rate=cost_rate,
-        cost_rate_range=_range(row, cost_rate),
+        cost_rate_range=_price_range(row, cost_rate),
         request_rate=rate,
         request_rate_ends=rates,
         cost=cost,
@@ -257,13 +257,13 @@ def compare_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
     )
 
 
-def _published(plan: Plan, model: str) -> tuple[Sequence[ApiPrice], int, str]:
+def _published_prices(plan: Plan, model: str) -> tuple[Sequence[ApiPrice], int, str]:
     """Prices of the requested release, number of prices of other releases, and a note if none."""
     folder = plan.request.specs
     named = plan.words.get("model", {}).get(model, model)
     prices_of_model = api_prices(named, folder) or api_prices(model, folder)
     prices = of_release(prices_of_model, named) if "/" in named else prices_of_model
-    note = "" if prices else no_price(named, priced_models(folder))
+    note = "" if prices else missing_price_message(named, priced_models(folder))
     return prices, len(prices_of_model) - len(prices), note
 
 
@@ -272,13 +272,13 @@ def require_token_pricing(workload: str, option_name: Callable[[str], str] = str
 
     Raises SearchSpaceError if it serves no stream of requests.
     """
-    if workload != OF:
+    if workload != COMPARED_WORKLOAD:
         raise SearchSpaceError(
-            f"{option_name('compare_api')} is for {option_name('workload')} {OF}."
+            f"{option_name('compare_api')} is for {option_name('workload')} {COMPARED_WORKLOAD}."
         )
 
 
-def no_price(model: str, priced_models: Sequence[str]) -> str:
+def missing_price_message(model: str, priced_models: Sequence[str]) -> str:
     """Message that no price list has a model, with similar names and how to add a price."""
     return (
         f"No API price of {model} is known.{did_you_mean(model, priced_models)} "
@@ -309,7 +309,7 @@ def _offer(
     )
 
 
-def _range(row: Row, cost_rate: float) -> Ends:
+def _price_range(row: Row, cost_rate: float) -> Ends:
     """Lowest and highest cost of these GPUs over sellers, prefill workers included [USD/s]."""
     parts = {"": cost_rate}
     if row["prefill_gpu"] is not None:

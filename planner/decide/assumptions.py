@@ -13,12 +13,12 @@ from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.read_files import require_entry
 from planner.base.records import record
 from planner.optimize.collector import value_or_none
-from planner.optimize.result_columns import FOLLOWING
+from planner.optimize.result_columns import COLUMNS_BY_ERROR
 from planner.optimize.source import Candidates
 from planner.workloads.assumptions import Assumption, EvaluatedChoice
 from planner.workloads.make_plan import Plan
 
-MOVES = 0.1
+MIN_RELATIVE_CHANGE = 0.1
 """Smallest relative change of a prediction that is reported."""
 
 Ends = tuple[float, float]
@@ -26,7 +26,7 @@ Ends = tuple[float, float]
 
 @record(kw_only=True)
 class SensitiveAssumption:
-    """An assumption that changes predictions by more than `MOVES`.
+    """An assumption that changes predictions by more than `MIN_RELATIVE_CHANGE`.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class SensitiveAssumption:
             "assumed": self.assumed,
             "tried": list(self.tried),
             "does_not_fit": list(self.does_not_fit),
-            "predictions": _plain(self.moved),
+            "predictions": _ends_for_json(self.moved),
             "each": {label: dict(values) for label, values in self.each.items()},
         }
 
@@ -71,7 +71,8 @@ class SensitiveAssumption:
             assumed=require_entry(table, "assumed", str),
             tried=tuple(map(str, require_entry(table, "tried", list))),
             moved={
-                n: _known(ends) for n, ends in require_entry(table, "predictions", dict).items()
+                n: _ends_from_json(ends)
+                for n, ends in require_entry(table, "predictions", dict).items()
             },
             each={
                 label: {name: float(value) for name, value in values.items()}
@@ -87,27 +88,32 @@ def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveA
     The configuration stays the same; as many requests run as have KV cache. An alternative that
     is impossible on its GPUs is left out; one that does not fit is only named.
     """
-    if _code(candidates):
+    if _rejection_code(candidates):
         return []
     chosen = EvaluatedChoice(request=plan.request, space=plan.space, candidates=candidates)
     base_row = candidates.row
-    facts = (_moving(plan, fact, candidates, base_row) for fact in plan.workload.open_facts(chosen))
+    facts = (
+        _evaluate_assumption(plan, fact, candidates, base_row)
+        for fact in plan.workload.open_facts(chosen)
+    )
     return [fact for fact in facts if fact.moved or fact.does_not_fit]
 
 
-def _moving(
+def _evaluate_assumption(
     plan: Plan, fact: Assumption, candidates: Candidates, base_row: Row
 ) -> SensitiveAssumption:
     """Effect of an assumption on the columns of a plan with the row ``base_row``."""
     first_memory = candidates.source.num_rules + 1
-    possible = {label: judged for label, judged in fact.tried.items() if not _code(judged)}
+    possible = {
+        label: judged for label, judged in fact.tried.items() if not _rejection_code(judged)
+    }
     rows = [base_row, *(judged.row for judged in possible.values())]
     moved = {
         name: (min(values), max(values))
-        for name in _columns(plan, base_row)
+        for name in _reported_columns(plan, base_row)
         # An alternative without prefix-cache hits has no column of them.
         if all(name in row for row in rows)
-        and _is_moved(values := [number_or_nan(row[name]) for row in rows])
+        and _changes_prediction(values := [number_or_nan(row[name]) for row in rows])
     }
     return SensitiveAssumption(
         name=fact.name,
@@ -121,34 +127,34 @@ def _moving(
         if moved
         else {},
         does_not_fit=tuple(
-            label for label, judged in fact.tried.items() if _code(judged) >= first_memory
+            label for label, judged in fact.tried.items() if _rejection_code(judged) >= first_memory
         ),
     )
 
 
-def _code(candidates: Candidates) -> int:
+def _rejection_code(candidates: Candidates) -> int:
     """Number of the rejection of the one configuration; 0: feasible."""
     return int(np.max(candidates.rejected_by))
 
 
-def _plain(ends: Mapping[str, Ends]) -> dict[str, list[Value]]:
+def _ends_for_json(ends: Mapping[str, Ends]) -> dict[str, list[Value]]:
     return {name: [*map(value_or_none, each)] for name, each in ends.items()}
 
 
-def _known(ends: Iterable[object]) -> Ends:
+def _ends_from_json(ends: Iterable[object]) -> Ends:
     low, high = map(number_or_nan, ends)
     return low, high
 
 
-def _columns(plan: Plan, row: Mapping[str, object]) -> list[str]:
+def _reported_columns(plan: Plan, row: Mapping[str, object]) -> list[str]:
     """The predictions that an answer shows first, then all others with published errors."""
-    followed = [name for same, inverse in FOLLOWING.values() for name in (*same, *inverse)]
+    followed = [name for same, inverse in COLUMNS_BY_ERROR.values() for name in (*same, *inverse)]
     shown = plan.workload.wording.shown_columns
     return [name for name in dict.fromkeys((*shown, *followed)) if name in row]
 
 
-def _is_moved(values: list[float]) -> bool:
+def _changes_prediction(values: list[float]) -> bool:
     base, *others = values
     if not all(map(math.isfinite, (base, *others))):
         return False
-    return any(abs(other - base) > MOVES * abs(base) for other in others)
+    return any(abs(other - base) > MIN_RELATIVE_CHANGE * abs(base) for other in others)

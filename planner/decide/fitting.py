@@ -25,19 +25,19 @@ from planner.configurations.training_rules import OUT_OF_MEMORY
 from planner.decide.near import (
     CHANGES,
     FOLLOWING,
-    SURE,
+    TARGET_FIT_PROBABILITY,
     WORTH,
     Best,
     Change,
     MayBe,
-    best_rows,
-    change_at,
-    free_values,
-    wide_plan,
-    with_most_requests,
+    best_candidates_by_distance,
+    default_space_plan,
+    free_parameter_values,
+    limit_concurrency,
+    make_change,
 )
 from planner.errors import PlannerError
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.optimize.collector import full_rows
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
@@ -58,7 +58,7 @@ _MUCH_FASTER = 3.0
 _MOST_VALUES = 8
 _CAP = "concurrency"
 # Their values are those of the framework's default space.
-_SPACE_ALONE = ("tensor_parallel", "pipeline_parallel")
+_SPACE_PARAMETERS = ("tensor_parallel", "pipeline_parallel")
 _EXCHANGE, _SPLIT = "cp_comm_type", "context_parallel"
 _REQUESTS = (1, 8, 64)
 _ROUNDED = ("StatePrecision", "MainPrecision")
@@ -92,10 +92,12 @@ class MoreGpus:
 def changes_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> Fitting:
     """Try all sets of up to three changes of a plan whose memory is too small, in one table."""
     current = evaluation.candidates.row
-    wide = wide_plan(plan, current)
+    wide = default_space_plan(plan, current)
     if wide is None:
         return Fitting(changes=(), tried={})
-    near = _Near.of(plan, wide, evaluation.candidates.configurations, current, may_be)
+    near = _NearbyConfigurations.of(
+        plan, wide, evaluation.candidates.configurations, current, may_be
+    )
     unchanged, others = near.best(near.keeps_formats), near.best(~near.keeps_formats)
     fastest = max((value for _, _, value in unchanged.values()), default=0.0)
     faster = {count: item for count, item in others.items() if item[2] > _FASTER * fastest}
@@ -112,21 +114,21 @@ def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus
     where the GPUs divide it, and else grows with them.
     """
     current = evaluation.candidates.row
-    end = min(MOST_GPUS, evaluation.source.setting.machine.cluster.max_gpus or MOST_GPUS)
+    end = min(MOST_GPUS, evaluation.source.inputs.machine.cluster.max_gpus or MOST_GPUS)
     doublings = range(1, int(math.log2(max(end / number_or_nan(current["num_gpus"]), 1))) + 1)
     counts = [int(number_or_nan(current["num_gpus"])) * 2**power for power in doublings]
     max_count = max(counts, default=0)
     changes: list[tuple[int, Change]] = []
     for only_layout in (True, False):
         for count in counts:
-            if change := change_on(plan, evaluation, may_be, count, only_layout):
+            if change := best_change_on_gpus(plan, evaluation, may_be, count, only_layout):
                 changes.insert(0, (count, change))
                 counts = [item for item in counts if item < count]
                 break
     return MoreGpus(most=max_count, changes=changes)
 
 
-def change_on(
+def best_change_on_gpus(
     plan: Plan, evaluation: Evaluation, may_be: MayBe, count: int, only_layout: bool
 ) -> Change | None:
     """The fastest layout, or else the fewest changes, that surely fit on other GPUs.
@@ -138,11 +140,11 @@ def change_on(
     base = _with_columns(
         evaluation.candidates.configurations, row, ("num_gpus", "global_batch_size")
     )
-    wide = wide_plan(plan, row)
+    wide = default_space_plan(plan, row)
     if wide is None:
         return None
-    near = _Near.of(plan, wide, base, row, may_be, only_layout)
-    best = near.best(near.keeps_formats, range(CHANGES.stop), (SURE,))
+    near = _NearbyConfigurations.of(plan, wide, base, row, may_be, only_layout)
+    best = near.best(near.keeps_formats, range(CHANGES.stop), (TARGET_FIT_PROBABILITY,))
     if not best:
         return None
     fastest = max(best, key=lambda changes: best[changes][2])
@@ -164,25 +166,27 @@ def adapter_that_fits(plan: Plan) -> tuple[str, Row] | None:
             other = make_single_plan(request.changed(adapter=kind))
             judged = evaluate(other)
             (row,) = full_rows(judged.table(), [judged.source])
-            if not judged.rejected_by and not fit_probability(row) < SURE:
+            if not judged.rejected_by and not fit_probability(row) < TARGET_FIT_PROBABILITY:
                 return kind, row
     return None
 
 
-def surer_options(plan: Plan, row: Row) -> dict[str, float]:
+def options_that_raise_fit_probability(plan: Plan, row: Row) -> dict[str, float]:
     """Options with which a plan has a fit probability of at least 90 %, with the probability.
 
     Empty where it fits as surely already, or its probability is unknown.
     """
-    if not fit_probability(row) < SURE:
+    if not fit_probability(row) < TARGET_FIT_PROBABILITY:
         return {}
     current = make_single_plan(SavedPlan.of(plan, row).request())
     evaluation, options = evaluate(current), {}
     if evaluation.source.mesh is not None and not evaluation.rejected_by:
         changes = changes_that_fit(current, evaluation, lambda *_: True).changes
-        for change in [item for item in changes if item.fits >= SURE][:1]:
+        for change in [item for item in changes if item.fit_probability >= TARGET_FIT_PROBABILITY][
+            :1
+        ]:
             settings = (f"--set {name}={value}" for name, (_, value) in change.changed.items())
-            options[" ".join(settings).lower()] = change.fits
+            options[" ".join(settings).lower()] = change.fit_probability
     if adapter := adapter_that_fits(current):
         options[f"--adapter {adapter[0]}"] = fit_probability(adapter[1])
     return options
@@ -204,15 +208,18 @@ def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list
         term = glossary()[name]
         if name not in current or (name == "precision" and current[name] not in ("fp32", "tf32")):
             continue
-        choices = [term.shown(term.coded(_parsed(text, term.type))) for text in texts]
+        choices = [term.decode(term.encode(_parse_value(text, term.type))) for text in texts]
         now: Any = current[name]
         saves_less = choices.index(now) + 1 if now in choices else 0
         if name == "offload" and saves_less:  # the host's memory may be what is too small
-            choices, saves_less = [str(term.plain), *(item for item in choices if item != now)], 0
+            choices, saves_less = (
+                [str(term.default_value), *(item for item in choices if item != now)],
+                0,
+            )
         values = [value for value in choices[saves_less:] if may_be(name, value)]
         if values and name not in (
-            *_SPACE_ALONE,
-            *unsupported(source, number_or_nan(current["num_gpus"])),
+            *_SPACE_PARAMETERS,
+            *unsupported_memory_savers(source, number_or_nan(current["num_gpus"])),
         ):
             relief[name] = list(dict.fromkeys(values))
     return relief
@@ -233,22 +240,22 @@ def _workload_of(source: Source) -> str:
     return "" if mesh is None else mesh.kind.workload
 
 
-def unsupported(source: Source, num_gpus: float) -> list[str]:
+def unsupported_memory_savers(source: Source, num_gpus: float) -> list[str]:
     """Parameters that save memory but that the framework does not support, without a rule.
 
     Frameworks with models of their own, as their pipelines need, have their own losses. Paged
     optimizers of bitsandbytes take no shards of FSDP (bitsandbytes issues 89 and 1633, torchtune
     issue 1856), which has no ZeRO stage 1.
     """
-    setting = source.setting
-    if not isinstance(setting, Setting):
+    inputs = source.inputs
+    if not isinstance(inputs, TrainingInputs):
         return []
-    is_fsdp = 1 not in setting.framework.zero_stages and num_gpus > 1
-    names = {"loss_kernel": setting.framework.interleaved_schedule, "paged_optimizer": is_fsdp}
+    is_fsdp = 1 not in inputs.framework.zero_stages and num_gpus > 1
+    names = {"loss_kernel": inputs.framework.interleaved_schedule, "paged_optimizer": is_fsdp}
     return [name for name, is_unsupported in names.items() if is_unsupported]
 
 
-def _parsed(text: str, type_: str) -> Any:
+def _parse_value(text: str, type_: str) -> Any:
     if type_ == "flag":
         return text == "true"
     return float(text) if type_ in ("count", "share", "number") else text
@@ -273,7 +280,7 @@ def _with_columns(
 ) -> ConfigurationTable:
     """A table with the values of a row in some of its columns."""
     columns = {
-        name: np.full(table.shape, table.cast(name, glossary()[name].coded(row[name])))
+        name: np.full(table.shape, table.cast(name, glossary()[name].encode(row[name])))
         for name in names
         if name in table.names()
     }
@@ -281,7 +288,7 @@ def _with_columns(
 
 
 @record(kw_only=True)
-class _Near:
+class _NearbyConfigurations:
     """All configurations with up to three changes that break no rule, judged."""
 
     plan: Plan
@@ -300,8 +307,8 @@ class _Near:
         current: Row,
         may_be: MayBe,
         only_layout: bool = False,
-    ) -> _Near:
-        problem = with_most_requests(wide.problem, plan, current)
+    ) -> _NearbyConfigurations:
+        problem = limit_concurrency(wide.problem, plan, current)
         # Only the limits that the user sets: whatever fits counts, however slow.
         user_limits = {limit.name for limit in plan.problem.constraints if not limit.assumed}
         limits = tuple(item for item in problem.constraints if item.name in user_limits)
@@ -314,11 +321,11 @@ class _Near:
         if only_layout:
             relief = {name: relief[name] for name in _layout(source) if name in relief}
         values = {
-            name: _few([value for value in several if value != current[name]])
-            for name, several in free_values(wide, current, may_be).items()
+            name: _evenly_spread([value for value in several if value != current[name]])
+            for name, several in free_parameter_values(wide, current, may_be).items()
             if name in _layout(source) or not only_layout
         }
-        for name in _SPACE_ALONE:
+        for name in _SPACE_PARAMETERS:
             more = [
                 value
                 for value in values.get(name, ())
@@ -327,11 +334,11 @@ class _Near:
             relief |= {name: more} if more else {}
         for name, several in relief.items():
             values[name] = list(dict.fromkeys([*values.get(name, ()), *several]))
-        table = table_near(base, values, may_be, max(CHANGES))
-        if isinstance(source.setting, Setting) and current[_SPLIT] == 1:
+        table = nearby_configurations(base, values, may_be, max(CHANGES))
+        if isinstance(source.inputs, TrainingInputs) and current[_SPLIT] == 1:
             # The exchange follows the framework where sequences are split: no change of the user's.
-            current = _without(current, _EXCHANGE)
-            usual = glossary()[_EXCHANGE].coded(source.setting.framework.cp_comm_type)
+            current = _with_open_parameter(current, _EXCHANGE)
+            usual = glossary()[_EXCHANGE].encode(source.inputs.framework.cp_comm_type)
             exchange = np.where(getattr(table, _SPLIT) > 1, usual, getattr(table, _EXCHANGE))
             table = replace(table, **{_EXCHANGE: table.cast(_EXCHANGE, exchange)})
         possible = np.flatnonzero(np.broadcast_to(source.broken(table) == 0, table.shape))
@@ -354,7 +361,7 @@ class _Near:
         unchanged = np.ones(table.shape, dtype=np.bool_)
         for name in table.names():
             if _is_format(name):
-                unchanged &= getattr(table, name) == glossary()[name].coded(self.current[name])
+                unchanged &= getattr(table, name) == glossary()[name].encode(self.current[name])
         return unchanged
 
     @property
@@ -364,7 +371,7 @@ class _Near:
         tried = {}
         for name, several in self.relief.items():
             codes = {float(code) for code in np.unique(getattr(table, name))}
-            if values := [item for item in several if glossary()[name].coded(item) in codes]:
+            if values := [item for item in several if glossary()[name].encode(item) in codes]:
                 tried[name] = values
         return tried
 
@@ -372,11 +379,11 @@ class _Near:
         self,
         among: BoolArray,
         counts: range = CHANGES,
-        fit_probabilities: Sequence[float] = (SURE, MEDIAN),
+        fit_probabilities: Sequence[float] = (TARGET_FIT_PROBABILITY, MEDIAN),
     ) -> Best:
         """The fastest for each number of changes with a high fit probability, or else any."""
         for min_fit_probability in fit_probabilities:
-            best = best_rows(
+            best = best_candidates_by_distance(
                 self.problem, self.candidates, self.current, min_fit_probability, counts, among
             )
             if best:
@@ -387,13 +394,17 @@ class _Near:
         """The changes of the best rows, fewest first, as far as more of them gain more."""
         changes: list[Change] = []
         reached = 0.0
-        for candidates, place, value in map(self._filled, (best[count] for count in sorted(best))):
+        for candidates, place, value in map(
+            self._fill_with_requests, (best[count] for count in sorted(best))
+        ):
             if value > reached * (1 + WORTH):
-                changes.append(change_at(candidates, place, self.current, value, np.nan))
+                changes.append(make_change(candidates, place, self.current, value, np.nan))
                 reached = value
         return changes
 
-    def _filled(self, best: tuple[Candidates, int, float]) -> tuple[Candidates, int, float]:
+    def _fill_with_requests(
+        self, best: tuple[Candidates, int, float]
+    ) -> tuple[Candidates, int, float]:
         """A configuration with as many concurrent requests as fit, if their number is open."""
         candidates, place, value = best
         if _CAP in self.current or not hasattr(candidates.configurations, _CAP):
@@ -407,7 +418,7 @@ class _Near:
         return (judged, 0, filled) if filled > value else best
 
 
-def _few(values: Sequence[Value]) -> list[Value]:
+def _evenly_spread(values: Sequence[Value]) -> list[Value]:
     """At most some of many values, evenly spread."""
     step = max(1, len(values) // _MOST_VALUES)
     return [*values[::step]]
@@ -418,15 +429,15 @@ def _with_fewer_requests(current: Row, base: ConfigurationTable) -> tuple[Row, C
     current_requests = number_or_nan(current[_CAP])
     fewer = np.unique([*(item for item in _REQUESTS if item < current_requests), current_requests])
     rows = base.rows(np.zeros(fewer.size, dtype=np.intp))
-    return _without(current, _CAP), replace(rows, **{_CAP: fewer})
+    return _with_open_parameter(current, _CAP), replace(rows, **{_CAP: fewer})
 
 
-def _without(row: Row, parameter: str) -> Row:
+def _with_open_parameter(row: Row, parameter: str) -> Row:
     """A row in which a parameter is open, so that another value of it is no change."""
     return {name: value for name, value in row.items() if name != parameter}
 
 
-def table_near(
+def nearby_configurations(
     base: ConfigurationTable, values: Mapping[str, Sequence[Value]], may_be: MayBe, max_changes: int
 ) -> ConfigurationTable:
     """All configurations that differ from those of a table in up to ``max_changes`` values."""
@@ -438,14 +449,14 @@ def table_near(
     picks = np.tile(picks, (base.size, 1))
     columns = {name: getattr(table, name).copy() for name, _ in edits}
     for place, (name, value) in enumerate(edits):
-        columns[name][(picks == place).any(axis=1)] = glossary()[name].coded(value)
+        columns[name][(picks == place).any(axis=1)] = glossary()[name].encode(value)
     table = replace(table, **columns)
     return type(table).stacked([*_variants(table, may_be)])
 
 
 def _variants(table: ConfigurationTable, may_be: MayBe) -> Iterator[ConfigurationTable]:
     """The table with dependent parameters as they are, and with each other value."""
-    plain_values = table.plain()
+    plain_values = table.default_codes()
     dependent = {
         name: np.full(table.shape, plain_values[name], getattr(table, name).dtype)
         for name in (*terms_about("dependent"), *FOLLOWING)

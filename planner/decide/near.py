@@ -12,18 +12,18 @@ from planner.base.arrays import BoolArray, FloatArray, IndexArray
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.errors import PlannerError
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.optimize.collector import full_rows
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates
-from planner.optimize.tie_breaking import FURTHEST
+from planner.optimize.tie_breaking import MAX_TIE_FACTOR
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.make_plan import Plan, make_plan
 from planner.workloads.serving_space import with_max_num_seqs
 
-SURE = 0.9
+TARGET_FIT_PROBABILITY = 0.9
 """Fit probability that a change needs, unless no change reaches it."""
 
 CHANGES = range(1, 4)
@@ -47,7 +47,8 @@ class Change:
     ``changed`` maps parameters to their values before and after, ``row`` has its result
     columns. ``gain`` is what more of the objective it reaches, as a share; NaN where the
     configuration before does not run. ``is_significant`` is whether published runs tell such a gain
-    from none: below their tie factor it is a prediction alone. ``fits`` is the share of published
+    from none: below their tie factor it is a prediction alone. ``fit_probability`` is the share of
+    published
     runs of the kind that would have had enough memory, NaN where there are none. ``value`` is
     the objective.
     """
@@ -55,7 +56,7 @@ class Change:
     changed: Mapping[str, tuple[Value, Value]]
     row: Row
     gain: float
-    fits: float
+    fit_probability: float
     is_significant: bool = True
     value: float = np.nan
 
@@ -72,20 +73,20 @@ def plans_around(
     ``profile`` is another framework or engine than the plan's; ``more`` are further values. None
     if they cannot be planned.
     """
-    wide = wide_plan(plan, base_row, profile)
+    wide = default_space_plan(plan, base_row, profile)
     if wide is None:
         return None
-    values = free_values(wide, base_row, may_be)
+    values = free_parameter_values(wide, base_row, may_be)
     values |= {name: [*values.get(name, [base_row[name]]), *more[name]] for name in more}
     try:
         settings = {**wide.request.settings, **values}
         problem = make_plan(wide.request.changed(settings=settings)).problem
     except PlannerError:
         return None
-    return with_most_requests(problem, plan, base_row)
+    return limit_concurrency(problem, plan, base_row)
 
 
-def with_most_requests(problem: Problem, plan: Plan, base_row: Row) -> Problem:
+def limit_concurrency(problem: Problem, plan: Plan, base_row: Row) -> Problem:
     """The problem with the number of concurrent requests limited to that of the plan."""
     max_num_seqs = plan.request.max_num_seqs
     if max_num_seqs is None or plan.workload.name != "serve":
@@ -98,7 +99,7 @@ def with_most_requests(problem: Problem, plan: Plan, base_row: Row) -> Problem:
     return replace(problem, sources=tuple(sources))
 
 
-def wide_plan(
+def default_space_plan(
     plan: Plan, base_row: Row, profile: str | None = None, num_gpus: int | None = None
 ) -> Plan | None:
     """A plan over the default space; parameters not chosen for speed are those of ``plan``.
@@ -110,7 +111,7 @@ def wide_plan(
     fixed = {
         name: base_row[name]
         for name, term in terms_of(workload, "parameter").items()
-        if name in base_row and _is_kept(term, workload)
+        if name in base_row and _is_fixed(term, workload)
     }
     # Latency must not exceed the present latency or the assumed limit, whichever is larger.
     limits = {}
@@ -130,8 +131,8 @@ def wide_plan(
     if workload == "serve":
         # A server may be started with another number of sequences, as on the largest GPUs.
         max_num_seqs = None
-        if request.max_num_seqs is not None and isinstance(source.setting, ServingSetting):
-            defaults = source.setting.engine.scheduler.defaults
+        if request.max_num_seqs is not None and isinstance(source.inputs, ServingInputs):
+            defaults = source.inputs.engine.scheduler.defaults
             max_num_seqs = max((default.max_num_seqs for default in defaults), default=None)
         request = request.changed(mode="aggregated", request_rate=None, max_num_seqs=max_num_seqs)
     try:
@@ -140,7 +141,7 @@ def wide_plan(
         return None
 
 
-def _is_kept(term: Term, workload: str) -> bool:
+def _is_fixed(term: Term, workload: str) -> bool:
     """Whether a parameter is not chosen for speed: formats, kernels, exchanges, the batch, the
     memory that an engine leaves to other programs."""
     is_kernel = term.type == "flag" and term.term not in FOLLOWING
@@ -149,7 +150,7 @@ def _is_kept(term: Term, workload: str) -> bool:
     return (term.is_format or is_kernel or is_batch or is_other) and not term.option
 
 
-def free_values(wide: Plan, base_row: Row, may_be: MayBe) -> dict[str, list[Value]]:
+def free_parameter_values(wide: Plan, base_row: Row, may_be: MayBe) -> dict[str, list[Value]]:
     """Allowed values of each free parameter: those of the space and the user's value."""
     values: dict[str, list[Value]] = {}
     (source,) = wide.problem.sources
@@ -159,7 +160,7 @@ def free_values(wide: Plan, base_row: Row, may_be: MayBe) -> dict[str, list[Valu
     for name, term in terms_of(wide.workload.name, "parameter").items():
         if name not in base_row or name in fixed or name == "num_gpus" or term.option:
             continue
-        shown_values = [term.shown(value) for value in source.mesh.values(name).tolist()]
+        shown_values = [term.decode(value) for value in source.mesh.values(name).tolist()]
         possible = [value for value in shown_values if may_be(name, value)]
         values[name] = list(dict.fromkeys([*possible, base_row[name]]))
     return values
@@ -178,7 +179,7 @@ def best_by_distance(
         for block in source.blocks(problem.objectives, problem.constraints):
             if block.candidates is None:
                 continue
-            for count, candidate in best_rows(
+            for count, candidate in best_candidates_by_distance(
                 problem, block.candidates, base_row, min_fit_probability, counts
             ).items():
                 if count not in best or candidate[2] > best[count][2]:
@@ -186,7 +187,7 @@ def best_by_distance(
     return dict(sorted(best.items()))
 
 
-def best_rows(
+def best_candidates_by_distance(
     problem: Problem,
     candidates: Candidates,
     base_row: Row,
@@ -203,7 +204,7 @@ def best_rows(
     if not feasible.size:  # predictions of time cost more than those of memory
         return {}
     values = candidates.at(candidates.value(problem.objectives[0].name), feasible)
-    distance = distances(candidates, base_row, feasible)
+    distance = count_changed_parameters(candidates, base_row, feasible)
     best: Best = {}
     for count in counts:
         positions = np.flatnonzero(distance == count)
@@ -213,7 +214,7 @@ def best_rows(
     return best
 
 
-def distances(candidates: Candidates, base_row: Row, rows: IndexArray) -> FloatArray:
+def count_changed_parameters(candidates: Candidates, base_row: Row, rows: IndexArray) -> FloatArray:
     """Number of parameters that differ from the user's, of rows at flat indices."""
     configurations, total = candidates.configurations, np.zeros(rows.size)
     for name, term in glossary().items():
@@ -221,12 +222,12 @@ def distances(candidates: Candidates, base_row: Row, rows: IndexArray) -> FloatA
             continue
         values = getattr(configurations, name, None)
         if values is not None:
-            differs = np.asarray(values) != term.coded(base_row[name])
+            differs = np.asarray(values) != term.encode(base_row[name])
             total += candidates.at(differs, rows)
     return total
 
 
-def change_at(
+def make_change(
     candidates: Candidates, place: int, base_row: Row, value: float, gain: float
 ) -> Change:
     """The change to the configuration at an index; ``value`` is its objective, ``gain`` a share."""
@@ -241,12 +242,12 @@ def change_at(
         and base_row[name] != row.get(name, base_row[name])
     }
     confidence = source.confidence(number_or_nan(row["num_gpus"]))
-    factor = 1.0 if confidence is None else min(confidence.layout, FURTHEST)
+    factor = 1.0 if confidence is None else min(confidence.layout_tie_factor, MAX_TIE_FACTOR)
     return Change(
         changed=changed,
         row=row,
         gain=gain,
-        fits=fit_probability(row),
+        fit_probability=fit_probability(row),
         is_significant=not gain < factor - 1,
         value=value,
     )

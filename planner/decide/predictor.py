@@ -13,7 +13,7 @@ from planner.base.atomic_write import check_path, write_bytes_atomically
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.errors import SearchSpaceError
-from planner.estimators.inference.context import Batch, ServingSetting
+from planner.estimators.inference.context import Batch, ServingInputs
 from planner.estimators.inference.memory import longest_request, sequence_bytes
 from planner.estimators.inference.speculative_decoding import drafted_prompt_time, drafting_time
 from planner.estimators.inference.step import step_time
@@ -37,12 +37,12 @@ class Predictor:
 
     Parameters
     ----------
-    setting : model, hardware and engine
+    inputs : model, hardware and engine
     configurations : the one configuration
     cache_tokens : capacity of the KV cache of the replica [tokens]
     """
 
-    setting: ServingSetting
+    inputs: ServingInputs
     configurations: ServingConfigurations
     cache_tokens: float
 
@@ -61,13 +61,13 @@ class Predictor:
                 "Batch times need replicas that do prefill and decode: serve (workload serve), "
                 "with mode aggregated."
             )
-        setting, c = candidates.setting, candidates.held
-        longest = longest_request(setting)
+        inputs, c = candidates.inputs, candidates.held
+        longest = longest_request(inputs)
         size, ranks = candidates.estimate.memory.room.size, c.attention_data_parallel
-        held = np.asarray(sequence_bytes(setting, c, longest))
+        held = np.asarray(sequence_bytes(inputs, c, longest))
         room = size / held if held.any() else np.full(1, np.inf)  # encoders keep no cache
         return cls(
-            setting=setting,
+            inputs=inputs,
             configurations=c.rows(np.zeros(1, np.intp)),
             cache_tokens=first(np.asarray(room * ranks * longest)),
         )
@@ -97,7 +97,7 @@ class Predictor:
         ]
         if not pairs:
             return 0.0
-        each = 1 + self.setting.workload.draft_tokens
+        each = 1 + self.inputs.workload.draft_tokens
         decoding = [old for old, new in pairs if old and new == each]
         prompts = [(old, new) for old, new in pairs if not (old and new == each)]
         old, new = np.array(prompts, np.float64).reshape(-1, 2).T
@@ -122,13 +122,13 @@ class Predictor:
         batch : arrays of the batches
         decodes : no batch contains prompts
         """
-        setting, c = self.setting, self.configurations
+        inputs, c = self.inputs, self.configurations
         with np.errstate(divide="ignore", invalid="ignore"):
-            step = step_time(setting, c, batch, decodes).total
+            step = step_time(inputs, c, batch, decodes).total
             if decodes:
-                step = step * (1 + setting.workload.draft_cost)
-                return step + drafting_time(setting, c, batch)
-            return step + drafted_prompt_time(setting, c, batch)
+                step = step * (1 + inputs.workload.draft_cost)
+                return step + drafting_time(inputs, c, batch)
+            return step + drafted_prompt_time(inputs, c, batch)
 
     def save_mocker_profile(self, path: str | Path) -> None:
         """Write what Dynamo's mocker reads as ``--planner-profile-data``: an ``.npz`` file [1]_.
@@ -150,12 +150,15 @@ class Predictor:
            ``PerfModel::from_npz``.
         """
         check_path(Path(path))
-        if self.setting.workload.embeds:
+        if self.inputs.workload.embeds:
             raise SearchSpaceError("Dynamo's mocker decodes: give --output-tokens above 0.")
-        longest = longest_request(self.setting)
+        longest = longest_request(self.inputs)
         max_step_tokens = float(first(self.configurations.replica_step_tokens))
-        new, context = _spaced(_SHORTEST, max_step_tokens), _spaced(_SHORTEST, longest)
-        held = _spaced(_SHORTEST, max(self.cache_tokens, longest))
+        new, context = (
+            _log_spaced_integers(_SHORTEST, max_step_tokens),
+            _log_spaced_integers(_SHORTEST, longest),
+        )
+        held = _log_spaced_integers(_SHORTEST, max(self.cache_tokens, longest))
         zero, single = np.zeros(()), np.ones(())
         prompts = Batch(
             decoding=zero, context=zero, tokens_per_sequence=single, prefill_tokens=new,
@@ -163,7 +166,7 @@ class Predictor:
         )  # fmt: skip
         lengths = np.broadcast_to(context, (held.size, context.size)).ravel()
         sequences = np.maximum(np.repeat(held, context.size) / lengths, 1.0)
-        each = 1.0 + self.setting.workload.draft_tokens
+        each = 1.0 + self.inputs.workload.draft_tokens
         decoding = self.seconds(Batch.of_decode(sequences, lengths, each), decodes=True)
         with write_bytes_atomically(Path(path)) as stream:
             np.savez(
@@ -176,7 +179,7 @@ class Predictor:
             )
 
 
-def _spaced(lower: float, upper: float) -> FloatArray:
+def _log_spaced_integers(lower: float, upper: float) -> FloatArray:
     """Integers between two bounds with equal ratios."""
     numbers = np.geomspace(lower, max(upper, 2 * lower), _POINTS)
     return np.unique(np.round(numbers)).astype(np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, IndexArray, first
 from planner.base.records import record
 from planner.errors import SearchSpaceError
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import new_tokens, request_overhead
 from planner.estimators.inference.prefix_cache import token_bytes
 from planner.estimators.inference.replica_simulation import PrefixCache, Requests, StepCosts, replay
@@ -31,8 +31,8 @@ LATENCIES = terms_about("latency", "serve")
 class ReplayLatencies:
     """The mean and the percentiles of each latency [s], by ``mean`` or share.
 
-    ``predicted`` in closed form, ``seen`` in the replay of ``requests``. ``hit_rates``: the share
-    of prompts found in the caches, predicted and replayed; None if the trace has no blocks.
+    ``predicted`` in closed form, ``replayed`` in the replay of ``requests``. ``hit_rates``: the
+    share of prompts found in the caches, predicted and replayed; None if the trace has no blocks.
     ``is_pipeline``: replicas have several stages, which the replay treats as one.
     """
 
@@ -40,14 +40,14 @@ class ReplayLatencies:
     hit_rates: tuple[float, float] | None
     is_pipeline: bool
     predicted: Mapping[str, Mapping[float | None, float]]
-    seen: Mapping[str, Mapping[float | None, float]]
+    replayed: Mapping[str, Mapping[float | None, float]]
 
     def differs(self, max_difference: float) -> list[str]:
         """Latencies whose predicted and replayed means differ by more than ``max_difference``."""
         return [
             name
             for name in LATENCIES
-            if abs(np.log(self.seen[name][None] / self.predicted[name][None]))
+            if abs(np.log(self.replayed[name][None] / self.predicted[name][None]))
             > np.log1p(max_difference)
         ]
 
@@ -66,14 +66,14 @@ def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
         raise SearchSpaceError(
             "--replay takes a plan whose replicas do prefill and decode: add --mode aggregated."
         )
-    trace, setting = trace_of(Path(request.trace), request.prompt_range), loaded.setting
+    trace, inputs = trace_of(Path(request.trace), request.prompt_range), loaded.inputs
     estimate, c = loaded.estimate, loaded.held
     number = max(round(first(loaded.num_gpus / c.replica_gpus)), 1)
     stretch = (trace.request_rate or 0.0) / (request.request_rate or 1.0)
-    scheduler = setting.engine.scheduler
+    scheduler = inputs.engine.scheduler
     ranks = first(c.attention_data_parallel)
     places = min(first(estimate.memory.most_sequences), scheduler.max_num_seqs * ranks)
-    new, work = first(new_tokens(setting)), setting.workload
+    new, work = first(new_tokens(inputs)), inputs.workload
     costs = StepCosts.of(estimate.served.phases, new, scheduler.chunked_prefill)
     times = trace.times * stretch
     prompts = trace.input_tokens * new / work.input_tokens
@@ -82,10 +82,10 @@ def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
     if work.reuse is not None:
         prompts, blocks = trace.input_tokens, trace.blocks_of_each
         if not work.reuse.scatter:
-            owners = _sent_back(blocks, number)
-    room = first(estimate.memory.room.size / token_bytes(setting, estimate.memory)) * ranks
+            owners = _prefix_aware_replicas(blocks, number)
+    room = first(estimate.memory.room.size / token_bytes(inputs, estimate.memory)) * ranks
     caches = list[PrefixCache]()
-    outside = request_overhead(setting)
+    outside = request_overhead(inputs)
     replayed: dict[str, list[FloatArray]] = {name: [] for name in LATENCIES}
     for replica in range(number):
         of_replica = np.flatnonzero(owners == replica)
@@ -115,14 +115,14 @@ def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
             replayed[name].append(values)
     return ReplayLatencies(
         requests=trace.times.size,
-        hit_rates=_hit_rates(setting, caches),
+        hit_rates=_hit_rates(inputs, caches),
         is_pipeline=first(c.pipeline_parallel) > 1,
         predicted={
             name: {None: first(loaded.value(name))}
             | {share: first(loaded.percentile(name, share)) for share in SHARES}
             for name in LATENCIES
         },
-        seen={
+        replayed={
             name: {None: float(values.mean())}
             | {share: float(np.quantile(values, share)) for share in SHARES}
             for name, values in ((name, np.concatenate(parts)) for name, parts in replayed.items())
@@ -130,7 +130,7 @@ def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
     )
 
 
-def _sent_back(blocks: Sequence[Sequence[int]], number: int) -> IndexArray:
+def _prefix_aware_replicas(blocks: Sequence[Sequence[int]], number: int) -> IndexArray:
     """The replica of each request: the one with most of its prompt cached, or the next in turn."""
     replica_of_block, owners = dict[int, int](), list[int]()
     for place, prompt in enumerate(blocks):
@@ -144,10 +144,10 @@ def _sent_back(blocks: Sequence[Sequence[int]], number: int) -> IndexArray:
     return np.asarray(owners)
 
 
-def _hit_rates(
-    setting: ServingSetting, caches: Sequence[PrefixCache]
-) -> tuple[float, float] | None:
-    if setting.prefixes is None or not caches:
+def _hit_rates(inputs: ServingInputs, caches: Sequence[PrefixCache]) -> tuple[float, float] | None:
+    if inputs.prefixes is None or not caches:
         return None
-    replayed_hit_rate = sum(cache.found for cache in caches) / sum(cache.asked for cache in caches)
-    return first(setting.prefixes.gpu_cache_hit_rate), replayed_hit_rate
+    replayed_hit_rate = sum(cache.hit_tokens for cache in caches) / sum(
+        cache.prompt_tokens for cache in caches
+    )
+    return first(inputs.prefixes.gpu_cache_hit_rate), replayed_hit_rate

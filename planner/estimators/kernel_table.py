@@ -31,8 +31,8 @@ from planner.formulas.roofline import (
     memory_bound_time,
     roofline_time,
     tiled_gemm_flops,
+    time_with_extra_traffic,
     trilinear,
-    with_more_traffic,
 )
 from planner.question.names import COLUMNS, DEPTH, ROWS
 from planner.specs.gpu import AttentionEfficiency, GpuSpec
@@ -45,7 +45,7 @@ def nearest_head(table: Mapping[str, AttentionEfficiency], head_dim: int) -> dic
     return {name: column[0] for name, column in _columns([table[nearest]]).items()}
 
 
-def chosen(columns: Mapping[str, FloatArray], index: CodeArray) -> dict[str, FloatArray]:
+def select_rows(columns: Mapping[str, FloatArray], index: CodeArray) -> dict[str, FloatArray]:
     """The efficiencies of each of some codes."""
     return {name: column[index] for name, column in columns.items()}
 
@@ -288,7 +288,7 @@ class KernelTable:
             return time
         fraction = self.bandwidth_fraction(e["bandwidth_fraction"])
         more = wider * elements / (self.gpu.memory_bandwidth * fraction)
-        return with_more_traffic(time=time, more=more, sharpness=e["sharpness"])
+        return time_with_extra_traffic(time=time, extra_time=more, sharpness=e["sharpness"])
 
     @property
     def _is_plain(self) -> bool:

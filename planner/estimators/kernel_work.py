@@ -106,7 +106,7 @@ class Ledger:
         return parts
 
 
-def attributed(
+def attribute_work(
     ledger: Ledger | None, operators: Iterable[Timed], seconds: Callable[[Timed], object]
 ) -> Iterator[Timed]:
     """Operators, each with the work behind its ``seconds`` if there is a ledger."""

@@ -11,7 +11,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.base.enums import AttentionKernels, ComputePrecision, Precision
 from planner.base.records import record
-from planner.estimators.kernel_table import KernelTable, chosen
+from planner.estimators.kernel_table import KernelTable, select_rows
 from planner.estimators.kernel_work import (
     LATENCY,
     LINK,
@@ -31,7 +31,7 @@ from planner.formulas.collectives import (
     bus_volume,
     collective_time,
     group_bandwidth,
-    large_scale_wait,
+    large_scale_slowdown_time,
     network_latency,
     point_to_point_time,
     ranks_per_domain,
@@ -266,7 +266,7 @@ class Links:
     def large_scale_wait(self, step_time: Numeric, num_gpus: Numeric) -> FloatArray:
         """Seconds of a step of so many GPUs for stragglers and between pods."""
         out = self.cluster.scale_out
-        return large_scale_wait(
+        return large_scale_slowdown_time(
             step_time=step_time,
             num_gpus=num_gpus,
             pod_size=out.pod_size,
@@ -353,7 +353,7 @@ class Machine(Links):
 
         ``precision``: a code of `ComputePrecision`, or of ``TRAINING_FORMATS``.
         """
-        e = chosen(self._dense, precision)
+        e = select_rows(self._dense, precision)
         return self.kernels.without_casts(rows, columns, depth, e, output_bytes)
 
     def gemm_times(
@@ -429,7 +429,7 @@ class Machine(Links):
             hidden_size=hidden_size,
             width=width,
             matrices=matrices,
-            e=chosen(self._experts, precision),
+            e=select_rows(self._experts, precision),
         )
 
     def attention_rate(self, kernels: AttentionKernels) -> float:

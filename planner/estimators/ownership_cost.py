@@ -11,7 +11,12 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import Contract
 from planner.base.records import record
-from planner.formulas.cost import charged_seconds, gpu_seconds, owned_price, signed_seconds
+from planner.formulas.cost import (
+    charged_gpu_seconds,
+    committed_gpu_seconds,
+    gpu_seconds,
+    owned_price,
+)
 from planner.formulas.power import range_of_product
 from planner.question.names import PURCHASE_PRICE
 from planner.specs.catalogue import Catalogue
@@ -35,7 +40,7 @@ NOWHERE: Place = {}
 _MOST_OF_NODE = 16
 
 
-def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price | None:
+def owned_gpu_price(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price | None:
     """Price per hour of an owned GPU; None if its purchase price or power is unknown.
 
     ``place`` has the figures that are known of the building and its region. The range is that of
@@ -160,8 +165,10 @@ def charge(site: OperatingTerms, *, duration: Numeric, num_gpus: Numeric) -> Cha
         return Charge(
             used=used, signed=used, cost=used * site.price, outlay=unknown, break_even=unknown
         )
-    signed = signed_seconds(used=used, num_gpus=n, term=offer.term)
-    charged = charged_seconds(used=used, signed=signed, utilization=site.utilization or 0.0)
+    signed = committed_gpu_seconds(used_gpu_seconds=used, num_gpus=n, term=offer.term)
+    charged = charged_gpu_seconds(
+        used_gpu_seconds=used, committed_gpu_seconds=signed, utilization=site.utilization or 0.0
+    )
     hourly = offer.value * offer.in_use
     bought = np.broadcast_to(n * offer.outlay, used.shape)
     return Charge(

@@ -77,7 +77,7 @@ def all_to_all_bandwidth(
     return np.where(n > g, np.minimum(inside, across), scale_up)
 
 
-def distinct_share(*, num_copies: Numeric, num_domains: Numeric) -> FloatArray:
+def distinct_domain_share(*, num_copies: Numeric, num_domains: Numeric) -> FloatArray:
     r"""Distinct domains over copies, when a token goes to k experts spread over N domains.
 
     .. math:: \frac{N}{k} \left(1 - (1 - 1/N)^k\right)
@@ -182,7 +182,7 @@ def ring_latency(
     return np.asarray((k - 1) * (hop + latency_per_rank * (np.asarray(ranks_in_domain) - 1)))
 
 
-def large_scale_wait(
+def large_scale_slowdown_time(
     *, step_time: Numeric, num_gpus: Numeric, pod_size: Numeric, slowdown_per_doubling: Numeric
 ) -> FloatArray:
     r"""Seconds that a step of n GPUs takes longer than a step of a pod of P GPUs.
@@ -233,7 +233,7 @@ def exposed_time(
     return n - (1 - interference) * np.minimum(n, c)
 
 
-def partly_hidden(*, communication: Numeric, hidden: Numeric) -> FloatArray:
+def unhidden_time(*, communication: Numeric, hidden: Numeric) -> FloatArray:
     r"""Exposed seconds of a transfer when a share ``hidden`` is pipelined with a kernel.
 
     .. math:: n (1 - h)

@@ -114,7 +114,9 @@ def gpu_seconds(*, duration: Numeric, num_gpus: Numeric) -> FloatArray:
     return np.asarray(duration * np.asarray(num_gpus))
 
 
-def signed_seconds(*, used: Numeric, num_gpus: Numeric, term: Numeric) -> FloatArray:
+def committed_gpu_seconds(
+    *, used_gpu_seconds: Numeric, num_gpus: Numeric, term: Numeric
+) -> FloatArray:
     r"""Committed GPU-seconds: n GPUs for full terms T that hold ``used_gpu_seconds`` s.
 
     .. math:: n T \left\lceil \frac{s}{n T} \right\rceil
@@ -122,10 +124,12 @@ def signed_seconds(*, used: Numeric, num_gpus: Numeric, term: Numeric) -> FloatA
     Derived here.
     """
     each = np.asarray(num_gpus, dtype=float) * term
-    return np.asarray(each * np.ceil(np.asarray(used) / each))
+    return np.asarray(each * np.ceil(np.asarray(used_gpu_seconds) / each))
 
 
-def charged_seconds(*, used: Numeric, signed: Numeric, utilization: Numeric) -> FloatArray:
+def charged_gpu_seconds(
+    *, used_gpu_seconds: Numeric, committed_gpu_seconds: Numeric, utilization: Numeric
+) -> FloatArray:
     r"""GPU-seconds charged to a run of a commitment of S GPU-seconds with utilization u.
 
     .. math:: \min(s / u, S)
@@ -135,9 +139,9 @@ def charged_seconds(*, used: Numeric, signed: Numeric, utilization: Numeric) -> 
 
     Derived here.
     """
-    s, u = np.asarray(used, dtype=float), np.asarray(utilization, dtype=float)
+    s, u = np.asarray(used_gpu_seconds, dtype=float), np.asarray(utilization, dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(u > 0, np.minimum(s / u, signed), signed)
+        return np.where(u > 0, np.minimum(s / u, committed_gpu_seconds), committed_gpu_seconds)
 
 
 def cost_per_million(*, cost_rate: Numeric, token_rate: Numeric) -> FloatArray:

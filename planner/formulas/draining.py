@@ -7,14 +7,14 @@ import math
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
-from planner.formulas.queueing import normal_tail, residual_mean
+from planner.formulas.queueing import mean_residual, normal_tail
 
 # The mean of the largest of N draws is near the quantile of 1 - 0.56 / N [Gumbel: e to the -gamma].
 _ABOVE_LARGEST = math.exp(-0.5772156649)
 _LEAST_SPREAD = 1e-3
 
 
-def line_wait(
+def client_burst_wait(
     *, number: Numeric, clients: Numeric, places: Numeric, rate: Numeric, delay: Numeric
 ) -> FloatArray:
     r"""Mean seconds that N requests of C clients wait for one of R slots, freed at a rate.
@@ -29,7 +29,7 @@ def line_wait(
     return np.asarray(later * longest + before * (delay + longest / 2))
 
 
-def line_wait_within(
+def client_burst_wait_quantile(
     *,
     share: float,
     number: Numeric,
@@ -59,7 +59,7 @@ def line_wait_within(
     return np.asarray(np.where(before > 0, wait, longest * (later > 0)))
 
 
-def line_wait_variance(
+def client_burst_wait_variance(
     *, number: Numeric, clients: Numeric, places: Numeric, rate: Numeric, delay: Numeric
 ) -> FloatArray:
     r"""Variance of the waits of `client_burst_wait` [s^2].
@@ -81,7 +81,7 @@ def _shares(number: Numeric, clients: Numeric, places: Numeric) -> tuple[FloatAr
     return later, np.maximum(np.asarray(clients) - places, 0.0) / np.asarray(number)
 
 
-def sharing_share(variation: float) -> float:
+def mean_overlap_share(variation: float) -> float:
     r"""Share of the answers that start together which run on average while one of them does.
 
     .. math:: \frac{E[\min(L_1, L_2)]}{E[L]} = 2 \Phi\left(-\frac{\sigma}{\sqrt 2}\right)
@@ -92,7 +92,7 @@ def sharing_share(variation: float) -> float:
     return math.erfc(math.sqrt(math.log1p(variation**2)) / 2)
 
 
-def together_in_waves(*, waves: Numeric, still_together: float) -> FloatArray:
+def synchronized_share(*, waves: Numeric, still_together: float) -> FloatArray:
     r"""Share of requests that start with all others of their wave, the first of W, or later ones.
 
     .. math:: \frac{1 - \rho^W}{W (1 - \rho)}
@@ -102,7 +102,7 @@ def together_in_waves(*, waves: Numeric, still_together: float) -> FloatArray:
     return np.asarray(1 / waves * (1 - still_together**waves) / (1 - still_together))
 
 
-def whole_waves_share(*, waves: Numeric, full: Numeric, last: Numeric) -> FloatArray:
+def wave_quantization_ratio(*, waves: Numeric, full: Numeric, last: Numeric) -> FloatArray:
     r"""The rate of W waves of equal requests until the last answer, over that without an end.
 
     .. math:: \frac{W t}{\lfloor W \rfloor t + t_r}
@@ -112,7 +112,7 @@ def whole_waves_share(*, waves: Numeric, full: Numeric, last: Numeric) -> FloatA
     return np.asarray(waves * full / (np.floor(waves) * full + last))
 
 
-def emptying_steps(*, waves: Numeric, running: Numeric, variation: float) -> FloatArray:
+def drain_steps(*, waves: Numeric, running: Numeric, variation: float) -> FloatArray:
     r"""Steps, over those of a mean answer, that W waves of requests take beyond W.
 
     .. math:: (E_R - r) (1 - 1 / R)
@@ -136,12 +136,12 @@ def emptying_steps(*, waves: Numeric, running: Numeric, variation: float) -> Flo
 
     later = np.clip(1 - 1 / np.asarray(waves), 0.0, 1.0)
     fresh = largest(normal_tail(u)) - 1
-    left = largest(longer) - residual_mean(mean=1.0, variation=variation)
+    left = largest(longer) - mean_residual(mean=1.0, variation=variation)
     others = np.maximum(1 - 1 / np.maximum(running, 1.0), 0.0)
     return np.asarray(np.maximum((1 - later) * fresh + later * left, 0.0) * others)
 
 
-def longest_answer(variation: Numeric) -> FloatArray:
+def longest_answer_ratio(variation: Numeric) -> FloatArray:
     r"""Length of the longest answer over the mean length.
 
     .. math:: 1 + \sqrt{3} c

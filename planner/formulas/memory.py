@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.base.enums import ZeroStage
-from planner.formulas.prefix_cache import above_normal
+from planner.formulas.prefix_cache import normal_upper_tail
 
 _BLOCK = 64
 _DOUBLE_BLOCK = 256
@@ -19,7 +19,7 @@ NF4_SINGLE_BYTES = 4 / 8 + 4 / _BLOCK
 """Bytes per parameter of NF4 with an fp32 scale per block: 4.5 bits (ibid.)."""
 
 
-def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> FloatArray:
+def lora_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> FloatArray:
     r"""LoRA parameter count of a matrix of ``depth`` inputs: two low-rank matrices [1]_.
 
     .. math:: r (k + n)
@@ -32,7 +32,7 @@ def adapter_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) 
     return np.asarray(r * (k + n))
 
 
-def served_adapter_bytes(
+def lora_serving_bytes(
     *, rows: Numeric, inputs: Numeric, outputs: Numeric, lora_rank: Numeric, adapters: Numeric
 ) -> FloatArray:
     r"""Traffic of serving LoRA adapters with a product of m rows, a different ``adapters`` [1]_.
@@ -90,7 +90,7 @@ def dequantize_bytes(*, parameters: Numeric, passes: Numeric, width: float) -> F
     return np.asarray(parameters * (width + 2.0) * passes)
 
 
-def kept_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArray:
+def saved_tensor_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArray:
     r"""Bytes of activations that are saved for the backward pass.
 
     .. math:: T w
@@ -110,7 +110,7 @@ def dropout_mask_bytes(*, dropout: bool | BoolArray) -> FloatArray:
     return np.where(dropout, 1.0, 0.0)
 
 
-def score_bytes(
+def attention_score_bytes(
     *, num_keys: Numeric, dropout: bool | BoolArray, element_bytes: Numeric = 2.0
 ) -> FloatArray:
     r"""Bytes of scores that unfused attention saves per query and head.
@@ -124,7 +124,7 @@ def score_bytes(
     return np.asarray(np.where(dropout, 2 * np.asarray(e) + 1, e) * num_keys)
 
 
-def cache_bytes_per_token(
+def kv_cache_bytes_per_token(
     *, key_value_heads: Numeric, qk_head_dim: Numeric, v_head_dim: Numeric, element_bytes: Numeric
 ) -> FloatArray:
     r"""KV cache bytes of one token in one layer (MHA, GQA, MQA).
@@ -141,7 +141,7 @@ def cache_bytes_per_token(
     return np.asarray(key_value_heads * (qk_head_dim + v_head_dim) * np.asarray(element_bytes))
 
 
-def latent_cache_bytes_per_token(
+def mla_kv_cache_bytes_per_token(
     *, kv_lora_rank: Numeric, qk_rope_head_dim: Numeric, element_bytes: Numeric
 ) -> FloatArray:
     r"""MLA KV cache bytes of one token in one layer: latent and rotary key, shared by heads [1]_.
@@ -155,7 +155,7 @@ def latent_cache_bytes_per_token(
     return np.asarray((kv_lora_rank + qk_rope_head_dim) * np.asarray(element_bytes))
 
 
-def typical_cache_bytes(*, mean: Numeric, longest: Numeric, sequences: Numeric) -> FloatArray:
+def typical_kv_cache_bytes(*, mean: Numeric, longest: Numeric, sequences: Numeric) -> FloatArray:
     r"""KV cache bytes per sequence of n sequences when many are long.
 
     .. math:: m + \frac{l - m}{\sqrt{n}}
@@ -167,8 +167,8 @@ def typical_cache_bytes(*, mean: Numeric, longest: Numeric, sequences: Numeric) 
     return np.asarray(mean + (np.asarray(longest) - mean) / np.sqrt(n))
 
 
-def beyond_room(
-    *, mean: Numeric, variation: Numeric, sequences: Numeric, room: Numeric
+def kv_cache_overflow_share(
+    *, mean: Numeric, variation: Numeric, sequences: Numeric, capacity: Numeric
 ) -> FloatArray:
     r"""Share of the running sequences that exceed the KV cache capacity, as lengths vary.
 
@@ -180,12 +180,12 @@ def beyond_room(
     """
     number = np.maximum(sequences, 1e-12)
     spread = np.maximum(np.asarray(variation) / np.sqrt(number), 1e-12)
-    place = (np.maximum(room, 0.0) / (number * mean) - 1) / spread
+    place = (np.maximum(capacity, 0.0) / (number * mean) - 1) / spread
     density = np.exp(-np.square(np.minimum(place, 30.0)) / 2) / np.sqrt(2 * np.pi)
-    return np.asarray(np.clip(spread * (density - place * above_normal(place)), 0.0, 1.0))
+    return np.asarray(np.clip(spread * (density - place * normal_upper_tail(place)), 0.0, 1.0))
 
 
-def paged_tokens(*, tokens: Numeric, block_size: Numeric) -> FloatArray:
+def paged_kv_cache_tokens(*, tokens: Numeric, block_size: Numeric) -> FloatArray:
     r"""Tokens that a paged KV cache allocates: the last block is half empty on average [1]_.
 
     .. math:: T + \frac{b - 1}{2}

@@ -7,7 +7,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, Numeric
 
 
-def bubble_time(
+def bubble_time_1f1b(
     *, all_stages: Numeric, slowest_stage: Numeric, virtual_pipeline: Numeric
 ) -> FloatArray:
     r"""1F1B pipeline bubble: idle seconds of the slowest stage while the pipeline fills and drains.
@@ -96,7 +96,7 @@ def micro_batches_in_flight(
     return np.minimum(num_micro_batches, of_schedule)
 
 
-def turns_time(
+def sequential_bubble_time(
     *, all_stages: Numeric, slowest_stage: Numeric, num_micro_batches: Numeric
 ) -> FloatArray:
     r"""Idle seconds of the slowest stage where stages take turns.

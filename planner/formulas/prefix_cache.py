@@ -53,7 +53,7 @@ def stack_distances(before: IndexArray) -> IndexArray:
     return np.asarray(np.where(before < 0, 0, between))
 
 
-def share_within(time: Numeric, *, mean: float, variation: float) -> FloatArray:
+def share_of_gaps_within(time: Numeric, *, mean: float, variation: float) -> FloatArray:
     r"""Share of gaps that are at most a ``time``, of a lognormal distribution; all of none.
 
     .. math:: \Phi\left(\frac{\ln(t/m)}{\sigma} + \frac{\sigma}{2}\right), \quad
@@ -65,7 +65,7 @@ def share_within(time: Numeric, *, mean: float, variation: float) -> FloatArray:
         return np.ones_like(np.asarray(time, dtype=np.float64))
     spread = np.sqrt(np.log1p(max(variation, 1e-3) ** 2))
     place = np.log(np.asarray(time, dtype=np.float64) / mean) / spread + spread / 2
-    return above_normal(-place)
+    return normal_upper_tail(-place)
 
 
 def cache_filled(times: FloatArray, hits: FloatArray, prompt: float, written: float) -> FloatArray:
@@ -87,7 +87,7 @@ def cache_filled(times: FloatArray, hits: FloatArray, prompt: float, written: fl
     return np.asarray(times[0] * left[0] + np.concatenate([[0.0], inner]))
 
 
-def scattered(uses: IndexArray, caches: float) -> FloatArray:
+def random_routing_hit_probability(uses: IndexArray, caches: float) -> FloatArray:
     r"""Probability that one of ``caches``, chosen at random for a request, has a block.
 
     .. math:: 1 - (1 - 1/R)^k
@@ -97,7 +97,7 @@ def scattered(uses: IndexArray, caches: float) -> FloatArray:
     return np.asarray(1 - (1 - 1 / caches) ** np.asarray(uses, dtype=np.float64))
 
 
-def above_normal(score: FloatArray) -> FloatArray:
+def normal_upper_tail(score: FloatArray) -> FloatArray:
     r"""Probability that a normal variable exceeds a score, within 1e-7 [1]_.
 
     .. math:: 1 - \Phi(x)

@@ -21,7 +21,7 @@ _SETTLED = 1e-12
 _BUSIEST = 0.8
 
 
-def mean_wait(
+def mean_queueing_delay(
     *, utilization: Numeric, service_time: Numeric, variation: Numeric = 0.0, bursts: Numeric = 1.0
 ) -> FloatArray:
     r"""Mean queueing delay before service at one server [s].
@@ -42,7 +42,7 @@ def mean_wait(
     return np.asarray(rho * service_time * (bursts + np.square(variation)) / (2 * (1 - rho)))
 
 
-def queued_wait(*, times: FloatArray, service: FloatArray) -> FloatArray:
+def fifo_queueing_delays(*, times: FloatArray, service: FloatArray) -> FloatArray:
     r"""Queueing delay of each request at one server, first come first served [s].
 
     .. math:: W_n = X_n - \min_{k \le n} X_k, \quad X_n = \sum_{i < n} (s_i - u_i)
@@ -64,17 +64,17 @@ def queued_wait(*, times: FloatArray, service: FloatArray) -> FloatArray:
     return np.asarray(left - np.minimum(np.minimum.accumulate(left), 0.0))
 
 
-def wait_variance(*, wait: Numeric, load: Numeric) -> FloatArray:
+def queueing_delay_variance(*, mean_wait: Numeric, load: Numeric) -> FloatArray:
     r"""Variance of a queueing delay with the mean w [s^2].
 
     .. math:: w^2 \left(\frac{2}{\rho} - 1\right)
 
     A share of the requests waits, the ``load``, exponentially. Derived here.
     """
-    return np.asarray(np.asarray(wait) ** 2 * (2 / np.asarray(load) - 1))
+    return np.asarray(np.asarray(mean_wait) ** 2 * (2 / np.asarray(load) - 1))
 
 
-def met_step(
+def step_time_at_arrival(
     *, decode_step: Numeric, load: Numeric, work: Numeric, variation: Numeric, mixes: bool
 ) -> FloatArray:
     r"""Mean duration of the step in which a request arrives, :math:`E[T^2] / E[T]` [s].
@@ -102,7 +102,7 @@ def met_step(
     return np.asarray((1 - rho) * d + rho * prompts)
 
 
-def met_step_variance(
+def step_time_variance_at_arrival(
     *,
     decode_step: Numeric,
     load: Numeric,
@@ -122,7 +122,9 @@ def met_step_variance(
     """
     d, rho, s = decode_step, np.asarray(load), work
     second = 1 + np.square(variation)
-    mean_at_arrival = met_step(decode_step=d, load=rho, work=s, variation=variation, mixes=mixes)
+    mean_at_arrival = step_time_at_arrival(
+        decode_step=d, load=rho, work=s, variation=variation, mixes=mixes
+    )
     if not mixes:
         prompts = (mean_at_arrival - (1 - rho) * d) / np.maximum(rho, 1e-12)
         return np.asarray(rho * (1 - rho) * (prompts - d) ** 2 + rho * prompts**2)
@@ -133,7 +135,7 @@ def met_step_variance(
     return np.asarray(np.maximum(moment / mean - mean_at_arrival**2, 0.0))
 
 
-def residual_mean(*, mean: Numeric, variation: Numeric) -> FloatArray:
+def mean_residual(*, mean: Numeric, variation: Numeric) -> FloatArray:
     r"""Mean residual of a quantity at a random time, equal to its mean age.
 
     .. math:: \frac{E[X^2]}{2 E[X]} = \frac{m (1 + c^2)}{2}
@@ -192,8 +194,8 @@ def averaged_share(*, fixed: Numeric, step: Numeric) -> FloatArray:
     return np.asarray(2 * (x - 1 + np.exp(-x)) / x**2)
 
 
-def place_wait(
-    *, running: Numeric, places: Numeric, variance: Numeric, noise: Numeric, spare_rate: Numeric
+def slot_queueing_delay(
+    *, running: Numeric, slots: Numeric, variance: Numeric, noise: Numeric, spare_rate: Numeric
 ) -> tuple[FloatArray, FloatArray]:
     r"""Share of the requests that wait for a slot, and their mean queueing delay [s].
 
@@ -207,12 +209,12 @@ def place_wait(
     """
     spare = np.asarray(spare_rate, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = normal_tail((places - np.asarray(running)) / np.sqrt(variance))
+        share = normal_tail((slots - np.asarray(running)) / np.sqrt(variance))
         time = np.where(spare > 0, noise / np.maximum(spare, 1e-300), np.inf)
     return share, np.asarray(time)
 
 
-def critical_wait(
+def critical_load_queueing_delay(
     *, number: Numeric, rate: Numeric, noise: Numeric, capacity: Numeric
 ) -> FloatArray:
     r"""Mean queueing delay of N requests that arrive as fast as they are answered [s].
@@ -278,8 +280,8 @@ def lognormal_quantile(*, share: float, mean: Numeric, variance: Numeric) -> Flo
 def first_token_variance(
     *,
     load: Numeric,
-    met: Numeric,
-    met_variance: Numeric,
+    step_at_arrival: Numeric,
+    step_variance_at_arrival: Numeric,
     wait: Numeric,
     prompt: Numeric,
     variation: Numeric,
@@ -296,12 +298,12 @@ def first_token_variance(
     exponential wait, and of requests that find nothing running only a share waits. Derived here.
     """
     rho, s, c = load, prompt, variation
-    step = met_variance + met**2
-    spread = (0.5 + rho) ** 2 * met_variance + step / 12
-    spread = spread + rho * met * (s * (1 + c**2))
-    longer = wait / np.maximum((0.5 + rho) * met, 1e-300)
+    step = step_variance_at_arrival + step_at_arrival**2
+    spread = (0.5 + rho) ** 2 * step_variance_at_arrival + step / 12
+    spread = spread + rho * step_at_arrival * (s * (1 + c**2))
+    longer = wait / np.maximum((0.5 + rho) * step_at_arrival, 1e-300)
     queued = spread * longer * np.maximum(longer, 1.0)
-    exponential = wait_variance(wait=wait, load=np.clip(rho, 1e-6, 1.0))
+    exponential = queueing_delay_variance(mean_wait=wait, load=np.clip(rho, 1e-6, 1.0))
     spread = np.where(longer > 1, np.minimum(queued, exponential), queued)
     return np.asarray(spread + (s * c) ** 2)
 
@@ -333,7 +335,7 @@ def step_variances(
     return np.asarray(by_other_sequences), np.asarray(prompts / steps * (1 + variation**2))
 
 
-def mean_if_any(expected: Numeric) -> FloatArray:
+def mean_if_positive(expected: Numeric) -> FloatArray:
     r"""Mean number of a Poisson variable where it is not zero.
 
     .. math:: \frac{x}{1 - e^{-x}}
@@ -344,7 +346,9 @@ def mean_if_any(expected: Numeric) -> FloatArray:
     return np.asarray(few / -np.expm1(-few))
 
 
-def balanced_rate(*, excess: Callable[[FloatArray], FloatArray], most: FloatArray) -> FloatArray:
+def solve_rate(
+    *, excess: Callable[[FloatArray], FloatArray], upper_bound: FloatArray
+) -> FloatArray:
     """The rate at which a rising function crosses zero, between 0 and ``upper_bound`` [1]_.
 
     ``upper_bound`` where it does not cross. ``excess`` is the logarithm of requests in flight
@@ -356,7 +360,7 @@ def balanced_rate(*, excess: Callable[[FloatArray], FloatArray], most: FloatArra
     .. [1] M. Dowell and P. Jarratt, "A modified regula falsi method for computing the root of an
        equation," BIT 11, 1971: the root is enclosed.
     """
-    high = np.asarray(most)
+    high = np.asarray(upper_bound)
     above = excess(high)
     low = high * np.exp(-2 * np.maximum(above, 0.0))
     below = excess(low)
@@ -379,8 +383,8 @@ def balanced_rate(*, excess: Callable[[FloatArray], FloatArray], most: FloatArra
     return rate
 
 
-def settled_number(
-    *, needed: Callable[[FloatArray], FloatArray], first: FloatArray, most: FloatArray
+def solve_concurrency(
+    *, required: Callable[[FloatArray], FloatArray], start: FloatArray, upper_bound: FloatArray
 ) -> FloatArray:
     r"""The number B that equals ``required(B)``, searched from ``start``, or ``upper_bound``.
 
@@ -395,11 +399,11 @@ def settled_number(
     .. [1] M. Dowell and P. Jarratt, "A modified regula falsi method for computing the root of an
        equation," BIT 11, 1971.
     """
-    number = np.minimum(first, most)
-    gap = np.log(needed(number) / number)
+    number = np.minimum(start, upper_bound)
+    gap = np.log(required(number) / number)
     other, other_gap = number, np.zeros(())
     for _ in range(_NUMBER_ROUNDS):
-        moves = (np.abs(gap) > _SETTLED_GAP) & ((number < most) | (gap < 0))
+        moves = (np.abs(gap) > _SETTLED_GAP) & ((number < upper_bound) | (gap < 0))
         if not moves.any():
             break
         encloses = gap * other_gap < 0
@@ -407,16 +411,16 @@ def settled_number(
             move = gap * np.log(number / other) / (other_gap - gap)
             leads = (np.abs(gap) < 1) & (move / gap > 0) & (move / gap < _FARTHEST)
         move = np.where(encloses | leads, move, gap)
-        next_number = np.where(moves, np.minimum(number * np.exp(move), most), number)
-        next_gap = np.log(needed(next_number) / next_number)
+        next_number = np.where(moves, np.minimum(number * np.exp(move), upper_bound), number)
+        next_gap = np.log(required(next_number) / next_number)
         # An end that stays a second time counts half.
         stays = encloses & (next_gap * gap > 0)
         other, other_gap = np.where(stays, other, number), np.where(stays, other_gap / 2, gap)
         number, gap = next_number, next_gap
-    return np.asarray(np.minimum(number * np.exp(gap), most))
+    return np.asarray(np.minimum(number * np.exp(gap), upper_bound))
 
 
-def crowded_step(*, fixed: Numeric, slope: Numeric, steps: Numeric) -> FloatArray:
+def loaded_decode_step_time(*, fixed: Numeric, slope: Numeric, steps: Numeric) -> FloatArray:
     r"""Seconds of a decode step of a + b B at a load of λ n sequence steps per second.
 
     .. math:: \frac{a}{1 - \lambda n b}
@@ -428,8 +432,8 @@ def crowded_step(*, fixed: Numeric, slope: Numeric, steps: Numeric) -> FloatArra
     return np.maximum(step, fixed + np.asarray(slope))
 
 
-def pools_requests(
-    *, rate: FloatArray, around: Numeric, service_time: Numeric, decoding: Numeric
+def disaggregated_concurrency(
+    *, rate: FloatArray, unqueued_time: Numeric, service_time: Numeric, decoding: Numeric
 ) -> FloatArray:
     r"""Requests in flight at a rate, with prefill queueing at one server before decoding.
 
@@ -441,23 +445,23 @@ def pools_requests(
     (derived here).
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        load, without_queue = rate * np.asarray(service_time), rate * (around + decoding)
+        load, without_queue = rate * np.asarray(service_time), rate * (unqueued_time + decoding)
         x = np.maximum(without_queue - load, 0.0)
         queued = (x + np.sqrt(x * x + 4 * load * x / (1 - load))) / 2
         return np.where(load < 1, np.where(without_queue > 1, queued, without_queue), np.inf)
 
 
-def pools_rate(
+def disaggregated_closed_loop_rate(
     *,
     requests: FloatArray,
-    around: FloatArray,
+    unqueued_time: FloatArray,
     service_time: FloatArray,
     servers: FloatArray,
     steps: Numeric,
     fixed: FloatArray,
     slope: FloatArray,
-    places: FloatArray,
-    together: Numeric,
+    slots: FloatArray,
+    simultaneous: Numeric,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     r"""Rate [1/s], servers and seconds of a decode step of a closed loop of ``requests``.
 
@@ -476,26 +480,28 @@ def pools_rate(
     .. [1] P. Schweitzer, "Approximate analysis of multiclass closed networks of queues,"
        1979; A. Seidmann et al., 1987, for several servers.
     """
-    places = np.minimum(places, requests)
+    slots = np.minimum(slots, requests)
     fixed_time, added_time, num_servers = steps * fixed, steps * slope, servers
 
     def settled(num_servers: FloatArray) -> tuple[FloatArray, FloatArray]:
         served = service_time / num_servers
-        rate = _pools_rate(requests, around, served, places, fixed_time, added_time, together)
-        least = fixed_time + added_time * np.minimum(places, 1.0)
+        rate = _closed_loop_rate_by_newton(
+            requests, unqueued_time, served, slots, fixed_time, added_time, simultaneous
+        )
+        least = fixed_time + added_time * np.minimum(slots, 1.0)
         return rate, np.maximum(fixed_time / (1 - added_time * rate), least)
 
     if not np.all(servers > 0):
-        decode = fixed_time + added_time * places
+        decode = fixed_time + added_time * slots
         for _ in range(_SERVER_ROUNDS):
-            needed = requests / (around + decode) * service_time / _BUSIEST
+            needed = requests / (unqueued_time + decode) * service_time / _BUSIEST
             _, decode = settled(np.maximum(needed, 1.0))
         num_servers = np.where(servers > 0, servers, np.maximum(np.ceil(needed), 1.0))
     rate, decode = settled(num_servers)
     return rate, num_servers, decode / steps
 
 
-def _pools_rate(*arguments: Numeric) -> FloatArray:
+def _closed_loop_rate_by_newton(*arguments: Numeric) -> FloatArray:
     """Rate of `disaggregated_closed_loop_rate` by Newton's method on 1 / T - rate / N [1/s].
 
     T is the total time of a request. Both terms are concave, so that no round passes the rate.
@@ -533,7 +539,7 @@ _ROUNDS = 12
 _FULLEST = 0.995
 
 
-def filling_share(
+def finite_run_time_per_token_ratio(
     *,
     number: Numeric,
     rate: Numeric,
@@ -591,11 +597,11 @@ def filling_share(
     count = np.where(ends, number, 1.0)
     first = a / b * np.expm1(x)
     early = np.minimum(np.log1p(count * b / a) / fed, 1.0)
-    later = _later(np.maximum(count - first, 0.0) / unbound, x * lacking, kappa)
+    later = _time_of_count(np.maximum(count - first, 0.0) / unbound, x * lacking, kappa)
     with np.errstate(divide="ignore"):
         full = np.log(np.maximum(lacking, 1e-300) / (1 - 1 / beyond)) / kappa
     until = np.minimum(1 + later, np.maximum(full, 0.0))
-    missed = _missed(until, x=x, lacking=lacking, kappa=kappa, beyond=beyond)
+    missed = _unmet_decoding_share(until, x=x, lacking=lacking, kappa=kappa, beyond=beyond)
     # Faster than that all places are taken before the first is answered.
     missed = np.where((offered > max_rate) & (fed >= _FULLEST), 0.0, missed)
 
@@ -622,7 +628,7 @@ def _relaxation(x: FloatArray) -> FloatArray:
     return np.asarray(kappa)
 
 
-def _later(count: FloatArray, share: FloatArray, kappa: FloatArray) -> FloatArray:
+def _time_of_count(count: FloatArray, share: FloatArray, kappa: FloatArray) -> FloatArray:
     """Time u until ``count`` requests came after the first answer: w - share / k (1 - e^-kw)."""
     w = count + share / kappa
     for _ in range(_ROUNDS):
@@ -631,7 +637,7 @@ def _later(count: FloatArray, share: FloatArray, kappa: FloatArray) -> FloatArra
     return np.asarray(w)
 
 
-def _missed(
+def _unmet_decoding_share(
     until: FloatArray, *, x: FloatArray, lacking: FloatArray, kappa: FloatArray, beyond: FloatArray
 ) -> FloatArray:
     """Missing share of steady concurrency, summed over requests that arrive until a time."""

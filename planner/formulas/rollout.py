@@ -114,25 +114,29 @@ def tail_time(
     """
     b = np.asarray(sequences, dtype=np.float64)[..., None]
     decoding = np.maximum(b * longer, 1.0)
-    seconds = _between(sizes=sizes[..., None], times=times[..., None], at=decoding)
+    seconds = _interpolated_times(
+        sizes=sizes[..., None], times=times[..., None], target_sizes=decoding
+    )
     alive = _any_longer(longer=longer, number=np.asarray(sequences) * replicas)
     return _integral(lengths, seconds * alive)
 
 
-def _between(*, sizes: FloatArray, times: FloatArray, at: FloatArray) -> FloatArray:
+def _interpolated_times(
+    *, sizes: FloatArray, times: FloatArray, target_sizes: FloatArray
+) -> FloatArray:
     """Times at target sizes by linear interpolation along the first axis; extrapolates."""
-    interpolated = times[0] + 0.0 * at
+    interpolated = times[0] + 0.0 * target_sizes
     for lower, upper in zip(range(len(sizes) - 1), range(1, len(sizes)), strict=True):
         width = np.maximum(sizes[upper] - sizes[lower], 1e-9)
         slope = np.where(sizes[upper] > sizes[lower], (times[upper] - times[lower]) / width, 0.0)
-        inside = at - sizes[lower]
+        inside = target_sizes - sizes[lower]
         if upper + 1 < len(sizes):
             inside = np.minimum(inside, sizes[upper] - sizes[lower])
         interpolated = interpolated + slope * np.maximum(inside, 0.0)
     return np.asarray(interpolated)
 
 
-def full_steps(*, sequences: Numeric, places: Numeric, mean: Numeric) -> FloatArray:
+def full_batch_steps(*, sequences: Numeric, slots: Numeric, mean: Numeric) -> FloatArray:
     r"""Steps in which all slots of a replica are taken while others wait for one.
 
     .. math:: \frac{(N - C)^+ m}{C}
@@ -144,12 +148,12 @@ def full_steps(*, sequences: Numeric, places: Numeric, mean: Numeric) -> FloatAr
     .. [1] R. Graham, "Bounds on multiprocessing timing anomalies," 1969, SIAM Journal on Applied
        Mathematics 17(2).
     """
-    waiting = np.maximum(np.asarray(sequences) - places, 0.0)
-    return np.asarray(waiting * mean / places)
+    waiting = np.maximum(np.asarray(sequences) - slots, 0.0)
+    return np.asarray(waiting * mean / slots)
 
 
 def steady_time(
-    *, sequences: Numeric, places: Numeric, mean: Numeric, step: Numeric, prompt: Numeric
+    *, sequences: Numeric, slots: Numeric, mean: Numeric, step: Numeric, prompt: Numeric
 ) -> FloatArray:
     r"""Seconds in which a replica with all C slots taken answers N prompts.
 
@@ -162,10 +166,10 @@ def steady_time(
     .. [1] J. Little, "A proof for the queuing formula L = lambda W," 1961, Operations Research
        9(3).
     """
-    return np.asarray(sequences * (prompt + mean * np.asarray(step) / places))
+    return np.asarray(sequences * (prompt + mean * np.asarray(step) / slots))
 
 
-def sync_time(*, num_bytes: Numeric, start: Numeric, rate: Numeric) -> FloatArray:
+def weight_sync_time(*, num_bytes: Numeric, start: Numeric, rate: Numeric) -> FloatArray:
     r"""Seconds of a weight transfer from trainer to generators, with a latency of ``start``.
 
     .. math:: t_0 + b / r
@@ -175,7 +179,9 @@ def sync_time(*, num_bytes: Numeric, start: Numeric, rate: Numeric) -> FloatArra
     return np.asarray(start + np.asarray(num_bytes) / rate)
 
 
-def balanced_share(*, generating: Numeric, training: Numeric, share: Numeric) -> FloatArray:
+def balanced_training_share(
+    *, generating: Numeric, training: Numeric, share: Numeric
+) -> FloatArray:
     r"""Share of the GPUs that would train where both sides take equally long.
 
     .. math:: \frac{t_u s}{t_u s + t_g (1 - s)}

@@ -86,7 +86,9 @@ def roofline_time(
     return np.asarray(latency + longer * (1 + ratio**q) ** (1 / np.asarray(q)))
 
 
-def with_more_traffic(*, time: Numeric, more: Numeric, sharpness: Numeric) -> FloatArray:
+def time_with_extra_traffic(
+    *, time: Numeric, extra_time: Numeric, sharpness: Numeric
+) -> FloatArray:
     r"""Seconds of a kernel of ``time`` t with additional traffic of ``extra_time`` m seconds.
 
     .. math:: \left(t^q + m^q\right)^{1/q}
@@ -94,7 +96,7 @@ def with_more_traffic(*, time: Numeric, more: Numeric, sharpness: Numeric) -> Fl
     Derived here: joined as the bounds of `roofline_time` are, by ``sharpness`` q.
     """
     q = sharpness
-    return np.asarray((np.asarray(time) ** q + np.asarray(more) ** q) ** (1 / np.asarray(q)))
+    return np.asarray((np.asarray(time) ** q + np.asarray(extra_time) ** q) ** (1 / np.asarray(q)))
 
 
 def memory_bound_time(

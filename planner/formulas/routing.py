@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 
-_SPREAD_WAITED_FOR = 0.5
+_EXPOSED_SPREAD = 0.5
 
 
 def experts_touched(
@@ -45,7 +45,7 @@ def zipf_shares(*, number: int, exponent: float) -> FloatArray:
     return np.asarray(weights / weights.sum())
 
 
-def characteristic_draws(*, shares: FloatArray, slots: int) -> float:
+def lru_characteristic_draws(*, shares: FloatArray, slots: int) -> float:
     r"""Characteristic time of an LRU cache of adapters: draws until each slot is drawn on average.
 
     .. math:: \sum_i 1 - e^{-p_i t} = C
@@ -87,7 +87,7 @@ def expected_maximum(number: Numeric) -> FloatArray:
     return np.asarray(4.91 * (p**0.14 - (1 - p) ** 0.14))
 
 
-def fullest_rank_factor(
+def expert_imbalance_factor(
     *, pairs: Numeric, ranks: Numeric, num_experts: Numeric, dispersion: Numeric
 ) -> FloatArray:
     r"""MoE load imbalance: load of the fullest of n ranks over the mean, for m token-expert pairs.
@@ -105,7 +105,9 @@ def fullest_rank_factor(
     return np.asarray(np.minimum(1 + expected_maximum(n) * spread, n))
 
 
-def fullest_rank_touched(*, share: Numeric, ranks: Numeric, local_experts: Numeric) -> FloatArray:
+def fullest_rank_expert_share(
+    *, share: Numeric, ranks: Numeric, local_experts: Numeric
+) -> FloatArray:
     r"""Share of its l experts read by the rank that reads most, of n with the mean share s.
 
     .. math:: s + u z_n \sqrt{s (1 - s) / l}
@@ -117,7 +119,7 @@ def fullest_rank_touched(*, share: Numeric, ranks: Numeric, local_experts: Numer
     """
     s = np.asarray(share, dtype=np.float64)
     spread = expected_maximum(ranks) * np.sqrt(s * (1 - s) / np.asarray(local_experts))
-    return np.asarray(np.minimum(s + _SPREAD_WAITED_FOR * spread, 1.0))
+    return np.asarray(np.minimum(s + _EXPOSED_SPREAD * spread, 1.0))
 
 
 def accepted_tokens(*, draft_tokens: Numeric, acceptance_rate: Numeric) -> FloatArray:

@@ -8,9 +8,9 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
-from planner.formulas.queueing import mean_if_any
+from planner.formulas.queueing import mean_if_positive
 
-_PARTS, _MOST_PARTS, _FILLING = 2, 8, 0.3
+_PARTS, _MAX_PARTS, _FILLING = 2, 8, 0.3
 _BUSIEST = 0.98
 _LEAST = 1e-9
 
@@ -30,7 +30,7 @@ def drifting_counts(counts: FloatArray, before: FloatArray) -> FloatArray:
     return np.asarray(mean + np.sqrt(np.clip(share, 0.0, 1.0)) * (counts - mean))
 
 
-def filled_by_drift(
+def simulate_fluid_queue(
     *,
     requests: FloatArray,
     prompts: FloatArray,
@@ -93,7 +93,7 @@ def filled_by_drift(
     for r, p, o in zip(requests, prompts, answers, strict=True):
         ran, waited = np.zeros(()), np.zeros(())
         fills = np.any((held > _FILLING * c) | (rate * p * prompt > 1 - _FILLING))
-        parts = _MOST_PARTS if fills else _PARTS
+        parts = _MAX_PARTS if fills else _PARTS
         part = np.asarray(seconds) / parts
         for _ in range(parts):
             come = rate * r * part
@@ -102,14 +102,16 @@ def filled_by_drift(
             m = np.maximum((held * m + rate * o * part) / np.maximum(held + come, _LEAST), _LEAST)
             decode_step, answer = fixed + slope * decoding, n * m
             if is_mixed:
-                size = mean_if_any(decoding * ratio / answer)
+                size = mean_if_positive(decoding * ratio / answer)
             else:
                 # Prompts that arrived during the same step, of answers or of prompts.
                 came = rate * p * s * size
                 again = -np.expm1(-came)
-                size = (1 - again) * mean_if_any(rate * p * decode_step) + again * mean_if_any(came)
+                size = (1 - again) * mean_if_positive(
+                    rate * p * decode_step
+                ) + again * mean_if_positive(came)
             s = added + (lone - added) / size
-            leaving = added + (lone - added) / mean_if_any(c * ratio / answer)
+            leaving = added + (lone - added) / mean_if_positive(c * ratio / answer)
             # A slot is also taken during the step of the prompt if that step has answers.
             each = ((answer + is_mixed) * fixed + answer * slope * c) / c + leaving * ratio
             full = decode_step + fullest
@@ -161,7 +163,7 @@ def weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> 
 
 
 @record(kw_only=True)
-class ServerPath:
+class PrefillServerPath:
     """One server that computes the prompts of requests in their order, while answers decode.
 
     ``times`` of arrival [s], ``service`` time of each prompt [s], ``waits`` before it [s].
@@ -192,7 +194,7 @@ class ServerPath:
         begun = np.maximum.accumulate(np.where(self._between > 0, order, 0))
         return np.asarray(order - begun, dtype=np.float64)
 
-    def stalls(self, every: int, idle: FloatArray) -> FloatArray:
+    def stall_time(self, every: int, idle: FloatArray) -> FloatArray:
         """Seconds of prompts after sampled requests until the server was idle for ``idle`` seconds.
 
         An answer that decodes while no prompt is computed takes its own time and these. ``idle``:
@@ -201,7 +203,7 @@ class ServerPath:
         last = np.searchsorted(self._idle, self._idle[::every] + idle, side="right") - 1
         return np.asarray(self._worked[last] - self._worked[::every])
 
-    def most(self, every: int, lengths: FloatArray, slots: int) -> FloatArray:
+    def max_prompt_time(self, every: int, lengths: FloatArray, slots: int) -> FloatArray:
         r"""Upper bound of the seconds of prompts that come while an answer holds a slot.
 
         .. math:: \sum_{k = i + 1}^{i + c} s_k \left(\max(1 - p_i / c, 0) + n_i / n\right)

@@ -33,7 +33,7 @@ from planner.launch.target import (
     LaunchOutputFile,
     Process,
     ShellVariable,
-    filled,
+    fill_template,
 )
 
 _ROOT = math.sqrt(3)
@@ -151,7 +151,7 @@ def training_draft(
     launcher: str = "torchrun",
     launcher_arguments: tuple[CommandWords, ...] = (),
     environment: Mapping[str, str] | None = None,
-    more: Sequence[str] = (),
+    extra: Sequence[str] = (),
     num_last: int = 0,
     files: tuple[LaunchOutputFile, ...] = (),
     unexpressed: tuple[ParameterNote, ...] = (),
@@ -160,7 +160,7 @@ def training_draft(
 ) -> LaunchDraft:
     """The training process on all GPUs of a job, and its benchmark.
 
-    ``more`` and ``num_last``: see `as_measured_run`.
+    ``extra`` and ``num_last``: see `as_measured_run`.
     Raises LaunchError if the GPUs do not fill whole nodes.
     """
     job.require_even_nodes()
@@ -173,7 +173,7 @@ def training_draft(
         gpus_per_node=job.gpus_per_node,
         environment=environment or {},
     )
-    steps = as_measured_run(process, target, *more, num_last=num_last)
+    steps = as_measured_run(process, target, *extra, num_last=num_last)
     return LaunchDraft(
         processes=(process,),
         benchmark=(steps,),
@@ -313,7 +313,7 @@ def serving_benchmark(
     }
     tool = "vllm" if embeds or images else _TOOLS.get(engine.lower(), "aiperf")
     quoted = {name: shlex.quote(str(value)) for name, value in values.items()}
-    return tuple(shlex.split(filled(f"benchmark_{tool}.txt", {**quoted, **flags})))
+    return tuple(shlex.split(fill_template(f"benchmark_{tool}.txt", {**quoted, **flags})))
 
 
 def _image_values(images: float, size: str) -> dict[str, object]:
@@ -370,7 +370,7 @@ def _starts_program(name: str, first: str, words: Sequence[str]) -> bool:
 
 
 @cache
-def accepted_by(name: str) -> ParserOptions:
+def client_options(name: str) -> ParserOptions:
     """The options of a load generator that describe its requests."""
     options: dict[str, ParserOption] = {}
     aliases: dict[str, str] = {}
@@ -381,12 +381,12 @@ def accepted_by(name: str) -> ParserOptions:
     return ParserOptions(options, aliases)
 
 
-def is_of_clients(option: str) -> bool:
+def is_client_option(option: str) -> bool:
     """Whether an option belongs to a load generator, not to an engine."""
-    return any(accepted_by(name).find(option) is not None for name in (*_clients(),))
+    return any(client_options(name).find(option) is not None for name in (*_clients(),))
 
 
-def requests_of(name: str, command: ParsedCommand) -> ParsedCommand:
+def parse_load(name: str, command: ParsedCommand) -> ParsedCommand:
     """The load of a command of the program ``name``: its options by term.
 
     Options with unreadable values have no text.

@@ -12,14 +12,14 @@ from planner.documents.code_blocks import blocks_of, without_prompts
 from planner.documents.python_calls import Call, cells_of, parse_calls, program_and_shell
 from planner.errors import LaunchError
 from planner.launch.helm_charts import (
-    without_places,
+    without_positions,
 )
 from planner.launch.parsed_launch import (
     ParsedCommand,
 )
 from planner.launch.python_programs import (
-    commands_of,
     modal_concurrency,
+    process_commands,
     program_resources,
     servers_of_program,
 )
@@ -97,10 +97,10 @@ def parse_program(path: Path, text: str) -> Iterator[ParsedCommand]:
     yield from () if servers else docstring_commands
     if shell.strip():
         yield from (replace(launched, text=code) for launched in parse_script(path, shell))
-    for line, shell_command in commands_of(calls):
+    for line, shell_command in process_commands(calls):
         for command in parse_script(path, "\n" * (line - 1) + shell_command):
             resources = merge_resources(command.resources, surrounding, path.name)
-            options = {**modal_concurrency(calls), **without_places(command.options)}
+            options = {**modal_concurrency(calls), **without_positions(command.options)}
             yield replace(command, text=code, resources=resources, options=options)
 
 

@@ -29,7 +29,7 @@ from planner.documents.yaml_positions import YamlValue, documents
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import gpu_limit, gpu_of_nodes
 from planner.launch.option_table import OptionTable, option_aliases
-from planner.launch.parsed_launch import MOST_ABOVE, ParsedCommand
+from planner.launch.parsed_launch import MAX_PARENT_FOLDERS, ParsedCommand
 
 Reader = Callable[[Path, str], Iterator[ParsedCommand]]
 """Reads the documents of a text, as of a file of this path."""
@@ -46,13 +46,13 @@ _CHART, _VALUES, _TEMPLATES = "Chart.yaml", "values.yaml", "templates"
 _RENDERED, _RELEASE = "rendered.yaml", "release"
 _HELM_SECONDS = 60
 _ERROR_LENGTH = 500
-RENDER_IT = (
+RENDER_HINT = (
     "This is a Helm chart. Install helm, or run `helm template . > rendered.yaml` in the folder of "
     "the chart and pass that file."
 )
 
 
-def chart_around(path: Path) -> Path | None:
+def find_chart(path: Path) -> Path | None:
     """Folder of the Helm chart that contains a file or folder; None if there is none.
 
     For a values file, only its own folder counts: it may belong to any other chart.
@@ -84,7 +84,7 @@ def render_chart(chart: Path, options: Sequence[str] = ()) -> str:
     """
     helm = None if read_files.is_restricted() else shutil.which("helm")
     if helm is None:
-        raise LaunchError(f"{chart}: {RENDER_IT}")
+        raise LaunchError(f"{chart}: {RENDER_HINT}")
     try:
         run = subprocess.run(
             [helm, "template", _RELEASE, str(chart.absolute()), *options],
@@ -119,13 +119,15 @@ def read_chart(
     return [
         (
             path,
-            replace(command, notes=(*command.notes, note), options=without_places(command.options)),
+            replace(
+                command, notes=(*command.notes, note), options=without_positions(command.options)
+            ),
         )
         for command in read(path, render_chart(chart, options))
     ]
 
 
-def without_places(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
+def without_positions(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
     """Options without their positions in the file."""
     return {
         name: replace(option, spans=(None,) * len(option.texts), full_span=None)
@@ -176,7 +178,7 @@ def helm_install(
         (chart_path for chart_path in charts if chart_path is not None and chart_path.is_dir()),
         None,
     )
-    if folder is not None and (chart := chart_around(folder)) is not None:
+    if folder is not None and (chart := find_chart(folder)) is not None:
         options = [word for file in values_files for word in ("--values", str(file))]
         for option, text in settings:
             options += _set_options(path, chart, option, text)
@@ -253,7 +255,7 @@ def _find_near(path: Path, name: str) -> Path | None:
         or ".." in Path(relative).parts
     ):
         return None
-    for folder in path.absolute().parents[:MOST_ABOVE]:
+    for folder in path.absolute().parents[:MAX_PARENT_FOLDERS]:
         with suppress(OSError):
             if (folder / relative).exists():
                 return folder / relative
@@ -266,7 +268,7 @@ _POOLS = ("prefill_config", "decode_config")
 _SPLITS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "tp_size")
 
 
-def configs_of(text: str, name: str) -> Iterator[tuple[Call, str]]:
+def ray_serve_configs(text: str, name: str) -> Iterator[tuple[Call, str]]:
     """The models that a YAML text serves, each with its pool: ``prefill``, ``decode`` or "".
 
     Raises LaunchError if it is no YAML, or a replica takes more GPUs than the workers of its

@@ -19,7 +19,7 @@ from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, PlannerError
 from planner.launch.launchers.job_resources import parse_gpu_name
 from planner.launch.model_shape import find_model, write_model
-from planner.launch.option_lines import Line, Status, lines_of, require_known_training
+from planner.launch.option_lines import Line, Status, describe_options, refuse_unknown_training
 from planner.launch.option_table import OptionRole
 from planner.launch.parsed_launch import (
     LENGTHS,
@@ -82,7 +82,7 @@ class ImportedLaunch:
     defaults: Mapping[str, str] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
 
-    def completed(self, values: Mapping[str, object], reasons: Mapping[str, str]) -> ImportedLaunch:
+    def complete(self, values: Mapping[str, object], reasons: Mapping[str, str]) -> ImportedLaunch:
         """The launch with ``values`` for missing terms, and their ``reasons`` by term.
 
         Other missing terms take the defaults of a plan.
@@ -97,7 +97,7 @@ class ImportedLaunch:
             answers=replace(self.answers, missing=()),
         )
 
-    def of_other_model(self) -> ImportedLaunch:
+    def for_other_model(self) -> ImportedLaunch:
         """The launch for another model: without the weight formats of the file's checkpoint."""
         return self.without_defaults({*_FORMATS})
 
@@ -115,7 +115,7 @@ class ImportedLaunch:
         """Workload that the file starts."""
         return self.answers.workload
 
-    def has_model(self, specs: Path | None) -> bool:
+    def has_loadable_model(self, specs: Path | None) -> bool:
         """Whether its model can be loaded."""
         try:
             Catalogue(specs).load_model(str(self.values.get("model", "")))
@@ -123,14 +123,14 @@ class ImportedLaunch:
             return False
         return True
 
-    def of(self, status: Status) -> list[Line]:
+    def lines_with_status(self, status: Status) -> list[Line]:
         """Lines of the options with a status."""
         return [line for line in self.lines if line.status is status]
 
     @property
     def not_modelled(self) -> list[str]:
         """Options that may change the result, which planner does not model."""
-        return [line.option for line in self.of(Status.NOT_MODELLED)]
+        return [line.option for line in self.lines_with_status(Status.NOT_MODELLED)]
 
     def request(
         self, answers: Mapping[str, object], specs: Path | None, option_name: OptionNamer = str
@@ -140,7 +140,7 @@ class ImportedLaunch:
         Raises LaunchError if required values are in neither; the message names all of them.
         Raises SpecError or SearchSpaceError if planner cannot read a value of the file.
         """
-        self.require(self.lacking(answers), option_name)
+        self.require(self.missing_terms(answers), option_name)
         settings: dict[str, object] = {}
         questions: dict[str, object] = {}
         parameters = terms_of(self.workload, "parameter", "pool")
@@ -148,7 +148,7 @@ class ImportedLaunch:
         for name, value in values.items():
             if name in answers:
                 continue
-            is_parameter = name in parameters and not glossary()[name].is_asked
+            is_parameter = name in parameters and not glossary()[name].is_user_input
             (settings if is_parameter else questions)[name] = value
         lengths = () if self.workload == "train" else LENGTHS
         needed_answers = {
@@ -163,7 +163,7 @@ class ImportedLaunch:
             raise type(error)(f"{self.path}: {error}") from error
         return PlanRequest(**vars(request))
 
-    def lacking(self, answers: Mapping[str, object]) -> tuple[str, ...]:
+    def missing_terms(self, answers: Mapping[str, object]) -> tuple[str, ...]:
         """Required terms that neither the file nor these answers specify."""
         specified = {*self.values, *answers}
         alternatives = {"gpu": _GPU_TERMS, "num_gpus": _COUNT_TERMS}
@@ -187,7 +187,7 @@ class ImportedLaunch:
             values[batch] = parse_count(values[batch]) * user_micro // file_micro
         return values
 
-    def require_known(self, user_terms: Collection[str], option_name: OptionNamer) -> None:
+    def require_answers(self, user_terms: Collection[str], option_name: OptionNamer) -> None:
         """Refuse a file without values that decide the result and have no default.
 
         Raises LaunchError with the reason, and the terms that the user must specify.
@@ -216,7 +216,7 @@ class ImportedLaunch:
             f"{re.split('[,;:]', text)[0]} ({option_name(name)})"
             for name, text in descriptions.items()
         )
-        reasons = "".join(f"\n  {line}" for line in self.of(Status.OPEN))
+        reasons = "".join(f"\n  {line}" for line in self.lines_with_status(Status.OPEN))
         suggestions = (
             f" Its text names {', '.join(candidates[:_MAX_CANDIDATES])}." if candidates else ""
         )
@@ -262,7 +262,7 @@ def import_launch(
     Raises LaunchError if its options contradict each other.
     Raises SpecError if its sizes describe no valid model.
     """
-    reading = target.reading(command)
+    reading = target.make_reader(command)
     require_counts(reading)
     answers = target.answers(reading)
     values = {name: value for name, value in answers.values.items() if value is not None}
@@ -308,9 +308,9 @@ def import_launch(
     values |= _full_recomputation(values, catalogue)
     values = _expert_adapter_values(values, catalogue)
     notes += _unsupported_split_notes(values, catalogue)
-    lines = lines_of(target, reading, answers)
+    lines = describe_options(target, reading, answers)
     if answers.workload == "train":
-        require_known_training(target, command, lines)
+        refuse_unknown_training(target, command, lines)
     # An option without a readable model does not matter if the file names the model elsewhere.
     unreadable = [
         name for name in _unreadable_terms(target, reading) if name != "model" or name not in values
@@ -349,7 +349,7 @@ def require_counts(reading: OptionReader) -> None:
         if len(text) > _DIGITS or not int(term.least or 0) <= int(text) <= LARGEST:
             option_names = " ".join(meaning.options) or name
             raise LaunchError(
-                f"{reading.place}: {option_names} {format_input(meaning.value)} is not a "
+                f"{reading.position}: {option_names} {format_input(meaning.value)} is not a "
                 f"number from {term.least or 0} to {LARGEST:,}: change it."
             )
 
@@ -364,7 +364,7 @@ def _engine_profile(
     default = str(values["engine"])
     if version.number in target.version.split():
         # The profile keeps its name, whatever the release.
-        return catalogue.load_engine(default).spec.name, version.unmeasured
+        return catalogue.load_engine(default).spec.name, version.unmeasured_message
     gpu = values.get("gpu")
     vendor = None if gpu is None else catalogue.load_gpu(str(gpu)).spec.vendor
     heading = f"Version read: {version.number} ({version.place})"
@@ -373,7 +373,7 @@ def _engine_profile(
         note = f"{heading}: it has no profile, {default} is used."
     else:
         note = f"{heading}: profile {profile or default}."
-    return profile or default, " ".join(filter(None, (note, version.unmeasured)))
+    return profile or default, " ".join(filter(None, (note, version.unmeasured_message)))
 
 
 def _repeated_option_notes(target: LaunchTarget, command: ParsedCommand) -> list[str]:

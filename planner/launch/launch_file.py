@@ -16,7 +16,7 @@ from planner.base.records import record
 from planner.errors import LaunchError, PlannerError
 from planner.launch.import_launch import MODEL_SPLITS, SPLITS, ImportedLaunch, parse_count
 from planner.launch.launchers.job_resources import gpus_in_text
-from planner.launch.model_shape import model_named, model_within
+from planner.launch.model_shape import find_model_in_text, find_model_of_name
 from planner.launch.parsed_launch import LENGTHS, REPLICAS, parse_int
 from planner.launch.read_launch import PROSE_SUFFIXES, read_launch
 from planner.optimize.collector import full_rows
@@ -138,7 +138,7 @@ def _with_pools(launch: ImportedLaunch, num_gpus: int) -> ImportedLaunch:
     return replace(launch, values={**launch.values, **copies, "num_gpus": num_gpus})
 
 
-USUAL_GPUS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb", "b300-sxm")
+DEFAULT_GPUS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb", "b300-sxm")
 """GPUs assumed if a file names none, the best documented first; the first that fits is used."""
 _CHOICES: Mapping[str, Sequence[object]] = {
     "zero_stage": (2, 3),
@@ -229,12 +229,12 @@ class LaunchFile:
         Raises SpecError or SearchSpaceError if it names something unknown or impossible.
         """
         launch = self._read_launch(None)
-        missing = launch.lacking(self.answers)
+        missing = launch.missing_terms(self.answers)
         assumed = self._model_of_path() if "model" in missing else {}
         named_models = self._models_in(launch) if "model" in missing and not assumed else ()
         if len(named_models) == 1 and self.path.suffix not in PROSE_SUFFIXES:
             assumed = {"model": (named_models[0], "the only model named in its text")}
-        launch.require_known(self.answers, self.option_name)
+        launch.require_answers(self.answers, self.option_name)
         launch.require({*missing} & {"model"} - {*assumed}, self.option_name, named_models)
         missing = tuple(name for name in missing if name not in assumed)
         if not missing and assumed:
@@ -262,7 +262,7 @@ class LaunchFile:
         path = self.path.absolute()
         for name in (path.name, path.parent.name):
             similar = nearest_model(name.replace("_", "-"), self.specs)
-            if model := model_named(name) or similar or model_within(name):
+            if model := find_model_of_name(name) or similar or find_model_in_text(name):
                 return {"model": (model, f"{name} is the name of the file or its folder")}
         return {}
 
@@ -307,7 +307,7 @@ class LaunchFile:
         is_pooled = launch.values.get("mode") == DISAGGREGATED and not {*REPLICAS} & {*self.answers}
         if gpus_text is not None and is_pooled:
             launch = _with_pools(read(), int(gpus_text))
-        launch = launch.of_other_model() if "model" in self.answers else launch
+        launch = launch.for_other_model() if "model" in self.answers else launch
         # Defaults of parameters stay: a batch that depends on another is scaled by it.
         parameters = terms_of(launch.workload, "parameter")
         return self._with_lengths(launch.without_defaults(self.answers.keys() - parameters.keys()))
@@ -375,7 +375,7 @@ class LaunchFile:
         mentioned = {
             mention.gpu: f"{mention.word} is in its text or its path" for mention in mentions
         }
-        defaults = dict.fromkeys(USUAL_GPUS, "neither its text nor its path names one")
+        defaults = dict.fromkeys(DEFAULT_GPUS, "neither its text nor its path names one")
         tried: list[str] = []
         gpus: dict[str, str] = {}
         for gpu, reason in (mentioned or defaults).items():
@@ -389,14 +389,14 @@ class LaunchFile:
         """The file on a number of GPUs, with the best values of its other missing terms."""
         values: dict[str, object] = {name: value for name, (value, _) in assumed.items()}
         launch = self._read_launch(num_gpus, str(values["gpu"]) if "gpu" in values else None)
-        launch = launch.of_other_model() if "model" in assumed else launch
-        missing = launch.lacking({**self.answers, **values})
+        launch = launch.for_other_model() if "model" in assumed else launch
+        missing = launch.missing_terms({**self.answers, **values})
         names = [name for name in missing if name in _CHOICES]
         reasons = {name: reason for name, (_, reason) in assumed.items()}
         reasons |= dict.fromkeys(names, "not set in the file: the fastest that fits")
         attempts = [
             self._evaluate_imported(
-                launch.completed({**values, **dict(zip(names, choice, strict=True))}, reasons)
+                launch.complete({**values, **dict(zip(names, choice, strict=True))}, reasons)
             )
             for choice in product(*(_CHOICES[name] for name in names))
         ]
@@ -411,7 +411,7 @@ class LaunchFile:
         }
         if not fallbacks:
             return best
-        changed = best.imported.completed(
+        changed = best.imported.complete(
             {name: value for name, (value, _) in fallbacks.items()},
             {name: reason for name, (_, reason) in fallbacks.items()},
         )
@@ -466,7 +466,7 @@ class LaunchFile:
             reason = "the fewest with the lowest memory per GPU; it does not fit"
         reason += ", in whole nodes" if step > 1 else ""
         values = {"num_gpus": chosen.num_gpus}
-        imported = chosen.imported.completed(values, {"num_gpus": reason})
+        imported = chosen.imported.complete(values, {"num_gpus": reason})
         smaller = [attempt for attempt in attempts if attempt.num_gpus < chosen.num_gpus]
         return LaunchQuestion(
             imported=imported,
@@ -499,7 +499,7 @@ class LaunchFile:
         requested = self.answers.get("gpu")
         name = assumed["gpu"][0] if "gpu" in assumed else launch.values.get("gpu", requested)
         (name, *_) = name if isinstance(name, list | tuple) else [name]
-        name = USUAL_GPUS[0] if name in (None, ALL) else str(name).partition(",")[0]
+        name = DEFAULT_GPUS[0] if name in (None, ALL) else str(name).partition(",")[0]
         gpu = Catalogue(self.specs).load_gpu(name).spec
         stated = parse_int(launch.command.resources.gpus_per_node)
         uses_single_gpu = launch.workload != "train" or gpu.scale_up.domain_size == 1

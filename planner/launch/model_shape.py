@@ -354,7 +354,7 @@ def config_json(model: ModelSpec) -> Config | None:
     Numbers that specs do not have, such as the base of rotary embeddings, take the defaults of
     Transformers. Trained modules of multi-token prediction do not count as layers.
     """
-    main_model = without_modules(model)
+    main_model = without_mtp_modules(model)
     for family, config in _family_configs(main_model):
         sizes: Config = {
             "hidden_size": main_model.hidden_size,
@@ -382,7 +382,7 @@ def family_of(model: ModelSpec) -> str | None:
     return None if config is None else str(config["model_type"])
 
 
-def without_modules(model: ModelSpec) -> ModelSpec:
+def without_mtp_modules(model: ModelSpec) -> ModelSpec:
     """The model without its trained modules of multi-token prediction."""
     if not model.mtp_num_layers:
         return model
@@ -459,7 +459,7 @@ _RUN_SUFFIXES = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
 
 
 @cache
-def model_named(text: str) -> str | None:
+def find_model_of_name(text: str) -> str | None:
     """The known model that a name means: ``llama31_405b``, ``llama3.1_405B.yaml``.
 
     >>> model_named("llama31_405b"), model_named("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config")
@@ -478,7 +478,7 @@ def model_named(text: str) -> str | None:
     return None
 
 
-def model_within(text: str) -> str | None:
+def find_model_in_text(text: str) -> str | None:
     """The model in a longer name: the longest run of its words that names one.
 
     >>> model_within("grpo-deepseek-v3-64n8g.yaml"), model_within("my-training-of-3")
@@ -488,7 +488,7 @@ def model_within(text: str) -> str | None:
     for size in range(len(words), 1, -1):
         for start in range(len(words) - size + 1):
             run = words[start : start + size]
-            if any(map(_NUMBER.search, run)) and (model := model_named("-".join(run))):
+            if any(map(_NUMBER.search, run)) and (model := find_model_of_name("-".join(run))):
                 return model
     return None
 

@@ -11,7 +11,7 @@ from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.harmless import harmless_reason
-from planner.launch.option_table import is_among
+from planner.launch.option_table import matches_option
 from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.target import LaunchTarget
 
@@ -37,16 +37,16 @@ class Line:
     meaning: str
 
     def __str__(self) -> str:
-        setting = f"{self.option} {self.text}".strip()
-        return f"line {self.line}: {setting}: {self.meaning or self.status}"
+        inputs = f"{self.option} {self.text}".strip()
+        return f"line {self.line}: {inputs}: {self.meaning or self.status}"
 
 
-def lines_of(
+def describe_options(
     target: LaunchTarget, reading: OptionReader, answers: LaunchSettings
 ) -> tuple[Line, ...]:
     """All options of a command or document, in the order of the file."""
     options = {*reading.command.options, *(option.option for option in reading.command.unknown)}
-    used = {option for option in options if is_among(option, target.table.used)}
+    used = {option for option in options if matches_option(option, target.table.used)}
     answers = replace(answers, used_options=answers.used_options | used)
     lines = [
         _line_of(target, reading, answers, option) for option in reading.command.options.values()
@@ -70,7 +70,7 @@ _HARMLESS_PART = re.compile(
 _SWITCHED_OFF = ("false", "none", "no", "0", "null", "")
 
 
-def require_known_training(
+def refuse_unknown_training(
     target: LaunchTarget, command: ParsedCommand, lines: Iterable[Line]
 ) -> None:
     """Refuse an unknown option that decides which weights or objective are trained.
@@ -128,7 +128,9 @@ def _unread_line(
     accepted = target.options.find(option.option)
     default = "" if accepted is None else target.options.default(accepted.name)
     reason = harmless_reason(option.option, option.texts, target.workloads, default)
-    is_of_tool = option.option in answers.unread or is_among(option.option, target.table.unread)
+    is_of_tool = option.option in answers.unread or matches_option(
+        option.option, target.table.unread
+    )
     if accepted is not None or is_of_tool or (reason and not target.accepted):
         status = Status.IGNORED if reason else Status.NOT_MODELLED
         return _make_line(option, status, f"{status}: {reason}" if reason else "")

@@ -47,7 +47,7 @@ Quantity: TypeAlias = str | int | float
 """Value of a parameter, or of a quantity derived by a target; a bool is an int."""
 Quantities: TypeAlias = Mapping[str, Quantity | None]
 """By name; None: unspecified."""
-Words: TypeAlias = dict[str, Quantity | None]
+MutableQuantities: TypeAlias = dict[str, Quantity | None]
 """The same while they are collected."""
 
 FLAG = "flag"
@@ -85,22 +85,22 @@ class OptionRow:
     since: str
     note: str
 
-    def is_of(self, value: Quantity) -> bool:
+    def matches(self, value: Quantity) -> bool:
         """Whether the row holds for this value of its parameter."""
         if self.value.startswith(">"):
             return float(value) > float(self.value[1:])
-        return not self.value or self.value == word_of(value)
+        return not self.value or self.value == format_option_value(value)
 
-    def holds(self, gpu: str | None, gib: float) -> bool:
+    def applies_to(self, gpu: str | None, gib: float) -> bool:
         """Whether a default holds for a GPU with ``gib`` of memory; None: unknown GPU."""
         if gpu is None or self.text in ("", "unknown"):
             return self.text == "" or (gpu is None and self.text == "unknown")
         minimum_gib, _, excluded_gpu = self.text.removeprefix(">=").partition(" but ")
         return gib >= float(minimum_gib) and (not excluded_gpu or excluded_gpu not in gpu)
 
-    def written(self, value: Quantity) -> str | None:
+    def write(self, value: Quantity) -> str | None:
         """The option's text for a value; None for a flag."""
-        return None if self.text == FLAG else self.text.replace(VALUE, word_of(value))
+        return None if self.text == FLAG else self.text.replace(VALUE, format_option_value(value))
 
     def read(self, text: str | None) -> str | None:
         """The value of a text of the option; None if the text does not match this row."""
@@ -205,7 +205,7 @@ class OptionTable:
     def default(self, parameter: str, gpu: str | None, gib: float) -> tuple[int, str]:
         """Default of a parameter on a GPU with ``gib`` of memory, and the reason."""
         row = next(
-            row for row in self.defaults if row.parameter == parameter and row.holds(gpu, gib)
+            row for row in self.defaults if row.parameter == parameter and row.applies_to(gpu, gib)
         )
         value = int(row.value)
         return value, row.note.format(value=f"{value:,}", gib=f"{gib:.0f}")
@@ -220,7 +220,7 @@ class OptionTable:
         """Every option that a row names."""
         return frozenset(row.option for row in self.rows if row.option)
 
-    def written(self, quantities: Quantities) -> OptionTexts:
+    def write_options(self, quantities: Quantities) -> OptionTexts:
         """The options for these parameters and quantities; None is not written."""
         options: list[OptionText] = []
         remarks: dict[OptionRole, list[ParameterNote]] = {OptionRole.NONE: [], OptionRole.LEFT: []}
@@ -231,18 +231,18 @@ class OptionTable:
                     ParameterNote(parameter=row.parameter, value="", note=row.note)
                 )
             elif row.role is OptionRole.ALWAYS:
-                options.append(OptionText(option=row.option, text=row.written(""), note=row.note))
-            elif value is None or not row.is_of(value):
+                options.append(OptionText(option=row.option, text=row.write(""), note=row.note))
+            elif value is None or not row.matches(value):
                 continue
             elif row.role is OptionRole.NONE:
-                remark = ParameterNote(parameter=row.parameter, value=word_of(value), note=row.note)
+                remark = ParameterNote(
+                    parameter=row.parameter, value=format_option_value(value), note=row.note
+                )
                 remarks[row.role].append(remark)
             elif row.role in (OptionRole.IS, OptionRole.WITH):
-                options.append(
-                    OptionText(option=row.option, text=row.written(value), note=row.note)
-                )
+                options.append(OptionText(option=row.option, text=row.write(value), note=row.note))
         # Two rows may need the same option: it is written once.
-        unique = {(setting.option, setting.text): setting for setting in reversed(options)}
+        unique = {(inputs.option, inputs.text): inputs for inputs in reversed(options)}
         return OptionTexts(
             options=tuple(reversed(unique.values())),
             unexpressed=tuple(remarks[OptionRole.NONE]),
@@ -257,11 +257,13 @@ class OptionTable:
         readings = (self._read_parameter(parameter, options) for parameter in self.parameters)
         return {meaning.parameter: meaning for meaning in readings if meaning is not None}
 
-    def can_say(self, parameter: str, value: Quantity) -> bool:
+    def can_express(self, parameter: str, value: Quantity) -> bool:
         """Whether the target can express a value of a parameter."""
         rows = [row for row in self.rows_of(parameter, OptionRole.NONE) if row.value]
         read = [row for row in self.rows_of(parameter, OptionRole.READS) if row.value]
-        return not any(row.is_of(value) for row in rows) or any(row.is_of(value) for row in read)
+        return not any(row.matches(value) for row in rows) or any(
+            row.matches(value) for row in read
+        )
 
     def rows_of(self, parameter: str, *roles: OptionRole) -> list[OptionRow]:
         """The rows of a parameter with one of these roles."""
@@ -298,7 +300,7 @@ class OptionTable:
         return None
 
 
-def is_among(option: str, names: Collection[str]) -> bool:
+def matches_option(option: str, names: Collection[str]) -> bool:
     """Whether an option is among these names, which may end with ``*``.
 
     >>> is_among("seed", {"seed", "log_*"}), is_among("log_every", {"log_*"}), is_among("a", {"b"})
@@ -323,7 +325,7 @@ def parse_parameters(
 _NUMBERS = {"count": re.compile(r"[\d_]+"), "number": re.compile(r"\d*\.?\d+")}
 
 
-def word_of(value: Quantity) -> str:
+def format_option_value(value: Quantity) -> str:
     """A value as text of an option: whole numbers without a point, booleans in lower case.
 
     >>> word_of(8.0), word_of(True), word_of(0.5)
@@ -481,7 +483,7 @@ class ParserOptions:
                 return self.options[matches.pop()]
         return None
 
-    def of_command(self, options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
+    def name_options(self, options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
         """Options by name, with keys of documents as names of command options.
 
         Flags that are off in a document are left out.
@@ -594,7 +596,7 @@ class OptionAliasTable:
         """The options with a role."""
         return frozenset(self.of(role))
 
-    def into(self, option: str, text: str | None) -> Iterator[tuple[str, str | None]]:
+    def translate(self, option: str, text: str | None) -> Iterator[tuple[str, str | None]]:
         """Target options of an option with a text, each with its word; None: the text stays."""
         for row in self.rows:
             if row.option == option and row.role == "is":

@@ -117,7 +117,7 @@ def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOptio
     )
 
 
-def known_part(word: Word) -> str:
+def readable_part(word: Word) -> str:
     """A word's text, or its readable end if it begins with an unknown variable."""
     if word.text is not None:
         return word.text
@@ -127,12 +127,12 @@ def known_part(word: Word) -> str:
 def command_texts(words: Sequence[Word]) -> list[str]:
     """The text of each word; for an option, its name if the value is not readable."""
     options = (word.begins if word.begins.startswith("--") else "" for word in words)
-    return [option or known_part(word) for option, word in zip(options, words, strict=True)]
+    return [option or readable_part(word) for option, word in zip(options, words, strict=True)]
 
 
 def _model_of_path(option: str, word: Word) -> str | None:
     """The model at the end of a path with an unknown folder: ``$HOME/llama-7b``."""
-    _, slash, name = known_part(word).rpartition("/")
+    _, slash, name = readable_part(word).rpartition("/")
     is_readable = bool(slash and word.pieces and not word.pieces[-1].unknown)
     is_named = any(word in option.lower() for word in ("model", "checkpoint"))
     is_model = is_readable and is_named and checkpoint_of(name).model is not None
@@ -185,7 +185,7 @@ def _command_options(
     """The keys of a document with command options, as names of these options."""
     if target not in _OPTION_DOCUMENTS:
         return options
-    return readers()[target].options.of_command(options)
+    return readers()[target].options.name_options(options)
 
 
 def _leaves(tree: Tree) -> dict[str, ParsedOption]:

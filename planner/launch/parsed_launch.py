@@ -23,7 +23,7 @@ REPLICAS = ("replicas", "prefill_replicas")
 """Terms of the number of decode (or aggregated) and prefill workers."""
 ONGOING = "max_ongoing_requests"
 """Option of a front end: most requests that it sends to a server at once."""
-MOST_ABOVE = 6
+MAX_PARENT_FOLDERS = 6
 """Parent folders of a file that are searched for files that it names."""
 LENGTHS = ("input_tokens", "output_tokens")
 """Terms of the lengths of requests."""
@@ -145,7 +145,7 @@ class SettingsBuilder:
         else:
             self.values[name] = value
 
-    def put_optimizer(self, name: str) -> None:
+    def set_optimizer(self, name: str) -> None:
         """Set the optimizer from a name of a library or class; adds a note if unknown."""
         class_name = name.rpartition(".")[2]
         settings = parse_optimizer(class_name)
@@ -159,15 +159,15 @@ class SettingsBuilder:
         if is_paged(class_name):
             self.values["paged_optimizer"] = "true"
 
-    def build(self, workload: str = "train", **more: Any) -> LaunchSettings:
-        """The settings; ``more`` are their other fields."""
+    def build(self, workload: str = "train", **fields: Any) -> LaunchSettings:
+        """The settings; ``fields`` are their other fields."""
         lists = {"missing": tuple(self.missing), "notes": tuple(self.notes)}
         return LaunchSettings(
             workload=workload,
             values=self.values,
             defaults=self.defaults,
             fallbacks=self.fallbacks,
-            **{**lists, **more},
+            **{**lists, **fields},
         )
 
 
@@ -185,7 +185,7 @@ class OptionReader:
         return cls(command=command, meanings=table.read(texts))
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """Position of the command or document: FILE:LINE."""
         return f"{self.command.name}:{self.command.line}"
 
@@ -215,7 +215,7 @@ class OptionReader:
             return None
         if abs(number) > _LARGEST:
             raise LaunchError(
-                f"{self.place}: {option} is {text[:40]}, which is beyond {_LARGEST:.0e}."
+                f"{self.position}: {option} is {text[:40]}, which is beyond {_LARGEST:.0e}."
             )
         return number
 
@@ -255,7 +255,7 @@ def require_split(reading: OptionReader, num_gpus: int | None, **sizes: int) -> 
         return
     layout = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
     raise LaunchError(
-        f"{reading.place}: starts on {num_gpus} GPUs, but {layout} takes "
+        f"{reading.position}: starts on {num_gpus} GPUs, but {layout} takes "
         f"multiples of {ranks}: give the number of GPUs with --gpus if it runs on others."
     )
 

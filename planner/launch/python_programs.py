@@ -174,8 +174,10 @@ def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[
     for call in trainings:
         yield _training_command(call, calls, text, name)
     yield from (_nemo_recipe(call, calls, text, name) for call in calls if call.ends(_NEMO_CALL))
-    if torchtitan_functions.is_of(calls):
-        for function, overrides in torchtitan_functions.configured(parse_functions(text, name)):
+    if torchtitan_functions.has_torchtitan_functions(calls):
+        for function, overrides in torchtitan_functions.configuration_functions(
+            parse_functions(text, name)
+        ):
             settings = {"function": function.name, **overrides}
             options_by_flag = {f"--{key}": value for key, value in settings.items()}
             yield _configuration_command("torchtitan", options_by_flag, text, name, function.line)
@@ -183,9 +185,9 @@ def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[
         if call.ends("Config") and {*call.keywords} >= _NANOTRON_SECTIONS:
             parts = {key: value for key, value in call.parts.items() if "." in key}
             yield _configuration_command("nanotron", parts, text, name, call.line)
-    for line, xtuner_values in xtuner.configured(calls, name):
+    for line, xtuner_values in xtuner.read_trainer_config(calls, name):
         yield _configuration_command("xtuner", xtuner_values, text, name, line)
-    if (training := xtuner.trained_by_xtuner(calls, name)) is not None:
+    if (training := xtuner.read_xtuner_config(calls, name)) is not None:
         values, line = training
         options = _CallOptions(target=target_of("transformers"))
         for key, value in values.items():
@@ -193,11 +195,11 @@ def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[
         yield options.build(text, name, line)
 
 
-def with_function(command: ParsedCommand, folder: Path) -> ParsedCommand:
+def merge_torchtitan_function(command: ParsedCommand, folder: Path) -> ParsedCommand:
     """A command of torchtitan with the options of its configuration function, if in its folder."""
     module, config = command.options.get("--module"), command.options.get("--config")
     name = (module.single if module else None) or ""
-    for file in torchtitan_functions.places(name):
+    for file in torchtitan_functions.function_files(name):
         try:
             text = read_files.read_text(folder / file, LARGEST, LaunchError)
             commands = [*servers_of_program(parse_calls(text, file), text, file)]
@@ -538,7 +540,7 @@ _PROCESSES = ("Popen", "run", "call", "check_call", "check_output", "system", "e
 _GPU_DECORATORS = ("function", "cls", "service")
 
 
-def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
+def process_commands(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
     """Commands that a program starts as processes, each with its line number."""
     for call in calls:
         values = call.positional[-1:] if call.ends("execv", "execvp") else call.positional[:1]

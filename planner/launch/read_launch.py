@@ -18,12 +18,12 @@ from planner.launch.benchmark import (
 )
 from planner.launch.embedded_commands import parse_program, parse_prose, read_calls
 from planner.launch.helm_charts import (
-    RENDER_IT,
-    chart_around,
+    RENDER_HINT,
+    find_chart,
     is_template,
     read_chart,
     values_options,
-    without_places,
+    without_positions,
 )
 from planner.launch.import_launch import (
     ImportedLaunch,
@@ -40,8 +40,8 @@ from planner.launch.launchers.serving_recipes import (
     unsupported_server,
 )
 from planner.launch.parse_arguments import (
-    known_part,
     parse_documents,
+    readable_part,
 )
 from planner.launch.parsed_launch import (
     REPLICAS,
@@ -66,7 +66,7 @@ from planner.launch.script_commands import (
     parse_yaml,
 )
 from planner.launch.targets import readers
-from planner.launch.targets.ollama import with_models
+from planner.launch.targets.ollama import without_idle_servers
 from planner.question.terms import terms_about
 from planner.specs.file_cache import snapshot_files
 
@@ -106,7 +106,7 @@ def parse_launches(path: Path, text: str) -> Iterator[ParsedCommand]:
     Raises `LaunchError`: it cannot be read, or its scheduler and its launcher contradict each
     other.
     """
-    commands = with_models([*_parse_by_format(path, text)])
+    commands = without_idle_servers([*_parse_by_format(path, text)])
     load_commands = [command for command in commands if command.target == REQUESTS]
     if load_commands and len(load_commands) == len(commands):
         raise LaunchError(client_only_note(load_commands[0]))
@@ -139,7 +139,7 @@ def _parse_by_format(path: Path, text: str) -> Iterator[ParsedCommand]:
         return
     if (started_by := _OTHER_FORMATS.get(path.suffix.lower())) is not None:
         for command in parse_script(path, started_by(text)):
-            yield replace(command, text=text, options=without_places(command.options))
+            yield replace(command, text=text, options=without_positions(command.options))
         return
     if path.suffix.lower() == _HTML_SUFFIX:
         raise LaunchError(
@@ -167,9 +167,9 @@ def _explain_no_launch(path: Path, text: str) -> str:
         if not [*servers_of_program(calls, code, file.name)]:
             return explain_no_calls(file, calls)
     programs = dict.fromkeys(
-        next((word for word in map(known_part, inner.words[:2]) if not word.startswith("-")), "")
+        next((word for word in map(readable_part, inner.words[:2]) if not word.startswith("-")), "")
         for inner in commands
-        if known_part(inner.words[0]) not in _SHELL_UTILITIES
+        if readable_part(inner.words[0]) not in _SHELL_UTILITIES
     )
     if error := unsupported_server([*programs], ""):
         return f"{path}: {error}"
@@ -226,11 +226,15 @@ def read_launch(
         of_workload = [launch for launch in unique if launch.workload == workload] or unique
         with_model = [launch for launch in of_workload if "model" in launch.values]
         with_loadable_model = [
-            launch for launch in with_model if not with_model[1:] or launch.has_model(specs)
+            launch
+            for launch in with_model
+            if not with_model[1:] or launch.has_loadable_model(specs)
         ]
         # One of several servers may take its sizes from its environment.
         sizes = {*terms_about("model_parallel", "serve")}
-        with_sizes = [launch for launch in with_loadable_model if not sizes & {*launch.lacking({})}]
+        with_sizes = [
+            launch for launch in with_loadable_model if not sizes & {*launch.missing_terms({})}
+        ]
         chosen = (with_sizes or with_loadable_model or with_model or of_workload)[0]
         return _add_note_of_others(_add_missing_workers(chosen, specs), unique)
     if not 1 <= number <= len(unique):
@@ -242,7 +246,7 @@ def read_launch(
 def _file_commands(path: Path, text: str | None) -> list[tuple[Path, ParsedCommand]]:
     text = text or launch_text(path)
     is_yaml = path.suffix.lower() in YAML_SUFFIXES
-    chart = chart_around(path) if is_yaml else None
+    chart = find_chart(path) if is_yaml else None
     is_chart = chart is not None or (is_yaml and is_template(text))
     try:
         commands = [(launch.path or path, launch) for launch in parse_launches(path, text)]
@@ -253,7 +257,7 @@ def _file_commands(path: Path, text: str | None) -> list[tuple[Path, ParsedComma
     if not commands and chart is not None:
         commands = read_chart(chart, parse_yaml, values_options(chart, path))
     elif not commands and is_chart:
-        raise LaunchError(f"{path}: {RENDER_IT}")
+        raise LaunchError(f"{path}: {RENDER_HINT}")
     if not commands:
         raise LaunchError(_explain_no_launch(path, text))
     return commands
@@ -261,7 +265,7 @@ def _file_commands(path: Path, text: str | None) -> list[tuple[Path, ParsedComma
 
 def _folder_commands(folder: Path) -> list[tuple[Path, ParsedCommand]]:
     """Commands of the files of a folder, without files that other commands read."""
-    if (chart := chart_around(folder)) is not None and (
+    if (chart := find_chart(folder)) is not None and (
         chart_commands := read_chart(chart, parse_yaml)
     ):
         return chart_commands

@@ -75,7 +75,7 @@ def rewrite_launch(
         changes |= {
             name: texts for name, texts in other_changes.items() if name in parameter_options
         }
-    changes |= _replaced_options(target.reading(command), target, changes, changed)
+    changes |= _replaced_options(target.make_reader(command), target, changes, changed)
     command_changes, file_changes = target.honoured(command, changes)
     changes = dict(command_changes)
     if is_document(imported.path) and not any(name.startswith("-") for name in command.options):
@@ -113,7 +113,8 @@ def rewrite_launch(
         for remark in target.settings(after).unexpressed
         if remark.parameter in changed
         and not any(
-            other.table.can_say(remark.parameter, remark.value) for other in other_targets(imported)
+            other.table.can_express(remark.parameter, remark.value)
+            for other in other_targets(imported)
         )
     )
     return RewriteResult(
@@ -129,14 +130,14 @@ def rewrite_launch(
     )
 
 
-def can_say(imported: ImportedLaunch, parameter: str, value: str | int | float) -> bool:
+def can_express(imported: ImportedLaunch, parameter: str, value: str | int | float) -> bool:
     """Whether the target of a file, or of files that it reads, can express a value.
 
     Parallel degrees must be expressed by the target itself.
     """
     targets = [] if parameter in SPLITS else other_targets(imported)
     tables = [target.table for target in (imported.target, *targets)]
-    return any(table.can_say(parameter, value) for table in tables)
+    return any(table.can_express(parameter, value) for table in tables)
 
 
 def other_targets(imported: ImportedLaunch) -> list[LaunchTarget]:
@@ -262,10 +263,10 @@ def _written_options(
                 row.role is OptionRole.IS
                 or (row.role is OptionRole.WITH and row.parameter in changed)
             )
-            or not row.is_of(value)
+            or not row.matches(value)
         ):
             continue
-        text = row.written(value)
+        text = row.write(value)
         options[row.option] = () if text is None else (text,)
     return options
 

@@ -16,43 +16,43 @@ from planner.documents.shell.syntax import computed_text
 from planner.errors import LaunchError
 from planner.launch.benchmark import (
     REQUESTS,
-    accepted_by,
+    client_options,
     client_program,
-    is_of_clients,
-    requests_of,
+    is_client_option,
+    parse_load,
 )
 from planner.launch.helm_charts import (
-    configs_of,
     helm_install,
     kubectl_apply,
-    without_places,
+    ray_serve_configs,
+    without_positions,
 )
 from planner.launch.launchers import StartedProgram, inner_commands, option_of_value, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
 from planner.launch.launchers.serving_recipes import (
+    add_file_options,
     entry_of,
-    with_arguments,
 )
 from planner.launch.launchers.task_yaml import tasks_of
 from planner.launch.launchers.unwrap import SCRIPTS
 from planner.launch.option_table import ParserOptions
 from planner.launch.parse_arguments import (
     command_texts,
-    known_part,
     parse_documents,
     parse_here_document,
     read_arguments,
+    readable_part,
 )
 from planner.launch.parsed_launch import (
-    MOST_ABOVE,
+    MAX_PARENT_FOLDERS,
     JobResources,
     ParsedCommand,
     parse_int,
 )
 from planner.launch.python_programs import (
+    merge_torchtitan_function,
     served_by_ray,
     servers_of_program,
-    with_function,
 )
 from planner.launch.removed import name_removed_program
 from planner.launch.target import LaunchTarget
@@ -123,7 +123,7 @@ def _parse_commands(
                 chart_errors.append(error)
             for file, started_command in kubectl_apply(path, inner.words, script, parse_yaml):
                 options = (
-                    without_places(started_command.options)
+                    without_positions(started_command.options)
                     if file == path
                     else started_command.options
                 )
@@ -132,7 +132,7 @@ def _parse_commands(
         inner.require_agreement(path.name)
         command = parse_command(path, script, inner, target)
         if target.name == "torchtitan":
-            command = with_function(command, path.parent)
+            command = merge_torchtitan_function(command, path.parent)
         if target.name not in _TRAINER_TARGETS or _names_model(command):
             yield command
         else:
@@ -176,7 +176,9 @@ def _parse_program_calls(
         files = {**find_files(path, script, call.options.values()), **call.files}
         here = replace(call, name=path.name, text=script.text, line=inner.line, files=files)
         if command is None:
-            yield replace(here, resources=merge_resources(inner.world, call.resources, path.name))
+            yield replace(
+                here, resources=merge_resources(inner.resources, call.resources, path.name)
+            )
         else:
             yield replace(
                 command,
@@ -191,12 +193,12 @@ def _parse_program_calls(
 
 def parse_client(path: Path, script: Script, inner: StartedProgram) -> Iterator[ParsedCommand]:
     """The benchmark load that a command sends to a server, or to the engine that it starts."""
-    if name := client_program([known_part(word) for word in inner.words]):
-        options = read_arguments(inner.words, accepted_by(name)).options
+    if name := client_program([readable_part(word) for word in inner.words]):
+        options = read_arguments(inner.words, client_options(name)).options
         sent_command = ParsedCommand(
             target="", name=path.name, text=script.text, line=inner.line, options=options
         )
-        yield requests_of(name, sent_command)
+        yield parse_load(name, sent_command)
 
 
 def _parse_sibling_script(
@@ -219,8 +221,8 @@ def _parse_sibling_script(
                 name=path.name,
                 text=script.text,
                 line=inner.line,
-                options=without_places(command.options),
-                resources=merge_resources(command.resources, inner.world, path.name),
+                options=without_positions(command.options),
+                resources=merge_resources(command.resources, inner.resources, path.name),
             )
 
 
@@ -253,7 +255,7 @@ def _parse_argument_list(path: Path, script: Script) -> Iterator[ParsedCommand]:
     if num_accepted[target] * _OPTIONS_PER_UNKNOWN < len(names) * (_OPTIONS_PER_UNKNOWN - 1):
         return
     inner = StartedProgram(
-        words=tuple(words), environment={}, world=JobResources(), line=words[0].line
+        words=tuple(words), environment={}, resources=JobResources(), line=words[0].line
     )
     yield parse_command(path, script, inner, target)
 
@@ -282,9 +284,9 @@ def parse_command(
     """A command as the parser of its target reads it."""
     is_module = bool(inner.words) and inner.words[0].text == "-m"
     arguments = read_arguments(inner.words[is_module:], target.options)
-    measures = bool(client_program([known_part(word) for word in inner.words]))
+    measures = bool(client_program([readable_part(word) for word in inner.words]))
     unknown = [
-        option for option in arguments.unknown if not (measures and is_of_clients(option.option))
+        option for option in arguments.unknown if not (measures and is_client_option(option.option))
     ]
     config_options = [option for option in unknown if option.option in ("-c", "--config")]
     return ParsedCommand(
@@ -297,7 +299,7 @@ def parse_command(
         repeated=tuple(arguments.repeated),
         positional=tuple(arguments.positional),
         environment={name: option_of_value(name, word) for name, word in inner.environment.items()},
-        resources=inner.world,
+        resources=inner.resources,
         notes=(f"{inner.front} is read as {target.title}, which it starts.",) * bool(inner.front),
         files=find_files(
             path, script, [*arguments.options.values(), *arguments.positional, *config_options]
@@ -344,7 +346,7 @@ def _find_document(path: Path, script: Script, name: str) -> ParsedCommand | Non
     parts = Path(name).parts  # containers may mount a folder at another path
     path_ends = [Path(*parts[start:]) for start in range(1, len(parts))]
     # Commands name files relative to their working folder, often the root of the project.
-    folders_above = path.absolute().parents[1:MOST_ABOVE] if len(parts) > 1 else ()
+    folders_above = path.absolute().parents[1:MAX_PARENT_FOLDERS] if len(parts) > 1 else ()
     candidates = [path.parent / name, *(path.parent / end for end in path_ends)]
     for file in (*candidates, *(folder / name for folder in folders_above)):
         try:
@@ -360,7 +362,7 @@ def _find_document(path: Path, script: Script, name: str) -> ParsedCommand | Non
 
 def parse_containers(path: Path, text: str) -> Iterator[ParsedCommand]:
     """Commands of the containers in a file; followers belong to the job of their leader."""
-    for config, pool in configs_of(text, path.name):
+    for config, pool in ray_serve_configs(text, path.name):
         yield served_by_ray(config, pool, text, path.name)
     containers = containers_of(text, path.name) or tasks_of(text, path.name)
     config_files = config_maps(text, path.name) if containers else {}
@@ -374,7 +376,7 @@ def parse_containers(path: Path, text: str) -> Iterator[ParsedCommand]:
                 continue
             target = target_of_command(inner.words)
             if target is not None and not container.is_follower:
-                words = with_arguments(inner.words, container.environment, script.files)
+                words = add_file_options(inner.words, container.environment, script.files)
                 if container.role and not any(word.begins in POOL_OPTIONS for word in words):
                     role_option = (POOL_OPTIONS[0], container.role)  # only the container has it
                     words += [
@@ -383,7 +385,7 @@ def parse_containers(path: Path, text: str) -> Iterator[ParsedCommand]:
                 started = replace(
                     inner,
                     words=tuple(words),
-                    world=merge_resources(inner.world, container.world, path.name),
+                    resources=merge_resources(inner.resources, container.resources, path.name),
                 )
                 if container.load:
                     yield ParsedCommand(

@@ -14,7 +14,7 @@ from planner.base.training_aliases import nearest_adapter_targets
 from planner.base.units import GIB, ceil_div
 from planner.configurations.configuration_tables import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.errors import LaunchError, PlannerError
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
 from planner.launch.launchers.job_resources import parse_gpu_name
@@ -55,7 +55,7 @@ class ServerSettings(SettingsBuilder):
 
     reading: OptionReader
 
-    def copy(self, *names: str) -> None:
+    def copy_values(self, *names: str) -> None:
         """Copy parameters as the table reads them."""
         for name in names:
             meaning = self.reading.meanings.get(name)
@@ -68,7 +68,7 @@ class ServerSettings(SettingsBuilder):
         number = parse_size(text)
         return number or 1
 
-    def put_gpus(self, server_gpus: int) -> None:
+    def set_gpus(self, server_gpus: int) -> None:
         """Set the GPUs of all servers if the file has a total, else of one server.
 
         Raises LaunchError if the total is not a multiple of what one server takes.
@@ -81,13 +81,13 @@ class ServerSettings(SettingsBuilder):
         )
         if total is not None and total_option is not None and total % server_gpus:
             raise LaunchError(
-                f"{self.reading.place}: a server takes {server_gpus} GPUs, "
+                f"{self.reading.position}: a server takes {server_gpus} GPUs, "
                 f"and {total_option.option} gives {total} (line {total_option.line}): change "
                 "one of them."
             )
         self.values["num_gpus"] = total or server_gpus
 
-    def of_pool(self, pool: str) -> LaunchSettings:
+    def build_for_pool(self, pool: str) -> LaunchSettings:
         """The settings; those of a prefill worker have the names of the prefill pool.
 
         Prefill and decode workers are separate commands: a plan has the settings of both, and
@@ -107,9 +107,9 @@ class ServerSettings(SettingsBuilder):
             values["prefill_replicas"] = copies
         elif pool == DECODE_POOL:
             values["replicas"] = copies
-        return replace(self.of_workload("serve"), values=values, defaults=defaults)
+        return replace(self.build_for_workload("serve"), values=values, defaults=defaults)
 
-    def put_experts_on_host(self, model: ModelSpec, expert_share: float, program: str) -> None:
+    def set_experts_on_host(self, model: ModelSpec, expert_share: float, program: str) -> None:
         """Set the share of weights in host memory from the share of experts there."""
         bytes_on_host = expert_share * sum(
             group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
@@ -125,7 +125,7 @@ class ServerSettings(SettingsBuilder):
             "than predicted."
         )
 
-    def of_workload(self, workload: str) -> LaunchSettings:
+    def build_for_workload(self, workload: str) -> LaunchSettings:
         """The settings; the model is missing if the command does not name it."""
         missing = () if self.values.get("model") else ("model",)
         limit = self.reading.command.options.get(ONGOING)
@@ -172,14 +172,14 @@ def json_table(text: str | None) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def with_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
+def merge_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
     """The reader with the options of a YAML file that ``--config`` names, or of a document.
 
     Options of the command override those of the file.
     """
     command, table = reading.command, engine.table
     config = command.files.get(reading.text("--config") or "")
-    options = engine.accepts.of_command({**(config.options if config else {}), **command.options})
+    options = engine.accepts.name_options({**(config.options if config else {}), **command.options})
     texts = {name: option.texts[0] if option.texts else None for name, option in options.items()}
     return OptionReader(command=replace(command, options=options), meanings=table.read(texts))
 
@@ -196,7 +196,7 @@ def find_model_by_name(name: str | None) -> ModelSpec | None:
         return None
 
 
-def nicknamed(text: str) -> str | None:
+def model_of_nickname(text: str) -> str | None:
     """The repository that a benchmark's nickname of a model means, with its precision and vendor.
 
     >>> nicknamed("dsr1_fp4_mi355x.sh"), nicknamed("dsr1-fp8"), nicknamed("run.sh")
@@ -224,8 +224,8 @@ def _model_name(server: ServerSettings, engine: EngineReader) -> str | None:
     served = server.reading.text("--served-model-name") or server.reading.text("served-model-name")
     candidates = {
         f"it serves as {served}": served,
-        f"{name} is an abbreviation of it": nicknamed(name or ""),
-        f"the file is called {command.name}": nicknamed(command.name) or stem,
+        f"{name} is an abbreviation of it": model_of_nickname(name or ""),
+        f"the file is called {command.name}": model_of_nickname(command.name) or stem,
     }
     if name:
         candidates.popitem()
@@ -285,7 +285,7 @@ class DraftSettings:
     is_model: bool = False
 
 
-def put_drafts(
+def set_drafts(
     server: ServerSettings, drafting: DraftSettings | None, model: ModelSpec | None
 ) -> None:
     """Set the number of draft tokens and their source: a known model, modules or heads.
@@ -315,7 +315,7 @@ def put_drafts(
         server.values["draft_method"] = name
 
 
-def put_model(server: ServerSettings, name: str | None) -> ModelSpec | None:
+def set_model(server: ServerSettings, name: str | None) -> ModelSpec | None:
     """Set the model of a command; returns its spec, None if no shipped model has the name.
 
     Folders with an unknown name are left open.
@@ -328,10 +328,10 @@ def put_model(server: ServerSettings, name: str | None) -> ModelSpec | None:
     return model
 
 
-def put_quantization(server: ServerSettings, name: str | None, model: ModelSpec | None) -> None:
+def set_quantization(server: ServerSettings, name: str | None, model: ModelSpec | None) -> None:
     """Set the types of weights: from an option, else from the name of the checkpoint."""
     values = server.values
-    server.copy("quantization", "expert_quantization")
+    server.copy_values("quantization", "expert_quantization")
     checkpoint_format = model.quantization if model else None
     if (
         checkpoint_format
@@ -364,14 +364,14 @@ def put_quantization(server: ServerSettings, name: str | None, model: ModelSpec 
     server.assume("expert_quantization", experts, reason)
 
 
-def put_experts(server: ServerSettings, model: ModelSpec | None, stage_gpus: int) -> None:
+def set_experts(server: ServerSettings, model: ModelSpec | None, stage_gpus: int) -> None:
     """Set expert parallelism: all GPUs of a stage, or 1."""
     splits = server.reading.value("splits_experts") == "true"
     has_experts = model is None or model.num_experts > 0
     server.values["expert_parallel"] = stage_gpus if splits and has_experts else 1
 
 
-def put_offload(server: ServerSettings, model: ModelSpec | None, option: str) -> None:
+def set_offload(server: ServerSettings, model: ModelSpec | None, option: str) -> None:
     """Set the share of weights in host memory from GiB per GPU; no KV cache there."""
     server.values.update(weight_offload=0.0, kv_offload=0.0)
     size = parse_float(server.reading.text(option))
@@ -393,7 +393,7 @@ def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
     ``values`` has its parameters and the name of its ``engine``.
     """
     catalogue, terms = Catalogue(), glossary()
-    setting = ServingSetting(
+    inputs = ServingInputs(
         machine=Machine(
             gpu=catalogue.load_gpu(_ANY_GPU).spec, cluster=catalogue.load_cluster(_ANY_NODE).spec
         ),
@@ -403,13 +403,13 @@ def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
     )
     names = (*ServingConfigurations.names(),)
     coded_values = {
-        name: terms[name].coded(
+        name: terms[name].encode(
             parse_value(terms[name], value) if isinstance(value, str) else value
         )
         for name, value in values.items()
         if name in names
     }
-    return float(weight_bytes(setting, ServingConfigurations.of(**coded_values)).total)
+    return float(weight_bytes(inputs, ServingConfigurations.of(**coded_values)).total)
 
 
 def note_lengths(server: ServerSettings, longest: int | None) -> None:
@@ -418,7 +418,7 @@ def note_lengths(server: ServerSettings, longest: int | None) -> None:
         return
     limit = "" if longest is None else f", at most {longest:,} tokens together"
     if server.reading.value("output_tokens") == _PREFILL_ONLY:
-        server.copy("output_tokens")
+        server.copy_values("output_tokens")
         server.notes.append(
             f"Prompts are embedded or scored. The command does not say how long they are{limit}: "
             "give --input-tokens."
@@ -431,7 +431,7 @@ def note_lengths(server: ServerSettings, longest: int | None) -> None:
     server.notes.append("Of the requests that may run at once, as many run as the KV cache holds.")
 
 
-def put_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
+def set_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
     """Set served adapters if one of these options is set; without options, if a rank is set."""
     reading = server.reading
     rank = parse_size(reading.value("lora_rank"))
@@ -512,21 +512,21 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
     """Settings of the server of a command, in its ``pool``."""
     server = ServerSettings(reading=reading)
     name = _model_name(server, engine)
-    model = put_model(server, name)
+    model = set_model(server, name)
     server.values["engine"] = engine.name
     ranks = engine.layout(server, model)
-    put_quantization(server, name, model)
-    server.copy("kv_cache", "gpu_memory_utilization")
+    set_quantization(server, name, model)
+    server.copy_values("kv_cache", "gpu_memory_utilization")
     engine.batch(server, model, ranks)
     _put_batch(server, engine, ranks, pool)
-    put_drafts(server, engine.drafts(reading), model)
-    put_adapters(server, engine.switches)
+    set_drafts(server, engine.drafts(reading), model)
+    set_adapters(server, engine.switches)
     amount = reading.text(engine.host_cache)
     if reading.has(engine.host_cache) and (amount is None or parse_float(amount)):
         server.notes.append(
             "Cache evicted from a GPU is kept in host memory; the share is not known."
         )
-    put_offload(server, model, engine.weights_on_host)
+    set_offload(server, model, engine.weights_on_host)
     longest = parse_size(reading.value("max_model_len"))
     if engine.longest is None:
         server.values["max_model_len"] = longest

@@ -19,17 +19,17 @@ from planner.configurations.configuration_tables import (
     ServingConfigurations,
 )
 from planner.errors import LaunchError
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.machine import Machine
 from planner.launch.benchmark import length_notes, serving_benchmark
 from planner.launch.option_table import (
+    MutableQuantities,
     OptionTable,
     OptionTexts,
     ParameterNote,
     Quantities,
     Quantity,
-    Words,
 )
 from planner.launch.target import (
     PORT,
@@ -47,24 +47,24 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.serving_workload import DraftMethod, ServingWorkload, head_of
-from planner.workloads.serving_space import eager, limited
+from planner.workloads.serving_space import with_sequence_limit, without_cuda_graphs
 
 DRAFT_MODEL = "DRAFT_MODEL"
 _HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)
 
 
-def named_draft(job: LaunchJob) -> ModelSpec | None:
+def load_draft_model(job: LaunchJob) -> ModelSpec | None:
     """The draft model of the plan; None if it names none.
 
     Raises `SpecError`: the model does not exist any more.
     """
-    name, folder = job["draft_model"], job.pinned.specs_folder
+    name, folder = job["draft_model"], job.saved_plan.specs_folder
     return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
 
 
-def draft_word(job: LaunchJob) -> str | ShellVariable:
+def draft_model_argument(job: LaunchJob) -> str | ShellVariable:
     """The draft model in a command: a repository, or a variable that the user sets."""
-    spec = named_draft(job)
+    spec = load_draft_model(job)
     if spec is None:
         return ShellVariable(
             name=DRAFT_MODEL, meaning="folder or ORG/NAME of the model that drafts"
@@ -91,7 +91,9 @@ def draft_method(job: LaunchJob) -> str:
     return "mtp" if max(job.model.num_nextn_predict_layers, job.model.mtp_num_layers) else "draft"
 
 
-def method_arguments(job: LaunchJob, option: str, model: str, *, upper: bool) -> list[CommandWords]:
+def draft_method_arguments(
+    job: LaunchJob, option: str, model: str, *, upper: bool
+) -> list[CommandWords]:
     """``option`` with a draft method outside of option tables, and ``model`` with its heads."""
     method = unlisted_draft_method(job)
     if method is None:
@@ -175,14 +177,14 @@ class ServerGroup:
         """The engine profile with the plan's limits."""
         engine = self.job.profile
         max_num_seqs = self.job["max_num_seqs"]
-        engine = limited(engine, int(max_num_seqs)) if max_num_seqs else engine
-        return eager(engine) if self.job["enforce_eager"] else engine
+        engine = with_sequence_limit(engine, int(max_num_seqs)) if max_num_seqs else engine
+        return without_cuda_graphs(engine) if self.job["enforce_eager"] else engine
 
     @property
     def draft(self) -> ModelSpec | None:
         """The draft model: named in the plan, or heads of the model; else None."""
         method = DraftMethod(self.job["draft_method"] or "")
-        return named_draft(self.job) or head_of(self.job.model, method)
+        return load_draft_model(self.job) or head_of(self.job.model, method)
 
     @property
     def redundant_experts(self) -> int:
@@ -193,7 +195,7 @@ class ServerGroup:
         return int(planned or 0) or -number % int(self.values["expert_parallel"])
 
     @property
-    def drafts(self) -> int | None:
+    def draft_tokens(self) -> int | None:
         """Draft tokens per step; None without speculative decoding."""
         return int(self.job["draft_tokens"] or 0) or None
 
@@ -213,7 +215,7 @@ class ServerGroup:
         other = self.job["prefill_gpu"]
         if self.name != PREFILL_POOL or other in (None, self.job["gpu"]):
             return self.job.gpu
-        folder = self.job.pinned.specs_folder
+        folder = self.job.saved_plan.specs_folder
         return Catalogue(Path(folder) if folder else None).load_gpu(str(other)).spec
 
     @cached_property
@@ -229,7 +231,7 @@ class ServerGroup:
             lora_targets=served_targets(self.job["lora_targets"]),
             redundant_experts=self.job["redundant_experts"],
         )
-        setting = ServingSetting(
+        inputs = ServingInputs(
             machine=Machine(gpu=self.gpu, cluster=self.job.cluster),
             model=self.job.model,
             engine=self.engine,
@@ -237,8 +239,8 @@ class ServerGroup:
             workload=work,
         )
         terms = glossary()
-        values = {name: terms[name].coded(value) for name, value in self.values.items()}
-        return serving_memory(setting, ServingConfigurations.of(**values, num_gpus=self.num_gpus))
+        values = {name: terms[name].encode(value) for name, value in self.values.items()}
+        return serving_memory(inputs, ServingConfigurations.of(**values, num_gpus=self.num_gpus))
 
     @property
     def memory_share_option(self) -> float | None:
@@ -287,7 +289,7 @@ class ServerGroup:
         return round((float(self.memory.host) - weights) / GIB, _DIGITS)
 
 
-def workers_of(job: LaunchJob) -> tuple[ServerGroup, ...]:
+def server_groups(job: LaunchJob) -> tuple[ServerGroup, ...]:
     """The groups of equal servers of a plan; with pools, prefill first."""
     names = [name for name in SERVING_NAMES if name != "num_gpus"]
     values = {name: job[name] for name in names}
@@ -307,14 +309,14 @@ def workers_of(job: LaunchJob) -> tuple[ServerGroup, ...]:
     )
 
 
-def common_quantities(worker: ServerGroup) -> Words:
+def common_quantities(worker: ServerGroup) -> MutableQuantities:
     """Quantities of a server for every engine's table: parameters, answers and derived numbers.
 
     ``quantization`` and ``expert_quantization`` are None if the published checkpoint has
     them, ``checkpoint_quantization`` is the plan's if only another checkpoint can have it:
     see `with_online`.
     """
-    job, values, drafts = worker.job, worker.values, worker.drafts
+    job, values, drafts = worker.job, worker.values, worker.draft_tokens
     concurrency = int(values["concurrency"])
     return {
         **values,
@@ -364,7 +366,7 @@ def longest_request(job: LaunchJob) -> int:
     return max(tokens, min(max_tokens, job.model.max_position_embeddings or max_tokens))
 
 
-def with_online(worker: ServerGroup, online: Mapping[str, bool]) -> dict[str, str | None]:
+def quantization_options(worker: ServerGroup, online: Mapping[str, bool]) -> dict[str, str | None]:
     """Quantization options of a worker.
 
     ``online`` are formats that the engine creates from a 16-bit checkpoint: true for all
@@ -390,7 +392,7 @@ def with_online(worker: ServerGroup, online: Mapping[str, bool]) -> dict[str, st
     return {**options, "checkpoint_quantization": label}
 
 
-def model_word(worker: ServerGroup, checkpoint: str | None) -> str | ShellVariable:
+def model_argument(worker: ServerGroup, checkpoint: str | None) -> str | ShellVariable:
     """The model in a command: a repository, or a variable that the user sets.
 
     ``checkpoint`` is the quantization that a separate checkpoint must have.
@@ -417,7 +419,7 @@ def _published_repository(worker: ServerGroup) -> str:
     return next(repositories, "")
 
 
-def urls(worker: ServerGroup) -> list[ShellVariable]:
+def server_urls(worker: ServerGroup) -> list[ShellVariable]:
     """Variables with the URLs of the copies of a worker; wrappers set them."""
     name = worker.name.upper()
     return [
@@ -426,7 +428,7 @@ def urls(worker: ServerGroup) -> list[ShellVariable]:
     ]
 
 
-def router_of(arguments: tuple[CommandWords, ...], note: str) -> Process:
+def make_router_process(arguments: tuple[CommandWords, ...], note: str) -> Process:
     """The router process in front of all servers, on the public port."""
     return Process(
         name="router",
@@ -438,14 +440,14 @@ def router_of(arguments: tuple[CommandWords, ...], note: str) -> Process:
     )
 
 
-def benchmark(
+def make_benchmark(
     engine: str, job: LaunchJob, model: str | ShellVariable, *, routes_replicas: bool = True
 ) -> tuple[Process, ...]:
     """The benchmark of the planned load.
 
     Without a router for replicas it measures one of them under its share of the load.
     """
-    (worker, *_) = reversed(workers_of(job))
+    (worker, *_) = reversed(server_groups(job))
     servers = worker.copies if routes_replicas or job.is_disaggregated else 1
     rate, shared = job["request_rate"], _cached_share(job)
     prompts, answers = (float(job[f"{length}_variation"] or 0.0) for length in ("input", "output"))
@@ -515,7 +517,7 @@ class ServerCommand:
     has_router: bool
 
     @property
-    def listening(self) -> list[CommandWords]:
+    def listen_arguments(self) -> list[CommandWords]:
         """Options of the listening address and port."""
         port: str | ShellVariable = PORT if self.worker.copies > 1 else str(self.port)
         return [CommandWords(words=("--host", "0.0.0.0")), CommandWords(words=("--port", port))]
@@ -551,7 +553,7 @@ class ServerCommand:
         )
 
 
-def router(
+def make_routers(
     servers: tuple[ServerCommand, ...],
     program: Sequence[CommandWords],
     pools: str,
@@ -563,14 +565,14 @@ def router(
     """
     if not servers[0].has_router:
         return []
-    server_arguments = [CommandWords(words=("--worker-urls", *urls(servers[0].worker)))]
+    server_arguments = [CommandWords(words=("--worker-urls", *server_urls(servers[0].worker)))]
     if len(servers) > 1:
         server_arguments = [CommandWords(words=(pools,)), *pool_arguments]
     listening = CommandWords(words=("--host", "0.0.0.0", "--port", str(_FRONT_PORT)))
-    return [router_of((*program, *server_arguments, listening), note)]
+    return [make_router_process((*program, *server_arguments, listening), note)]
 
 
-def servers_of(
+def make_servers(
     job: LaunchJob,
     table: OptionTable,
     quantities: Callable[[ServerGroup], Quantities],
@@ -582,7 +584,7 @@ def servers_of(
 
     ``routes_replicas``: the engine has a router for replicas, too, not only for pools.
     """
-    workers = workers_of(job)
+    workers = server_groups(job)
     servers = []
     for worker in workers:
         values = quantities(worker)
@@ -590,7 +592,7 @@ def servers_of(
         servers.append(
             ServerCommand(
                 worker=worker,
-                settings=table.written(values),
+                settings=table.write_options(values),
                 model=model(worker, None if checkpoint is None else str(checkpoint)),
                 has_router=len(workers) > 1 or (routes_replicas and workers[0].copies > 1),
             )
@@ -604,7 +606,7 @@ def server_hooks(
     process: Callable[[ServerCommand], Process],
     router: Callable[[tuple[ServerCommand, ...]], Sequence[Process]] = lambda servers: (),
     *,
-    model: Callable[[ServerGroup, str | None], str | ShellVariable] = model_word,
+    model: Callable[[ServerGroup, str | None], str | ShellVariable] = model_argument,
     files: Callable[[ServerCommand], LaunchOutputFile] | None = None,
     left: Callable[[tuple[ServerCommand, ...]], tuple[ParameterNote, ...]] = lambda servers: (),
     tokenizer: Callable[[LaunchJob], str | ShellVariable] | None = None,
@@ -620,23 +622,23 @@ def server_hooks(
 
     def draft(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
         table = OptionTable.load(name)
-        servers = servers_of(job, table, quantities, model, routes_replicas=routes_replicas)
+        servers = make_servers(job, table, quantities, model, routes_replicas=routes_replicas)
         tokenizer_argument = servers[-1].model if tokenizer is None else tokenizer(job)
         benchmark_name = _BENCHMARK_NAMES.get(name, name)
-        return draft_of(
+        return make_draft(
             servers,
             (*map(process, servers), *router(servers)),
             files=() if files is None else tuple(map(files, servers)),
             left=left(servers),
-            benchmark=benchmark(
+            benchmark=make_benchmark(
                 benchmark_name, job, tokenizer_argument, routes_replicas=routes_replicas
             ),
         )
 
-    return {"quantities": lambda job: quantities(workers_of(job)[-1]), "draft": draft}
+    return {"quantities": lambda job: quantities(server_groups(job)[-1]), "draft": draft}
 
 
-def draft_of(
+def make_draft(
     servers: tuple[ServerCommand, ...],
     processes: tuple[Process, ...],
     *,

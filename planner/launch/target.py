@@ -25,6 +25,7 @@ from planner.configurations.configuration_tables import PREFILL
 from planner.documents.shell.edits import Changes
 from planner.errors import InfeasibleError, LaunchError
 from planner.launch.option_table import (
+    MutableQuantities,
     OptionRole,
     OptionTable,
     OptionText,
@@ -32,7 +33,6 @@ from planner.launch.option_table import (
     ParameterNote,
     ParserOptions,
     Quantities,
-    Words,
     is_command,
     is_document,
     parse_parameters,
@@ -70,7 +70,7 @@ class LaunchJob:
     or engine of the prediction.
     """
 
-    pinned: SavedPlan
+    saved_plan: SavedPlan
     model: ModelSpec
     gpu: GpuSpec
     cluster: ClusterSpec
@@ -99,19 +99,19 @@ class LaunchJob:
         """The job of one evaluated configuration."""
         (row,) = full_rows(evaluation.table(), [evaluation.source])
         source: Any = evaluation.source
-        setting = source.setting
+        inputs = source.setting
         return cls(
-            pinned=SavedPlan.of(plan, row),
-            model=setting.model,
-            gpu=setting.machine.gpu,
-            cluster=setting.machine.cluster,
-            profile=getattr(setting, plan.workload.profile_kind),
+            saved_plan=SavedPlan.of(plan, row),
+            model=inputs.model,
+            gpu=inputs.machine.gpu,
+            cluster=inputs.machine.cluster,
+            profile=getattr(inputs, plan.workload.profile_kind),
             row=row,
         )
 
     def __getitem__(self, name: str) -> Any:
         """A parameter, an answer or a result column of the plan; None if it has none."""
-        for table in (self.pinned.parameters, self.pinned.answers, self.row):
+        for table in (self.saved_plan.parameters, self.saved_plan.answers, self.row):
             if table.get(name) is not None:
                 return table[name]
         return None
@@ -135,7 +135,7 @@ class LaunchJob:
     @property
     def workload(self) -> str:
         """Workload of the plan."""
-        return self.pinned.workload
+        return self.saved_plan.workload
 
     @property
     def is_training(self) -> bool:
@@ -282,8 +282,8 @@ def override(key: str, name: str, meaning: str, default: str | None = None) -> C
 def overrides(settings: OptionTexts) -> list[CommandWords]:
     """Options as words ``KEY=TEXT``."""
     return [
-        CommandWords(words=(f"{setting.option}={setting.text}",), note=setting.note)
-        for setting in settings.options
+        CommandWords(words=(f"{inputs.option}={inputs.text}",), note=inputs.note)
+        for inputs in settings.options
     ]
 
 
@@ -332,7 +332,7 @@ def _refuse_to_write(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
     raise LaunchError(f"Its files are only read: choose another target to {job.workload}.")
 
 
-def changes_nothing(_: ParsedCommand, __: Changes) -> tuple[Changes, Changes]:
+def ignore_changes(_: ParsedCommand, __: Changes) -> tuple[Changes, Changes]:
     """No changes: planner does not know options that the program reads."""
     return {}, {}
 
@@ -411,7 +411,7 @@ class LaunchTarget:
             **{key: tuple(filter(None, row[key].split("|"))) for key in _LISTS},
             "starts": partial(is_command, name),
             "is_of": partial(is_document, name),
-            **({} if "draft" in hooks else {"honoured": changes_nothing}),
+            **({} if "draft" in hooks else {"honoured": ignore_changes}),
         }
         return cls(**{**fields, **hooks})
 
@@ -433,13 +433,13 @@ class LaunchTarget:
 
     def settings(self, job: LaunchJob) -> OptionTexts:
         """The options of a job from the table."""
-        return self.table.written(job.option_values(self.table_input(job)))
+        return self.table.write_options(job.option_values(self.table_input(job)))
 
     def table_input(self, job: LaunchJob) -> Quantities:
         """Quantities for the table: of the plan, replaced by those of the target."""
-        return {**plan_words(job, self.table), **self.quantities(job)}
+        return {**plan_quantities(job, self.table), **self.quantities(job)}
 
-    def drafted(self, job: LaunchJob) -> LaunchDraft:
+    def make_draft(self, job: LaunchJob) -> LaunchDraft:
         """The draft of a job.
 
         Raises LaunchError if the plan has another workload or framework, or needs an option that
@@ -490,19 +490,19 @@ class LaunchTarget:
         """The target that reads its files for a workload: the whole step, or itself."""
         return self if self.step is None or workload not in self.step.workloads else self.step
 
-    def reading(self, command: ParsedCommand) -> OptionReader:
+    def make_reader(self, command: ParsedCommand) -> OptionReader:
         """The reader of a user's command or document."""
         completed = self.complete(command)
         return OptionReader.of(
             completed if self.inherits else without_nulls(completed, self.table), self.table
         )
 
-    def read(self, command: ParsedCommand) -> LaunchSettings:
+    def read_settings(self, command: ParsedCommand) -> LaunchSettings:
         """Settings of a user's command or document.
 
         Raises `LaunchError`: its options contradict each other.
         """
-        return self.answers(self.reading(command))
+        return self.answers(self.make_reader(command))
 
 
 def option_texts(reading: OptionReader, tool: str, workload: str = "train") -> SettingsBuilder:
@@ -515,7 +515,7 @@ def option_texts(reading: OptionReader, tool: str, workload: str = "train") -> S
     return settings
 
 
-def open_counts(
+def unreadable_counts(
     reading: OptionReader, table: OptionTable, values: Mapping[str, object]
 ) -> list[str]:
     """Terms of counts that are set but not readable, or not set and without default."""
@@ -528,15 +528,15 @@ def open_counts(
         if any(reading.has(row.option) for row in rows)
         or not table.rows_of(name, OptionRole.OMITTED, OptionRole.USUAL)
     ]
-    return sorted(names, key=lambda name: not terms[name].is_asked)
+    return sorted(names, key=lambda name: not terms[name].is_user_input)
 
 
-def plan_words(job: LaunchJob, table: OptionTable) -> Words:
+def plan_quantities(job: LaunchJob, table: OptionTable) -> MutableQuantities:
     """Values of the plan for the parameters of a table."""
     return {name: job[name] for name in table.parameters}
 
 
-def low_rank_words(job: LaunchJob) -> Words:
+def lora_quantities(job: LaunchJob) -> MutableQuantities:
     """None for the LoRA parameters of a plan without adapters, so that they are not written."""
     names = ("lora_rank", "lora_targets")
     return dict.fromkeys(names) if job["adapter"] in (None, "none") else {}
@@ -549,13 +549,13 @@ _HOLE = re.compile(r"\{\{(\w+)\}\}")
 _PLACEHOLDER_LINE = re.compile(r"( *)\{\{(\w+)\}\}")
 
 
-def filled(name: str, values: Values, blank_lines: int = 1) -> str:
+def fill_template(name: str, values: Values, blank_lines: int = 1) -> str:
     """The template of this name, filled."""
     text = files("planner").joinpath(f"launch/texts/{name}").read_text(encoding="utf-8")
-    return fill(text.splitlines(), values, blank_lines)
+    return fill_lines(text.splitlines(), values, blank_lines)
 
 
-def fill(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:
+def fill_lines(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:
     """The lines of a template, filled.
 
     >>> print(fill(["%each names", "say {{word}}", "%end", "", "", "  {{more}}"],

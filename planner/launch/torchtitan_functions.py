@@ -21,7 +21,7 @@ _REGISTRY, _MODEL, _ASSETS = "model_registry", "model_spec", "hf_assets_path"
 _MODULES = "torchtitan.models."
 
 
-def is_of(calls: Sequence[Call]) -> bool:
+def has_torchtitan_functions(calls: Sequence[Call]) -> bool:
     """Whether a program has such functions: it builds or changes the trainer of a model."""
     return any(
         (call.ends("Config") and {_MODEL, "training"} <= {*call.keywords})
@@ -30,7 +30,7 @@ def is_of(calls: Sequence[Call]) -> bool:
     )  # fmt: skip
 
 
-def places(module: str) -> tuple[str, ...]:
+def function_files(module: str) -> tuple[str, ...]:
     """Possible files of a ``--module``; empty if it is no module name.
 
     >>> places("llama3")
@@ -43,7 +43,9 @@ def places(module: str) -> tuple[str, ...]:
     return f"{path}.py", registry, f"torchtitan/models/{registry}"
 
 
-def configured(functions: Sequence[Function]) -> Iterator[tuple[Function, Mapping[str, Value]]]:
+def configuration_functions(
+    functions: Sequence[Function],
+) -> Iterator[tuple[Function, Mapping[str, Value]]]:
     """Each function that makes a configuration, with its settings by dotted names.
 
     A function that changes a shipped configuration has the name of that as ``config``.

@@ -38,7 +38,7 @@ from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 from planner.optimize.result_columns import fit_probability
 from planner.question.request import Request
-from planner.question.terms import plain_values, terms_about, terms_of
+from planner.question.terms import parameter_defaults, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.workloads.make_plan import evaluate, make_plan, make_single_plan
 from planner.workloads.registry import workload_of
@@ -74,7 +74,7 @@ class WrittenLaunch:
         return tuple(line for file in self.files for line in file.start.splitlines())
 
 
-def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
+def make_launch(request: Request, target: str, wrapper: str) -> WrittenLaunch:
     """The files that start the one configuration of a request.
 
     Raises SpecError, SearchSpaceError or InfeasibleError if a name is unknown, the request has
@@ -98,7 +98,7 @@ def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
             "default is "
             f"{default_adapters}: leave it out, or start from a file of yours."
         )
-    draft = tool.drafted(job)
+    draft = tool.make_draft(job)
     if not draft.processes:  # the target writes complete documents
         if wrapper not in _DOCUMENT_WRAPPERS:
             raise LaunchError(
@@ -106,12 +106,12 @@ def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
                 "out, or choose the target of the engine."
             )
         make_files = wrapper_of(SCRIPT)
-    plan = LaunchOutputFile(name=PLAN_FILE, text=job.pinned.to_toml(), meaning="the plan")
+    plan = LaunchOutputFile(name=PLAN_FILE, text=job.saved_plan.to_toml(), meaning="the plan")
     files = (*make_files(tool, job, draft), plan)
     return WrittenLaunch(target=tool, wrapper=wrapper, job=job, draft=draft, files=files)
 
 
-def for_target(request: Request, target: str) -> Request:
+def restrict_to_target(request: Request, target: str) -> Request:
     """The request restricted to plans that the target can start.
 
     It gets the target's frameworks or engines, else the nearest, unless it names some, and only
@@ -144,7 +144,7 @@ def _values_with_options(request: Request, tool: LaunchTarget) -> dict[str, list
     for name in sorted(names):
         numbers = {float(number) for mesh in meshes for number in mesh.values(name)}
         values = [format_value(name, number) for number in sorted(numbers)]
-        expressed = [value for value in values if tool.table.can_say(name, value)]
+        expressed = [value for value in values if tool.table.can_express(name, value)]
         if 0 < len(expressed) < len(values):
             expressible[name] = expressed
     return expressible
@@ -322,7 +322,7 @@ class EnvironmentDefault:
     is_shell: bool = False
 
 
-def environment_of(
+def process_environment(
     target: LaunchTarget, job: LaunchJob, process: Process
 ) -> tuple[EnvironmentDefault, ...]:
     """The environment of the prediction of a process; variables of its target come first.
@@ -341,7 +341,7 @@ def environment_of(
     return (*target_variables, *(default for default in defaults if default.name not in set_names))
 
 
-def fabric(job: LaunchJob) -> tuple[str, ...]:
+def link_lines(job: LaunchJob) -> tuple[str, ...]:
     """Lines about the assumed links between GPUs."""
     if job.num_gpus == 1:
         return ()
@@ -392,7 +392,7 @@ def _format_bandwidth(bandwidth: float) -> str:
     return f"{bandwidth / 1e9:,.4g} GB/s"
 
 
-WRITTEN = "Written by planner"
+WRITTEN_BY = "Written by planner"
 """First words of a line in each written file."""
 
 _WIDTH = 96
@@ -429,7 +429,7 @@ def comment(lines: Iterable[str]) -> list[str]:
     return comment_lines
 
 
-def heading(
+def heading_lines(
     target: LaunchTarget,
     job: LaunchJob,
     draft: LaunchDraft,
@@ -444,13 +444,14 @@ def heading(
     lines = [
         f"{job.model.name} on {format_count(job.num_gpus)} x {job.gpu.name}, started by "
         f"{target.title}.",
-        f"{WRITTEN} {__version__} for {target.version}; plan.toml in the same folder is the plan.",
+        f"{WRITTEN_BY} {__version__} for {target.version}; plan.toml in the same folder is "
+        "the plan.",
     ]
     lines += _section("Plan", [_settings_text(job)])
     lines += _section(
         "Predicted, with the interval that holds 90 % of published runs", _prediction_lines(job)
     )
-    lines += _section("Links assumed", fabric(job))
+    lines += _section("Links assumed", link_lines(job))
     lines += _section(f"{target.title} cannot express", map(str, draft.unexpressed))
     lines += _section("Left to you or the framework", map(str, draft.left))
     notes = (*draft.notes, *(note for process in processes for note in process.notes))
@@ -458,14 +459,14 @@ def heading(
     variables = [
         f"{variable.name}: {variable.meaning}"
         + ("" if variable.default is None else f" ({variable.default} by default)")
-        for variable in variables_of(processes)
+        for variable in user_variables(processes)
     ]
     lines += _section("What you set", [*variables, *extra])
     lines += ["", *start_lines] if start_lines else []
     return comment(lines)
 
 
-def variables_of(processes: Iterable[Process]) -> tuple[ShellVariable, ...]:
+def user_variables(processes: Iterable[Process]) -> tuple[ShellVariable, ...]:
     """Variables that the user sets, each once."""
     variables: dict[str, ShellVariable] = {}
     for process in processes:
@@ -490,10 +491,10 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _settings_text(job: LaunchJob) -> str:
-    defaults = plain_values(job.workload)
+    defaults = parameter_defaults(job.workload)
     settings = (
         f"{name}={_format_value(value)}"
-        for name, value in job.pinned.parameters.items()
+        for name, value in job.saved_plan.parameters.items()
         if value is not None and value != defaults.get(name)
     )
     return " ".join(settings)

@@ -37,9 +37,9 @@ from planner.layers.feed_forward import (
     GATED,
     ROTARY,
     added,
+    altup_predict,
     laurel,
     norm,
-    predicted,
     sources,
     streams,
 )
@@ -225,7 +225,7 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[LayerOp
     sets = group.norms_per_layer - (0 if has_all_norms else group.norms_per_layer // 2)
     yield from streams("attention_streams", h, group.residual_streams)
     yield from sources("attention_sources", h, group.residual_sources)
-    yield from predicted(h, group.altup_num_inputs)
+    yield from altup_predict(h, group.altup_num_inputs)
     yield norm("attention_norm", h, sets, group.norm_bias)
     yield from laurel(h, group)
     for mixer in group.mixers:

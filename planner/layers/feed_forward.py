@@ -195,7 +195,7 @@ def added(name: str, width: int, number: int) -> Iterator[LayerOperator]:
         yield residual(name, width)
 
 
-def predicted(h: int, number: int) -> Iterator[LayerOperator]:
+def altup_predict(h: int, number: int) -> Iterator[LayerOperator]:
     """Prediction of every stream as a mix of all, weighted by the computed one [4]_."""
     if number < 2:
         return
@@ -204,7 +204,7 @@ def predicted(h: int, number: int) -> Iterator[LayerOperator]:
     yield _mixed("altup_predicted", h, number)
 
 
-def corrected(h: int, number: int) -> Iterator[LayerOperator]:
+def altup_correct(h: int, number: int) -> Iterator[LayerOperator]:
     """Correction of every stream by the layer's change, with weights of the result [4]_."""
     if number < 2:
         return

@@ -11,8 +11,8 @@ from planner.base.enums import PositionEmbedding
 from planner.base.records import record
 from planner.layers.attention import attention_block
 from planner.layers.feed_forward import (
+    altup_correct,
     altup_ends,
-    corrected,
     feed_forward_block,
     norm,
     norm_weights,
@@ -174,7 +174,7 @@ class Layer:
     def widest(self) -> int:
         """Most numbers per token at once between the layer's matrices."""
         inner = [op for op in self.of(MatrixProduct) if op.holder is ParameterPart.FEED_FORWARD]
-        widths = [op.columns.whole for op in inner if op.split is MatrixSplit.COLUMNS]
+        widths = [op.columns.total for op in inner if op.split is MatrixSplit.COLUMNS]
         if core := self.core:
             widths.append((core.heads + 2 * core.key_value_heads) * core.qk_dim)
         if scan := self.scan:
@@ -212,7 +212,7 @@ def describe(hidden_size: int, group: LayerGroup, rotary: bool = True) -> Layer:
         operators=(
             *attention_block(hidden_size, group, rotary),
             *feed_forward_block(hidden_size, group),
-            *corrected(hidden_size, group.altup_num_inputs),
+            *altup_correct(hidden_size, group.altup_num_inputs),
             *per_layer_block(hidden_size, group),
         )
     )
@@ -365,7 +365,7 @@ class ParameterCount:
 def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
     """Parameters of one layer of ``group``."""
     layer = describe(hidden_size, group)
-    counts = held_by(layer.operators)
+    counts = parameters_by_part(layer.operators)
     return LayerParameters(
         attention=counts[ParameterPart.ATTENTION],
         feed_forward=counts[ParameterPart.FEED_FORWARD],
@@ -376,7 +376,7 @@ def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
     )
 
 
-def held_by(operators: Iterable[LayerOperator]) -> dict[ParameterPart, int]:
+def parameters_by_part(operators: Iterable[LayerOperator]) -> dict[ParameterPart, int]:
     """Parameters of operators by the part of the model that they count in."""
     counts = dict.fromkeys(ParameterPart, 0)
     for op in operators:
@@ -384,7 +384,7 @@ def held_by(operators: Iterable[LayerOperator]) -> dict[ParameterPart, int]:
     return counts
 
 
-def logits_met(model: ModelSpec) -> int:
+def logits_per_token(model: ModelSpec) -> int:
     """Parameters of the logits per token: once, and once per prediction module."""
     return (1 + model.mtp_num_layers) * model.head_columns * model.hidden_size
 
@@ -396,7 +396,7 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
     active_experts = 0
     for number, layer in _pieces(model):
         active_experts += number * (layer.experts.met if layer.experts else 0)
-        for holder, parameters in held_by(layer.operators).items():
+        for holder, parameters in parameters_by_part(layer.operators).items():
             counts[holder] += number * parameters
     used = model.vocab_size * model.hidden_size if model.ties_head else 0
     return ParameterCount(

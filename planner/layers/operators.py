@@ -82,7 +82,7 @@ class Columns:
     parts: tuple[ColumnPart, ...]
 
     @property
-    def whole(self) -> int:
+    def total(self) -> int:
         """Numbers of all parts."""
         return sum(part.columns for part in self.parts)
 
@@ -238,7 +238,7 @@ class MatrixProduct(LayerOperator):
     @property
     def parameters(self) -> int:
         """Matrix, bias and other weights."""
-        matrix = 0 if self.tied else self.depth * self.columns.whole
+        matrix = 0 if self.tied else self.depth * self.columns.total
         return matrix + self.bias + self.weights
 
 
@@ -403,19 +403,19 @@ class Experts(LayerOperator):
     bias: int
 
     @property
-    def one(self) -> int:
+    def parameters_per_expert(self) -> int:
         """Parameters of one expert."""
         return self.matrices * self.depth * self.width + self.bias
 
     @property
     def parameters(self) -> int:
         """Parameters of all experts."""
-        return self.num_experts * self.one
+        return self.num_experts * self.parameters_per_expert
 
     @property
     def met(self) -> int:
         """Parameters of the experts that a token visits."""
-        return self.per_token * self.one
+        return self.per_token * self.parameters_per_expert
 
 
 @record(kw_only=True)

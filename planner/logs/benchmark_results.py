@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import fmean, median, pstdev
 from typing import TypeGuard
 
-from planner.logs.log_reader import Log, LogLine, LogSummary, plain_count, plain_number
+from planner.logs.log_reader import Log, LogLine, LogSummary, parse_count, parse_number
 
 FIRST, TOKEN, LATENCY = "time_to_first_token_s", "time_per_output_token_s", "request_latency_s"
 OUTPUT_RATE, TOTAL_RATE, REQUESTS = "output_tokens_per_s", "total_tokens_per_s", "requests_per_s"
@@ -17,7 +17,7 @@ _MS = 1e-3
 BENCH, TRTLLM, AIPERF = "bench-serving", "trtllm-bench", "aiperf"
 _SHARES = (50, 90, 95, 99)
 # With so many requests, sums that divide evenly show equal lengths.
-_ENOUGH = 16
+_MIN_REQUESTS = 16
 
 # Names in vllm bench serve, sglang.bench_serving and TensorRT-LLM's benchmark_serving.
 _LATENCIES = {"ttft": FIRST, "tpot": TOKEN, "e2el": LATENCY, "e2e_latency": LATENCY}
@@ -48,7 +48,7 @@ _ANNOUNCED = ("traffic request rate", "maximum request concurrency", "max reques
 _BENCH_TITLE = "Serving Benchmark Result"
 
 
-def reads_bench(line: LogLine) -> bool:
+def is_bench_line(line: LogLine) -> bool:
     """Whether a line is the title of the table that a benchmark of serving prints."""
     return _BENCH_TITLE in line.text
 
@@ -59,7 +59,7 @@ def read_bench_table(log: Log) -> LogSummary:
     announced: dict[str, object] = {}
     tables = 0
     for line in log.lines():
-        if reads_bench(line):
+        if is_bench_line(line):
             table, announced, tables = announced, {}, tables + 1
             continue
         row = _ROW.match(line.text.strip())
@@ -67,7 +67,7 @@ def read_bench_table(log: Log) -> LogSummary:
             continue
         name = row[1].strip().lower()
         if name == _ANNOUNCED[0] or (name in _ANNOUNCED and not tables):
-            announced[_PRINTED[name]] = plain_number(row[2]) or 0.0
+            announced[_PRINTED[name]] = parse_number(row[2]) or 0.0
         if not tables:
             continue
         if latency := _PRINTED_LATENCY.fullmatch(name):
@@ -75,7 +75,7 @@ def read_bench_table(log: Log) -> LogSummary:
         else:
             key = _PRINTED.get(name, "")
         if key:
-            table[key] = plain_number(row[2]) or 0.0
+            table[key] = parse_number(row[2]) or 0.0
     summary = read_bench(table)
     last = (f"the last of {tables} tables is read",) if tables > 1 else ()
     return replace(summary, notes=(*summary.notes, *last))
@@ -143,7 +143,7 @@ def _spread(report: Mapping[str, object], numbers: Mapping[str, float]) -> dict[
         return {**varied, "equal_lengths": float(not any(varied.values()))}
     totals = {kind: numbers.get(f"total_{kind}_tokens", 0.0) for kind in lengths_by_kind}
     number = numbers.get("completed", 0.0)
-    if number < _ENOUGH or not all(totals.values()):
+    if number < _MIN_REQUESTS or not all(totals.values()):
         return {}
     equal = [kind for kind, total in totals.items() if not total % number]
     if len(equal) == len(totals):
@@ -200,7 +200,7 @@ _TRTLLM_SHARE = re.compile(r"\[(TTFT|TPOT|Latency)\] P(\d+)\s*$")
 _TRTLLM_NAMES = {"TTFT": FIRST, "TPOT": TOKEN, "Latency": LATENCY}
 
 
-def reads_trtllm(line: LogLine) -> bool:
+def is_trtllm_line(line: LogLine) -> bool:
     """Whether a line is of the overview that trtllm-bench prints."""
     return "PERFORMANCE OVERVIEW" in line.text
 
@@ -212,7 +212,7 @@ def read_trtllm_table(log: Log) -> LogSummary:
         row = _ROW.match(line.text.partition("[TRT-LLM] [I] ")[2] or line.text)
         if row is None:
             continue
-        name, number = row[1].strip(), plain_number(row[2]) or 0.0
+        name, number = row[1].strip(), parse_number(row[2]) or 0.0
         printed[name.lower()] = number
         if share := _TRTLLM_SHARE.match(name):
             percentiles[_TRTLLM_NAMES[share[1]], int(share[2])] = number * _MS
@@ -220,7 +220,7 @@ def read_trtllm_table(log: Log) -> LogSummary:
         {name: printed[row] * unit for row, _, _, name, unit in rows if row in printed}
         for rows in (_TRTLLM_VALUES, _TRTLLM_FACTS)
     )
-    return _trtllm(values, facts, percentiles)
+    return _trtllm_summary(values, facts, percentiles)
 
 
 def is_trtllm(value: object) -> bool:
@@ -249,10 +249,10 @@ def read_trtllm(report: Mapping[str, object]) -> LogSummary:
         for share in _SHARES
         if _is_number(value := table.get(f"p{share}"))
     }
-    return _trtllm(values, facts, percentiles)
+    return _trtllm_summary(values, facts, percentiles)
 
 
-def _trtllm(
+def _trtllm_summary(
     values: Mapping[str, float],
     facts: Mapping[str, float],
     percentiles: Mapping[tuple[str, int], float],
@@ -306,7 +306,7 @@ def read_aiperf(profile: Mapping[str, object]) -> LogSummary:
         if _is_number(value := _table(profile, key).get("avg")):
             facts[name] = float(value)
     for name in ("concurrency", "request_rate"):
-        if number := next(_numbers_named(profile.get("input_config"), name), None):
+        if number := next(_find_numbers(profile.get("input_config"), name), None):
             facts[name] = number
     return LogSummary(
         format=AIPERF,
@@ -318,7 +318,7 @@ def read_aiperf(profile: Mapping[str, object]) -> LogSummary:
     )
 
 
-def reads_aiperf(line: LogLine) -> bool:
+def is_aiperf_line(line: LogLine) -> bool:
     """Whether a line is the header of a table that genai-perf or aiperf exported as CSV."""
     return line.text.startswith("Metric,avg,")
 
@@ -333,24 +333,24 @@ def read_aiperf_table(log: Log) -> LogSummary:
         elif cells and header:
             name, _, unit = cells[0].partition(" (")
             key = name.strip().lower().replace(" ", "_")
-            numbers = (plain_number(cell.replace(",", "")) for cell in cells[1:])
+            numbers = (parse_number(cell.replace(",", "")) for cell in cells[1:])
             row = {name: n for name, n in zip(header, numbers, strict=False) if n is not None}
             profile[key] = {**row, "unit": unit.rstrip(")")}
     return read_aiperf(profile)
 
 
-_DEEPEST = 20
+_MAX_DEPTH = 20
 
 
-def _numbers_named(table: object, name: str, depth: int = 0) -> Iterator[float]:
+def _find_numbers(table: object, name: str, depth: int = 0) -> Iterator[float]:
     """Positive numbers under a key, also in nested tables."""
     if not isinstance(table, Mapping):
         return
     for key, value in table.items():
         if key == name and _is_number(value) and value > 0:
             yield float(value)
-        if depth < _DEEPEST:
-            yield from _numbers_named(value, name, depth + 1)
+        if depth < _MAX_DEPTH:
+            yield from _find_numbers(value, name, depth + 1)
 
 
 def _table(report: Mapping[str, object], name: str) -> Mapping[str, object]:
@@ -359,7 +359,7 @@ def _table(report: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and plain_number(value) is not None
+    return isinstance(value, int | float) and parse_number(value) is not None
 
 
 LLAMA_BENCH, SERVER = "llama-bench", "llama-server"
@@ -370,7 +370,7 @@ Speed = tuple[str, int, float]
 """``pp`` or ``tg``, for prompts and answers; tokens; tokens per second."""
 
 
-def reads_llama_bench(line: LogLine) -> bool:
+def is_llama_bench_line(line: LogLine) -> bool:
     """Whether a line is a row of the table that llama-bench prints."""
     return _LLAMA_ROW.search(line.text) is not None
 
@@ -378,8 +378,8 @@ def reads_llama_bench(line: LogLine) -> bool:
 def read_llama_table(log: Log) -> LogSummary:
     """The rows of llama-bench in a log."""
     matches = (_LLAMA_ROW.search(line.text) for line in log.lines())
-    return _bench(
-        (row[1], plain_count(row[2]), plain_number(row[3]) or 0.0) for row in matches if row
+    return _llama_bench_summary(
+        (row[1], parse_count(row[2]), parse_number(row[3]) or 0.0) for row in matches if row
     )
 
 
@@ -391,7 +391,7 @@ def is_llama_bench(value: object) -> bool:
 
 def read_llama_bench(objects: Iterable[object]) -> LogSummary:
     """The results that ``llama-bench -o json`` or ``-o jsonl`` wrote."""
-    return _bench(_speeds(objects))
+    return _llama_bench_summary(_speeds(objects))
 
 
 _LLAMA_BENCH_KEYS = ("n_prompt", "n_gen", "avg_ts")
@@ -403,14 +403,14 @@ def _speeds(objects: Iterable[object]) -> Iterator[Speed]:
             if not isinstance(row, Mapping):
                 continue
             prompt, answer, speed = (
-                plain_number(row.get(name)) or 0.0 for name in _LLAMA_BENCH_KEYS
+                parse_number(row.get(name)) or 0.0 for name in _LLAMA_BENCH_KEYS
             )
             # A result with both prompt and answer gives the time of neither.
             if (prompt == 0) != (answer == 0):
                 yield ("pp" if prompt else "tg"), int(prompt or answer), speed
 
 
-def _bench(speeds: Iterable[Speed]) -> LogSummary:
+def _llama_bench_summary(speeds: Iterable[Speed]) -> LogSummary:
     """Summary of the longest prompt and the longest answer, at batch size 1."""
     values: dict[str, float] = {}
     facts, notes = {"concurrency": 1.0}, []
@@ -438,7 +438,7 @@ def _bench(speeds: Iterable[Speed]) -> LogSummary:
     )
 
 
-def reads_server(line: LogLine) -> bool:
+def is_server_line(line: LogLine) -> bool:
     """Whether a line is a timing that llama-server prints after a request."""
     return _EVAL.search(line.text) is not None
 
@@ -449,7 +449,7 @@ def read_server(log: Log) -> LogSummary:
     answers: list[tuple[float, int]] = []
     for line in log.lines():
         if match := _EVAL.search(line.text):
-            timing = (plain_number(match[2]) or 0.0) * _LLAMA_MS, plain_count(match[3])
+            timing = (parse_number(match[2]) or 0.0) * _LLAMA_MS, parse_count(match[3])
             if timing[0] > 0 and timing[1] > 0:
                 (prompts if match[1] else answers).append(timing)
     values, facts = {}, {}

@@ -18,11 +18,11 @@ from planner.logs.rl_logs import ROLLOUT_TRAINERS
 from planner.logs.training_logs import (
     HUGGING_FACE,
     TRAINERS,
+    is_hugging_face_line,
     is_state,
     read_state,
     read_trainer,
     read_trainer_log,
-    reads_hugging_face,
 )
 
 
@@ -34,13 +34,15 @@ class Format:
     """
 
     name: str
-    says: str
-    reads: Callable[[Any], bool]
+    example: str
+    matches: Callable[[Any], bool]
     read: Callable[[Any], LogSummary]
     takes_all: bool = False
 
 
-_OUT = re.compile(r"OutOfMemoryError|(?:CUDA|HIP) out of memory|RESOURCE_EXHAUSTED: Out of memory")
+_OUT_OF_MEMORY_MESSAGE = re.compile(
+    r"OutOfMemoryError|(?:CUDA|HIP) out of memory|RESOURCE_EXHAUSTED: Out of memory"
+)
 # Names of the result files that tools write into their output folder.
 _RESULTS = (
     "profile_export_aiperf.json",
@@ -48,7 +50,7 @@ _RESULTS = (
     "train_results.json",
     "trainer_state.json",
 )
-_SAYS = {
+_EXAMPLE_LINES = {
     "verl": "step:... - timing_s/gen:... - timing_s/step:...",
     "nemo-rl": "Total step time: ...s",
     "openrlhf": "Global step ...: {... 'timing/step_total': ...}",
@@ -63,25 +65,25 @@ _SAYS = {
     "maxtext": "completed step: ..., seconds: ...",
 }
 # Tables of benchmarks come before server lines: a log may have both.
-TEXTS = (
+LINE_FORMATS = (
     *(
-        Format(each.name, _SAYS[each.name], each.reads, partial(read_trainer, trainer=each))
-        for each in (*ROLLOUT_TRAINERS, *TRAINERS)
+        Format(log.name, _EXAMPLE_LINES[log.name], log.matches, partial(read_trainer, trainer=log))
+        for log in (*ROLLOUT_TRAINERS, *TRAINERS)
     ),
     Format(HUGGING_FACE, "{'train_runtime': ..., 'train_steps_per_second': ...}",
-           reads_hugging_face, read_trainer_log),
+           is_hugging_face_line, read_trainer_log),
     Format(benchmark_results.BENCH, "==== Serving Benchmark Result ====",
-           benchmark_results.reads_bench, benchmark_results.read_bench_table),
+           benchmark_results.is_bench_line, benchmark_results.read_bench_table),
     Format(benchmark_results.TRTLLM, "= PERFORMANCE OVERVIEW",
-           benchmark_results.reads_trtllm, benchmark_results.read_trtllm_table),
+           benchmark_results.is_trtllm_line, benchmark_results.read_trtllm_table),
     Format(benchmark_results.AIPERF, "Metric,avg,...",
-           benchmark_results.reads_aiperf, benchmark_results.read_aiperf_table),
+           benchmark_results.is_aiperf_line, benchmark_results.read_aiperf_table),
     Format(benchmark_results.LLAMA_BENCH, "| ... | pp512 | ... |",
-           benchmark_results.reads_llama_bench, benchmark_results.read_llama_table),
+           benchmark_results.is_llama_bench_line, benchmark_results.read_llama_table),
     Format(benchmark_results.SERVER, "prompt eval time = ... ms / ... tokens",
-           benchmark_results.reads_server, benchmark_results.read_server),
+           benchmark_results.is_server_line, benchmark_results.read_server),
 )  # fmt: skip
-FILES = (
+OBJECT_FORMATS = (
     Format(HUGGING_FACE, "log_history or train_runtime", is_state, read_state),
     Format(benchmark_results.BENCH, "mean_ttft_ms and request_throughput",
            benchmark_results.is_bench, benchmark_results.read_bench),
@@ -92,7 +94,7 @@ FILES = (
     Format(benchmark_results.LLAMA_BENCH, "avg_ts",
            benchmark_results.is_llama_bench, benchmark_results.read_llama_bench, takes_all=True),
 )  # fmt: skip
-NAMES = tuple(dict.fromkeys(log_format.name for log_format in (*TEXTS, *FILES)))
+NAMES = tuple(dict.fromkeys(log_format.name for log_format in (*LINE_FORMATS, *OBJECT_FORMATS)))
 
 
 def read_log(path: Path, name: str | None = None) -> LogSummary:
@@ -106,20 +108,21 @@ def read_log(path: Path, name: str | None = None) -> LogSummary:
         raise LaunchError(
             f"Unknown log format {name!r}.{did_you_mean(name, NAMES)} There are {', '.join(NAMES)}."
         )
-    log = Log(_file_in(path) if os.path.isdir(path) else path)
-    summary = _of_objects(log, name)
+    log = Log(_find_result_file(path) if os.path.isdir(path) else path)
+    summary = _read_objects(log, name)
     if summary is None:
-        formats = [log_format for log_format in TEXTS if name in (None, log_format.name)]
-        matching = set(_found(log, formats))
+        formats = [log_format for log_format in LINE_FORMATS if name in (None, log_format.name)]
+        matching = set(_matching_formats(log, formats))
         # The first format, in the order above, that matches any line.
         first = next((log_format for log_format in formats if log_format.name in matching), None)
         summary = first.read(log) if first else None
     is_out_of_memory = (summary is None or summary.is_training) and any(
-        "ut of memory" in line.text and _OUT.search(line.text) for line in log.lines()
+        "ut of memory" in line.text and _OUT_OF_MEMORY_MESSAGE.search(line.text)
+        for line in log.lines()
     )
     if summary is None or summary.is_empty:
         if not is_out_of_memory:
-            raise LaunchError(_nothing(log, name))
+            raise LaunchError(_no_measurement_message(log, name))
         summary = LogSummary(
             format=name or OUT_OF_MEMORY.replace("_", "-"),
             title="a run that ran out of memory",
@@ -128,12 +131,12 @@ def read_log(path: Path, name: str | None = None) -> LogSummary:
         )
     elif is_out_of_memory:
         summary = replace(summary, notes=(*summary.notes, "the run ran out of memory at the end"))
-    if log.cut:
+    if log.is_cut_off:
         summary = replace(summary, notes=(*summary.notes, "the end of the file is cut off"))
     return summary
 
 
-def _file_in(folder: Path) -> Path:
+def _find_result_file(folder: Path) -> Path:
     """Path of the result file that a tool wrote into its output folder."""
     paths = (path for name in _RESULTS for path in sorted(folder.rglob(name)))
     first = next(paths, None)
@@ -144,11 +147,11 @@ def _file_in(folder: Path) -> Path:
     return first
 
 
-def _of_objects(log: Log, name: str | None) -> LogSummary | None:
-    for log_format in FILES:
+def _read_objects(log: Log, name: str | None) -> LogSummary | None:
+    for log_format in OBJECT_FORMATS:
         if name not in (None, log_format.name):
             continue
-        values = [value for value in log.objects if log_format.reads(value)]
+        values = [value for value in log.objects if log_format.matches(value)]
         if not values:
             continue
         if log_format.takes_all:
@@ -161,21 +164,25 @@ def _of_objects(log: Log, name: str | None) -> LogSummary | None:
     return None
 
 
-def _found(log: Log, formats: list[Format]) -> Iterator[str]:
+def _matching_formats(log: Log, formats: list[Format]) -> Iterator[str]:
     missing = list(formats)
     for line in log.lines():
         for log_format in tuple(missing):
-            if log_format.reads(line):
+            if log_format.matches(line):
                 missing.remove(log_format)
                 yield log_format.name
                 if log_format is formats[0]:
                     return
 
 
-def _nothing(log: Log, name: str | None) -> str:
-    formats = [log_format for log_format in (*TEXTS, *FILES) if name in (None, log_format.name)]
-    examples = "".join(f"\n  {log_format.name}: {log_format.says}" for log_format in formats)
-    cut_note = " The end of the file is cut off." if log.cut else ""
+def _no_measurement_message(log: Log, name: str | None) -> str:
+    formats = [
+        log_format
+        for log_format in (*LINE_FORMATS, *OBJECT_FORMATS)
+        if name in (None, log_format.name)
+    ]
+    examples = "".join(f"\n  {log_format.name}: {log_format.example}" for log_format in formats)
+    cut_note = " The end of the file is cut off." if log.is_cut_off else ""
     return (
         f"{log.path}: no training step and no benchmark result found.{cut_note} Looked "
         f"for{examples}"

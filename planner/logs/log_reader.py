@@ -29,7 +29,7 @@ SAMPLES = "samples_per_s"
 _LARGEST = 1e15
 
 
-def plain_number(value: object) -> float | None:
+def parse_number(value: object) -> float | None:
     """A number of a log, from text or JSON; None if it is no finite number below 1e15."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
@@ -40,9 +40,9 @@ def plain_number(value: object) -> float | None:
     return number if abs(number) <= _LARGEST else None
 
 
-def plain_count(value: object) -> int:
+def parse_count(value: object) -> int:
     """An integer of a log; 0 if the value is no finite number below 1e15."""
-    return int(plain_number(value) or 0)
+    return int(parse_number(value) or 0)
 
 
 @record(kw_only=True)
@@ -123,7 +123,7 @@ class Log:
     path: Path
 
     @cached_property
-    def cut(self) -> bool:
+    def is_cut_off(self) -> bool:
         """Whether the file ends in the middle of a number or of its packed data."""
         try:
             last = deque(self._pieces(), maxlen=1)
@@ -158,12 +158,12 @@ class Log:
         try:
             return (json.loads(text.lstrip("\ufeff")),)
         except (ValueError, RecursionError):
-            return tuple(_objects_of_lines(text))
+            return tuple(_parse_json_lines(text))
 
     def _small_text(self) -> str:
         """The text; empty if the file is larger than 256 MiB."""
         try:
-            text = "".join(_within(self._pieces(), _LARGEST_JSON))
+            text = "".join(_read_json_pieces(self._pieces(), _LARGEST_JSON))
         except (EOFError, zlib.error):
             return ""
         except OSError as error:
@@ -194,7 +194,7 @@ def _line(number: int, piece: str) -> LogLine:
     return LogLine(number=number, stream=rank[1] or rank[2], text=text[rank.end() :])
 
 
-def _within(pieces: Iterator[str], max_characters: int) -> Iterator[str]:
+def _read_json_pieces(pieces: Iterator[str], max_characters: int) -> Iterator[str]:
     """The pieces, or none if they have more than ``max_characters`` characters."""
     buffered: list[str] = []
     num_characters = 0
@@ -210,7 +210,7 @@ def _within(pieces: Iterator[str], max_characters: int) -> Iterator[str]:
     yield from buffered
 
 
-def _objects_of_lines(text: str) -> Iterator[object]:
+def _parse_json_lines(text: str) -> Iterator[object]:
     for line in text.splitlines():
         if not line.startswith("{"):
             continue
@@ -265,7 +265,7 @@ def steady_state(steps: Sequence[LoggedStep], quantity: str) -> SteadyValue:
         notes.append(f"the run restarted at step {starts}: each start has its own warm-up")
     if not warmup:
         notes.append("there is only one line: it includes warm-up")
-    notes += _about_outliers(steady, median_value, quantity)
+    notes += _describe_outliers(steady, median_value, quantity)
     lines = len(values)
     return SteadyValue(
         value=median_value, low=low, high=high, lines=lines, warmup=warmup, notes=tuple(notes)
@@ -313,10 +313,10 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
     return tenths[0], tenths[-1]
 
 
-def _about_outliers(
+def _describe_outliers(
     steps: Sequence[LoggedStep], median_value: float, quantity: str
 ) -> Iterator[str]:
-    slower = [(_times(step.value, median_value, quantity), step) for step in steps]
+    slower = [(_slowdown(step.value, median_value, quantity), step) for step in steps]
     slow = sorted((pair for pair in slower if pair[0] > _SLOW), key=lambda pair: -pair[0])
     if not slow:
         return
@@ -328,7 +328,7 @@ def _about_outliers(
     yield f"{len(slow)} of {len(steps)} lines are slower than {_SLOW:g} medians: {examples}{more}"
 
 
-def _times(value: float, median_value: float, quantity: str) -> float:
+def _slowdown(value: float, median_value: float, quantity: str) -> float:
     if quantity == STEP_TIME:
         return value / median_value
     return median_value / value if value else math.inf

@@ -31,8 +31,8 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _IN_MS = ("input_length", "output_length")
 _MOST_ROWS = 20_000_000
 _LONGEST = 1e8
-_AT_ONCE = 1024
-_PACKED = b"\x1f\x8b"
+_LINES_AT_ONCE = 1024
+_GZIP = b"\x1f\x8b"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _ZONE = re.compile(r"(?:Z|([+-]\d\d):?(\d\d))$")
 # From 1970 on; seconds would be those of the year 5138.
@@ -40,13 +40,13 @@ _SINCE_1970 = {"ns": 1e17, "us": 1e14, "ms": 1e11}
 
 
 @cache
-def _names() -> Mapping[str, tuple[str, ...]]:
+def _column_names() -> Mapping[str, tuple[str, ...]]:
     """Names of columns by quantity: planner's own name first."""
     rows = read_files.packaged_rows(Path(__file__).with_name("trace_columns.csv"))
     return {row["quantity"]: (*row["names"].split(),) for row in rows}
 
 
-def _no_names() -> IndexArray:
+def _no_blocks() -> IndexArray:
     return np.zeros(0, dtype=np.int64)
 
 
@@ -66,8 +66,8 @@ class Trace:
     input_tokens: FloatArray
     output_tokens: FloatArray
     unanswered: int = 0
-    blocks: IndexArray = field(default_factory=_no_names)
-    block_counts: IndexArray = field(default_factory=_no_names)
+    blocks: IndexArray = field(default_factory=_no_blocks)
+    block_counts: IndexArray = field(default_factory=_no_blocks)
 
     @property
     def block_tokens(self) -> int:
@@ -102,7 +102,7 @@ class Trace:
             lengths[f"{kind}_variation"] = round(float(tokens.std()) / mean, 3)
         return lengths
 
-    def told(self) -> str:
+    def format_summary(self) -> str:
         """One line about the trace: number of requests and duration."""
         text = f"{self.input_tokens.size:,} requests"
         if self.seconds:
@@ -119,13 +119,14 @@ def read_trace(path: Path) -> Trace:
     a time is invalid, or if a row is earlier than the one above it.
     """
     names, rows = _rows(path)
-    indices = {role: _place(names, spellings) for role, spellings in _names().items()}
+    indices = {role: _find_column(names, spellings) for role, spellings in _column_names().items()}
     for role in _LENGTHS:
         if indices[role] is None:
             hint = did_you_mean(role, names)
             raise SpecError(
-                f"{path}: has no column of {role}: call one {_names()[role][0]}, as others do "
-                f"{', '.join(_names()[role][1:4])}; it has {', '.join(names[:12])}.{hint}"
+                f"{path}: has no column of {role}: call one {_column_names()[role][0]}, as "
+                "others do "
+                f"{', '.join(_column_names()[role][1:4])}; it has {', '.join(names[:12])}.{hint}"
             )
     chosen = {role: index for role, index in indices.items() if index is not None}
     columns: dict[str, list[object]] = {role: [] for role in chosen}
@@ -176,18 +177,20 @@ def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]
     if first.lstrip().startswith("["):
         raise SpecError(f"{path}: is a list of JSON: write an object a line, as jq -c '.[]' does.")
     if not first.lstrip().startswith("{"):
-        names = [_plain(name) for _, row in read_files.parse_csv([first], path) for name in row]
+        names = [
+            _normalize_name(name) for _, row in read_files.parse_csv([first], path) for name in row
+        ]
         if len(names) == 1 and (other := re.search(r"[;\t|]", first)):
             raise SpecError(f"{path}: has {other[0]!r} between columns: separate them by commas.")
         return names, (
             (number + line, row) for line, row in read_files.parse_csv(text, path) if row
         )
     names = list(_object(first, path, number))
-    column_names = [_plain(name) for name in names]
+    column_names = [_normalize_name(name) for name in names]
 
     def objects() -> Iterator[tuple[int, Sequence[object]]]:
         lines = chain([(number, first)], numbered)
-        while lines_read := [*islice(lines, _AT_ONCE)]:
+        while lines_read := [*islice(lines, _LINES_AT_ONCE)]:
             for line_number, row in _objects(lines_read, path):
                 yield line_number, [*map(row.get, names)]
 
@@ -197,8 +200,8 @@ def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]
 def _lines(path: Path) -> Iterator[str]:
     try:
         with read_files.open_regular_file(path) as file:
-            stream = GzipFile(fileobj=file) if file.peek(2)[:2] == _PACKED else file
-            yield from read_files.read_lines(stream, path, most=4 * read_files.MEBIBYTE)
+            stream = GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP else file
+            yield from read_files.read_lines(stream, path, max_bytes=4 * read_files.MEBIBYTE)
     except (EOFError, zlib.error) as failure:
         raise read_files.read_error(path, failure) from failure
 
@@ -226,11 +229,11 @@ def _object(line: str, path: Path, number: int) -> Mapping[str, object]:
     return value
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
 
 
-def _place(names: Sequence[str], spellings: Sequence[str]) -> int | None:
+def _find_column(names: Sequence[str], spellings: Sequence[str]) -> int | None:
     """Index of the first column with one of the spellings, with a unit suffix or without."""
     indices = {name: index for index, name in reversed([*enumerate(names)])}
     spelled = (
@@ -252,7 +255,7 @@ def _unit(names: Sequence[str], column: int, first: float) -> float:
 def _lengths(cells: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
     """Tokens of each request; raises SpecError for an invalid number."""
     tokens = _numbers(cells, path, lines, role)
-    _refuse((tokens < 0) | (tokens > _LONGEST) | (tokens % 1 > 0), cells, path, lines, role)
+    _raise_if_any((tokens < 0) | (tokens > _LONGEST) | (tokens % 1 > 0), cells, path, lines, role)
     return tokens
 
 
@@ -261,14 +264,16 @@ def _blocks(
 ) -> tuple[IndexArray, IndexArray]:
     """Block names of all requests, each from its last block on, and the number of each request."""
     if not any(cells):
-        return _no_names(), _no_names()
+        return _no_blocks(), _no_blocks()
     try:
-        lists: list[Any] = [_names_in(cell) for cell in cells]
+        lists: list[Any] = [_parse_block_names(cell) for cell in cells]
         counts = np.array([len(names) for names in lists])
         reversed_names = chain.from_iterable(map(reversed, lists))
         return np.fromiter(reversed_names, dtype=np.int64, count=int(counts.sum())), counts
     except (TypeError, ValueError, OverflowError, RecursionError):
-        first_invalid = next((row for row, cell in enumerate(cells) if not _are_names(cell)), 0)
+        first_invalid = next(
+            (row for row, cell in enumerate(cells) if not _is_list_of_block_names(cell)), 0
+        )
         raise SpecError(
             f"{path}:{lines[first_invalid]}: the blocks of a prompt are "
             f"{str(cells[first_invalid])[:40]!r}, not a "
@@ -276,14 +281,14 @@ def _blocks(
         ) from None
 
 
-def _names_in(value: object) -> Any:
+def _parse_block_names(value: object) -> Any:
     """Block names of a cell, which is text in CSV; an empty list for an empty cell."""
     return (json.loads(value) if isinstance(value, str) and value else value) or []
 
 
-def _are_names(value: object) -> bool:
+def _is_list_of_block_names(value: object) -> bool:
     try:
-        names = _names_in(value)
+        names = _parse_block_names(value)
     except (ValueError, RecursionError):
         return False
     return isinstance(names, list) and all(
@@ -329,7 +334,7 @@ def _numbers(cells: list[object], path: Path, lines: Sequence[int], role: str) -
         numbers = np.array(cells, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         numbers = np.array([_number(cell) for cell in cells])
-    _refuse(~np.isfinite(numbers), cells, path, lines, role)
+    _raise_if_any(~np.isfinite(numbers), cells, path, lines, role)
     return numbers
 
 
@@ -340,7 +345,7 @@ def _number(value: object) -> float:
         return np.nan
 
 
-def _refuse(
+def _raise_if_any(
     invalid: np.ndarray, cells: list[object], path: Path, lines: Sequence[int], role: str
 ) -> None:
     if invalid.any():

@@ -18,8 +18,8 @@ from planner.logs.log_reader import (
     LoggedStep,
     LogLine,
     LogSummary,
-    plain_count,
-    plain_number,
+    parse_count,
+    parse_number,
 )
 
 _NUMBER = r"([\d,]+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
@@ -61,7 +61,7 @@ class TrainerLogFormat:
     on_rollouts: bool = False
     per_update: bool = False
 
-    def reads(self, line: LogLine) -> bool:
+    def matches(self, line: LogLine) -> bool:
         """Whether a line is about a step."""
         return self.needle in line.text and self.step.search(line.text) is not None
 
@@ -189,8 +189,8 @@ def read_trainer(log: Log, trainer: TrainerLogFormat) -> LogSummary:
     """Steps, memory and numbers of the run in the log of a trainer."""
     parser = _Parser(trainer)
     for line in log.lines():
-        parser.take(line)
-    return parser.reading()
+        parser.add_line(line)
+    return parser.summary()
 
 
 class _Parser:
@@ -206,23 +206,23 @@ class _Parser:
         self.sums: dict[str, list[float]] = {"tokens": [], "samples": [], "consumed": []}
         self.consumed = (0, 0)
 
-    def take(self, line: LogLine) -> None:
+    def add_line(self, line: LogLine) -> None:
         """Parse one line and add its measurements."""
         for kind, pattern, unit in self.trainer.memory:
             if used := pattern.search(line.text):
-                self.memory[kind] = max(self.memory.get(kind, 0.0), _float(used[1]) * unit)
+                self.memory[kind] = max(self.memory.get(kind, 0.0), _parse_float(used[1]) * unit)
         self._take_facts(line.text)
         if (self.trainer.phase_needle or self.trainer.needle) in line.text:
             for name, pattern in self.trainer.phases.items():
                 if parts := pattern.findall(line.text):
-                    self.phases[name].append(sum(map(_float, parts)))
+                    self.phases[name].append(sum(map(_parse_float, parts)))
         match = None
         if self.trainer.needle in line.text:
             match = self.trainer.step.search(line.text)
         if match is None:
-            self.after = event_of(line.text) or self.after
+            self.after = find_event(line.text) or self.after
             return
-        value = _float(match["value"]) * _UNITS.get(match.groupdict().get("unit") or "s", 1.0)
+        value = _parse_float(match["value"]) * _UNITS.get(match.groupdict().get("unit") or "s", 1.0)
         if value <= 0:
             return
         number = self._number(match)
@@ -236,7 +236,7 @@ class _Parser:
         self.after = ""
         self._take_checks(line.text, value)
 
-    def reading(self) -> LogSummary:
+    def summary(self) -> LogSummary:
         """Measurements of all lines so far."""
         tokens = self.sums["tokens"]
         return LogSummary(
@@ -248,8 +248,11 @@ class _Parser:
             quantity=self.trainer.quantity,
             steps=tuple(self.steps),
             memory=self.memory,
-            phases={name: _middle(phase[1:] or phase) for name, phase in self.phases.items()},
-            facts=self.facts | ({"tokens_per_gpu_and_step": _middle(tokens)} if tokens else {}),
+            phases={
+                name: _median_or_one(phase[1:] or phase) for name, phase in self.phases.items()
+            },
+            facts=self.facts
+            | ({"tokens_per_gpu_and_step": _median_or_one(tokens)} if tokens else {}),
             notes=tuple(self._contradictions()),
         )
 
@@ -257,14 +260,14 @@ class _Parser:
         if not self.trainer.counted:
             return len(self.steps) + 1
         groups = match.groupdict()
-        return plain_count(groups["step"] or groups.get("bar") or 0)
+        return parse_count(groups["step"] or groups.get("bar") or 0)
 
     def _take_facts(self, text: str) -> None:
         for name, pattern in self.trainer.facts.items():
             if match := pattern.search(text):
-                self.facts[name] = _float(next(filter(None, match.groups())))
+                self.facts[name] = _parse_float(next(filter(None, match.groups())))
         if mesh := _MESH.search(text):
-            sizes = [plain_count(size) for _, size in _SIZE.findall(mesh[1])]
+            sizes = [parse_count(size) for _, size in _SIZE.findall(mesh[1])]
             product = 1
             for size in sizes:
                 product *= size
@@ -272,12 +275,12 @@ class _Parser:
 
     def _take_checks(self, text: str, value: float) -> None:
         if match := _MAXTEXT_TOKENS.search(text):
-            self.sums["tokens"].append(_float(match[1]) * _float(match[2]))
+            self.sums["tokens"].append(_parse_float(match[1]) * _parse_float(match[2]))
         batch = self.facts.get("global_batch_size")
         if batch and (match := _SAMPLES_CHECK.search(text)):
-            self.sums["samples"].append(_float(match[1]) * value / batch)
+            self.sums["samples"].append(_parse_float(match[1]) * value / batch)
         if batch and (match := _CONSUMED.search(text)):
-            number, consumed = plain_count(match[1]), plain_count(match[2])
+            number, consumed = parse_count(match[1]), parse_count(match[2])
             steps, new_sequences = number - self.consumed[0], consumed - self.consumed[1]
             if self.consumed[0] and steps > 0:
                 self.sums["consumed"].append(new_sequences / steps / batch)
@@ -289,23 +292,23 @@ class _Parser:
             (self.sums["samples"], "its sequences per second times its step time are"),
             (self.sums["consumed"], "the sequences that it consumed a step are"),
         ):
-            ratio = _middle(ratios)
+            ratio = _median_or_one(ratios)
             if abs(ratio - 1) > _AGREES:
                 yield f"the log contradicts itself: {subject} {ratio:.3g} of its global batch size"
 
 
-def event_of(text: str) -> str:
+def find_event(text: str) -> str:
     """The event in a line: an evaluation, a checkpoint, or an empty text."""
     return next((name for pattern, name in EVENTS if pattern.search(text)), "")
 
 
-def _middle(values: list[float]) -> float:
+def _median_or_one(values: list[float]) -> float:
     """The median; 1 if there are no values."""
     return median(values) if values else 1.0
 
 
-def _float(text: str) -> float:
-    return plain_number(text.replace(",", "")) or 0.0
+def _parse_float(text: str) -> float:
+    return parse_number(text.replace(",", "")) or 0.0
 
 
 HUGGING_FACE = "trainer"
@@ -330,7 +333,7 @@ _LEAST_SECONDS = 30
 _FEWEST_STEPS = 5
 
 
-def reads_hugging_face(line: LogLine) -> bool:
+def is_hugging_face_line(line: LogLine) -> bool:
     """Whether a line is the summary at the end of a training."""
     return RUNTIME in line.text and _pairs(line.text).keys() >= {RUNTIME}
 
@@ -343,18 +346,18 @@ def read_trainer_log(log: Log) -> LogSummary:
     events = 0
     for line in log.lines():
         if bar := _BAR.search(line.text):
-            hours, minutes, seconds = (plain_count(bar[place]) for place in (3, 4, 5))
-            bars.append((plain_count(bar[1]), 3600 * hours + 60 * minutes + seconds))
+            hours, minutes, seconds = (parse_count(bar[place]) for place in (3, 4, 5))
+            bars.append((parse_count(bar[1]), 3600 * hours + 60 * minutes + seconds))
         if "{" not in line.text:
             continue
         pairs = _pairs(line.text)
-        events += bool(event_of(line.text)) and RUNTIME not in pairs
+        events += bool(find_event(line.text)) and RUNTIME not in pairs
         for name, kind in _MEMORY.items():
             if name in pairs:
                 memory[kind] = max(memory.get(kind, 0.0), pairs[name])
         if _is_summary(pairs):
             summary = pairs
-    return _reading(summary, memory, bars, events)
+    return _summarize(summary, memory, bars, events)
 
 
 def is_state(value: object) -> bool:
@@ -376,7 +379,7 @@ def read_state(state: Mapping[str, object]) -> LogSummary:
         {
             name: float(value)
             for name, value in entry.items()
-            if isinstance(value, int | float) and plain_number(value) is not None
+            if isinstance(value, int | float) and parse_number(value) is not None
         }
         for entry in history
         if isinstance(entry, Mapping)
@@ -389,7 +392,7 @@ def read_state(state: Mapping[str, object]) -> LogSummary:
         if _is_summary(numbers):
             summary = numbers
     steps = tuple(_steps(entries))
-    reading = _reading(summary, memory, [], events)
+    reading = _summarize(summary, memory, [], events)
     return replace(reading, steps=steps, values={}, notes=()) if len(steps) > 1 else reading
 
 
@@ -415,7 +418,7 @@ def _steps(entries: Iterable[Mapping[str, float]]) -> Iterator[LoggedStep]:
         before = number, seconds
 
 
-def _reading(
+def _summarize(
     summary: Mapping[str, float],
     memory: Mapping[str, float],
     bars: list[tuple[int, int]],
@@ -481,6 +484,6 @@ def _runs(bars: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
 def _pairs(line: str) -> dict[str, float]:
     pairs = {}
     for name, text in _PAIR.findall(line):
-        if (value := plain_number(text)) is not None:
+        if (value := parse_number(text)) is not None:
             pairs[name] = value
     return pairs

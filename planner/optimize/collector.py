@@ -14,7 +14,7 @@ from planner.base.arrays import CodeArray, FloatArray, IndexArray, sorted_unique
 from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY, ConfigurationTable
-from planner.optimize.pareto import pareto_front, undominated, useful
+from planner.optimize.pareto import filter_dominated, pareto_front, within_factor_of_best
 from planner.optimize.problem import MEMORIES, Cell, Problem
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source, count_codes, to_python_values
@@ -63,7 +63,7 @@ class NearestMiss:
         """
         if self.rejection == OUT_OF_HOST_MEMORY.name:
             return self.bound
-        return min(self.bound, float(self.source.setting.machine.gpu.allocatable_memory))
+        return min(self.bound, float(self.source.inputs.machine.gpu.allocatable_memory))
 
     @cached_property
     def candidates(self) -> Candidates:
@@ -86,7 +86,7 @@ class Collector:
         self._problem = problem
         self.simplest = ComplexityTieBreaker()
         self._pieces: list[tuple[Source, ConfigurationTable]] = []
-        self._places: IndexArray = np.empty((0, 2), dtype=np.intp)
+        self._positions: IndexArray = np.empty((0, 2), dtype=np.intp)
         self._misses: dict[int, NearestMiss] = {}
         self._values: FloatArray = np.empty((0, len(problem.objectives)))
         self._pending: list[tuple[Candidates, IndexArray, FloatArray]] = []
@@ -114,10 +114,10 @@ class Collector:
         self.counts += counts
         feasible = np.flatnonzero(codes == 0)
         if feasible.size:
-            self._take(candidates, feasible)
+            self._add_feasible(candidates, feasible)
         if not self.counts[0]:
             for number in np.flatnonzero(counts[self._problem.first_soft :]).tolist():
-                self._miss(candidates, codes, self._problem.first_soft + number)
+                self._record_miss(candidates, codes, self._problem.first_soft + number)
         return feasible
 
     @property
@@ -131,7 +131,7 @@ class Collector:
         """The nearest miss of each limit among candidates before the first feasible one."""
         return tuple(self._misses[number] for number in sorted(self._misses))
 
-    def place(self, row: int) -> tuple[Source, ConfigurationTable]:
+    def configuration_at(self, row: int) -> tuple[Source, ConfigurationTable]:
         """The source and the configuration of a row of the front.
 
         Parameters
@@ -139,7 +139,7 @@ class Collector:
         row : index in the front
         """
         self._merge()
-        piece, offset = self._places[row]
+        piece, offset = self._positions[row]
         source, table = self._pieces[piece]
         return source, table.rows(np.array([offset]))
 
@@ -151,7 +151,7 @@ class Collector:
         rows : indices in the front
         """
         self._merge()
-        places = self._places[rows]
+        places = self._positions[rows]
         for piece in sorted_unique(places[:, 0]):
             positions = np.flatnonzero(places[:, 0] == piece)
             source, table = self._pieces[piece]
@@ -169,7 +169,7 @@ class Collector:
         collector = Collector(problem)
         collector.simplest = self.simplest.moved(sources)
         collector.counts = self.counts
-        collector._values, collector._places = self._values, self._places
+        collector._values, collector._positions = self._values, self._positions
         collector._pieces = [(sources[id(source)], rows) for source, rows in self._pieces]
         collector._misses = {
             number: replace(miss, source=sources[id(miss.source)])
@@ -177,14 +177,14 @@ class Collector:
         }
         return collector
 
-    def settle(self) -> None:
+    def free_candidates(self) -> None:
         """Free the judged candidates except the best."""
         self._merge()
 
-    def _miss(self, candidates: Candidates, codes: CodeArray, number: int) -> None:
+    def _record_miss(self, candidates: Candidates, codes: CodeArray, number: int) -> None:
         """Remember the row that comes closest to keeping a limit."""
         rows = np.flatnonzero(codes == number)
-        value, sign, bound = self._problem.limited(number, candidates)
+        value, sign, bound = self._problem.value_and_bound(number, candidates)
         missed = candidates.at(value, rows)
         bounds = candidates.at(bound, rows)
         away = sign * (missed - bounds)
@@ -199,7 +199,7 @@ class Collector:
         if number not in self._misses or miss.excess < self._misses[number].excess:
             self._misses[number] = miss
 
-    def _take(self, candidates: Candidates, feasible: IndexArray) -> None:
+    def _add_feasible(self, candidates: Candidates, feasible: IndexArray) -> None:
         """Add feasible rows that may be on the front; small pieces wait for others."""
         values = self._problem.values(candidates, feasible)
         self.simplest.add(candidates, feasible, values)
@@ -208,7 +208,7 @@ class Collector:
         if not len(front_so_far):
             sample = values[:: len(values) // _SAMPLE + 1]
             front_so_far = np.nextafter(sample[pareto_front(sample)], np.inf)
-        is_undominated = undominated(values, front_so_far)
+        is_undominated = filter_dominated(values, front_so_far)
         self._pending.append((candidates, feasible[is_undominated], values[is_undominated]))
         self._pending_rows += candidates.configurations.size
         if self._pending_rows >= _MERGED_ROWS:
@@ -222,7 +222,7 @@ class Collector:
         owners = np.repeat(np.arange(len(self._pending)), [len(v) for _, _, v in self._pending])
         flat = np.concatenate([rows for _, rows, _ in self._pending])
         best = pareto_front(values)
-        places = [self._places]
+        places = [self._positions]
         for number in sorted_unique(owners[best]):
             candidates, rows = self._pending[number][0], flat[best[owners[best] == number]]
             places.append(
@@ -232,18 +232,18 @@ class Collector:
         order = np.argsort(owners[best], kind="stable")
         merged = np.concatenate([self._values, values[best[order]]])
         front = pareto_front(merged)
-        self._values, self._places = merged[front], np.concatenate(places)[front]
+        self._values, self._positions = merged[front], np.concatenate(places)[front]
         self._pending, self._pending_rows = [], 0
 
 
-def in_order(pieces: Sequence[tuple[IndexArray, Columns]]) -> Columns:
+def joined_columns(pieces: Sequence[tuple[IndexArray, Columns]]) -> Columns:
     """One table of lists from several tables and the positions of their rows in it."""
-    joined = stacked([columns for _, columns in pieces])
+    joined = concatenate_columns([columns for _, columns in pieces])
     order = np.argsort(np.concatenate([places for places, _ in pieces])) if pieces else ()
     return {name: [values[row] for row in order] for name, values in joined.items()}
 
 
-def stacked(tables: Sequence[Columns]) -> Columns:
+def concatenate_columns(tables: Sequence[Columns]) -> Columns:
     """Tables of the same columns below each other, as plain lists; empty ones are left out."""
     full = [table for table in tables if table]
     names = full[0] if full else ()
@@ -257,7 +257,7 @@ def value_or_none(value: object) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def rows_of(table: Mapping[str, Iterable[Item]]) -> Iterator[dict[str, Item]]:
+def iterate_rows(table: Mapping[str, Iterable[Item]]) -> Iterator[dict[str, Item]]:
     """The rows of columns, one after the other."""
     for row in zip(*table.values(), strict=True):
         yield dict(zip(table, row, strict=True))
@@ -267,7 +267,7 @@ def full_rows(table: Columns, sources: Sequence[Source]) -> list[dict[str, Value
     """The rows of `full_columns`, each by column; unknown numbers are None."""
     columns = full_columns(table, sources)
     return [
-        *rows_of(
+        *iterate_rows(
             {name: [*map(value_or_none, to_python_values(each))] for name, each in columns.items()}
         )
     ]
@@ -287,7 +287,7 @@ class CellResult:
     collector: Collector
 
 
-def grouped(problem: Problem) -> tuple[list[CellResult], list[Collector]]:
+def group_by_cell(problem: Problem) -> tuple[list[CellResult], list[Collector]]:
     """The groups of a problem, and the collector of each source."""
     groups: dict[tuple[Value, ...], CellResult] = {}
     collectors = []
@@ -299,21 +299,21 @@ def grouped(problem: Problem) -> tuple[list[CellResult], list[Collector]]:
     return list(groups.values()), collectors
 
 
-def first(groups: Sequence[CellResult]) -> tuple[Source, ConfigurationTable] | None:
+def best_row(groups: Sequence[CellResult]) -> tuple[Source, ConfigurationTable] | None:
     """The source and the configuration of the best row."""
     collectors = [group.collector for group in groups if len(group.collector.values)]
     if not collectors:
         return None
-    return min(collectors, key=lambda collector: tuple(collector.values[0])).place(0)
+    return min(collectors, key=lambda collector: tuple(collector.values[0])).configuration_at(0)
 
 
-Pieces: TypeAlias = Sequence[tuple[IndexArray, Candidates]]
+IndexedCandidates: TypeAlias = Sequence[tuple[IndexArray, Candidates]]
 """Candidates of several sources, each with the positions of its rows in one table."""
 
 
 def joint_front(
     groups: Sequence[CellResult], max_front_factor: float, ahead: RankedConfiguration | None = None
-) -> Pieces:
+) -> IndexedCandidates:
     """The front of all groups, judged, up to a factor of the best first objective.
 
     A plan that is ``ahead`` has the first place, before the front.
@@ -322,7 +322,7 @@ def joint_front(
     values = [collector.values for collector in collectors]
     together = np.concatenate(values)
     front = pareto_front(together)
-    front = front[useful(together[front], max_front_factor)]
+    front = front[within_factor_of_best(together[front], max_front_factor)]
     sizes = [len(objectives) for objectives in values]
     owners = np.repeat(np.arange(len(collectors)), sizes)[front]
     starts = np.cumsum([0, *map(len, values)])
@@ -347,7 +347,7 @@ def joint_front(
     ]
 
 
-def by_value(
+def group_by_axis_value(
     problem: Problem, groups: Sequence[CellResult], axis: str
 ) -> Mapping[Value, list[CellResult]]:
     """The groups of each value of an axis; none of a value that was refused."""
@@ -357,7 +357,7 @@ def by_value(
     }
 
 
-def nearest(groups: Sequence[CellResult]) -> Iterator[NearestMiss]:
+def nearest_misses(groups: Sequence[CellResult]) -> Iterator[NearestMiss]:
     """The nearest miss of each limit, where nothing at all is feasible."""
     if any(group.collector.counts[0] for group in groups):
         return
@@ -366,7 +366,7 @@ def nearest(groups: Sequence[CellResult]) -> Iterator[NearestMiss]:
         yield min((m for m in misses if m.rejection == name), key=lambda miss: miss.excess)
 
 
-def why(problem: Problem, groups: Sequence[CellResult]) -> str:
+def main_rejection(problem: Problem, groups: Sequence[CellResult]) -> str:
     """The limit that most plans missed; if none came so far, the memory, or the last rule.
 
     Rules are looked at in their order: what breaks the last of them keeps all others. Of feasible

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from planner.optimize.collector import Collector, NearestMiss, grouped
+from planner.optimize.collector import Collector, NearestMiss, group_by_cell
 from planner.optimize.problem import Constraint, Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Columns, Source
@@ -24,7 +24,7 @@ _NEVER = 2**31 - 1
 
 
 @contextmanager
-def kept_pages() -> Iterator[None]:
+def reuse_freed_pages() -> Iterator[None]:
     """Reuse the pages of freed arrays inside, instead of handing them to the system and back.
 
     Every block of a search frees and asks for the same arrays of some MiB; glibc maps each anew,
@@ -63,33 +63,35 @@ def exhaustive_search(
     ``sink`` receives the columns of every feasible row, some thousand at a time. Assumed limits
     are widened if no plan keeps them.
     """
-    return relaxing(problem, lambda relaxed: _searched((relaxed,), progress, sink)[0])
+    return search_with_relaxed_limits(
+        problem, lambda relaxed: _search_all_cells((relaxed,), progress, sink)[0]
+    )
 
 
 def search_together(problems: Sequence[Problem]) -> list[SearchResult]:
     """Search problems that differ only in the operating terms of their sources; predict once."""
-    results = dict(zip(map(id, problems), _searched(problems), strict=True))
+    results = dict(zip(map(id, problems), _search_all_cells(problems), strict=True))
 
     def search(relaxed: Problem) -> SearchResult:
-        return results[id(relaxed)] if id(relaxed) in results else _searched((relaxed,))[0]
+        return results[id(relaxed)] if id(relaxed) in results else _search_all_cells((relaxed,))[0]
 
-    return [relaxing(problem, search) for problem in problems]
+    return [search_with_relaxed_limits(problem, search) for problem in problems]
 
 
-def _searched(
+def _search_all_cells(
     problems: Sequence[Problem], progress: Progress | None = None, sink: Sink | None = None
 ) -> list[SearchResult]:
     """Search all sources with the limits as they are."""
     started, done, interrupted = time.perf_counter(), 0, False
-    groups, collectors = zip(*map(grouped, problems), strict=True)
+    groups, collectors = zip(*map(group_by_cell, problems), strict=True)
     sources = zip(*(problem.sources for problem in problems), strict=True)
     try:
-        with kept_pages():
+        with reuse_freed_pages():
             for several in zip(sources, zip(*collectors, strict=True), strict=True):
                 takers: list[tuple[Source, Collector]] = [*zip(*several, strict=True)]
                 done = search_source(problems[0], takers, progress, sink, done)
                 for _, collector in takers:
-                    collector.settle()
+                    collector.free_candidates()
     except StopSearch:
         interrupted = True
     return [
@@ -128,19 +130,21 @@ def search_source(
     return done
 
 
-_MOST_DOUBLINGS = 64
+_MAX_DOUBLINGS = 64
 # Beyond the nearest plan, so that there is something to choose among.
-_ROOM = 1.5
+_MARGIN = 1.5
 
 
-def relaxing(problem: Problem, search: Callable[[Problem], SearchResult]) -> SearchResult:
+def search_with_relaxed_limits(
+    problem: Problem, search: Callable[[Problem], SearchResult]
+) -> SearchResult:
     """Search with the assumed limits, or with wider ones if no plan keeps them.
 
     The problem of the result has the limits that its plans keep. Limits of the user stay.
     """
     result = search(problem)
     while not result.configurations_feasible and not result.interrupted:
-        wider = _wider(problem, result)
+        wider = _relaxed_problem(problem, result)
         if wider is None:
             break
         problem = wider
@@ -154,11 +158,13 @@ def without_assumed(problem: Problem) -> Problem:
     return replace(problem, constraints=requested)
 
 
-def _wider(problem: Problem, result: SearchResult) -> Problem | None:
+def _relaxed_problem(problem: Problem, result: SearchResult) -> Problem | None:
     """Assumed limits doubled until the nearest plan keeps them; None if unknown."""
     assumed = {limit.name for limit in problem.constraints if limit.assumed}
     misses = [
-        _widened(problem, miss) for miss in result.nearest_misses if miss.rejection in assumed
+        _relaxed_limits(problem, miss)
+        for miss in result.nearest_misses
+        if miss.rejection in assumed
     ]
     finite = [relaxed for relaxed in misses if relaxed is not None]
     if not finite:
@@ -167,27 +173,31 @@ def _wider(problem: Problem, result: SearchResult) -> Problem | None:
     return replace(problem, constraints=limits)
 
 
-def _widened(problem: Problem, miss: NearestMiss) -> tuple[int, tuple[Constraint, ...]] | None:
+def _relaxed_limits(
+    problem: Problem, miss: NearestMiss
+) -> tuple[int, tuple[Constraint, ...]] | None:
     """The limits that a plan keeps after the fewest doublings, and how many; None if unknown."""
     limits, max_doublings = [], 0
     for limit in problem.constraints:
         doublings = 0
         if limit.assumed:
             value = float(limit.judged(miss.candidates).ravel()[0])
-            value *= 1.0 if _keeps(limit, value) else _ROOM**limit.sign
-            while doublings < _MOST_DOUBLINGS and not _keeps(doubled(limit, doublings), value):
+            value *= 1.0 if _keeps_limit(limit, value) else _MARGIN**limit.sign
+            while doublings < _MAX_DOUBLINGS and not _keeps_limit(
+                double_limit(limit, doublings), value
+            ):
                 doublings += 1
-        if doublings == _MOST_DOUBLINGS:
+        if doublings == _MAX_DOUBLINGS:
             return None
-        limits.append(doubled(limit, doublings))
+        limits.append(double_limit(limit, doublings))
         max_doublings = max(max_doublings, doublings)
     return max_doublings, tuple(limits)
 
 
-def _keeps(limit: Constraint, value: float) -> bool:
+def _keeps_limit(limit: Constraint, value: float) -> bool:
     return not math.isnan(value) and limit.sign * value <= limit.sign * limit.bound
 
 
-def doubled(limit: Constraint, times: int) -> Constraint:
+def double_limit(limit: Constraint, times: int) -> Constraint:
     """A limit that is doubled ``times`` times."""
     return replace(limit, bound=limit.bound * 2.0 ** (limit.sign * times))

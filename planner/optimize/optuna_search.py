@@ -16,8 +16,13 @@ from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
 from planner.base.csv_cells import Value
 from planner.configurations.configuration_tables import ConfigurationTable, format_value
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.optimize.collector import Collector, grouped
-from planner.optimize.exhaustive import Progress, StopSearch, relaxing, search_source
+from planner.optimize.collector import Collector, group_by_cell
+from planner.optimize.exhaustive import (
+    Progress,
+    StopSearch,
+    search_source,
+    search_with_relaxed_limits,
+)
 from planner.optimize.problem import MEMORIES, Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates, Mesh
@@ -44,7 +49,7 @@ def violations(problem: Problem, candidates: Candidates, codes: CodeArray) -> Fl
     for number in range(soft, len(problem.rejections) + 1):
         rows = np.flatnonzero(codes == number)
         if rows.size:
-            value, _, bound = problem.limited(number, candidates)
+            value, _, bound = problem.value_and_bound(number, candidates)
             is_memory = number < soft + len(MEMORIES)
             graded[rows] = (
                 relative_excess(candidates.at(value, rows), candidates.at(bound, rows)) + is_memory
@@ -86,7 +91,7 @@ class SampledSpace:
         ]
         self._sources = [(source, mesh, collector) for source, mesh, _, collector in meshed]
         self._cells = [cell for _, _, cell, _ in meshed]
-        entries_by_source = [_worded(mesh) for _, mesh, _ in self._sources]
+        entries_by_source = [_factor_entries(mesh) for _, mesh, _ in self._sources]
         joint = {
             name: list(
                 dict.fromkeys(value for entries in entries_by_source for value in entries[name])
@@ -96,7 +101,7 @@ class SampledSpace:
         names = [" ".join(map(str, cell.values())) for cell in self._cells]
         self.parameters: Mapping[str, Sequence[Value]] = {"source": names, **joint}
         self._entries = [
-            [_entries(entries[name], values) for name, values in joint.items()]
+            [_entry_positions(entries[name], values) for name, values in joint.items()]
             for entries in entries_by_source
         ]
 
@@ -126,7 +131,9 @@ class SampledSpace:
             of_source = np.flatnonzero((rows[:, 0] == number) & (np.min(places, axis=0) >= 0))
             if not of_source.size:
                 continue
-            candidates = source.judged(_chosen(mesh, [place[of_source] for place in places]))
+            candidates = source.judged(
+                _configurations_at(mesh, [place[of_source] for place in places])
+            )
             collector.add(candidates)
             objectives[of_source] = self._problem.values(candidates, np.arange(of_source.size))
             codes = self._problem.codes(candidates)
@@ -134,7 +141,7 @@ class SampledSpace:
         return objectives, violation
 
 
-def _chosen(mesh: Mesh, places: Sequence[IndexArray]) -> ConfigurationTable:
+def _configurations_at(mesh: Mesh, places: Sequence[IndexArray]) -> ConfigurationTable:
     """The flat table of some entries of each factor of a mesh."""
     columns = {
         name: values[place]
@@ -144,7 +151,7 @@ def _chosen(mesh: Mesh, places: Sequence[IndexArray]) -> ConfigurationTable:
     return mesh.kind(**columns)
 
 
-def _worded(mesh: Mesh) -> dict[str, list[str | float]]:
+def _factor_entries(mesh: Mesh) -> dict[str, list[str | float]]:
     """The entries of each factor of a mesh, by name and in words."""
     entries: dict[str, list[str | float]] = {}
     for factor in mesh.factors:
@@ -157,7 +164,7 @@ def _worded(mesh: Mesh) -> dict[str, list[str | float]]:
     return entries
 
 
-def _entries(source_entries: Sequence[object], all_entries: Sequence[object]) -> IndexArray:
+def _entry_positions(source_entries: Sequence[object], all_entries: Sequence[object]) -> IndexArray:
     """Where each of all words is among a source's own; -1 where it is not."""
     places = {entry: place for place, entry in enumerate(source_entries)}
     return np.array([places.get(entry, -1) for entry in all_entries], dtype=np.intp)
@@ -322,24 +329,28 @@ _VIOLATION = "constraints:violation"
 
 
 def optuna_search(
-    problem: Problem, *, progress: Progress | None = None, **how: object
+    problem: Problem, *, progress: Progress | None = None, **options: object
 ) -> SearchResult:
     """Search spaces that are too large to enumerate; sources without a mesh are searched whole.
 
-    ``how`` are the other arguments of `sample`, and so is what it raises. ``progress`` may
+    ``options`` are the other arguments of `run_trials`, and so is what it raises. ``progress`` may
     raise `planner.optimize.exhaustive.StopSearch`. Limits that are assumed are widened where no
     plan that was tried keeps them.
     """
-    return relaxing(problem, lambda relaxed: _searched(relaxed, progress, how))
+    return search_with_relaxed_limits(
+        problem, lambda relaxed: _search_once(relaxed, progress, options)
+    )
 
 
-def _searched(problem: Problem, progress: Progress | None, how: Mapping[str, Any]) -> SearchResult:
+def _search_once(
+    problem: Problem, progress: Progress | None, how: Mapping[str, Any]
+) -> SearchResult:
     """Search with the limits as they are."""
     started, interrupted = time.perf_counter(), False
-    groups, collectors = grouped(problem)
+    groups, collectors = group_by_cell(problem)
     try:
         if any(source.mesh is not None for source in problem.sources):
-            sample(SampledSpace(problem, collectors), progress=progress, **how)
+            run_trials(SampledSpace(problem, collectors), progress=progress, **how)
         for source, collector in zip(problem.sources, collectors, strict=True):
             if source.mesh is None:
                 search_source(problem, [(source, collector)])
@@ -348,7 +359,7 @@ def _searched(problem: Problem, progress: Progress | None, how: Mapping[str, Any
     return SearchResult.of(problem, groups, started, interrupted)
 
 
-def sample(
+def run_trials(
     samples: SampledSpace,
     *,
     trials: int = 2000,
@@ -369,17 +380,17 @@ def sample(
     sampler : ``"nsga2"`` or ``"tpe"``
     progress : receives the number of trials done after each batch
     """
-    _check(trials, seed, sampler)
-    with _quiet():
-        search = _Search(samples, sampler, seed)
-        search.met.explore()
-        while search.done < trials and not search.met.exhausted:
+    _check_arguments(trials, seed, sampler)
+    with _silence_optuna():
+        search = _TrialSearch(samples, sampler, seed)
+        search.trials.explore()
+        while search.done < trials and not search.trials.exhausted:
             search.add_batch(min(BATCH, trials - search.done))
             if progress is not None:
                 progress(search.done)
 
 
-class _Search:
+class _TrialSearch:
     """Batches of trials, each from a new study with the best and the latest trials."""
 
     def __init__(self, samples: SampledSpace, sampler: str, seed: int) -> None:
@@ -387,7 +398,7 @@ class _Search:
 
         self._sampler, self._seed = sampler, seed
         values_by_name = {name: tuple(values) for name, values in samples.parameters.items()}
-        self._words = values_by_name
+        self._values_by_name = values_by_name
         self._positions = {
             name: {value: place for place, value in enumerate(values)}
             for name, values in values_by_name.items()
@@ -403,12 +414,12 @@ class _Search:
         self._recent: list[FrozenTrial] = []
         self._tried: set[bytes] = set()
         self.done = 0
-        self.met = TrialStore(samples)
+        self.trials = TrialStore(samples)
 
     def add_batch(self, size: int) -> None:
         """Ask the sampler for trials and evaluate them; then explore around the best rows."""
-        rows = self._ask(size)
-        self.met.evaluate(np.stack(rows))
+        rows = self._propose_rows(size)
+        self.trials.evaluate(np.stack(rows))
         self.done += size
         if size < BATCH:  # the last batch
             return
@@ -417,7 +428,7 @@ class _Search:
         recent_ids = {id(trial) for trial in self._recent}
         self._pool = [trial for trial in best if id(trial) not in recent_ids] + self._recent
         self._tried.update(row.tobytes() for row in rows)
-        self.met.explore()
+        self.trials.explore()
 
     def _best_of_pool(self) -> list[FrozenTrial]:
         if not self._pool:
@@ -435,7 +446,7 @@ class _Search:
         study.add_trials(self._pool)
         return study
 
-    def _ask(self, size: int) -> list[IndexArray]:
+    def _propose_rows(self, size: int) -> list[IndexArray]:
         """Proposals: the best of what is not a trial yet, then the sampler's.
 
         Known ones of the sampler are dropped and asked anew, up to a number of attempts.
@@ -444,7 +455,7 @@ class _Search:
 
         study = self._study()
         study.sampler = _sampler(self._sampler, self._seed, self.done)
-        promising = [row for row in self.met.best() if row.tobytes() not in self._tried]
+        promising = [row for row in self.trials.best() if row.tobytes() not in self._tried]
         for row in promising:
             study.enqueue_trial(self._parameters(row))
         proposals: list[IndexArray] = []
@@ -454,7 +465,7 @@ class _Search:
             trial = study.ask(self._distributions)
             row = self._row(trial.params)
             was_tried = len(proposals) >= len(promising) and (
-                row in self.met or row.tobytes() in proposed
+                row in self.trials or row.tobytes() in proposed
             )
             if was_tried and attempts:
                 attempts -= 1
@@ -468,7 +479,7 @@ class _Search:
         """A finished trial of an evaluated row."""
         from optuna.trial import create_trial
 
-        objectives, violation = self.met.outcome(row)
+        objectives, violation = self.trials.outcome(row)
         return create_trial(
             params=self._parameters(row),
             distributions=self._distributions,
@@ -477,9 +488,9 @@ class _Search:
         )
 
     def _parameters(self, row: IndexArray) -> dict[str, Value]:
-        named = zip(self._words, row, strict=True)
+        named = zip(self._values_by_name, row, strict=True)
         return {
-            name: self._words[name][position]
+            name: self._values_by_name[name][position]
             for name, position in named
             if name in self._distributions
         }
@@ -488,12 +499,12 @@ class _Search:
         """Positions of values; a parameter of one value is not among the parameters."""
         places = (
             self._positions[name][parameters[name]] if name in parameters else 0
-            for name in self._words
+            for name in self._values_by_name
         )
-        return np.fromiter(places, dtype=np.intp, count=len(self._words))
+        return np.fromiter(places, dtype=np.intp, count=len(self._values_by_name))
 
 
-def _check(trials: int, seed: int, sampler: str) -> None:
+def _check_arguments(trials: int, seed: int, sampler: str) -> None:
     if sampler not in SAMPLERS:
         hint = did_you_mean(sampler, SAMPLERS)
         raise SearchSpaceError(f"Unknown sampler {sampler!r}.{hint} Known: {', '.join(SAMPLERS)}.")
@@ -514,7 +525,7 @@ def _sampler(name: str, seed: int, done: int) -> BaseSampler:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_optuna() -> Iterator[None]:
     """No log lines and no warnings about experimental parts from Optuna."""
     import optuna
 

@@ -38,7 +38,7 @@ def pareto_front(values: FloatArray) -> NDArray[np.intp]:
         nowhere_larger = reduce(np.logical_and, (column[:, None] <= column for column in columns))
         return np.asarray(order[nowhere_larger.sum(axis=0) == 1])
     levels, pairs = _levels(ranked)
-    return order[_staircase(ranked) if levels is None else _by_levels(levels, pairs)]
+    return order[_front_by_staircase(ranked) if levels is None else _front_by_levels(levels, pairs)]
 
 
 def front_of_many(values: FloatArray) -> NDArray[np.intp]:
@@ -61,7 +61,7 @@ def front_of_many(values: FloatArray) -> NDArray[np.intp]:
     return np.array(front, dtype=np.intp)
 
 
-def useful(ranked: FloatArray, max_factor: float) -> BoolArray:
+def within_factor_of_best(ranked: FloatArray, max_factor: float) -> BoolArray:
     """Rows of a sorted front whose first objective is within a factor of the best one's.
 
     Of objectives around 0, which no factor compares, all rows.
@@ -73,7 +73,7 @@ def useful(ranked: FloatArray, max_factor: float) -> BoolArray:
     return np.asarray(first <= (best * max_factor if best > 0 else best / max_factor))
 
 
-def undominated(values: FloatArray, front: FloatArray) -> BoolArray:
+def filter_dominated(values: FloatArray, front: FloatArray) -> BoolArray:
     """Rows that a few probes of a front do not dominate: a quick, incomplete filter."""
     is_undominated = np.ones(len(values), dtype=np.bool_)
     step = max(1, len(front) // _PROBES)
@@ -103,7 +103,7 @@ def _levels(ranked: FloatArray) -> tuple[IndexArray | None, FloatArray]:
     return None, ranked
 
 
-def _by_levels(levels: IndexArray, pairs: FloatArray) -> BoolArray:
+def _front_by_levels(levels: IndexArray, pairs: FloatArray) -> BoolArray:
     """Three objectives, one of them of few values: a front of the other two for each, in turn."""
     is_on_front = np.zeros(len(levels), dtype=np.bool_)
     front = np.empty((0, 2))
@@ -127,7 +127,7 @@ def _front_of_two(pairs: FloatArray) -> IndexArray:
     return order[_falls_below_all_before(pairs[order, 1], 2)]
 
 
-def _staircase(ranked: FloatArray) -> BoolArray:
+def _front_by_staircase(ranked: FloatArray) -> BoolArray:
     """Three objectives: sweep by the first, keep the front of the other two sorted."""
     is_on_front = np.zeros(len(ranked), dtype=np.bool_)
     stairs = _StaircaseFront()

@@ -14,43 +14,54 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Numeric
 from planner.base.csv_cells import Value
 from planner.base.records import record
-from planner.confidence.intervals import BAD_CASE, FIXED, MEDIAN, Confidence, chance_below, quantile
+from planner.confidence.intervals import (
+    BAD_CASE,
+    FIXED,
+    MEDIAN,
+    Confidence,
+    probability_below,
+    quantile,
+)
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.optimize.result_columns import FOLLOWING
-from planner.optimize.source import Candidates, Setting, Source, at_load
-from planner.question.terms import glossary, percentile_of, term_of_column, terms_of
+from planner.optimize.result_columns import COLUMNS_BY_ERROR
+from planner.optimize.source import Candidates, SearchInputs, Source, at_load
+from planner.question.terms import glossary, parse_percentile, term_of_column, terms_of
 
 _PERCENTILE = re.compile(r"_p\d+$")
 
 
-def sure_factor(source: Source, name: str, confidence: float, sign: int) -> float | None:
+def confidence_factor(source: Source, name: str, confidence: float, sign: int) -> float | None:
     """The factor on a prediction ``name`` at which it is judged at a confidence.
 
     ``sign`` is 1 where the quantity must stay below a bound, -1 where above. The factor is 1 for
     quantities without published errors, such as free memory. None where errors are published, but
     not for runs like this source.
     """
-    if confidence == MEDIAN or _mean_of(name) not in _followed():
+    if confidence == MEDIAN or _without_percentile(name) not in _error_quantities():
         return 1.0
-    return factor_at(source.confidence(max(source.counts, default=1)), name, confidence, sign)
+    return factor_at_confidence(
+        source.confidence(max(source.counts, default=1)), name, confidence, sign
+    )
 
 
-def factor_at(
+def factor_at_confidence(
     confidence_intervals: Confidence | None, name: str, confidence: float, sign: int
 ) -> float | None:
     """The factor on a prediction ``name`` at a confidence, from given intervals; None: unknown."""
-    if confidence == MEDIAN or _mean_of(name) not in _followed():
+    if confidence == MEDIAN or _without_percentile(name) not in _error_quantities():
         return 1.0
-    ends = _ends(confidence_intervals, name)
+    ends = _interval_of(confidence_intervals, name)
     return None if ends is None else quantile(ends, confidence, sign)
 
 
-def bad_factor(confidence_intervals: Confidence | None, name: str, sign: int) -> float | None:
+def bad_case_factor(confidence_intervals: Confidence | None, name: str, sign: int) -> float | None:
     """The factor on a prediction in the bad case, of errors that differ between plans."""
     return (
         1.0
         if confidence_intervals is None
-        else factor_at(_apart(confidence_intervals), name, BAD_CASE, sign)
+        else factor_at_confidence(
+            _plan_specific_confidence(confidence_intervals), name, BAD_CASE, sign
+        )
     )
 
 
@@ -60,12 +71,12 @@ def distinguishing_factors(
     """The factors of the 90 % interval, of errors that differ between plans; None: unknown."""
     return (
         None
-        if confidence_intervals is None or name not in _followed()
-        else _ends(_apart(confidence_intervals), name)
+        if confidence_intervals is None or name not in _error_quantities()
+        else _interval_of(_plan_specific_confidence(confidence_intervals), name)
     )
 
 
-def _apart(confidence_intervals: Confidence) -> Confidence:
+def _plan_specific_confidence(confidence_intervals: Confidence) -> Confidence:
     """The intervals of errors that differ between plans.
 
     Excludes the time of a campaign beyond its steps, which is the same in all plans, and prices of
@@ -82,7 +93,9 @@ def _apart(confidence_intervals: Confidence) -> Confidence:
     )
 
 
-def sure_value(candidates: Candidates, name: str, confidence: float, sign: int) -> FloatArray:
+def value_at_confidence(
+    candidates: Candidates, name: str, confidence: float, sign: int
+) -> FloatArray:
     """A limited quantity at a confidence, in SI units; as predicted where no errors are known.
 
     The parts of a sum are taken to err together.
@@ -90,13 +103,13 @@ def sure_value(candidates: Candidates, name: str, confidence: float, sign: int) 
     if confidence == MEDIAN:
         return candidates.value(name)
     values = [
-        part * (sure_factor(candidates.source, followed, confidence, sign) or 1.0)
+        part * (confidence_factor(candidates.source, followed, confidence, sign) or 1.0)
         for followed, part in candidates.addends(name).items()
     ]
     return np.asarray(sum(values[1:], start=values[0]))
 
 
-def limit_chance(candidates: Candidates, name: str, bound: float, sign: int) -> float:
+def limit_probability(candidates: Candidates, name: str, bound: float, sign: int) -> float:
     """The probability that the one candidate keeps a limit: the share of published runs like it.
 
     The bound is in SI units; NaN where no errors are known.
@@ -104,48 +117,48 @@ def limit_chance(candidates: Candidates, name: str, bound: float, sign: int) -> 
     confidence = candidates.source.confidence(float(np.ravel(candidates.value("num_gpus"))[0]))
     total, low, high = 0.0, 0.0, 0.0
     for followed, part in candidates.addends(name).items():
-        ends = _ends(confidence, followed)
+        ends = _interval_of(confidence, followed)
         if ends is None:
             return math.nan
         value = float(np.ravel(part)[0])
         below, above = ends
         total, low, high = total + value, low + value * below, high + value * above
-    share_below = chance_below(bound, total, (low, high))
+    share_below = probability_below(bound, total, (low, high))
     return share_below if sign > 0 else 1 - share_below
 
 
-def _ends(confidence_intervals: Confidence | None, name: str) -> tuple[float, float] | None:
+def _interval_of(confidence_intervals: Confidence | None, name: str) -> tuple[float, float] | None:
     """Lower and upper factor of the 90 % interval of a quantity; None: unknown."""
-    for quantity, in_proportion in _followed().get(_mean_of(name), ()):
+    for quantity, in_proportion in _error_quantities().get(_without_percentile(name), ()):
         ends = confidence_intervals.factors.get(quantity) if confidence_intervals else None
         if confidence_intervals is not None and ends is not None and ends[0] > 0:
             ends = ends if in_proportion else (1 / ends[1], 1 / ends[0])
             return (
-                confidence_intervals.of_money(ends)
-                if glossary()[_mean_of(name)].type == "usd"
+                confidence_intervals.money_interval(ends)
+                if glossary()[_without_percentile(name)].type == "usd"
                 else ends
             )
     return None
 
 
-def _mean_of(name: str) -> str:
+def _without_percentile(name: str) -> str:
     """The name of the quantity without its percentile, whose errors a percentile shares."""
     return _PERCENTILE.sub("", name)
 
 
 def is_unknown(source: Source, name: str, confidence: float, sign: int) -> bool:
     """Whether a limited quantity has errors, but none of runs like those of this source."""
-    return sure_factor(source, name, confidence, sign) is None
+    return confidence_factor(source, name, confidence, sign) is None
 
 
 @cache
-def _followed() -> Mapping[str, Sequence[tuple[str, bool]]]:
+def _error_quantities() -> Mapping[str, Sequence[tuple[str, bool]]]:
     """The quantities that a limit or an objective follows, and whether in proportion or inversely.
 
     Errors of one of several are known: a rate follows the time of a step in training.
     """
     of_column: dict[str, list[tuple[str, bool]]] = {}
-    for quantity, groups in FOLLOWING.items():
+    for quantity, groups in COLUMNS_BY_ERROR.items():
         for columns, in_proportion in zip(groups, (True, False), strict=True):
             for column in columns:
                 of_column.setdefault(column, []).append((quantity, in_proportion))
@@ -162,7 +175,7 @@ def _followed() -> Mapping[str, Sequence[tuple[str, bool]]]:
                 for followed_quantity in of_column.get(column, ())
             ]
     # Percentiles have the errors of the mean.
-    quantiles = ((name, percentile_of(name)) for name in glossary())
+    quantiles = ((name, parse_percentile(name)) for name in glossary())
     return quantities | {
         name: quantities[mean_term[0]]
         for name, mean_term in quantiles
@@ -188,11 +201,11 @@ class Constraint:
 
     def judged(self, candidates: Candidates) -> FloatArray:
         """The prediction at the confidence, in SI units, which is compared with the bound."""
-        return sure_value(candidates, self.name, self.confidence, self.sign)
+        return value_at_confidence(candidates, self.name, self.confidence, self.sign)
 
     def of_predictions(self, source: Source) -> Constraint:
         """The same limit with its bound on what is predicted for a source."""
-        factor = sure_factor(source, self.name, self.confidence, self.sign) or 1.0
+        factor = confidence_factor(source, self.name, self.confidence, self.sign) or 1.0
         return replace(self, bound=self.bound / factor, confidence=MEDIAN)
 
     @property
@@ -200,9 +213,9 @@ class Constraint:
         """`` at 90 %``; empty where predictions are judged as they are."""
         return "" if self.confidence == MEDIAN else f" at {100 * self.confidence:g} %"
 
-    def chance(self, candidates: Candidates) -> float:
+    def probability(self, candidates: Candidates) -> float:
         """The probability that the one candidate keeps the limit; NaN: unknown."""
-        return limit_chance(at_load(candidates), self.name, self.bound, self.sign)
+        return limit_probability(at_load(candidates), self.name, self.bound, self.sign)
 
     def violated(self, candidates: Candidates) -> BoolArray:
         """Where the bound does not hold; an unknown value does not hold it."""
@@ -211,7 +224,7 @@ class Constraint:
             return np.asarray(~(self.sign * value <= self.sign * self.bound))
 
 
-def with_rate(limits: Iterable[Constraint], rate: float | None) -> tuple[Constraint, ...]:
+def with_rate_limit(limits: Iterable[Constraint], rate: float | None) -> tuple[Constraint, ...]:
     """The limits of a plan, preceded by the requested ``rate`` [1/s] if there is one."""
     if rate is None:
         return tuple(limits)
@@ -223,7 +236,7 @@ def limit_rows(
     candidates: Candidates, limits: Iterable[Constraint]
 ) -> list[dict[str, float | str | None]]:
     """Each limit of the one candidate: name, bound in SI units, the probability that it is kept."""
-    probabilities = ((limit, limit.chance(candidates)) for limit in limits)
+    probabilities = ((limit, limit.probability(candidates)) for limit in limits)
     return [
         {
             "name": limit.name,
@@ -308,7 +321,7 @@ class Problem:
     ----------
     cells : for each source, its model, GPU, framework and so on; sources of one cell have the same
     refused : cells without a source, and why
-    furthest : factor of the best first objective at which the front ends
+    max_front_factor : factor of the best first objective at which the front ends
     has_ties : published runs show which differences in the first objective are significant
     """
 
@@ -317,7 +330,7 @@ class Problem:
     constraints: tuple[Constraint, ...] = ()
     cells: tuple[Cell, ...] = ()
     refused: tuple[tuple[Cell, str], ...] = ()
-    furthest: float = np.inf
+    max_front_factor: float = np.inf
     has_ties: bool = False
 
     def __post_init__(self) -> None:
@@ -340,9 +353,9 @@ class Problem:
         return {name: tuple(several) for name, several in values.items() if len(several) > 1}
 
     @property
-    def setting(self) -> Setting:
+    def inputs(self) -> SearchInputs:
         """The first source's setting; model and question are the same in all."""
-        return self.sources[0].setting
+        return self.sources[0].inputs
 
     @property
     def rejections(self) -> tuple[str, ...]:
@@ -379,7 +392,9 @@ class Problem:
             [candidates.at(o.sign * candidates.value(o.name), rows) for o in self.objectives]
         ).T
 
-    def limited(self, number: int, candidates: Candidates) -> tuple[FloatArray, int, Numeric]:
+    def value_and_bound(
+        self, number: int, candidates: Candidates
+    ) -> tuple[FloatArray, int, Numeric]:
         """Value, sign (1 from above, -1 from below) and bound of rejection ``number``, in SI.
 
         The value is the one at the confidence of the limit; of memory, what is predicted, against

@@ -9,16 +9,16 @@ from planner.base.csv_cells import Value
 from planner.confidence.ranking import (
     RankedPlan,
     are_plans_tied,
-    best_supported,
     evidence_rank,
-    regrets,
+    expected_regrets,
+    recommended_index,
 )
 from planner.optimize.collector import CellResult
-from planner.optimize.problem import Cell, Problem, bad_factor, distinguishing_factors
+from planner.optimize.problem import Cell, Problem, bad_case_factor, distinguishing_factors
 from planner.optimize.tie_breaking import ComplexityTieBreaker, RankedConfiguration
 
 
-def best_choice(
+def recommend_plan(
     problem: Problem, groups: Sequence[CellResult], *, is_proven: bool = False
 ) -> RankedConfiguration | None:
     """Recommend a plan among ties: the simplest that is tied with the fastest of the best cell.
@@ -27,17 +27,17 @@ def best_choice(
     evidence. Tied: the difference is within the error of predictions of published runs.
     ``is_proven``: only software that was measured on the GPU.
     """
-    ranked = ranked_choices(problem, groups)
+    ranked = rank_plans_by_bad_case(problem, groups)
     if is_proven:
         ranked = [choice for choice in ranked if choice[0].is_proven]
-    return ranked[best_supported([standing for standing, _ in ranked])][1] if ranked else None
+    return ranked[recommended_index([standing for standing, _ in ranked])][1] if ranked else None
 
 
-def better_tied(
+def tied_but_faster_plan(
     problem: Problem, groups: Sequence[CellResult], chosen: RankedConfiguration
 ) -> RankedConfiguration | None:
     """The choice that is tied with ``chosen`` and predicted to be better than others; or None."""
-    ranked = ranked_choices(problem, groups)
+    ranked = rank_plans_by_bad_case(problem, groups)
     chosen_plan = next((standing for standing, choice in ranked if choice is chosen), None)
     better = [
         choice
@@ -49,21 +49,23 @@ def better_tied(
     return min(better, key=lambda choice: choice.values[0], default=None)
 
 
-def regret_of(problem: Problem, groups: Sequence[CellResult], chosen: RankedConfiguration) -> float:
+def expected_regret(
+    problem: Problem, groups: Sequence[CellResult], chosen: RankedConfiguration
+) -> float:
     """Expected loss of a choice against the best choice of other cells, as a share of its value.
 
     As `planner.confidence.ranking.expected_regrets`; NaN without other cells, or if its errors are
     unknown.
     """
-    ranked = ranked_choices(problem, groups)
+    ranked = rank_plans_by_bad_case(problem, groups)
     chosen_indices = [index for index, (_, choice) in enumerate(ranked) if choice is chosen]
     if len(ranked) < 2 or not chosen_indices:
         return math.nan
     standings = [standing for standing, _ in ranked]
-    return float(regrets(standings, problem.objectives[0].sign)[chosen_indices[0]])
+    return float(expected_regrets(standings, problem.objectives[0].sign)[chosen_indices[0]])
 
 
-def ranked_choices(
+def rank_plans_by_bad_case(
     problem: Problem, groups: Sequence[CellResult]
 ) -> list[tuple[RankedPlan, RankedConfiguration]]:
     """The plan to launch of each cell and the rank data of its best plan, best bad case first.
@@ -75,46 +77,50 @@ def ranked_choices(
         key = tuple(value for name, value in group.cell.items() if name != "mode")
         cells.setdefault(key, []).append(group)
     joined = (
-        ComplexityTieBreaker.joined(tie_breaker.collector.simplest for tie_breaker in cell)
+        ComplexityTieBreaker.join(tie_breaker.collector.simplest for tie_breaker in cell)
         for cell in cells.values()
     )
     choices = []
     for tie_breaker in joined:
         fastest = tie_breaker.best
         factor = fastest.tie_factor if fastest and problem.has_ties else 1.0
-        if fastest is None or (chosen := tie_breaker.choice(factor)) is None:
+        if fastest is None or (chosen := tie_breaker.simplest_within(factor)) is None:
             continue
-        order = bad_case(problem, fastest), fastest.weighed, *fastest.values
-        choices.append((order, (_standing(problem, fastest), chosen)))
+        order = (
+            bad_case_objective(problem, fastest),
+            fastest.fit_weighted_objective,
+            *fastest.values,
+        )
+        choices.append((order, (_ranked_plan(problem, fastest), chosen)))
     return [ranked for _, ranked in sorted(choices, key=lambda choice: choice[0])]
 
 
-def bad_case(problem: Problem, choice: RankedConfiguration) -> float:
+def bad_case_objective(problem: Problem, choice: RankedConfiguration) -> float:
     """Bad case of the first objective, minimized and weighted: 9 of 10 runs like a plan keep it.
 
     Infinite if no published run is like the plan.
     """
     goal = problem.objectives[0]
     confidence = choice.source.confidence(choice.num_gpus)
-    factor = bad_factor(confidence, goal.name, goal.sign)
-    return math.inf if factor is None else choice.weighed * factor
+    factor = bad_case_factor(confidence, goal.name, goal.sign)
+    return math.inf if factor is None else choice.fit_weighted_objective * factor
 
 
-def _standing(problem: Problem, choice: RankedConfiguration) -> RankedPlan:
+def _ranked_plan(problem: Problem, choice: RankedConfiguration) -> RankedPlan:
     """Rank data of a choice by the first objective, to compare it with those of other cells."""
     goal, confidence = problem.objectives[0].name, choice.source.confidence(choice.num_gpus)
     value, (low, high) = (
-        abs(choice.weighed),
+        abs(choice.fit_weighted_objective),
         distinguishing_factors(confidence, goal) or (math.nan, math.nan),
     )
     return RankedPlan(
         value=value,
         low=value * low,
         high=value * high,
-        bad=abs(bad_case(problem, choice)),
-        kin=tuple(choice.source.named.values()),
+        bad=abs(bad_case_objective(problem, choice)),
+        error_group=tuple(choice.source.named.values()),
         tie_factor=choice.tie_factor,
-        lack=evidence_rank("", math.nan)
+        evidence_rank=evidence_rank("", math.nan)
         if confidence is None
         else evidence_rank(confidence.basis, confidence.runs),
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from planner.base.records import record
-from planner.optimize.collector import CellResult, NearestMiss, Pieces
+from planner.optimize.collector import CellResult, IndexedCandidates, NearestMiss
 from planner.optimize.exhaustive import exhaustive_search, search_together
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
@@ -15,7 +15,7 @@ from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, terms_about
 
 
-def searched(problems: Sequence[Problem]) -> list[SearchResult]:
+def search_with_shared_predictions(problems: Sequence[Problem]) -> list[SearchResult]:
     """Search results of problems that differ only in the operating terms of their sources.
 
     Configurations are predicted once for all, and judged again only if prices change the ranking.
@@ -51,36 +51,43 @@ class _RepricedResult(SearchResult):
     first: SearchResult
     sources: Mapping[int, Source]
 
-    def own(self, candidates: Candidates) -> Candidates:
+    def with_own_prices(self, candidates: Candidates) -> Candidates:
         """Candidates at the source of this result."""
         return candidates.moved(self.sources[id(candidates.source)])
 
     @cached_property
     def fastest(self) -> Candidates | None:
         """The best by the first objective."""
-        return None if self.first.fastest is None else self.own(self.first.fastest)
+        return None if self.first.fastest is None else self.with_own_prices(self.first.fastest)
 
     @cached_property
     def recommended(self) -> Candidates | None:
         """The plan one would launch."""
-        return None if self.first.recommended is None else self.own(self.first.recommended)
+        return (
+            None if self.first.recommended is None else self.with_own_prices(self.first.recommended)
+        )
 
     @cached_property
     def proven(self) -> Candidates | None:
         """The recommended plan among software that was measured on its GPU."""
         if self.first.proven is self.first.recommended:
             return self.recommended
-        return None if self.first.proven is None else self.own(self.first.proven)
+        return None if self.first.proven is None else self.with_own_prices(self.first.proven)
 
     @cached_property
     def better_tied(self) -> Candidates | None:
         """The plan that is tied with the recommended one and predicted to be better."""
-        return None if self.first.better_tied is None else self.own(self.first.better_tied)
+        return (
+            None if self.first.better_tied is None else self.with_own_prices(self.first.better_tied)
+        )
 
     @cached_property
-    def chosen(self) -> Pieces:
+    def recommended_and_front(self) -> IndexedCandidates:
         """The recommended plan, and behind it the front."""
-        return [(places, self.own(judged)) for places, judged in self.first.chosen]
+        return [
+            (places, self.with_own_prices(judged))
+            for places, judged in self.first.recommended_and_front
+        ]
 
 
 def _moved(result: SearchResult, problem: Problem) -> SearchResult:

@@ -13,17 +13,23 @@ from planner.base.csv_cells import Value, number_of_row
 from planner.base.records import record
 from planner.optimize.collector import (
     CellResult,
+    IndexedCandidates,
     NearestMiss,
-    Pieces,
-    by_value,
-    first,
-    in_order,
+    best_row,
+    group_by_axis_value,
+    joined_columns,
     joint_front,
-    nearest,
-    why,
+    main_rejection,
+    nearest_misses,
 )
 from planner.optimize.problem import Problem
-from planner.optimize.recommendation import bad_case, best_choice, better_tied, cell_of, regret_of
+from planner.optimize.recommendation import (
+    bad_case_objective,
+    cell_of,
+    expected_regret,
+    recommend_plan,
+    tied_but_faster_plan,
+)
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
 from planner.optimize.tie_breaking import RankedConfiguration
@@ -34,34 +40,36 @@ if TYPE_CHECKING:
 
 
 Item = TypeVar("Item")
-COLUMN, EFFICIENCY_COLUMNS = "scaling_efficiency", "tokens_per_s_per_gpu"
+SCALING_COLUMN, THROUGHPUT_COLUMN = "scaling_efficiency", "tokens_per_s_per_gpu"
 MATCHING_TERMS = terms_about("scaling_key")
 """The axes that plans of a scaling comparison must have in common."""
 
 
-def with_scaling(table: Columns, by_number: Columns) -> Columns:
+def add_scaling_efficiency(table: Columns, by_number: Columns) -> Columns:
     """Columns of trained plans with their throughput per GPU over that of the fewest GPUs [1]_.
 
     ``by_number`` are the columns of the plans that one would launch on each number of GPUs.
     """
     if (
-        EFFICIENCY_COLUMNS not in table
+        THROUGHPUT_COLUMN not in table
         or "step_time_s" not in table
         or not len(by_number["num_gpus"])
     ):
         return table
     fewest = int(np.argmin(np.asarray(by_number["num_gpus"])))
-    baseline = float(np.asarray(by_number[EFFICIENCY_COLUMNS])[fewest])
-    return with_column(table, np.asarray(table[EFFICIENCY_COLUMNS], dtype=np.float64) / baseline)
+    baseline = float(np.asarray(by_number[THROUGHPUT_COLUMN])[fewest])
+    return insert_scaling_efficiency(
+        table, np.asarray(table[THROUGHPUT_COLUMN], dtype=np.float64) / baseline
+    )
 
 
-def with_column(table: Mapping[str, Item], column: Item) -> dict[str, Item]:
+def insert_scaling_efficiency(table: Mapping[str, Item], column: Item) -> dict[str, Item]:
     """Columns with the scaling efficiency inserted after the throughput per GPU."""
     columns: dict[str, Item] = {}
     for name, values in table.items():
         columns[name] = values
-        if name == EFFICIENCY_COLUMNS:
-            columns[COLUMN] = column
+        if name == THROUGHPUT_COLUMN:
+            columns[SCALING_COLUMN] = column
     return columns
 
 
@@ -69,25 +77,25 @@ class FewestGpus:
     """Throughput per GPU of the fewest GPUs, for each set of otherwise equal answers."""
 
     def __init__(self, rows: Iterable[tuple[Hashable, Mapping[str, Value]]]) -> None:
-        self._found: dict[Hashable, tuple[float, float]] = {}
+        self._baselines: dict[Hashable, tuple[float, float]] = {}
         for key, row in rows:
-            if not (row.get(EFFICIENCY_COLUMNS) and row.get("num_gpus") and "step_time_s" in row):
+            if not (row.get(THROUGHPUT_COLUMN) and row.get("num_gpus") and "step_time_s" in row):
                 continue
-            rate, number = number_of_row(row, EFFICIENCY_COLUMNS), number_of_row(row, "num_gpus")
-            baseline = self._found.get(key)
+            rate, number = number_of_row(row, THROUGHPUT_COLUMN), number_of_row(row, "num_gpus")
+            baseline = self._baselines.get(key)
             if baseline is None or baseline[0] > number:
-                self._found[key] = (number, rate)
+                self._baselines[key] = (number, rate)
 
     def scaled(self, key: Hashable, row: Mapping[str, Value]) -> Mapping[str, Value]:
         """The row with its scaling efficiency; None without a baseline."""
         base, has_throughput = (
-            self._found.get(key),
-            row.get(EFFICIENCY_COLUMNS) and "step_time_s" in row,
+            self._baselines.get(key),
+            row.get(THROUGHPUT_COLUMN) and "step_time_s" in row,
         )
         efficiency = (
-            number_of_row(row, EFFICIENCY_COLUMNS) / base[1] if base and has_throughput else None
+            number_of_row(row, THROUGHPUT_COLUMN) / base[1] if base and has_throughput else None
         )
-        return {**row, COLUMN: efficiency}
+        return {**row, SCALING_COLUMN: efficiency}
 
 
 @record(kw_only=True, repr=False)
@@ -172,7 +180,7 @@ class SearchResult:
                 for name, count in zip(problem.rejections, counts[1:], strict=True)
                 if count
             },
-            nearest_misses=tuple(nearest(groups)),
+            nearest_misses=tuple(nearest_misses(groups)),
             search_time=time.perf_counter() - started,
             interrupted=interrupted,
         )
@@ -187,7 +195,7 @@ class SearchResult:
     @cached_property
     def fastest(self) -> Candidates | None:
         """The feasible configuration with the best first objective; None: nothing is feasible."""
-        best, chosen = first(self.groups), self._choice
+        best, chosen = best_row(self.groups), self._choice
         if best is None:
             return None
         if chosen is not None and _is_same(chosen, *best):
@@ -206,7 +214,7 @@ class SearchResult:
     @cached_property
     def proven(self) -> Candidates | None:
         """The recommended plan among software that was measured on its GPU; None: none was."""
-        choice = best_choice(self.problem, self.groups, is_proven=True)
+        choice = recommend_plan(self.problem, self.groups, is_proven=True)
         recommended = self._choice
         if (
             choice is None
@@ -219,14 +227,14 @@ class SearchResult:
     @cached_property
     def better_tied(self) -> Candidates | None:
         """The better predicted plan of another cell that is tied; None: there is none."""
-        choice = self._choice and better_tied(self.problem, self.groups, self._choice)
+        choice = self._choice and tied_but_faster_plan(self.problem, self.groups, self._choice)
         return choice.judged if choice else None
 
     @cached_property
     def regret(self) -> float:
         """Expected loss of the recommended plan against the best plans of other cells, as a share
         of its first objective; NaN: unknown."""
-        return regret_of(self.problem, self.groups, self._choice) if self._choice else np.nan
+        return expected_regret(self.problem, self.groups, self._choice) if self._choice else np.nan
 
     @cached_property
     def recommended_row(self) -> Mapping[str, Any]:
@@ -235,18 +243,18 @@ class SearchResult:
 
     @cached_property
     def _choice(self) -> RankedConfiguration | None:
-        return best_choice(self.problem, self.groups)
+        return recommend_plan(self.problem, self.groups)
 
     @cached_property
     def table(self) -> Columns:
         """Result columns of the front, predicted again at the first use; empty: nothing is
         feasible."""
-        return columns_of(joint_front(self.groups, self.problem.furthest))
+        return columns_of(joint_front(self.groups, self.problem.max_front_factor))
 
     @cached_property
-    def chosen(self) -> Pieces:
+    def recommended_and_front(self) -> IndexedCandidates:
         """The recommended plan followed by the front, as judged candidates."""
-        return joint_front(self.groups, self.problem.furthest, self._choice)
+        return joint_front(self.groups, self.problem.max_front_factor, self._choice)
 
     @cached_property
     def comparisons(self) -> Mapping[str, Comparison]:
@@ -274,22 +282,22 @@ class SearchResult:
         axes = self.problem.axes
         if "num_gpus" not in axes or any(name in axes for name in MATCHING_TERMS):
             return table
-        return with_scaling(table, self.comparisons["num_gpus"].table)
+        return add_scaling_efficiency(table, self.comparisons["num_gpus"].table)
 
     def _comparison(self, axis: str) -> Comparison:
         chosen, plans = self._choice, list[RankedConfiguration]()
         without: dict[Value, str] = {}
         chosen_value = None if chosen is None else cell_of(self.problem, chosen)[axis]
-        for value, groups in by_value(self.problem, self.groups, axis).items():
-            best = best_choice(self.problem, groups)
+        for value, groups in group_by_axis_value(self.problem, self.groups, axis).items():
+            best = recommend_plan(self.problem, groups)
             if best is not None:
                 plans += [best] if value != chosen_value else []
-            elif reason := _reason(self.problem, groups) or self._refusal(axis, value):
+            elif reason := _rejection_text(self.problem, groups) or self._refusal(axis, value):
                 without[value] = reason
-        plans.sort(key=lambda plan: (bad_case(self.problem, plan), *plan.values))
+        plans.sort(key=lambda plan: (bad_case_objective(self.problem, plan), *plan.values))
         plans = plans if chosen is None else [chosen, *plans]
         rows = [self.recommended_row if plan is chosen else plan.judged.row for plan in plans]
-        losses = [_loss(plan.values[0], plans[0].values[0]) for plan in plans]
+        losses = [_relative_loss(plan.values[0], plans[0].values[0]) for plan in plans]
         return Comparison(
             axis=axis,
             table={name: [row[name] for row in rows] for name in (rows[0] if rows else ())},
@@ -303,9 +311,9 @@ class SearchResult:
         return next(reasons, "")
 
 
-def columns_of(pieces: Pieces) -> Columns:
+def columns_of(pieces: IndexedCandidates) -> Columns:
     """Candidates of several sources as columns, in the order of their places."""
-    return in_order([(places, judged.columns()) for places, judged in pieces])
+    return joined_columns([(places, judged.columns()) for places, judged in pieces])
 
 
 def _is_same(choice: RankedConfiguration, source: Source, configuration: object) -> bool:
@@ -317,9 +325,9 @@ def _is_same(choice: RankedConfiguration, source: Source, configuration: object)
     )
 
 
-def _reason(problem: Problem, groups: Sequence[CellResult]) -> str:
+def _rejection_text(problem: Problem, groups: Sequence[CellResult]) -> str:
     """The limit that rejected most plans, or that its value is unknown."""
-    reason = why(problem, groups)
+    reason = main_rejection(problem, groups)
     misses = [
         miss for group in groups for miss in group.collector.misses if miss.rejection == reason
     ]
@@ -328,7 +336,7 @@ def _reason(problem: Problem, groups: Sequence[CellResult]) -> str:
     return reason
 
 
-def _loss(value: float, first: float) -> float:
+def _relative_loss(value: float, first: float) -> float:
     """How much worse a minimized value is, as a share of the first; NaN: the first is 0."""
     if value == first:
         return 0.0

@@ -13,22 +13,22 @@ from planner.confidence.intervals import BAD_CASE, FIXED, Confidence, quantile
 from planner.confidence.ranking import RankedPlan, evidence_rank
 from planner.formulas.power import ranges_of_products
 from planner.optimize.source import Candidates, Column, Columns, Source, first_row
-from planner.question.terms import ending_of, error_columns, glossary, terms_about
+from planner.question.terms import column_ending, error_columns, glossary, terms_about
 
-FOLLOWING = error_columns()
+COLUMNS_BY_ERROR = error_columns()
 """By the quantity whose published errors they share: columns that are in proportion to it, and
 those that are in proportion to its inverse."""
 _CAPACITY = "capacity_requests_per_s"
 _CAPACITIES = (_CAPACITY, f"{_CAPACITY}_per_gpu")
-_OF_RATES = {name for names in FOLLOWING["throughput"] for name in names} - {*_CAPACITIES}
+_OF_RATES = {name for names in COLUMNS_BY_ERROR["throughput"] for name in names} - {*_CAPACITIES}
 _END = "makespan_s"
 _UTILIZATION = "model_flops_utilization"
-_FOLLOWERS = {name for same, inverse in FOLLOWING.values() for name in (*same, *inverse)}
+_FOLLOWERS = {name for same, inverse in COLUMNS_BY_ERROR.values() for name in (*same, *inverse)}
 _MONEY = {term.column for term in glossary().values() if term.type == "usd"} & _FOLLOWERS
 _OF_STEPS = ("step_time", "calendar_time")
 RUNS, BASIS, TIE_FACTOR = "evidence_runs", "basis", "tie_factor"
 # Columns that decide with which rows a row shares its errors.
-_KIN = terms_about("error_key")
+_ERROR_KEYS = terms_about("error_key")
 _UNKNOWN = (np.nan, np.nan)
 
 
@@ -38,7 +38,7 @@ def ends_of(column: str) -> tuple[str, str]:
     >>> ends_of("step_time_s"), ends_of("tokens_per_s")[0]
     (('step_time_low_s', 'step_time_high_s'), 'tokens_per_s_low')
     """
-    unit = "" if column.endswith("_per_s") else ending_of(column)
+    unit = "" if column.endswith("_per_s") else column_ending(column)
     stem = column.removesuffix(unit)
     return f"{stem}_low{unit}", f"{stem}_high{unit}"
 
@@ -52,7 +52,7 @@ def distinguishing_interval(column: str, row: Mapping[str, object]) -> tuple[flo
     The time of a campaign beyond its steps is the same in all plans, and prices of sellers are no
     error of a plan: neither counts.
     """
-    logs = _logs_apart(column, row)
+    logs = _plan_specific_logs(column, row)
     if logs is None:
         return None
     value = number_of_row(row, column)
@@ -60,17 +60,17 @@ def distinguishing_interval(column: str, row: Mapping[str, object]) -> tuple[flo
     return float(value * math.exp(-low)), float(value * math.exp(high))
 
 
-def standing_of(column: str, row: Mapping[str, object], sign: int = 1) -> RankedPlan:
+def rank_row(column: str, row: Mapping[str, object], sign: int = 1) -> RankedPlan:
     """The rank data of a row by a column, to find ties; ``sign`` 1: low is better."""
     low, high = distinguishing_interval(column, row) or _UNKNOWN
     return RankedPlan(
         value=number_or_nan(row.get(column)),
         low=low,
         high=high,
-        bad=pessimistic_value(column, row, sign) if row.get(column) is not None else math.nan,
-        kin=tuple(row.get(name) for name in _KIN),
+        bad=bad_case_value(column, row, sign) if row.get(column) is not None else math.nan,
+        error_group=tuple(row.get(name) for name in _ERROR_KEYS),
         tie_factor=number_or_nan(row.get(TIE_FACTOR) or 1.0),
-        lack=evidence_rank_of(row),
+        evidence_rank=evidence_rank_of(row),
     )
 
 
@@ -79,35 +79,35 @@ def evidence_rank_of(row: Mapping[str, object]) -> int:
     return evidence_rank(str(row.get(BASIS) or ""), number_or_nan(row.get(RUNS)))
 
 
-def pessimistic_value(column: str, row: Mapping[str, object], sign: int) -> float:
+def bad_case_value(column: str, row: Mapping[str, object], sign: int) -> float:
     """The bad-case value of a column: 9 of 10 runs like the row keep it; ``sign`` 1: low is better.
 
     Only errors that differ between plans count, without prices of other sellers. The prediction
     itself if its errors are unknown.
     """
-    logs, value = _logs_apart(column, row), number_of_row(row, column)
+    logs, value = _plan_specific_logs(column, row), number_of_row(row, column)
     if logs is None:
         return float(value)
     factor = quantile((math.exp(logs[0]), math.exp(logs[1])), BAD_CASE, sign)
     return float(value if factor is None else value * factor)
 
 
-def _logs_apart(column: str, row: Mapping[str, object]) -> list[float] | None:
+def _plan_specific_logs(column: str, row: Mapping[str, object]) -> list[float] | None:
     """Logarithms of both ends over the value, of errors that differ between plans; or None."""
-    if column in FOLLOWING[_CALENDAR][0]:
-        return _logs(_STEPS, row)
+    if column in COLUMNS_BY_ERROR[_CALENDAR][0]:
+        return _interval_logs(_STEPS, row)
     if column not in _MONEY:
-        return _logs(column, row)
+        return _interval_logs(column, row)
     # Errors of money are errors of the rate that it follows; errors of the price do not count.
-    for same, inverse in FOLLOWING.values():
+    for same, inverse in COLUMNS_BY_ERROR.values():
         rates = (name for name in same if name in _OF_RATES and name not in _MONEY)
-        logs = next(filter(None, (_logs(name, row) for name in rates)), None)
+        logs = next(filter(None, (_interval_logs(name, row) for name in rates)), None)
         if column in inverse and logs is not None:
             return [-log for log in reversed(logs)]
     return None
 
 
-def _logs(column: str, row: Mapping[str, object]) -> list[float] | None:
+def _interval_logs(column: str, row: Mapping[str, object]) -> list[float] | None:
     """Logarithms of both ends of the interval of a column over its value; None without any."""
     if any(row.get(name) is None for name in (column, *ends_of(column))):
         return None
@@ -121,8 +121,8 @@ def full_columns(table: Columns, sources: Sequence[Source]) -> Columns:
     """Result columns with evidence, ends of 90 % intervals and columns of the question."""
     if not table:
         return {}
-    which = _sources_of(table, sources)
-    return {**_with_intervals(table, sources, which), **_asked(table, sources, which)}
+    which = _source_numbers(table, sources)
+    return {**_with_intervals(table, sources, which), **_question_columns(table, sources, which)}
 
 
 def full_row(candidates: Candidates, sources: Sequence[Source]) -> dict[str, Value]:
@@ -137,23 +137,27 @@ def intervals(
     """The ends of the 90 % intervals of a row, by column."""
     ends_by_column: dict[str, tuple[float, float]] = {}
     for quantity, (low, high) in (confidence.factors if confidence else {}).items():
-        same, inverse = FOLLOWING.get(quantity, ((), ()))
-        end = _kernels_end(
-            row, quantity, low, confidence.most_utilization if confidence else math.inf
+        same, inverse = COLUMNS_BY_ERROR.get(quantity, ((), ()))
+        end = _cap_at_peak(
+            row, quantity, low, confidence.max_utilization if confidence else math.inf
         )
         for name in (name for name in (*same, *inverse) if name in row):
-            min_factor, max_factor = _of_load(row, name, end, high)
+            min_factor, max_factor = _cap_at_load(row, name, end, high)
             value = number_of_row(row, name)
             ends = value * min_factor, value * max_factor
-            low_end, high_end = ends if name in same else _inverse(value, min_factor, max_factor)
+            low_end, high_end = (
+                ends if name in same else _inverse_ends(value, min_factor, max_factor)
+            )
             if name in _MONEY and confidence is not None and value:
                 factors = float(low_end / value), float(high_end / value)
-                low_end, high_end = (value * factor for factor in confidence.of_money(factors))
+                low_end, high_end = (
+                    value * factor for factor in confidence.money_interval(factors)
+                )
             ends_by_column[name] = float(low_end), float(high_end)
     return ends_by_column
 
 
-def _of_load(
+def _cap_at_load(
     table: Mapping[str, object], column: str, low: Numeric, high: Numeric
 ) -> tuple[Numeric, Numeric]:
     """The factors of an interval, capped so that the served rate does not exceed a stated load.
@@ -171,7 +175,7 @@ def _of_load(
     return low, high
 
 
-def _kernels_end(
+def _cap_at_peak(
     table: Mapping[str, object], quantity: str, low: Numeric, max_utilization: Numeric
 ) -> Numeric:
     """The low factor of a time, capped so that kernels do not exceed their best MFU.
@@ -183,7 +187,7 @@ def _kernels_end(
     return np.maximum(low, np.minimum(_floats(table, _UTILIZATION) / max_utilization, 1.0))
 
 
-def _inverse(value: Numeric, low: Numeric, high: Numeric) -> tuple[Numeric, Numeric]:
+def _inverse_ends(value: Numeric, low: Numeric, high: Numeric) -> tuple[Numeric, Numeric]:
     with np.errstate(divide="ignore"):
         return np.divide(value, high), np.divide(value, low)
 
@@ -192,7 +196,7 @@ def _floats(table: Mapping[str, object], name: str) -> FloatArray:
     return np.asarray(table[name], dtype=np.float64)
 
 
-def _sources_of(table: Columns, sources: Sequence[Source]) -> int | IndexArray:
+def _source_numbers(table: Columns, sources: Sequence[Source]) -> int | IndexArray:
     """Which source each row comes from; one number where all rows come from the same."""
     if len(sources) == 1:
         return 0
@@ -204,7 +208,9 @@ def _sources_of(table: Columns, sources: Sequence[Source]) -> int | IndexArray:
     return np.fromiter((source_numbers[key] for key in keys), dtype=np.intp, count=len(keys))
 
 
-def _asked(table: Columns, sources: Sequence[Source], which: int | IndexArray) -> Columns:
+def _question_columns(
+    table: Columns, sources: Sequence[Source], which: int | IndexArray
+) -> Columns:
     """Columns of the question of every row: workload and prices."""
     number = len(table["num_gpus"])
     each = [source.question_columns for source in sources]
@@ -221,13 +227,13 @@ def _with_intervals(table: Columns, sources: Sequence[Source], which: int | Inde
     confidences: list[Confidence | None] = [
         sources[pair // len(counts)].confidence(counts[pair % len(counts)]) for pair in pairs
     ]
-    limits = [each.most_utilization if each else math.inf for each in confidences]
+    limits = [each.max_utilization if each else math.inf for each in confidences]
     max_utilization = np.array(limits)[of_row]
     columns: dict[str, Column] = dict(table)
     if any(confidences):
         runs = [confidence.runs if confidence else None for confidence in confidences]
         columns[RUNS] = [runs[number] for number in of_row.tolist()]
-    for quantity, (same, inverse) in FOLLOWING.items():
+    for quantity, (same, inverse) in COLUMNS_BY_ERROR.items():
         factors = [
             confidence.factors.get(quantity, _UNKNOWN) if confidence else _UNKNOWN
             for confidence in confidences
@@ -235,15 +241,15 @@ def _with_intervals(table: Columns, sources: Sequence[Source], which: int | Inde
         if all(ends is _UNKNOWN for ends in factors):
             continue
         low, high = np.array(factors)[of_row].T
-        low = _kernels_end(table, quantity, low, max_utilization)
+        low = _cap_at_peak(table, quantity, low, max_utilization)
         for column in (name for name in (*same, *inverse) if name in table):
             values = _floats(table, column)
             is_same = column in same
-            min_factor, max_factor = _of_load(table, column, low, high)
+            min_factor, max_factor = _cap_at_load(table, column, low, high)
             ends = (
                 (values * min_factor, values * max_factor)
                 if is_same
-                else _inverse(values, min_factor, max_factor)
+                else _inverse_ends(values, min_factor, max_factor)
             )
             if column in _MONEY:
                 ends = _with_prices(values, ends, [confidences[number] for number in of_row])

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from planner.optimize.problem import Constraint, Objective
 
 
-_MANY = 2**16
+_PAIRED_COUNT_ROWS = 2**16
 
 
 def possible_mesh(
@@ -49,15 +49,15 @@ def possible_mesh(
     has: an array over their numbers, from 0 on.
     """
     codes = np.broadcast_to(codes, configurations.shape)
-    indices_by_axis = _kept(codes == 0)
+    indices_by_axis = _possible_indices(codes == 0)
     left = codes
     for axis, indices in enumerate(indices_by_axis):
         left = np.take(left, indices, axis=axis)
     dropped = count_codes(codes, num_rejections) - count_codes(left, num_rejections)
-    return configurations.narrowed(indices_by_axis), left, dropped
+    return configurations.narrow_axes(indices_by_axis), left, dropped
 
 
-def in_parts(
+def split_mesh(
     configurations: Table, codes: CodeArray | None, max_rows: int
 ) -> Iterator[tuple[Table, CodeArray | None]]:
     """A mesh with its codes in parts of at most about so many rows, in their order."""
@@ -70,13 +70,13 @@ def in_parts(
     for starts in product(*(range(0, n, step) for n, step in zip(shape, steps, strict=True))):
         ends = (min(s + step, n) for s, step, n in zip(starts, steps, shape, strict=True))
         part = [slice(*both) for both in zip(starts, ends, strict=True)]
-        table = configurations.narrowed(
+        table = configurations.narrow_axes(
             [np.arange(axis_slice.start, axis_slice.stop) for axis_slice in part]
         )
         yield table, None if codes is None else codes[tuple(part)]
 
 
-def _kept(possible: BoolArray) -> list[IndexArray]:
+def _possible_indices(possible: BoolArray) -> list[IndexArray]:
     """For each axis, the indices at which anything is possible."""
     indices_by_axis = []
     while possible.ndim:
@@ -88,7 +88,7 @@ def _kept(possible: BoolArray) -> list[IndexArray]:
 def count_codes(codes: CodeArray, num_rejections: int) -> IndexArray:
     """Number of rows of each code from 0 to ``num_rejections``."""
     flat = np.ravel(codes).astype(np.int8, copy=False).view(np.uint8)
-    if flat.size < _MANY:
+    if flat.size < _PAIRED_COUNT_ROWS:
         return np.bincount(flat, minlength=num_rejections + 1)
     # Two codes make one 16-bit number; numpy counts as many of these per second as of bytes.
     pairs = np.bincount(flat[: flat.size // 2 * 2].view(np.uint16), minlength=2**16)
@@ -100,7 +100,7 @@ def count_codes(codes: CodeArray, num_rejections: int) -> IndexArray:
 
 
 # Predictions take some hundred bytes for each of them at once; rules take few.
-_MOST_JUDGED = 2**20
+_MAX_PREDICTED_ROWS = 2**20
 
 Column: TypeAlias = Sequence[Value] | Values
 Columns: TypeAlias = Mapping[str, Column]
@@ -121,7 +121,7 @@ Need: TypeAlias = tuple[FloatArray, Numeric]
 """Bytes that are needed, and those that may be used."""
 
 
-class Setting(Protocol):
+class SearchInputs(Protocol):
     """Model, machine, software profile and workload of a source."""
 
     @property
@@ -195,7 +195,7 @@ class Candidates(ABC):
         return False
 
     @property
-    def is_beyond(self) -> bool:
+    def exceeds_capacity(self) -> bool:
         """Whether the stated load exceeds the capacity of the first; False without a load."""
         return False
 
@@ -281,7 +281,7 @@ def with_prices(confidence: Confidence, sites: Sequence[OperatingTerms]) -> Conf
 class Source(ABC):
     """The configurations of one GPU, one framework or engine, one mode.
 
-    ``setting`` has the machine, the model, the framework or engine, and the work. ``mesh`` has
+    ``inputs`` has the machine, the model, the framework or engine, and the work. ``mesh`` has
     all configurations; a source without one is searched whole by every driver. ``counts`` are
     the numbers of GPUs asked for; none where they follow from other things. ``rules``, the same
     for all sources of a problem, end with running out of the host's memory and of the GPU's;
@@ -291,7 +291,7 @@ class Source(ABC):
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]
     mode: str
     site: OperatingTerms
-    setting: Setting
+    inputs: SearchInputs
     mesh: Mesh | None
     counts: tuple[int, ...]
     rules: ClassVar[tuple[Reason, ...]]
@@ -308,7 +308,7 @@ class Source(ABC):
     @property
     def gpu(self) -> str:
         """Name of the GPU."""
-        name: str = self.setting.machine.gpu.name
+        name: str = self.inputs.machine.gpu.name
         return name
 
     @property
@@ -319,18 +319,18 @@ class Source(ABC):
     @property
     def profile(self) -> str:
         """Name of the framework or engine."""
-        name: str = self.setting.profile.name
+        name: str = self.inputs.profile.name
         return name
 
     @property
     def named(self) -> Mapping[str, str]:
         """Result columns that are the same for all its plans."""
         columns = {
-            "model": self.setting.model.name,
+            "model": self.inputs.model.name,
             "gpu": self.gpu,
             self.profile_kind: self.profile,
         }
-        columns |= getattr(self.setting, "named", {})
+        columns |= getattr(self.inputs, "named", {})
         if self.sites and self.site.is_compared:
             columns["contract"] = str(self.site.contract)
         return {"mode": self.mode, **columns} if self.mode else columns
@@ -351,13 +351,13 @@ class Source(ABC):
         None if they are bounds or a flat share, not predictions, or no runs like them are
         published.
         """
-        if num_gpus not in self._sure:
+        if num_gpus not in self._confidence_by_count:
             confidence = self._confidence(num_gpus)
-            self._sure[num_gpus] = confidence and with_prices(confidence, self.sites)
-        return self._sure[num_gpus]
+            self._confidence_by_count[num_gpus] = confidence and with_prices(confidence, self.sites)
+        return self._confidence_by_count[num_gpus]
 
     @cached_property
-    def _sure(self) -> dict[float, Confidence | None]:
+    def _confidence_by_count(self) -> dict[float, Confidence | None]:
         return {}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
@@ -375,7 +375,7 @@ class Source(ABC):
         return ()
 
     @property
-    def without_waiting(self) -> Source:
+    def with_immediate_admission(self) -> Source:
         """The same source if every request must be admitted at once."""
         return self
 
@@ -386,7 +386,7 @@ class Source(ABC):
 
     def changed(self, change: Callable[[Any], Any]) -> Source:
         """The same source with ``change`` applied to every setting in it."""
-        return replace(self, setting=change(self.setting))
+        return replace(self, inputs=change(self.inputs))
 
     @abstractmethod
     def broken(self, configurations: Any) -> CodeArray:
@@ -410,7 +410,7 @@ class Source(ABC):
             raise NotImplementedError
         for configurations in self.mesh.blocks(self.block_rows):
             possible, broken, dropped = self.possible(configurations)
-            for part, codes in in_parts(possible, broken, _MOST_JUDGED):
+            for part, codes in split_mesh(possible, broken, _MAX_PREDICTED_ROWS):
                 judged, none = self.judged(part, codes), np.zeros_like(dropped)
                 yield Block(candidates=judged, dropped=none, num_rows=part.size)
             left_out = configurations.size - possible.size

@@ -13,11 +13,11 @@ from planner.base.records import record
 from planner.configurations.configuration_tables import ConfigurationTable
 from planner.optimize.source import Candidates, Source
 
-_LEAST_SURE = 0.5
+_MIN_FIT_PROBABILITY = 0.5
 """Lowest weight of a fit probability: an unlikely fit doubles a minimized objective."""
 
 
-FURTHEST = 1.25
+MAX_TIE_FACTOR = 1.25
 """Largest factor of a tie: beyond it no plan is as good, however wide the errors are."""
 
 
@@ -25,14 +25,14 @@ FURTHEST = 1.25
 class RankedConfiguration:
     """A configuration of a source with its objectives, minimized.
 
-    ``weighed`` is the first objective divided by the fit probability: a plan that fits in half of
-    all cases is worth half as much.
+    ``fit_weighted_objective`` is the first objective divided by the fit probability: a plan that
+    fits in half of all cases is worth half as much.
     """
 
     source: Source
     configuration: ConfigurationTable
     values: FloatArray
-    weighed: float
+    fit_weighted_objective: float
     complexity: int
     num_gpus: float
 
@@ -46,7 +46,7 @@ class RankedConfiguration:
     def tie_factor(self) -> float:
         """Plans within this factor of it are tied with it."""
         confidence = self.source.confidence(self.num_gpus)
-        return 1.0 if confidence is None else min(confidence.layout, FURTHEST)
+        return 1.0 if confidence is None else min(confidence.layout_tie_factor, MAX_TIE_FACTOR)
 
 
 class ComplexityTieBreaker:
@@ -57,36 +57,48 @@ class ComplexityTieBreaker:
     """
 
     def __init__(self) -> None:
-        self._kept: list[RankedConfiguration] = []
+        self._configurations: list[RankedConfiguration] = []
 
     @classmethod
-    def joined(cls, tie_breakers: Iterable[ComplexityTieBreaker]) -> ComplexityTieBreaker:
+    def join(cls, tie_breakers: Iterable[ComplexityTieBreaker]) -> ComplexityTieBreaker:
         """One tie breaker with the rows of several."""
-        configurations = [configuration for each in tie_breakers for configuration in each._kept]
-        best = min((configuration.weighed for configuration in configurations), default=np.inf)
+        configurations = [
+            configuration for each in tie_breakers for configuration in each._configurations
+        ]
+        best = min(
+            (configuration.fit_weighted_objective for configuration in configurations),
+            default=np.inf,
+        )
         tie_breaker = cls()
-        tie_breaker._kept = _stairs(configurations, best)
+        tie_breaker._configurations = _best_by_complexity(configurations, best)
         return tie_breaker
 
     def moved(self, sources: Mapping[int, Source]) -> ComplexityTieBreaker:
         """The same rows of other sources, by the identity of the source that they replace."""
         tie_breaker = ComplexityTieBreaker()
-        tie_breaker._kept = [
+        tie_breaker._configurations = [
             replace(configuration, source=sources[id(configuration.source)])
-            for configuration in self._kept
+            for configuration in self._configurations
         ]
         return tie_breaker
 
     def add(self, candidates: Candidates, rows: IndexArray, values: FloatArray) -> None:
         """Take in feasible rows, at flat indices, with their minimized objectives."""
         predicted = np.where(np.isnan(values).any(axis=1), np.inf, values[:, 0])
-        first = _weighed(candidates, rows, predicted, self._best)
+        first = _fit_weighted_objectives(candidates, rows, predicted, self._best)
         best = min(float(first.min(initial=np.inf)), self._best)
-        near = np.flatnonzero((first <= reach(best, FURTHEST)) & np.isfinite(first))
+        near = np.flatnonzero(
+            (first <= largest_within_factor(best, MAX_TIE_FACTOR)) & np.isfinite(first)
+        )
         complexity: IndexArray = candidates.complexity_at(rows[near])
         # The first objective of the best kept row that is no more complex.
-        steps = np.array([configuration.complexity for configuration in self._kept])
-        bounds = np.array([np.inf, *(configuration.weighed for configuration in self._kept)])
+        steps = np.array([configuration.complexity for configuration in self._configurations])
+        bounds = np.array(
+            [
+                np.inf,
+                *(configuration.fit_weighted_objective for configuration in self._configurations),
+            ]
+        )
         better = first[near] < bounds[np.searchsorted(steps, complexity, side="right")]
         near, complexity = near[better], complexity[better]
         if not near.size:
@@ -100,64 +112,73 @@ class ComplexityTieBreaker:
                 source=candidates.source,
                 configuration=candidates.configurations.rows(rows[near[[place]]]),
                 values=values[near[place]],
-                weighed=float(first[near[place]]),
+                fit_weighted_objective=float(first[near[place]]),
                 complexity=int(complexity[place]),
                 num_gpus=float(gpus[place]),
             )
             for place in order[steps].tolist()
         ]
-        self._kept = _stairs([*self._kept, *improvements], best)
+        self._configurations = _best_by_complexity([*self._configurations, *improvements], best)
 
-    def choice(self, factor: float) -> RankedConfiguration | None:
+    def simplest_within(self, factor: float) -> RankedConfiguration | None:
         """The simplest plan within this factor of the best; None: there is none."""
         within = (
             configuration
-            for configuration in self._kept
-            if configuration.weighed <= reach(self._best, factor)
+            for configuration in self._configurations
+            if configuration.fit_weighted_objective <= largest_within_factor(self._best, factor)
         )
         return next(within, None)
 
     @property
     def best(self) -> RankedConfiguration | None:
         """The plan with the best weighted first objective."""
-        return self._kept[-1] if self._kept else None
+        return self._configurations[-1] if self._configurations else None
 
     @property
     def _best(self) -> float:
-        return self._kept[-1].weighed if self._kept else np.inf
+        return self._configurations[-1].fit_weighted_objective if self._configurations else np.inf
 
 
-def reach(best: float, factor: float) -> float:
+def largest_within_factor(best: float, factor: float) -> float:
     """The largest minimized value that is within a factor of the best one."""
     return best * factor if best > 0 else best / factor
 
 
-def _weighed(
+def _fit_weighted_objectives(
     candidates: Candidates, rows: IndexArray, predicted: FloatArray, best: float
 ) -> FloatArray:
     """The first objective weighted by fit probability; infinite for rows far from the best."""
     weighted = np.full(predicted.shape, np.inf)
     # Weighting makes no row better: the weighted value of the fastest row bounds useful rows.
     fastest = np.array([np.argmin(predicted)])
-    best_weighted = min(best, float(_by_chance(candidates, rows[fastest], predicted[fastest])[0]))
-    near = np.flatnonzero(predicted <= reach(best_weighted, FURTHEST))
-    weighted[near] = _by_chance(candidates, rows[near], predicted[near])
+    best_weighted = min(
+        best, float(_divide_by_fit_probability(candidates, rows[fastest], predicted[fastest])[0])
+    )
+    near = np.flatnonzero(predicted <= largest_within_factor(best_weighted, MAX_TIE_FACTOR))
+    weighted[near] = _divide_by_fit_probability(candidates, rows[near], predicted[near])
     return weighted
 
 
-def _by_chance(candidates: Candidates, rows: IndexArray, predicted: FloatArray) -> FloatArray:
+def _divide_by_fit_probability(
+    candidates: Candidates, rows: IndexArray, predicted: FloatArray
+) -> FloatArray:
     fit_probability = np.nan_to_num(candidates.fit_probability_at(rows), nan=1.0)
-    weight = np.clip(fit_probability, _LEAST_SURE, 1.0)
+    weight = np.clip(fit_probability, _MIN_FIT_PROBABILITY, 1.0)
     return np.where(predicted > 0, predicted / weight, predicted * weight)
 
 
-def _stairs(choices: list[RankedConfiguration], best: float) -> list[RankedConfiguration]:
+def _best_by_complexity(
+    choices: list[RankedConfiguration], best: float
+) -> list[RankedConfiguration]:
     """Configurations near the best that are better than all simpler ones, the simplest first."""
     stairs: list[RankedConfiguration] = []
     for choice in sorted(
-        choices, key=lambda choice: (choice.complexity, choice.weighed, *choice.values)
+        choices,
+        key=lambda choice: (choice.complexity, choice.fit_weighted_objective, *choice.values),
     ):
-        is_near = choice.weighed <= reach(best, FURTHEST)
-        if is_near and (not stairs or choice.weighed < stairs[-1].weighed):
+        is_near = choice.fit_weighted_objective <= largest_within_factor(best, MAX_TIE_FACTOR)
+        if is_near and (
+            not stairs or choice.fit_weighted_objective < stairs[-1].fit_weighted_objective
+        ):
             stairs.append(choice)
     return stairs

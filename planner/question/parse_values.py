@@ -170,7 +170,7 @@ def full_name(name_or_option: str, terms: Mapping[str, Term]) -> str:
     return name
 
 
-def suggestion(unknown: str, terms: Mapping[str, Term]) -> str:
+def suggest_term(unknown: str, terms: Mapping[str, Term]) -> str:
     """A hint at terms that an unknown word may mean, by their names and short names."""
     name = full_name(unknown, terms)
     shorts = [term.short for term in terms.values() if term.short]
@@ -258,9 +258,9 @@ def _flag(term: Term, value: object, option_name: str) -> bool:
 def _code(term: Term, value: object, option_name: str) -> Answer:
     codes = term.enumeration
     if isinstance(value, codes):
-        return term.shown(value)
-    codes_by_word = term.by_word
-    text = codes.meant(_lower(value))
+        return term.decode(value)
+    codes_by_word = term.code_by_text
+    text = codes.canonical_word(_lower(value))
     if text not in codes_by_word:
         hint = did_you_mean(text, [*codes_by_word, *codes.aliases()])
         if term.term == "optimizer" and (settings := optimizer_settings(text)):
@@ -271,7 +271,7 @@ def _code(term: Term, value: object, option_name: str) -> Answer:
         raise SearchSpaceError(
             f"{option_name} is one of {choices}, not {format_input(value)}.{hint}"
         )
-    return term.shown(codes_by_word[text])
+    return term.decode(codes_by_word[text])
 
 
 def _lower(value: object) -> str:

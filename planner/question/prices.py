@@ -58,7 +58,7 @@ def with_contract(price: Stated | None, contract: str) -> str | None:
     return ",".join(map(str, parts)) or None
 
 
-def checked_price(
+def check_price(
     price: Stated | None, contracts: Collection[str], option_name: str, owned: str
 ) -> Stated | None:
     """The price with the contract of each part, where a request has several contracts.

@@ -82,7 +82,7 @@ ENDINGS: Mapping[str, tuple[str, float]] = {
 """By unit: the suffix of its column names, and its size in SI units."""
 
 
-def ending_of(column: str) -> str:
+def column_ending(column: str) -> str:
     """The unit suffix of a column's name; empty without a unit.
 
     >>> ending_of("cost_usd"), ending_of("energy_kwh"), ending_of("tensor_parallel")
@@ -195,7 +195,7 @@ class Term:
         return self.type.partition(":")[2] in _FORMATS
 
     @property
-    def is_asked(self) -> bool:
+    def is_user_input(self) -> bool:
         """Whether a parameter has its own option or question, in addition to ``--set``."""
         return bool(self.option) or "question" in self.kind
 
@@ -204,7 +204,7 @@ class Term:
         """The values that may help if nothing is feasible."""
         return tuple(self.widen.partition(":")[2].split())
 
-    def shown(self, value: float) -> str | int | float | bool:
+    def decode(self, value: float) -> str | int | float | bool:
         """The readable value of a number from an array: a word, bool or number."""
         if self.codes is not None:
             return int(value) if self.is_level else self.codes(int(value)).word
@@ -213,18 +213,18 @@ class Term:
         return float(value) if self.type in ("share", "number") else int(value)
 
     @cached_property
-    def by_word(self) -> Mapping[str, enums.CodeEnum]:
+    def code_by_text(self) -> Mapping[str, enums.CodeEnum]:
         """The codes of a coded parameter, by their text."""
-        return {str(self.shown(code)): code for code in self.enumeration}
+        return {str(self.decode(code)): code for code in self.enumeration}
 
-    def coded(self, word: object) -> float:
+    def encode(self, word: object) -> float:
         """The number in arrays of the value ``word``; NaN: not a number."""
         if self.codes is None:
             return word if isinstance(word, int | float) else math.nan
-        return int(self.by_word[str(word)])
+        return int(self.code_by_text[str(word)])
 
     @property
-    def plain(self) -> Value:
+    def default_value(self) -> Value:
         """The default, as `shown` returns values; None: the specs set it."""
         if not self.default or self.codes is not None:
             return self.default or None
@@ -234,13 +234,13 @@ class Term:
 
 
 @cache
-def is_of_answers(column: str) -> bool:
+def is_answer_column(column: str) -> bool:
     """Whether a column exists only for generated tokens, not for embedded prompts."""
     term = term_of_column(column)
     return term is not None and "answer" in term.kind
 
 
-def percentile_of(name: str) -> tuple[str, float] | None:
+def parse_percentile(name: str) -> tuple[str, float] | None:
     """The quantity and the share of requests of a percentile; None: no percentile.
 
     >>> percentile_of("time_to_first_token_p99"), percentile_of("time_to_first_token")
@@ -335,14 +335,18 @@ def error_columns() -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
     }
 
 
-def plain_values(workload: str) -> dict[str, Value]:
+def parameter_defaults(workload: str) -> dict[str, Value]:
     """The default of every parameter whose default is not set by a spec.
 
     >>> plain_values("train")["recompute"]
     'none'
     """
     parameters = terms_of(workload, "parameter")
-    return {name: term.plain for name, term in parameters.items() if term.plain is not None}
+    return {
+        name: term.default_value
+        for name, term in parameters.items()
+        if term.default_value is not None
+    }
 
 
 def remedies_of(workload: str) -> dict[str, tuple[str, ...]]:

@@ -142,7 +142,7 @@ def style() -> str:
     return f":root{{{colors}}}" + static("page.css")
 
 
-MOST_ROWS = 20
+MAX_ROWS = 20
 """Maximum rows of a Markdown table."""
 
 # Characters of Markdown markup, and of mentions and issues on repository pages.
@@ -220,14 +220,14 @@ def _table(table: Table) -> Iterator[str]:
         + " |"
     )
     yield "|" + "|".join("--:" if head.numeric else "---" for head in table.heads) + "|"
-    for number, row in enumerate(table.rows[:MOST_ROWS]):
+    for number, row in enumerate(table.rows[:MAX_ROWS]):
         cells = [*map(_cell, row)]
         if table.mark_of(number) == BEST and cells:
             cells[0] = f"**{cells[0]}**"
         yield "| " + " | ".join(cells) + " |"
     yield ""
-    if len(table.rows) > MOST_ROWS:
-        yield f"{MOST_ROWS} of {len(table.rows):,} rows."
+    if len(table.rows) > MAX_ROWS:
+        yield f"{MAX_ROWS} of {len(table.rows):,} rows."
     yield from _broken(table.notes)
 
 

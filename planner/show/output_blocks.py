@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import ClassVar, TypeAlias
 
-from planner.base.formatting import agreed
+from planner.base.formatting import fix_plurals
 from planner.base.records import record
 
 PICTURES: Mapping[str, tuple[str, ...]] = {
@@ -18,7 +18,7 @@ PICTURES: Mapping[str, tuple[str, ...]] = {
     "validate": ("predicted",),
 }
 """Names of pictures by command; the first is the default."""
-OF_A_LOAD = ("day",)
+LOAD_PICTURES = ("day",)
 """Pictures that need a load."""
 
 USUAL_WIDTH = 1100
@@ -190,7 +190,7 @@ class KeyValues:
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "pairs", {name: agreed(value) for name, value in self.pairs.items()}
+            self, "pairs", {name: fix_plurals(value) for name, value in self.pairs.items()}
         )
 
 
@@ -274,14 +274,14 @@ def joined(blocks: Iterable[Block]) -> list[Block]:
 
 def make_lines(*lines: str, mark: str = "", indent: str = "  ", most: int = 9) -> Lines:
     """A block of sentences."""
-    return Lines(lines=tuple(map(agreed, lines)), mark=mark, indent=indent, most=most)
+    return Lines(lines=tuple(map(fix_plurals, lines)), mark=mark, indent=indent, most=most)
 
 
 def text_table(
     heads: Iterable[str],
     rows: Iterable[Sequence[str | Cell]],
     *,
-    words: Iterable[int] = (0,),
+    text_columns: Iterable[int] = (0,),
     late: Iterable[int] = (),
     marked: Sequence[str] = (),
     name: str = "",
@@ -291,7 +291,7 @@ def text_table(
 
     A narrow terminal omits the columns with indexes ``late``.
     """
-    text_indexes, late_indexes = {*words}, {*late}
+    text_indexes, late_indexes = {*text_columns}, {*late}
     return Table(
         name=name,
         caption=caption,

@@ -210,9 +210,9 @@ class EstimateAnswer(_Deployable, Evaluation):
             from planner.show.presenters.search import estimate_blocks
 
             return estimate_blocks(self.plan, self)
-        from planner.show.presenters.search import one_blocks
+        from planner.show.presenters.search import single_plan_blocks
 
-        return one_blocks(self.plan, self)
+        return single_plan_blocks(self.plan, self)
 
 
 @record(kw_only=True, repr=False)
@@ -239,7 +239,7 @@ class CompareAnswer(_Displayable, ComparedPlans):
     """Result of `planner.compare`; tables in notebooks."""
 
     def __repr__(self) -> str:
-        return f"<Comparison of {', '.join(seen.name for seen in self.seens)}>"
+        return f"<Comparison of {', '.join(seen.name for seen in self.predicted)}>"
 
     def to_dict(self) -> dict[str, object]:
         """The comparison as a dictionary for JSON; times in seconds, memory in GiB."""
@@ -361,7 +361,7 @@ def _row(cells: Sequence[output_blocks.Cell], styles: Sequence[str], tag: str, s
 
 
 def _pairs(pairs: output_blocks.KeyValues) -> str:
-    return _table(output_blocks.text_table(("", ""), pairs.pairs.items(), words=(0, 1)))
+    return _table(output_blocks.text_table(("", ""), pairs.pairs.items(), text_columns=(0, 1)))
 
 
 def _preformatted(text: str) -> str:

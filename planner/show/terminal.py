@@ -124,11 +124,11 @@ def _write_lines(console: Console, lines: output_blocks.Lines) -> None:
 
 def _write_code(console: Console, code: output_blocks.Code) -> None:
     is_command = "\n" not in code.text
-    text = folded(code.text, console.width) if is_command else code.text
+    text = fold_command(code.text, console.width) if is_command else code.text
     console.print(text, soft_wrap=True)
 
 
-def folded(command: str, width: int) -> str:
+def fold_command(command: str, width: int) -> str:
     """A command as shell lines with continuations; an option and its value share a line."""
     pieces: list[str] = []
     for argument in shlex.split(command):
@@ -165,9 +165,9 @@ def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
 
 
 def _write_table(console: Console, table: output_blocks.Table) -> None:
-    console.print(_made(console, table))
+    console.print(_make_rich_table(console, table))
     if table.is_whole:
-        names = {head.name for head in _fitting(table, console.width)[0]}
+        names = {head.name for head in _fit_columns(table, console.width)[0]}
         missing = [head.name for head in table.heads if head.name not in names]
         if missing:
             console.print(f"Columns not shown: {', '.join(missing)} ({table.elsewhere}).")
@@ -175,11 +175,11 @@ def _write_table(console: Console, table: output_blocks.Table) -> None:
         console.print(note)
 
 
-def _made(console: Console, table: output_blocks.Table) -> RichTable:
+def _make_rich_table(console: Console, table: output_blocks.Table) -> RichTable:
     """A rich table that omits columns or folds cells to fit the width."""
     heads, gap = [*table.heads], 2
     if table.is_whole:
-        heads, gap = _fitting(table, console.width)
+        heads, gap = _fit_columns(table, console.width)
     elif console.width < _NARROW:
         heads = [head for head in heads if not head.rank]
     names = {head.name for head in heads}
@@ -233,7 +233,9 @@ def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> Ri
     )
 
 
-def _fitting(table: output_blocks.Table, width: int) -> tuple[list[output_blocks.ColumnHead], int]:
+def _fit_columns(
+    table: output_blocks.Table, width: int
+) -> tuple[list[output_blocks.ColumnHead], int]:
     """The columns that fit the width, with full heads if possible, and the gap between them."""
     cells = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
     widest = [max(map(len, column), default=0) for column in cells] or [0] * len(table.heads)
@@ -258,10 +260,10 @@ def _fitting(table: output_blocks.Table, width: int) -> tuple[list[output_blocks
     return [head for head in short if head.name in shown_names], 1
 
 
-def _write_beside(console: Console, block: output_blocks.SideBySide) -> None:
+def _write_side_by_side(console: Console, block: output_blocks.SideBySide) -> None:
     """Print tables side by side if the width allows, otherwise below each other."""
     parts = [
-        Group(Text(title, style="bold"), _made(console, table))
+        Group(Text(title, style="bold"), _make_rich_table(console, table))
         for title, table in block.tables.items()
     ]
     if console.width >= _SIDE_BY_SIDE:
@@ -275,7 +277,7 @@ def _write_beside(console: Console, block: output_blocks.SideBySide) -> None:
         console.print(part)
 
 
-def _write_drawn(console: Console, drawn: output_blocks.TextChart) -> None:
+def _write_text_chart(console: Console, drawn: output_blocks.TextChart) -> None:
     is_plain = not console.is_terminal or console.options.ascii_only
     for line in drawn.lines(console.width, is_plain):
         console.print(line, soft_wrap=True)
@@ -287,8 +289,8 @@ _WRITERS: Mapping[type[Any], Callable[[Console, Any], None]] = {
     output_blocks.Code: _write_code,
     output_blocks.KeyValues: _write_pairs,
     output_blocks.Table: _write_table,
-    output_blocks.SideBySide: _write_beside,
-    output_blocks.TextChart: _write_drawn,
+    output_blocks.SideBySide: _write_side_by_side,
+    output_blocks.TextChart: _write_text_chart,
 }
 
 

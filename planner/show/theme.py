@@ -128,11 +128,11 @@ def part_colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
         number = seen.setdefault(family, 0)
         seen[family] += 1
         shade = _SHADES[number % len(_SHADES)]
-        colors[part] = blended(theme.families[family], theme.background, shade)
+        colors[part] = blend(theme.families[family], theme.background, shade)
     return colors
 
 
-def blended(color: str, other: str, share: float) -> str:
+def blend(color: str, other: str, share: float) -> str:
     """A colour with a share of another, both ``#rrggbb``."""
     pairs = zip(_channels(color), _channels(other), strict=True)
     return "#" + "".join(

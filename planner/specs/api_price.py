@@ -64,14 +64,14 @@ def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
     model : name or alias of the model
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    spec_name = _known_as(model, folder)
+    spec_name = _spec_name(model, folder)
     prices: list[ApiPrice] = []
     for path in api_price_files(folder):
         providers = {price.provider for price in prices}
         prices += [
             price
             for price in read_api_prices(path)
-            if price.provider not in providers and _known_as(price.model, folder) == spec_name
+            if price.provider not in providers and _spec_name(price.model, folder) == spec_name
         ]
     return tuple(prices)
 
@@ -123,7 +123,7 @@ def read_api_prices(path: Path) -> Sequence[ApiPrice]:
     return _aged(read_records(path, _TABLE, _price, once=("provider", "model", "served_as")))
 
 
-def _known_as(name: str, folder: Path | None) -> str:
+def _spec_name(name: str, folder: Path | None) -> str:
     """Name of the spec for a name or alias; the name itself, in lower case, if there is none."""
     word = _word(name)
     if word in names(SpecKind.MODELS, folder):

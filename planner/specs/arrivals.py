@@ -90,7 +90,7 @@ class TracePaths:
         return classes_of(prompts, requests)
 
     @cached_property
-    def _known(self) -> dict[int, RoundRobinPaths]:
+    def _paths_by_replicas(self) -> dict[int, RoundRobinPaths]:
         return {}
 
     def nearest(self, replicas: Numeric) -> Iterator[tuple[BoolArray, RoundRobinPaths]]:
@@ -111,9 +111,9 @@ class TracePaths:
         powers = np.clip(np.log2(np.maximum(replicas, 1.0)), 0, _MOST_HALVINGS)
         low, high = int(powers.min()), int(np.ceil(powers.max()))
         for power in range(low, high + 1):
-            if power not in self._known:
-                self._known[power] = self.turns(2**power)
-        return powers - low, [self._known[power] for power in range(low, high + 1)]
+            if power not in self._paths_by_replicas:
+                self._paths_by_replicas[power] = self.turns(2**power)
+        return powers - low, [self._paths_by_replicas[power] for power in range(low, high + 1)]
 
     def bursts_at(self, replicas: Numeric, load: Numeric) -> FloatArray:
         """The squared coefficient of variation that gives the mean wait at a load.

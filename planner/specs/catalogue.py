@@ -77,7 +77,7 @@ def copied_from(name: str, folder: Path | None = None) -> str | None:
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     is_path = name.endswith((".toml", ".json")) or os.path.isdir(name)
-    has_spec = "/" not in name and _is_known(name, folder)
+    has_spec = "/" not in name and _has_spec(name, folder)
     if is_path or name.count("/") > 1 or has_spec or aliased(SpecKind.MODELS, name, folder):
         return None
     if "/" in name:
@@ -89,7 +89,7 @@ def copied_from(name: str, folder: Path | None = None) -> str | None:
     return None if base == name else base
 
 
-def _is_known(name: str, folder: Path | None) -> bool:
+def _has_spec(name: str, folder: Path | None) -> bool:
     try:
         find(SpecKind.MODELS, name, folder)
     except SpecError:

@@ -14,7 +14,7 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from planner.base.user_cache import cache_file, keep_lines, read_lines
+from planner.base.user_cache import cache_file, read_lines, write_lines
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -142,7 +142,7 @@ def _save_at_exit() -> None:
 
 def _save() -> None:
     latest = [*_snapshot().items()][-_MOST_REMEMBERED:]
-    keep_lines(cache_file(_SNAPSHOT), [line for pair in latest for line in pair])
+    write_lines(cache_file(_SNAPSHOT), [line for pair in latest for line in pair])
 
 
 def _note(stamps: Mapping[str, Stamp]) -> None:

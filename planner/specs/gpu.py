@@ -443,7 +443,8 @@ class ScaleOut:
     efficiency : share of the rate of the network card that is reached
     oversubscription : bandwidth below the switches over that above them
     gpus_per_nic : GPUs that share a network card
-    pod_size : GPUs beyond which steps slow down (`planner.formulas.collectives.large_scale_wait`)
+    pod_size : GPUs beyond which steps slow down
+        (`planner.formulas.collectives.large_scale_slowdown_time`)
     slowdown_per_doubling : relative slowdown for each doubling of the GPUs beyond ``pod_size``
     """
 

@@ -113,7 +113,7 @@ def default_cluster(gpu: GpuSpec) -> ClusterSpec:
     ----------
     gpu : GPU
     """
-    scale_up = _own_fabric(gpu)
+    scale_up = _default_fabric(gpu)
     large = scale_up.domain_size > 2 * _CARDS_PER_NODE
     gpus_per_node = _GPUS_PER_TRAY if large else scale_up.domain_size
     return ClusterSpec(
@@ -132,7 +132,7 @@ def default_cluster(gpu: GpuSpec) -> ClusterSpec:
     )
 
 
-def _own_fabric(gpu: GpuSpec) -> ScaleUp:
+def _default_fabric(gpu: GpuSpec) -> ScaleUp:
     link, host = gpu.scale_up, gpu.host
     bridged_pair = link.kind is LinkKind.NVLINK and link.domain_size == 2
     if link.kind is LinkKind.PCIE:

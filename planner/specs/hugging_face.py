@@ -64,7 +64,7 @@ def read_config(path: Path, name: str | None = None) -> ModelSpec:
         raise SpecError(f"{path}: {_unsupported(family)}")
     errors: list[str] = []
     config = ConfigReader(values, errors)
-    config.refuse("is_encoder_decoder", only=False)
+    config.refuse("is_encoder_decoder", supported=False)
     table = FAMILIES[family](config)
     if errors:
         raise SpecError("\n".join(f"{path}: {error}" for error in errors))
@@ -219,7 +219,7 @@ def published_types(values: Mapping[str, object]) -> dict[str, object]:
     has_experts = any(shape.get(name) for name in _EXPERT_COUNTS)
     if has_experts and any(_PARTS["attention"].search(name) for name in left_out):
         words = {"expert_quantization": word}
-    stored = _kept(left_out, shape.get("num_hidden_layers") or 0)
+    stored = _sixteen_bit_parts(left_out, shape.get("num_hidden_layers") or 0)
     if word not in _GROUPED_FORMATS:
         stored = _groups(config) | stored
     if stored:
@@ -228,7 +228,7 @@ def published_types(values: Mapping[str, object]) -> dict[str, object]:
     return words
 
 
-def _kept(left_out: list[str], num_layers: int) -> dict[str, object]:
+def _sixteen_bit_parts(left_out: list[str], num_layers: int) -> dict[str, object]:
     """Fields of the parts in 16 bit in every layer, and of the number of 16-bit layers.
 
     A part that is named for some layers only does not count. Layers with a named dense part count

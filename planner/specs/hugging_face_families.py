@@ -300,7 +300,7 @@ def _table(row: Row, config: ConfigReader) -> Table:
     for key, value in row.get("only", {}).items():
         config.demand(key, *value) if isinstance(value, list) else config.refuse(key, value)
     config = named(row["modern"])(config) if "modern" in row else config
-    layer_overrides, config = _apart(config)
+    layer_overrides, config = _split_layer_overrides(config)
     groups = rules.groups(
         _kinds(row, config, layer_overrides), lambda kind: _group(row, config, kind)
     )
@@ -332,7 +332,7 @@ def _mixers(row: Row, config: ConfigReader) -> list[str]:
         return next((kind for kind, rule in holds.items() if rule(config, layer)), "full")
 
     mixer_words = {word: kind for kind in ("full", *holds) for word in _MIXERS[kind]}
-    mixers = rules.told_apart(config, "layer_types", mixer_words, default)
+    mixers = rules.label_layers(config, "layer_types", mixer_words, default)
     if config.optional_size("sliding_window") is None:
         return ["full" if mixer == "window" else mixer for mixer in mixers]
     return mixers
@@ -343,7 +343,7 @@ def _feed_forwards(row: Row, config: ConfigReader) -> list[str]:
         return ["dense"] * config.layers()
     holds = _rule(row.get("sparse", "always"))
     mlp_words = {"dense": "dense", "sparse": "sparse"}
-    return rules.told_apart(
+    return rules.label_layers(
         config,
         "mlp_layer_types",
         mlp_words,
@@ -435,7 +435,7 @@ def _size(term: str, config: ConfigReader) -> int | None:
     return config.optional_size(key, least) if match[4] else config.size(key, default, least)
 
 
-def _apart(config: ConfigReader) -> tuple[dict[int, str], ConfigReader]:
+def _split_layer_overrides(config: ConfigReader) -> tuple[dict[int, str], ConfigReader]:
     """Overrides of single layers (``per_layer_config``) as JSON, and the rest of the config."""
     table = config.table("per_layer_config").values
     overrides: dict[int, str] = {}

@@ -111,16 +111,16 @@ class ConfigReader:
             return default
         return value
 
-    def refuse(self, key: str, only: bool) -> None:
+    def refuse(self, key: str, supported: bool) -> None:
         """Note an error if a flag has another value than the supported one.
 
         Parameters
         ----------
         key : key of ``config.json``
-        only : supported value
+        supported : supported value
         """
-        if self.flag(key, only) != only:
-            self.add_error(key, f"must be {str(only).lower()}: the other way is not supported")
+        if self.flag(key, supported) != supported:
+            self.add_error(key, f"must be {str(supported).lower()}: the other way is not supported")
 
     def demand(self, key: str, supported: object, why: str, silent: object = None) -> None:
         """Note an error if ``key`` has another value than ``supported``.

@@ -74,7 +74,7 @@ def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Tab
     ]
 
 
-def told_apart(
+def label_layers(
     config: ConfigReader, key: str, labels: Mapping[str, Label], default: Callable[[int], Label]
 ) -> list[Label]:
     """The label of every layer, by the words of the list ``key``.
@@ -103,7 +103,7 @@ def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]
     default : function from the index of a layer to its answer, if the config has no ``layer_types``
     """
     labels = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
-    return told_apart(config, "layer_types", labels, default)
+    return label_layers(config, "layer_types", labels, default)
 
 
 # Rules.
@@ -645,7 +645,7 @@ _HEADS_OF_DOTS = {
 def modern_dots(config: ConfigReader) -> ConfigReader:
     """Latent attention of other sizes in the layers with a window, an indexer in the others."""
     words = {"full_attention": False, "indexed_attention": False, "sliding_attention": True}
-    kinds = told_apart(config, "layer_types", words, windows_of_dots)
+    kinds = label_layers(config, "layer_types", words, windows_of_dots)
     heads = {key: config.size(f"swa_{key}", default) for key, default in _HEADS_OF_DOTS.items()}
     return config.completed(
         {"per_layer_config": {str(i): heads for i, windowed in enumerate(kinds) if windowed}}
@@ -659,7 +659,7 @@ def modern_gemma4(config: ConfigReader) -> ConfigReader:
 
     The last layers may have no keys and values, and a wider MLP.
     """
-    return _with_shared_cache(_with_own_heads(config))
+    return _with_shared_cache(_with_global_heads(config))
 
 
 def modern_gemma3n(config: ConfigReader) -> ConfigReader:
@@ -685,7 +685,7 @@ def _with_shared_cache(config: ConfigReader) -> ConfigReader:
     return config.replaced({"per_layer_config": layers})
 
 
-def _with_own_heads(config: ConfigReader) -> ConfigReader:
+def _with_global_heads(config: ConfigReader) -> ConfigReader:
     if config.values.get("per_layer_config") is not None:
         return config
     shared = config.optional_size("num_global_key_value_heads")
@@ -694,7 +694,7 @@ def _with_own_heads(config: ConfigReader) -> ConfigReader:
     if shared and equal:
         heads |= {"num_key_value_heads": shared}
     full = {"full_attention": True, "sliding_attention": False}
-    kinds = told_apart(config, "layer_types", full, lambda layer: (layer + 1) % 6 == 0)
+    kinds = label_layers(config, "layer_types", full, lambda layer: (layer + 1) % 6 == 0)
     return config.replaced(
         {"per_layer_config": {str(layer): heads for layer, is_full in enumerate(kinds) if is_full}}
     )

@@ -15,7 +15,7 @@ import json
 
 from planner.base.units import ceil_div
 from planner.specs.hugging_face_reader import ConfigReader
-from planner.specs.hugging_face_rules import Kind, Table, listed, told_apart
+from planner.specs.hugging_face_rules import Kind, Table, label_layers, listed
 
 MOST_TIMES = 1000
 _INDEX_OF_MINIMAX = (
@@ -41,7 +41,7 @@ def modern_indexers(config: ConfigReader) -> ConfigReader:
     every = config.size("index_topk_freq", 1)
     first = config.size("index_skip_topk_offset", 2, least=0)
     labels = {"full": True, "shared": False}
-    full = told_apart(
+    full = label_layers(
         config, "indexer_types", labels, lambda layer: max(layer - first + 1, 0) % every == 0
     )
     if not full[0]:
@@ -67,7 +67,7 @@ def modern_minimax(config: ConfigReader) -> ConfigReader:
         {name: sparse.values[key] for name, key in _INDEX_OF_MINIMAX if key in sparse.values}
     )
     words = {"full_attention": False, "minimax_m3_sparse": True}
-    chosen = told_apart(config, "layer_types", words, lambda _: False)
+    chosen = label_layers(config, "layer_types", words, lambda _: False)
     keys = config.size("index_topk_blocks", 16) * config.size("index_block_size", 128)
     indexer = {
         "index_topk": keys,
@@ -92,12 +92,12 @@ def modern_deepseek_v4(config: ConfigReader) -> ConfigReader:
     if config.values.get("layer_types") is None and listed is not None:
         names: dict[object, object] = {ratio: word for word, ratio in words.items()}
         config = config.replaced({"layer_types": [names.get(each, each) for each in listed]})
-    kinds = told_apart(
+    kinds = label_layers(
         config, "layer_types", {word: word for word in words},
         lambda layer: _SPARSE if layer > 1 and layer % 2 else _HEAVY,
     )  # fmt: skip
     first = config.size("num_hash_layers", 3, least=0)
-    looked_up = told_apart(
+    looked_up = label_layers(
         config, "mlp_layer_types", {"hash_moe": True, "moe": False}, lambda layer: layer < first
     )
     none = {"index_topk": 0, "index_n_heads": 0, "index_head_dim": 0}
@@ -254,7 +254,7 @@ def _block_of_nas(config: ConfigReader, block: ConfigReader) -> Kind:
     attention, forward = block.table("attention"), block.table("ffn")
     table: Table = {}
     for part in (attention, forward):
-        part.refuse("replace_with_linear", only=False)
+        part.refuse("replace_with_linear", supported=False)
     mixer = "" if attention.flag("no_op", False) else "full"
     if mixer:
         heads = config.size("num_attention_heads")

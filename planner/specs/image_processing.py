@@ -88,7 +88,9 @@ def count_image_tokens(tower: VisionTower, width: int, height: int) -> ImageToke
         return ImageTokens(tiles=1, tokens_per_tile=tile_tokens)
     if kind is Resizing.PIXELS:
         min_pixels, max_pixels = tower.min_pixels, tower.max_pixels
-        across, down = _scaled(width, height, side=side, least=min_pixels, most=max_pixels)
+        across, down = _scaled(
+            width, height, side=side, min_pixels=min_pixels, max_pixels=max_pixels
+        )
         return ImageTokens(tiles=1, tokens_per_tile=across * down)
     if kind is Resizing.EDGE:
         ratio = max(max(width, height) / tower.longest_edge, 1.0)
@@ -143,18 +145,20 @@ def tower_errors(tower: VisionTower) -> Iterator[str]:
         yield f"image_size {tower.image_size} is smaller than the patches of one token"
 
 
-def _scaled(width: int, height: int, *, side: int, least: int, most: int) -> tuple[int, int]:
-    """Tokens across and down where an image is scaled to ``least`` to ``most`` pixels.
+def _scaled(
+    width: int, height: int, *, side: int, min_pixels: int, max_pixels: int
+) -> tuple[int, int]:
+    """Tokens across and down where an image is scaled to ``min_pixels`` to ``max_pixels`` pixels.
 
     ``side``: pixels of a token.
     """
     across, down = round(width / side), round(height / side)
     pixels = across * down * side**2
-    if pixels > most:
-        scale = math.sqrt(width * height / most)
+    if pixels > max_pixels:
+        scale = math.sqrt(width * height / max_pixels)
         across, down = (math.floor(length / scale / side) for length in (width, height))
-    elif pixels < least:
-        scale = math.sqrt(least / (width * height))
+    elif pixels < min_pixels:
+        scale = math.sqrt(min_pixels / (width * height))
         across, down = (math.ceil(length * scale / side) for length in (width, height))
     return max(across, 1), max(down, 1)
 

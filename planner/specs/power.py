@@ -96,10 +96,10 @@ def find_region(text: str, folder: Path | None = None) -> Region:
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     regions = _regions(folder)
-    words = _words(folder)
-    code = words.get(_plain(text))
+    words = _region_names(folder)
+    code = words.get(_normalize_name(text))
     if code is None:
-        hint = did_you_mean(_plain(text), words)
+        hint = did_you_mean(_normalize_name(text), words)
         raise SearchSpaceError(
             f"Unknown region {text!r}.{hint} A region is a country (SE, SWE, Sweden), a state "
             "(US-VA) or a cloud's (GCP europe-west4, us-east-1)."
@@ -123,24 +123,24 @@ def _regions(folder: Path | None) -> Mapping[str, Region]:
 
 
 @cache_by_files
-def _words(folder: Path | None) -> Mapping[str, str]:
+def _region_names(folder: Path | None) -> Mapping[str, str]:
     """Names of regions, the most specific first: codes, aliases, names, parts of codes."""
     regions = _regions(folder).values()
     words: dict[str, str] = {}
     grids = [region for region in regions if not region.provider]
     clouds = [region for region in regions if region.provider]
-    cities = Counter(_plain(region.name) for region in clouds)
+    cities = Counter(_normalize_name(region.name) for region in clouds)
     for pairs in (
         [(region.code, region) for region in regions],
         [(region.alias, region) for region in regions],
         [(region.name, region) for region in grids],
         [(region.code.partition(" ")[2], region) for region in clouds],
         [(f"{region.provider} {region.name}", region) for region in clouds if region.name],
-        [(region.name, region) for region in clouds if cities[_plain(region.name)] == 1],
+        [(region.name, region) for region in clouds if cities[_normalize_name(region.name)] == 1],
     ):
         for word, region in pairs:
             if word:
-                words.setdefault(_plain(word), region.code)
+                words.setdefault(_normalize_name(word), region.code)
     return words
 
 
@@ -168,7 +168,7 @@ def _add(regions: dict[str, Region], row: Row) -> None:
     regions[code] = Region(code=code, name=row["name"], alias=row["alias"], figures=figures)
 
 
-def _plain(text: str) -> str:
+def _normalize_name(text: str) -> str:
     """A name in lower case, without blanks at its ends and repeated blanks."""
     return " ".join(text.casefold().replace("_", " ").split())
 

@@ -45,7 +45,7 @@ class HitRateCurve:
         """Hit rate of an unlimited cache, a share of the prompt tokens."""
         return self.hits[-1]
 
-    def found(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
+    def hit_rate(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
         """Share of the prompt tokens that the prefix caches hold.
 
         Parameters
@@ -54,7 +54,7 @@ class HitRateCurve:
         rate : request rate of all caches together [1/s]
         caches : number of caches
         """
-        return _at(self._tables[0], *self._place(tokens, rate, caches))
+        return _interpolate(self._tables[0], *self._table_position(tokens, rate, caches))
 
     def residence(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
         """Time for which the caches keep unused tokens [s].
@@ -65,22 +65,22 @@ class HitRateCurve:
         rate : request rate of all caches together [1/s]
         caches : number of caches
         """
-        seconds = np.exp(_at(self._tables[1], *self._place(tokens, rate, caches)))
+        seconds = np.exp(_interpolate(self._tables[1], *self._table_position(tokens, rate, caches)))
         seconds = np.where(np.asarray(tokens) > 0, seconds, 0.0)
         return np.asarray(seconds if self.per_second else seconds / rate)
 
-    def _place(
+    def _table_position(
         self, tokens: Numeric, rate: Numeric, caches: Numeric
     ) -> tuple[FloatArray, FloatArray]:
         """Row and column of the tables."""
         cache_size = np.maximum(tokens, 0.0) * caches / (rate if self.per_second else 1.0)
-        low, high = self._rooms[0], self._rooms[-1]
+        low, high = self._log_sizes[0], self._log_sizes[-1]
         column = (np.log(np.maximum(cache_size, 1e-300)) - low) / (high - low) * (_COLUMNS - 1)
         row = np.log2(np.maximum(caches, 1.0)) if self.scatter else np.zeros(())
         return np.asarray(row), np.asarray(column)
 
     @cached_property
-    def _rooms(self) -> FloatArray:
+    def _log_sizes(self) -> FloatArray:
         """Logarithms of the sizes of all caches together, at which hits are tabled."""
         largest = self.written * self.times[-1] if self.scatter else self.filled[-1]
         return np.linspace(np.log(self.filled[0]), np.log(largest), _COLUMNS)
@@ -97,8 +97,8 @@ class HitRateCurve:
         hits = np.interp(np.log(time), ages, self.hits)
         if not self.scatter:
             log_size = np.log(np.asarray(self.filled))
-            hit_shares = np.interp(self._rooms, log_size, self.hits)
-            return hit_shares[None], np.interp(self._rooms, log_size, np.log(self.times))[None]
+            hit_shares = np.interp(self._log_sizes, log_size, self.hits)
+            return hit_shares[None], np.interp(self._log_sizes, log_size, np.log(self.times))[None]
         log_times = list[FloatArray]()
         for caches, scattered in zip(CACHES, self.scatter, strict=True):
             older = np.asarray(scattered) - np.asarray(self.hits) / caches
@@ -106,12 +106,12 @@ class HitRateCurve:
             unused_tokens = self.written - self.prompt * of_all
             steps = np.diff(time) * (unused_tokens[1:] + unused_tokens[:-1]) / 2
             log_size = np.log(np.cumsum(np.concatenate([[time[0] * unused_tokens[0]], steps])))
-            rows.append(np.interp(self._rooms, log_size, of_all))
-            log_times.append(np.interp(self._rooms, log_size, np.log(time)))
+            rows.append(np.interp(self._log_sizes, log_size, of_all))
+            log_times.append(np.interp(self._log_sizes, log_size, np.log(time)))
         return np.stack(rows), np.stack(log_times)
 
 
-def _at(table: FloatArray, row: FloatArray, column: FloatArray) -> FloatArray:
+def _interpolate(table: FloatArray, row: FloatArray, column: FloatArray) -> FloatArray:
     """Values interpolated in a table; its edge values beyond it."""
     row = np.clip(row, 0, table.shape[0] - 1)
     column = np.clip(column, 0, table.shape[1] - 1)

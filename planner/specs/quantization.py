@@ -66,7 +66,7 @@ def gguf_word(text: str) -> str | None:
     >>> gguf_word("Q4_K_M"), gguf_word("UD-Q4_K_XL"), gguf_word("q6"), gguf_word("fp8")
     ('q4_k_m', 'q4_k_m', 'q6_k', None)
     """
-    word = Quantization.meant(text.lower().removeprefix("ud-"))
+    word = Quantization.canonical_word(text.lower().removeprefix("ud-"))
     return word if word in _WORDS else None
 
 
@@ -429,7 +429,7 @@ def quantization_word(text: str) -> str:
     ----------
     text : name of the type
     """
-    word, words = Quantization.meant(text), Quantization.words()
+    word, words = Quantization.canonical_word(text), Quantization.words()
     if word not in words:
         hint = did_you_mean(text, [*words, *Quantization.aliases()])
         raise ValueError(f"is one of {', '.join(words)}.{hint}")
@@ -439,7 +439,7 @@ def quantization_word(text: str) -> str:
 PARTS = ("attention", "feed_forward", "shared_experts")
 
 
-def known_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
+def check_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the parts; raises ValueError if one is unknown.
 
     Parameters
@@ -476,7 +476,7 @@ class Checkpoint:
 
     quantization: Annotated[str, PostValidator(quantization_word)]
     source: Annotated[str, MinLen(1)]
-    sixteen_bit: Annotated[tuple[str, ...], PostValidator(known_parts)] = ()
+    sixteen_bit: Annotated[tuple[str, ...], PostValidator(check_parts)] = ()
     sixteen_bit_layers: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     group_size: Annotated[int, Strict(), Interval(ge=1, le=10**6)] | None = None
     scale_bytes: Bytes = 2.0

@@ -22,7 +22,7 @@ class DraftMethod(StrEnum):
     """Method of speculative decoding: unspecified, a smaller model, the model's modules of
     multi-token prediction, heads trained for the model, or a search in the text so far."""
 
-    UNSAID = ""
+    UNSPECIFIED = ""
     DRAFT_MODEL = "draft_model"
     MTP = "mtp"
     EAGLE = "eagle"
@@ -41,39 +41,39 @@ class Acceptance:
 
     Parameters
     ----------
-    usual : value that planner assumes if none is specified
+    assumed : value that planner assumes if none is specified
     low : lowest of published runs
     high : highest of published runs
     """
 
-    usual: float
+    assumed: float
     low: float
     high: float
 
 
-_UNSAID = Acceptance(usual=0.65, low=0.57, high=0.72)
+_UNSPECIFIED = Acceptance(assumed=0.65, low=0.57, high=0.72)
 _CHAINS: Mapping[DraftMethod, Acceptance] = {
     # Y. Leviathan et al., arXiv:2211.17192, tables 2 and 3.
-    DraftMethod.DRAFT_MODEL: Acceptance(usual=0.7, low=0.55, high=0.8),
+    DraftMethod.DRAFT_MODEL: Acceptance(assumed=0.7, low=0.55, high=0.8),
     # DeepSeek-V3, arXiv:2412.19437, section 5.4.3: 0.85 to 0.9 of the first; 1.9 tokens of two
     # (github.com/sgl-project/sglang/pull/3582). Chat templates lower it.
-    DraftMethod.MTP: Acceptance(usual=0.8, low=0.6, high=0.9),
+    DraftMethod.MTP: Acceptance(assumed=0.8, low=0.6, high=0.9),
     # 1.89 tokens with 2 drafted, 2.08 with 4 (github.com/vllm-project/vllm/pull/16035).
-    DraftMethod.EAGLE: Acceptance(usual=0.57, low=0.5, high=0.65),
+    DraftMethod.EAGLE: Acceptance(assumed=0.57, low=0.5, high=0.65),
     # 2.46 with 3 (vLLM pull request 24344), 2.47 with 6 (24243), 3.53 with 7 (issue 26191).
-    DraftMethod.EAGLE3: Acceptance(usual=0.68, low=0.6, high=0.75),
+    DraftMethod.EAGLE3: Acceptance(assumed=0.68, low=0.6, high=0.75),
     # 2.96 with 5 where texts are edited (vLLM pull request 24344); in chats little repeats.
-    DraftMethod.NGRAM: Acceptance(usual=0.45, low=0.2, high=0.75),
+    DraftMethod.NGRAM: Acceptance(assumed=0.45, low=0.2, high=0.75),
 }
 _TREES: Mapping[DraftMethod, Acceptance] = {
     # 2.5 to 3 tokens of 3 at most (github.com/sgl-project/sglang/pull/3582).
-    DraftMethod.MTP: Acceptance(usual=0.87, low=0.75, high=0.95),
+    DraftMethod.MTP: Acceptance(assumed=0.87, low=0.75, high=0.95),
     # 3.75 tokens of 9 at most (github.com/sgl-project/sglang/pull/4247).
-    DraftMethod.EAGLE: Acceptance(usual=0.75, low=0.65, high=0.8),
+    DraftMethod.EAGLE: Acceptance(assumed=0.75, low=0.65, high=0.8),
     # 4.68 of 6 at most, 5.39 of 9 (the same).
-    DraftMethod.EAGLE3: Acceptance(usual=0.87, low=0.8, high=0.9),
+    DraftMethod.EAGLE3: Acceptance(assumed=0.87, low=0.8, high=0.9),
 }
-_TREE_UNSAID = Acceptance(usual=0.8, low=0.74, high=0.88)
+_TREE_UNSPECIFIED = Acceptance(assumed=0.8, low=0.74, high=0.88)
 
 
 def acceptance(method: DraftMethod, *, is_tree: bool) -> Acceptance:
@@ -85,8 +85,8 @@ def acceptance(method: DraftMethod, *, is_tree: bool) -> Acceptance:
     is_tree : several drafted tokens may follow each token
     """
     if is_tree:
-        return _TREES.get(method, _TREE_UNSAID)
-    return _CHAINS.get(method, _UNSAID)
+        return _TREES.get(method, _TREE_UNSPECIFIED)
+    return _CHAINS.get(method, _UNSPECIFIED)
 
 
 _VOCABULARY = 32_000  # draft_vocab_size of the heads that the authors of EAGLE-3 publish
@@ -252,7 +252,7 @@ class ServingWorkload:
     draft_tokens: Annotated[int, Interval(ge=0, le=MOST_DRAFTED)] = 0
     acceptance_rate: Share = 0.0
     draft_cost: Annotated[float, Interval(ge=0, le=10)] = 0.0
-    draft_method: DraftMethod = DraftMethod.UNSAID
+    draft_method: DraftMethod = DraftMethod.UNSPECIFIED
     draft_steps: Annotated[int, Interval(ge=1, le=MOST_DRAFTED)] | None = None
     lora_rank: Annotated[int, Interval(ge=0, le=4096)] = 0
     max_loras: Annotated[int, Interval(ge=1, le=100_000)] | None = None

@@ -163,7 +163,7 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
     try:
         spec = build_validated(kind, fields, context)
     except ValidationErrors as error:
-        for key_path, text in error.found:
+        for key_path, text in error.errors:
             hint = did_you_mean(key_path[-1], field_names(kind)) if text == UNKNOWN else ""
             errors.append(f"{'.'.join(key_path) or 'the file'} {text}.{hint}")
     if errors:

@@ -117,10 +117,10 @@ class ValidationErrors(ValueError):
 
     def __init__(self, errors: Sequence[tuple[KeyPath, str]]) -> None:
         super().__init__(errors)
-        self.found = errors
+        self.errors = errors
 
     def __str__(self) -> str:
-        return "; ".join(f"{'.'.join(place)} {text}".strip() for place, text in self.found)
+        return "; ".join(f"{'.'.join(place)} {text}".strip() for place, text in self.errors)
 
 
 @dataclass_transform(
@@ -210,7 +210,7 @@ def _fill(instance: object, values: Mapping[str, object], context: object) -> No
 def _placed(error: ValueError, *key_path: str) -> list[tuple[KeyPath, str]]:
     """The validation errors of an exception, with their keys."""
     if isinstance(error, ValidationErrors):
-        return [((*key_path, *inner), text) for inner, text in error.found]
+        return [((*key_path, *inner), text) for inner, text in error.errors]
     return [(key_path, str(error))]
 
 
@@ -268,13 +268,13 @@ def _wrong(expected: str, value: object) -> ValueError:
     return ValueError(f"must be {expected}, not {shown}")
 
 
-def _exact_whole(value: object, _: object) -> int:
+def _check_exact_int(value: object, _: object) -> int:
     if type(value) is not int:
         raise _wrong("a whole number", value)
     return value
 
 
-def _whole(value: object, _: object) -> int:
+def _check_int(value: object, _: object) -> int:
     if type(value) is int:
         return value
     try:
@@ -325,7 +325,7 @@ def _anything(value: object, _: object) -> object:
 
 
 _SIMPLE: Mapping[object, _Check] = {
-    int: _whole, float: _number, bool: _flag, str: _text, type(None): _nothing, Any: _anything
+    int: _check_int, float: _number, bool: _flag, str: _text, type(None): _nothing, Any: _anything
 }  # fmt: skip
 
 
@@ -414,7 +414,7 @@ def _likeness(kind: object, value: object) -> int:
 def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
     """A check between the validators of an annotation, within its bounds."""
     is_strict = any(isinstance(validator, Strict) for validator in metadata)
-    check = _exact_whole if is_strict and kind is int else _check(kind)
+    check = _check_exact_int if is_strict and kind is int else _check(kind)
     before = [validator.func for validator in metadata if isinstance(validator, PreValidator)]
     after = [validator.func for validator in metadata if isinstance(validator, PostValidator)]
     bounds = [

@@ -21,7 +21,7 @@ PLACES = terms_about("run_conditions")
 """Columns of the hardware and the contract of scenarios."""
 
 
-def _columns_of(name: str) -> tuple[str, ...]:
+def _columns_of_objective(name: str) -> tuple[str, ...]:
     """The columns of an objective, or of its value per million tokens."""
     result = glossary()[name].result
     if result:
@@ -32,12 +32,12 @@ def _columns_of(name: str) -> tuple[str, ...]:
 _CALENDAR, _TRAINING, _LATENCY = "calendar_time_days", "time_to_train_days", "request_latency_s"
 # Columns by measure, for training and for token generation. The first with a value is used.
 MEASURES: Mapping[str, tuple[str, ...]] = {
-    COST: _columns_of(COST),
+    COST: _columns_of_objective(COST),
     TIME: (_CALENDAR, _TRAINING, _LATENCY),
-    **{name: _columns_of(name) for name in terms_about("sweep_measures")},
+    **{name: _columns_of_objective(name) for name in terms_about("sweep_measures")},
 }
 # A latency is the first part plus a multiple of the second. Their errors are correlated.
-_PARTS_OF_LATENCY = (
+_LATENCY_PARTS = (
     ("time_to_first_token_s", "time_per_output_token_s"),
     ("prefill_latency_s", "decode_latency_s"),
 )
@@ -79,7 +79,7 @@ def measured_ends(measure: str, row: Row) -> tuple[float, float] | None:
 
 def _latency_ends(row: Row) -> tuple[float, float] | None:
     """The 90 % interval of a request latency from its parts; None if a part has none."""
-    for first, second in _PARTS_OF_LATENCY:
+    for first, second in _LATENCY_PARTS:
         names = (_LATENCY, first, second, *ends_of(first), *ends_of(second))
         if all(row.get(name) is not None for name in names):
             latency, start, per_token, *ends = (number_or_nan(row[name]) for name in names)
@@ -112,7 +112,7 @@ def column_hint(name: str, columns: Sequence[str]) -> str:
     of_measure = [column for column in MEASURES.get(name, ()) if column in columns]
     if of_measure:
         return f" Did you mean {' or '.join(of_measure)}?"
-    if workloads := workloads_of(name):
+    if workloads := workloads_with_column(name):
         return f" It is for workload {' or '.join(workloads)}."
     return did_you_mean(name, columns)
 
@@ -151,7 +151,7 @@ def _si_unit(column: str) -> float:
     return next((unit for end, unit in _SI_UNITS.items() if column.endswith(end)), 1.0)
 
 
-def workloads_of(column: str) -> tuple[str, ...]:
+def workloads_with_column(column: str) -> tuple[str, ...]:
     """The workloads that have a column or measure; empty if all may have it."""
     workload_lists = [
         term.of for name in MEASURES.get(column, (column,)) if (term := term_of_column(name))
@@ -163,7 +163,7 @@ def workloads_of(column: str) -> tuple[str, ...]:
     )
 
 
-def name_of(catalogue: Catalogue, question: str, text: str) -> str | None:
+def spec_name(catalogue: Catalogue, question: str, text: str) -> str | None:
     """The name of the spec for a name or alias; None if the question is not about specs.
 
     Raises PlannerError if there is no such spec, or it has errors.

@@ -23,9 +23,9 @@ from planner.sweeps.scenario_batches import ScenarioBatch, run_part
 from planner.sweeps.sweep_folder import differences, identity
 
 _PATIENCE_S = 10.0
-_LOOK_S = 0.2
+_POLL_S = 0.2
 # Enough parts wait to make an adaptive cluster grow. Their unfetched results take a few MB.
-_LEAST_WAITING, _WAITING = 256, 4
+_MIN_WAITING, _WAITING_PER_THREAD = 256, 4
 _CONNECTED = ("running", "connecting")
 _MOST_NAMED = 3
 _RESUME_HINT = "Finished scenarios are kept: run the same command to continue."
@@ -90,7 +90,7 @@ def on_dask(address: str, report: Callable[[str], None] | None = None) -> Run:
     def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
         # Workers may run in other folders, so the specs folder must be absolute.
         resolved_plan = replace(plan, specs=plan.specs and plan.specs.resolve())
-        with _quiet(), _connected(address) as client:
+        with _quiet(), _connect(address) as client:
             cluster = _Cluster(client, report or (lambda line: None))
             cluster.await_workers()
             task = _Task(
@@ -99,7 +99,7 @@ def on_dask(address: str, report: Callable[[str], None] | None = None) -> Run:
                 token=f"sweep-{time.time_ns()}",
             )
             _check_workers(client, task)
-            yield from _streamed(cluster, task, parts)
+            yield from _stream_results(cluster, task, parts)
 
     return run
 
@@ -117,24 +117,24 @@ class _Cluster:
     """The workers of a client's scheduler, with messages about waiting for them."""
 
     def __init__(self, client: _Client, report: Callable[[str], None]) -> None:
-        self.client, self._told = client, report
-        self._alone_since: float | None = None
+        self.client, self._report = client, report
+        self._without_workers_since: float | None = None
         self._next_look = 0.0
 
     @property
     def threads(self) -> int:
         """Number of threads of all workers."""
-        with _reached(self.client):
+        with _scheduler_errors(self.client):
             return sum(self.client.nthreads().values())
 
     def await_workers(self) -> None:
         """Wait until there is a worker; this may take hours in the queue of a cluster."""
         while not self.threads:
-            self.look()
-            time.sleep(_LOOK_S)
-        self.look()
+            self.check()
+            time.sleep(_POLL_S)
+        self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Raise StopSearch or ClusterError if the user stopped or the scheduler is lost.
 
         Reports if all workers are lost, or if one came.
@@ -142,18 +142,18 @@ class _Cluster:
         if is_stop_requested():
             raise StopSearch
         if self.client.status not in _CONNECTED:
-            raise _lost(self.client)
+            raise _connection_lost(self.client)
         now = time.monotonic()
-        if self._alone_since is None and now < self._next_look:
+        if self._without_workers_since is None and now < self._next_look:
             return
         self._next_look = now + _PATIENCE_S
         if self.threads:
-            if self._alone_since is not None:
-                self._told(f"A worker came after {now - self._alone_since:.0f} s.")
-            self._alone_since = None
-        elif self._alone_since is None:
-            self._told(f"No worker at {self.client.scheduler.address}: waiting for the first.")
-            self._alone_since = now
+            if self._without_workers_since is not None:
+                self._report(f"A worker came after {now - self._without_workers_since:.0f} s.")
+            self._without_workers_since = None
+        elif self._without_workers_since is None:
+            self._report(f"No worker at {self.client.scheduler.address}: waiting for the first.")
+            self._without_workers_since = now
 
 
 @contextmanager
@@ -169,7 +169,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[_Client]:
+def _connect(address: str) -> Iterator[_Client]:
     """A client that is closed at the end; the scheduler then drops its tasks."""
     library = import_module("distributed")
     try:
@@ -179,7 +179,8 @@ def _connected(address: str) -> Iterator[_Client]:
         client: _Client = library.Client(address, timeout=_PATIENCE_S, set_as_default=False)
     except Exception as error:  # any server may answer at the address
         raise ClusterError(
-            f"No Dask scheduler answers at {address} ({_brief(error)}): give --dask the address "
+            f"No Dask scheduler answers at {address} ({_short_message(error)}): give --dask "
+            "the address "
             "that it prints when it starts, such as tcp://10.0.0.1:8786."
         ) from error
     try:
@@ -207,12 +208,12 @@ def _check_workers(client: _Client, task: _Task) -> None:
 
     A worker that is lost meanwhile gives no results; later workers are compared with each part.
     """
-    with _reached(client):
+    with _scheduler_errors(client):
         identities = client.run(identity_once, task.token, task.plan, on_error="return")
     mismatches = [
         f"worker {worker} {mismatch}"
         for worker, worker_identity in sorted(identities.items())
-        if (mismatch := _fault(task.identity, worker_identity))
+        if (mismatch := _describe_mismatch(task.identity, worker_identity))
     ]
     if mismatches:
         more = f" and {len(mismatches) - _MOST_NAMED} more" if len(mismatches) > _MOST_NAMED else ""
@@ -222,57 +223,61 @@ def _check_workers(client: _Client, task: _Task) -> None:
         )
 
 
-def _fault(expected: Mapping[str, str], actual: BaseException | Mapping[str, str]) -> str:
+def _describe_mismatch(
+    expected: Mapping[str, str], actual: BaseException | Mapping[str, str]
+) -> str:
     from distributed.comm import CommClosedError
 
     if isinstance(actual, CommClosedError):
         return ""
     if isinstance(actual, BaseException):
-        return f"has no working planner ({_brief(actual)})"
+        return f"has no working planner ({_short_message(actual)})"
     differ = differences(expected, actual)
     return f"has another {differ}" if differ else ""
 
 
-def _streamed(cluster: _Cluster, task: _Task, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
+def _stream_results(
+    cluster: _Cluster, task: _Task, parts: Iterable[ScenarioBatch]
+) -> Iterator[Done]:
     """Results as they arrive; the number of waiting parts is limited to bound memory."""
     client, remaining = cluster.client, iter(parts)
     ready: queue.SimpleQueue[_Future] = queue.SimpleQueue()
     waiting: dict[_Future, ScenarioBatch] = {}
     while True:
-        max_waiting = max(_LEAST_WAITING, _WAITING * cluster.threads)
+        max_waiting = max(_MIN_WAITING, _WAITING_PER_THREAD * cluster.threads)
         while len(waiting) < max_waiting and (part := next(remaining, None)) is not None:
-            with _reached(client):
+            with _scheduler_errors(client):
                 future = client.submit(
-                    run_there, task, part, key=f"{task.token}-{part.number}", pure=False
+                    run_on_worker, task, part, key=f"{task.token}-{part.number}", pure=False
                 )
                 waiting[future] = part
                 future.add_done_callback(ready.put)
         if not waiting:
             return
-        for future in _ended(cluster, ready):
+        for future in _finished_futures(cluster, ready):
             part = waiting.pop(future)
-            yield part, _content(future, part)
+            yield part, _part_content(future, part)
 
 
-def _ended(cluster: _Cluster, ready: queue.SimpleQueue[_Future]) -> Iterator[_Future]:
+def _finished_futures(cluster: _Cluster, ready: queue.SimpleQueue[_Future]) -> Iterator[_Future]:
     """Wait for a finished future, then yield it and all others that are ready."""
     future = None
     while future is None:
-        cluster.look()
+        cluster.check()
         with suppress(queue.Empty):
-            future = ready.get(timeout=_LOOK_S)
+            future = ready.get(timeout=_POLL_S)
     yield future
     while not ready.empty():
-        cluster.look()
+        cluster.check()
         yield ready.get()
 
 
-def _content(future: _Future, part: ScenarioBatch) -> bytes:
+def _part_content(future: _Future, part: ScenarioBatch) -> bytes:
     """The content of the file of a part; raises the error of its worker."""
     from distributed import KilledWorker
 
     if future.status == "error":
-        with _reached(future.client):
+        with _scheduler_errors(future.client):
             error = future.exception()
         if isinstance(error, KilledWorker):
             raise ClusterError(
@@ -280,48 +285,48 @@ def _content(future: _Future, part: ScenarioBatch) -> bytes:
                 f"give workers more memory, or read their logs. {_RESUME_HINT}"
             ) from error
         raise error
-    with _reached(future.client):
+    with _scheduler_errors(future.client):
         content = future.result()
         future.release()
     return content
 
 
 @contextmanager
-def _reached(client: _Client) -> Iterator[None]:
+def _scheduler_errors(client: _Client) -> Iterator[None]:
     """Turn every error of a lost scheduler into ClusterError."""
     try:
         yield
     except (OSError, CancelledError, asyncio.CancelledError, TimeoutError) as error:
-        raise _lost(client) from error
+        raise _connection_lost(client) from error
     except RuntimeError as error:  # a client that was closed
         if client.status in _CONNECTED:
             raise
-        raise _lost(client) from error
+        raise _connection_lost(client) from error
 
 
-def _lost(client: _Client) -> ClusterError:
+def _connection_lost(client: _Client) -> ClusterError:
     address = getattr(client.scheduler, "address", "")
     return ClusterError(f"Lost the connection to the scheduler {address}. {_RESUME_HINT}")
 
 
-def _brief(error: BaseException) -> str:
+def _short_message(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def run_there(task: _Task, part: ScenarioBatch) -> bytes:
+def run_on_worker(task: _Task, part: ScenarioBatch) -> bytes:
     """Run a part on a worker, which may have joined after the check of the others."""
     if differ := differences(task.identity, identity_once(task.token, task.plan)):
         raise ClusterError(f"A new worker has another {differ}. {_RESUME_HINT}")
     return run_part(task.plan, part)
 
 
-_known: dict[str, Mapping[str, str]] = {}
+_identities: dict[str, Mapping[str, str]] = {}
 
 
 def identity_once(token: str, plan: SweepPlan) -> Mapping[str, str]:
     """Digests of this worker's files, computed once per token of a sweep."""
-    cached = _known.get(token)
+    cached = _identities.get(token)
     if cached is None:
-        _known.clear()
-        cached = _known[token] = identity(plan)
+        _identities.clear()
+        cached = _identities[token] = identity(plan)
     return cached

@@ -23,13 +23,13 @@ from planner.show.output_blocks import (
 from planner.show.presenters.format_results import format_in_common_unit, label, share
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better, measure_values
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.summary_blocks import plan_in_short
+from planner.sweeps.summary_blocks import format_plan
 from planner.sweeps.sweep_folder import Sweep
 
 _NO_PLAN = "no plan"
 _MOST_NAMED = 4
 Key = tuple[object, ...]
-_SAME = 1e-9
+_TOLERANCE = 1e-9
 
 
 def differences_blocks(
@@ -50,12 +50,14 @@ def differences_blocks(
     )
     yield make_lines(f"{formatting.format_count(both)} scenarios in both: {', '.join(counts)}")
     for name, (old, new) in comparison.answer_changes.items():
-        texts = [_answer(value) for value in (old, new)]
+        texts = [_format_answer(value) for value in (old, new)]
         yield make_lines(f"Changed answer: {label(name)} {texts[0]}, now {texts[1]}")
     for sweep, keys in ((before, comparison.only_before), (after, comparison.only_after)):
         if keys:
             more, first_keys = len(keys) - _MOST_NAMED, keys[:_MOST_NAMED]
-            key_texts = [" ".join(map(_answer, key)) or "its one scenario" for key in first_keys]
+            key_texts = [
+                " ".join(map(_format_answer, key)) or "its one scenario" for key in first_keys
+            ]
             keys_text = "; ".join(
                 [*key_texts, f"and {formatting.format_count(more)} more"] if more > 0 else key_texts
             )
@@ -72,7 +74,7 @@ def differences_blocks(
         )
 
 
-def _answer(value: object) -> str:
+def _format_answer(value: object) -> str:
     return "not specified" if value is None else formatting.format_parameter(value)
 
 
@@ -82,7 +84,7 @@ def _changes_blocks(
     columns = [
         Column(
             name,
-            [_answer(change.key[index]) for change in changes],
+            [_format_answer(change.key[index]) for change in changes],
             label(name),
             numeric=all(isinstance(change.key[index], int | float) for change in changes),
         )
@@ -165,7 +167,7 @@ class Change:
         """Absolute logarithm of the ratio of values; infinite for a new or lost plan."""
         if self.before.feasible != self.after.feasible:
             return math.inf
-        if _same(self.before.value, self.after.value):
+        if _is_close(self.before.value, self.after.value):
             return 0.0
         ends = (self.before.value, self.after.value)
         return abs(math.log(ends[1] / ends[0])) if min(ends) > 0 else math.inf
@@ -222,7 +224,7 @@ def compare(
     changes.sort(key=lambda change: -change.size)
     return Comparison(
         names=names,
-        answer_changes=_asked_otherwise(before.plan, after.plan, names),
+        answer_changes=_answer_changes(before.plan, after.plan, names),
         changes=tuple(changes),
         same=same,
         only_before=tuple(old),
@@ -247,13 +249,13 @@ def _sides(
                 measure_values(measure, row),
                 measure_values(COST, row),
                 measure_values(TIME, row),
-                plan_in_short(row) if feasible else "",
+                format_plan(row) if feasible else "",
                 str(row.get("reason") or ""),
             ),
         )
 
 
-def _asked_otherwise(
+def _answer_changes(
     before: SweepPlan, after: SweepPlan, names: Sequence[str]
 ) -> dict[str, tuple[object, object]]:
     """Answers that differ between two sweeps, for questions that do not vary."""
@@ -270,9 +272,11 @@ def _is_same(before: ScenarioSide, after: ScenarioSide) -> bool:
     if (before.feasible, before.plan) != (after.feasible, after.plan):
         return False
     return not before.feasible or all(
-        _same(*pair) for pair in zip(before[1:4], after[1:4], strict=True)
+        _is_close(*pair) for pair in zip(before[1:4], after[1:4], strict=True)
     )
 
 
-def _same(first: float, second: float) -> bool:
-    return math.isclose(first, second, rel_tol=_SAME) or (math.isnan(first) and math.isnan(second))
+def _is_close(first: float, second: float) -> bool:
+    return math.isclose(first, second, rel_tol=_TOLERANCE) or (
+        math.isnan(first) and math.isnan(second)
+    )

@@ -16,7 +16,7 @@ from planner.launch import MANIFEST
 from planner.launch.launch_file import LaunchFile, apply_engine_start
 from planner.question.renamed import current_keys, current_name
 from planner.question.request import Request
-from planner.question.terms import glossary, plain_values, terms_about, terms_of
+from planner.question.terms import glossary, parameter_defaults, terms_about, terms_of
 from planner.sweeps.sweep_folder import PLAN
 from planner.workloads.build_request import OptionNamer
 from planner.workloads.saved_plan import PLAN_FILE, SavedPlan, with_one_length
@@ -28,12 +28,12 @@ _WORKLOAD_COLUMNS = {
     "prefill_latency_s": "inference",
     "mode": "serve",
 }
-_OF_POOLS = ("mode", "prefill_gpu")
+_POOL_COLUMNS = ("mode", "prefill_gpu")
 _GPUS = ("gpu", "prefill_gpu")
 # Results have the provider of a price even if the question names none.
-_CHOSEN = ("provider",)
+_RESULT_ONLY = ("provider",)
 # Answers that a launch file may take from a fallback request.
-_OF_LOAD = ("gpu", *terms_about("length", "serve"), "request_rate")
+_LOAD_TERMS = ("gpu", *terms_about("length", "serve"), "request_rate")
 _HEAD = 2**12
 # Texts at the beginning of plans and results, but not of launch files.
 _PLANNER_MARKERS = ("workload = ", '"workload":', '"rows":')
@@ -55,13 +55,13 @@ def is_launch_file(path: Path) -> bool:
     return not any(marker in head for marker in _PLANNER_MARKERS)
 
 
-def request_in(
+def read_request_of_file(
     path: Path,
     row: int | None,
     answers: Mapping[str, object],
     specs: Path | None = None,
     option_name: OptionNamer = str,
-    beside: Request | None = None,
+    fallback: Request | None = None,
 ) -> Request:
     """The request of a plan, a row of a result or a launch file, with changed answers.
 
@@ -72,7 +72,7 @@ def request_in(
     no such row, or does not name its model.
     """
     if not is_launch_file(path):
-        base = pinned_in(path, row, specs).request()
+        base = read_saved_plan(path, row, specs).request()
         return replace_answers(base, answers, option_name) if answers else base
     file = LaunchFile(
         path=path,
@@ -80,14 +80,14 @@ def request_in(
         specs=specs,
         number=row,
         option_name=option_name,
-        workload=None if beside is None else beside.workload,
+        workload=None if fallback is None else fallback.workload,
     )
     launch_question = file.question()
-    if beside is not None:
+    if fallback is not None:
         imported = launch_question.imported
         specified = imported.values.keys() - imported.defaults.keys() - imported.assumed.keys()
         fallback_answers = {
-            name: getattr(beside, name) for name in _OF_LOAD if name not in specified
+            name: getattr(fallback, name) for name in _LOAD_TERMS if name not in specified
         }
         answers = {
             **{name: value for name, value in fallback_answers.items() if value is not None},
@@ -97,7 +97,7 @@ def request_in(
     return apply_engine_start(replace_answers(launch_question.request, answers, option_name))[0]
 
 
-def plan_in(path: Path, row: int | None) -> SavedPlan:
+def plan_of_file(path: Path, row: int | None) -> SavedPlan:
     """The plan in a file: a plan, the recommended plan of a search, or a row of its result.
 
     ``row`` counts from 1; without it, the file of a search gives its recommended plan.
@@ -109,7 +109,7 @@ def plan_in(path: Path, row: int | None) -> SavedPlan:
     if path.suffix == ".toml" or (row is None and _is_plan(path)):
         return SavedPlan.read(path)
     values, manifest = (_json_row if path.suffix == ".json" else _csv_row)(path, row)
-    return _pinned(path, values, manifest)
+    return _plan_of_row(path, values, manifest)
 
 
 def _is_plan(path: Path) -> bool:
@@ -154,7 +154,7 @@ def _require_row(path: Path, row: int | None, num_rows: int) -> None:
         raise LaunchError(f"{path}: has rows 1 to {num_rows:,}, not {1 if row is None else row}.")
 
 
-def _pinned(path: Path, row: object, manifest: object) -> SavedPlan:
+def _plan_of_row(path: Path, row: object, manifest: object) -> SavedPlan:
     """The plan of a row; missing columns come from the answers in the manifest."""
     if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
         raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")
@@ -168,7 +168,7 @@ def _pinned(path: Path, row: object, manifest: object) -> SavedPlan:
     if workload is None or "model" not in row:
         raise LaunchError(f"{path}: its columns are not those of a result of planner.")
     pools = terms_of(workload, "pool") if row.get("prefill_gpu") else {}
-    defaults = plain_values(workload)
+    defaults = parameter_defaults(workload)
     parameters = [*terms_of(workload, "parameter"), *pools]
     specified = [name for name in parameters if row.get(name) is not None]
     if missing := [
@@ -182,12 +182,12 @@ def _pinned(path: Path, row: object, manifest: object) -> SavedPlan:
         raise LaunchError(f"{path}: the answers of its manifest are not a table.")
     manifest_answers = current_keys(manifest_answers, str(path))
     answers = {name: value for name, value in manifest_answers.items() if name in glossary()}
-    chosen = _CHOSEN if manifest_answers else ()
+    chosen = _RESULT_ONLY if manifest_answers else ()
     for name in terms_of(workload, "question"):
         if row.get(name) not in (None, "") and name not in (*parameters, *chosen):
-            answers[name] = _word_of(manifest, name, row[name])
+            answers[name] = _spec_text(manifest, name, row[name])
     if not pools:
-        answers = {name: value for name, value in answers.items() if name not in _OF_POOLS}
+        answers = {name: value for name, value in answers.items() if name not in _POOL_COLUMNS}
     answers.pop("space", None)
     answers = with_one_length(answers)
     table = {
@@ -199,7 +199,7 @@ def _pinned(path: Path, row: object, manifest: object) -> SavedPlan:
     return SavedPlan.from_dict(table, str(path))
 
 
-def _word_of(manifest: Mapping[str, object], name: str, value: object) -> object:
+def _spec_text(manifest: Mapping[str, object], name: str, value: object) -> object:
     """The text for a spec in the question; other values are returned unchanged."""
     texts_by_kind = manifest.get("words")
     kind = "gpu" if name in _GPUS else name
@@ -207,7 +207,7 @@ def _word_of(manifest: Mapping[str, object], name: str, value: object) -> object
     return names.get(value, value) if isinstance(names, Mapping) else value
 
 
-def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> SavedPlan:
+def read_saved_plan(path: Path, row: int | None, specs: Path | None = None) -> SavedPlan:
     """The plan of a file, of a launch folder, of a row of a result, or of a scenario of a sweep.
 
     Raises SpecError or LaunchError if it cannot be read, or has no plan or no such row.
@@ -216,12 +216,12 @@ def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> SavedPl
         return SavedPlan.read(path / PLAN_FILE)
     if os.path.isdir(path):
         return _pinned_scenario(path, row, specs)
-    return plan_in(path, row)
+    return plan_of_file(path, row)
 
 
 def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None) -> SavedPlan:
     """The recommended plan of a scenario of a sweep, by the column ``scenario``."""
-    from planner.sweeps.scenario_batches import AGAIN
+    from planner.sweeps.scenario_batches import RERUN_HINT
     from planner.sweeps.sweep_folder import Sweep
     from planner.workloads.make_plan import make_plan
 
@@ -238,5 +238,5 @@ def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None
         return SavedPlan.of(plan, row)
     except KeyError as error:
         raise LaunchError(
-            f"{folder}: scenario {number} does not belong to the sweep's plan. {AGAIN}"
+            f"{folder}: scenario {number} does not belong to the sweep's plan. {RERUN_HINT}"
         ) from error

@@ -18,7 +18,7 @@ from planner.base.records import record
 from planner.errors import PlannerError, SearchSpaceError
 from planner.optimize.problem import constraints
 from planner.question.parse_values import Answer, limit_column, parse_value
-from planner.question.prices import checked_price, price_of_contract
+from planner.question.prices import check_price, price_of_contract
 from planner.question.renamed import current_keys
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
@@ -31,7 +31,7 @@ from planner.workloads.priced_hardware import read_priced_hardware
 from planner.workloads.registry import as_workload_name, workload_of
 from planner.workloads.saved_plan import toml_value
 
-MOST_SCENARIOS = 1_000_000
+MAX_SCENARIOS = 1_000_000
 """Maximum number of scenarios; larger plans are mostly typing errors."""
 
 SETTINGS, OBJECTIVES = "settings", "objectives"
@@ -55,7 +55,7 @@ def questions_of(workload: str) -> dict[str, Term]:
     return questions if formats is None else {**questions, PRECISION: formats}
 
 
-def askable(workload: str) -> dict[str, Term]:
+def available_terms(workload: str) -> dict[str, Term]:
     """The questions and limits of a workload; a term of both kinds is a question."""
     return {**terms_of(workload, "limit"), **questions_of(workload)}
 
@@ -125,7 +125,7 @@ class Scenario:
         if {PRICE, CONTRACT} <= answers.keys() and len(work.axes[CONTRACT]) > 1:
             price = _price_of_contracts(work, answers[PRICE], option_name)
             answers[PRICE] = price_of_contract(
-                price, str(_read(CONTRACT, answers[CONTRACT], option_name))
+                price, str(_parse_answer(CONTRACT, answers[CONTRACT], option_name))
             )
         options = {"settings": work.settings, "objectives": work.objectives or None, "specs": specs}
         return make_request(
@@ -152,13 +152,13 @@ class SweepPlan:
         return sum(work.num_scenarios for work in self.works)
 
     @cached_property
-    def _ends(self) -> list[int]:
+    def _end_numbers(self) -> list[int]:
         return [*accumulate(work.num_scenarios for work in self.works)]
 
     def scenario(self, number: int) -> Scenario:
         """The scenario of a number."""
-        index = next(index for index, end in enumerate(self._ends) if number < end)
-        first = self._ends[index - 1] if index else 0
+        index = next(index for index, end in enumerate(self._end_numbers) if number < end)
+        first = self._end_numbers[index - 1] if index else 0
         work = self.works[index]
         return Scenario(number=number, work=work, values=work.values(number - first))
 
@@ -199,10 +199,10 @@ class SweepPlan:
             entries: dict[str, object] = {"name": work.name, "workload": work.workload}
             entries |= work.axes
             entries |= {OBJECTIVES: work.objectives} if work.objectives else {}
-            lines += [f"{name} = {_one_or_several(value)}\n" for name, value in entries.items()]
+            lines += [f"{name} = {_format_toml_values(value)}\n" for name, value in entries.items()]
             if work.settings:
                 lines.append(f"[work.{SETTINGS}]\n")
-                lines += [f"{n} = {_one_or_several(v)}\n" for n, v in work.settings.items()]
+                lines += [f"{n} = {_format_toml_values(v)}\n" for n, v in work.settings.items()]
         return "".join(lines)
 
     @classmethod
@@ -215,7 +215,7 @@ class SweepPlan:
         return cls(
             name=require_entry(table, "name", str, SearchSpaceError),
             description=require_entry(table, "description", str, SearchSpaceError),
-            works=tuple(map(_work, require_entry(table, "works", list, SearchSpaceError))),
+            works=tuple(map(_parse_work, require_entry(table, "works", list, SearchSpaceError))),
             specs=None if has_none else Path(require_entry(table, "specs", str, SearchSpaceError)),
         )
 
@@ -226,22 +226,22 @@ class SweepPlan:
         return hashlib.sha256(json.dumps(content, sort_keys=False).encode()).hexdigest()
 
 
-def _work(table: object) -> SweepWorkload:
+def _parse_work(table: object) -> SweepWorkload:
     workload = as_workload_name(require_entry(table, "workload", str, SearchSpaceError))
     axes = current_keys(require_entry(table, "axes", dict, SearchSpaceError), "axes")
     for name in axes:
-        if name not in askable(workload):
+        if name not in available_terms(workload):
             raise SearchSpaceError(f"axes.{name}: is not an input of workload {workload}.")
     return SweepWorkload(
         name=require_entry(table, "name", str, SearchSpaceError),
         workload=workload,
-        axes={name: _values(axes, name) for name in axes},
+        axes={name: _parse_values(axes, name) for name in axes},
         settings=require_entry(table, SETTINGS, dict, SearchSpaceError),
-        objectives=_values(table, OBJECTIVES),
+        objectives=_parse_values(table, OBJECTIVES),
     )
 
 
-def _values(table: object, name: str) -> Values:
+def _parse_values(table: object, name: str) -> Values:
     values = require_entry(table, name, list, SearchSpaceError)
     if not values and name != OBJECTIVES:
         raise SearchSpaceError(f"{name} has no value.")
@@ -250,7 +250,7 @@ def _values(table: object, name: str) -> Values:
     return tuple(values)
 
 
-def _one_or_several(value: object) -> str:
+def _format_toml_values(value: object) -> str:
     return toml_value(value[0] if isinstance(value, tuple | list) and len(value) == 1 else value)
 
 
@@ -261,12 +261,12 @@ SPECS = {name: SpecKind(f"{name.removeprefix('prefill_')}s") for name in terms_a
 _ANY_MODEL = "llama-7b"
 
 
-def faults_of(plan: SweepPlan, option_name: OptionNamer = str) -> Iterator[str]:
+def validation_errors(plan: SweepPlan, option_name: OptionNamer = str) -> Iterator[str]:
     """Errors of single answers and contradictions; without any, errors of complete scenarios."""
     number = plan.num_scenarios
-    if number > MOST_SCENARIOS:
+    if number > MAX_SCENARIOS:
         yield (
-            f"{format_count(number)} scenarios are more than {format_count(MOST_SCENARIOS)}: "
+            f"{format_count(number)} scenarios are more than {format_count(MAX_SCENARIOS)}: "
             "leave out some values, or write several plans."
         )
         return
@@ -276,15 +276,15 @@ def faults_of(plan: SweepPlan, option_name: OptionNamer = str) -> Iterator[str]:
         for work in plan.works
         for name, values in work.axes.items()
         for value in values
-        for error in _faults(work, name, value, catalogue, option_name)
+        for error in _answer_errors(work, name, value, catalogue, option_name)
     ]
     errors += [error for work in plan.works for error in _contradictions(work, option_name)]
     yield from errors or (
-        error for work in plan.works for error in _everywhere(work, plan, option_name)
+        error for work in plan.works for error in _planning_errors(work, plan, option_name)
     )
 
 
-def _faults(
+def _answer_errors(
     work: SweepWorkload, name: str, value: object, catalogue: Catalogue, option_name: OptionNamer
 ) -> Iterator[str]:
     """Errors of an answer that do not depend on other answers."""
@@ -306,7 +306,9 @@ def _faults(
         yield str(error)
 
 
-def _everywhere(work: SweepWorkload, plan: SweepPlan, option_name: OptionNamer) -> Iterator[str]:
+def _planning_errors(
+    work: SweepWorkload, plan: SweepPlan, option_name: OptionNamer
+) -> Iterator[str]:
     """Errors of planning if no scenario can be planned; empty if one of the first can."""
     reasons = []
     first = {name: values[0] for name, values in work.axes.items()}
@@ -322,7 +324,7 @@ def _everywhere(work: SweepWorkload, plan: SweepPlan, option_name: OptionNamer) 
     yield from dict.fromkeys(reasons)
 
 
-def _read(name: str, value: object, option_name: OptionNamer) -> Answer:
+def _parse_answer(name: str, value: object, option_name: OptionNamer) -> Answer:
     return parse_value(glossary()[name], value, option_name(name))
 
 
@@ -330,10 +332,12 @@ def _price_of_contracts(
     work: SweepWorkload, price: object, option_name: OptionNamer
 ) -> float | str | None:
     """A price checked against the contracts of a work that compares several."""
-    contracts = [str(_read(CONTRACT, contract, option_name)) for contract in work.axes[CONTRACT]]
-    stated = _read(PRICE, price, option_name)
+    contracts = [
+        str(_parse_answer(CONTRACT, contract, option_name)) for contract in work.axes[CONTRACT]
+    ]
+    stated = _parse_answer(PRICE, price, option_name)
     names = option_name(PRICE), option_name("purchase_price")
-    return checked_price(stated, contracts, *names)
+    return check_price(stated, contracts, *names)
 
 
 def _contradictions(work: SweepWorkload, option_name: OptionNamer) -> Iterator[str]:

@@ -51,7 +51,7 @@ from planner.sweeps.summary_blocks import (
 )
 from planner.sweeps.sweep_folder import Sweep, front_across
 
-USUAL_ROWS = 20
+DEFAULT_ROWS = 20
 _ALL = 10**6
 
 
@@ -102,7 +102,7 @@ class SweepQuery:
         return select_rows(self.sweep, self.where)
 
 
-def shown_blocks(query: SweepQuery) -> Iterator[Block]:
+def query_blocks(query: SweepQuery) -> Iterator[Block]:
     """Blocks of a query of a sweep; empty if rows are written to files.
 
     Raises SpecError, SearchSpaceError or OutputError if the directory has no sweep, a name or
@@ -140,8 +140,8 @@ def _listed_blocks(query: SweepQuery) -> Iterator[Block]:
         write_rows(query.csv, query.json, columns, rows)
         return
     if not columns:
-        columns = usual_columns(sweep.plan, sweep.columns, [name for name, _ in order])
-    top = query.top or (_ALL if query.full else USUAL_ROWS)
+        columns = default_columns(sweep.plan, sweep.columns, [name for name, _ in order])
+    top = query.top or (_ALL if query.full else DEFAULT_ROWS)
     yield from rows_blocks(columns, [*read_cells(sweep, numbers[:top], columns)], len(numbers))
 
 
@@ -166,7 +166,7 @@ def _pivot_blocks(query: SweepQuery) -> Iterator[Block]:
     names = check_columns(query.pivot, sweep.columns, "--pivot")
     summary = summarize(query.rows(), sweep.plan, query.measure, names)
     groups = [group for group in summary.groups if group.feasible]
-    if groups and not any(group.knows(group.metric) for group in groups):
+    if groups and not any(group.has_measure(group.metric) for group in groups):
         raise SearchSpaceError(f"--value {query.value}: no scenario has it as a number.")
     if query.is_written:
         _write_pivot(query, names)
@@ -211,17 +211,17 @@ def _differences_of(query: SweepQuery, other: Sweep) -> Iterator[Block]:
             query.csv, query.json, difference_columns(comparison), difference_rows(comparison)
         )
         return
-    top = query.top or (_ALL if query.full else USUAL_ROWS)
+    top = query.top or (_ALL if query.full else DEFAULT_ROWS)
     yield from differences_blocks(other, sweep, comparison, measure, top)
 
 
 Cells = Sequence[Value]
 
-_LONGEST, _SMALL = 40, 0.1
+_MAX_CELL_CHARACTERS, _SMALL = 40, 0.1
 _MORE = ("--columns", "--csv")
 
 
-def usual_columns(plan: SweepPlan, columns: Sequence[str], requested: Iterable[str]) -> list[str]:
+def default_columns(plan: SweepPlan, columns: Sequence[str], requested: Iterable[str]) -> list[str]:
     """Columns of varied questions, requested columns, cost, time, and the reason for no plan."""
     varied = [n if n in columns else f"{n}_limit" for n in plan.varied]
     measures = [name for measure in (COST, TIME) for name in MEASURES[measure] if name in columns]
@@ -237,7 +237,7 @@ def rows_blocks(columns: Sequence[str], rows: Sequence[Cells], matching: int) ->
     )
     table = {name: [row[index] for row in rows] for index, name in enumerate(columns)}
     shown = [
-        _column(name, cells, _alike(name, table))
+        _column(name, cells, _numbers_in_same_unit(name, table))
         for name, cells in table.items()
         if any(cell is not None for cell in cells)
     ]
@@ -248,18 +248,18 @@ def rows_blocks(columns: Sequence[str], rows: Sequence[Cells], matching: int) ->
         yield make_lines("More: --top")
 
 
-def _alike(name: str, table: Mapping[str, Cells]) -> list[float]:
+def _numbers_in_same_unit(name: str, table: Mapping[str, Cells]) -> list[float]:
     """Numbers of a column and of its interval, which have one unit."""
     return [
         float(cell)
         for other, cells in table.items()
-        if _without_end(other) == _without_end(name)
+        if _without_interval_suffix(other) == _without_interval_suffix(name)
         for cell in cells
         if _is_numeric(cell)
     ]
 
 
-def _without_end(name: str) -> str:
+def _without_interval_suffix(name: str) -> str:
     return name.replace("_low", "").replace("_high", "")
 
 
@@ -267,24 +267,26 @@ def _column(name: str, cells: Cells, unit_numbers: Sequence[float]) -> Column:
     head = label(name)
     if any(isinstance(cell, float) for cell in cells):
         numbers = [float(cell) for cell in cells if _is_numeric(cell)]
-        numerals, unit = format_in_common_unit(_without_end(name), [*numbers, *unit_numbers])
+        numerals, unit = format_in_common_unit(
+            _without_interval_suffix(name), [*numbers, *unit_numbers]
+        )
         formatted = iter(numerals)
-        texts = [next(formatted) if _is_numeric(cell) else _word(cell) for cell in cells]
+        texts = [next(formatted) if _is_numeric(cell) else _format_cell(cell) for cell in cells]
         head = head if unit in head.split() else f"{head} {unit}".strip()
         return Column(name, texts, head)
     is_numeric = all(cell is None or _is_numeric(cell) for cell in cells)
-    return Column(name, [*map(_word, cells)], head, is_numeric)
+    return Column(name, [*map(_format_cell, cells)], head, is_numeric)
 
 
 def _is_numeric(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _word(cell: object) -> str:
+def _format_cell(cell: object) -> str:
     if cell is None:
         return "-"
     text = formatting.format_parameter(cell)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text if len(text) <= _MAX_CELL_CHARACTERS else f"{text[: _MAX_CELL_CHARACTERS - 3]}..."
 
 
 def write_rows(
@@ -328,7 +330,7 @@ COUNT, PLACE = "count", "place"
 """Quantities on the x axis, other than time."""
 
 
-def draw_shown(picture: Picture, query: SweepQuery) -> None:
+def draw_query(picture: Picture, query: SweepQuery) -> None:
     """Draw the picture of a query of a sweep.
 
     Raises SpecError, SearchSpaceError or OutputError if the directory has no sweep, a name is
@@ -345,7 +347,7 @@ def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
     Raises SearchSpaceError if no scenario has the measure, OutputError if the file cannot be
     written.
     """
-    groups = [group for group in summary.groups if group.knows(group.metric)]
+    groups = [group for group in summary.groups if group.has_measure(group.metric)]
     if not groups:
         feasible = [group for group in summary.groups if group.feasible]
         reason = unknown_line(feasible[0]) if feasible else "No scenario has a plan to draw."
@@ -375,7 +377,7 @@ def _curves(group: WorkloadGroup, *, several: bool) -> Curves:
         y_label="cost x time" if metric == VALUE else axis_label(column_of(metric, group)),
         curves=[curve for curve in curves if curve.y],
         best=None if best is None else _point(group, best, across),
-        best_words="" if best is None else _words(best),
+        best_label="" if best is None else _format_spot(best),
         is_by_place=across == PLACE,
     )
 
@@ -407,7 +409,7 @@ def _point(group: WorkloadGroup, spot: Spot, across: str) -> tuple[float, float]
     return plan.time, plan.value
 
 
-def _words(spot: Spot) -> str:
+def _format_spot(spot: Spot) -> str:
     place, count = spot
     number = f"{formatting.format_count(count)} x " if isinstance(count, int) else ""
     return number + ", ".join(place)
@@ -435,7 +437,7 @@ def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
         title=f"{group_title(group)}: {title}" if several else title,
         rows=rows,
         columns=heads,
-        words=[[cells[place, count].text for count in group.counts] for place in group.places],
+        texts=[[cells[place, count].text for count in group.counts] for place in group.places],
         values=[[value(place, count) for count in group.counts] for place in group.places],
         best=[
             [cells[place, count].text.startswith(("*", "=")) for count in group.counts]

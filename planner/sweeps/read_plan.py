@@ -23,17 +23,17 @@ from planner.sweeps.plan import (
     SweepPlan,
     SweepWorkload,
     Values,
-    askable,
-    faults_of,
+    available_terms,
+    validation_errors,
 )
 from planner.workloads.build_request import OptionNamer
-from planner.workloads.priced_hardware import every_count
+from planner.workloads.priced_hardware import powers_of_two_counts
 from planner.workloads.registry import workload_names
 
 _WORK, _WORKLOAD = "work", "workload"
 _TEXTS = ("name", "description")
-_OTHERS = (*_TEXTS, _WORK, _WORKLOAD, SETTINGS, OBJECTIVES)
-_MOST_FAULTS = 20
+_FURTHER_KEYS = (*_TEXTS, _WORK, _WORKLOAD, SETTINGS, OBJECTIVES)
+_MAX_ERRORS = 20
 
 
 def read_plan(name_or_path: str, specs: Path | None = None) -> SweepPlan:
@@ -63,11 +63,11 @@ def make_sweep(
     """
     reader = _Reader(specs=specs, option_name=option_name)
     plan = reader.plan(table, name)
-    errors = [*reader.faults, *faults_of(plan, option_name)]
+    errors = [*reader.errors, *validation_errors(plan, option_name)]
     if errors:
         errors = list(dict.fromkeys(errors))
-        more = [f"... and {len(errors) - _MOST_FAULTS} more."] if len(errors) > _MOST_FAULTS else []
-        raise SearchSpaceError("\n".join([*errors[:_MOST_FAULTS], *more]))
+        more = [f"... and {len(errors) - _MAX_ERRORS} more."] if len(errors) > _MAX_ERRORS else []
+        raise SearchSpaceError("\n".join([*errors[:_MAX_ERRORS], *more]))
     return plan
 
 
@@ -77,7 +77,7 @@ class _Reader:
 
     specs: Path | None
     option_name: OptionNamer
-    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     def plan(self, table: Mapping[str, object], name: str) -> SweepPlan:
         work_tables = table.get(_WORK, [{}])
@@ -89,7 +89,7 @@ class _Reader:
         ):
             tables = work_tables
         else:
-            self.faults.append(f"{_WORK} is a table [[{_WORK}]] or several of them.")
+            self.errors.append(f"{_WORK} is a table [[{_WORK}]] or several of them.")
         common = {key: value for key, value in table.items() if key not in (*_TEXTS, _WORK)}
         works = [
             self._work(title, workload, common, entry)
@@ -97,14 +97,16 @@ class _Reader:
             if (workload := self._workload(entry, common))
             for title in [self._title(entry, workload, tables)]
         ]
-        terms = {name: term for work in works for name, term in askable(work.workload).items()}
+        terms = {
+            name: term for work in works for name, term in available_terms(work.workload).items()
+        }
         for word in common:
-            if full_name(word, terms) not in terms and word not in _OTHERS:
-                self.faults.append(self._unknown(word, terms, "", ""))
+            if full_name(word, terms) not in terms and word not in _FURTHER_KEYS:
+                self.errors.append(self._unknown_name_message(word, terms, "", ""))
         titles = [work.name for work in works]
         for title in dict.fromkeys(titles):
             if titles.count(title) > 1:
-                self.faults.append(f"Several kinds of work have the name {title!r}: name each.")
+                self.errors.append(f"Several kinds of work have the name {title!r}: name each.")
         texts = {key: str(table[key]) for key in _TEXTS if key in table}
         return SweepPlan(**{"name": name, **texts}, works=tuple(works), specs=self.specs)
 
@@ -114,7 +116,7 @@ class _Reader:
         if name in workload_names():
             return str(name)
         hint = did_you_mean(str(name), workload_names())
-        self.faults.append(f"Unknown {self.option_name(_WORKLOAD)} {name!r}.{hint}")
+        self.errors.append(f"Unknown {self.option_name(_WORKLOAD)} {name!r}.{hint}")
         return None
 
     def _title(self, table: Mapping[str, object], workload: str, tables: Sequence[object]) -> str:
@@ -129,15 +131,17 @@ class _Reader:
         specific: Mapping[str, object],
     ) -> SweepWorkload:
         """One kind of work, from the common answers that its workload has and its specific ones."""
-        terms = askable(workload)
+        terms = available_terms(workload)
         answers: dict[str, object] = {}
         for table in (common, specific):
             for key, value in table.items():
                 name = full_name(key, terms)
                 if name in terms:
                     answers[name] = value
-                elif table is specific and key not in _OTHERS:
-                    self.faults.append(self._unknown(key, terms, workload, f"{title}: "))
+                elif table is specific and key not in _FURTHER_KEYS:
+                    self.errors.append(
+                        self._unknown_name_message(key, terms, workload, f"{title}: ")
+                    )
         goals = specific.get(OBJECTIVES, common.get(OBJECTIVES, []))
         axes = {name: self._values(terms[name], value) for name, value in answers.items()}
         return SweepWorkload(
@@ -150,17 +154,19 @@ class _Reader:
                 if axes[name]
             },
             settings={**self._settings(common), **self._settings(specific)},
-            objectives=self._listed(OBJECTIVES, goals) if goals else (),
+            objectives=self._parse_list(OBJECTIVES, goals) if goals else (),
         )
 
     def _settings(self, table: Mapping[str, object]) -> Mapping[str, object]:
         value = table.get(SETTINGS, {})
         if isinstance(value, Mapping):
             return value
-        self.faults.append(f"{SETTINGS} is a table of parameters and values, not {value!r}.")
+        self.errors.append(f"{SETTINGS} is a table of parameters and values, not {value!r}.")
         return {}
 
-    def _unknown(self, word: str, terms: Mapping[str, Term], workload: str, where: str) -> str:
+    def _unknown_name_message(
+        self, word: str, terms: Mapping[str, Term], workload: str, where: str
+    ) -> str:
         names = [workload] if workload else workload_names()
         if any(
             full_name(word, terms_of(workload_name, "parameter"))
@@ -171,47 +177,47 @@ class _Reader:
         workloads = [
             workload_name
             for workload_name in workload_names()
-            if full_name(word, askable(workload_name)) in askable(workload_name)
+            if full_name(word, available_terms(workload_name)) in available_terms(workload_name)
         ]
         if workloads:
             return f"{where}{word} is for workload {' or '.join(workloads)}."
         return f"{where}Unknown question or limit {word!r}.{did_you_mean(word, terms)}"
 
-    def _listed(self, name: str, value: object) -> Values:
+    def _parse_list(self, name: str, value: object) -> Values:
         try:
             return tuple(dict.fromkeys(split_items(value, name)))
         except (PlannerError, TypeError) as error:
-            self.faults.append(str(error))
+            self.errors.append(str(error))
             return ()
 
     def _values(self, term: Term, answer: object) -> Values:
         """The values of a question, without duplicates or aliases of the same spec."""
         if isinstance(answer, Mapping) or (term.type == "price" and "=" in str(answer)):
             return (answer,)  # the prices of several GPUs are one answer
-        values = self._listed(self.option_name(term.term), answer)
+        values = self._parse_list(self.option_name(term.term), answer)
         if values == (ALL,) and term.term == "num_gpus":
-            return every_count(None)
+            return powers_of_two_counts(None)
         if values == (ALL,) and term.term in SPECS:
             return tuple(Catalogue(self.specs).names(SPECS[term.term]))
         if values == (ALL,):
             return CONTRACTS if term.term == "contract" else values
         if term.type in ("count", "counts"):
-            return tuple(dict.fromkeys(self._count(term, value) for value in values))
+            return tuple(dict.fromkeys(self._parse_count(term, value) for value in values))
         if term.term not in SPECS:
             return values
         values_by_spec: dict[object, str] = {}
         for value in values:
-            values_by_spec.setdefault(self._place(term.term, value), str(value))
+            values_by_spec.setdefault(self._find_spec(term.term, value), str(value))
         return tuple(values_by_spec.values())
 
-    def _count(self, term: Term, value: object) -> object:
+    def _parse_count(self, term: Term, value: object) -> object:
         try:
             return parse_value(term, value, self.option_name(term.term))
         except PlannerError as error:
-            self.faults.append(str(error))
+            self.errors.append(str(error))
             return 1
 
-    def _place(self, name: str, value: object) -> object:
+    def _find_spec(self, name: str, value: object) -> object:
         """Path of a spec, equal for all its names; the value itself if there is no such spec."""
         try:
             return Catalogue(self.specs).find(SPECS[name], str(value))

@@ -17,7 +17,7 @@ from planner.base.signals import is_stop_requested
 from planner.base.worker_processes import TRIES, WorkersEnded, run_on_workers
 from planner.errors import OutputError, WorkersLost
 from planner.optimize.exhaustive import StopSearch
-from planner.optimize.result import FewestGpus, with_column
+from planner.optimize.result import FewestGpus, insert_scaling_efficiency
 from planner.question.terms import columns_about, term_of_column
 from planner.show.presenters.row_files import csv_cell
 from planner.sweeps.plan import SweepPlan
@@ -46,8 +46,15 @@ Block = Mapping[str, Sequence[Value]]
 
 # Blocks of rows are small, because Python values need much memory. Row groups of Parquet are
 # larger, because each describes every column.
-_ROWS, _ROWS_OF_A_GROUP = 256, 4096
-_FIRST = ("scenario", "work", "workload", *columns_about("scenario_columns"), "feasible", "reason")
+_ROWS_PER_BLOCK, _ROWS_PER_GROUP = 256, 4096
+_FIRST_COLUMNS = (
+    "scenario",
+    "work",
+    "workload",
+    *columns_about("scenario_columns"),
+    "feasible",
+    "reason",
+)
 
 
 def has_parquet() -> bool:
@@ -65,7 +72,7 @@ def write_tables(store: Store, front: Collection[int]) -> dict[str, str]:
     rows, fronts = _kinds(store, "rows"), _kinds(store, "fronts")
     scaled: Callable[[Store], Rows] = scenario_rows
     if any("num_gpus" in work.varied for work in store.plan.works):
-        scaled, rows = _scaling(store), with_column(rows, "number")
+        scaled, rows = _scaling(store), insert_scaling_efficiency(rows, "number")
     tables: dict[str, tuple[Kinds, Iterable[Block]]] = {
         SCENARIOS: (rows, _blocks(scaled(store), rows)),
         FRONTS: (fronts, _front_blocks(store, fronts)),
@@ -73,7 +80,7 @@ def write_tables(store: Store, front: Collection[int]) -> dict[str, str]:
     }
     digests = {}
     for name, (kinds, blocks) in tables.items():
-        with _files(store.folder, name, kinds) as add:
+        with _table_writer(store.folder, name, kinds) as add:
             for block in blocks:
                 add(block)
         for path in store.tables(name):
@@ -91,7 +98,7 @@ def _kinds(store: Store, table: str) -> dict[str, str]:
         term = term_of_column(name)
         is_number = term is not None and "result" in term.kind and not term.is_word
         kinds[name] = "number" if is_number else ""
-    first = {name: kinds[name] for name in _FIRST if name in kinds}
+    first = {name: kinds[name] for name in _FIRST_COLUMNS if name in kinds}
     return {**first, **kinds}
 
 
@@ -117,7 +124,7 @@ def _series_numbers(store: Store) -> Iterator[tuple[int, Row]]:
 
 def _blocks(rows: Rows, names: Iterable[str]) -> Iterator[Block]:
     iterator = iter(rows)
-    while block := [*islice(iterator, _ROWS)]:
+    while block := [*islice(iterator, _ROWS_PER_BLOCK)]:
         yield {name: [row.get(name) for row in block] for name in names}
 
 
@@ -131,22 +138,22 @@ def _front_blocks(store: Store, names: Iterable[str]) -> Iterator[Block]:
             number += rows
             for name, values in waiting.items():
                 values += front.get(name) or [None] * rows
-            while number >= _ROWS:
-                yield {name: values[:_ROWS] for name, values in waiting.items()}
-                waiting = {name: values[_ROWS:] for name, values in waiting.items()}
-                number -= _ROWS
+            while number >= _ROWS_PER_BLOCK:
+                yield {name: values[:_ROWS_PER_BLOCK] for name, values in waiting.items()}
+                waiting = {name: values[_ROWS_PER_BLOCK:] for name, values in waiting.items()}
+                number -= _ROWS_PER_BLOCK
     if number:
         yield waiting
 
 
 @contextmanager
-def _files(folder: Path, name: str, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
+def _table_writer(folder: Path, name: str, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
     with ExitStack() as stack:
         text = stack.enter_context(write_atomically(folder / f"{name}.csv"))
         text.write(",".join(map(csv_cell, kinds)) + "\n")
         add_columns = None
         if has_parquet() and kinds:
-            add_columns = stack.enter_context(_parquet(folder / f"{name}.parquet", kinds))
+            add_columns = stack.enter_context(_parquet_writer(folder / f"{name}.parquet", kinds))
 
         def add(block: Block) -> None:
             cells = [_cells(block[name], kind) for name, kind in kinds.items()]
@@ -158,7 +165,7 @@ def _files(folder: Path, name: str, kinds: Kinds) -> Iterator[Callable[[Block], 
 
 
 @contextmanager
-def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
+def _parquet_writer(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -172,9 +179,9 @@ def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
             waiting.clear()
 
         def add(block: Block) -> None:
-            columns = {name: _of_kind(block[name], kind) for name, kind in kinds.items()}
+            columns = {name: _convert_column(block[name], kind) for name, kind in kinds.items()}
             waiting.append(pa.table(columns, schema=schema))
-            if sum(table.num_rows for table in waiting) >= _ROWS_OF_A_GROUP:
+            if sum(table.num_rows for table in waiting) >= _ROWS_PER_GROUP:
                 write()
 
         yield add
@@ -182,7 +189,7 @@ def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
             write()
 
 
-def _of_kind(values: Sequence[Value], kind: str) -> Sequence[Value]:
+def _convert_column(values: Sequence[Value], kind: str) -> Sequence[Value]:
     if kind in ("flag", "count"):
         return values
     convert = float if kind == "number" else str
@@ -213,7 +220,7 @@ def on_cores(workers: int) -> Run:
 
     def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
         try:
-            yield from run_on_workers(partial(run_part, plan), parts, workers, _look)
+            yield from run_on_workers(partial(run_part, plan), parts, workers, _check_stop)
         except WorkersEnded as error:
             first = min(
                 (part for part in error.tasks if isinstance(part, ScenarioBatch)),
@@ -228,7 +235,7 @@ def on_cores(workers: int) -> Run:
     return run
 
 
-def _look() -> None:
+def _check_stop() -> None:
     """Raise StopSearch if the user stopped the sweep."""
     if is_stop_requested():
         raise StopSearch
@@ -258,7 +265,7 @@ def run_sweep(
         try:
             _report_progress(progress, store.done)
             for part, content in run(plan, store.parts):
-                store.keep(part, content)
+                store.write_part(part, content)
                 store.done += part.end - part.first
                 _report_progress(progress, store.done)
         except StopSearch as stop:
@@ -269,7 +276,7 @@ def run_sweep(
             ) from stop
         now = identity(plan)
         if changed := differences(now, store.identity):
-            store.forget()
+            store.remove_parts()
             raise OutputError(
                 f"{folder}: {changed} changed during the run: start again with --fresh."
             )
@@ -279,13 +286,13 @@ def run_sweep(
 def write_results(store: Store) -> dict[str, object]:
     """Write the tables of a sweep with all parts done; returns the entries of its manifest."""
     counts: Counter[str] = Counter(scenarios=0, feasible=0)
-    numbers = front_across(_counted(scenario_rows(store), counts), store.plan)
+    numbers = front_across(_count_rows(scenario_rows(store), counts), store.plan)
     files = write_tables(store, numbers)
     plan = store.plan
     return {**counts, "digest": plan.digest, "plan": plan.to_dict(), "files": files}
 
 
-def _counted(rows: Iterator[Row], counts: Counter[str]) -> Iterator[Row]:
+def _count_rows(rows: Iterator[Row], counts: Counter[str]) -> Iterator[Row]:
     for row in rows:
         counts["scenarios"] += 1
         counts["feasible"] += bool(row["feasible"])

@@ -18,8 +18,8 @@ from planner.base.csv_cells import Row, Value, number_of_row
 from planner.base.read_files import TABLE, open_regular_file, parse_json, read_lines
 from planner.base.records import record
 from planner.errors import PlannerError, SpecError
-from planner.optimize.collector import value_or_none, why
-from planner.optimize.reprice import searched
+from planner.optimize.collector import main_rejection, value_or_none
+from planner.optimize.reprice import search_with_shared_predictions
 from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Columns, first_row, to_python_values
@@ -27,11 +27,11 @@ from planner.question.parse_values import limit_column, parse_value
 from planner.question.terms import terms_of
 from planner.show.presenters.infeasible import limit_texts
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.columns import name_of
+from planner.sweeps.columns import spec_name
 from planner.sweeps.plan import PRECISION, TERMS, Scenario, SweepPlan, questions_of
 from planner.workloads.make_plan import Plan, make_plan
 
-AGAIN = "Run the sweep again with --fresh."
+RERUN_HINT = "Run the sweep again with --fresh."
 """Advice for a damaged file of a sweep."""
 
 SCENARIOS_OF_A_PART = 16
@@ -80,7 +80,7 @@ def read_head(path: Path) -> Mapping[str, Mapping[str, str]]:
     head = next(_read(path, 0), {})
     kinds = {name: kind for name in ("rows", "fronts") if isinstance(kind := head.get(name), dict)}
     if len(kinds) < 2:
-        raise SpecError(f"{path}: does not begin with the kinds of its columns. {AGAIN}")
+        raise SpecError(f"{path}: does not begin with the kinds of its columns. {RERUN_HINT}")
     return kinds
 
 
@@ -97,16 +97,16 @@ def read_fronts(path: Path) -> Iterator[Mapping[str, list[Value]]]:
 def _read(path: Path, first: int) -> Iterator[dict[str, object]]:
     with open_regular_file(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
         try:
-            for text in islice(read_lines(unpacked, path, most=TABLE), first, None, 2):
+            for text in islice(read_lines(unpacked, path, max_bytes=TABLE), first, None, 2):
                 line = parse_json(text, str(path))
                 if not isinstance(line, dict):
-                    raise SpecError(f"{path}: has a line that is not an object. {AGAIN}")
+                    raise SpecError(f"{path}: has a line that is not an object. {RERUN_HINT}")
                 yield line
         except (EOFError, zlib.error) as error:
-            raise SpecError(f"{path}: is cut off or damaged ({error}). {AGAIN}") from error
+            raise SpecError(f"{path}: is cut off or damaged ({error}). {RERUN_HINT}") from error
 
 
-def is_whole(path: Path, part: ScenarioBatch) -> bool:
+def is_complete_part(path: Path, part: ScenarioBatch) -> bool:
     """Whether the file of a part exists with all scenarios and a valid checksum."""
     try:
         with open_regular_file(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
@@ -134,7 +134,7 @@ def joint_kind(first: str, second: str) -> str:
 
 
 # Terms in the columns of fronts. Only the recommended plan has all predictions.
-_OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")
+_FRONT_TERM_KINDS = ("parameter", "derived", "pool", "objective", "limit")
 
 
 @record(kw_only=True)
@@ -152,18 +152,22 @@ def run_scenarios(
 
     Neighbours that differ only in contracts and prices are predicted once.
     """
-    for _, group in groupby(scenarios, _but_for_terms):
+    for _, group in groupby(scenarios, _question_without_terms):
         scenarios_of_group, plans = [*group], list[Plan | PlannerError]()
         for scenario in scenarios_of_group:
             try:
                 plans.append(make_plan(scenario.request(specs)))
             except PlannerError as error:
                 plans.append(error)
-        results = iter(searched([plan.problem for plan in plans if isinstance(plan, Plan)]))
+        results = iter(
+            search_with_shared_predictions(
+                [plan.problem for plan in plans if isinstance(plan, Plan)]
+            )
+        )
         for scenario, plan in zip(scenarios_of_group, plans, strict=True):
             answers: dict[str, Value] = {"scenario": scenario.number, "work": scenario.work.name}
             answers["workload"] = scenario.work.workload
-            answers |= _named(scenario, Catalogue(specs))
+            answers |= _answer_columns(scenario, Catalogue(specs))
             if isinstance(plan, Plan):
                 yield _outcome({**answers, **_common(plan)}, plan, next(results))
             else:
@@ -171,7 +175,7 @@ def run_scenarios(
                 yield ScenarioResult(row={**answers, "feasible": False, "reason": reason})
 
 
-def _but_for_terms(scenario: Scenario) -> tuple[str, list[tuple[str, object]]]:
+def _question_without_terms(scenario: Scenario) -> tuple[str, list[tuple[str, object]]]:
     """The question of a scenario without contracts and prices."""
     questions = questions_of(scenario.work.workload)
     money = {name for name, term in questions.items() if term.group == TERMS}
@@ -184,17 +188,17 @@ def _outcome(answers: Row, plan: Plan, result: SearchResult) -> ScenarioResult:
         "configurations_predicted": result.configurations_predicted,
         "configurations_feasible": result.configurations_feasible,
     }
-    if not result.chosen:
+    if not result.recommended_and_front:
         reason = _reason(result)
         return ScenarioResult(row={**answers, "feasible": False, "reason": reason, **counts})
-    table = columns_of(result.chosen)
+    table = columns_of(result.recommended_and_front)
     first = {name: values[:1] for name, values in table.items()}
     others = {name: values[1:] for name, values in table.items()}
     row = {**answers, "feasible": True, "reason": None, **_recommended(plan, first), **counts}
     return ScenarioResult(row=row, front=_front(plan, others, answers))
 
 
-def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Value]:
+def _answer_columns(scenario: Scenario, catalogue: Catalogue) -> dict[str, Value]:
     """The answers of a scenario by column, with the full names of specs."""
     questions = questions_of(scenario.work.workload)
     answers: dict[str, Value] = {}
@@ -206,7 +210,7 @@ def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Value]:
             answers[name] = str(value)
         elif not isinstance(value, Mapping):
             try:
-                spec = name_of(catalogue, name, str(value))
+                spec = spec_name(catalogue, name, str(value))
                 answers[name] = parse_value(term, value) if spec is None else spec
             except PlannerError:
                 # The search reports the error.
@@ -231,12 +235,12 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
     row |= {"assumed": formatting.summarize_assumed(plan.assumed)}
     confidence = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
     if confidence is not None:
-        row |= {"tie_factor": float(confidence.layout), "basis": confidence.basis}
+        row |= {"tie_factor": float(confidence.layout_tie_factor), "basis": confidence.basis}
     return {name: value_or_none(value) for name, value in row.items()}
 
 
 def _front(plan: Plan, table: Columns, answers: Row) -> dict[str, list[Value]]:
-    columns = _of_fronts(plan.workload.name, tuple(table))
+    columns = _front_columns(plan.workload.name, tuple(table))
     named = plan.problem.sources[0].named
     number = len(table["num_gpus"])
     return {
@@ -250,15 +254,15 @@ def _front(plan: Plan, table: Columns, answers: Row) -> dict[str, list[Value]]:
 
 
 @cache
-def _of_fronts(workload: str, columns: tuple[str, ...]) -> frozenset[str]:
+def _front_columns(workload: str, columns: tuple[str, ...]) -> frozenset[str]:
     """The columns of fronts: parameters, objectives and limits."""
-    terms = terms_of(workload, *_OF_FRONTS)
+    terms = terms_of(workload, *_FRONT_TERM_KINDS)
     return frozenset(name for name in columns if {name, name.rpartition("_")[0]} & set(terms))
 
 
 def _reason(result: SearchResult) -> str:
     """The reason for no plan, with the nearest miss."""
-    name = why(result.problem, result.groups)
+    name = main_rejection(result.problem, result.groups)
     misses = [miss for miss in result.nearest_misses if miss.rejection == name]
     if misses:
         (nearest,) = misses

@@ -11,8 +11,13 @@ from typing import TypeAlias
 
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
-from planner.confidence.ranking import RankedPlan, are_plans_tied, best_supported, regrets
-from planner.optimize.result_columns import evidence_rank_of, standing_of
+from planner.confidence.ranking import (
+    RankedPlan,
+    are_plans_tied,
+    expected_regrets,
+    recommended_index,
+)
+from planner.optimize.result_columns import evidence_rank_of, rank_row
 from planner.show.presenters.format_results import label
 from planner.sweeps.columns import (
     COST,
@@ -35,7 +40,7 @@ CHOSEN_BY = (COST, TIME, VALUE)
 MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
 """Reasons for no plan: memory, a limit, an unknown number, anything else."""
 
-_SAME = 1e-3
+_MIN_DIFFERENCE = 1e-3
 
 
 @dataclass(slots=True)
@@ -97,7 +102,7 @@ class WorkloadGroup:
     scenarios : number of scenarios
     feasible : number of scenarios with a plan
     unpriced : places without a price
-    with_work : lowest price of an hour with work [USD] over solid prices, with its row
+    lowest_price_with_work : lowest price of an hour with work [USD] over solid prices, with its row
     prices : first row of each GPU and contract
     spots : best scenario of each place and number of GPUs
     """
@@ -111,7 +116,7 @@ class WorkloadGroup:
     scenarios: int = 0
     feasible: int = 0
     unpriced: set[Place] = field(default_factory=set)
-    with_work: tuple[float, Row] | None = None
+    lowest_price_with_work: tuple[float, Row] | None = None
     prices: dict[tuple[Value, Value], Row] = field(default_factory=dict)
     spots: dict[Spot, BestAtCount] = field(default_factory=dict)
     # The best in a bad case by measure, whether the price is solid, and lack of evidence.
@@ -143,18 +148,22 @@ class WorkloadGroup:
         share = number_or_nan(row.get("campaign_gpu_hours")) * number_or_nan(
             row.get("price_per_gpu_hour_usd")
         )
-        if is_solid and share < (self.with_work[0] if self.with_work else math.inf):
-            self.with_work = share, row
+        if is_solid and share < (
+            self.lowest_price_with_work[0] if self.lowest_price_with_work else math.inf
+        ):
+            self.lowest_price_with_work = share, row
         for measure, value in values.items():
             if math.isnan(value):
                 continue
             leader = spot_best.best_by_measure.get(measure)
             if leader is None or better(measure) * (leader.value - value) > 0:
-                spot_best.best_by_measure[measure] = _standing(measure, row)
+                spot_best.best_by_measure[measure] = _ranked_plan(measure, row)
             if measure in CHOSEN_BY:
                 key = measure, is_solid, evidence_rank_of(row)
                 previous = self._rows.get(key)
-                if previous is None or _order(measure, row) < _order(measure, previous):
+                if previous is None or _bad_case_key(measure, row) < _bad_case_key(
+                    measure, previous
+                ):
                     self._rows[key] = row
 
     @property
@@ -180,15 +189,15 @@ class WorkloadGroup:
                 for (name, has_solid_price, _), row in self._rows.items()
                 if name == measure and (has_solid_price or not is_solid)
             ]
-            rows = sorted(rows, key=partial(_order, measure))
-            standings = [_standing(measure, row) for row in rows]
+            rows = sorted(rows, key=partial(_bad_case_key, measure))
+            standings = [_ranked_plan(measure, row) for row in rows]
             if is_proven:
                 rows = [
                     row for row, standing in zip(rows, standings, strict=True) if standing.is_proven
                 ]
                 standings = [standing for standing in standings if standing.is_proven]
             if rows:
-                best[measure] = rows[best_supported(standings)]
+                best[measure] = rows[recommended_index(standings)]
         return best
 
     def regret(self, measure: str) -> float:
@@ -205,8 +214,10 @@ class WorkloadGroup:
         if best is None or len(plans) < 2:
             return math.nan
         plans.sort(key=lambda plan: sign * plan.value, reverse=True)
-        best_of_kin = {plan.kin: plan for plan in plans}  # the best of each stands for all
-        return float(regrets([_standing(measure, best), *best_of_kin.values()], int(sign))[0])
+        best_of_kin = {plan.error_group: plan for plan in plans}  # the best of each stands for all
+        return float(
+            expected_regrets([_ranked_plan(measure, best), *best_of_kin.values()], int(sign))[0]
+        )
 
     def better_tied(self, measure: str) -> Row | None:
         """The row with the best prediction among ties with the best; None if none is better.
@@ -220,12 +231,12 @@ class WorkloadGroup:
         best = self.best.get(measure)
         if best is None:
             return None
-        best_standing, sign = _standing(measure, best), better(measure)
+        best_standing, sign = _ranked_plan(measure, best), better(measure)
         rows = [row for (name, *_), row in self._rows.items() if name == measure]
         tied = [
             (sign * standing.value, row)
             for row in rows
-            if are_plans_tied(best_standing, standing := _standing(measure, row))
+            if are_plans_tied(best_standing, standing := _ranked_plan(measure, row))
         ]
         best_pair = min(tied, key=lambda pair: pair[0], default=(math.inf, best))
         return best_pair[1] if best_pair[0] < sign * best_standing.value else None
@@ -251,14 +262,14 @@ class WorkloadGroup:
     def counts(self) -> list[Value]:
         """The requested numbers of GPUs, in order; None: not specified."""
         unique = {count: None for _, count in self.spots}
-        return sorted(unique, key=_number_first)
+        return sorted(unique, key=_numbers_first_key)
 
     @property
     def metric(self) -> str:
         """The measure to show: the requested one, or time if no cost is known."""
-        return TIME if self.shown in CHOSEN_BY and not self.knows(self.shown) else self.shown
+        return TIME if self.shown in CHOSEN_BY and not self.has_measure(self.shown) else self.shown
 
-    def knows(self, measure: str) -> bool:
+    def has_measure(self, measure: str) -> bool:
         """Whether any scenario has a measure.
 
         Parameters
@@ -286,7 +297,7 @@ class WorkloadGroup:
         """The best of some spots in a bad case; among ties, the one with most evidence."""
         ordered = sorted(spots, key=lambda spot: self._order(measure, spot))
         standings = [self.spots[spot].best_by_measure[measure] for spot in ordered]
-        return ordered[best_supported(standings)] if ordered else None
+        return ordered[recommended_index(standings)] if ordered else None
 
     def _order(self, measure: str, spot: Spot) -> tuple[float, float]:
         """Sort key of spots: the bad case, then the value, both minimized."""
@@ -313,7 +324,7 @@ class WorkloadGroup:
             and are_plans_tied(first, here.best_by_measure[measure])
         ]
 
-    def overtakings(self, measure: str) -> list[Crossover]:
+    def crossovers(self, measure: str) -> list[Crossover]:
         """The numbers of GPUs from which one GPU is better than another with the same contract.
 
         Parameters
@@ -328,7 +339,7 @@ class WorkloadGroup:
             winners = {count: self._winner(measure, count, places) for count in counts}
             for first, second in combinations(places, 2):
                 if first[0] != second[0]:
-                    crossovers += self._between(measure, first, second, winners)
+                    crossovers += self._crossovers_between(measure, first, second, winners)
         return sorted(
             crossovers,
             key=lambda crossover: (
@@ -338,7 +349,7 @@ class WorkloadGroup:
             ),
         )
 
-    def _between(
+    def _crossovers_between(
         self, measure: str, place: Place, other_place: Place, winners: Mapping[Value, Place | None]
     ) -> list[Crossover]:
         by_count = {
@@ -348,12 +359,14 @@ class WorkloadGroup:
             ]
             for count in winners
             if isinstance(count, int)
-            and all(self._knows(measure, compared, count) for compared in (place, other_place))
+            and all(
+                self._has_measure_at(measure, compared, count) for compared in (place, other_place)
+            )
         }
         crossovers = []
         for before, after in pairwise(by_count):
-            old, new = (_lead(measure, *by_count[count]) for count in (before, after))
-            if min(abs(old), abs(new)) < math.log1p(_SAME) or (old > 0) == (new > 0):
+            old, new = (_log_advantage(measure, *by_count[count]) for count in (before, after))
+            if min(abs(old), abs(new)) < math.log1p(_MIN_DIFFERENCE) or (old > 0) == (new > 0):
                 continue
             first, second = (place, other_place) if old > 0 else (other_place, place)
             crossovers.append(
@@ -371,20 +384,20 @@ class WorkloadGroup:
             )
         return crossovers
 
-    def _knows(self, measure: str, place: Place, count: Value) -> bool:
+    def _has_measure_at(self, measure: str, place: Place, count: Value) -> bool:
         here = self.spots.get((place, count))
         return here is not None and measure in here.best_by_measure
 
     def _winner(self, measure: str, count: Value, places: Sequence[Place]) -> Place | None:
-        spots = [(place, count) for place in places if self._knows(measure, place, count)]
+        spots = [(place, count) for place in places if self._has_measure_at(measure, place, count)]
         first = self._first(measure, spots)
         return None if first is None else first[0]
 
-    def nowhere(self) -> dict[str, list[Place]]:
+    def places_without_plan(self) -> dict[str, list[Place]]:
         """The places without a plan for any number of GPUs, by reason."""
         reasons: dict[Place, str] = {}
         for (place, _), spot_best in sorted(
-            self.spots.items(), key=lambda item: _number_first(item[0][1])
+            self.spots.items(), key=lambda item: _numbers_first_key(item[0][1])
         ):
             reasons[place] = spot_best.reason
         feasible_places = {
@@ -437,7 +450,7 @@ def summarize(
     varied = [name for name in PLACES if name in plan.varied or name in ("gpu", "cluster")]
     axis_labels = ("GPU", "number of GPUs")
     if pivot:
-        axis_labels = (" and ".join(map(_words, pivot[:-1])), _words(pivot[-1]))
+        axis_labels = (" and ".join(map(_axis_label, pivot[:-1])), _axis_label(pivot[-1]))
     for row in rows:
         scenario = plan.scenario(int(number_or_nan(row["scenario"])))
         names = questions_by_work[scenario.work.name]
@@ -458,11 +471,11 @@ def summarize(
     return Summary(plan=plan, groups=tuple(groups.values()))
 
 
-def _words(name: str) -> str:
+def _axis_label(name: str) -> str:
     return "GPU" if name == "gpu" else "number of GPUs" if name == "num_gpus" else label(name)
 
 
-def _number_first(value: object) -> tuple[bool, float, str]:
+def _numbers_first_key(value: object) -> tuple[bool, float, str]:
     is_number = isinstance(value, int | float)
     return not is_number, number_or_nan(value) if is_number else 0.0, str(value)
 
@@ -480,30 +493,30 @@ def reason_mark(reason: str) -> str:
     return LIMIT if " against " in reason else IMPOSSIBLE
 
 
-def _order(measure: str, row: Row) -> tuple[float, ...]:
+def _bad_case_key(measure: str, row: Row) -> tuple[float, ...]:
     """Sort key of rows: the bad case, then the value, then the cost, all minimized."""
     sign = better(measure)
     return (
-        sign * _standing(measure, row).bad,
+        sign * _ranked_plan(measure, row).bad,
         (measured(COST, row) * measured(TIME, row) if measure == VALUE else measured(measure, row)),
         measured(COST, row),
     )
 
 
-def _standing(measure: str, row: Row) -> RankedPlan:
+def _ranked_plan(measure: str, row: Row) -> RankedPlan:
     """A scenario for a ranking by a measure; the errors of cost times time are combined."""
     if measure == VALUE:
-        cost, time = _standing(COST, row), _standing(TIME, row)
+        cost, time = _ranked_plan(COST, row), _ranked_plan(TIME, row)
         ends = {n: getattr(cost, n) * getattr(time, n) for n in ("value", "low", "high", "bad")}
         return time._replace(**ends)
     column = column_of_measure(measure, row) if measure in MEASURES else measure
-    plan = standing_of(column, row, int(better(measure)))
+    plan = rank_row(column, row, int(better(measure)))
     if math.isnan(plan.low) and (ends_of_parts := measured_ends(measure, row)):
         plan = plan._replace(low=ends_of_parts[0], high=ends_of_parts[1])
     return plan._replace(time=measured(TIME, row))
 
 
-def _lead(measure: str, plan: RankedPlan, other: RankedPlan) -> float:
+def _log_advantage(measure: str, plan: RankedPlan, other: RankedPlan) -> float:
     """Logarithm of the advantage of a plan over the other; 0 if a value is not positive."""
     if plan.value <= 0 or other.value <= 0:
         return 0.0

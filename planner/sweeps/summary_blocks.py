@@ -33,11 +33,11 @@ from planner.show.presenters.format_results import (
 )
 from planner.show.presenters.prices import (
     basis_line,
+    commitment_lines,
     prices_lines,
-    signed_lines,
     within_sellers_line,
 )
-from planner.show.presenters.uncertainty import evidence, regret_words
+from planner.show.presenters.uncertainty import evidence, format_regret
 from planner.show.theme import shades
 from planner.sweeps.columns import (
     COST,
@@ -49,7 +49,7 @@ from planner.sweeps.columns import (
     column_of_measure,
     measured,
     measured_ends,
-    workloads_of,
+    workloads_with_column,
 )
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.summary import (
@@ -78,7 +78,7 @@ MARKS: Mapping[str, str] = {
 # Mostly the same for all scenarios.
 _SHOWN_ONCE = ("reliability", "price")
 TITLES = {COST: "cheapest", TIME: "fastest", VALUE: "best value"}
-_MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
+_MOST_GROUPS, _MOST_PLACES, _MAX_CROSSOVERS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
 _MOST_ROWS = 24
 ALL = 10**6
 """No limit of lines or rows."""
@@ -92,7 +92,7 @@ _SELLERS = (
 def matrix_blocks(group: WorkloadGroup, max_rows: int, name: str = "") -> Iterator[Block]:
     """The matrix of the measure by place and number of GPUs, with the ``max_rows`` best places."""
     metric, sign = group.metric, better(group.metric)
-    if not group.knows(metric):
+    if not group.has_measure(metric):
         yield make_lines(unknown_line(group), indent="")
         return
     best = dict.fromkeys(group.places, float("inf"))
@@ -148,7 +148,7 @@ def column_of(metric: str, group: WorkloadGroup) -> str:
 
 def unknown_line(group: WorkloadGroup) -> str:
     """A line for a measure that no scenario of a group has."""
-    workloads = workloads_of(group.shown)
+    workloads = workloads_with_column(group.shown)
     reason = (
         f": it is for workload {' or '.join(workloads)}"
         if workloads and group.workload not in workloads
@@ -217,12 +217,12 @@ def group_title(group: WorkloadGroup) -> str:
     return f"{', '.join(parts)}{without * (missing > 0)}"
 
 
-def plan_in_short(row: Row) -> str:
+def format_plan(row: Row) -> str:
     """The software and the layout of a scenario's plan."""
     return plan_of(workload_of(str(row["workload"])), row)
 
 
-def where(row: Row) -> str:
+def format_placement(row: Row) -> str:
     """The GPU and the contract of a scenario."""
     names = [name for name in PLACES if name not in _SHOWN_ONCE]
     return ", ".join(str(row[name]) for name in names if row.get(name) is not None)
@@ -253,14 +253,15 @@ def winner_lines(group: WorkloadGroup) -> list[str]:
             else:
                 runs.append((spot[0], [count]))
         ranges = [
-            f"{' '.join(place)} with {_range(counts_of_place)}" for place, counts_of_place in runs
+            f"{' '.join(place)} with {_format_range(counts_of_place)}"
+            for place, counts_of_place in runs
         ]
         if ranges:
             lines.append(f"{TITLES[measure].capitalize()} by number of GPUs: {', '.join(ranges)}")
     return lines
 
 
-def overtaking_line(crossover: Crossover) -> str:
+def crossover_line(crossover: Crossover) -> str:
     """A line with the number of GPUs from which one GPU is better than another."""
     terms = f" ({' '.join(crossover.first[1:])})" if len(crossover.first) > 1 else ""
     advantage = {COST: "cheaper", TIME: "faster"}.get(crossover.measure, "better")
@@ -275,21 +276,21 @@ def overtaking_line(crossover: Crossover) -> str:
     )
 
 
-def _range(counts: Sequence[Value]) -> str:
+def _format_range(counts: Sequence[Value]) -> str:
     ends = [formatting.format_count(number_or_nan(count)) for count in (counts[0], counts[-1])]
     return ends[0] if len(counts) == 1 else " to ".join(ends)
 
 
-def nowhere_lines(group: WorkloadGroup) -> list[str]:
+def no_plan_lines(group: WorkloadGroup) -> list[str]:
     """The places without a plan, one line for each reason."""
     lines = []
-    for reason, places in group.nowhere().items():
+    for reason, places in group.places_without_plan().items():
         number = f"{len(places)} without a plan" if len(places) > 1 else "No plan"
-        lines.append(f"{number} at any number of GPUs ({reason}): {places_in_short(places)}")
+        lines.append(f"{number} at any number of GPUs ({reason}): {format_places(places)}")
     return lines
 
 
-def places_in_short(places: Iterable[Place]) -> str:
+def format_places(places: Iterable[Place]) -> str:
     """Places as text, separated by commas."""
     return ", ".join(" ".join(place) for place in places)
 
@@ -345,7 +346,7 @@ def summary_blocks(
             fronts.get((group.work, group.model), ()),
             is_long=is_long,
             has_matrix=is_long or has_room,
-            most=ALL if is_full else 0,
+            max_rows=ALL if is_full else 0,
         )
     if len(shown) < len(groups):
         yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
@@ -378,20 +379,22 @@ def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
 
 
 def _group_blocks(
-    group: WorkloadGroup, front: Sequence[Row], *, is_long: bool, has_matrix: bool, most: int
+    group: WorkloadGroup, front: Sequence[Row], *, is_long: bool, has_matrix: bool, max_rows: int
 ) -> Iterator[Block]:
     yield Title(text=group_title(group))
     if not group.best:
-        yield make_lines(f"No plan at all. {'; '.join(nowhere_lines(group))}", most=_LINES)
+        yield make_lines(f"No plan at all. {'; '.join(no_plan_lines(group))}", most=_LINES)
         return
     if is_long:
-        rows = [(Cell(text=t, mark=BEST), best_words(row)) for t, row in headlines(group)]
-        yield text_table(("", " "), rows, words=(0, 1))
+        rows = [(Cell(text=t, mark=BEST), format_best_plan(row)) for t, row in headlines(group)]
+        yield text_table(("", " "), rows, text_columns=(0, 1))
         yield make_lines(*proven_lines(group), most=_LINES)
     else:
         yield from _short_bests_blocks(group)
     yield make_lines(*money_lines(group), most=ALL)
-    yield from found_blocks(group, front, is_long=is_long, has_matrix=has_matrix, most=most)
+    yield from group_detail_blocks(
+        group, front, is_long=is_long, has_matrix=has_matrix, max_rows=max_rows
+    )
 
 
 def proven_lines(group: WorkloadGroup) -> Iterator[str]:
@@ -400,10 +403,10 @@ def proven_lines(group: WorkloadGroup) -> Iterator[str]:
     """
     for measure, row in group.best.items():
         if (other := group.better_tied(measure)) is not None:
-            alternative = " ".join(best_words(other).split())
+            alternative = " ".join(format_best_plan(other).split())
             alternative += ", not proven" if other.get(RUNS) == 0 else ""
             yield f"Tied with the {TITLES[measure]}, predicted to be better: {alternative}"
-        if measure != VALUE and (line := regret_words(group.regret(measure), measure)):
+        if measure != VALUE and (line := format_regret(group.regret(measure), measure)):
             yield f"{TITLES[measure].capitalize()}: {line[0].lower()}{line[1:]}"
         if row.get(RUNS) != 0:
             continue
@@ -414,47 +417,49 @@ def proven_lines(group: WorkloadGroup) -> Iterator[str]:
         if proven is None:
             yield f"{missing}, nor of any other plan here."
         else:
-            proven_text = " ".join(best_words(proven).split())
+            proven_text = " ".join(format_best_plan(proven).split())
             yield f"{missing}. {TITLES[measure].capitalize()} proven: {proven_text}"
 
 
-def found_blocks(
+def group_detail_blocks(
     group: WorkloadGroup,
     front: Sequence[Row],
     *,
     is_long: bool = True,
     has_matrix: bool = True,
-    most: int = ALL,
+    max_rows: int = ALL,
     name: str = "",
 ) -> Iterator[Block]:
     """The matrix and further lines of a group with plans; ``name`` is the name of the matrix."""
     if has_matrix:
-        yield from matrix_blocks(group, most or _MOST_PLACES, name)
+        yield from matrix_blocks(group, max_rows or _MOST_PLACES, name)
     lines = [*winner_lines(group)]
     for measure in (COST, TIME) if is_long else ():
-        crossovers = group.overtakings(measure)
+        crossovers = group.crossovers(measure)
         lines += [
-            overtaking_line(crossover) for crossover in crossovers[: most or _MOST_OVERTAKINGS]
+            crossover_line(crossover) for crossover in crossovers[: max_rows or _MAX_CROSSOVERS]
         ]
-    lines += nowhere_lines(group)
+    lines += no_plan_lines(group)
     if is_long:
         lines += [*tie_lines(group, COST), *tie_lines(group, TIME), *assumed_lines(group)]
     if group.unpriced:
-        lines.append(f"No price, so no cost: {places_in_short(sorted(group.unpriced))}")
+        lines.append(f"No price, so no cost: {format_places(sorted(group.unpriced))}")
     for line in lines:
-        yield make_lines(line, most=most or (_LINES if is_long else 2))
+        yield make_lines(line, most=max_rows or (_LINES if is_long else 2))
     if len(front) > 1:
-        yield from _front_blocks(group, front, most or _MOST_OF_FRONT)
+        yield from _front_blocks(group, front, max_rows or _MOST_OF_FRONT)
 
 
-def best_words(row: Row) -> str:
+def format_best_plan(row: Row) -> str:
     """The placement, cost and time of a scenario, and its plan on a second line."""
     reached = [
         format_measure(measure, row) for measure in (COST, TIME) if column_of_measure(measure, row)
     ]
     evidence_text = f", evidence: {evidence(str(row['basis']))}" if row.get("basis") else ""
-    hardware = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
-    return f"{hardware}: {', '.join(reached)}{evidence_text}\n{plan_in_short(row)}"
+    hardware = (
+        f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
+    )
+    return f"{hardware}: {', '.join(reached)}{evidence_text}\n{format_plan(row)}"
 
 
 def headlines(group: WorkloadGroup) -> list[tuple[str, Row]]:
@@ -471,15 +476,19 @@ def money_lines(group: WorkloadGroup) -> list[str]:
     best = [row for measure, _, row in group.headlines if measure != TIME]
     signed = {str(row["scenario"]): row for row in best}
     for row in signed.values():
-        place = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
-        lines += [f"{place}: {line}" for line in signed_lines(row)]
-    if group.with_work is None:
+        place = (
+            f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
+        )
+        lines += [f"{place}: {line}" for line in commitment_lines(row)]
+    if group.lowest_price_with_work is None:
         return lines
-    cost, row = group.with_work
+    cost, row = group.lowest_price_with_work
     if number_or_nan(row.get("signed_gpu_hours")) > 0 and math.isnan(
         number_or_nan(row.get("charged_utilization"))
     ):
-        place = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
+        place = (
+            f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
+        )
         lines.append(
             "Contracts are charged for their full term. If other work uses the rest "
             "(--utilization), "
@@ -502,9 +511,11 @@ def _short_bests_blocks(group: WorkloadGroup) -> Iterator[Block]:
     rows: list[tuple[str | Cell, ...]] = []
     for title, row in headlines(group):
         reached = [format_measure(measure, row, False) for measure in (COST, TIME)]
-        place = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
+        place = (
+            f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
+        )
         rows.append((Cell(text=title, mark=BEST), *reached, place))
-    yield text_table(("", " ", "  ", "   "), rows, words=range(4))
+    yield text_table(("", " ", "  ", "   "), rows, text_columns=range(4))
 
 
 def _front_blocks(group: WorkloadGroup, front: Sequence[Row], max_rows: int) -> Iterator[Block]:
@@ -514,7 +525,9 @@ def _front_blocks(group: WorkloadGroup, front: Sequence[Row], max_rows: int) -> 
     indices = range(len(rows))
     if len(rows) > max_rows:
         indices = sorted({round(n * (len(rows) - 1) / (max_rows - 1)) for n in range(max_rows)})  # type: ignore[assignment]
-    weighed = [name for name in workload_of(group.workload).weighed if name != "num_gpus"]
+    weighed = [
+        name for name in workload_of(group.workload).comparison_columns if name != "num_gpus"
+    ]
     measures = [name for name in weighed if any(row.get(name) is not None for row in rows)]
     goals = ", ".join(label(name) for name in [*measures, "num_gpus"])
     share_text = (
@@ -534,7 +547,7 @@ def _front_blocks(group: WorkloadGroup, front: Sequence[Row], max_rows: int) -> 
         header = f"{label(name)} {unit}".strip()
         header = header.replace("calendar time", "time").replace("request latency", "latency")
         columns.append(Column(label(name), texts, header))
-    columns.append(Column("plan", [*map(plan_in_short, shown)], numeric=False))
+    columns.append(Column("plan", [*map(format_plan, shown)], numeric=False))
     yield fit_table(columns)
 
 

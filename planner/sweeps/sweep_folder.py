@@ -38,9 +38,9 @@ from planner.specs.file_cache import cache_by_files, stamp
 from planner.specs.spec_paths import data_files
 from planner.sweeps.plan import SweepPlan, work_columns
 from planner.sweeps.scenario_batches import (
-    AGAIN,
+    RERUN_HINT,
     ScenarioBatch,
-    is_whole,
+    is_complete_part,
     parts_of,
     read_head,
     read_rows,
@@ -67,7 +67,7 @@ def identity(plan: SweepPlan) -> dict[str, str]:
         "numpy": np.__version__,
         "program": _digest(sorted(_PACKAGE.rglob("*.py"))),
         "specs": _digest(data_files(plan.specs)),
-        "files": _digest(_named(plan)),
+        "files": _digest(_files_in_plan(plan)),
     }
 
 
@@ -86,7 +86,7 @@ def differences(expected: Mapping[str, str], other: Mapping[str, object]) -> str
     )
 
 
-def _named(plan: SweepPlan) -> Iterator[Path]:
+def _files_in_plan(plan: SweepPlan) -> Iterator[Path]:
     """The files that a plan names: models, GPUs, search spaces, prices."""
     for work in plan.works:
         answers = [answer for values in work.axes.values() for answer in values]
@@ -119,7 +119,7 @@ def _content(path: Path) -> bytes:
 PLAN, MANIFEST, PARTS = "plan.json", "manifest.json", "parts"
 LOCK = ".planner-sweep.lock"
 TABLES = SCENARIOS, FRONTS, FRONT = "scenarios", "fronts", "front"
-_AGAIN = "give another --output, or --fresh to start again"
+_RESTART_HINT = "give another --output, or --fresh to start again"
 
 
 @dataclass
@@ -144,8 +144,8 @@ class Store:
         Raises OutputError if it cannot be written, is in use, or has another plan, version or
         specs.
         """
-        _make(folder)
-        with _locked(folder):
+        _make_writable(folder)
+        with _lock(folder):
             store = cls(folder=folder, plan=plan)
             store._begin(fresh)
             yield store
@@ -154,7 +154,7 @@ class Store:
         """The file of a part."""
         return self.folder / PARTS / part.name
 
-    def keep(self, part: ScenarioBatch, content: bytes) -> None:
+    def write_part(self, part: ScenarioBatch, content: bytes) -> None:
         """Write a part atomically."""
         with write_bytes_atomically(self.path(part)) as file:
             file.write(content)
@@ -169,7 +169,7 @@ class Store:
             file.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
         self._remove_parts()
 
-    def forget(self) -> None:
+    def remove_parts(self) -> None:
         """Remove all finished parts, because they are inconsistent."""
         self._remove_parts()
 
@@ -177,7 +177,7 @@ class Store:
         self.identity = identity(self.plan)
         for folder in (self.folder, self.folder / PARTS):
             remove_unfinished(folder)
-        earlier = self._before()
+        earlier = self._read_earlier()
         if earlier is None:
             self._refuse_others()
         if earlier is None or fresh:
@@ -186,7 +186,7 @@ class Store:
                 path.unlink(missing_ok=True)
             self._remove_parts()
             (self.folder / PLAN).unlink(missing_ok=True)
-            _make(self.folder / PARTS)
+            _make_writable(self.folder / PARTS)
             with write_atomically(self.folder / PLAN) as file:
                 content = {
                     "identity": self.identity,
@@ -195,12 +195,12 @@ class Store:
                 }
                 file.write(json.dumps(content, indent=1) + "\n")
         elif earlier[0] != self.plan.digest:
-            raise OutputError(f"{self.folder}: has the sweep of another plan: {_AGAIN}.")
+            raise OutputError(f"{self.folder}: has the sweep of another plan: {_RESTART_HINT}.")
         else:
             try:
                 check_same(self.identity, earlier[1], f"{self.folder}: it")
             except OutputError as error:
-                raise OutputError(f"{str(error).rstrip('.')}; {_AGAIN}.") from error
+                raise OutputError(f"{str(error).rstrip('.')}; {_RESTART_HINT}.") from error
         self.is_complete = os.path.isfile(self.folder / MANIFEST)
         if self.is_complete:
             self._check_tables()
@@ -208,7 +208,7 @@ class Store:
             self._remove_parts()  # a killed process may have left some
             return
         for part in parts_of(self.plan.num_scenarios):
-            if is_whole(self.path(part), part):
+            if is_complete_part(self.path(part), part):
                 self.done += part.end - part.first
             else:
                 self.parts.append(part)
@@ -220,11 +220,11 @@ class Store:
             digests = require_table(manifest["files"], "files").items()
             changed = [name for name, was in digests if file_digest(self.folder / name) != was]
         except (SpecError, OSError, KeyError, TypeError, AttributeError) as error:
-            raise OutputError(f"{self.folder}: is damaged ({error}); {_AGAIN}.") from error
+            raise OutputError(f"{self.folder}: is damaged ({error}); {_RESTART_HINT}.") from error
         if changed:
-            raise OutputError(f"{self.folder / changed[0]}: was changed; {_AGAIN}.")
+            raise OutputError(f"{self.folder / changed[0]}: was changed; {_RESTART_HINT}.")
 
-    def _before(self) -> tuple[object, Mapping[str, object]] | None:
+    def _read_earlier(self) -> tuple[object, Mapping[str, object]] | None:
         """The digest of the plan that an earlier run wrote, and its identity."""
         path = self.folder / PLAN
         if not os.path.lexists(path):
@@ -266,7 +266,7 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _make(folder: Path) -> None:
+def _make_writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".planner-probe-{os.getpid()}.tmp"
@@ -278,28 +278,28 @@ def _make(folder: Path) -> None:
         ) from error
 
 
-_held: set[TextIO] = set()
+_lock_files: set[TextIO] = set()
 
 
-def _let_go() -> None:
+def _close_locks() -> None:
     """Close the parent's locks in a worker process, so that the parent can lock again."""
-    for file in _held:
+    for file in _lock_files:
         file.close()
-    _held.clear()
+    _lock_files.clear()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_locks)
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     with _exclusive_lock(path) as file:
-        _held.add(file)
+        _lock_files.add(file)
         try:
             yield
         finally:
-            _held.discard(file)
+            _lock_files.discard(file)
             with suppress(OSError):
                 path.unlink()
 
@@ -365,7 +365,7 @@ class CsvRow(Mapping[str, Value]):
 
     def _fault(self, reason: str) -> SpecError:
         path, line = self._place
-        return SpecError(f"{path}:{line}: {reason}. {AGAIN}")
+        return SpecError(f"{path}:{line}: {reason}. {RERUN_HINT}")
 
 
 class PartRow(dict[str, Value]):
@@ -375,11 +375,11 @@ class PartRow(dict[str, Value]):
         try:
             super().__init__({name: cell_reader(name)(value) for name, value in row.items()})
         except SearchSpaceError as error:
-            raise SpecError(f"{path}: {error} {AGAIN}") from error
+            raise SpecError(f"{path}: {error} {RERUN_HINT}") from error
         self.path = path
 
     def __missing__(self, name: str) -> NoReturn:
-        raise SpecError(f"{self.path}: a scenario has no {name}. {AGAIN}")
+        raise SpecError(f"{self.path}: a scenario has no {name}. {RERUN_HINT}")
 
 
 @record()
@@ -402,22 +402,22 @@ class Sweep:
     @cached_property
     def plan(self) -> SweepPlan:
         """The plan of the sweep."""
-        table = self._begun
+        table = self._plan_file
         try:
             return SweepPlan.of_dict(table["plan"])
         except SearchSpaceError as error:
-            raise self._damaged(PLAN, error) from error
+            raise self._damaged_error(PLAN, error) from error
 
     @property
     def version(self) -> str:
         """The version of planner that started the sweep."""
         try:
-            return str(require_table(self._begun["identity"], "identity")["version"])
+            return str(require_table(self._plan_file["identity"], "identity")["version"])
         except (KeyError, SpecError) as error:
-            raise self._damaged(PLAN, error) from error
+            raise self._damaged_error(PLAN, error) from error
 
     @cached_property
-    def _begun(self) -> dict[str, object]:
+    def _plan_file(self) -> dict[str, object]:
         """The table of the plan file of the sweep."""
         if not os.path.isdir(self.folder):
             raise SpecError(f"{self.folder}: there is no such directory.")
@@ -428,7 +428,7 @@ class Sweep:
             )
         table = read_json(self.folder / PLAN, RESULT)
         if not isinstance(table, dict) or "plan" not in table:
-            raise self._damaged(PLAN, "it has no plan")
+            raise self._damaged_error(PLAN, "it has no plan")
         return table
 
     @cached_property
@@ -460,7 +460,7 @@ class Sweep:
         for number, row in enumerate(islice(rows, self.done + 1), start=1):  # noqa: B007
             yield self._checked(row)
         if number != self.done:
-            raise self._damaged(
+            raise self._damaged_error(
                 f"{SCENARIOS}.csv" if self.is_complete else PARTS,
                 f"has {number:,} of {self.done:,} scenarios: it was changed",
             )
@@ -497,16 +497,16 @@ class Sweep:
         """The row after a check that it belongs to the plan and has all parameters."""
         number, workload = row["scenario"], row["workload"]
         if not isinstance(number, int) or not 0 <= number < self.plan.num_scenarios:
-            raise self._damaged(f"{SCENARIOS}.csv", f"there is no scenario {number}")
+            raise self._damaged_error(f"{SCENARIOS}.csv", f"there is no scenario {number}")
         if workload not in workload_names():
-            raise self._damaged(f"{SCENARIOS}.csv", f"there is no workload {workload}")
+            raise self._damaged_error(f"{SCENARIOS}.csv", f"there is no workload {workload}")
         if row["work"] not in self._works:
-            raise self._damaged(f"{SCENARIOS}.csv", f"there is no work {row['work']}")
+            raise self._damaged_error(f"{SCENARIOS}.csv", f"there is no work {row['work']}")
         if row["feasible"]:
             for name in self._parameters[str(workload)]:
                 if row[name] is None:
                     reason = f"scenario {number} has no {name}"
-                    raise self._damaged(f"{SCENARIOS}.csv", reason)
+                    raise self._damaged_error(f"{SCENARIOS}.csv", reason)
         return row
 
     @cached_property
@@ -529,14 +529,14 @@ class Sweep:
         for line, cells in lines:
             if len(cells) != len(names):
                 reason = f"line {line} has {len(cells)} cells, not {len(names)}"
-                raise self._damaged(path.name, reason)
+                raise self._damaged_error(path.name, reason)
             yield CsvRow(indices, cells, (path, line))
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.csv"
 
-    def _damaged(self, name: str, reason: object) -> SpecError:
-        return SpecError(f"{self.folder / name}: is no file of a sweep ({reason}). {AGAIN}")
+    def _damaged_error(self, name: str, reason: object) -> SpecError:
+        return SpecError(f"{self.folder / name}: is no file of a sweep ({reason}). {RERUN_HINT}")
 
 
 def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
@@ -565,7 +565,7 @@ def front_across(rows: Iterable[Row], plan: SweepPlan) -> set[int]:
             key = tuple(row.get(name) for name in columns_by_work[str(row["work"])])
             numbers, values = groups.setdefault(key, ([], []))
             numbers.append(int(str(row["scenario"])))
-            weighed = workload_of(str(row["workload"])).weighed
+            weighed = workload_of(str(row["workload"])).comparison_columns
             values.append(
                 tuple(
                     np.inf if row.get(name) is None else number_or_nan(row.get(name))

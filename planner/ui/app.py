@@ -21,16 +21,16 @@ from planner.confidence.profile_rules import read_table
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
 from planner.launch import WRAPPERS
 from planner.show.html import environment, static, style
-from planner.show.output_blocks import OF_A_LOAD, PICTURES
-from planner.ui.form import choices, groups_of, sliders_of
+from planner.show.output_blocks import LOAD_PICTURES, PICTURES
+from planner.ui.form import choices, field_groups, plan_sliders
 from planner.ui.question import (
     COMMANDS,
     SUMMARIES,
     WORKLOAD,
     Question,
-    described_fields,
-    fixes_of,
+    field_schemas,
     question_schema,
+    suggest_fixes,
 )
 from planner.ui.request_limits import Limits, RequestGuard, RequestRefused
 from planner.ui.worker_pool import Answer, AnswerCache, AnswerFile, Job, Pool, Uploads, WatchedJob
@@ -71,7 +71,7 @@ def _path(command: str) -> dict[str, object]:
             "parameters": [
                 {"name": name, "in": "query", "schema": {"type": "string"}}
                 | {"description": schema["description"]}
-                for name, (schema, _) in described_fields(command).items()
+                for name, (schema, _) in field_schemas(command).items()
             ],
             "responses": _responses(),
         },
@@ -101,7 +101,7 @@ def _responses() -> dict[str, object]:
 
 
 _PACKAGE = "planner.ui"
-_LOOK_S = 0.25
+_POLL_S = 0.25
 _TITLES = {
     "search": "Search",
     "size": "Size",
@@ -128,9 +128,9 @@ _WORKLOADS = {
     "serve": "Serving",
     "rl": "Reinforcement learning",
 }
-_AT_ONCE = ("search", "estimate", "explain", "max-batch", "launch")
+_LIVE_COMMANDS = ("search", "estimate", "explain", "max-batch", "launch")
 """Commands that are fast enough to answer while the user types."""
-_LASTING = {"cache-control": "public, max-age=86400"}
+_CACHE_HEADERS = {"cache-control": "public, max-age=86400"}
 
 
 def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> FastAPI:
@@ -141,12 +141,12 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
     app.state.pool = pool
     pages = Pages(AnswerCache(pool), pool, specs, Uploads(limits))
     app.add_middleware(RequestGuard, token=token, question_bytes=limits.question_bytes)
-    app.exception_handler(PlannerError)(_told)
+    app.exception_handler(PlannerError)(_error_response)
     paths: dict[str, Callable[..., object]] = {
         "/": pages.home,
         "/static/{name}": pages.static,
         "/jobs/{name}/events": pages.events,
-        "/api": pages.described,
+        "/api": pages.describe_api,
         "/api/openapi.json": pages.openapi,
         "/api/{command}": pages.object_of_query,
         "/api/v1/{command}": pages.object_of_query,
@@ -163,7 +163,7 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
     return app
 
 
-async def _told(_: Request, error: Exception) -> Response:
+async def _error_response(_: Request, error: Exception) -> Response:
     """The error of a question as a JSON response."""
     status = 422 if isinstance(error, InfeasibleError) else 400
     if isinstance(error, RequestRefused):
@@ -179,7 +179,7 @@ class Pages:
     def __init__(
         self, answers: AnswerCache, pool: Pool, specs: Path | None, uploads: Uploads
     ) -> None:
-        self._kept, self._pool, self._specs, self._uploads = answers, pool, specs, uploads
+        self._cache, self._pool, self._specs, self._uploads = answers, pool, specs, uploads
         self._templates = environment(_PACKAGE)
 
     async def home(self) -> Response:
@@ -200,7 +200,7 @@ class Pages:
         if name not in files:
             return Response("There is no such file.", 404, media_type="text/plain")
         text, kind = files[name]
-        return Response(text(), 200, _LASTING, kind)
+        return Response(text(), 200, _CACHE_HEADERS, kind)
 
     async def page(self, command: str, request: Request) -> Response:
         """The form of a command with the fields of the query, and the answer if it is ready."""
@@ -221,7 +221,7 @@ class Pages:
             titles=_TITLES,
             workloads={name: _WORKLOADS.get(name, name) for name in workload_names()},
             choices=choices(self._specs, question.workload),
-            is_live=command in _AT_ONCE,
+            is_live=command in _LIVE_COMMANDS,
         )
         busy = isinstance(state, RequestRefused) and state.status == 503
         return HTMLResponse(text, 503 if busy else 200)  # a form with an error is a page
@@ -245,16 +245,16 @@ class Pages:
         """The question of a query, and its answer, its error, or its job."""
         pairs = [(name, value) for name, value in request.query_params.multi_items()]
         try:
-            question = self._uploads.placed(Question.of(command, pairs))
+            question = self._uploads.with_files(Question.of(command, pairs))
         except PlannerError as error:
             return Question.draft(command, pairs), error
         if not question.has_subject:
             return question, None
-        self._kept.settle()
-        state = self._kept.answer(question)
+        self._cache.settle()
+        state = self._cache.answer(question)
         if state is None:
             try:
-                return question, self._kept.ask(question, _client(request))
+                return question, self._cache.ask(question, _client(request))
             except RequestRefused as error:
                 return question, error
         return question, state
@@ -273,14 +273,14 @@ class Pages:
             "command": question.command,
             "workload": question.workload,
             "asks": _COMMAND_HINTS,
-            "groups": groups_of(question, answer.assumed if answer else {}, plan),
+            "groups": field_groups(question, answer.assumed if answer else {}, plan),
             "message": message,
-            "fixes": fixes_of(question, message) if message else [],
+            "fixes": suggest_fixes(question, message) if message else [],
             "job": state.name if isinstance(state, WatchedJob) else "",
             "title": answer.title if answer else "",
             "content": Markup(answer.content) if answer else "",
             "plan": plan,
-            "sliders": sliders_of(plan) if plan and question.command in _MOVED else [],
+            "sliders": plan_sliders(plan) if plan and question.command in _SLIDER_COMMANDS else [],
             "files": _files_of(question.command, answer) if answer else {},
             "targets": answer.targets if answer else (),
             "wrappers": [*WRAPPERS],
@@ -289,7 +289,7 @@ class Pages:
     async def file(self, command: str, name: str, request: Request) -> Response:
         """A file of an answer, as a download."""
         question = Question.of(_require_command(command), request.query_params.multi_items())
-        answer_file = await self._made(self._uploads.placed(question), request, name)
+        answer_file = await self._make_file(self._uploads.with_files(question), request, name)
         headers = {"content-disposition": f'attachment; filename="{answer_file.name}"'}
         return Response(answer_file.content, 200, headers, answer_file.kind)
 
@@ -302,25 +302,25 @@ class Pages:
 
     async def events(self, name: str) -> Response:
         """Progress events of a job until it ends; it is cancelled when its last watcher leaves."""
-        watched_job = self._kept.find(name)
+        watched_job = self._cache.find(name)
         if watched_job is None:
             return StreamingResponse(iter([_event("end", {})]), media_type="text/event-stream")
-        return StreamingResponse(self._watched(watched_job), media_type="text/event-stream")
+        return StreamingResponse(self._progress_events(watched_job), media_type="text/event-stream")
 
-    async def _watched(self, watched_job: WatchedJob) -> AsyncIterator[str]:
+    async def _progress_events(self, watched_job: WatchedJob) -> AsyncIterator[str]:
         watched_job.watchers += 1
         job = watched_job.job
         future = asyncio.wrap_future(job.future)
         try:
             while not future.done():
                 yield _event("progress", self._progress(job))
-                await asyncio.wait([future], timeout=_LOOK_S)
+                await asyncio.wait([future], timeout=_POLL_S)
             future.exception()  # the next page shows the error
             yield _event("end", {})
         finally:
             watched_job.watchers -= 1
             if not watched_job.watchers and not job.future.done():
-                self._kept.cancel(watched_job)
+                self._cache.cancel(watched_job)
             future.cancel()  # the next request gets the result
 
     def _progress(self, job: Job) -> dict[str, object]:
@@ -333,11 +333,11 @@ class Pages:
 
     async def cancel(self, name: str) -> Response:
         """Cancel a job."""
-        if watched_job := self._kept.find(name):
-            self._kept.cancel(watched_job)
+        if watched_job := self._cache.find(name):
+            self._cache.cancel(watched_job)
         return Response(status_code=204)
 
-    async def described(self) -> Response:
+    async def describe_api(self) -> Response:
         """The API description as a page."""
         text = self._templates.get_template("api.html").render(
             api=openapi(self._pool.limits), command="api", workload="train", titles=_TITLES
@@ -360,27 +360,27 @@ class Pages:
         return await self._object(Question.of_object(_require_command(command), table), request)
 
     async def _object(self, draft: Question, request: Request) -> Response:
-        question = self._uploads.placed(draft)
-        self._kept.settle()
-        state = self._kept.answer(question)
+        question = self._uploads.with_files(draft)
+        self._cache.settle()
+        state = self._cache.answer(question)
         if state is None:
-            state = await self._answered(self._pool.submit(question, _client(request)), request)
+            state = await self._wait_for(self._pool.submit(question, _client(request)), request)
         if isinstance(state, PlannerError):
             raise state
         return Response(state.object, media_type="application/json")
 
-    async def _made(self, question: Question, request: Request, name: str) -> AnswerFile:
-        answer_file: AnswerFile = await self._answered(
+    async def _make_file(self, question: Question, request: Request, name: str) -> AnswerFile:
+        answer_file: AnswerFile = await self._wait_for(
             self._pool.submit(question, _client(request), name), request
         )
         return answer_file
 
-    async def _answered(self, job: Job, request: Request) -> Any:
+    async def _wait_for(self, job: Job, request: Request) -> Any:
         """The result of a job; it is cancelled if the client disconnects."""
         future = asyncio.wrap_future(job.future)
         try:
             while not future.done():
-                await asyncio.wait([future], timeout=_LOOK_S)
+                await asyncio.wait([future], timeout=_POLL_S)
                 if not future.done() and await request.is_disconnected():
                     break
         finally:
@@ -411,19 +411,21 @@ async def _body(request: Request, max_bytes: int) -> object:
     return value
 
 
-_MOVED = ("explain", "estimate", "max-batch")
+_SLIDER_COMMANDS = ("explain", "estimate", "max-batch")
 """Commands of one plan, which get sliders."""
-_TABLES = ("search", "estimate", "size", "sweep")
+_TABLE_COMMANDS = ("search", "estimate", "size", "sweep")
 
 
 def _files_of(command: str, answer: Answer) -> dict[str, str]:
     """Labels of the files of an answer, by name."""
     files = {"page.html": "page"}
-    files |= {"table.csv": "CSV"} if command in _TABLES else {}
+    files |= {"table.csv": "CSV"} if command in _TABLE_COMMANDS else {}
     files |= {"plan.toml": "plan"} if answer.plan else {}
     files |= {"launch.zip": "all files"} if command == "launch" else {}
     pictures = PICTURES.get(command, ()) if answer.is_drawn else ()
-    return files | {f"{name}.png": f"picture: {name}" for name in pictures if name not in OF_A_LOAD}
+    return files | {
+        f"{name}.png": f"picture: {name}" for name in pictures if name not in LOAD_PICTURES
+    }
 
 
 @record(kw_only=True)

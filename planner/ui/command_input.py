@@ -32,8 +32,8 @@ from planner.workloads.saved_plan import SavedPlan
 ProgressCallback = Callable[[int, int], None]
 """Gets the steps done and their total; raises `StopSearch` when the time is over."""
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-_OF_MODELS = ("architectures", "model_type")
+_PACKAGE_FOLDER = Path(__file__).resolve().parents[1]
+_MODEL_KEYS = ("architectures", "model_type")
 UPLOADED = "uploaded"
 """The folder of uploaded files; a model of a config.json gets its name."""
 
@@ -58,7 +58,7 @@ class CommandInput:
             raise SpecError("The uploaded file has expired: upload it again.")
         return self.folder / files[0][0] if len(files) == 1 else self.folder
 
-    def uploaded(self, name: str) -> Path:
+    def uploaded_file(self, name: str) -> Path:
         """Path of the uploaded file of a field, the first of several."""
         token, _, first = self.question.fields[name].rpartition(":")
         if not token:
@@ -72,9 +72,9 @@ class CommandInput:
         """Start-up time of the GPUs."""
         return read_startup(self.question.fields.get(STARTUP_TIME) or 0, option_of(STARTUP_TIME))
 
-    def given(self) -> dict[str, object]:
+    def request_arguments(self) -> dict[str, object]:
         """Arguments for `make_request`; writes the file of the user's prices."""
-        arguments = self.question.asked(self.specs)
+        arguments = self.question.request_arguments(self.specs)
         if text := self.question.fields.get(PRICES):
             path = self.folder.with_name(self.folder.name + "-own") / PRICES_FILE
             path.parent.mkdir(exist_ok=True)
@@ -82,12 +82,12 @@ class CommandInput:
             arguments[PRICES] = str(path)
         return arguments
 
-    def read(self, *, is_search: bool = False) -> tuple[Request, LaunchQuestion | None]:
+    def read_request(self, *, is_search: bool = False) -> tuple[Request, LaunchQuestion | None]:
         """The request, and the launch file if one was uploaded."""
-        arguments, file = self.given(), self.file
+        arguments, file = self.request_arguments(), self.file
         if file is None:
             return make_request(arguments, option_name=option_of), None
-        if _is_model(file):
+        if _is_model_config(file):
             return make_request({"model": str(file), **arguments}, option_name=option_of), None
         workload = arguments.pop(WORKLOAD)
         if file.suffix == ".toml" and file.is_file():
@@ -115,7 +115,7 @@ class CommandInput:
 
 
 @contextmanager
-def placed(
+def prepare_input(
     question: Question, specs: Path | None, limits: Limits, report_progress: ProgressCallback
 ) -> Iterator[CommandInput]:
     """Write uploaded files to a temporary folder; only it and spec folders can be read within."""
@@ -124,7 +124,7 @@ def placed(
         folder.mkdir()
         for name, text in question.files:
             (folder / Path(name).name).write_text(text, encoding="utf-8")
-        with restrict_to_folders((Path(root), _PACKAGE, *data_folders(specs))):
+        with restrict_to_folders((Path(root), _PACKAGE_FOLDER, *data_folders(specs))):
             yield CommandInput(
                 question=question,
                 folder=folder,
@@ -134,7 +134,7 @@ def placed(
             )
 
 
-def _is_model(path: Path) -> bool:
+def _is_model_config(path: Path) -> bool:
     """Whether a file is a model's ``config.json``."""
     if path.suffix != ".json":
         return False
@@ -142,4 +142,4 @@ def _is_model(path: Path) -> bool:
         table = read_json(path)
     except SpecError:
         return False
-    return isinstance(table, dict) and any(name in table for name in _OF_MODELS)
+    return isinstance(table, dict) and any(name in table for name in _MODEL_KEYS)

@@ -26,7 +26,7 @@ from planner.ui.question import (
     THINGS,
     WRAPPER,
     Question,
-    fields_of,
+    command_terms,
     is_file,
     option_of,
 )
@@ -44,7 +44,7 @@ _FORM_TITLES = {
     "search": "The configuration",
 }
 _LISTS = {**SPECS, "draft_model": SpecKind.MODELS, "reliability": SpecKind.RELIABILITY}
-_TITLED = {
+_TITLES = {
     PRECISION: ("number format of the matrix products, several, or all", "search"),
     SETTINGS: ("fixed values or lists of values of parameters, such as tp=4,8 mbs=1", "search"),
     OBJECTIVES: ("objectives: one to three names", "search"),
@@ -58,7 +58,7 @@ _TITLED = {
     ),
 }
 _LONG = "long"
-_LINES = (SETTINGS, OBJECTIVES, PRICES, FILE, THINGS, AGAINST)
+_LONG_FIELDS = (SETTINGS, OBJECTIVES, PRICES, FILE, THINGS, AGAINST)
 _EXAMPLES = {
     "second": "30s, 2h, 30d",
     "byte": "4GiB",
@@ -74,7 +74,7 @@ _EXAMPLES = {
     WRAPPER: SCRIPT,
 }
 _PRICES_TITLE = "your prices in USD per GPU-hour: GPU=USD or GPU CONTRACT=USD, several with commas"
-_LISTED = ("contract", PRECISION, OBJECTIVES, THINGS, TARGET, WRAPPER, *_LISTS)
+_FIELDS_WITH_CHOICES = ("contract", PRECISION, OBJECTIVES, THINGS, TARGET, WRAPPER, *_LISTS)
 
 
 @record(kw_only=True)
@@ -101,7 +101,7 @@ class Field:
     def took(self) -> str:
         """The assumed value without its reason, shortened."""
         text = self.assumed.partition(" (")[0]
-        return text if len(text) <= _SHORT else f"{text[: _SHORT - 1].rstrip(' ,')}..."
+        return text if len(text) <= _MAX_LABEL else f"{text[: _MAX_LABEL - 1].rstrip(' ,')}..."
 
 
 @record(kw_only=True)
@@ -118,7 +118,7 @@ class FieldGroup:
         return [field for field in self.fields if field.assumed and not field.value]
 
 
-def groups_of(
+def field_groups(
     question: Question, assumed: Mapping[str, str] | None = None, plan: Question | None = None
 ) -> list[FieldGroup]:
     """The fields of a question's command, in groups, with their texts.
@@ -130,8 +130,8 @@ def groups_of(
     form_names = {question.workload, question.command}
     assumed_texts = assumed or {}
     plan_texts = plan.fields if plan is not None and FILE in question.fields else {}
-    for name, term in fields_of(question.command, question.workload).items():
-        group = _TITLED[name][1] if term is None else term.group
+    for name, term in command_terms(question.command, question.workload).items():
+        group = _TITLES[name][1] if term is None else term.group
         value = question.fields.get(name, "")
         is_first = bool(value) or (term is not None and bool(form_names & {*term.form}))
         group_name = FIRST if is_first else group if group in groups else "question"
@@ -151,7 +151,7 @@ def groups_of(
 
 
 def _field(name: str, term: Term | None, value: str, assumed: str) -> Field:
-    title = _TITLED[name][0] if term is None else term.description
+    title = _TITLES[name][0] if term is None else term.description
     kind = "" if term is None else term.type
     limit = ""
     if term is not None and "limit" in term.kind and "question" not in term.kind:
@@ -176,8 +176,8 @@ def _field(name: str, term: Term | None, value: str, assumed: str) -> Field:
         or (term.default if term else ""),
         is_flag=kind == "flag",
         is_file=is_file(name),
-        is_long=name in _LINES or (term is not None and _LONG in term.form),
-        choices=name if name in _LISTED else "",
+        is_long=name in _LONG_FIELDS or (term is not None and _LONG in term.form),
+        choices=name if name in _FIELDS_WITH_CHOICES else "",
         assumed=assumed,
     )
 
@@ -223,13 +223,13 @@ class Slider:
     is_setting: bool
 
 
-_SHORT = 32
+_MAX_LABEL = 32
 _MOST_SLIDERS = 13
 _DOUBLINGS = 3
-_UP = 4
+_MAX_FACTOR = 4
 
 
-def sliders_of(plan: Question) -> list[Slider]:
+def plan_sliders(plan: Question) -> list[Slider]:
     """Sliders of a plan: its GPUs, degrees of parallelism, batch sizes and load."""
     return [*_sliders(plan)][:_MOST_SLIDERS]
 
@@ -241,13 +241,15 @@ def _sliders(plan: Question) -> Iterator[Slider]:
         abbreviation = term.short or name
         current = plan.fields.get(name) or pinned.get(abbreviation)
         if term.codes is not None and (term.remedies or term.is_level):
-            options = [str(term.shown(code)) for code in term.codes]
-            value = current or (options[0] if not term.plain else str(term.plain))
+            options = [str(term.decode(code)) for code in term.codes]
+            value = current or (options[0] if not term.default_value else str(term.default_value))
         elif term.type == "count" and (term.remedies or current):
-            value = current or str(term.plain or "")
+            value = current or str(term.default_value or "")
             if not value.isdecimal():
                 continue
-            options = [str(number) for number in _around(int(value), is_full=name != "num_gpus")]
+            options = [
+                str(number) for number in _doublings_around(int(value), is_full=name != "num_gpus")
+            ]
             if name == "micro_batch_size" and not has_batch:  # it follows from the lengths
                 continue
         else:
@@ -266,17 +268,17 @@ def _sliders(plan: Question) -> Iterator[Slider]:
         value = plan.fields.get(name, "")
         is_load = plan.workload in term.form and term.type in ("count", "1/s")
         if is_load and value.isdecimal() and name not in terms_of(plan.workload, "parameter"):
-            options = [str(number) for number in _around(int(value), is_full=False)]
+            options = [str(number) for number in _doublings_around(int(value), is_full=False)]
             yield Slider(
                 name=name, label=name.replace("_", " "), title=term.description, values=options,
                 at=options.index(value), is_setting=False,
             )  # fmt: skip
 
 
-def _around(value: int, *, is_full: bool) -> list[int]:
+def _doublings_around(value: int, *, is_full: bool) -> list[int]:
     """A number with its doublings and halves, in ascending order; ``is_full``: from 1 on."""
     low = 1 if is_full else max(value >> _DOUBLINGS, 1)
-    top = max(_UP * value, 8) if is_full else value << _DOUBLINGS
+    top = max(_MAX_FACTOR * value, 8) if is_full else value << _DOUBLINGS
     numbers, number = {value}, low
     while number <= top:
         numbers.add(number)

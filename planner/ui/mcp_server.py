@@ -36,11 +36,11 @@ _ROWS = 5
 _ALL_ROWS = 100
 _LONG = 8 * 2**10
 """Characters above which a part of an answer is sent only on request."""
-_DESCRIBED = frozenset(
+_FIELDS_WITH_DESCRIPTION = frozenset(
     (*terms_about("common_options"), "workload", "settings", "precision", "objectives")
 )
 _CLIENT = "mcp"
-_SAYS = (
+_INSTRUCTIONS = (
     "Plans training and serving of language models on GPUs: which layout fits, how fast it is, "
     "what it costs, with 90 % intervals from published runs. Values are as on the command line: "
     "8k, 40%, 30d, several with commas. The tool names lists models and GPUs."
@@ -48,8 +48,8 @@ _SAYS = (
 
 
 _REQUIRED = ["manifest"]
-_ROW = {"type": ["object", "null"], "description": "one plan: columns as in rows"}
-_ANSWER: dict[str, object] = {
+_ROW_SCHEMA = {"type": ["object", "null"], "description": "one plan: columns as in rows"}
+_ANSWER_SCHEMA: dict[str, object] = {
     "type": "object",
     "required": _REQUIRED,
     "properties": {
@@ -63,11 +63,11 @@ _ANSWER: dict[str, object] = {
             "description": "the first rows; a column ends with its unit, X_low and X_high are the "
             f"ends of its 90 % interval, the tool {NAMES} explains terms",
         },
-        **dict.fromkeys(("recommended_row", "tied_row", "proven_row", "fastest_row"), _ROW),
+        **dict.fromkeys(("recommended_row", "tied_row", "proven_row", "fastest_row"), _ROW_SCHEMA),
     },
 }
 """Schema of the object of ``--json``: the parts that all commands have in common."""
-_NAMED: dict[str, object] = {
+_NAMES_SCHEMA: dict[str, object] = {
     "type": "object",
     "additionalProperties": {"type": ["array", "object"], "description": "names, or terms"},
 }
@@ -101,7 +101,7 @@ def make_server(pool: Pool) -> Server[object]:
             return types.CallToolResult(content=[content], is_error=True)
 
     return Server(
-        "planner", version=__version__, instructions=_SAYS, on_list_tools=list_tools,
+        "planner", version=__version__, instructions=_INSTRUCTIONS, on_list_tools=list_tools,
         on_call_tool=call_tool,
     )  # fmt: skip
 
@@ -115,7 +115,7 @@ def _tools(limits: Limits) -> list[types.Tool]:
                 name=command,
                 description=f"{SUMMARIES[command]}. {bounds}",
                 input_schema=_with_rows(question_schema(command)),
-                output_schema=_ANSWER,
+                output_schema=_ANSWER_SCHEMA,
                 annotations=read_only,
             )
             for command in COMMANDS
@@ -131,7 +131,7 @@ def _tools(limits: Limits) -> list[types.Tool]:
                     "like": {"type": "string", "description": "a part of the names"},
                 },
             },
-            output_schema=_NAMED,
+            output_schema=_NAMES_SCHEMA,
             annotations=read_only,
         ),
     ]
@@ -150,13 +150,15 @@ def _with_rows(schema: dict[str, Any]) -> dict[str, Any]:
     }
     limits = fields.pop("constraints", {}).get("properties", {})
     properties = {
-        name: field_schema if name in _DESCRIBED else _bare(field_schema)
+        name: field_schema
+        if name in _FIELDS_WITH_DESCRIPTION
+        else _without_description(field_schema)
         for name, field_schema in fields.items()
     }
     if limits:
         properties["constraints"] = {
             "type": "object",
-            "properties": {name: _bare(field_schema) for name, field_schema in limits.items()},
+            "properties": {name: _without_description(schema) for name, schema in limits.items()},
             "description": f"limits; the tool {NAMES} explains them, and all other fields",
         }  # fmt: skip
     properties[MOST_ROWS] = {
@@ -167,7 +169,7 @@ def _with_rows(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": properties}
 
 
-def _bare(field: dict[str, object]) -> dict[str, object]:
+def _without_description(field: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in field.items() if name != "description"}
 
 
@@ -177,7 +179,7 @@ async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> typ
     Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
     """
     if name == NAMES:
-        return _result(*_named(arguments, pool.specs))
+        return _result(*_list_names(arguments, pool.specs))
     if name not in COMMANDS:
         hint = did_you_mean(name, [*COMMANDS, NAMES])
         raise SearchSpaceError(f"There is no tool {name}.{hint}")
@@ -243,7 +245,9 @@ def _result(text: str, structured: object) -> types.CallToolResult:
     return types.CallToolResult(content=[content], structured_content=structured)
 
 
-def _named(arguments: Mapping[str, object], specs: Path | None) -> tuple[str, dict[str, object]]:
+def _list_names(
+    arguments: Mapping[str, object], specs: Path | None
+) -> tuple[str, dict[str, object]]:
     """Names of a kind, or terms with their descriptions."""
     kind, like = str(arguments.get("kind", "")), str(arguments.get("like") or "").lower()
     if kind not in _kinds():

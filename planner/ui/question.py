@@ -38,13 +38,13 @@ PLACED = {THINGS: "", TARGET: ""}
 """Positional arguments of commands, without an option."""
 _OUTPUT = {"sweep": ("--output", "sweep"), "launch": ("--output", "plan")}
 """Options for the output files of a command."""
-_OF_COMMANDS = {
+_COMMAND_FIELDS = {
     "compare": (THINGS,), "launch": (TARGET, WRAPPER), "explain": (AGAINST,),
 }  # fmt: skip
 _ONE_PLAN = ("estimate", "explain", "max-batch")
 _FROM_FILE = ("search", "estimate", "explain", "max-batch", "launch")
 _WITH_OBJECTIVES = ("search", "sweep", "compare", "launch")
-_UNLIMITED = ("estimate", "explain")
+_COMMANDS_WITHOUT_LIMITS = ("estimate", "explain")
 # Marks of paths. Specs are given by name here, so that no client can read files of the server or
 # make it download models.
 _PATHS = ("/", "\\", "\0")
@@ -67,12 +67,12 @@ def option_of(name: str) -> str:
     return _OPTIONS.get(name) or (term.option_name if term else "--" + name.replace("_", "-"))
 
 
-def fields_of(command: str, workload: str) -> dict[str, Term | None]:
+def command_terms(command: str, workload: str) -> dict[str, Term | None]:
     """Fields of a command with their terms, in the order of the terms table; None for no term."""
-    kinds = ("question",) if command in _UNLIMITED else ("question", "limit")
+    kinds = ("question",) if command in _COMMANDS_WITHOUT_LIMITS else ("question", "limit")
     questions = terms_of(workload, *kinds)
     parameters = terms_of(workload, "parameter")
-    fields: dict[str, Term | None] = dict.fromkeys(_OF_COMMANDS.get(command, ()))
+    fields: dict[str, Term | None] = dict.fromkeys(_COMMAND_FIELDS.get(command, ()))
     fields |= {"model": questions["model"], "gpu": questions["gpu"]}
     fields["num_gpus"] = parameters["num_gpus"]
     fields |= {FILE: None} if command in _FROM_FILE else {}
@@ -109,7 +109,7 @@ class Question:
             if text.strip():
                 texts[name] = text.strip()
         workload = as_workload_name(texts.pop(WORKLOAD, Request.workload).lower())
-        terms = fields_of(command, workload)
+        terms = command_terms(command, workload)
         fields: dict[str, str] = {}
         for written_name, text in texts.items():
             name = _field_name(written_name, terms)
@@ -134,7 +134,7 @@ class Question:
         texts = {name: text.strip() for name, text in pairs if text.strip()}
         workload_name = texts.get(WORKLOAD, "").lower()
         workload = workload_name if workload_name in workload_names() else Request.workload
-        terms = fields_of(command, workload)
+        terms = command_terms(command, workload)
         fields = {name: texts[name] for name in terms if name in texts}
         return cls(command=command, workload=workload, fields=fields)
 
@@ -151,14 +151,16 @@ class Question:
         if not isinstance(limits, Mapping):
             raise SearchSpaceError(f"constraints is an object, not {format_input(limits)}.")
         pairs = [*values.items(), *limits.items()]
-        return cls.of(command, [(str(n), _text(n, v)) for n, v in pairs if v is not None])
+        return cls.of(
+            command, [(str(n), _format_json_value(n, v)) for n, v in pairs if v is not None]
+        )
 
     @classmethod
     def of_line(cls, command: str, line: str) -> Self:
         """The question of another command with the options of a planner command line."""
         arguments = shlex.split(line)[2:]
         workload = arguments[arguments.index("--workload") + 1] if "--workload" in arguments else ""
-        terms = fields_of(command, workload or Request.workload)
+        terms = command_terms(command, workload or Request.workload)
         names = {option_of(name): name for name in terms if name not in PLACED}
         fields: dict[str, str] = {}
         for index, argument in enumerate(arguments):
@@ -182,17 +184,17 @@ class Question:
         workload_field = {} if self.workload == Request.workload else {WORKLOAD: self.workload}
         return urlencode({**workload_field, **self.fields})
 
-    def changed(self, **fields: str) -> Self:
+    def with_fields(self, **fields: str) -> Self:
         """The question with other texts of some fields; empty ones are left out."""
         texts = {**self.fields, **fields}
         pairs = [(WORKLOAD, self.workload), *texts.items()]
         return type(self).draft(self.command, pairs)
 
     @property
-    def words(self) -> list[str]:
+    def arguments(self) -> list[str]:
         """Arguments of the equivalent command line."""
         arguments = [self.command]
-        arguments += [w for n in PLACED if n in self.fields for w in _several(self.fields[n])]
+        arguments += [w for n in PLACED if n in self.fields for w in _split_commas(self.fields[n])]
         arguments += [] if self.workload == Request.workload else ["--workload", self.workload]
         for name, text in self.fields.items():
             term = glossary().get(name)
@@ -200,7 +202,7 @@ class Question:
                 continue
             if name in (SETTINGS, AGAINST):
                 arguments += [
-                    argument for setting in text.split() for argument in (option_of(name), setting)
+                    argument for inputs in text.split() for argument in (option_of(name), inputs)
                 ]
             elif is_file(name):
                 arguments += [option_of(name), text.partition(":")[2] or text]
@@ -222,7 +224,7 @@ class Question:
     @property
     def line(self) -> str:
         """The equivalent command line for a shell."""
-        return "planner " + shlex.join(self.words)
+        return "planner " + shlex.join(self.arguments)
 
     @property
     def answers(self) -> dict[str, object]:
@@ -250,7 +252,7 @@ class Question:
         """
         return parse_settings(self.fields.get(SETTINGS, "").split())
 
-    def asked(self, specs: Path | None) -> dict[str, object]:
+    def request_arguments(self, specs: Path | None) -> dict[str, object]:
         """Arguments for `make_request`."""
         arguments: dict[str, object] = {WORKLOAD: self.workload, "specs": specs, **self.answers}
         arguments |= {"constraints": self.limits}
@@ -265,7 +267,7 @@ class Question:
 
         Raises SpecError or SearchSpaceError if a value is invalid.
         """
-        return make_request(self.asked(specs), option_name=option_of)
+        return make_request(self.request_arguments(specs), option_name=option_of)
 
 
 def _field_name(word: str, fields: Mapping[str, Term | None]) -> str:
@@ -301,7 +303,7 @@ def prices_csv(text: str) -> str:
     ['gpu,contract,price', 'h100,reserved-1y,1.9', 'b200,on-demand,4']
     """
     rows = [f"{GPU},{CONTRACT},price"]
-    for entry in _several(text):
+    for entry in _split_commas(text):
         match = _PRICE.fullmatch(entry)
         if match is None:
             raise SpecError(
@@ -315,12 +317,12 @@ def prices_csv(text: str) -> str:
     return "\n".join([*rows, ""])
 
 
-def things_in(text: str, specs: Path | None) -> list[str]:
+def parse_things(text: str, specs: Path | None) -> list[str]:
     """Names of the GPUs, models, frameworks or engines to compare.
 
     Raises SearchSpaceError if a name is unknown.
     """
-    names = _several(text)
+    names = _split_commas(text)
     for thing in names:
         if not any(kinds_named(thing, specs)):
             all_names = [name for kind in SPECS.values() for name in Catalogue(specs).names(kind)]
@@ -331,20 +333,22 @@ def things_in(text: str, specs: Path | None) -> list[str]:
     return names
 
 
-def _several(text: str) -> list[str]:
+def _split_commas(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _text(name: str, value: object) -> str:
+def _format_json_value(name: str, value: object) -> str:
     """A value of a JSON object as text of a form field."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float | str):
         return str(value)
     if isinstance(value, list):
-        return ",".join(_text(name, element) for element in value)
+        return ",".join(_format_json_value(name, element) for element in value)
     if isinstance(value, Mapping):
-        return " ".join(f"{key}={_text(name, element)}" for key, element in value.items())
+        return " ".join(
+            f"{key}={_format_json_value(name, element)}" for key, element in value.items()
+        )
     raise SearchSpaceError(f"{name} is not a word, number, list or object.")
 
 
@@ -354,7 +358,7 @@ def _refuse_paths(name: str, text: str) -> None:
     is_name = term is None or term.type in ("names", "text")
     if is_file(name) or name in (PRICES, BUDGET, "network"):
         return  # uploads, a list of prices, money per time, and Gbit/s
-    words = [text] if name != "model" else _several(text)
+    words = [text] if name != "model" else _split_commas(text)
     others = [word for word in words if not (name == "model" and _REPOSITORY.fullmatch(word))]
     is_path = any(mark in word for word in others for mark in _PATHS)
     is_path = is_path or any(word.lower().endswith(_FILES) for word in words)
@@ -376,7 +380,7 @@ SUMMARIES = {
     "launch": "The files that start a plan, by name",
 }
 """The answer of each command."""
-_OTHERS = {
+_FIELD_DESCRIPTIONS = {
     SETTINGS: "fixed values or lists of values of parameters; in a query tp=4,8 mbs=1",
     OBJECTIVES: "one to three names, the most important one first",
     "precision": "number format of the matrix products, several, or all",
@@ -390,7 +394,7 @@ _OTHERS = {
 
 def question_schema(command: str) -> dict[str, object]:
     """JSON schema of a question: an entry for every field, limits under ``constraints``."""
-    fields = described_fields(command)
+    fields = field_schemas(command)
     properties: dict[str, object] = {
         n: schema for n, (schema, is_limit) in fields.items() if not is_limit
     }
@@ -399,15 +403,15 @@ def question_schema(command: str) -> dict[str, object]:
     return {"type": "object", "required": ["model"], "properties": properties}
 
 
-def described_fields(command: str) -> dict[str, tuple[dict[str, object], bool]]:
+def field_schemas(command: str) -> dict[str, tuple[dict[str, object], bool]]:
     """JSON schema of each field, and whether the field is a limit."""
     terms: dict[str, Term | None] = {WORKLOAD: None}
     for workload in workload_names():
-        terms |= fields_of(command, workload)
-    return {name: _described(name, term) for name, term in terms.items()}
+        terms |= command_terms(command, workload)
+    return {name: _field_schema(name, term) for name, term in terms.items()}
 
 
-def _described(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
+def _field_schema(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
     """JSON schema of a field, and whether the field is a limit."""
     if name == WORKLOAD:
         schema = {"type": "string", "enum": [*workload_names()], "default": "train"}
@@ -417,7 +421,7 @@ def _described(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
         }, False
     if term is None:
         kind = {"type": ["object", "string"]} if name == SETTINGS else {"type": ["array", "string"]}
-        return {**kind, "description": _OTHERS[name]}, False
+        return {**kind, "description": _FIELD_DESCRIPTIONS[name]}, False
     suffix = f" ({', '.join(term.of)})" if term.of else ""
     is_limit = "limit" in term.kind and "question" not in term.kind
     bound = ("at most: " if term.sign > 0 else "at least: ") if is_limit else ""
@@ -434,8 +438,8 @@ def _described(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
 
 _DID_YOU_MEAN = re.compile(r"'([^']+)'[^?]*?Did you mean ([^?]+)\?", re.DOTALL)
 _OPTION = re.compile(r"(--[a-z][\w-]*)(?:[ =]+([^\s,;:]+))?")
-_MOST = 8
-_END = ".,;:)"
+_MAX_FIXES = 8
+_PUNCTUATION = ".,;:)"
 # Values of options; other words after an option in a sentence do not match.
 _VALUE = re.compile(r"(?=.*[\d=])[\w.=+*/%-]+|true|false|full|selective|bf16|fp8|all")
 
@@ -449,12 +453,13 @@ class Fix:
     field: str = ""
 
 
-def fixes_of(question: Question, message: str) -> list[Fix]:
+def suggest_fixes(question: Question, message: str) -> list[Fix]:
     """Changes that a message suggests, without duplicates; complete changes come first."""
     fixes = {
-        fix.label: fix for fix in (*_suggest_word(question, message), *_options(question, message))
+        fix.label: fix
+        for fix in (*_suggest_word(question, message), *_suggest_options(question, message))
     }
-    return sorted(fixes.values(), key=lambda fix: not fix.query)[:_MOST]
+    return sorted(fixes.values(), key=lambda fix: not fix.query)[:_MAX_FIXES]
 
 
 def _suggest_word(question: Question, message: str) -> Iterator[Fix]:
@@ -465,27 +470,27 @@ def _suggest_word(question: Question, message: str) -> Iterator[Fix]:
                 pattern = rf"(?<![\w.-]){re.escape(unknown)}(?![\w.-])"
                 changed = re.sub(pattern, lambda _, by=suggestion: by, text, flags=re.IGNORECASE)  # type: ignore[misc]
                 if changed != text:
-                    query = question.changed(**{name: changed}).query
+                    query = question.with_fields(**{name: changed}).query
                     yield Fix(label=f"{unknown} → {suggestion}", query=query)
 
 
-def _options(question: Question, message: str) -> Iterator[Fix]:
+def _suggest_options(question: Question, message: str) -> Iterator[Fix]:
     """Options that a message mentions, with their values if it has some."""
-    fields = fields_of(question.command, question.workload)
+    fields = command_terms(question.command, question.workload)
     names = {option_of(name): name for name in fields if name not in PLACED}
     for option, value_text in _OPTION.findall(" ".join(message.split())):
-        name, value = names.get(option), value_text.rstrip(_END)
+        name, value = names.get(option), value_text.rstrip(_PUNCTUATION)
         if name is None:
             continue
         if not _VALUE.fullmatch(value) or value.isupper():
             yield Fix(label=f"Fill in {name.replace('_', ' ')}", field=name)
         elif name == SETTINGS:
             current = dict(
-                setting.partition("=")[::2] for setting in question.fields.get(name, "").split()
+                inputs.partition("=")[::2] for inputs in question.fields.get(name, "").split()
             )
             key, _, text = value.partition("=")
             settings = " ".join(f"{n}={v}" for n, v in {**current, key: text}.items())
-            yield Fix(label=f"Set {value}", query=question.changed(**{name: settings}).query)
+            yield Fix(label=f"Set {value}", query=question.with_fields(**{name: settings}).query)
         elif question.fields.get(name) != value:
-            query = question.changed(**{name: value}).query
+            query = question.with_fields(**{name: value}).query
             yield Fix(label=f"Set {name.replace('_', ' ')} = {value}", query=query)

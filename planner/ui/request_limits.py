@@ -66,11 +66,11 @@ class RequestGuard:
         headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
         refusal = self._refusal(scope, headers)
         if refusal is not None:
-            await _say(send, *refusal)
+            await _send_text(send, *refusal)
         elif self.token and (link := self._link_without_token(scope)) is not None:
             cookie = f"{_cookie(scope, headers)}={quote(self.token, safe='')}"
             cookie_header = f"{cookie}; HttpOnly; SameSite=Strict; Path=/"
-            await _say(
+            await _send_text(
                 send, 303, "", ((b"location", link), (b"set-cookie", cookie_header.encode()))
             )
         else:
@@ -83,7 +83,7 @@ class RequestGuard:
         if _is_of_another_site(scope, headers):
             return 403, "Requests from other sites are refused."
         if self.token:
-            return None if self._has_token(scope, headers) else (401, _ASK_FOR_TOKEN)
+            return None if self._has_token(scope, headers) else (401, _TOKEN_MESSAGE)
         host = _HOST.fullmatch(_host(headers))
         if host is None or not is_loopback(host["name"]):
             return 421, "The Host header is not a name of this server."
@@ -134,7 +134,7 @@ def _cookie(scope: Scope, headers: Mapping[str, bytes]) -> str:
     return f"planner_token_{(host and host['port']) or scope['server'][1]}"
 
 
-_ASK_FOR_TOKEN = (
+_TOKEN_MESSAGE = (
     "A token is needed: use the link that planner ui printed; programs send "
     "Authorization: Bearer TOKEN."
 )
@@ -153,7 +153,7 @@ def _with_headers(send: Send) -> Send:
     return send_with_headers
 
 
-async def _say(
+async def _send_text(
     send: Send, status: int, text: str, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
     all_headers = [(b"content-type", b"text/plain; charset=utf-8"), *_HEADERS, *headers]

@@ -15,7 +15,7 @@ from planner.decide.explain.largest_fit import has_several, largest_batch, metho
 from planner.decide.explain.plan_comparison import replace_answers
 from planner.decide.fitting import MEMORIES
 from planner.decide.sizing.budget import read_budget
-from planner.decide.sizing.load_profile import load_of
+from planner.decide.sizing.load_profile import read_load_or_trace
 from planner.decide.sizing.shared_services import (
     read_services,
     read_stock,
@@ -24,7 +24,7 @@ from planner.decide.sizing.shared_services import (
 )
 from planner.decide.sizing.size_all import parse_contracts, size_all, sizing_tasks, without_contract
 from planner.decide.suggestions.launch_changes import (
-    allowed,
+    allowed_changes,
     attempts_of,
     best_changes,
     recommended_change,
@@ -34,9 +34,9 @@ from planner.launch import SCRIPT, TARGETS
 from planner.launch.import_launch import ImportedLaunch
 from planner.launch.launch_file import LaunchQuestion as LaunchQuestion
 from planner.launch.launch_file import apply_engine_start, evaluate_launch, full_row
-from planner.launch.rewrite_launch import can_say
+from planner.launch.rewrite_launch import can_express
 from planner.launch.targets import target_of
-from planner.launch.write_launch import for_target, launch_of, translate_request
+from planner.launch.write_launch import make_launch, restrict_to_target, translate_request
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
@@ -55,8 +55,8 @@ from planner.show.output_blocks import (
     make_lines,
 )
 from planner.show.presenters.comparison import compared_plans, comparison_dict, things_of
-from planner.show.presenters.explanation import explained_plan, explanation_blocks, explanation_dict
-from planner.show.presenters.infeasible import headline, infeasible_message, missed_words
+from planner.show.presenters.explanation import explain_plan, explanation_blocks, explanation_dict
+from planner.show.presenters.infeasible import headline, infeasible_message, miss_texts
 from planner.show.presenters.json_files import (
     add_estimate,
     command_manifest,
@@ -67,10 +67,10 @@ from planner.show.presenters.json_files import (
 )
 from planner.show.presenters.largest_fit import (
     add_methods,
-    check_some,
     largest_blocks,
     largest_lines,
     methods_blocks,
+    require_feasible_method,
 )
 from planner.show.presenters.launch_file import (
     change_blocks,
@@ -87,8 +87,8 @@ from planner.show.presenters.services import add_services
 from planner.show.presenters.sizes import add_sizes, question_lines, reason_lines
 from planner.show.results import evaluate_request, recommended_of
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.find_plan import pinned_in
-from planner.sweeps.query import SweepQuery, draw_shown
+from planner.sweeps.find_plan import read_saved_plan
+from planner.sweeps.query import SweepQuery, draw_query
 from planner.sweeps.read_plan import make_sweep
 from planner.sweeps.run_sweep import Stopped, run_sweep
 from planner.sweeps.summary import summarize
@@ -107,7 +107,7 @@ from planner.ui.question import (
     WRAPPER,
     Question,
     option_of,
-    things_in,
+    parse_things,
 )
 from planner.ui.request_limits import Limits, RequestRefused
 from planner.workloads.build_request import make_request
@@ -143,7 +143,7 @@ class CommandResult:
     assumption_texts: Mapping[str, str] = field(default_factory=dict)
 
 
-def found_by(command_input: CommandInput) -> CommandResult:
+def run_command(command_input: CommandInput) -> CommandResult:
     """Run the command of a question.
 
     Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
@@ -151,7 +151,7 @@ def found_by(command_input: CommandInput) -> CommandResult:
     try:
         result = _COMMANDS[command_input.question.command](command_input)
     except StopSearch as late:  # before there is any result
-        raise RequestRefused(_late(command_input.limits), 504) from late
+        raise RequestRefused(_time_limit_message(command_input.limits), 504) from late
     return (
         result
         if result.page.headline
@@ -175,17 +175,17 @@ def check_size(size: int, limits: Limits) -> None:
         )
 
 
-def _documented(command_input: CommandInput, text: str, **more: Any) -> CommandResult:
+def _document_result(command_input: CommandInput, text: str, **fields: Any) -> CommandResult:
     """Result of a command that has a page in `planner report`."""
     check_size(len(text), command_input.limits)  # before its page is built
     page = document_page(
         ResultDocument.of(parse_json(text, WHERE), WHERE), Catalogue(command_input.specs)
     )
-    return CommandResult(object=text, page=page, **more)
+    return CommandResult(object=text, page=page, **fields)
 
 
 def _search(command_input: CommandInput) -> CommandResult:
-    request, _ = command_input.read(is_search=True)
+    request, _ = command_input.read_request(is_search=True)
     plan = make_plan(request)
     total = plan.problem.num_rows
     if total > command_input.limits.rows:
@@ -200,19 +200,21 @@ def _search(command_input: CommandInput) -> CommandResult:
     )
     plan = with_assumption_notes(plan, result)
     if result.interrupted and result.fastest is None:
-        raise RequestRefused(_late(command_input.limits), 504)
+        raise RequestRefused(_time_limit_message(command_input.limits), 504)
     if result.fastest is None:
         raise InfeasibleError(infeasible_message(plan, result))
 
     def add(files: RowFiles) -> None:
         files.add(result_blocks(plan, marked_rows(plan, result)))
-        finish_search(files, plan, result, command_input.question.words, {"driver": "exhaustive"})
+        finish_search(
+            files, plan, result, command_input.question.arguments, {"driver": "exhaustive"}
+        )
 
     def draw_picture(picture: Picture) -> None:
         draw(picture, plan, result if picture.name == "front" else result.recommended)
 
     best = result.recommended
-    command = _documented(
+    command = _document_result(
         command_input,
         object_text(add),
         draw=draw_picture,
@@ -220,37 +222,41 @@ def _search(command_input: CommandInput) -> CommandResult:
         pinned=SavedPlan.of(plan, best.row) if best is not None else None,
     )
     if result.interrupted:
-        return replace(command, page=_first(command.page, interrupted_message(plan, result)))
+        return replace(
+            command, page=_prepend_to_headline(command.page, interrupted_message(plan, result))
+        )
     return command
 
 
-def _first(page: Page, line: str) -> Page:
+def _prepend_to_headline(page: Page, line: str) -> Page:
     """The page with a sentence before its headline."""
     sentence = " ".join(line.split())
     return replace(page, headline=f"{sentence} {page.headline}".strip())
 
 
-def _late(limits: Limits) -> str:
+def _time_limit_message(limits: Limits) -> str:
     return f"It takes more than {limits.seconds:g} s: narrow the question, or use the command line."
 
 
 def _estimate(command_input: CommandInput) -> CommandResult:
-    request, launch = command_input.read()
+    request, launch = command_input.read_request()
     if launch is not None:
-        return _of_file(command_input, request, launch)
+        return _estimate_launch_file(command_input, request, launch)
     plan = make_single_plan(request)
     evaluation = evaluate(plan)
     if evaluation.rejected_by:
         raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
-    return _estimated(command_input, plan, evaluation)
+    return _estimate_result(command_input, plan, evaluation)
 
 
-def _estimated(command_input: CommandInput, plan: Plan, evaluation: Evaluation) -> CommandResult:
+def _estimate_result(
+    command_input: CommandInput, plan: Plan, evaluation: Evaluation
+) -> CommandResult:
     row = evaluation.candidates.row
-    return _documented(
+    return _document_result(
         command_input,
         object_text(
-            lambda files: add_estimate(files, plan, evaluation, command_input.question.words)
+            lambda files: add_estimate(files, plan, evaluation, command_input.question.arguments)
         ),
         draw=lambda picture: draw(picture, plan, evaluation.candidates),
         line=estimate_command(plan, row),
@@ -258,7 +264,7 @@ def _estimated(command_input: CommandInput, plan: Plan, evaluation: Evaluation) 
     )
 
 
-def _of_file(
+def _estimate_launch_file(
     command_input: CommandInput, request: Request, launch: LaunchQuestion
 ) -> CommandResult:
     """Result of a launch file: its settings, its prediction, and suggested changes."""
@@ -266,7 +272,7 @@ def _of_file(
     plan, evaluation, notes = evaluate_launch(request)
     row = full_row(evaluation)
     defaults = imported.defaults.keys() - command_input.question.settings.keys()
-    changes = allowed(request, row, partial(can_say, imported), defaults)
+    changes = allowed_changes(request, row, partial(can_express, imported), defaults)
     best, is_feasible = (
         recommended_change(best_changes(plan, evaluation, changes)),
         not evaluation.rejected_by,
@@ -297,7 +303,7 @@ def _of_file(
         *_sections("What the file sets", understood),
     ]
     if is_feasible:
-        estimate = _estimated(command_input, plan, evaluation)
+        estimate = _estimate_result(command_input, plan, evaluation)
         first, *others = estimate.page.sections
         page = replace(estimate.page, sections=[first, *sections, *others])
         return replace(estimate, page=page, assumption_texts=assumption_texts)
@@ -309,7 +315,7 @@ def _of_file(
         answer=[headline(plan, result)],
         sections=[*_sections("Memory needed", needs), *sections],
     )
-    manifest = plan_manifest(plan, command_input.question.words)
+    manifest = plan_manifest(plan, command_input.question.arguments)
     return CommandResult(
         object=document_text(manifest, rejected_by=evaluation.rejected_by),
         page=page,
@@ -320,15 +326,15 @@ def _of_file(
 
 
 def _size(command_input: CommandInput) -> CommandResult:
-    arguments, fields = command_input.given(), command_input.question.fields
+    arguments, fields = command_input.request_arguments(), command_input.question.fields
     contracts = parse_contracts(arguments.get("contract"), option_of("contract"))
     if SERVICES in fields:
         return _services(command_input, arguments, contracts)
     if STOCK in fields:
         raise SearchSpaceError(f"{option_of(STOCK)} needs {option_of(SERVICES)}.")
-    request, load = load_of(
+    request, load = read_load_or_trace(
         without_contract(make_request(arguments, option_name=option_of)),
-        command_input.uploaded(LOAD) if LOAD in fields else None,
+        command_input.uploaded_file(LOAD) if LOAD in fields else None,
         fields.get(STARTUP_TIME),
         option_of,
     )
@@ -356,8 +362,8 @@ def _size(command_input: CommandInput) -> CommandResult:
 
         draw(picture, *size_picture(picture.name, sizes))
 
-    text = object_text(lambda files: add_sizes(files, sizes, command_input.question.words))
-    command = _documented(command_input, text, draw=draw_picture)
+    text = object_text(lambda files: add_sizes(files, sizes, command_input.question.arguments))
+    command = _document_result(command_input, text, draw=draw_picture)
     fleet = sizes.best.cheapest or sizes.best.fewest
     if fleet is None:
         return command
@@ -374,7 +380,7 @@ def _services(
     fields = command_input.question.fields
     refuse_single_service_options(fields, option_of)
     common = {name: value for name, value in values.items() if name != WORKLOAD}
-    services, stock = read_services(command_input.uploaded(SERVICES), common, option_of)
+    services, stock = read_services(command_input.uploaded_file(SERVICES), common, option_of)
     command_input.report_progress(0, len(services))
     fleet = share_gpus(
         services,
@@ -384,13 +390,13 @@ def _services(
         option_name=option_of,
         progress=lambda done: command_input.report_progress(done, len(services)),
     )
-    text = object_text(lambda files: add_services(files, fleet, command_input.question.words))
-    return _documented(command_input, text)
+    text = object_text(lambda files: add_services(files, fleet, command_input.question.arguments))
+    return _document_result(command_input, text)
 
 
 def _sweep(command_input: CommandInput) -> CommandResult:
     question = command_input.question
-    arguments = command_input.given()
+    arguments = command_input.request_arguments()
     limits, settings = question.limits, arguments.pop(SETTINGS, {})
     del arguments["constraints"]
     del arguments["specs"]
@@ -416,23 +422,25 @@ def _sweep(command_input: CommandInput) -> CommandResult:
     rows = [dict(row.items()) for row in sweep.rows()]
     if not any(row["feasible"] for row in rows):
         if notes:
-            raise RequestRefused(_late(command_input.limits), 504)
+            raise RequestRefused(_time_limit_message(command_input.limits), 504)
         reasons = dict.fromkeys(str(row["reason"]) for row in rows if row["reason"])
         raise InfeasibleError("\n".join([f"None of {total:,} scenarios has a plan.", *reasons]))
     page = sweep_page(sweep, Catalogue(command_input.specs))
-    manifest = command_manifest(question.words)
+    manifest = command_manifest(question.arguments)
     best = next(iter(summarize(sweep.rows(), plan).groups)).best.values()
-    pinned = next((pinned_in(folder, int(number_or_nan(row["scenario"]))) for row in best), None)
+    pinned = next(
+        (read_saved_plan(folder, int(number_or_nan(row["scenario"]))) for row in best), None
+    )
     return CommandResult(
         object=document_text(manifest, rows=rows),
-        page=_first(page, notes) if notes else page,
+        page=_prepend_to_headline(page, notes) if notes else page,
         pinned=pinned,
-        line=_line_of(pinned) if pinned is not None else "",
-        draw=lambda picture: draw_shown(picture, SweepQuery(folder=folder)),
+        line=_estimate_command_of(pinned) if pinned is not None else "",
+        draw=lambda picture: draw_query(picture, SweepQuery(folder=folder)),
     )
 
 
-def _line_of(pinned: SavedPlan) -> str:
+def _estimate_command_of(pinned: SavedPlan) -> str:
     """The command line that estimates a plan."""
     plan = make_single_plan(pinned.request())
     return estimate_command(plan, evaluate(plan).candidates.row)
@@ -441,11 +449,11 @@ def _line_of(pinned: SavedPlan) -> str:
 def _compare(command_input: CommandInput) -> CommandResult:
     question = command_input.question
     things = things_of(
-        things_in(question.fields.get(THINGS, ""), command_input.specs), command_input.specs
+        parse_things(question.fields.get(THINGS, ""), command_input.specs), command_input.specs
     )
-    arguments = {name: value for name, value in command_input.given().items() if value}
+    arguments = {name: value for name, value in command_input.request_arguments().items() if value}
     comparison = compared_plans(things, arguments, _no_file, option_of)
-    text = document_text(command_manifest(question.words), **comparison_dict(comparison))
+    text = document_text(command_manifest(question.arguments), **comparison_dict(comparison))
     page = comparison_page(parse_json(text, WHERE), WHERE)
     title = f"Which is better: {' or '.join(thing.text for thing in things)}?"
     return CommandResult(object=text, page=replace(page, title=title))
@@ -456,7 +464,7 @@ def _no_file(*_: object, **__: object) -> Request:
 
 
 def _explain(command_input: CommandInput) -> CommandResult:
-    request, launch = command_input.read()
+    request, launch = command_input.read_request()
     assumption_texts: Mapping[str, str] = {}
     if launch is not None:
         request, _ = apply_engine_start(request)
@@ -469,15 +477,15 @@ def _explain(command_input: CommandInput) -> CommandResult:
             command="explain", workload=request.workload, fields={SETTINGS: settings_text}
         ).settings
         against = replace_answers(request, changes, option_of)
-    explained = explained_plan(request, None, against)
-    manifest = plan_manifest(explained.plan, command_input.question.words)
+    explained = explain_plan(request, None, against)
+    manifest = plan_manifest(explained.plan, command_input.question.arguments)
     table = {**explanation_dict(explained), "manifest": manifest}
     blocks = joined(explanation_blocks(explained, is_full=True))
     first = next(
         (index for index, block in enumerate(blocks) if isinstance(block, Title)), len(blocks)
     )
     parts, number = _sections("", blocks[first:]), int(explained.against is not None)
-    estimate = _estimated(command_input, explained.plan, explained.evaluation)
+    estimate = _estimate_result(command_input, explained.plan, explained.evaluation)
     page = replace(
         estimate.page,
         title=f"Where do the time and memory of {estimate.page.subject} go?",
@@ -494,15 +502,17 @@ def _explain(command_input: CommandInput) -> CommandResult:
 
 
 def _max_batch(command_input: CommandInput) -> CommandResult:
-    request, launch = command_input.read()
+    request, launch = command_input.read_request()
     is_open = launch is None and not command_input.question.settings
     if limits := command_input.question.limits:
         request = make_request({"constraints": limits}, base=request, option_name=option_of)
     if not is_open and launch is None and has_several(request):
         methods = methods_of_layouts(request)
-        check_some(methods)
-        text = object_text(lambda files: add_methods(files, methods, command_input.question.words))
-        page = _plain_page(command_input, [*methods_blocks(methods)])
+        require_feasible_method(methods)
+        text = object_text(
+            lambda files: add_methods(files, methods, command_input.question.arguments)
+        )
+        page = _lines_page(command_input, [*methods_blocks(methods)])
         return CommandResult(object=text, page=page)
     if launch is not None:
         request, _ = apply_engine_start(request)
@@ -510,12 +520,12 @@ def _max_batch(command_input: CommandInput) -> CommandResult:
     plan, evaluation = evaluate_request(request, is_open=is_open)
     largest = largest_batch(plan, evaluation)
     if largest.largest is None:
-        missed = missed_words(plan, result_of(plan, evaluation))
+        missed = miss_texts(plan, result_of(plan, evaluation))
         raise InfeasibleError(" ".join(largest_lines(plan, largest, missed)))
     row = first_row(evaluation.table())
-    manifest = plan_manifest(plan, command_input.question.words)
+    manifest = plan_manifest(plan, command_input.question.arguments)
     lines = largest_lines(plan, largest)
-    page = _plain_page(command_input, [*largest_blocks(plan, row, [largest])], lines)
+    page = _lines_page(command_input, [*largest_blocks(plan, row, [largest])], lines)
     return CommandResult(
         object=document_text(manifest, largest=largest.to_dict()),
         page=page,
@@ -534,12 +544,12 @@ def _launch(command_input: CommandInput) -> CommandResult:
     if question.workload not in tool.workloads and not question.files:
         question = replace(question, workload=tool.workloads[0])
     command_input = replace(command_input, question=question)
-    request, launch = command_input.read()
+    request, launch = command_input.read_request()
     if launch is not None:
         request, _ = apply_engine_start(request)
     elif not question.settings and not question.files:
-        request = recommended_of(for_target(request, target)).request()
-    launch_files = launch_of(
+        request = recommended_of(restrict_to_target(request, target)).request()
+    launch_files = make_launch(
         translate_request(request, target), target, question.fields.get(WRAPPER, SCRIPT)
     )
     folder = Path("plan")
@@ -552,7 +562,7 @@ def _launch(command_input: CommandInput) -> CommandResult:
         Section(title=file.name, blocks=[Code(text=file.text)], is_folded=index > 0)
         for index, file in enumerate(launch_files.files)
     ]
-    pinned = launch_files.job.pinned
+    pinned = launch_files.job.saved_plan
     page = Page(
         title=f"How is it started with {tool.title}?",
         question=[question.line],
@@ -560,7 +570,7 @@ def _launch(command_input: CommandInput) -> CommandResult:
         sections=[*_sections("What it starts", blocks), *sections],
     )
     texts = {file.name: file.text for file in launch_files.files}
-    manifest = command_manifest(question.words)
+    manifest = command_manifest(question.arguments)
     return CommandResult(
         object=document_text(
             manifest, target=target, files=texts, starts=list(launch_files.starts)
@@ -583,7 +593,7 @@ _COMMANDS: Mapping[str, Callable[[CommandInput], CommandResult]] = {
 }
 
 
-def _plain_page(
+def _lines_page(
     command_input: CommandInput, blocks: Sequence[Block], answer: Sequence[str] = ()
 ) -> Page:
     """A page of blocks of the terminal; without ``answer``, the first line is the question and the

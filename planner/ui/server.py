@@ -20,18 +20,18 @@ from planner.errors import OutputError
 from planner.ui.request_limits import TOKEN, Limits, is_loopback, within_files
 from planner.ui.worker_pool import Pool
 
-_PACE = 16 * 2**10
+_MIN_BYTES = 16 * 2**10
 """Bytes of an answer that a client must read in `Limits.client_seconds`."""
 
 _CAN_ANSWER = (h11.IDLE, h11.SEND_RESPONSE)
-_LATE = (b"408 Request Timeout", b"The request did not come in time.")
-_CROWDED = (
+_TOO_LATE = (b"408 Request Timeout", b"The request did not come in time.")
+_TOO_MANY_CONNECTIONS = (
     b"503 Service Unavailable",
     b"There are too many connections: try again in some seconds.",
 )
 
 
-def network_of(host: str) -> str:
+def client_network(host: str) -> str:
     """Network of a client: an IPv4 address, the /64 of an IPv6 address; empty for this machine.
 
     >>> network_of("192.0.2.7"), network_of("2001:db8::1:2"), network_of("::ffff:127.0.0.1")
@@ -68,8 +68,8 @@ class Connection(H11Protocol):
     proxy, have no limit per client.
     """
 
-    def __init__(self, limits: Limits, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, limits: Limits, **options: Any) -> None:
+        super().__init__(**options)
         self._limits = limits
         self._network = ""
         self._clock: asyncio.TimerHandle | None = None
@@ -78,9 +78,9 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._network = network_of(self.client[0]) if self.client else ""
+        self._network = client_network(self.client[0]) if self.client else ""
         self._watch()
-        self._make_room()
+        self._limit_connections()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
@@ -103,35 +103,35 @@ class Connection(H11Protocol):
         self._watch()
 
     @property
-    def _waits(self) -> bool:
+    def _is_waiting_for_client(self) -> bool:
         """Whether the server waits for the client."""
         cycle = self.cycle
         has_request = cycle is not None and not cycle.more_body and not cycle.response_complete
         return not has_request or self.flow.write_paused
 
     def _watch(self) -> None:
-        if not self._waits or self not in self.connections:
+        if not self._is_waiting_for_client or self not in self.connections:
             self._stop()
         elif self._clock is None:
             self._since = self.loop.time()
             self._unsent = self.transport.get_write_buffer_size()
-            self._clock = self.loop.call_later(self._limits.client_seconds, self._look)
+            self._clock = self.loop.call_later(self._limits.client_seconds, self._check_progress)
 
     def _stop(self) -> None:
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
 
-    def _look(self) -> None:
+    def _check_progress(self) -> None:
         """Close the connection if the client made no progress in its time."""
         self._clock = None
         unsent = self.transport.get_write_buffer_size()
-        if unsent and self._unsent - unsent >= _PACE:
+        if unsent and self._unsent - unsent >= _MIN_BYTES:
             self._watch()
         else:
-            self._end(*_LATE)
+            self._end(*_TOO_LATE)
 
-    def _make_room(self) -> None:
+    def _limit_connections(self) -> None:
         """Close one connection if there are too many."""
         connections = [
             connection for connection in self.connections if isinstance(connection, Connection)
@@ -148,9 +148,9 @@ class Connection(H11Protocol):
         closed = min(
             waiting, key=lambda connection: (-counts[connection._network], connection._since)
         )
-        closed._end(*_CROWDED, is_told=closed is self)
+        closed._end(*_TOO_MANY_CONNECTIONS, sends_reason=closed is self)
 
-    def _end(self, status: bytes, text: bytes, is_told: bool = False) -> None:
+    def _end(self, status: bytes, text: bytes, sends_reason: bool = False) -> None:
         """Close the connection; a client that began a request gets the reason."""
         self._stop()
         self.connections.discard(self)
@@ -158,7 +158,7 @@ class Connection(H11Protocol):
             self.transport.abort()  # a client that does not read gets no reason
             return
         has_begun = self.conn.trailing_data[0] or (self.cycle is not None and self.cycle.more_body)
-        if (is_told or has_begun) and self.conn.our_state in _CAN_ANSWER:
+        if (sends_reason or has_begun) and self.conn.our_state in _CAN_ANSWER:
             head = b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-type: text/plain\r\n" % status
             self.transport.write(head + b"content-length: %d\r\n\r\n%b" % (len(text), text))
         self.transport.close()
@@ -169,7 +169,7 @@ _GRACE_S = 3
 _HEADER_BYTES = 64 * 2**10
 
 
-def listening(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """A socket that listens at the address.
 
     Raises OutputError if the address does not exist, or the port is in use or not allowed.
@@ -200,18 +200,18 @@ def serve(
     token: str,
     limits: Limits,
     specs: Path | None,
-    said: Callable[[str], None],
+    report_address: Callable[[str], None],
 ) -> None:
     """Report the link of the pages and serve them until the program ends.
 
     A server that other machines can reach needs a token; without one, a token is generated.
     Raises OutputError if it cannot listen at the address.
     """
-    with listening(host, port) as listener:
+    with open_listener(host, port) as listener:
         if not token and not is_loopback(host):
             token = secrets.token_urlsafe(18)
         server = make_server(limits, specs, token)
-        said(link(listener, host, token))
+        report_address(link(listener, host, token))
         server.run(sockets=[listener])
 
 

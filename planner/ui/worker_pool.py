@@ -34,10 +34,10 @@ from planner.show.output_blocks import PICTURES, Page
 from planner.show.presenters.plots.picture import Picture
 from planner.show.presenters.row_files import csv_cell
 from planner.show.theme import DARK, LIGHT
-from planner.ui.command_input import UPLOADED, CommandInput, ProgressCallback, placed
+from planner.ui.command_input import UPLOADED, CommandInput, ProgressCallback, prepare_input
 from planner.ui.question import FILE, PRICES, Question, is_file
 from planner.ui.request_limits import Limits, RequestRefused
-from planner.ui.run_commands import WHERE, check_size, found_by
+from planner.ui.run_commands import WHERE, check_size, run_command
 from planner.workloads.registry import workload_of
 from planner.workloads.saved_plan import SavedPlan
 
@@ -86,19 +86,19 @@ def answer(
 
     Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
     """
-    with placed(question, specs, limits, report_progress) as command_input:
-        command = found_by(command_input)
-        text = _without(command_input, command.object)
+    with prepare_input(question, specs, limits, report_progress) as command_input:
+        command = run_command(command_input)
+        text = _hide_folders(command_input, command.object)
         check_size(len(text), limits)
         content = environment().get_template("content.html").render(page=command.page)
-        line = _without(command_input, command.line)
+        line = _hide_folders(command_input, command.line)
     result = Answer(
         title=command.page.title,
         object=text,
-        content=_without(command_input, content),
+        content=_hide_folders(command_input, content),
         workload=command.pinned.workload if command.pinned else question.workload,
-        assumed={**_assumed(text), **command.assumption_texts},
-        plan=_of_plan(question, line).query if line else "",
+        assumed={**_assumption_texts(text), **command.assumption_texts},
+        plan=_plan_question(question, line).query if line else "",
         targets=_targets(command.pinned) if command.pinned else (),
         is_drawn=command.draw is not None,
     )
@@ -106,7 +106,7 @@ def answer(
     return result
 
 
-def file_of(
+def make_file(
     question: Question,
     name: str,
     specs: Path | None,
@@ -118,8 +118,8 @@ def file_of(
 
     Raises PlannerError if the question has no answer, or the answer has no such file.
     """
-    with placed(question, specs, limits, report_progress) as command_input:
-        command = found_by(command_input)
+    with prepare_input(question, specs, limits, report_progress) as command_input:
+        command = run_command(command_input)
         stem, _, ending = name.rpartition(".")
         picture = stem.removesuffix("-dark")
         pictures = PICTURES.get(question.command, PICTURES["estimate"])
@@ -136,32 +136,34 @@ def file_of(
         if command.pinned is not None:
             texts[PLAN_FILE] = ("application/toml", command.pinned.to_toml)
         if name == OBJECT_FILE:
-            document = f'{{"text": {json.dumps(_first(command.page))}, "object": {command.object}}}'
-            content = _without(command_input, document).encode()
+            document = (
+                f'{{"text": {json.dumps(_summary_text(command.page))}, "object": {command.object}}}'
+            )
+            content = _hide_folders(command_input, document).encode()
             return AnswerFile(name=name, kind="application/json", content=content)
         if name in texts:
             kind, text = texts[name]
-            content = _without(command_input, text()).encode()
+            content = _hide_folders(command_input, text()).encode()
             return AnswerFile(name=name, kind=f"{kind}; charset=utf-8", content=content)
         if name == "launch.zip" and command.texts:
             return AnswerFile(
-                name=name, kind="application/zip", content=_zipped(command_input, command.texts)
+                name=name, kind="application/zip", content=_zip_texts(command_input, command.texts)
             )
     raise SearchSpaceError(f"This answer has no file {name}.")
 
 
-def _first(page: Page) -> str:
+def _summary_text(page: Page) -> str:
     """The text of a page: title, headline, question, answer, results, and uncertainty."""
     reached = (f"{name}: {text}" for name, text in page.reached.items())
     lines = [page.title, page.headline, *page.question, *page.answer, *reached, *page.sure]
     return "\n".join(filter(None, lines))
 
 
-def _zipped(command_input: CommandInput, texts: Mapping[str, str]) -> bytes:
+def _zip_texts(command_input: CommandInput, texts: Mapping[str, str]) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in texts.items():
-            archive.writestr(name, _without(command_input, text))
+            archive.writestr(name, _hide_folders(command_input, text))
     return stream.getvalue()
 
 
@@ -179,7 +181,7 @@ def _csv(text: str) -> str:
     return stream.getvalue()
 
 
-def _without(command_input: CommandInput, text: str) -> str:
+def _hide_folders(command_input: CommandInput, text: str) -> str:
     """A text without the paths of the temporary folder."""
     prices_folder = command_input.folder.with_name(command_input.folder.name + "-own")
     for folder in (prices_folder, command_input.folder, command_input.folder.parent):
@@ -187,7 +189,7 @@ def _without(command_input: CommandInput, text: str) -> str:
     return text
 
 
-def _assumed(text: str) -> dict[str, str]:
+def _assumption_texts(text: str) -> dict[str, str]:
     """Values assumed for empty fields, from the manifest of an answer's object."""
     table = parse_json(text, WHERE)
     manifest = table.get("manifest") if isinstance(table, Mapping) else None
@@ -198,31 +200,33 @@ def _assumed(text: str) -> dict[str, str]:
 def _targets(pinned: SavedPlan) -> list[str]:
     """The tools that start plans of this workload; tools of the plan's software come first."""
     kind = workload_of(pinned.workload).profile_kind
-    software = _plain(str(pinned.answers.get(kind)))
+    software = _normalize_name(str(pinned.answers.get(kind)))
     tools = {n: tool for n, tool in targets().items() if pinned.workload in tool.workloads}
-    return sorted(tools, key=lambda name: software not in map(_plain, tools[name].profiles))
+    return sorted(
+        tools, key=lambda name: software not in map(_normalize_name, tools[name].profiles)
+    )
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.lower().replace(" ", "-")
 
 
-def _of_plan(question: Question, line: str) -> Question:
+def _plan_question(question: Question, line: str) -> Question:
     """The plan of an answer as a question; prices and uploaded models are from ``question``."""
     plan_question = Question.of_line("estimate", line)
     if PRICES in plan_question.fields:
-        plan_question = plan_question.changed(**{PRICES: question.fields.get(PRICES, "")})
+        plan_question = plan_question.with_fields(**{PRICES: question.fields.get(PRICES, "")})
     if plan_question.fields.get("model", "").endswith(".json"):
-        plan_question = plan_question.changed(model="", file=question.fields.get(FILE, ""))
+        plan_question = plan_question.with_fields(model="", file=question.fields.get(FILE, ""))
     return plan_question
 
 
-_LOOK_S = 0.05
+_POLL_S = 0.05
 _PROGRESS_INTERVAL_S = 0.1
-_STOPS = 0.8
+_SEARCH_TIME_SHARE = 0.8
 """The share of its time after which a search stops and returns its results so far."""
 _PRELOADED = ["planner.ui.worker_pool"]
-_GONE = (EOFError, OSError)
+_PIPE_ERRORS = (EOFError, OSError)
 _CANCELLED = "Cancelled."
 
 
@@ -350,8 +354,8 @@ class _Worker:
 
     def work(self, job: Job) -> None:
         """Run a job; kills the process if the job takes too long or is cancelled."""
-        pipe = self._begun()
-        with suppress(*_GONE):  # handled below
+        pipe = self._ensure_started()
+        with suppress(*_PIPE_ERRORS):  # handled below
             pipe.send((job.question, job.file))
         started = time.monotonic()
         while True:
@@ -362,11 +366,11 @@ class _Worker:
                 message = f"{limit_text}: narrow the question, or use the command line."
                 return self._give_up(job, RequestRefused(message, 504))
             try:
-                if not pipe.poll(_LOOK_S):
+                if not pipe.poll(_POLL_S):
                     continue
                 kind, value = pipe.recv()
-            except _GONE:
-                return self._give_up(job, RequestRefused(_LOST, 500))
+            except _PIPE_ERRORS:
+                return self._give_up(job, RequestRefused(_WORKER_LOST, 500))
             if kind == "done":
                 job.done, job.total = value
                 continue
@@ -379,12 +383,12 @@ class _Worker:
                 job.future.set_exception(value)
             return None
 
-    def _begun(self) -> Connection:
+    def _ensure_started(self) -> Connection:
         if self._process is None or not self._process.is_alive() or self._pipe is None:
             self.end()
             self._pipe, worker_end = self._context.Pipe()
             self._process = self._context.Process(  # type: ignore[attr-defined]
-                target=_work, args=(worker_end, self._specs, self._limits), daemon=True
+                target=_worker_loop, args=(worker_end, self._specs, self._limits), daemon=True
             )
             self._process.start()
             worker_end.close()
@@ -406,7 +410,7 @@ class _Worker:
         self._tasks = 0
 
 
-_LOST = "The worker process ended, most likely out of memory."
+_WORKER_LOST = "The worker process ended, most likely out of memory."
 
 
 def _refuse(job: Job, error: PlannerError) -> None:
@@ -423,7 +427,7 @@ def _context() -> BaseContext:
     return context
 
 
-def _work(pipe: Connection, specs: Path | None, limits: Limits) -> None:
+def _worker_loop(pipe: Connection, specs: Path | None, limits: Limits) -> None:
     """Answer questions from a pipe until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["HF_HUB_OFFLINE"] = "1"  # clients must not make the server download models
@@ -432,12 +436,12 @@ def _work(pipe: Connection, specs: Path | None, limits: Limits) -> None:
     while True:
         try:
             task = pipe.recv()
-            pipe.send(_answered(task, specs, limits, pipe))
-        except _GONE:
+            pipe.send(_run_question(task, specs, limits, pipe))
+        except _PIPE_ERRORS:
             return
 
 
-def _answered(
+def _run_question(
     task: tuple[Question, str], specs: Path | None, limits: Limits, pipe: Connection
 ) -> tuple[str, object]:
     question, name = task
@@ -446,7 +450,7 @@ def _answered(
     def report_progress(done: int, total: int) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - started > _STOPS * limits.seconds:
+        if now - started > _SEARCH_TIME_SHARE * limits.seconds:
             raise StopSearch
         if now - last > _PROGRESS_INTERVAL_S:
             last = now
@@ -454,7 +458,7 @@ def _answered(
 
     try:
         if name:
-            return "answer", file_of(question, name, specs, limits, report_progress)
+            return "answer", make_file(question, name, specs, limits, report_progress)
         return "answer", answer(question, specs, limits, report_progress)
     except PlannerError as error:
         return "error", error
@@ -466,8 +470,8 @@ def _answered(
 
 Key: TypeAlias = tuple[str, str, bool, int]
 
-_LEFT_S = 30.0
-_KEPT_FAULTS = 200
+_ABANDONED_S = 30.0
+_MAX_CACHED_ERRORS = 200
 _MOST_FILES = 16
 _LONGEST_NAME = 100
 
@@ -491,8 +495,8 @@ class AnswerCache:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._answers: OrderedDict[Key, Answer] = OrderedDict()
-        self._faults: OrderedDict[Key, PlannerError] = OrderedDict()
-        self._asked: dict[str, WatchedJob] = {}
+        self._errors: OrderedDict[Key, PlannerError] = OrderedDict()
+        self._jobs: dict[str, WatchedJob] = {}
         self._size = 0
 
     def answer(self, question: Question) -> Answer | PlannerError | None:
@@ -504,9 +508,9 @@ class AnswerCache:
         if key in self._answers:
             self._answers.move_to_end(key)
             return self._answers[key]
-        error = self._faults.get(key)
+        error = self._errors.get(key)
         if isinstance(error, RequestRefused):
-            del self._faults[key]
+            del self._errors[key]
         return error
 
     def ask(self, question: Question, client: str) -> WatchedJob:
@@ -515,31 +519,31 @@ class AnswerCache:
         Raises RequestRefused if too many questions wait.
         """
         self.settle()
-        for watched_job in self._asked.values():
+        for watched_job in self._jobs.values():
             if watched_job.job.client == client and watched_job.job.question == question:
                 watched_job.last_polled = time.monotonic()
                 return watched_job
         name, job = secrets.token_urlsafe(12), self._pool.submit(question, client)
-        self._asked[name] = WatchedJob(name=name, job=job, last_polled=time.monotonic())
-        return self._asked[name]
+        self._jobs[name] = WatchedJob(name=name, job=job, last_polled=time.monotonic())
+        return self._jobs[name]
 
     def find(self, name: str) -> WatchedJob | None:
         """The job of a name; None if there is none."""
-        return self._asked.get(name)
+        return self._jobs.get(name)
 
     def cancel(self, watched_job: WatchedJob) -> None:
         """Cancel a job and forget it."""
         watched_job.job.cancel()
-        self._asked.pop(watched_job.name, None)
+        self._jobs.pop(watched_job.name, None)
 
     def settle(self) -> None:
         """Cache the answers of finished jobs; cancel jobs without watchers or recent requests."""
         now = time.monotonic()
-        for name, watched_job in [*self._asked.items()]:
+        for name, watched_job in [*self._jobs.items()]:
             if watched_job.job.future.done():
-                del self._asked[name]
+                del self._jobs[name]
                 self._keep(watched_job.job)
-            elif not watched_job.watchers and now - watched_job.last_polled > _LEFT_S:
+            elif not watched_job.watchers and now - watched_job.last_polled > _ABANDONED_S:
                 self.cancel(watched_job)
 
     def _keep(self, job: Job) -> None:
@@ -554,17 +558,17 @@ class AnswerCache:
                 _, oldest = self._answers.popitem(last=False)
                 self._size -= oldest.size
         elif isinstance(error, PlannerError):
-            self._faults[key] = error
-            while len(self._faults) > _KEPT_FAULTS:
-                self._faults.popitem(last=False)
+            self._errors[key] = error
+            while len(self._errors) > _MAX_CACHED_ERRORS:
+                self._errors.popitem(last=False)
 
     def _key(self, question: Question) -> Key:
         """Cache key: the question, and the last change of the user's specs folder."""
         has_files = bool(question.files)
-        return question.command, question.query, has_files, changed(self._pool.specs)
+        return question.command, question.query, has_files, last_change_time(self._pool.specs)
 
 
-def changed(folder: Path | None) -> int:
+def last_change_time(folder: Path | None) -> int:
     """Time of the last change of any file in a folder [ns]; 0 without a folder or files."""
     if folder is None:
         return 0
@@ -616,7 +620,7 @@ class Uploads:
     def _size(self) -> int:
         return sum(len(text) for files in self._files.values() for _, text in files)
 
-    def placed(self, question: Question) -> Question:
+    def with_files(self, question: Question) -> Question:
         """The question with the uploaded files that it names, if they are still stored."""
         tokens = [text.partition(":")[0] for n, text in question.fields.items() if is_file(n)]
         files = tuple(file for token in tokens for file in self._files.get(token, ()))

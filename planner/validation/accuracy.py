@@ -17,7 +17,7 @@ from planner.base.records import record
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
     LEVEL,
-    SUREST,
+    MAX_CONFIDENCE,
     TRAINING_TABLES,
     ErrorTables,
     Rule,
@@ -243,7 +243,7 @@ def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
             low, high = 1 / high, 1 / low if low else float("inf")
         by_name[name] = Range(value=value, low=value * low, high=value * high)
     value, chance = float(not prediction.fits), 1 - prediction.fit_probability
-    low, high = float(chance > SUREST), float(chance > 1 - SUREST)
+    low, high = float(chance > MAX_CONFIDENCE), float(chance > 1 - MAX_CONFIDENCE)
     by_name[OUT_OF_MEMORY] = Range(value=value, low=min(low, value), high=max(high, value))
     return by_name
 

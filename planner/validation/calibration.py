@@ -321,7 +321,7 @@ def with_values(
     frameworks: dict[tuple[int, bool], FrameworkProfile] = {}
     changed = []
     for case in cases:
-        key = (id(case.framework), case.own_loss)
+        key = (id(case.framework), case.has_fixed_loss)
         if key not in frameworks:
             frameworks[key] = _framework(case, values)
         changed.append(replace(case, framework=frameworks[key], gpu=_gpu(case, values)))
@@ -331,7 +331,7 @@ def with_values(
 def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> FrameworkProfile:
     sections: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for parameter, value in values.items():
-        is_fixed_loss = case.own_loss and parameter.label == "memory.per_logit"
+        is_fixed_loss = case.has_fixed_loss and parameter.label == "memory.per_logit"
         if parameter.owner in SECTIONS and not is_fixed_loss:
             sections[parameter.owner][parameter.name] = value
     changed: dict[str, Any] = {

@@ -107,7 +107,7 @@ def fit(
     points, narrower = _fitted(measured, determined, [start[p] for p in determined])
     widths |= narrower
     values = {p: p.value(x) for p, x in points.items()}
-    report_progress = progress or _nobody
+    report_progress = progress or _ignore_progress
     report_progress(1)
     after = log_ratios(measured, values)
     left_out, folds = _left_out(measured, points, after, report_progress)
@@ -130,7 +130,7 @@ def _spread(measured: Sequence[MeasuredQuantity], left_out: FloatArray) -> float
     return max(float(np.sqrt(np.mean(left_out[is_full_weight] ** 2))), NOISE)
 
 
-def _nobody(done: int) -> None:
+def _ignore_progress(done: int) -> None:
     """Do nothing: the caller wants no progress."""
 
 

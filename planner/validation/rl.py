@@ -17,7 +17,7 @@ from planner.confidence.rl import RlRule
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
-from planner.estimators.rl.context import RlSetting
+from planner.estimators.rl.context import RlInputs
 from planner.estimators.rl.step import RlStep, evaluate_rl
 from planner.question.parse_values import parse_value
 from planner.question.terms import glossary
@@ -68,9 +68,9 @@ class RlCase(Case):
         return _UNKNOWN
 
     @property
-    def setting(self) -> RlSetting:
+    def inputs(self) -> RlInputs:
         """Inputs of the estimator besides the layouts."""
-        return RlSetting(
+        return RlInputs(
             machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
             model=self.model,
             framework=self.framework,
@@ -131,7 +131,7 @@ def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfi
 
     def code(name: str, default: str) -> float:
         return float(
-            glossary()[name].coded(parse_value(glossary()[name], run.word(name) or default))
+            glossary()[name].encode(parse_value(glossary()[name], run.word(name) or default))
         )
 
     trainers, engines = (
@@ -172,7 +172,7 @@ def tuned(case: RlCase) -> RlCase:
     """
     if math.prod(case.configurations.shape) == 1:
         return case
-    step, shape = evaluate_rl(case.setting, case.configurations), case.configurations.shape
+    step, shape = evaluate_rl(case.inputs, case.configurations), case.configurations.shape
     time = np.broadcast_to(step.total, shape)
     peak = np.broadcast_to(step.peak_memory, shape)
     fits = (peak <= case.gpu.allocatable_memory) & np.broadcast_to(step.rollout.fits, shape)
@@ -187,7 +187,7 @@ def tuned(case: RlCase) -> RlCase:
 def predict_rl_group(cases: Sequence[RlCase]) -> Iterable[Prediction]:
     """Predictions, each of the fastest layout that has room."""
     for case in map(tuned, cases):
-        step = evaluate_rl(case.setting, case.configurations)
+        step = evaluate_rl(case.inputs, case.configurations)
         if not (np.isfinite(step.total) & (step.total > 0)).all():
             yield Prediction(
                 case=case, reason="the numbers of the row are too large to be computed"
@@ -199,7 +199,7 @@ def predict_rl_group(cases: Sequence[RlCase]) -> Iterable[Prediction]:
 def _prediction(case: RlCase, step: RlStep, capacity: float) -> Prediction:
     times = {name: first(seconds) for name, seconds in step.times.items()}
     peak = first(step.peak_memory)
-    chance = float(case.memory_errors.chance(predicted=peak, usable=capacity))
+    chance = float(case.memory_errors.fit_probability(predicted=peak, usable=capacity))
     return Prediction(
         case=case,
         values={

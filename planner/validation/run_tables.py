@@ -127,7 +127,7 @@ class Schema:
         return frozenset(column.name for column in self.columns.values() if column.type in _NUMERIC)
 
     @cached_property
-    def known(self) -> frozenset[str]:
+    def column_names(self) -> frozenset[str]:
         """Names of the columns that are read."""
         return frozenset(self.columns)
 
@@ -310,7 +310,7 @@ def read_runs(path: Path = SHIPPED) -> Runs:
 def _header_errors(header: Sequence[str], schema: Schema) -> Iterator[str]:
     for name in schema.needed:
         if name not in header:
-            hint = did_you_mean(name, set(header) - schema.known)
+            hint = did_you_mean(name, set(header) - schema.column_names)
             yield f"1: the column {name} is missing.{hint}"
     for name in repeated_names(header):
         yield f"1: the column {name!r} is a duplicate."

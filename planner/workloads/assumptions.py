@@ -13,7 +13,7 @@ from planner.base import formatting
 from planner.base.records import record
 from planner.configurations.configuration_tables import format_value
 from planner.optimize.problem import Constraint, is_unknown
-from planner.optimize.source import Candidates, Setting, Source
+from planner.optimize.source import Candidates, SearchInputs, Source
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_of
 from planner.specs.catalogue import Catalogue
@@ -21,7 +21,7 @@ from planner.specs.search_space import SearchSpace
 from planner.specs.serving_workload import acceptance
 
 if TYPE_CHECKING:
-    from planner.estimators.inference.context import ServingSetting
+    from planner.estimators.inference.context import ServingInputs
     from planner.workloads.deployments import TokenGeneration
 
 
@@ -77,7 +77,7 @@ def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
 
     Open where no cluster is named: its rate is then one of the GPU's class.
     """
-    cluster = chosen.source.setting.machine.cluster
+    cluster = chosen.source.inputs.machine.cluster
     num_gpus = float(np.max(chosen.candidates.value("num_gpus")))
     replica_gpus = getattr(chosen.candidates.configurations, "replica_gpus", None)
     if replica_gpus is not None and chosen.source.mesh is not None:
@@ -89,11 +89,11 @@ def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
         return []
     rate = cluster.scale_out.bandwidth
 
-    def with_rate(factor: float, setting: Setting) -> Setting:
-        machine = setting.machine
+    def with_rate(factor: float, inputs: SearchInputs) -> SearchInputs:
+        machine = inputs.machine
         out = replace(machine.cluster.scale_out, bandwidth=factor * rate)
         other = replace(machine.cluster, scale_out=out)
-        return replace(setting, machine=replace(machine, cluster=other))
+        return replace(inputs, machine=replace(machine, cluster=other))
 
     alternatives = {
         f"{factor * rate * _GBIT:g}": chosen.with_setting(partial(with_rate, factor))
@@ -108,8 +108,8 @@ def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
 
     Defaults of the framework's program do not count as assumptions.
     """
-    setting: Any = chosen.source.setting
-    defaults = setting.framework.defaults.values(setting.workload.adapter)
+    inputs: Any = chosen.source.inputs
+    defaults = inputs.framework.defaults.values(inputs.workload.adapter)
     names = [name for name in ("precision", "recompute") if name not in defaults]
     return [*open_network(chosen), *_open_parameters(chosen, names)]
 
@@ -124,7 +124,7 @@ def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
         return facts
     if chosen.request.request_rate is None:
         facts += _open_concurrency(chosen)
-    model = chosen.source.setting.model
+    model = chosen.source.inputs.model
     published = model.quantization or model.expert_quantization or chosen.request.precision
     names = ("kv_cache",) if published else ("quantization", "kv_cache")
     facts += [*_open_adapters(chosen), *_open_acceptance(chosen)]
@@ -140,7 +140,7 @@ def _serving_candidates(candidates: Candidates) -> TokenGeneration:
 
 def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
     """The acceptance rate of drafts, if assumed, at the low and high end of published rates."""
-    work = _serving_candidates(chosen.candidates).setting.workload
+    work = _serving_candidates(chosen.candidates).inputs.workload
     if not work.draft_tokens or chosen.request.acceptance_rate is not None:
         return []
     published = acceptance(work.draft_method, is_tree=work.drafts_trees)
@@ -153,7 +153,7 @@ def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
 
 def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
     """The time of adapter kernels at half and twice the assumed: engines differ by that factor."""
-    if not _serving_candidates(chosen.candidates).setting.max_loras:
+    if not _serving_candidates(chosen.candidates).inputs.max_loras:
         return []
     labels = ("half as long", "twice as long")
     alternatives = {
@@ -163,15 +163,15 @@ def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
     return [_make_assumption("adapter_kernels", "as the engine profile has them", alternatives)]
 
 
-def _with_adapter_time(factor: float, setting: ServingSetting) -> ServingSetting:
-    execution = setting.engine.execution
+def _with_adapter_time(factor: float, inputs: ServingInputs) -> ServingInputs:
+    execution = inputs.engine.execution
     changed = replace(
         execution,
         adapter_kernels=factor * execution.adapter_kernels,
         adapter_bandwidth_fraction=min(execution.adapter_bandwidth_fraction / factor, 2.0),
         adapter_launch_time=factor * execution.adapter_launch_time,
     )
-    return replace(setting, engine=replace(setting.engine, execution=changed))
+    return replace(inputs, engine=replace(inputs.engine, execution=changed))
 
 
 def _with_fitting_concurrency(fact: Assumption) -> Assumption:
@@ -199,8 +199,8 @@ def _with_fitting_concurrency(fact: Assumption) -> Assumption:
 def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
     """Each assumed length, at half and twice its value."""
     lengths = []
-    setting = _serving_candidates(chosen.candidates).setting
-    model, work = setting.model, setting.workload
+    inputs = _serving_candidates(chosen.candidates).inputs
+    model, work = inputs.model, inputs.workload
     for name in ("input_tokens", "output_tokens"):
         if getattr(chosen.request, name) is not None:
             continue
@@ -218,8 +218,8 @@ def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
     return lengths
 
 
-def _with_work(values: Mapping[str, Any], setting: ServingSetting) -> ServingSetting:
-    return replace(setting, workload=replace(setting.workload, **values))
+def _with_work(values: Mapping[str, Any], inputs: ServingInputs) -> ServingInputs:
+    return replace(inputs, workload=replace(inputs.workload, **values))
 
 
 def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
@@ -246,7 +246,7 @@ def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assu
         )
         if not is_open or (name == "precision" and chosen.request.precision):
             continue
-        codes = {term.coded(value) for value in term.common_values.split()} - {current}
+        codes = {term.encode(value) for value in term.common_values.split()} - {current}
         alternatives = {
             str(format_value(name, code)): chosen.with_value(name, code) for code in sorted(codes)
         }

@@ -26,9 +26,9 @@ from planner.question.parse_values import (
     parse_value,
     parse_values,
     split_items,
-    suggestion,
+    suggest_term,
 )
-from planner.question.prices import checked_price, price_of_contract, with_contract
+from planner.question.prices import check_price, price_of_contract, with_contract
 from planner.question.renamed import current_name
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
@@ -131,7 +131,7 @@ def _parse_fields(
         raise SpecError(f"Give a model with {option_name('model')}.")
     request = (base or Request(model="")).changed(**read_fields)
     if "price" in read_fields:
-        price = checked_price(
+        price = check_price(
             request.price, _contracts(request), option_name("price"), option_name("purchase_price")
         )
         request = replace(request, price=price)
@@ -202,7 +202,9 @@ def search_request(base: Request) -> Request:
         if name in terms and terms[name].is_format
     }
     learning_names = terms_about("learning_setting", base.workload)
-    settings |= {name: base.settings.get(name, terms[name].plain) for name in learning_names}
+    settings |= {
+        name: base.settings.get(name, terms[name].default_value) for name in learning_names
+    }
     return replace(base, settings=settings)
 
 
@@ -335,7 +337,7 @@ def _parse_constraints(workload: str, values: object, option_name: OptionNamer) 
             raise error
         else:
             raise SearchSpaceError(
-                f"Unknown constraint {format_input(key)}.{suggestion(key, limits)} "
+                f"Unknown constraint {format_input(key)}.{suggest_term(key, limits)} "
                 f"Known: {', '.join(limits)}."
             )
     return bounds

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         PoolConfigurations,
         ServingConfigurations,
     )
-    from planner.estimators.inference.context import ServingSetting
+    from planner.estimators.inference.context import ServingInputs
 
 ComplexityLevel: TypeAlias = tuple[int, IndexArray | BoolArray]
 """The number of levels of a feature, and the level of every plan; 0: the simplest."""
@@ -61,27 +61,27 @@ _KINDS: Mapping[str, int] = {
 
 
 def replica_complexity(
-    setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray
+    inputs: ServingInputs, c: ServingConfigurations, num_gpus: FloatArray
 ) -> IndexArray:
     """0 for the plainest replicas on so many GPUs, larger for others; broadcasts to ``shape``."""
-    default = setting.engine.scheduler.default_step_tokens(c.attention_data_parallel)
+    default = inputs.engine.scheduler.default_step_tokens(c.attention_data_parallel)
     of_engine = c.max_num_batched_tokens != default
-    return packed([*_common_levels(setting, c, num_gpus), (2, of_engine)])
+    return packed([*_common_levels(inputs, c, num_gpus), (2, of_engine)])
 
 
 def batch_complexity(
-    setting: ServingSetting, c: ServingConfigurations, latency: FloatArray
+    inputs: ServingInputs, c: ServingConfigurations, latency: FloatArray
 ) -> IndexArray:
     """The complexity of static batches that take so many seconds."""
-    offload, *others = _common_levels(setting, c, c.num_gpus)
-    default = setting.engine.scheduler.default_step_tokens(c.attention_data_parallel)
+    offload, *others = _common_levels(inputs, c, c.num_gpus)
+    default = inputs.engine.scheduler.default_step_tokens(c.attention_data_parallel)
     of_engine = c.max_num_batched_tokens != default
     return packed([offload, (2, latency > LONGEST_BATCH), *others, (2, of_engine)])
 
 
 def pool_complexity(
-    prefill_setting: ServingSetting,
-    setting: ServingSetting,
+    prefill_setting: ServingInputs,
+    inputs: ServingInputs,
     c: PoolConfigurations,
     num_gpus: FloatArray,
     load: FloatArray,
@@ -91,7 +91,7 @@ def pool_complexity(
     ``load``: utilization of the prefill workers.
     """
     prefill = _common_levels(prefill_setting, c.prefill, num_gpus)
-    decode = _common_levels(setting, c.decode, num_gpus)
+    decode = _common_levels(inputs, c.decode, num_gpus)
     levels_of_both = [
         (2 * levels - 1, prefill_level.astype(np.intp) + decode_level)
         for (levels, prefill_level), (_, decode_level) in zip(prefill, decode, strict=True)
@@ -101,10 +101,10 @@ def pool_complexity(
 
 
 def _common_levels(
-    setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray
+    inputs: ServingInputs, c: ServingConfigurations, num_gpus: FloatArray
 ) -> list[ComplexityLevel]:
     """Features that replicas, batches and workers share, in the order of their weight."""
-    node = setting.machine.cluster.gpus_per_node
+    node = inputs.machine.cluster.gpus_per_node
     across = (c.replica_gpus > node).astype(np.intp) + (c.tensor_parallel > node)
     kinds = [weight * (getattr(c, name) > 1) for name, weight in _KINDS.items()]
     return [
@@ -112,7 +112,7 @@ def _common_levels(
         (3, across),
         (sum(_KINDS.values()) + 1, total(kinds)),
         (2, ~_fills_nodes(c.replica_gpus, node) | ~_fills_nodes(num_gpus, node)),
-        (2, _is_converted(setting, c)),
+        (2, _is_converted(inputs, c)),
         (2, c.kv_cache != CacheType.BF16),
     ]
 
@@ -122,9 +122,9 @@ def _fills_nodes(gpus: FloatArray, node: int) -> BoolArray:
     return np.asarray((gpus % node == 0) | (node % gpus == 0))
 
 
-def _is_converted(setting: ServingSetting, c: ServingConfigurations) -> BoolArray:
+def _is_converted(inputs: ServingInputs, c: ServingConfigurations) -> BoolArray:
     """Whether weights have another type than they were published in."""
-    model = setting.model
+    model = inputs.model
     published = Quantization[(model.quantization or Quantization.W16A16.word).upper()]
     expert_format = model.expert_quantization or published.word
     experts = Quantization[expert_format.upper()]

@@ -18,7 +18,7 @@ from planner.base.units import GIB, HOUR, KILOWATT, KILOWATT_HOUR
 from planner.confidence.intervals import Confidence
 from planner.configurations.configuration_tables import SERVING_NAMES, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.estimators.inference.context import PrefixHits, ServingSetting
+from planner.estimators.inference.context import PrefixHits, ServingInputs
 from planner.estimators.inference.continuous_batching import cached_tokens
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
@@ -28,16 +28,22 @@ from planner.estimators.inference.memory import (
     preempted_share,
     sequence_bytes,
 )
-from planner.estimators.inference.modality_towers import encoded, encoder_time
+from planner.estimators.inference.modality_towers import encoder_inputs, encoder_time
 from planner.estimators.inference.prefix_cache import PrefixCaches
 from planner.estimators.inference.queueing_delay import OfferedLoad
 from planner.estimators.power_draw import PowerDraw, power_draw
 from planner.formulas.cost import cost_per_million
-from planner.formulas.draining import longest_answer
+from planner.formulas.draining import longest_answer_ratio
 from planner.formulas.power import board_share, carbon
 from planner.optimize.source import Candidates, Column, Columns, Need, Source
 from planner.question.names import KV_CACHE_SIZE, KV_CACHE_TOKENS, MAX_CONCURRENCY, MOST_SEQUENCES
-from planner.question.terms import glossary, is_of_answers, percentile_of, terms_about, terms_of
+from planner.question.terms import (
+    glossary,
+    is_answer_column,
+    parse_percentile,
+    terms_about,
+    terms_of,
+)
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import PowerProfile
 from planner.workloads.prediction_confidence import (
@@ -60,7 +66,7 @@ PARAMETERS = tuple(name for name in SERVING_NAMES if name != "num_gpus")
 PERCENTILES = {
     name: quantity_share
     for name in terms_of("serve", "limit")
-    if (quantity_share := percentile_of(name)) is not None
+    if (quantity_share := parse_percentile(name)) is not None
 }
 """Limits on what a share of the requests does not exceed: the quantity and the share."""
 
@@ -89,9 +95,9 @@ class ServiceLevels:
 
 @record(kw_only=True)
 class ServingSource(Source):
-    """Replicas, pools or batches on one engine; ``setting`` is the decode workers'."""
+    """Replicas, pools or batches on one engine; ``inputs`` is the decode workers'."""
 
-    setting: ServingSetting
+    inputs: ServingInputs
     counts: tuple[int, ...]
     site: OperatingTerms
 
@@ -103,14 +109,14 @@ class ServingSource(Source):
     @property
     def question_columns(self) -> Mapping[str, Value]:
         """The tokens of a request, and the price of a GPU."""
-        work = self.setting.workload
+        work = self.inputs.workload
         lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
         return {**lengths, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
         """The 90 % intervals of predictions for ``num_gpus``, power and energy included."""
-        machine, power = self.setting.machine, self.site.power
-        confidence = serving_confidence(self.setting, self.published, spans_nodes=self.spans_nodes)
+        machine, power = self.inputs.machine, self.site.power
+        confidence = serving_confidence(self.inputs, self.published, spans_nodes=self.spans_nodes)
         if power is None:
             return confidence
         return with_energy(confidence, machine, self.site, num_gpus, power.decode)
@@ -119,7 +125,7 @@ class ServingSource(Source):
     def spans_nodes(self) -> bool:
         """Whether the tensor parallelism of all configurations goes over nodes, or over racks of
         GPUs that are one domain."""
-        cluster = self.setting.machine.cluster
+        cluster = self.inputs.machine.cluster
         domain = max(cluster.gpus_per_node, cluster.scale_up.domain_size)
         return self.mesh is not None and bool(min(self.mesh.values("tensor_parallel")) > domain)
 
@@ -131,9 +137,9 @@ class TokenGeneration(Candidates):
     configurations: ServingConfigurations
 
     @property
-    def setting(self) -> ServingSetting:
+    def inputs(self) -> ServingInputs:
         """The machine, model, engine and requests."""
-        return self.source.setting
+        return self.source.inputs
 
     @property
     @abstractmethod
@@ -148,7 +154,7 @@ class TokenGeneration(Candidates):
             return board_share(active=active, waiting=waiting, time_share=busy)
 
         return power_draw(
-            self.setting.machine, self.source.site.power, self.value("num_gpus"), boards
+            self.inputs.machine, self.source.site.power, self.value("num_gpus"), boards
         )
 
     @property
@@ -159,13 +165,13 @@ class TokenGeneration(Candidates):
     @property
     def throughput(self) -> FloatArray:
         """Generated tokens per second; NaN if nothing is generated."""
-        return self.request_rate * (self.setting.workload.output_tokens or np.nan)
+        return self.request_rate * (self.inputs.workload.output_tokens or np.nan)
 
     @property
     def priced_tokens(self) -> FloatArray:
         """Tokens per second for costs, energy and carbon per token: generated tokens, or prompt
         tokens if nothing is generated."""
-        work = self.setting.workload
+        work = self.inputs.workload
         return self.request_rate * (work.output_tokens or work.input_tokens)
 
     @property
@@ -176,13 +182,13 @@ class TokenGeneration(Candidates):
     @property
     def prompt_throughput_per_gpu(self) -> FloatArray:
         """Tokens of prompts per second and GPU."""
-        tokens = self.request_rate * self.setting.workload.input_tokens
+        tokens = self.request_rate * self.inputs.workload.input_tokens
         return np.asarray(tokens / self.value("num_gpus"))
 
     @property
     def tokens_per_s(self) -> FloatArray:
         """Tokens of prompts and answers per second."""
-        work = self.setting.workload
+        work = self.inputs.workload
         return self.request_rate * (work.input_tokens + work.output_tokens)
 
     @property
@@ -229,7 +235,7 @@ class Deployments(TokenGeneration):
         Unchanged if no rate is specified or it is applied already. Above the capacity, all
         ``concurrency`` is in use.
         """
-        rate = self.setting.workload.request_rate
+        rate = self.inputs.workload.request_rate
         if rate is None or self.promises.capacity is not None:
             return self
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -271,12 +277,12 @@ class Deployments(TokenGeneration):
         ``carried`` [1/s] is the rate of one while requests come, ``first`` and ``token`` are mean
         seconds. Of a number of requests the rate is that until the last is answered.
         """
-        work = self.setting.workload
+        work = self.inputs.workload
         number, makespan = work.num_requests, None
         if number is not None:
             last = first + np.maximum(offered.last_wait - offered.mean_wait, 0.0)
             answer = max(work.output_tokens - 1, 0) * token
-            longest = offered.answer * longest_answer(work.output_variation)
+            longest = offered.answer * longest_answer_ratio(work.output_variation)
             last = last + np.where(np.asarray(offered.answer) > 0, longest, answer)
             carried = offered.until_the_end(carried, last)
             makespan = number / (carried * replicas)
@@ -292,7 +298,7 @@ class Deployments(TokenGeneration):
 
     def offered(self, rate: float, replicas: FloatArray, places: FloatArray) -> OfferedLoad:
         """The load of a request rate [1/s], shared evenly by ``replicas`` with ``places`` slots."""
-        number = self.setting.workload.num_requests
+        number = self.inputs.workload.num_requests
         return OfferedLoad(
             rate=rate / replicas,
             number=np.inf if number is None else number / replicas,
@@ -315,10 +321,10 @@ class Deployments(TokenGeneration):
     @property
     def output_tokens(self) -> float:
         """Mean tokens of an answer."""
-        return float(self.setting.workload.output_tokens)
+        return float(self.inputs.workload.output_tokens)
 
     @property
-    def is_beyond(self) -> bool:
+    def exceeds_capacity(self) -> bool:
         """Whether more is stated than the first of the deployments can take."""
         offered = self.at_load.promises.offered
         return offered is not None and bool(np.ravel(offered.is_beyond)[0])
@@ -380,7 +386,7 @@ class Deployments(TokenGeneration):
     @property
     def request_latency(self) -> FloatArray:
         """Seconds from arrival to the last token."""
-        further_tokens = max(self.setting.workload.output_tokens - 1, 0)
+        further_tokens = max(self.inputs.workload.output_tokens - 1, 0)
         return self.time_to_first_token + further_tokens * self.time_per_output_token
 
     @abstractmethod
@@ -406,7 +412,7 @@ class Deployments(TokenGeneration):
     @property
     def interactivity(self) -> FloatArray:
         """Generated tokens per second for one user, at the specified load if there is one."""
-        rate = self.setting.workload.request_rate
+        rate = self.inputs.workload.request_rate
         if rate is None or self.promises.capacity is not None:
             return 1.0 / self.time_per_output_token
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -470,7 +476,7 @@ class Deployments(TokenGeneration):
 
     def preempted(self, memory: ServingMemory, held: ServingConfigurations) -> Columns:
         """The column of the share of running requests preempted for lack of memory."""
-        share = preempted_share(self.setting, held, memory, self.in_flight)
+        share = preempted_share(self.inputs, held, memory, self.in_flight)
         return {"preempted_share": floats(share, self.shape)}
 
     def promised(self) -> Columns:
@@ -483,7 +489,7 @@ class Deployments(TokenGeneration):
             "tokens_per_s_per_gpu": self.tokens_per_s / self.num_gpus,
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
             **token_costs(
-                self.setting,
+                self.inputs,
                 price=self.cost_per_hour,
                 prompt_price=self.prompt_price,
                 prefix_share=self.prefix_share,
@@ -496,8 +502,8 @@ class Deployments(TokenGeneration):
             **{f"{name}_s": self.value(name) for name in PERCENTILES},
             "fit_probability": self.fit_probability,
         }
-        if self.setting.workload.embeds:
-            values |= {name: np.full(shape, np.nan) for name in values if is_of_answers(name)}
+        if self.inputs.workload.embeds:
+            values |= {name: np.full(shape, np.nan) for name in values if is_answer_column(name)}
         table = {name: floats(value, shape) for name, value in values.items()}
         return {"num_gpus": counts(self.num_gpus, shape), **table}
 
@@ -512,7 +518,7 @@ for _name, _of in PERCENTILES.items():
 
 
 def token_costs(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     *,
     price: FloatArray,
     prompt_price: FloatArray,
@@ -525,7 +531,7 @@ def token_costs(
     cached ones adds, which these pay; all other time is paid by the generated tokens. Where no
     token is found in a cache there is no column of those.
     """
-    work, cached = setting.workload, cached_tokens(setting)
+    work, cached = inputs.workload, cached_tokens(inputs)
     kinds = {
         "input": (prompt_price * (1 - prefix_share), work.input_tokens - cached),
         "cached_input": (prompt_price * prefix_share, cached),
@@ -546,24 +552,24 @@ def parameter_columns(c: ServingConfigurations, names: Iterable[str]) -> Columns
 
 
 def image_columns(
-    setting: ServingSetting, c: ServingConfigurations, rate: FloatArray, shape: tuple[int, ...]
+    inputs: ServingInputs, c: ServingConfigurations, rate: FloatArray, shape: tuple[int, ...]
 ) -> Columns:
     """Columns of the load by images and sound of prompts, at a request rate per worker [1/s];
     empty without them."""
-    if not encoded(setting):
+    if not encoder_inputs(inputs):
         return {}
-    time = encoder_time(setting, c)
+    time = encoder_time(inputs, c)
     share = np.minimum(rate * time / c.pipeline_parallel, 1.0)
     return {"encoder_time_s": floats(time, shape), "encoder_share": floats(share, shape)}
 
 
 def memory_columns(
-    setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations, shape: tuple[int, ...]
+    inputs: ServingInputs, memory: ServingMemory, c: ServingConfigurations, shape: tuple[int, ...]
 ) -> Columns:
     """The memory of the fullest GPU by part, and its cache as engines print it at their start."""
-    size, longest = np.maximum(memory.room.size, 0.0), longest_request(setting)
+    size, longest = np.maximum(memory.room.size, 0.0), longest_request(inputs)
     with np.errstate(divide="ignore", invalid="ignore"):
-        bytes_per_sequence = sequence_bytes(setting, c, longest)
+        bytes_per_sequence = sequence_bytes(inputs, c, longest)
         # Engines print whole tokens, and how many of the longest requests they hold.
         tokens = np.where(
             bytes_per_sequence > 0, np.floor(size / bytes_per_sequence * longest), np.nan
@@ -587,7 +593,7 @@ def memory_columns(
     }
 
 
-def reuse_columns(prefixes: PrefixHits | None, shape: tuple[int, ...]) -> Columns:
+def prefix_cache_columns(prefixes: PrefixHits | None, shape: tuple[int, ...]) -> Columns:
     """Columns of prefix-cache hits and their lifetimes; empty without data on shared prefixes."""
     if prefixes is None:
         return {}
@@ -596,24 +602,24 @@ def reuse_columns(prefixes: PrefixHits | None, shape: tuple[int, ...]) -> Column
 
 
 def needed_memory(
-    setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations, cache: FloatArray
+    inputs: ServingInputs, memory: ServingMemory, c: ServingConfigurations, cache: FloatArray
 ) -> tuple[Need, Need]:
     """Needed and usable bytes: host memory per GPU, and GPU memory with a KV ``cache``.
 
     What must be there to start counts as surely as the setting asks for.
     """
-    start = needed_to_start(setting, memory, c) / setting.sure_share
+    start = needed_to_start(inputs, memory, c) / inputs.sure_share
     needed = np.maximum(memory.non_cache_bytes + cache, start)
-    return (memory.host, setting.machine.host_memory), (needed, memory.usable)
+    return (memory.host, inputs.machine.host_memory), (needed, memory.usable)
 
 
 def fit_probability(
-    setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations
+    inputs: ServingInputs, memory: ServingMemory, c: ServingConfigurations
 ) -> FloatArray:
     """The probability that the fullest GPU has the memory that it needs to start."""
-    errors = serving_memory_errors(setting)
-    needed = needed_to_start(setting, memory, c)
-    return errors.chance(predicted=needed, usable=memory.usable)
+    errors = serving_memory_errors(inputs)
+    needed = needed_to_start(inputs, memory, c)
+    return errors.fit_probability(predicted=needed, usable=memory.usable)
 
 
 def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:

@@ -129,7 +129,7 @@ def image_answers(model: ModelSpec, work: _Work) -> dict[str, Value]:
     return answers
 
 
-def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:
+def format_trained_images(model: ModelSpec, work: TrainingWorkload) -> list[str]:
     """Lines on the images of a sequence and the vision tower; empty for a text model."""
     tower = model.vision_tower
     if tower is None or not work.has_tower:
@@ -142,7 +142,7 @@ def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:
     return ["; ".join(parts)]
 
 
-def served_image_words(model: ModelSpec, work: ServingWorkload) -> list[str]:
+def format_served_images(model: ModelSpec, work: ServingWorkload) -> list[str]:
     """Texts of the images and the sound of a prompt; empty without them."""
     parts = []
     if model.vision_tower is not None and work.images_per_sample:

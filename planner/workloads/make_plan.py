@@ -12,11 +12,11 @@ from typing import Any
 from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.confidence.error_classes import RELEASE_NUMBER, Release
-from planner.confidence.intervals import checked_confidence
+from planner.confidence.intervals import check_confidence
 from planner.configurations.configuration_tables import format_value
 from planner.configurations.enumerate import coded_values
 from planner.errors import PlannerError, SearchSpaceError, SpecError
-from planner.optimize.collector import grouped
+from planner.optimize.collector import group_by_cell
 from planner.optimize.problem import Cell, Problem, constraints, objectives
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Source
@@ -30,7 +30,11 @@ from planner.specs.price import CONTRACTS
 from planner.specs.search_space import SearchSpace
 from planner.specs.software_profile import runs_on
 from planner.workloads.assumptions import PlanNotes, confidence_notes, limit_notes, tried_notes
-from planner.workloads.priced_hardware import PricedHardware, every_count, read_priced_hardware
+from planner.workloads.priced_hardware import (
+    PricedHardware,
+    powers_of_two_counts,
+    read_priced_hardware,
+)
 from planner.workloads.registry import workload_of
 from planner.workloads.workload import Evaluation, HardwareScenario, Workload, WorkloadQuestion
 
@@ -171,7 +175,7 @@ class RequestExpander:
 
     def _note_chosen(self, scenes: Sequence[HardwareScenario]) -> None:
         """Note the choices that depend on GPU and profile, with the GPUs of each."""
-        differences = [(scene, self.workload.differs(scene)) for scene in scenes]
+        differences = [(scene, self.workload.hardware_notes(scene)) for scene in scenes]
         for name in dict.fromkeys(name for _, texts in differences for name in texts):
             gpus_by_text: dict[str, list[str]] = {}
             for scene, texts in differences:
@@ -271,7 +275,9 @@ class RequestExpander:
                 ]
                 profiles = suited or profiles
             if self.request.engine_version is not None:
-                profiles = [self._released(profiles, self.request.engine_version, place, notes)]
+                profiles = [
+                    self._profile_of_release(profiles, self.request.engine_version, place, notes)
+                ]
         else:
             first = name or getattr(space, kind)
             is_open = name is None and question.space[1] is not None
@@ -291,7 +297,7 @@ class RequestExpander:
             for profile in profiles
         ]
 
-    def _released(
+    def _profile_of_release(
         self, profiles: Sequence[str], number: str, place: PricedHardware, notes: PlanNotes
     ) -> str:
         """The name of the engine profile of a release, if the request names an engine without it.
@@ -436,10 +442,10 @@ class Plan:
                 return source
         raise KeyError(f"No source has this row: {row}.")
 
-    def settled(self, row: Row) -> dict[str, Value]:
+    def reproducing_answers(self, row: Row) -> dict[str, Value]:
         """The answers by question that reproduce a row."""
         source = self.source_of(row)
-        answers = {**self.workload.settled(source), "model": row["model"]}
+        answers = {**self.workload.reproducing_answers(source), "model": row["model"]}
         if isinstance(self.request.contract, tuple):
             answers["contract"] = str(source.site.contract)
         if "adapter" in row:
@@ -456,7 +462,7 @@ def make_plan(request: Request) -> Plan:
 
     Raises SpecError or SearchSpaceError if something it names is unknown, faulty or impossible.
     """
-    confidence = checked_confidence(request.limit_confidence)
+    confidence = check_confidence(request.limit_confidence)
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
     notes = PlanNotes(catalogue)
     match = RequestExpander(workload, _expand_all_counts(request, catalogue), notes).search()
@@ -473,7 +479,7 @@ def make_plan(request: Request) -> Plan:
             constraints=limits,
             cells=tuple(match.cells),
             refused=tuple(match.refused),
-            furthest=workload.furthest(question),
+            max_front_factor=workload.front_factor(question),
             has_ties=goals[0] in workload.ties,
         ),
         space=match.space,
@@ -507,7 +513,7 @@ def _expand_all_counts(request: Request, catalogue: Catalogue) -> Request:
         return request
     named = request.cluster
     max_gpus = None if named is None else catalogue.load_cluster(named).spec.max_gpus
-    return replace(request, num_gpus=every_count(max_gpus))
+    return replace(request, num_gpus=powers_of_two_counts(max_gpus))
 
 
 def make_single_plan(request: Request, burst: int | None = None) -> Plan:
@@ -518,7 +524,7 @@ def make_single_plan(request: Request, burst: int | None = None) -> Plan:
     """
     workload, request = workload_of(request.workload), _with_burst(request, burst)
     single_request = replace(request, space=workload.single)
-    free = workload.free(single_request, burst)
+    free = workload.open_values(single_request, burst)
     plan = make_plan(replace(single_request, settings={**single_request.settings, **free}))
     number = plan.problem.num_rows
     for values in free.values():
@@ -547,7 +553,7 @@ def evaluate(plan: Plan, burst: int | None = None) -> Evaluation:
     impossible.
     """
     (source,) = plan.problem.sources
-    evaluation = plan.workload.once(source, burst)
+    evaluation = plan.workload.evaluate_once(source, burst)
     (code,) = plan.problem.codes(evaluation.candidates).ravel()
     rejected_by = plan.problem.rejections[code - 1] if code else ""
     return replace(evaluation, rejected_by=rejected_by)
@@ -569,6 +575,6 @@ def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
 def result_of(plan: Plan, evaluation: Evaluation) -> SearchResult:
     """One configuration as the result of a search that evaluated only this one."""
     started = time.perf_counter()
-    groups, (collector,) = grouped(plan.problem)
+    groups, (collector,) = group_by_cell(plan.problem)
     collector.add(evaluation.candidates)
     return SearchResult.of(plan.problem, groups, started)

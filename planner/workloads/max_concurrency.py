@@ -9,8 +9,8 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.configurations.configuration_tables import ConfigurationTable, ServingConfigurations
-from planner.estimators.inference.context import ServingSetting
-from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
+from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.memory import ServingMemory, has_memory_to_start, serving_memory
 from planner.optimize.source import Candidates, Source
 
 _GRID = 64
@@ -26,7 +26,7 @@ def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
     fewest, step = 0, LARGEST_BATCH // _GRID
     while step:
         grid = fewest + step * np.arange(1.0, _GRID + 1)
-        candidates = source.without_waiting.judged(_with_concurrency(configurations, grid))
+        candidates = source.with_immediate_admission.judged(_with_concurrency(configurations, grid))
         accepted = grid[np.broadcast_to(candidates.rejected_by == 0, grid.shape)]
         fewest = int(accepted[-1]) if accepted.size else fewest
         step //= _GRID
@@ -38,13 +38,13 @@ def at_max_concurrency(source: Source, configurations: ConfigurationTable) -> Ca
     maximum = max_concurrency(source, configurations)
     if not maximum:
         return None
-    return source.without_waiting.judged(
+    return source.with_immediate_admission.judged(
         _with_concurrency(configurations, np.array([float(maximum)]))
     )
 
 
 def with_filled_cache(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     memory: ServingMemory,
     run: Callable[[ServingConfigurations], ServingConfigurations] = lambda c: c,
@@ -59,9 +59,9 @@ def with_filled_cache(
     if np.all(memory.most_sequences >= c.concurrency):
         return c
     single_request = run(replace(c, concurrency=np.ones_like(c.concurrency)))
-    single_memory = serving_memory(setting, single_request)
-    runs = (single_memory.most_sequences >= 1) & starts_surely(
-        setting, single_memory, single_request
+    single_memory = serving_memory(inputs, single_request)
+    runs = (single_memory.most_sequences >= 1) & has_memory_to_start(
+        inputs, single_memory, single_request
     )
     # Of fewer requests each may take more, so that not even those that more have room for fit.
     middle = np.where(runs, np.minimum(memory.most_sequences, c.concurrency), c.concurrency)
@@ -70,7 +70,7 @@ def with_filled_cache(
     high = c.concurrency + np.zeros_like(low)
     while np.any(high - low > 1):
         attempted = run(replace(c, concurrency=middle))
-        fits = serving_memory(setting, attempted).most_sequences >= middle
+        fits = serving_memory(inputs, attempted).most_sequences >= middle
         low = np.where(fits, np.maximum(middle, low), low)
         high = np.where(fits, high, np.minimum(middle, high))
         middle = np.ceil((low + high) / 2)

@@ -9,8 +9,8 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray
 from planner.base.units import ceil_div
-from planner.formulas.queueing import queued_wait
-from planner.formulas.trace_queueing import ServerPath, drifting_counts
+from planner.formulas.queueing import fifo_queueing_delays
+from planner.formulas.trace_queueing import PrefillServerPath, drifting_counts
 from planner.specs.arrivals import (
     LOADS,
     PLACES,
@@ -34,8 +34,8 @@ def measured_arrivals(
     """The arrival statistics of requests at ``times`` [s], each with ``work`` in any unit.
 
     One server with that work is simulated at each utilization
-    (`planner.formulas.queueing.queued_wait`); ``answers`` of so many tokens decode while it is
-    idle. Replicas take the requests in turn, or at random if ``drawn`` (`replica_of`).
+    (`planner.formulas.queueing.fifo_queueing_delays`); ``answers`` of so many tokens decode while
+    it is idle. Replicas take the requests in turn, or at random if ``drawn`` (`replica_of`).
     """
     if times.size < 2 or not times[-1] > times[0]:
         return Arrivals()
@@ -108,10 +108,10 @@ def _replica_paths(
     bursts: list[float] = []
     tables: tuple[list[FloatArray], ...] = ([], [], [])
     for load in LOADS:
-        path = ServerPath(
+        path = PrefillServerPath(
             times=times,
             service=load * service,
-            waits=queued_wait(times=times, service=load * service),
+            waits=fifo_queueing_delays(times=times, service=load * service),
         )
         mean, latencies = float(path.waits.mean()), path.waits + path.service
         bursts.append(mean / (load * load * float(service.mean()) / (2 * (1 - load))) - variation)
@@ -174,7 +174,7 @@ def _drifting_windows(times: FloatArray, work: FloatArray) -> FloatArray:
     return np.asarray(steady / steady.mean())
 
 
-def _stall_shares(path: ServerPath, answers: FloatArray, gap: float) -> FloatArray:
+def _stall_shares(path: PrefillServerPath, answers: FloatArray, gap: float) -> FloatArray:
     """Relative delay of answers by prompts, for `PLACES` batch slots and `SCALES` of the mean
     gap [s].
 
@@ -186,9 +186,9 @@ def _stall_shares(path: ServerPath, answers: FloatArray, gap: float) -> FloatArr
     is_nonzero = lengths > 0
     if not is_nonzero.any():
         return stalls
-    most_stalls = np.stack([path.most(stride, lengths, int(2**places)) for places in PLACES])[
-        :, is_nonzero
-    ]
+    most_stalls = np.stack(
+        [path.max_prompt_time(stride, lengths, int(2**places)) for places in PLACES]
+    )[:, is_nonzero]
     nonzero_lengths = lengths[is_nonzero]
     of_answers = np.searchsorted(
         np.arange(1, nonzero_lengths.size + 1) / nonzero_lengths.size, POINTS
@@ -196,7 +196,7 @@ def _stall_shares(path: ServerPath, answers: FloatArray, gap: float) -> FloatArr
     for column, scale in enumerate(SCALES):
         idle = gap * 2**scale * lengths
         nonzero_idle = idle[is_nonzero]
-        freely = path.stalls(stride, idle)[is_nonzero] / nonzero_idle
+        freely = path.stall_time(stride, idle)[is_nonzero] / nonzero_idle
         bounds = most_stalls / nonzero_idle
         # More places than those that bound nothing change nothing.
         rows = min(int((bounds < freely).any(axis=1).sum()) + 1, PLACES.size)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner.base.training_aliases import TrainingObjective
 from planner.confidence.error_classes import (
-    batching,
+    batching_kind,
     format_basis,
     gpu_class,
     has_experts,
@@ -19,7 +19,7 @@ from planner.confidence.error_classes import (
 )
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
-    PLACE,
+    SOFTWARE_ON_GPU,
     TRAINING_TABLES,
     TRANSFERRED,
     Confidence,
@@ -29,7 +29,7 @@ from planner.confidence.intervals import (
     farther_basis,
     interval_of,
     memory_errors,
-    runs_at,
+    num_published_runs,
 )
 from planner.confidence.profile_rules import (
     first_run_slowdown,
@@ -40,7 +40,7 @@ from planner.confidence.profile_rules import (
 from planner.errors import PlannerError
 from planner.estimators.machine import Machine
 from planner.estimators.power_draw import power_range
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.formulas.power import range_of_product
 from planner.question.terms import terms_about
 from planner.specs.gpu import is_assumed
@@ -49,47 +49,47 @@ from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import RangedValue
 
 if TYPE_CHECKING:
-    from planner.estimators.inference.context import ServingSetting
+    from planner.estimators.inference.context import ServingInputs
 
 
 # Profiles that were fitted to runs whose tensor parallelism goes over nodes.
 _MEASURED_OVER_NODES = ("fastertransformer",)
 
 
-def training_memory_errors(setting: Setting, num_gpus: int) -> MemoryErrors:
+def training_memory_errors(inputs: TrainingInputs, num_gpus: int) -> MemoryErrors:
     """The distribution of needed over predicted memory of training runs."""
-    rule, size = framework_rule(setting.framework.name), _cluster_scale(setting.machine, num_gpus)
-    return memory_errors(TRAINING_TABLES, rule.label, _model_kind(setting.model), size)
+    rule, size = framework_rule(inputs.framework.name), _cluster_scale(inputs.machine, num_gpus)
+    return memory_errors(TRAINING_TABLES, rule.label, _model_kind(inputs.model), size)
 
 
-def serving_memory_errors(setting: ServingSetting) -> MemoryErrors:
+def serving_memory_errors(inputs: ServingInputs) -> MemoryErrors:
     """The distribution of needed over predicted memory of an engine."""
-    rule = rule_of_profile(setting.engine, setting.machine.gpu.name)
-    return memory_errors(INFERENCE_TABLES, rule.label, batching(setting.engine), "")
+    rule = rule_of_profile(inputs.engine, inputs.machine.gpu.name)
+    return memory_errors(INFERENCE_TABLES, rule.label, batching_kind(inputs.engine), "")
 
 
-def training_share(setting: Setting, num_gpus: int, confidence: float | None) -> float:
+def training_share(inputs: TrainingInputs, num_gpus: int, confidence: float | None) -> float:
     """The share of the usable memory that a prediction may reach to fit this surely.
 
     None: as surely as makes both wrong verdicts on published runs as rare.
     """
     surely = default_fit_confidence(TRAINING_TABLES) if confidence is None else confidence
-    return training_memory_errors(setting, num_gpus).share(surely)
+    return training_memory_errors(inputs, num_gpus).usable_share(surely)
 
 
-def serving_share(setting: ServingSetting, confidence: float | None) -> float:
+def serving_share(inputs: ServingInputs, confidence: float | None) -> float:
     """The share of an engine's usable memory that a prediction may reach to fit this surely."""
     surely = default_fit_confidence(INFERENCE_TABLES) if confidence is None else confidence
-    return serving_memory_errors(setting).share(surely)
+    return serving_memory_errors(inputs).usable_share(surely)
 
 
-def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
+def training_confidence(inputs: TrainingInputs, num_gpus: int) -> Confidence | None:
     """The 90 % intervals of training, by framework, GPU, scale and task; None of bounds."""
-    machine, work = setting.machine, setting.workload
+    machine, work = inputs.machine, inputs.workload
     if _has_set_efficiency(machine):
         return None
-    rule, silicon = framework_rule(setting.framework.name), gpu_class(machine.gpu)
-    kind = _model_kind(setting.model)
+    rule, silicon = framework_rule(inputs.framework.name), gpu_class(machine.gpu)
+    kind = _model_kind(inputs.model)
     tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
     task = training_task(tunes=tunes)
     keys = (rule.label, silicon, _cluster_scale(machine, num_gpus), task, kind)
@@ -98,8 +98,8 @@ def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
     if work.training_objective.needs_rollouts:  # no published run is an update of this kind
         basis, runs = farther_basis(basis, TRANSFERRED), 0
     else:
-        runs = runs_at(rule, machine.gpu.name, TRAINING_TABLES, task)
-    unmeasured = () if runs else (PLACE,)
+        runs = num_published_runs(rule, machine.gpu.name, TRAINING_TABLES, task)
+    unmeasured = () if runs else (SOFTWARE_ON_GPU,)
     factors = {
         name: interval_of(name, keys, TRAINING_TABLES, memory_basis, rule.profile)
         if name == "peak_memory"
@@ -116,14 +116,14 @@ def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
         basis += ", first run" + (" (--tuned otherwise)" if work.tuned is None else "")
     return Confidence(
         factors=factors,
-        layout=interval_of("layout", keys, TRAINING_TABLES)[1],
+        layout_tie_factor=interval_of("layout", keys, TRAINING_TABLES)[1],
         basis=basis,
         runs=runs,
     )
 
 
 def serving_confidence(
-    setting: ServingSetting, mode: str, *, spans_nodes: bool = False
+    inputs: ServingInputs, mode: str, *, spans_nodes: bool = False
 ) -> Confidence | None:
     """The 90 % intervals of a deployment, by engine, GPU, mode, dense or experts; None of bounds.
 
@@ -131,11 +131,11 @@ def serving_confidence(
     ``spans_nodes``: the GPUs that share a layer are on several nodes; few runs are measured so.
     ``throughput`` has the interval of rates.
     """
-    machine = setting.machine
+    machine = inputs.machine
     if _has_set_efficiency(machine):
         return None
-    rule, silicon = rule_of_profile(setting.engine, machine.gpu.name), gpu_class(machine.gpu)
-    kind = _model_kind(setting.model)
+    rule, silicon = rule_of_profile(inputs.engine, machine.gpu.name), gpu_class(machine.gpu)
+    kind = _model_kind(inputs.model)
     keys = (rule.label, silicon, mode, kind)
     memory_basis = basis_of(rule, silicon, kind, INFERENCE_TABLES)
     basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(machine))
@@ -144,10 +144,10 @@ def serving_confidence(
     unmeasured = (
         ()
         if rule.nearest
-        else unmeasured_features(rule.profile, setting.engine_version, setting.model)
+        else unmeasured_features(rule.profile, inputs.engine_version, inputs.model)
     )
-    runs = runs_at(rule, machine.gpu.name, INFERENCE_TABLES, mode)
-    of_speed = unmeasured if runs else (*unmeasured, PLACE)
+    runs = num_published_runs(rule, machine.gpu.name, INFERENCE_TABLES, mode)
+    of_speed = unmeasured if runs else (*unmeasured, SOFTWARE_ON_GPU)
     intervals = {
         name: interval_of(name, keys, INFERENCE_TABLES, memory_basis, rule.profile, unmeasured)
         if name == "peak_memory"
@@ -158,7 +158,7 @@ def serving_confidence(
     rates = 1 / slow[1], 1 / slow[0] if slow[0] else math.inf
     return Confidence(
         factors={**intervals, "throughput": rates},
-        layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
+        layout_tie_factor=interval_of("layout", keys, INFERENCE_TABLES)[1],
         basis=format_basis(basis if runs else farther_basis(basis, TRANSFERRED), unmeasured),
         runs=runs,
     )

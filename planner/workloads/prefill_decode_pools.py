@@ -12,7 +12,7 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.configurations.configuration_tables import SERVING_NAMES, PoolConfigurations
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import (
     decode_steps,
     prefix_share,
@@ -56,7 +56,7 @@ from planner.workloads.deployments import (
     memory_columns,
     needed_memory,
     parameter_columns,
-    reuse_columns,
+    prefix_cache_columns,
 )
 from planner.workloads.prefill_decode_search import PoolSpace, headroom, pair_workers
 from planner.workloads.workload import floats, repeated
@@ -64,9 +64,9 @@ from planner.workloads.workload import floats, repeated
 
 @record(kw_only=True)
 class PoolSource(ServingSource):
-    """Pools of prefill and decode workers; ``setting`` and ``site`` are the decode workers'."""
+    """Pools of prefill and decode workers; ``inputs`` and ``site`` are the decode workers'."""
 
-    setting: ServingSetting
+    inputs: ServingInputs
     space: PoolSpace
     site: OperatingTerms
     prefill_site: OperatingTerms
@@ -99,9 +99,9 @@ class PoolSource(ServingSource):
 
     def changed(self, change: Callable[[Any], Any]) -> PoolSource:
         """The source with ``change`` applied to the settings of both pools."""
-        setting, before = change(self.setting), change(self.space.prefill_setting)
-        space = replace(self.space, prefill_setting=before, decode_setting=setting)
-        return replace(self, setting=setting, space=space)
+        inputs, before = change(self.inputs), change(self.space.prefill_setting)
+        space = replace(self.space, prefill_setting=before, decode_setting=inputs)
+        return replace(self, inputs=inputs, space=space)
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
         """One-based number of the first rule that rejects one of the workers, else 0."""
@@ -119,7 +119,7 @@ class PoolSource(ServingSource):
         return self.deployed(prefill, decode, *numbers, codes, c.concurrency)
 
     @property
-    def without_waiting(self) -> PoolSource:
+    def with_immediate_admission(self) -> PoolSource:
         """The source in which all requests must fit in memory at once."""
         return replace(self, space=replace(self.space, waits=False))
 
@@ -137,14 +137,14 @@ class PoolSource(ServingSource):
         ``offered_concurrency``: concurrency of each decode worker, waiting requests included;
         None: that of the worker.
         """
-        c = PoolConfigurations.pooled(
+        c = PoolConfigurations.combine_workers(
             prefill.configurations, decode.configurations, num_prefill, num_decode
         )
         if offered_concurrency is not None:
             c = replace(c, concurrency=offered_concurrency + np.zeros_like(c.concurrency))
         pools = self._pools(prefill, decode, c)
-        run = disaggregated_run(self.setting, pools, c.replicas * c.concurrency)
-        number, work = self.setting.workload.num_requests, self.setting.workload
+        run = disaggregated_run(self.inputs, pools, c.replicas * c.concurrency)
+        number, work = self.inputs.workload.num_requests, self.inputs.workload
         deployments = PoolDeployments(
             source=self,
             configurations=c,
@@ -176,7 +176,7 @@ class PoolSource(ServingSource):
         self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
     ) -> Pools:
         """Times and capacities of the workers, with the KV-cache transfer between them."""
-        domain = self.setting.machine.cluster.scale_up.domain_size
+        domain = self.inputs.machine.cluster.scale_up.domain_size
         inside = np.asarray((self.gpu == self.prefill_gpu) & (c.num_gpus <= domain))
         moved = np.maximum(_transfer_time(prefill, inside), _transfer_time(decode, inside))
         return Pools(
@@ -188,7 +188,7 @@ class PoolSource(ServingSource):
             fixed=decode.fixed,
             slope=decode.slope,
             places=c.replicas * decode.places,
-            stream_interval=np.asarray(float(self.setting.engine.scheduler.stream_interval)),
+            stream_interval=np.asarray(float(self.inputs.engine.scheduler.stream_interval)),
         )
 
     def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
@@ -205,7 +205,9 @@ class PoolSource(ServingSource):
                 pair.num_prefill,
                 pair.num_decode,
                 codes,
-                None if self.space.asked is None else np.asarray(self.space.asked),
+                None
+                if self.space.offered_concurrency is None
+                else np.asarray(self.space.offered_concurrency),
             )
             yield Block(candidates=pools, dropped=np.zeros_like(dropped), num_rows=0)
 
@@ -229,9 +231,9 @@ class PoolDeployments(Deployments):
     run: DisaggregatedRun
 
     @property
-    def setting(self) -> ServingSetting:
+    def inputs(self) -> ServingInputs:
         """The setting of the decode workers, with the prefix-cache hits of the prefill workers."""
-        return replace(self.source.setting, prefixes=self.prefill.prefixes)
+        return replace(self.source.inputs, prefixes=self.prefill.prefixes)
 
     def moved(self, source: PoolSource) -> PoolDeployments:
         """The pools with other operating terms, on which no prediction depends."""
@@ -255,7 +257,7 @@ class PoolDeployments(Deployments):
         c, run = self.configurations, self.run
         if self.promises.capacity is None:
             return np.asarray(c.concurrency)
-        latency = self.request_latency - request_overhead(self.setting)
+        latency = self.request_latency - request_overhead(self.inputs)
         rate = run.request_rate if self.promises.makespan is None else self.request_rate
         return np.asarray(rate * latency / c.replicas)
 
@@ -274,22 +276,22 @@ class PoolDeployments(Deployments):
         """Sequences in a step of a decode worker: all that it has places for, or at a load."""
         if self.promises.capacity is None:
             return self.decode.places
-        steps = decode_steps(self.setting) + 1
-        step = self.time_per_output_token * tokens_per_step(self.setting)
+        steps = decode_steps(self.inputs) + 1
+        step = self.time_per_output_token * tokens_per_step(self.inputs)
         number = self.run.request_rate * steps * step / self.configurations.replicas
         return np.asarray(np.clip(number, 1.0, self.decode.places))
 
     def token_time_at_rate(self, rate: float) -> FloatArray:
         """Seconds per output token at a request rate [1/s]."""
-        seconds: FloatArray = token_time_at_rate(self.setting, self.pools, np.asarray(rate))
+        seconds: FloatArray = token_time_at_rate(self.inputs, self.pools, np.asarray(rate))
         return seconds
 
     def at_rate(self, rate: float) -> PoolDeployments:
         """The deployments at a request rate [1/s]."""
         c = self.configurations
-        number = requests_at_rate(self.setting, self.pools, np.asarray(rate))
+        number = requests_at_rate(self.inputs, self.pools, np.asarray(rate))
         slots = c.replicas * self.held.concurrency
-        run = disaggregated_run(self.setting, self.pools, np.minimum(number, slots))
+        run = disaggregated_run(self.inputs, self.pools, np.minimum(number, slots))
         one_pool = np.ones(())
         offered = self.offered(rate, one_pool, slots)
         promises = self.promised_at(
@@ -305,7 +307,7 @@ class PoolDeployments(Deployments):
         """The percentile of a time [s] over the requests, at a ``share`` of them."""
         decode = self.decode
         spread = PoolSpread(
-            setting=self.setting, run=self.run, fixed=decode.fixed, slope=decode.slope
+            inputs=self.inputs, run=self.run, fixed=decode.fixed, slope=decode.slope
         )
         seconds, offered = spread.percentile(quantity, share), self.promises.offered
         if offered is None or quantity == "time_per_output_token":
@@ -316,7 +318,7 @@ class PoolDeployments(Deployments):
         """The complexity of some plans: higher than of any replicas without pools."""
         prefill, c = self.source.space.prefill_setting, self.configurations.rows(rows)
         num_gpus, load = self.at(self.num_gpus, rows), self.at(self.load, rows)
-        return pool_complexity(prefill, self.setting, c, num_gpus, load)
+        return pool_complexity(prefill, self.inputs, c, num_gpus, load)
 
     @property
     def memory(self) -> tuple[Need, Need]:
@@ -324,7 +326,7 @@ class PoolDeployments(Deployments):
         decode = self.decode
         worker = decode if np.any(decode.rejected_by) else self.prefill
         cache = cache_of(worker.memory, worker.configurations.concurrency)
-        return needed_memory(worker.setting, worker.memory, worker.configurations, cache)
+        return needed_memory(worker.inputs, worker.memory, worker.configurations, cache)
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
         """The probability that the fullest GPU of both kinds of some plans has the memory.
@@ -338,7 +340,7 @@ class PoolDeployments(Deployments):
                 worker.memory.mapped(lambda column: self.at(column, rows)),
             )
             c = replace(c, **{name: self.at(values, rows) for name, values in vars(c).items()})
-            return fit_probability(worker.setting, memory, c)
+            return fit_probability(worker.inputs, memory, c)
 
         return np.minimum(chance(self.prefill), chance(self.decode))
 
@@ -356,7 +358,7 @@ class PoolDeployments(Deployments):
         return (
             power_draw(machine, sites.prefill_site.power, number, prefill, self.num_gpus),
             power_draw(
-                self.setting.machine,
+                self.inputs.machine,
                 sites.site.power,
                 self.num_gpus - number,
                 lambda profile: profile.decode.value,
@@ -386,18 +388,18 @@ class PoolDeployments(Deployments):
         """The prefix caches of the prefill workers, at the answered rate."""
         c, workers = self.prefill.configurations, self.configurations.prefill_replicas
         load = ReplicaLoad(replicas=workers, rate=self.request_rate, running=c.concurrency)
-        return caches_at(self.setting, c, self.prefill.memory, load)
+        return caches_at(self.inputs, c, self.prefill.memory, load)
 
     @property
     def cache_sizes(self) -> tuple[FloatArray, ...]:
         """Bytes of each prefix cache, with host memory and drives."""
-        return cache_sizes(self.setting, self.prefill.memory)
+        return cache_sizes(self.inputs, self.prefill.memory)
 
     @property
     def prefix_share(self) -> FloatArray:
         """Share of the prompts' time that cached tokens add."""
-        setting = replace(self.source.space.prefill_setting, prefixes=self.prefill.prefixes)
-        return prefix_share(setting, self.prefill.configurations)
+        inputs = replace(self.source.space.prefill_setting, prefixes=self.prefill.prefixes)
+        return prefix_share(inputs, self.prefill.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, both kinds of workers, promises at the load, the decoders' memory."""
@@ -414,14 +416,14 @@ class PoolDeployments(Deployments):
             **self.promised(),
             "utilization": floats(self.load, shape),
             **image_columns(
-                self.prefill.setting,
+                self.prefill.inputs,
                 self.prefill.configurations,
                 self.request_rate / c.prefill_replicas,
                 shape,
             ),
-            **reuse_columns(self.prefill.prefixes, shape),
+            **prefix_cache_columns(self.prefill.prefixes, shape),
             **memory_columns(
-                self.decode.setting, self.decode.memory, self.decode.configurations, shape
+                self.decode.inputs, self.decode.memory, self.decode.configurations, shape
             ),
             **self.preempted(self.decode.memory, c),
         }
@@ -431,7 +433,7 @@ def _transfer_time(workers: PrefillWorkers | DecodeWorkers, inside: BoolArray) -
     """Seconds until a cache has moved: over the fabric inside a domain, else over the network."""
     if not inside.any():
         return workers.transfer_time
-    fabric = cache_transfer_time(workers.setting, workers.configurations, inside_fabric=True)
+    fabric = cache_transfer_time(workers.inputs, workers.configurations, inside_fabric=True)
     return np.where(inside, fabric, workers.transfer_time)
 
 

@@ -15,7 +15,7 @@ from planner.base.records import record
 from planner.base.units import ceil_div
 from planner.configurations.configuration_tables import ServingConfigurations, pick, positions_at
 from planner.configurations.enumerate import OpenMesh, numbers
-from planner.estimators.inference.context import PrefixHits, ServingSetting
+from planner.estimators.inference.context import PrefixHits, ServingInputs
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     PrefillWorkers,
@@ -23,7 +23,7 @@ from planner.estimators.inference.disaggregated import (
     decode_workers,
     prefill_workers,
 )
-from planner.estimators.inference.prefix_cache import ReplicaLoad, in_agreement, prefixes_at
+from planner.estimators.inference.prefix_cache import ReplicaLoad, prefixes_at, solve_prefix_hits
 from planner.optimize.pareto import pareto_front
 from planner.optimize.problem import Constraint, Objective
 from planner.question.terms import terms_about
@@ -77,8 +77,8 @@ class PoolSpace:
     requests at once of a decode worker are a load, so that those without room wait for it.
     """
 
-    prefill_setting: ServingSetting
-    decode_setting: ServingSetting
+    prefill_setting: ServingInputs
+    decode_setting: ServingInputs
     prefill_mesh: OpenMesh[ServingConfigurations]
     decode_mesh: OpenMesh[ServingConfigurations]
     counts: tuple[int, ...] = ()
@@ -107,8 +107,8 @@ class PoolSpace:
         """
 
         def workers(prefixes: PrefixHits | None) -> PrefillWorkers:
-            setting = replace(self.prefill_setting, prefixes=prefixes)
-            return prefill_workers(setting, configurations, inside_fabric=False)
+            inputs = replace(self.prefill_setting, prefixes=prefixes)
+            return prefill_workers(inputs, configurations, inside_fabric=False)
 
         def prefix_hits(evaluated: PrefillWorkers) -> PrefixHits:
             c, total_rate, replicas = evaluated.configurations, self.request_rate, number
@@ -122,35 +122,35 @@ class PoolSpace:
             )
             load = ReplicaLoad(replicas=replicas, rate=rate, running=c.concurrency)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                return prefixes_at(evaluated.setting, c, evaluated.memory, load)
+                return prefixes_at(evaluated.inputs, c, evaluated.memory, load)
 
         uncached = workers(None)
         if self.prefill_setting.workload.reuse is None:
             return uncached
-        return in_agreement(uncached, workers, prefix_hits)
+        return solve_prefix_hits(uncached, workers, prefix_hits)
 
     def decode(self) -> DecodeWorkers:
         """Every worker that may decode."""
         return self.decoding(one_each(self.decode_mesh, "max_num_batched_tokens", self.largest))
 
     @property
-    def asked(self) -> float | None:
+    def offered_concurrency(self) -> float | None:
         """Concurrency offered to each decode worker, waiting requests included; None: none wait."""
         return float(self.decode_mesh.values("concurrency")[0]) if self.waits else None
 
     def decoding(self, configurations: ServingConfigurations) -> DecodeWorkers:
         """Decode workers, with the concurrency that fits in their memory."""
-        setting = self.decode_setting
-        workers = decode_workers(setting, configurations, inside_fabric=False)
+        inputs = self.decode_setting
+        workers = decode_workers(inputs, configurations, inside_fabric=False)
         if not self.waits:
             return workers
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             filled = with_filled_cache(
-                setting, configurations, workers.memory, lambda c: decode_only(setting, c)
+                inputs, configurations, workers.memory, lambda c: decode_only(inputs, c)
             )
         if filled is configurations:
             return workers
-        return decode_workers(setting, filled, inside_fabric=False)
+        return decode_workers(inputs, filled, inside_fabric=False)
 
 
 @record(kw_only=True)
@@ -208,7 +208,7 @@ def one_each(
 
 def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
     """Bytes that stay free on a worker's GPUs."""
-    return workers.setting.machine.gpu.allocatable_memory - workers.memory.total
+    return workers.inputs.machine.gpu.allocatable_memory - workers.memory.total
 
 
 def _pair_rows(

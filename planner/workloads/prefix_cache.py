@@ -14,15 +14,15 @@ from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.formulas.prefix_cache import (
     cache_filled,
     earlier_uses,
-    scattered,
-    share_within,
+    random_routing_hit_probability,
+    share_of_gaps_within,
     stack_distances,
 )
 from planner.logs.traces import Trace
 from planner.question.request import Request
 from planner.specs.prefix_cache import CACHES, HitRateCurve
 from planner.specs.serving_workload import ServingWorkload
-from planner.workloads.traffic import state_of, trace_of
+from planner.workloads.traffic import file_state, trace_of
 
 ROUND_ROBIN, RANDOM, CACHE_AWARE = "round_robin", "random", "cache_aware"
 ROUTERS = (ROUND_ROBIN, RANDOM, CACHE_AWARE)
@@ -33,19 +33,19 @@ _GAPS = np.geomspace(0.01, 1e7, 16 * (_POINTS - 1) + 1)
 _SCRAMBLED = 0x9E3779B97F4A7C15
 
 
-def trace_reuse(path: Path, router: str, part: str | None = None) -> HitRateCurve | None:
+def trace_hit_rates(path: Path, router: str, part: str | None = None) -> HitRateCurve | None:
     """The hit curve of `measured_reuse` of a trace file, or a part of it; cached by file."""
-    return _of_file(router, part, *state_of(path))
+    return _of_file(router, part, *file_state(path))
 
 
 @cache
 def _of_file(
     router: str, part: str | None, path: Path, changed: int, size: int
 ) -> HitRateCurve | None:
-    return measured_reuse(trace_of(path, part), router)
+    return measured_hit_rates(trace_of(path, part), router)
 
 
-def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | None:
+def measured_hit_rates(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | None:
     """The prefix-cache hit curve of a trace, from its block names; None: it names no blocks.
 
     Computed from stack distances: an LRU cache hits all uses with a distance below its size. Of
@@ -99,12 +99,12 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | No
         written=prompt + answer,
         per_second=False,
         scatter=_scattered_hit_rates(
-            router, lambda caches: hit_rates(weights * scattered(uses, caches))
+            router, lambda caches: hit_rates(weights * random_routing_hit_probability(uses, caches))
         ),
     )
 
 
-def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | None:
+def session_hit_rates(request: Request, work: ServingWorkload) -> HitRateCurve | None:
     """The prefix-cache hit curve of sessions with growing contexts; None: single requests.
 
     A prompt contains all earlier prompts and answers of its session, and new tokens so that the
@@ -131,10 +131,12 @@ def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | Non
             f"before: of {number:,} requests with answers of {answer:,} tokens it is at least "
             f"{minimum:,}. Give longer prompts, or fewer turns."
         )
-    thinking = share_within(
+    thinking = share_of_gaps_within(
         _GAPS, mean=request.think_time or 0.0, variation=request.think_variation
     )
-    waiting = share_within(_GAPS, mean=request.tool_time or 0.0, variation=request.tool_variation)
+    waiting = share_of_gaps_within(
+        _GAPS, mean=request.tool_time or 0.0, variation=request.tool_variation
+    )
     share = ((turns - 1) * thinking + calls * waiting) / (number - 1)
     hits = (shared + (prompt - shared - new) * share) / prompt
     filled = cache_filled(_GAPS, hits, prompt, prompt + answer)
@@ -152,16 +154,16 @@ def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | Non
         per_second=True,
         scatter=_scattered_hit_rates(
             request.router,
-            lambda caches: (hits - session_hits * (1 - shares @ scattered(uses, caches)))[
-                every_fourth
-            ],
+            lambda caches: (
+                hits - session_hits * (1 - shares @ random_routing_hit_probability(uses, caches))
+            )[every_fourth],
         ),
     )
 
 
 def is_drawn(router: str) -> bool:
     """Whether a router draws the replica of each request."""
-    return checked_router(router) == "random"
+    return parse_router(router) == "random"
 
 
 def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve | None:
@@ -172,11 +174,11 @@ def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve |
     Raises SpecError or SearchSpaceError if the sessions are impossible, or a cache is set without
     shared prefixes.
     """
-    router, curve = checked_router(request.router), None
+    router, curve = parse_router(request.router), None
     if request.prefix_cache_hit_rate is None:
-        curve = session_reuse(request, work)
+        curve = session_hit_rates(request, work)
         if curve is None and request.trace is not None:
-            curve = trace_reuse(Path(request.trace), router, request.prompt_range)
+            curve = trace_hit_rates(Path(request.trace), router, request.prompt_range)
     if curve is None:
         for name in ("host_cache", "disk_cache"):
             if getattr(request, name):
@@ -188,7 +190,7 @@ def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve |
     return curve
 
 
-def checked_router(text: str) -> str:
+def parse_router(text: str) -> str:
     """The name of the router that assigns requests to replicas.
 
     Raises SpecError if it is no way that is known.
@@ -204,6 +206,6 @@ def _scattered_hit_rates(
     router: str, left: Callable[[float], FloatArray]
 ) -> tuple[tuple[float, ...], ...]:
     """Hit rates by number of caches, if requests do not return to their replica; else empty."""
-    if checked_router(router) == CACHE_AWARE:
+    if parse_router(router) == CACHE_AWARE:
         return ()
     return tuple(tuple(left(caches).tolist()) for caches in CACHES)

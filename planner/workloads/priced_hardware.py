@@ -15,7 +15,7 @@ from planner.base.units import HOUR, UNITS, parse_quantity
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.ideal_hardware import ideal_hardware, with_compute_share, with_link_share
 from planner.estimators.machine import Machine
-from planner.estimators.ownership_cost import assumed_figures, owned, pue_figure
+from planner.estimators.ownership_cost import assumed_figures, owned_gpu_price, pue_figure
 from planner.question.names import PURCHASE_PRICE
 from planner.question.prices import Stated, price_of_contract, price_parts
 from planner.question.request import Request
@@ -79,7 +79,7 @@ def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> Oper
     )
 
 
-def owned_place(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
+def ownership_figures(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
     """PUE and electricity price of owned GPUs; the price of electricity goes to the notes.
 
     Raises SpecError or SearchSpaceError if the region is unknown, the PUE impossible, or a file has
@@ -226,7 +226,7 @@ def _load_price(
         )
     files = extra_files(OWNERSHIP, notes.catalogue.folder)
     notes.digests["ownership figures"] = _digest(tuple(files))
-    place = dict(owned_place(request, notes))
+    place = dict(ownership_figures(request, notes))
     share = request.term_utilization
     if share is None and "cost" not in terms_of(request.workload, "limit"):
         share = 1.0  # a service runs as long as its contract
@@ -239,7 +239,7 @@ def _load_price(
         )
     names = assumed_figures(gpu, notes.catalogue, place)
     notes.assumed += [f"gpu ownership.{name}" for name in names]
-    price = owned(gpu, notes.catalogue, place)
+    price = owned_gpu_price(gpu, notes.catalogue, place)
     rent = price_of(gpu.name, Contract.ON_DEMAND, None, user_folder, notes.catalogue.folder)
     return replace(price, on_demand=rent.value) if price and rent else price
 
@@ -403,7 +403,7 @@ def _note_kernels(gpu: GpuSpec, gpu_name: str, notes: PlanNotes) -> None:
         )
 
 
-def every_count(max_gpus: int | None) -> tuple[int, ...]:
+def powers_of_two_counts(max_gpus: int | None) -> tuple[int, ...]:
     """The powers of two up to a cluster's end; without one, up to 16,384."""
     return tuple(2**power for power in range((max_gpus or LARGEST_OF_ALL).bit_length()))
 

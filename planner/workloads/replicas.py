@@ -18,7 +18,7 @@ from planner.estimators.inference.closed_loop import (
     served_at_rate,
     token_time_at_rate,
 )
-from planner.estimators.inference.context import PrefixHits, ServingSetting
+from planner.estimators.inference.context import PrefixHits, ServingInputs
 from planner.estimators.inference.continuous_batching import prefix_share
 from planner.estimators.inference.estimate import (
     ServingEstimate,
@@ -34,8 +34,8 @@ from planner.estimators.inference.prefix_cache import (
     ReplicaLoad,
     cache_sizes,
     caches_at,
-    in_agreement,
     prefixes_at,
+    solve_prefix_hits,
 )
 from planner.estimators.ownership_cost import outlay
 from planner.estimators.power_draw import PowerDraw
@@ -54,7 +54,7 @@ from planner.workloads.deployments import (
     memory_columns,
     needed_memory,
     parameter_columns,
-    reuse_columns,
+    prefix_cache_columns,
     rounded_up,
 )
 from planner.workloads.max_concurrency import with_filled_cache
@@ -71,7 +71,7 @@ class ReplicaSource(ServingSource):
     an offered load; requests that do not fit in memory wait.
     """
 
-    setting: ServingSetting
+    inputs: ServingInputs
     mesh: OpenMesh[ServingConfigurations]
     request_rate: float | None
     site: OperatingTerms
@@ -90,7 +90,7 @@ class ReplicaSource(ServingSource):
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
-        return broken_serving_rule(self.setting, configurations)
+        return broken_serving_rule(self.inputs, configurations)
 
     def possible(
         self, block: ServingConfigurations
@@ -106,7 +106,7 @@ class ReplicaSource(ServingSource):
             return possible, None, dropped
         with np.errstate(divide="ignore", invalid="ignore"):
             filled = self.filled(possible)
-            codes = serving_rejections(self.setting, filled, serving_memory(self.setting, filled))
+            codes = serving_rejections(self.inputs, filled, serving_memory(self.inputs, filled))
         if not (codes == 0).any():
             return possible, None, dropped
         fitting, left, too_large = possible_mesh(possible, codes, number)
@@ -120,13 +120,13 @@ class ReplicaSource(ServingSource):
         ``broken``: codes of what rejects them, the memory included, as `possible` returns them.
         """
         filled = self.filled(configurations)
-        estimate = evaluate_serving(self.setting, filled, broken)
-        if self.setting.workload.reuse is not None:
+        estimate = evaluate_serving(self.inputs, filled, broken)
+        if self.inputs.workload.reuse is not None:
             estimate = self._reusing(estimate)
         # At a rate, those that have no room are in what piles up.
-        if filled is not configurations and self.setting.workload.request_rate is None:
+        if filled is not configurations and self.inputs.workload.request_rate is None:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                served = served_at_concurrency(self.setting, configurations, estimate.memory)
+                served = served_at_concurrency(self.inputs, configurations, estimate.memory)
             estimate = replace(estimate, served=served)
         replicas = Replicas(
             source=self,
@@ -136,16 +136,16 @@ class ReplicaSource(ServingSource):
             promises=self._promises(estimate),
         )
         # What a number of requests at a rate meets is no share of what clients who wait meet.
-        return replicas if self.setting.workload.num_requests is None else replicas.at_load
+        return replicas if self.inputs.workload.num_requests is None else replicas.at_load
 
     def _reusing(self, estimate: ServingEstimate) -> ServingEstimate:
         """The estimate with the prefix-cache hits of each configuration at its capacity."""
 
         def again(prefixes: PrefixHits) -> ServingEstimate:
-            setting = replace(self.setting, prefixes=prefixes)
-            return evaluate_serving(setting, estimate.configurations, estimate.rejected_by)
+            inputs = replace(self.inputs, prefixes=prefixes)
+            return evaluate_serving(inputs, estimate.configurations, estimate.rejected_by)
 
-        return in_agreement(estimate, again, self._prefixes)
+        return solve_prefix_hits(estimate, again, self._prefixes)
 
     def _prefixes(self, estimate: ServingEstimate) -> PrefixHits:
         """The prefix-cache hits with all batch slots of an estimate in use."""
@@ -156,10 +156,10 @@ class ReplicaSource(ServingSource):
             running=c.concurrency,
         )
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            return prefixes_at(self.setting, c, estimate.memory, load)
+            return prefixes_at(self.inputs, c, estimate.memory, load)
 
     @property
-    def without_waiting(self) -> ReplicaSource:
+    def with_immediate_admission(self) -> ReplicaSource:
         """The source in which all requests must fit in memory at once."""
         return replace(self, waits=False)
 
@@ -168,8 +168,8 @@ class ReplicaSource(ServingSource):
         if not self.waits:
             return configurations
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            memory = serving_memory(self.setting, configurations)
-            return with_filled_cache(self.setting, configurations, memory)
+            memory = serving_memory(self.inputs, configurations)
+            return with_filled_cache(self.inputs, configurations, memory)
 
     def _promises(self, estimate: ServingEstimate) -> ServiceLevels:
         c, served = estimate.configurations, estimate.served
@@ -177,16 +177,16 @@ class ReplicaSource(ServingSource):
         if not self.counts and self.request_rate is not None:
             replicas = rounded_up(self.request_rate / (served.request_rate * self.sure_share))
         num_gpus = replicas * c.replica_gpus
-        capacity = self.setting.machine.gpu.allocatable_memory
-        work, makespan, rate = self.setting.workload, None, served.request_rate
+        capacity = self.inputs.machine.gpu.allocatable_memory
+        work, makespan, rate = self.inputs.workload, None, served.request_rate
         if work.num_requests is not None and work.request_rate is None:
-            at_once = self.setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+            at_once = self.inputs.engine.scheduler.max_num_seqs * c.attention_data_parallel
             running, requests_per_replica = (
                 np.minimum(c.concurrency, at_once),
                 work.num_requests / replicas,
             )
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                reported = share_until_the_end(self.setting, served, running, requests_per_replica)
+                reported = share_until_the_end(self.inputs, served, running, requests_per_replica)
                 # As a benchmark reports it, until its last answer.
                 rate = rate * reported
                 makespan = requests_per_replica / rate
@@ -208,9 +208,9 @@ class Replicas(Deployments):
     estimate: ServingEstimate
 
     @property
-    def setting(self) -> ServingSetting:
+    def inputs(self) -> ServingInputs:
         """The machine, model, engine and requests, with their prefix-cache hits."""
-        return self.estimate.setting
+        return self.estimate.inputs
 
     def moved(self, source: ReplicaSource) -> Replicas:
         """The replicas with other operating terms, on which no prediction depends."""
@@ -253,27 +253,27 @@ class Replicas(Deployments):
     @property
     def last_answer(self) -> FloatArray:
         """Seconds of an answer while the batch empties and no prompts arrive."""
-        return emptying_answer(self.setting, self.estimate.served)
+        return emptying_answer(self.inputs, self.estimate.served)
 
     def token_time_at_rate(self, rate: float) -> FloatArray:
         """Seconds per output token at a request rate [1/s]."""
         replica_rate = rate * self.configurations.replica_gpus / self.num_gpus
-        return token_time_at_rate(self.setting, self.configurations, replica_rate)
+        return token_time_at_rate(self.inputs, self.configurations, replica_rate)
 
     def at_rate(self, rate: float) -> Replicas:
         """The replicas at a request rate [1/s], shared evenly."""
-        c, estimate, setting = self.held, self.estimate, self.setting
+        c, estimate, inputs = self.held, self.estimate, self.inputs
         replicas = self.num_gpus / c.replica_gpus
-        at_once = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+        at_once = inputs.engine.scheduler.max_num_seqs * c.attention_data_parallel
         offered = self.offered(rate, replicas, np.minimum(c.concurrency, at_once))
-        served = served_at_rate(setting, c, estimate.memory, offered)
-        if setting.prefixes is not None:
+        served = served_at_rate(inputs, c, estimate.memory, offered)
+        if inputs.prefixes is not None:
             # Fewer are in it than at its capacity, so that more is kept, so that fewer are.
             for _ in range(ROUNDS):
                 carried, running = served.request_rate * replicas, served.in_flight
                 load = ReplicaLoad(replicas=replicas, rate=carried, running=running)
-                setting = replace(setting, prefixes=prefixes_at(setting, c, estimate.memory, load))
-                served = served_at_rate(setting, c, estimate.memory, offered)
+                inputs = replace(inputs, prefixes=prefixes_at(inputs, c, estimate.memory, load))
+                served = served_at_rate(inputs, c, estimate.memory, offered)
         promises = self.promised_at(
             offered=offered,
             replicas=replicas,
@@ -281,27 +281,27 @@ class Replicas(Deployments):
             first=served.time_to_first_token,
             token=served.time_per_output_token,
         )
-        estimate = replace(estimate, setting=setting, served=served)
+        estimate = replace(estimate, inputs=inputs, served=served)
         return replace(self, estimate=estimate, promises=promises)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
         """The complexity of some plans; 0: the simplest."""
         num_gpus = self.at(self.num_gpus, rows)
-        return replica_complexity(self.setting, self.configurations.rows(rows), num_gpus)
+        return replica_complexity(self.inputs, self.configurations.rows(rows), num_gpus)
 
     @property
     def memory(self) -> tuple[Need, Need]:
         """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
         memory, configurations = self.estimate.memory, self.estimate.configurations
         return needed_memory(
-            self.setting, memory, configurations, cache_of(memory, configurations.concurrency)
+            self.inputs, memory, configurations, cache_of(memory, configurations.concurrency)
         )
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
         """The probability that the fullest GPU of some plans has the memory it needs."""
         estimate = self.estimate
         memory = estimate.memory.mapped(lambda values: self.at(values, rows))
-        return fit_probability(self.setting, memory, estimate.configurations.rows(rows))
+        return fit_probability(self.inputs, memory, estimate.configurations.rows(rows))
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:
@@ -317,7 +317,7 @@ class Replicas(Deployments):
     def prompt_price(self) -> FloatArray:
         """The price of all GPUs for the share of their time that computes prompts [USD/s]; all of
         it if nothing is generated."""
-        if self.setting.workload.embeds:
+        if self.inputs.workload.embeds:
             return self.promises.price
         return self.promises.price * self.estimate.served.utilization
 
@@ -326,17 +326,17 @@ class Replicas(Deployments):
         """The prefix caches, at the answered rate."""
         replicas = self.num_gpus / self.held.replica_gpus
         load = ReplicaLoad(replicas=replicas, rate=self.request_rate, running=self.in_flight)
-        return caches_at(self.setting, self.held, self.estimate.memory, load)
+        return caches_at(self.inputs, self.held, self.estimate.memory, load)
 
     @property
     def cache_sizes(self) -> tuple[FloatArray, ...]:
         """Bytes of each prefix cache, with host memory and drives."""
-        return cache_sizes(self.setting, self.estimate.memory)
+        return cache_sizes(self.inputs, self.estimate.memory)
 
     @property
     def prefix_share(self) -> FloatArray:
         """Share of the prompts' time that cached tokens add."""
-        return prefix_share(self.setting, self.configurations)
+        return prefix_share(self.inputs, self.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, configuration, promises at the load, memory."""
@@ -351,8 +351,8 @@ class Replicas(Deployments):
             **repeated(dict.fromkeys((*without, "transfer_time_s")), shape),
             **self.promised(),
             "utilization": floats(estimate.served.utilization, shape),
-            **image_columns(self.setting, c, estimate.served.request_rate, shape),
-            **reuse_columns(self.setting.prefixes, shape),
-            **memory_columns(self.setting, estimate.memory, c, shape),
+            **image_columns(self.inputs, c, estimate.served.request_rate, shape),
+            **prefix_cache_columns(self.inputs.prefixes, shape),
+            **memory_columns(self.inputs, estimate.memory, c, shape),
             **self.preempted(estimate.memory, self.held),
         }

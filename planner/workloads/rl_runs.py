@@ -22,7 +22,7 @@ from planner.configurations.rl_configurations import RlConfigurations
 from planner.configurations.rl_rules import RL_ONLY_RULES, RL_REJECTING, RL_RULES, RlContext
 from planner.configurations.training_rules import RULES
 from planner.estimators.inference.estimate import broken_serving_rule
-from planner.estimators.rl.context import RlSetting
+from planner.estimators.rl.context import RlInputs
 from planner.estimators.rl.step import HIDDEN, MEMORY_PHASES, PHASES, RlStep, evaluate_rl
 from planner.estimators.rl.trainer import full_batches
 from planner.estimators.training.estimate import broken_rule
@@ -58,7 +58,7 @@ def splits(count: int, node: int) -> list[float]:
 class RlSource(Source):
     """Ways to run a step on one GPU with one framework."""
 
-    setting: RlSetting
+    inputs: RlInputs
     mesh: OpenMesh[RlConfigurations]
     counts: tuple[int, ...]
     site: OperatingTerms
@@ -72,8 +72,8 @@ class RlSource(Source):
     @property
     def named(self) -> Mapping[str, str]:
         """Result columns that are the same for all its steps."""
-        work = self.setting.workload
-        return {**super().named, "engine": self.setting.engine.name, "adapter": str(work.adapter)}
+        work = self.inputs.workload
+        return {**super().named, "engine": self.inputs.engine.name, "adapter": str(work.adapter)}
 
     @property
     def pace(self) -> Hashable:
@@ -83,7 +83,7 @@ class RlSource(Source):
     @property
     def question_columns(self) -> Mapping[str, Value]:
         """The answers of a step, and the price of a GPU."""
-        work = self.setting.workload
+        work = self.inputs.workload
         answers: dict[str, Value] = {
             name: getattr(work, name)
             for name in terms_of("rl", "question").keys() - AdapterSetup.__dataclass_fields__
@@ -95,26 +95,26 @@ class RlSource(Source):
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
         """The 90 % intervals from published steps; the calendar time with failures."""
-        setting, gpu = self.setting, self.setting.machine.gpu
-        kind = "moe" if has_experts(setting.model) else "dense"
-        rollouts = setting.rollouts
+        inputs, gpu = self.inputs, self.inputs.machine.gpu
+        kind = "moe" if has_experts(inputs.model) else "dense"
+        rollouts = inputs.rollouts
         fitted = FittedSteps(runs=rollouts.calibration_runs, error=rollouts.calibration_error)
         calibration = fitted if gpu.name in rollouts.calibration_gpus and fitted.runs else None
         confidence = rl_confidence(
-            setting.framework.name, gpu.name, gpu_class(gpu), kind, calibration
+            inputs.framework.name, gpu.name, gpu_class(gpu), kind, calibration
         )
-        failures = calendar_factors(setting.packed, self.site, num_gpus)
+        failures = calendar_factors(inputs.packed, self.site, num_gpus)
         together = range_of_product(confidence.factors["step_time"], failures)
         return replace(confidence, factors={**confidence.factors, "calendar_time": together})
 
     def broken(self, configurations: RlConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
-        setting, c = self.setting, configurations
-        context = RlContext(rollouts=setting.rollouts, workload=setting.workload)
+        inputs, c = self.inputs, configurations
+        context = RlContext(rollouts=inputs.rollouts, workload=inputs.workload)
         codes = first_broken(RL_ONLY_RULES, c, context)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            trainer = broken_rule(setting.packed, full_batches(setting, c))
-            engine = broken_serving_rule(setting.serving, c.engine(np.zeros(()), np.ones(()), 1.0))
+            trainer = broken_rule(inputs.packed, full_batches(inputs, c))
+            engine = broken_serving_rule(inputs.serving, c.engine(np.zeros(()), np.ones(()), 1.0))
         for part_codes, before in (
             (trainer, len(RL_ONLY_RULES)),
             (engine, len(RL_ONLY_RULES) + len(RULES)),
@@ -128,8 +128,8 @@ class RlSource(Source):
     def judged(self, configurations: RlConfigurations, broken: CodeArray | None = None) -> RlRuns:
         """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
         codes = self.broken(configurations) if broken is None else broken
-        step = evaluate_rl(self.setting, configurations)
-        machine = self.setting.machine
+        step = evaluate_rl(self.inputs, configurations)
+        machine = self.inputs.machine
         host_capacity = machine.host_room(configurations.num_gpus)
         for number, bad in (
             (_CACHE, ~step.rollout.fits),
@@ -157,7 +157,7 @@ class RlRuns(Candidates):
     @property
     def memory(self) -> tuple[Need, Need]:
         """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
-        machine = self.source.setting.machine
+        machine = self.source.inputs.machine
         host_capacity = machine.host_room(self.num_gpus)
         return (self.step.host_memory, host_capacity), (
             self.peak_memory,
@@ -195,7 +195,7 @@ class RlRuns(Candidates):
     @property
     def samples_per_step(self) -> FloatArray:
         """Answers that a step trains."""
-        return np.asarray(float(self.source.setting.workload.samples))
+        return np.asarray(float(self.source.inputs.workload.samples))
 
     @property
     def samples_per_s(self) -> FloatArray:
@@ -205,7 +205,7 @@ class RlRuns(Candidates):
     @property
     def throughput(self) -> FloatArray:
         """Tokens of prompts and answers that are trained per second."""
-        return self.samples_per_s * self.source.setting.workload.mean_length
+        return self.samples_per_s * self.source.inputs.workload.mean_length
 
     tokens_per_s = throughput
 
@@ -217,13 +217,13 @@ class RlRuns(Candidates):
     @property
     def time_to_train(self) -> FloatArray:
         """Seconds of all steps."""
-        return self.step_time * self.source.setting.workload.steps
+        return self.step_time * self.source.inputs.workload.steps
 
     @cached_property
     def run(self) -> RunCost:
         """Time, GPU-seconds and cost of all steps, charged as those of training are."""
-        setting, site = self.source.setting.packed, self.source.site
-        return run_cost(setting, site, duration=self.time_to_train, num_gpus=self.num_gpus)
+        inputs, site = self.source.inputs.packed, self.source.site
+        return run_cost(inputs, site, duration=self.time_to_train, num_gpus=self.num_gpus)
 
     @property
     def calendar_time(self) -> FloatArray:
@@ -258,7 +258,7 @@ class RlRuns(Candidates):
     @property
     def memory_headroom(self) -> FloatArray:
         """Bytes that stay free on it."""
-        return self.source.setting.machine.gpu.allocatable_memory - self.peak_memory
+        return self.source.inputs.machine.gpu.allocatable_memory - self.peak_memory
 
     @property
     def host_memory(self) -> FloatArray:
@@ -268,7 +268,7 @@ class RlRuns(Candidates):
     @property
     def time_wait(self) -> FloatArray:
         """The framework's own seconds of a step."""
-        return np.asarray(self.source.setting.rollouts.step_overhead)
+        return np.asarray(self.source.inputs.rollouts.step_overhead)
 
     @property
     def trainer_idle(self) -> FloatArray:
@@ -296,7 +296,7 @@ class RlRuns(Candidates):
         """
         current, total = first(self.configurations.trainer_gpus), int(first(self.num_gpus))
         trains = np.array(
-            [current, *splits(total, self.source.setting.machine.cluster.gpus_per_node)]
+            [current, *splits(total, self.source.inputs.machine.cluster.gpus_per_node)]
         )
         runs = self.otherwise(train_gpus=trains)
         possible = np.broadcast_to(runs.rejected_by == 0, trains.shape)

@@ -38,13 +38,13 @@ from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal_hardware import ideal_framework
 from planner.estimators.inference.continuous_batching import decode_batch
 from planner.estimators.inference.step import step_time
-from planner.estimators.rl.context import RlSetting
+from planner.estimators.rl.context import RlInputs
 from planner.estimators.rl.step import TRAINER_PHASES
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.optimize.source import Candidates, Source
 from planner.question.names import PLACEMENT, TRAIN_GPUS
 from planner.question.request import Request
-from planner.question.terms import glossary, plain_values, terms_about, terms_of
+from planner.question.terms import glossary, parameter_defaults, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
@@ -57,12 +57,12 @@ from planner.specs.training_workload import AdapterSetup
 from planner.workloads.assumptions import PlanNotes
 from planner.workloads.priced_hardware import gpu_counts
 from planner.workloads.rl_runs import RlRuns, RlSource, splits
-from planner.workloads.serving_space import limited, with_options
+from planner.workloads.serving_space import with_options, with_sequence_limit
 from planner.workloads.serving_workload import timed_inference
 from planner.workloads.training_question import (
     adapter_answers,
     adapter_fields,
-    adapter_words,
+    format_adapter,
     with_expert_adapters,
 )
 from planner.workloads.training_workload import (
@@ -102,7 +102,7 @@ _ADAPTED = AdapterSetup.__dataclass_fields__
 _LEARNING = terms_about("learning_setting")
 
 
-def ask_rl(request: Request, catalogue: Catalogue, notes: PlanNotes) -> WorkloadQuestion:
+def make_rl_question(request: Request, catalogue: Catalogue, notes: PlanNotes) -> WorkloadQuestion:
     """The model, the step and the space of a request.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
@@ -216,7 +216,7 @@ def _sources(scene: HardwareScenario) -> list[Source]:
     engine = place.machine.catalogue.load_engine(engine_name).spec
     engine = engine_on(engine, place.machine.gpu, offline=True)
     engine = with_options(generating(engine, rollouts), question.request)
-    setting = RlSetting(
+    inputs = RlInputs(
         machine=place.machine,
         model=question.model,
         framework=profile,
@@ -229,8 +229,8 @@ def _sources(scene: HardwareScenario) -> list[Source]:
     settings |= framework_defaults(scene, question.work)
     return [
         RlSource(
-            setting=setting,
-            mesh=rl_mesh(setting, scene.space, settings, question.counts),
+            inputs=inputs,
+            mesh=rl_mesh(inputs, scene.space, settings, question.counts),
             counts=question.counts,
             site=place.site,
         )
@@ -256,7 +256,7 @@ def _choose_engine(scene: HardwareScenario, framework: str, rollouts: RolloutPro
 
 def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile:
     """The engine with as many answers at once as its framework lets it generate."""
-    return limited(engine, rollouts.max_num_seqs) if rollouts.max_num_seqs else engine
+    return with_sequence_limit(engine, rollouts.max_num_seqs) if rollouts.max_num_seqs else engine
 
 
 def _unsupported_part(work: RlWorkload, rollouts: RolloutProfile) -> str:
@@ -282,7 +282,7 @@ def _suits(question: WorkloadQuestion, framework: FrameworkProfile) -> bool:
 
 
 def rl_mesh(
-    setting: RlSetting, space: SearchSpace, settings: Mapping[str, object], counts: Sequence[int]
+    inputs: RlInputs, space: SearchSpace, settings: Mapping[str, object], counts: Sequence[int]
 ) -> OpenMesh[RlConfigurations]:
     """All combinations of the values of trainer, engine and placement.
 
@@ -300,16 +300,16 @@ def rl_mesh(
             "micro_batch_size: answers are packed into micro-batches of so many tokens: give "
             "--micro-batch-tokens."
         )
-    defaults = plain_values("rl")
-    split = _splits(setting, parameter_values, counts)
+    defaults = parameter_defaults("rl")
+    split = _splits(inputs, parameter_values, counts)
     rl_names = [name for name in _RL_ONLY_PARAMETERS if name not in split]
     trainer = mesh_of(
         replace(space, parameters={n: v for n, v in space.parameters.items() if n in NAMES}),
         {n: v for n, v in settings.items() if n in NAMES},
         num_gpus=counts,
-        model=setting.model,
-        framework=setting.framework,
-        workload=setting.packed.workload,
+        model=inputs.model,
+        framework=inputs.framework,
+        workload=inputs.packed.workload,
     )
     placed_names = (*split, "micro_batch_size")
     axes: list[list[Factor]] = [[split]]
@@ -326,16 +326,16 @@ def rl_mesh(
 
 
 def _splits(
-    setting: RlSetting, parameter_values: Mapping[str, object], counts: Sequence[int]
+    inputs: RlInputs, parameter_values: Mapping[str, object], counts: Sequence[int]
 ) -> Factor:
     """Placements with the GPUs that train, in rows; those that rules exclude are left out."""
-    defaults = plain_values("rl")
+    defaults = parameter_defaults("rl")
     names = (PLACEMENT, *_LEARNING)
     values = {
         name: as_values(parameter_values.get(name, defaults[name]), {})
         for name in (TRAIN_GPUS, *names)
     }
-    is_open, node = _NODES in values[TRAIN_GPUS], setting.machine.cluster.gpus_per_node
+    is_open, node = _NODES in values[TRAIN_GPUS], inputs.machine.cluster.gpus_per_node
     train_gpus = [0.0] if is_open else coded_values(TRAIN_GPUS, values[TRAIN_GPUS])
     choices = [coded_values(name, values[name]) for name in names]
     rows = []
@@ -347,7 +347,7 @@ def _splits(
     columns = np.array(rows, dtype=np.float64).T
     heads = ("num_gpus", TRAIN_GPUS, *names)
     factor = {n: RlConfigurations.cast(n, column) for n, column in zip(heads, columns, strict=True)}
-    context = RlContext(rollouts=setting.rollouts, workload=setting.workload)
+    context = RlContext(rollouts=inputs.rollouts, workload=inputs.workload)
     possible = ~is_misplaced(factor, context)
     if possible.any():
         factor = {name: column[possible] for name, column in factor.items()}
@@ -364,7 +364,7 @@ def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
         TimedPart.of(name, ALL_MODULES, {name: seconds}, (), part=name, like=kinds.get(name, ""))
         for name, seconds in step.shown_times().items()
     ]
-    serving, engine = step.setting.serving, step.rollout.configurations
+    serving, engine = step.inputs.serving, step.rollout.configurations
     decode = step_time(serving, engine, decode_batch(serving, engine.concurrency), decoding=True)
     return {
         "step": TimedStep(seconds=total, parts=tuple(parts)),
@@ -377,7 +377,7 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
     """The answers of a plan that the user left open."""
     if not isinstance(source, RlSource):
         raise TypeError(f"{source} is no reinforcement learning.")
-    work, questions = source.setting.workload, terms_of("rl", "question")
+    work, questions = source.inputs.workload, terms_of("rl", "question")
     answers: dict[str, Value] = {
         name: getattr(work, name)
         for name in questions
@@ -388,18 +388,18 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
     del answers["adapter_sync"]
     if work.is_frozen:
         answers |= adapter_answers(work) | {"adapter": str(work.adapter)}
-        answers["adapter_sync"] = str(source.setting.adapter_sync)
+        answers["adapter_sync"] = str(source.inputs.adapter_sync)
     answers |= {"algorithm": str(work.algorithm), "max_steps": work.steps}
     answers |= {"gpu": source.gpu, "framework": source.profile}
     return answers | {
-        "engine": source.setting.engine_word,
+        "engine": source.inputs.engine_word,
         "reliability": source.site.reliability.name,
     }
 
 
-def _question_lines(setting: RlSetting) -> list[str]:
+def _question_lines(inputs: RlInputs) -> list[str]:
     """The lines that describe a step."""
-    work = setting.workload
+    work = inputs.workload
     lengths = f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out on average"
     lines = [
         f"{work.algorithm}: {work.prompts_per_step:,} prompts x {work.samples_per_prompt:,} "
@@ -412,17 +412,17 @@ def _question_lines(setting: RlSetting) -> list[str]:
     if models or passes:
         lines.append(f"Besides the update, the trainer computes {', '.join([*passes, *models])}")
     if work.is_frozen:
-        lines.append(_format_adapter_sync(setting))
+        lines.append(_format_adapter_sync(inputs))
     return lines
 
 
-def _format_adapter_sync(setting: RlSetting) -> str:
+def _format_adapter_sync(inputs: RlInputs) -> str:
     """A line on the trained adapter parameters and the weights that the engine gets."""
-    work = setting.workload
-    served = "the adapters only" if setting.serves_adapter else "all weights, adapters merged"
-    count = format_large(adapter_parameter_count(setting.packed))
+    work = inputs.workload
+    served = "the adapters only" if inputs.serves_adapter else "all weights, adapters merged"
+    count = format_large(adapter_parameter_count(inputs.packed))
     return (
-        f"{adapter_words(work)}: {count} parameters trained; the engine gets {served}; no "
+        f"{format_adapter(work)}: {count} parameters trained; the engine gets {served}; no "
         "published step trains adapters, so intervals are those of full training"
     )
 
@@ -478,7 +478,7 @@ def _format_broken_rule(candidates: Candidates, rule: str) -> str:
     fixes = (_nearest_remedy(candidates, rule, name, values) for name, values in remedies.items())
     nearest = next(filter(None, fixes), "")
     if rule == "ranks" and not nearest:
-        work = candidates.source.setting.workload
+        work = candidates.source.inputs.workload
         ranks = int(first(candidates.configurations.data_parallel))
         unit = ranks // math.gcd(ranks, work.samples_per_prompt)
         nearest = f"prompts_per_step={max(round(work.prompts_per_step / unit), 1) * unit}"
@@ -487,8 +487,8 @@ def _format_broken_rule(candidates: Candidates, rule: str) -> str:
 
 def _broken_rule_texts(runs: RlRuns) -> dict[str, str]:
     """The values of the first configuration that each rule checks, as text by rule."""
-    c, setting, name = runs.configurations, runs.source.setting, runs.source.profile
-    rollouts, batch = setting.rollouts, first(c.global_batch_size)
+    c, inputs, name = runs.configurations, runs.source.inputs, runs.source.profile
+    rollouts, batch = inputs.rollouts, first(c.global_batch_size)
     placement = Placement(int(first(c.placement))).word
     tp, generates = first(c.rollout_tensor_parallel), first(c.rollout_gpus)
     texts = (
@@ -497,7 +497,7 @@ def _broken_rule_texts(runs: RlRuns) -> dict[str, str]:
         f"staleness {first(c.staleness):g} of {placement}",
         f"{name} can in {', '.join(rollouts.partial) or 'no placement'}",
         f"{tp:,.0f} of {generates:,.0f} GPUs",
-        f"{batch:,.0f} of {setting.workload.samples:,}",
+        f"{batch:,.0f} of {inputs.workload.samples:,}",
         f"{batch:,.0f} sequences on {first(c.data_parallel):g} copies",
         f"that takes {formatting.format_gib(first(runs.step.rollout.needed))} a GPU with "
         "all weights",
@@ -511,7 +511,7 @@ def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
     c = runs.configurations
     gpus: dict[str, Sequence[float]] = {"train_gpus": range(1, int(first(c.num_gpus)) + 1)}
     batches: dict[str, Sequence[float]] = {
-        "global_batch_size": _divisors(runs.source.setting.workload.samples)
+        "global_batch_size": _divisors(runs.source.inputs.workload.samples)
     }
     degrees: dict[str, Sequence[float]] = {
         "rollout_tensor_parallel": _divisors(int(first(c.rollout_gpus)))
@@ -549,17 +549,17 @@ RL = Workload(
     name="rl",
     profile_kind="framework",
     single=SINGLE,
-    ask=ask_rl,
+    ask=make_rl_question,
     sources=_sources,
     objectives=lambda _: ("step_time", "memory_headroom"),
     ideal=ideal_framework,
-    settled=_reproducing_answers,
+    reproducing_answers=_reproducing_answers,
     usual=default_notes,
-    unset=source_defaults,
-    once=evaluate_single,
+    unset_defaults=source_defaults,
+    evaluate_once=evaluate_single,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
     suits=_suits,
-    weighed=("time_to_train_days", "cost_usd", "num_gpus"),
+    comparison_columns=("time_to_train_days", "cost_usd", "num_gpus"),
     timed=rl_steps,
     lengths=(*terms_about("length", "rl"), *_LONGEST),
     longest=_LONGEST,
@@ -567,11 +567,11 @@ RL = Workload(
     wording=ResultWording(
         noun="plan",
         question_lines=_question_lines,
-        in_short=plan_words,
-        brief=plan_words,
+        format_short=plan_words,
+        format_brief=plan_words,
         layout=layout,
         in_layout=(*DEGREES[:-1], *_RL_ONLY_PARAMETERS[:4], *_ENGINE.values(), "rollout_gpus"),
-        blamed=_format_broken_rule,
+        broken_rule_text=_format_broken_rule,
         legend=lambda _: (
             "layout: placement (staleness, partial rollouts), GPUs that train + generate: the "
             "trainer's split / engines x theirs"

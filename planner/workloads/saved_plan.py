@@ -18,7 +18,7 @@ from planner.question.parse_values import format_input, parse_value
 from planner.question.prices import price_of_contract
 from planner.question.renamed import current_keys
 from planner.question.request import ALL, PlanRequest, Request
-from planner.question.terms import Term, plain_values, terms_about, terms_of
+from planner.question.terms import Term, parameter_defaults, terms_about, terms_of
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import Plan
 from planner.workloads.registry import workload_names
@@ -79,7 +79,7 @@ class SavedPlan:
         named = {
             name: self.parameters[name]
             for name, term in terms_of(self.workload, "parameter").items()
-            if term.is_asked
+            if term.is_user_input
         }
         settings = {name: value for name, value in self.parameters.items() if name not in named}
         answers = {"workload": self.workload, "settings": settings, **named, **self.answers}
@@ -116,7 +116,7 @@ class SavedPlan:
             isinstance(digest, str) for digest in digests.values()
         ):
             errors.append("[specs] is not a table of digests.")
-        defaults = plain_values(workload)
+        defaults = parameter_defaults(workload)
         lacking = [name for name in terms_of(workload, "parameter") if name not in parameters]
         needed = sorted(name for name in lacking if name not in defaults)
         if not errors:
@@ -166,7 +166,7 @@ class SavedPlan:
 
 def all_answers(plan: Plan, row: Row) -> dict[str, Value]:
     """The answers to all questions except the space, from the request or from the row."""
-    settled, profile = plan.settled(row), plan.workload.profile_kind
+    settled, profile = plan.reproducing_answers(row), plan.workload.profile_kind
     answers = {}
     for name in terms_of(plan.workload.name, "question"):
         answer, settled_answer = getattr(plan.request, name, None), settled.get(name)
@@ -212,7 +212,7 @@ def non_default_parameters(
     settings = {
         name: row[name]
         for name, term in terms_of(workload, "parameter").items()
-        if not term.is_asked and row[name] != term.plain
+        if not term.is_user_input and row[name] != term.default_value
     }
     if framework_defaults:
         is_usual = all(row[name] == value for name, value in framework_defaults.items())

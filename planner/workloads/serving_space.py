@@ -26,10 +26,10 @@ from planner.configurations.enumerate import (
     single_axis,
 )
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.inference.context import ServingSetting
-from planner.formulas.routing import characteristic_draws, zipf_shares
+from planner.estimators.inference.context import ServingInputs
+from planner.formulas.routing import lru_characteristic_draws, zipf_shares
 from planner.question.request import Request
-from planner.question.terms import plain_values, terms_about, terms_of
+from planner.question.terms import parameter_defaults, terms_about, terms_of
 from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
@@ -79,7 +79,7 @@ def serving_mesh(
     """
     refuse_unknown(space, settings, SERVING_NAMES, derived=("data_parallel", "replicas"))
     of_engine = {"max_num_batched_tokens": engine.scheduler.max_num_batched_tokens}
-    choices = {**plain_values("serve"), **of_engine, **space.parameters, **settings}
+    choices = {**parameter_defaults("serve"), **of_engine, **space.parameters, **settings}
     bases = {
         "num_gpus": max(counts or [_LARGEST_REPLICA]),
         "num_hidden_layers": model.num_hidden_layers,
@@ -207,7 +207,7 @@ def _cache_note(request: Request) -> Mapping[str, str]:
     quantization = request.settings.get("quantization")
     if not isinstance(quantization, str) or not caches_activations(request):
         return {}
-    format_name = Quantization.meant(quantization)
+    format_name = Quantization.canonical_word(quantization)
     cache = {code.word: cache_format.word for code, cache_format in _CACHES.items()}.get(
         format_name
     )
@@ -271,17 +271,25 @@ def weights_note(scene: HardwareScenario) -> Mapping[str, str]:
     if served is not None and stored_types(model) != stored_types(published):
         source_text = f"of {served.repository}, not {stored_types(published)[1]} as published"
         reason = "which is unpacked to 16 bit"
-        return {"quantization": f"{words_of(model)} {source_text}, {reason} ({served.source})"}
+        return {
+            "quantization": (
+                f"{format_weight_formats(model)} {source_text}, {reason} ({served.source})"
+            )
+        }
     other_texts = [
         f"{checkpoint.quantization} as {checkpoint.repository}"
         for checkpoint in suited
         if checkpoint is not served
     ]
     others_text = f", published in {' and '.join(other_texts)} too" if other_texts else ""
-    return {"quantization": f"{words_of(model)}{others_text} (published weights of {model.name})"}
+    return {
+        "quantization": (
+            f"{format_weight_formats(model)}{others_text} (published weights of {model.name})"
+        )
+    }
 
 
-def words_of(model: ModelSpec) -> str:
+def format_weight_formats(model: ModelSpec) -> str:
     """The types of a model's published weights in words."""
     dense, experts = stored_types(model)
     return f"{dense}, experts {experts}"
@@ -368,7 +376,7 @@ def make_serving_question(
     if any(published) and not is_set and request.precision is None:
         is_copy = notes.catalogue.copied_from(str(request.model))
         source = "the name of the copy" if is_copy else f"published weights of {model.name}"
-        notes.defaults["quantization"] = f"{words_of(model)} ({source})"
+        notes.defaults["quantization"] = f"{format_weight_formats(model)} ({source})"
     notes.defaults |= _cache_note(request)
     return WorkloadQuestion(
         request=request,
@@ -458,9 +466,10 @@ def _make_workload(request: Request, model: ModelSpec, notes: PlanNotes) -> Serv
         values["acceptance_rate"] = 0.0
         if drafted:
             published = acceptance(method, is_tree=(steps or drafted) < drafted)
-            values["acceptance_rate"] = published.usual
+            values["acceptance_rate"] = published.assumed
             notes.defaults["acceptance_rate"] = (
-                f"{published.usual:g} (as published for {method or 'drafts'}; {published.low:g} to "
+                f"{published.assumed:g} (as published for {method or 'drafts'}; "
+                f"{published.low:g} to "
                 f"{published.high:g} is usual)"
             )
     values["arrivals"] = arrivals_of(request, drawn=is_drawn(request.router))
@@ -516,7 +525,7 @@ def _draft_method(request: Request, model: ModelSpec) -> DraftMethod:
     if method_name is None:
         if request.draft_model is not None:
             return DraftMethod.DRAFT_MODEL
-        return DraftMethod.MTP if modules and request.draft_tokens else DraftMethod.UNSAID
+        return DraftMethod.MTP if modules and request.draft_tokens else DraftMethod.UNSPECIFIED
     try:
         method = DraftMethod(method_name)
     except ValueError:
@@ -561,7 +570,7 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
     return draft
 
 
-def tried_types(question: WorkloadQuestion, space: SearchSpace) -> dict[str, list[str]]:
+def formats_to_choose(question: WorkloadQuestion, space: SearchSpace) -> dict[str, list[str]]:
     """Number formats with several values in the space, if neither user nor model sets them."""
     specified = {*question.request.settings}
     published = question.model.quantization, question.model.expert_quantization
@@ -586,17 +595,17 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
             "an engine that does (vllm, sglang, tensorrt-llm)."
         )
     if request.max_num_seqs is not None:
-        engine = limited(engine, request.max_num_seqs)
+        engine = with_sequence_limit(engine, request.max_num_seqs)
     if request.num_adapters is not None and request.max_loras is not None:
         # Requests whose adapter has no slot wait until one of others has ended.
         shares = zipf_shares(number=request.num_adapters, exponent=request.adapter_skew)
-        draws = characteristic_draws(shares=shares, slots=request.max_loras)
+        draws = lru_characteristic_draws(shares=shares, slots=request.max_loras)
         max_num_seqs = max(int(min(draws, engine.scheduler.max_num_seqs)), 1)
         engine = replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=max_num_seqs))
-    return eager(engine) if request.enforce_eager else engine
+    return without_cuda_graphs(engine) if request.enforce_eager else engine
 
 
-def limited(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
+def with_sequence_limit(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
     """The engine with another ``max_num_seqs``, which its memory profiling uses, too."""
     memory = engine.memory
     if memory.profiled_seqs:
@@ -605,17 +614,15 @@ def limited(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
     return replace(engine, scheduler=scheduler, memory=memory)
 
 
-def with_max_num_seqs(
-    setting: ServingSetting, max_num_seqs: int, concurrency: int
-) -> ServingSetting:
+def with_max_num_seqs(inputs: ServingInputs, max_num_seqs: int, concurrency: int) -> ServingInputs:
     """The setting whose engine starts with ``max_num_seqs`` at this ``concurrency``, and with the
     number of requests as its limit otherwise."""
-    engine = limited(setting.engine, max_num_seqs)
-    engine = replace(engine, scheduler=setting.engine.scheduler)
-    return replace(setting, engine=engine, engine_max_num_seqs=concurrency)
+    engine = with_sequence_limit(inputs.engine, max_num_seqs)
+    engine = replace(engine, scheduler=inputs.engine.scheduler)
+    return replace(inputs, engine=engine, engine_max_num_seqs=concurrency)
 
 
-def eager(engine: EngineProfile) -> EngineProfile:
+def without_cuda_graphs(engine: EngineProfile) -> EngineProfile:
     """The engine whose host launches the kernels of every step one by one."""
     e, without_graphs = engine.execution, engine.without_graphs
     layer, routing = e.prefill_launch_time, 0.0

@@ -19,10 +19,10 @@ from planner.configurations.configuration_tables import (
 from planner.configurations.enumerate import OpenMesh, as_values, coded_values
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.ideal_hardware import ideal_engine
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import decode_batch, new_tokens, prompt_batch
 from planner.estimators.inference.step import InferenceStep, step_time
-from planner.optimize.problem import sure_factor
+from planner.optimize.problem import confidence_factor
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import columns_about, terms_about, terms_of
@@ -31,7 +31,7 @@ from planner.specs.serving_workload import ServingWorkload
 from planner.specs.software_profile import engine_on
 from planner.workloads.assumptions import assumed_for_batches, assumed_limits, open_serving
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
-from planner.workloads.image_inputs import image_answers, served_image_words
+from planner.workloads.image_inputs import format_served_images, image_answers
 from planner.workloads.max_concurrency import LARGEST_BATCH, max_concurrency
 from planner.workloads.prediction_confidence import serving_share
 from planner.workloads.prefill_decode_pools import PoolDeployments, PoolSource
@@ -42,15 +42,15 @@ from planner.workloads.serving_space import (
     SINGLE,
     caches_activations,
     draft_of,
+    formats_to_choose,
     make_serving_question,
     on_gpus,
     serving_mesh,
-    tried_types,
     weights_note,
     with_options,
 )
-from planner.workloads.single_serving import serve_once
-from planner.workloads.static_batches import Batches, BatchSource, batch_once
+from planner.workloads.single_serving import evaluate_serving_once
+from planner.workloads.static_batches import Batches, BatchSource, evaluate_batch_once
 from planner.workloads.workload import (
     ALL_MODULES,
     HardwareScenario,
@@ -59,7 +59,7 @@ from planner.workloads.workload import (
     TimedStep,
     Workload,
     WorkloadQuestion,
-    merged,
+    merge_parts,
 )
 
 _OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
@@ -79,9 +79,9 @@ def decode_step(candidates: Candidates) -> InferenceStep:
         c, sequences = candidates.decode.configurations, candidates.at_load.decoding
     else:
         raise TypeError(f"{candidates!r} does not serve streams.")
-    setting = candidates.setting
-    batch = decode_batch(setting, sequences / c.pipeline_parallel)
-    return step_time(setting, c, batch, True)
+    inputs = candidates.inputs
+    batch = decode_batch(inputs, sequences / c.pipeline_parallel)
+    return step_time(inputs, c, batch, True)
 
 
 def inference_steps(candidates: Candidates) -> dict[str, InferenceStep]:
@@ -90,23 +90,23 @@ def inference_steps(candidates: Candidates) -> dict[str, InferenceStep]:
         static = candidates.batch
         return {"prefill": static.prefill_step, "decode": static.decode_step}
     if isinstance(candidates, Replicas):
-        prompt = _prompt_step(candidates.setting, candidates.estimate.configurations)
+        prompt = _prompt_step(candidates.inputs, candidates.estimate.configurations)
     elif isinstance(candidates, PoolDeployments):
         workers = candidates.prefill
-        prompt = _prompt_step(workers.setting, workers.configurations)
+        prompt = _prompt_step(workers.inputs, workers.configurations)
     else:
         raise TypeError(f"{candidates!r} does not serve.")
-    if candidates.setting.workload.embeds:
+    if candidates.inputs.workload.embeds:
         return {"prefill": prompt}
     return {"prefill": prompt, "decode": decode_step(candidates)}
 
 
-def _prompt_step(setting: ServingSetting, c: ServingConfigurations) -> InferenceStep:
+def _prompt_step(inputs: ServingInputs, c: ServingConfigurations) -> InferenceStep:
     """A step over one prompt of each attention rank, or as much of it as a step takes."""
-    new, ranks = new_tokens(setting), c.attention_data_parallel
+    new, ranks = new_tokens(inputs), c.attention_data_parallel
     tokens = np.minimum(new * ranks, np.maximum(c.replica_step_tokens, 1.0))
-    batch = prompt_batch(setting, np.asarray(ranks, np.float64), tokens, np.zeros(()))
-    return step_time(setting, c, batch, decoding=False)
+    batch = prompt_batch(inputs, np.asarray(ranks, np.float64), tokens, np.zeros(()))
+    return step_time(inputs, c, batch, decoding=False)
 
 
 def timed_inference(step: InferenceStep) -> TimedStep:
@@ -116,7 +116,7 @@ def timed_inference(step: InferenceStep) -> TimedStep:
         TimedPart.of(name, ALL_MODULES, {name: seconds}, step.works.get(name, ()), part=name)
         for name, seconds in others.items()
     )
-    parts = merged((*_operators(step), *of_none))
+    parts = merge_parts((*_operators(step), *of_none))
     return TimedStep(seconds=first(step.total), parts=parts)
 
 
@@ -140,9 +140,9 @@ _DEGREES = {
 }
 
 
-def requests(setting: ServingSetting) -> list[str]:
+def requests(inputs: ServingInputs) -> list[str]:
     """The line that describes the requests."""
-    work = setting.workload
+    work = inputs.workload
     answer = "embedded or scored" if work.embeds else f"{work.output_tokens:,} out"
     parts = [f"{work.input_tokens:,} tokens in, {answer}"]
     if work.input_variation or work.output_variation:
@@ -168,14 +168,14 @@ def requests(setting: ServingSetting) -> list[str]:
     if work.redundant_experts:
         parts.append(f"{work.redundant_experts} copies of experts in a layer")
     if work.lora_rank:
-        parts.append(f"LoRA adapters of rank {work.lora_rank}, {setting.max_loras:,} in a step")
-    if setting.adapter_draws < math.inf:
+        parts.append(f"LoRA adapters of rank {work.lora_rank}, {inputs.max_loras:,} in a step")
+    if inputs.adapter_draws < math.inf:
         parts.append(
             f"of {work.num_adapters:,} adapters that requests name "
-            f"{format_percent(setting.adapter_hits)} "
-            f"find theirs loaded, and {setting.engine.scheduler.max_num_seqs} run at once at most"
+            f"{format_percent(inputs.adapter_hits)} "
+            f"find theirs loaded, and {inputs.engine.scheduler.max_num_seqs} run at once at most"
         )
-    parts += served_image_words(setting.model, work)
+    parts += format_served_images(inputs.model, work)
     return [f"Requests: {', '.join(parts)}"]
 
 
@@ -247,9 +247,9 @@ SERVING_WORDS = ResultWording(
     question_lines=requests,
     layout=layout,
     in_layout=tuple(_DEGREES.values()),
-    in_short=_format_short,
-    brief=_format_brief,
-    blamed=_format_broken_rule,
+    format_short=_format_short,
+    format_brief=_format_brief,
+    broken_rule_text=_format_broken_rule,
     room=_format_room,
     legend=_legend,
     results=lambda _: (
@@ -328,7 +328,7 @@ def _sources(scene: HardwareScenario) -> list[Source]:
             continue
         sources.append(
             ReplicaSource(
-                setting=_setting(scene, scene.place),
+                inputs=_setting(scene, scene.place),
                 mesh=mesh,
                 counts=scene.question.counts,
                 request_rate=rate,
@@ -353,7 +353,7 @@ def _has_waiting_requests(scene: HardwareScenario, mesh: OpenMesh[ServingConfigu
 
 def _counted_on(source: Source, confidence: float) -> Source:
     """The source with the rate of a replica or worker that is sure enough."""
-    share = sure_factor(source, "request_rate", confidence, -1) or 1.0
+    share = confidence_factor(source, "request_rate", confidence, -1) or 1.0
     if isinstance(source, ReplicaSource):
         return replace(source, sure_share=share)
     if isinstance(source, PoolSource) and source.space.request_rate is not None:
@@ -366,7 +366,7 @@ def _batch_sources(scene: HardwareScenario) -> list[Source]:
     _check_kernels(scene, scene.place)
     return [
         BatchSource(
-            setting=_setting(scene, scene.place),
+            inputs=_setting(scene, scene.place),
             mesh=_mesh(scene, scene.question.request.settings),
             counts=scene.question.counts,
             site=scene.place.site,
@@ -393,12 +393,12 @@ def _pool_source(
     replicas, prefill_replicas = (_number_of_workers(name, settings.get(name)) for name in _NUMBERS)
     if not scene.question.counts and (replicas is None) != (prefill_replicas is None):
         raise SearchSpaceError("Give replicas and prefill_replicas together, or --gpus with one.")
-    setting, counts = _setting(scene, scene.place), scene.question.counts
+    inputs, counts = _setting(scene, scene.place), scene.question.counts
     return PoolSource(
-        setting=setting,
+        inputs=inputs,
         space=PoolSpace(
             prefill_setting=_setting(scene, prefill_hardware),
-            decode_setting=setting,
+            decode_setting=inputs,
             prefill_mesh=_mesh(scene, {**shared_settings, **prefill_settings})
             if prefill_settings
             else mesh,
@@ -429,7 +429,7 @@ def _prefill_hardware(scene: HardwareScenario) -> PricedHardware:
     return scene.others.get("prefill_gpu", scene.place)
 
 
-def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingSetting:
+def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingInputs:
     question = scene.question
     host_cache, host_memory = question.work.host_cache, place.machine.host_memory
     if host_cache and place.machine.gpu.unified_memory:
@@ -442,7 +442,7 @@ def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingSetting:
             f"--host-cache {format_gib(host_cache)} is more than the host memory of a GPU, "
             f"{format_gib(host_memory)} of {place.machine.gpu.name}: give no more."
         )
-    setting = ServingSetting(
+    inputs = ServingInputs(
         machine=place.machine,
         model=question.model,
         engine=_engine(scene, place),
@@ -451,7 +451,7 @@ def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingSetting:
         compares_drafts=question.compares_drafts,
         engine_version=question.request.engine_version or "",
     )
-    return replace(setting, sure_share=serving_share(setting, question.request.confidence))
+    return replace(inputs, sure_share=serving_share(inputs, question.request.confidence))
 
 
 def _engine(scene: HardwareScenario, place: PricedHardware) -> EngineProfile:
@@ -562,7 +562,7 @@ def _limits(question: WorkloadQuestion, source: Source) -> dict[str, float]:
         and not is_finite
     ):
         bounds["request_rate"] = request.request_rate
-    max_gpus = source.setting.machine.cluster.max_gpus
+    max_gpus = source.inputs.machine.cluster.max_gpus
     if not question.counts and max_gpus is not None:
         bounds["max_gpus"] = min(max_gpus, request.constraints.get("max_gpus", max_gpus))
     return bounds
@@ -588,13 +588,13 @@ def _assumed(question: WorkloadQuestion) -> dict[str, float]:
 
 def _reproducing_answers(source: Source) -> dict[str, Value]:
     """The answers of a plan that the user left open or gave several values of."""
-    setting = source.setting
-    if not isinstance(setting, ServingSetting):
+    inputs = source.inputs
+    if not isinstance(inputs, ServingInputs):
         raise TypeError(f"{source} does not serve.")
-    work = setting.workload
+    work = inputs.workload
     lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
     answers: dict[str, Value] = {"gpu": source.gpu, "engine": source.profile, **lengths}
-    answers |= {**image_answers(setting.model, work), **setting.named}
+    answers |= {**image_answers(inputs.model, work), **inputs.named}
     if isinstance(source, PoolSource):
         answers |= {"mode": source.mode, "prefill_gpu": source.prefill_gpu}
     return answers
@@ -625,21 +625,21 @@ SERVE = Workload(
     sources=_sources,
     objectives=_objectives,
     limits=_limits,
-    tried=tried_types,
-    furthest=_front_factor,
+    tried=formats_to_choose,
+    front_factor=_front_factor,
     assumed=_assumed,
     ideal=ideal_engine,
-    settled=_reproducing_answers,
+    reproducing_answers=_reproducing_answers,
     fitted=on_gpus,
-    differs=weights_note,
-    once=serve_once,
-    free=_open_values,
+    hardware_notes=weights_note,
+    evaluate_once=evaluate_serving_once,
+    open_values=_open_values,
     fitting=_fitting_settings,
     wording=SERVING_WORDS,
     other_gpus=("prefill_gpu",),
     precision="quantization",
     open_facts=open_serving,
-    weighed=(_PER_TOKEN, "num_gpus", "cost_per_hour_usd"),
+    comparison_columns=(_PER_TOKEN, "num_gpus", "cost_per_hour_usd"),
     ties=(*terms_about("throughput", "serve"), "num_gpus"),
     timed=serving_steps,
     lengths=_LENGTHS,
@@ -655,8 +655,8 @@ INFERENCE = Workload(
     ask=make_serving_question,
     sources=_batch_sources,
     objectives=lambda _: ("throughput_per_gpu", "request_latency"),
-    tried=tried_types,
-    furthest=_front_factor,
+    tried=formats_to_choose,
+    front_factor=_front_factor,
     # Answers of static batches come at their end.
     assumed=lambda question: (
         {}
@@ -664,15 +664,15 @@ INFERENCE = Workload(
         else assumed_for_batches(question.request.constraints, question.work.output_tokens)
     ),
     ideal=ideal_engine,
-    settled=_reproducing_answers,
+    reproducing_answers=_reproducing_answers,
     fitted=on_gpus,
-    differs=weights_note,
-    once=batch_once,
+    hardware_notes=weights_note,
+    evaluate_once=evaluate_batch_once,
     fitting=_fitting_settings,
     wording=BATCH_WORDS,
     precision="quantization",
     open_facts=open_serving,
-    weighed=(_PER_TOKEN, "num_gpus"),
+    comparison_columns=(_PER_TOKEN, "num_gpus"),
     ties=(*terms_about("throughput", "inference"), "request_latency"),
     timed=serving_steps,
     lengths=_LENGTHS,

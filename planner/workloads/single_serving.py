@@ -26,7 +26,7 @@ from planner.workloads.workload import Evaluation
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
-def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
+def evaluate_serving_once(source: Source, num_requests: int | None = None) -> Evaluation:
     """The evaluation of the one configuration of a source; of several concurrencies, the lowest
     that reaches the request rate.
 
@@ -47,7 +47,7 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
             candidates=_evaluate_at_load(source, _limit_to_clients(source, configurations))
         )
     # The concurrency of a number of requests is that of clients.
-    is_bounded = configurations.size == 1 and source.setting.workload.num_requests is None
+    is_bounded = configurations.size == 1 and source.inputs.workload.num_requests is None
     slots = _first(configurations.concurrency) if is_bounded else None
     served = _simulate_burst(
         _burst_replicas(source, configurations, num_requests, slots), num_requests
@@ -60,7 +60,7 @@ def _limit_to_clients(
     source: ReplicaSource, configurations: ServingConfigurations
 ) -> ServingConfigurations:
     """Configurations with no more requests at once in a replica than clients send to it."""
-    work = source.setting.workload
+    work = source.inputs.workload
     if work.num_requests is None or work.request_rate is not None:
         return configurations
     requests_per_replica = np.ceil(work.num_requests / configurations.data_parallel)
@@ -73,26 +73,26 @@ def _burst_replicas(
     source: ReplicaSource, configurations: ServingConfigurations, number: int, slots: float | None
 ) -> Replicas:
     """Replicas of clients who send ``number`` requests at once, at most ``slots`` a replica."""
-    setting, c = source.setting, configurations.rows(np.zeros(1, np.intp))
-    scheduler = setting.engine.scheduler
+    inputs, c = source.inputs, configurations.rows(np.zeros(1, np.intp))
+    scheduler = inputs.engine.scheduler
     if slots is not None:
         max_num_seqs = min(
             scheduler.max_num_seqs, int(np.ceil(slots / _first(c.attention_data_parallel)))
         )
         scheduler = replace(scheduler, max_num_seqs=max_num_seqs)
-    setting = replace(
-        setting,
-        engine=replace(setting.engine, scheduler=scheduler),
-        workload=replace(setting.workload, num_requests=number, request_rate=None),
+    inputs = replace(
+        inputs,
+        engine=replace(inputs.engine, scheduler=scheduler),
+        workload=replace(inputs.workload, num_requests=number, request_rate=None),
     )
     c = replace(c, concurrency=np.ceil(number / np.ravel(c.data_parallel)))
-    return replace(source, setting=setting, request_rate=None, waits=True).judged(c)
+    return replace(source, inputs=inputs, request_rate=None, waits=True).judged(c)
 
 
 def _simulate_burst(drained: Replicas, num_requests: int) -> Burst:
     """The burst, as its replicas drain."""
     replicas = _first(drained.num_gpus / drained.configurations.replica_gpus)
-    at_once = drained.setting.engine.scheduler.max_num_seqs * drained.held.attention_data_parallel
+    at_once = drained.inputs.engine.scheduler.max_num_seqs * drained.held.attention_data_parallel
     makespan = drained.promises.makespan
     assert makespan is not None
     return Burst(
@@ -112,7 +112,7 @@ def _first(values: FloatArray) -> float:
 def _serve_pools_once(source: PoolSource, num_requests: int | None) -> Evaluation:
     """The evaluation of the one configuration of pools; a burst gets the slots that fit."""
     configurations = _single_pools(source, num_requests)
-    is_burst = source.setting.workload.request_rate is None and num_requests is not None
+    is_burst = source.inputs.workload.request_rate is None and num_requests is not None
     if is_burst and configurations.size > 1:
         evaluated = source.judged(configurations)
         slots = configurations.concurrency * configurations.replicas
@@ -124,7 +124,7 @@ def _serve_pools_once(source: PoolSource, num_requests: int | None) -> Evaluatio
     candidates = _evaluate_at_load(source, configurations)
     if num_requests is None or np.ravel(candidates.rejected_by)[0]:
         return Evaluation(candidates=candidates)
-    return _with_burst(candidates, pooled_burst(source.setting, candidates.pools, num_requests))
+    return _with_burst(candidates, pooled_burst(source.inputs, candidates.pools, num_requests))
 
 
 def _with_burst(candidates: Deployments, served: Burst | None) -> Evaluation:
@@ -146,7 +146,7 @@ def _single_pools(source: PoolSource, num_requests: int | None) -> PoolConfigura
     decode = one_each(source.space.decode_mesh, "max_num_batched_tokens")
     prefill, decode = (table.rows(np.arange(table.size)) for table in (prefill, decode))
     layouts = np.unique(np.stack([getattr(decode, name) for name in OF_PREFILL]), axis=1).shape[1]
-    if source.setting.workload.request_rate is None and num_requests is None:
+    if source.inputs.workload.request_rate is None and num_requests is None:
         layouts = decode.size
     gpus_per_worker = [int(table.replica_gpus[0]) for table in (prefill, decode)]
     numbers = _worker_numbers(source, gpus_per_worker[0], gpus_per_worker[1])
@@ -156,7 +156,9 @@ def _single_pools(source: PoolSource, num_requests: int | None) -> PoolConfigura
             "and decode workers: give one value per parameter, replicas and prefill_replicas too."
         )
     first, second = numbers[0]
-    return PoolConfigurations.pooled(prefill, decode, np.array([first]), np.array([second]))
+    return PoolConfigurations.combine_workers(
+        prefill, decode, np.array([first]), np.array([second])
+    )
 
 
 def _worker_numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float, float]]:
@@ -178,7 +180,7 @@ def _evaluate_at_load(source: ReplicaSource | PoolSource, configurations: Any) -
 
     Raises InfeasibleError if no concurrency that fits reaches the rate.
     """
-    request_rate = source.setting.workload.request_rate
+    request_rate = source.inputs.workload.request_rate
     candidates = source.judged(configurations)
     if request_rate is None or configurations.size == 1:
         return candidates.at_load
@@ -195,7 +197,7 @@ def _evaluate_at_load(source: ReplicaSource | PoolSource, configurations: Any) -
         return replace(deployments, promises=promises).at_rate(request_rate)
     if capacities[best] == 0:
         return source.judged(configurations.rows([0])).at_load
-    if source.setting.workload.num_requests is not None:
+    if source.inputs.workload.num_requests is not None:
         return source.judged(configurations.rows([best])).at_load
     raise InfeasibleError(_overload_message(configurations.rows([best]), capacities[best], rate))
 

@@ -13,10 +13,10 @@ from planner.base.records import record
 from planner.base.units import GIB
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.configurations.enumerate import OpenMesh
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import prefix_share
 from planner.estimators.inference.estimate import broken_serving_rule
-from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
+from planner.estimators.inference.memory import ServingMemory, has_memory_to_start, serving_memory
 from planner.estimators.inference.static_batch import StaticBatch, static_batch
 from planner.estimators.power_draw import PowerDraw
 from planner.optimize.source import Columns, Need, Source
@@ -51,7 +51,7 @@ _BLOCK_ROWS = 2**16
 class BatchSource(ServingSource):
     """Batches on one GPU with one engine."""
 
-    setting: ServingSetting
+    inputs: ServingInputs
     mesh: OpenMesh[ServingConfigurations]
     site: OperatingTerms
     mode: str = ""
@@ -61,7 +61,7 @@ class BatchSource(ServingSource):
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
-        return broken_serving_rule(self.setting, configurations)
+        return broken_serving_rule(self.inputs, configurations)
 
     def judged(
         self, configurations: ServingConfigurations, broken: CodeArray | None = None
@@ -70,9 +70,9 @@ class BatchSource(ServingSource):
         c = configurations
         codes = self.broken(c) if broken is None else broken
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            memory, static = serving_memory(self.setting, c), static_batch(self.setting, c)
+            memory, static = serving_memory(self.inputs, c), static_batch(self.inputs, c)
         last = np.int8(len(self.rules))
-        surely = starts_surely(self.setting, memory, c)
+        surely = has_memory_to_start(self.inputs, memory, c)
         for capacity, number, starts in (
             (memory.room, last, surely),
             (memory.host_room, last - 1, True),
@@ -95,19 +95,19 @@ class Batches(TokenGeneration):
     def complexity_at(self, rows: IndexArray) -> IndexArray:
         """The complexity of some plans; 0: the simplest."""
         latency = self.at(self.request_latency, rows)
-        return batch_complexity(self.source.setting, self.configurations.rows(rows), latency)
+        return batch_complexity(self.source.inputs, self.configurations.rows(rows), latency)
 
     @property
     def memory(self) -> tuple[Need, Need]:
         """Needed and usable bytes of full-length requests: host memory per GPU, and GPU memory."""
         c = self.configurations
         cache = self.parts.room.held(c.concurrency / c.attention_data_parallel)
-        return needed_memory(self.source.setting, self.parts, c, cache)
+        return needed_memory(self.source.inputs, self.parts, c, cache)
 
     @property
     def fit_probability(self) -> FloatArray:
         """The probability that the fullest GPU has the memory it needs."""
-        return fit_probability(self.source.setting, self.parts, self.configurations)
+        return fit_probability(self.source.inputs, self.parts, self.configurations)
 
     @property
     def prefill_latency(self) -> FloatArray:
@@ -157,7 +157,7 @@ class Batches(TokenGeneration):
     @property
     def memory_headroom(self) -> FloatArray:
         """Bytes that stay free on the fullest GPU."""
-        return self.source.setting.machine.gpu.allocatable_memory - self.parts.total
+        return self.source.inputs.machine.gpu.allocatable_memory - self.parts.total
 
     def columns(self) -> Columns:
         """Where it runs, configuration, latencies, rates, memory."""
@@ -178,22 +178,22 @@ class Batches(TokenGeneration):
             "replicas": counts(c.data_parallel, shape),
             **parameter_columns(c, PARAMETERS),
             **{name: floats(value, shape) for name, value in values.items()},
-            **memory_columns(source.setting, self.parts, c, shape),
+            **memory_columns(source.inputs, self.parts, c, shape),
         }
 
     def _token_costs(self) -> Mapping[str, FloatArray]:
         """Costs per token: prompts pay for the time to the first tokens, answers for the rest."""
-        setting, price = self.source.setting, self.source.site.rate(self.num_gpus)
+        inputs, price = self.source.inputs, self.source.site.rate(self.num_gpus)
         return token_costs(
-            setting,
+            inputs,
             price=price,
             prompt_price=price * self.prefill_latency / self.request_latency,
-            prefix_share=prefix_share(setting, self.configurations),
+            prefix_share=prefix_share(inputs, self.configurations),
             request_rate=self.request_rate,
         )
 
 
-def batch_once(source: Source, _: int | None = None) -> Evaluation:
+def evaluate_batch_once(source: Source, _: int | None = None) -> Evaluation:
     """The evaluation of the one configuration of a source, with the concurrency that fits."""
     evaluation = evaluate_single(source)
     largest = max_concurrency(source, evaluation.candidates.configurations)

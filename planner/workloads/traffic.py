@@ -228,7 +228,7 @@ def answers_of(
     without times; SearchSpaceError if no prompt is in that part.
     """
     path, shipped = Path(text), shipped_lengths() if question == "lengths" else {}
-    if question == "lengths" and text not in shipped and state_of(path)[1] == 0:
+    if question == "lengths" and text not in shipped and file_state(path)[1] == 0:
         hint = did_you_mean(text, shipped)
         raise SpecError(
             f"{option_name(question)}: {format_input(text)} is no file, and not among "
@@ -274,10 +274,10 @@ def _measured_question(request: Request) -> str:
 
 def trace_of(path: Path, part: str | None = None) -> Trace:
     """The trace of a file, or a part of it by prompts; cached while the file is unchanged."""
-    return _read_trace_part(*state_of(path), part)
+    return _read_trace_part(*file_state(path), part)
 
 
-def state_of(path: Path) -> tuple[Path, int, int]:
+def file_state(path: Path) -> tuple[Path, int, int]:
     """The absolute path, modification time [ns] and size [bytes] of a file; zeros: no file."""
     try:
         status = os.stat(path)
@@ -320,7 +320,7 @@ def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
     Raises SpecError if the trace cannot be read, or the variation is out of range.
     """
     if request.trace is not None and request.arrival_variation == Request.arrival_variation:
-        return _arrivals(*state_of(Path(request.trace)), request.prompt_range, drawn)
+        return _arrivals(*file_state(Path(request.trace)), request.prompt_range, drawn)
     if request.arrival_variation > _MOST_VARIED:
         raise SpecError(
             f"arrival_variation must be at most {_MOST_VARIED:g}, not "
@@ -337,7 +337,7 @@ def traffic_defaults(request: Request) -> Mapping[str, str]:
         measured_name = str(getattr(request, question))
         shipped = shipped_lengths().get(measured_name) if question == "lengths" else None
         trace = None if shipped else trace_of(Path(measured_name), request.prompt_range)
-        source = shipped.description if shipped else trace.told() if trace else ""
+        source = shipped.description if shipped else trace.format_summary() if trace else ""
         source = f"{Path(measured_name).name}: {source}" if question == "trace" else source
         source += f", prompts {request.prompt_range}" if request.prompt_range else ""
         defaults = {

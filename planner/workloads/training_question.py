@@ -138,7 +138,7 @@ def with_expert_adapters(
     return replace(work, expert_adapters=default)
 
 
-def expert_words(work: AdapterSetup) -> str:
+def format_expert_adapters(work: AdapterSetup) -> str:
     """The adapters of routed experts as text."""
     return {
         ExpertAdapters.NONE: "none on routed experts",
@@ -161,7 +161,7 @@ def adapter_answers(work: AdapterSetup) -> dict[str, Value]:
     return answers
 
 
-def adapter_words(work: AdapterSetup) -> str:
+def format_adapter(work: AdapterSetup) -> str:
     """The trained part of a frozen model as text."""
     text = f"{work.adapter} tuning of {work.virtual_tokens} virtual tokens"
     if work.adapter.is_low_rank:
@@ -374,7 +374,7 @@ def objective_answers(work: TrainingWorkload) -> dict[str, Value]:
     return answers
 
 
-def objective_words(work: TrainingWorkload) -> list[str]:
+def format_objective(work: TrainingWorkload) -> list[str]:
     """Lines on the sequences and passes of a preference sample; empty for other objectives."""
     objective = work.training_objective
     if not objective.is_preference:
@@ -440,7 +440,7 @@ def unmeasured_note(request: Request) -> str:
     precisions = (
         specified if isinstance(specified, list | tuple) else str(specified or "").split(",")
     )
-    requested = {ComputePrecision.meant(str(precision)) for precision in precisions}
+    requested = {ComputePrecision.canonical_word(str(precision)) for precision in precisions}
     rare = [
         precision
         for precision in ComputePrecision.words()

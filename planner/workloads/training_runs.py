@@ -14,15 +14,15 @@ from planner.base.enums import Contract, Offload, Recompute, ZeroStage
 from planner.base.records import record
 from planner.base.training_aliases import TrainingObjective
 from planner.base.units import GIB
-from planner.confidence.intervals import Confidence, chance
+from planner.confidence.intervals import Confidence, fit_probability
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training_rules import REJECTING, RULES
 from planner.estimators.power_draw import PowerDraw, power_draw
 from planner.estimators.training.estimate import Estimate, broken_rule, evaluate, host_need
-from planner.estimators.training.flops import most_utilization
+from planner.estimators.training.flops import max_utilization
 from planner.estimators.training.memory import MEMORY_PARTS
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.run_cost import RunCost, calendar_factors, training_cost
 from planner.formulas.cost import cost_per_pflop_day
 from planner.formulas.power import board_share, carbon, energy, range_of_product
@@ -58,20 +58,22 @@ _RECOMPUTE = {
 _BY_CODE = np.array([_RECOMPUTE[code] for code in Recompute])
 
 
-def complexity(c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray) -> IndexArray:
+def complexity(
+    c: TrainingConfigurations, inputs: TrainingInputs, peak_memory: FloatArray
+) -> IndexArray:
     """The complexity of plans, 0 for the simplest; the first level that differs decides.
 
     ``peak_memory`` in bytes is that of the fullest GPU.
     """
-    return packed([*_complexity_levels(c, setting, peak_memory)])
+    return packed([*_complexity_levels(c, inputs, peak_memory)])
 
 
 def _complexity_levels(
-    c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray
+    c: TrainingConfigurations, inputs: TrainingInputs, peak_memory: FloatArray
 ) -> Iterator[ComplexityLevel]:
     """The levels of complexity of a plan, in the order of their weight."""
-    domain = setting.machine.cluster.scale_up.domain_size
-    tokens = setting.workload.sequence_length / c.context_parallel
+    domain = inputs.machine.cluster.scale_up.domain_size
+    tokens = inputs.workload.sequence_length / c.context_parallel
     yield 2, (c.context_parallel > 1) & (tokens < FEWEST_TOKENS)
     options = (~c.fused_attention, c.offload != Offload.NONE, c.fp8_attention)
     yield 4, total(options)
@@ -79,16 +81,16 @@ def _complexity_levels(
     yield 2, c.expert_parallel > domain
     yield 2, (c.tensor_parallel > 1) & ~c.sequence_parallel
     has_no_replicas = c.data_parallel * c.context_parallel == 1
-    stage = np.where(has_no_replicas, ZeroStage.NONE, setting.framework.default_zero_stage)
+    stage = np.where(has_no_replicas, ZeroStage.NONE, inputs.framework.default_zero_stage)
     yield 2, c.zero_stage != stage
     is_usual = is_among(c.virtual_pipeline, USUAL_CHUNKS)
-    missing = -setting.model.num_hidden_layers % (c.pipeline_parallel * c.virtual_pipeline)
+    missing = -inputs.model.num_hidden_layers % (c.pipeline_parallel * c.virtual_pipeline)
     yield 2, ~is_usual | (missing > MOST_MISSING)
     kinds = (c.tensor_parallel > 1, c.context_parallel > 1, c.pipeline_parallel > 1)
     yield 4, total(kinds)
-    yield 2, peak_memory > FULL * setting.machine.gpu.allocatable_memory
+    yield 2, peak_memory > FULL * inputs.machine.gpu.allocatable_memory
     yield len(_RECOMPUTE), _BY_CODE[c.recompute]
-    splits = setting.model.num_experts > 0 and setting.framework.expert_parallel
+    splits = inputs.model.num_experts > 0 and inputs.framework.expert_parallel
     yield 2, (c.expert_parallel == 1) & (c.num_gpus > c.pipeline_parallel) & splits
 
 
@@ -104,7 +106,7 @@ class TrainingSource(Source):
     `planner.workloads.prediction_confidence.training_share` takes it.
     """
 
-    setting: Setting
+    inputs: TrainingInputs
     mesh: OpenMesh[TrainingConfigurations]
     counts: tuple[int, ...]
     site: OperatingTerms
@@ -120,7 +122,7 @@ class TrainingSource(Source):
     @property
     def named(self) -> Mapping[str, str]:
         """Result columns that are the same for all its runs."""
-        return {**super().named, "adapter": str(self.setting.workload.adapter)}
+        return {**super().named, "adapter": str(self.inputs.workload.adapter)}
 
     @property
     def pace(self) -> Hashable:
@@ -130,7 +132,7 @@ class TrainingSource(Source):
     @property
     def question_columns(self) -> Mapping[str, Value]:
         """The tokens, the training objective, and the price of a GPU."""
-        work = self.setting.workload
+        work = self.inputs.workload
         amount: dict[str, Value] = {
             name: getattr(work, name) for name in terms_about("training_amount")
         }
@@ -142,21 +144,21 @@ class TrainingSource(Source):
         """The 90 % intervals; that of the calendar time combines step time and failures."""
         if self.flops_efficiency is not None:
             return None
-        confidence = training_confidence(self.setting, int(num_gpus))
+        confidence = training_confidence(self.inputs, int(num_gpus))
         if confidence is None:
             return None
-        failures = calendar_factors(self.setting, self.site, num_gpus)
+        failures = calendar_factors(self.inputs, self.site, num_gpus)
         together = range_of_product(confidence.factors["step_time"], failures)
         factors = {**confidence.factors, "calendar_time": together}
-        confidence = replace(confidence, factors=factors, most_utilization=self._most_utilization)
+        confidence = replace(confidence, factors=factors, max_utilization=self._most_utilization)
         if self.site.power is None:
             return confidence
         boards = self.site.power.train
-        return with_energy(confidence, self.setting.machine, self.site, num_gpus, boards)
+        return with_energy(confidence, self.inputs.machine, self.site, num_gpus, boards)
 
     @cached_property
     def _most_utilization(self) -> float:
-        return most_utilization(self.setting)
+        return max_utilization(self.inputs)
 
     def sure_share(self, num_gpus: FloatArray) -> Numeric:
         """The share of a GPU's memory that a peak may be predicted to reach to fit surely."""
@@ -165,15 +167,15 @@ class TrainingSource(Source):
     def fit_probability(self, num_gpus: FloatArray, peak: FloatArray) -> FloatArray:
         """The probability that a GPU's memory is enough for peaks on so many GPUs."""
         center, spread = (self._of_counts(values, num_gpus) for values in self._errors[:2])
-        usable = self.setting.machine.gpu.allocatable_memory
-        return chance(predicted=peak, usable=usable, center=center, spread=spread)
+        usable = self.inputs.machine.gpu.allocatable_memory
+        return fit_probability(predicted=peak, usable=usable, center=center, spread=spread)
 
     @cached_property
     def _errors(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Center, spread and sure share of each number of GPUs, ascending."""
         counts = sorted(set(self.counts))
-        errors = [training_memory_errors(self.setting, count) for count in counts]
-        shares = (training_share(self.setting, count, self.fit_confidence) for count in counts)
+        errors = [training_memory_errors(self.inputs, count) for count in counts]
+        shares = (training_share(self.inputs, count, self.fit_confidence) for count in counts)
         center, spread = (
             [getattr(error, name) for error in errors] for name in ("center", "spread")
         )
@@ -188,14 +190,14 @@ class TrainingSource(Source):
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
-        return broken_rule(self.setting, configurations)
+        return broken_rule(self.inputs, configurations)
 
     def judged(
         self, configurations: TrainingConfigurations, broken: CodeArray | None = None
     ) -> TrainingRuns:
         """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
         estimate = evaluate(
-            self.setting,
+            self.inputs,
             configurations,
             flops_efficiency=self.flops_efficiency,
             broken=broken,
@@ -221,9 +223,9 @@ class TrainingRuns(Candidates):
     @property
     def memory(self) -> tuple[Need, Need]:
         """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
-        memory, machine = self.estimate.memory, self.estimate.setting.machine
+        memory, machine = self.estimate.memory, self.estimate.inputs.machine
         usable = self.source.sure_share(self.num_gpus) * machine.gpu.allocatable_memory
-        needed = host_need(self.estimate.setting, memory)
+        needed = host_need(self.estimate.inputs, memory)
         return (needed, machine.host_room(self.num_gpus)), (memory.least, usable)
 
     @property
@@ -244,7 +246,7 @@ class TrainingRuns(Candidates):
     def complexity_at(self, rows: IndexArray) -> IndexArray:
         """The complexity of some plans, see `planner.workloads.training_runs.complexity`."""
         peak = self.at(self.estimate.peak_memory, rows)
-        return complexity(self.configurations.rows(rows), self.estimate.setting, peak)
+        return complexity(self.configurations.rows(rows), self.estimate.inputs, peak)
 
     @cached_property
     def run(self) -> RunCost:
@@ -254,7 +256,7 @@ class TrainingRuns(Candidates):
     @cached_property
     def draws(self) -> tuple[PowerDraw, ...]:
         """The electric power of all GPUs by part."""
-        machine, profile = self.estimate.setting.machine, self.source.site.power
+        machine, profile = self.estimate.inputs.machine, self.source.site.power
         return (power_draw(machine, profile, self.num_gpus, self._boards),)
 
     def _boards(self, profile: PowerProfile) -> FloatArray:
@@ -282,7 +284,7 @@ class TrainingRuns(Candidates):
     @property
     def samples_per_s(self) -> FloatArray | None:
         """Trained samples per second; a sample of preference training is a pair of sequences."""
-        objective = self.estimate.setting.workload.training_objective
+        objective = self.estimate.inputs.workload.training_objective
         return self.estimate.samples_per_second if objective.is_preference else None
 
     @property
@@ -333,7 +335,7 @@ class TrainingRuns(Candidates):
     @property
     def cost_per_million_trained_tokens(self) -> FloatArray | None:
         """USD of a million trained tokens, of fine-tuning."""
-        work = self.estimate.setting.workload
+        work = self.estimate.inputs.workload
         is_tuned = work.training_objective is not TrainingObjective.PRETRAIN
         return self.run.cost * (1e6 / work.total_tokens) if is_tuned else None
 
@@ -370,7 +372,7 @@ class TrainingRuns(Candidates):
     @property
     def memory_headroom(self) -> FloatArray:
         """Bytes that stay free on the fullest GPU."""
-        capacity = self.estimate.setting.machine.gpu.allocatable_memory
+        capacity = self.estimate.inputs.machine.gpu.allocatable_memory
         return np.asarray(capacity - self.estimate.peak_memory)
 
     @property

@@ -45,7 +45,7 @@ from planner.estimators.kernel_work import rates
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flat_step import TENSOR_PARALLEL
 from planner.estimators.training.flops import adapter_parameter_count
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.operators import StepTime
 from planner.optimize.source import Candidates, Source
 from planner.question.request import PlanRequest, Request
@@ -56,17 +56,17 @@ from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 from planner.specs.training_workload import AdapterSetup, TrainingWorkload
 from planner.workloads.assumptions import open_training
-from planner.workloads.image_inputs import image_answers, trained_image_words
+from planner.workloads.image_inputs import format_trained_images, image_answers
 from planner.workloads.priced_hardware import share_of_peak
 from planner.workloads.training_question import (
     SINGLE,
     adapter_answers,
-    adapter_words,
-    expert_words,
+    format_adapter,
+    format_expert_adapters,
+    format_objective,
     has_precision,
     make_training_question,
     objective_answers,
-    objective_words,
     published_precision,
     sample_answers,
     with_expert_adapters,
@@ -80,7 +80,7 @@ from planner.workloads.workload import (
     TimedStep,
     Workload,
     evaluate_single,
-    merged,
+    merge_parts,
 )
 
 
@@ -89,7 +89,7 @@ def training_steps(runs: Candidates) -> Mapping[str, TimedStep]:
     if not isinstance(runs, TrainingRuns):
         return {}
     if runs.estimate.is_flat:
-        parts = merged(_flat_parts(runs.estimate))
+        parts = merge_parts(_flat_parts(runs.estimate))
         return {"step": TimedStep(seconds=first(runs.step_time), parts=parts)}
     return {"step": timed_training(runs.estimate.time)}
 
@@ -111,7 +111,7 @@ def _flat_parts(estimate: Estimate) -> Iterator[TimedPart]:
 
 def timed_training(time: StepTime, kind: str = "step") -> TimedStep:
     """An optimizer step part by part, as a step of a ``kind``."""
-    parts = merged((*_operators(time), *_remaining_parts(time, kind)))
+    parts = merge_parts((*_operators(time), *_remaining_parts(time, kind)))
     return TimedStep(seconds=first(time.total), parts=parts)
 
 
@@ -160,7 +160,7 @@ _FEW_BYTES = 4.0
 _MUCH = 0.05
 
 
-def usual_software(scene: HardwareScenario) -> dict[str, str]:
+def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
     """Notes on defaults of a framework that change the prediction, by parameter."""
     specified = {**scene.space.parameters, **scene.question.request.settings}
     gpu, profile = scene.place.machine.gpu, scene.profile
@@ -197,38 +197,38 @@ def usual_software(scene: HardwareScenario) -> dict[str, str]:
     return notes
 
 
-def other_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[str, str]]:
+def alternative_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[str, str]]:
     """Software settings that would make a plan faster or smaller, by description."""
-    setting = _setting(source)
+    inputs = _setting(source)
     alternatives: dict[str, dict[str, str]] = {}
     is_fused = row["flash_attention"] and row[_KERNEL] != AttentionKernel.EAGER.word
     kernel = AttentionKernel[str(row[_KERNEL]).upper()]
-    best = _faster_kernel(setting.machine.gpu, setting.framework, kernel) if is_fused else None
+    best = _faster_kernel(inputs.machine.gpu, inputs.framework, kernel) if is_fused else None
     if best is not None:
-        choice = kernel.word if kernel else _OF_CLASS[setting.framework.execution.attention_kernels]
+        choice = kernel.word if kernel else _OF_CLASS[inputs.framework.execution.attention_kernels]
         alternatives[f"{_KERNEL} {best.word} instead of {choice}"] = {_KERNEL: best.word}
     bytes_per_logit, split = (
-        setting.framework.memory.per_logit,
+        inputs.framework.memory.per_logit,
         number_of_row(row, "tensor_parallel"),
     )
-    length = setting.workload.sequence_length / number_of_row(row, "context_parallel")
+    length = inputs.workload.sequence_length / number_of_row(row, "context_parallel")
     tokens = number_of_row(row, "micro_batch_size") * length
-    logit_bytes = bytes_per_logit * tokens * setting.model.vocab_size / split
+    logit_bytes = bytes_per_logit * tokens * inputs.model.vocab_size / split
     if row[_LOSS] == LossKernel.EAGER.word or (
         row[_LOSS] == LossKernel.AUTO.word
         and bytes_per_logit > _FEW_BYTES
-        and logit_bytes > _MUCH * setting.machine.gpu.memory_capacity
+        and logit_bytes > _MUCH * inputs.machine.gpu.memory_capacity
     ):
         choice = LossKernel.LINEAR.word
         alternatives[f"{_LOSS} {choice} (Liger, cut cross-entropy)"] = {_LOSS: choice}
-    if setting.framework.compilation.selectable:
+    if inputs.framework.compilation.selectable:
         compile_mode = str(row[_COMPILE])
         if compile_mode == TorchCompile.AUTO.word:
-            compiles = setting.framework.compilation.default
+            compiles = inputs.framework.compilation.default
             compile_mode = (TorchCompile.TRUE if compiles else TorchCompile.FALSE).word
         other = TorchCompile.FALSE if compile_mode == TorchCompile.TRUE.word else TorchCompile.TRUE
         alternatives[f"{_COMPILE} {other.word}"] = {_COMPILE: other.word}
-    if _may_loop(setting.framework, setting.model):
+    if _may_loop(inputs.framework, inputs.model):
         loops = row[_EXPERTS] == ExpertCompute.LOOP.word
         choice = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
         since = "from 5 on" if loops else "before 5"
@@ -295,7 +295,7 @@ def _sources(scene: HardwareScenario) -> list[Source]:
     gpu = place.machine.gpu
     return [
         TrainingSource(
-            setting=Setting(
+            inputs=TrainingInputs(
                 machine=place.machine,
                 model=question.model,
                 framework=scene.profile,
@@ -394,7 +394,7 @@ def mesh_of(
         "global_batch_size": workload.global_batch_size,
         "sequence_length": workload.sequence_length,
     }
-    table = {name: [code] for name, code in TrainingConfigurations.plain().items()}
+    table = {name: [code] for name, code in TrainingConfigurations.default_codes().items()}
     for name, choice in choices.items():
         values = (value for n in counts for value in as_values(choice, {**bases, "num_gpus": n}))
         table[name] = coded_values(name, values)
@@ -430,7 +430,7 @@ def _supported_values(
     several = dict(choices)
     end_rows = dict(zip(several, np.cumsum([*map(len, several.values())]).tolist(), strict=True))
     rows = {name: slice(end - len(several[name]), end) for name, end in end_rows.items()}
-    plainest = {**TrainingConfigurations.plain(), **_PLAINEST}
+    plainest = {**TrainingConfigurations.default_codes(), **_PLAINEST}
     # Each value in a row of its own, everything else plain.
     columns = {name: np.full(max(end_rows.values()), plainest[name], float) for name in several}
     for name, values in several.items():
@@ -476,39 +476,39 @@ def _can_train(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
     return framework.adapters if work.is_frozen else framework.whole_models
 
 
-def _setting(source: Source) -> Setting:
+def _setting(source: Source) -> TrainingInputs:
     if not isinstance(source, TrainingSource):
         raise TypeError(f"{source} does not train.")
-    return source.setting
+    return source.inputs
 
 
 def _reproducing_answers(source: Source) -> dict[str, Value]:
     """The answers of a plan that the user left open."""
-    setting = _setting(source)
-    work = setting.workload
+    inputs = _setting(source)
+    work = inputs.workload
     answers: dict[str, Value] = {"gpu": source.gpu, "framework": source.profile}
     answers |= {
         name: source.question_columns[name]
         for name in (*terms_about("training_amount"), "reliability")
     }
-    answers |= sample_answers(work) | objective_answers(work) | image_answers(setting.model, work)
+    answers |= sample_answers(work) | objective_answers(work) | image_answers(inputs.model, work)
     if work.training_objective.is_preference and not work.is_frozen:
         return answers
     if not work.is_frozen:
-        return answers | {"mtp_num_layers": setting.model.mtp_num_layers}
+        return answers | {"mtp_num_layers": inputs.model.mtp_num_layers}
     return answers | adapter_answers(work) | {"adapter": str(work.adapter)}
 
 
-def _question_lines(setting: Setting) -> list[str]:
+def _question_lines(inputs: TrainingInputs) -> list[str]:
     """The lines on trained adapters, further passes of a sample, and images."""
-    work = setting.workload
-    lines = [*objective_words(work), *trained_image_words(setting.model, work)]
+    work = inputs.workload
+    lines = [*format_objective(work), *format_trained_images(inputs.model, work)]
     if not work.is_frozen:
         return lines
-    count = format_large(adapter_parameter_count(setting))
-    adapters = adapter_words(work)
-    if setting.model.num_experts and work.lora_targets is AdapterTargets.ALL_LINEAR:
-        adapters += f", {expert_words(work)}" if work.adapter.is_low_rank else ""
+    count = format_large(adapter_parameter_count(inputs))
+    adapters = format_adapter(work)
+    if inputs.model.num_experts and work.lora_targets is AdapterTargets.ALL_LINEAR:
+        adapters += f", {format_expert_adapters(work)}" if work.adapter.is_low_rank else ""
     return [f"{adapters}: {count} parameters trained", *lines]
 
 
@@ -517,31 +517,31 @@ def _format_short(row: Mapping[str, object]) -> str:
     return " ".join(
         f"{name}={str(row[name]).lower()}"
         for name, term in terms_of("train", "parameter").items()
-        if not term.option and row[name] != term.plain
+        if not term.option and row[name] != term.default_value
     )
 
 
 def _format_broken_options(candidates: Candidates, rule: str) -> str:
     """The options of a configuration that its framework does not support."""
-    c, setting = candidates.configurations, _setting(candidates.source)
+    c, inputs = candidates.configurations, _setting(candidates.source)
     if not isinstance(c, TrainingConfigurations):
         raise TypeError(f"{candidates!r} is no training.")
     if rule == "attention_kernel":
         kernel = format_value(rule, np.ravel(c.attention_kernel)[0])
-        return f"{kernel} on {setting.machine.gpu.name}"
+        return f"{kernel} on {inputs.machine.gpu.name}"
     if rule == "precision":
-        gpu = setting.machine.gpu
+        gpu = inputs.machine.gpu
         supported = ", ".join(code for code in ComputePrecision.words() if code in gpu.peak_flops)
         return f"{format_value(rule, np.ravel(c.precision)[0])}; {gpu.name} has {supported}"
     if rule != "framework":
         return ""
-    violations = unsupported(c, setting.framework)
+    violations = unsupported(c, inputs.framework)
     options = ", ".join(
         f"{option}={format_value(option, np.ravel(getattr(c, option))[0])}"
         for option, is_unsupported in violations.items()
         if np.any(is_unsupported)
     )
-    version = setting.framework.checked_version
+    version = inputs.framework.checked_version
     return f"{options} ({version} was checked)" if version and options else options
 
 
@@ -551,7 +551,7 @@ def _results(counts: Sequence[int]) -> tuple[str, ...]:
     return (*names, *several, "tokens_per_s_per_gpu")
 
 
-def beyond_positions(model: ModelSpec, sequence_length: int) -> list[str]:
+def position_warnings(model: ModelSpec, sequence_length: int) -> list[str]:
     """A line if sequences are longer than the positions that the model was trained with."""
     max_positions = model.max_position_embeddings
     if max_positions is None or sequence_length <= max_positions:
@@ -570,28 +570,28 @@ TRAIN = Workload(
     sources=_sources,
     objectives=lambda _: _FRONT,
     ideal=ideal_framework,
-    settled=_reproducing_answers,
-    once=evaluate_single,
+    reproducing_answers=_reproducing_answers,
+    evaluate_once=evaluate_single,
     advice_rows=30_000_000,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
     suits=lambda question, framework: _can_train(question.work, framework),
-    usual=usual_software,
-    unset=source_defaults,
-    others=other_software,
+    usual=software_default_notes,
+    unset_defaults=source_defaults,
+    others=alternative_software,
     open_facts=open_training,
-    weighed=("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),
+    comparison_columns=("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),
     ties=terms_about("throughput", "train"),
     timed=training_steps,
     lengths=terms_about("length", "train"),
     batch="micro_batch_size",
     wording=ResultWording(
         noun="configuration",
-        in_short=_format_short,
+        format_short=_format_short,
         shown_columns=SHOWN_COLUMNS,
-        brief=format_layout,
+        format_brief=format_layout,
         degrees=DEGREES,
-        blamed=_format_broken_options,
-        unusual=lambda setting: beyond_positions(setting.model, setting.workload.sequence_length),
+        broken_rule_text=_format_broken_options,
+        unusual=lambda setting: position_warnings(setting.model, setting.workload.sequence_length),
         question_lines=_question_lines,
         results=_results,
         of_objective={"throughput": "step_time_s", "memory_headroom": "peak_memory_gib"},

@@ -14,7 +14,7 @@ from planner.base.records import record
 from planner.configurations.configuration_tables import ConfigurationTable, format_value
 from planner.estimators.kernel_work import KernelWork, Ledger
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import Candidates, Columns, Setting, Source
+from planner.optimize.source import Candidates, Columns, SearchInputs, Source
 from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue
@@ -122,7 +122,7 @@ def at_longest(work: KernelWork, values: Numeric) -> float:
     return float(np.ravel(np.broadcast_to(values, shape))[longest])
 
 
-def merged(parts: Iterable[TimedPart]) -> tuple[TimedPart, ...]:
+def merge_parts(parts: Iterable[TimedPart]) -> tuple[TimedPart, ...]:
     """Parts with those of the same name and module summed; parts without time are left out."""
     merged_parts: dict[tuple[str, str, str], TimedPart] = {}
     for part in parts:
@@ -132,9 +132,9 @@ def merged(parts: Iterable[TimedPart]) -> tuple[TimedPart, ...]:
     return tuple(part for part in merged_parts.values() if part.seconds)
 
 
-def with_ledger(setting: Setting) -> Setting:
+def with_ledger(inputs: SearchInputs) -> SearchInputs:
     """The setting with a ledger that records the kernel work of predictions."""
-    return replace(setting, machine=replace(setting.machine, ledger=Ledger()))
+    return replace(inputs, machine=replace(inputs.machine, ledger=Ledger()))
 
 
 def _add_parts(first: TimedPart, second: TimedPart) -> TimedPart:
@@ -251,8 +251,8 @@ class ResultWording:
     ----------
     noun : name of a configuration
     question_lines : lines that describe the question of a setting
-    in_short : a row's configuration in a few words
-    blamed : the part of a configuration that breaks a rule
+    format_short : a row's configuration in a few words
+    broken_rule_text : the part of a configuration that breaks a rule
     room : note on a row that does not fit, with the highest concurrency that would
     layout : a row's layout as a column of the front, in place of the parameters ``in_layout``;
         ``legend`` explains it
@@ -261,15 +261,15 @@ class ResultWording:
     of_unlike : columns by objective, if models or adapters are compared
     from_end_to_end : whether a long front shows rows along all of it, not only its first ones
     shown_columns : columns of the performance and cost of a plan; memory is shown, too
-    brief : a row's configuration in the notation of users, in place of ``in_short``
+    format_brief : a row's configuration in the notation of users, in place of ``format_short``
     degrees : parameters that a short front shows as one column, without ``layout``
     unusual : lines about unusual properties of a setting, shown for every model
     """
 
     noun: str
     question_lines: Callable[[Any], Sequence[str]]
-    in_short: Callable[[Mapping[str, object]], str]
-    blamed: Callable[[Candidates, str], str]
+    format_short: Callable[[Mapping[str, object]], str]
+    broken_rule_text: Callable[[Candidates, str], str]
     results: Callable[[Sequence[int]], tuple[str, ...]]
     of_objective: Mapping[str, str]
     of_unlike: Mapping[str, str] = field(default_factory=dict)
@@ -278,7 +278,7 @@ class ResultWording:
     layout: Callable[[Mapping[str, object]], str] | None = None
     in_layout: tuple[str, ...] = ()
     shown_columns: tuple[str, ...] = ()
-    brief: Callable[[Mapping[str, object]], str] | None = None
+    format_brief: Callable[[Mapping[str, object]], str] | None = None
     degrees: tuple[str, ...] = ()
     legend: Callable[[Mapping[str, Sequence[object]]], str] = lambda _: ""
     unusual: Callable[[Any], Sequence[str]] = lambda _: ()
@@ -299,24 +299,24 @@ class Workload:
     objectives : default objectives
     limits : limits that follow from the request and the first source
     tried : values by parameter that a space chooses from and that are worth a note
-    furthest : largest factor of the first objective of the front over its best value
+    front_factor : largest factor of the first objective of the front over its best value
     assumed : assumed bounds of limits that the request does not set
     ideal : a profile without losses
-    once : evaluates the one configuration of a source, or a burst of requests
-    free : values of open parameters that ``once`` chooses from
-    settled : answers that reproduce a plan of a source
+    evaluate_once : evaluates the one configuration of a source, or a burst of requests
+    open_values : values of open parameters that ``evaluate_once`` chooses from
+    reproducing_answers : answers that reproduce a plan of a source
     fitting : settings that fit in memory, for a configuration of a source that does not
     advice_rows : number of configurations that may be evaluated for suggestions
     fitted : a scenario with the choices that depend on its GPUs and profile
     usual : notes on defaults of a scenario's profile
-    unset : defaults of a source that differ from the table's defaults
-    differs : notes on choices that depend on GPU and profile, of a scenario
+    unset_defaults : defaults of a source that differ from the table's defaults
+    hardware_notes : notes on choices that depend on GPU and profile, of a scenario
     others : alternative settings by description, of a source and a row
     other_gpus : questions that name further GPUs
     precision : the parameter of the precision of matrix products
     adapters : supported kinds of adapters, ``none`` included
     suits : whether a profile supports a question, for profiles that the request does not name
-    weighed : result columns that plans on different GPUs are compared by; less is better
+    comparison_columns : result columns that plans on different GPUs are compared by; less is better
     open_facts : assumptions of a chosen plan, each with evaluated alternatives
     ties : objectives with differences that published runs confirm only beyond a factor
     timed : the steps of one configuration, by kind, with the parts of their time
@@ -332,20 +332,20 @@ class Workload:
     sources: Callable[[HardwareScenario], list[Source]]
     objectives: Callable[[WorkloadQuestion], tuple[str, ...]]
     ideal: Callable[[Any], FrameworkProfile | EngineProfile]
-    settled: Callable[[Source], Mapping[str, Value]]
+    reproducing_answers: Callable[[Source], Mapping[str, Value]]
     wording: ResultWording
-    once: Callable[[Source, int | None], Evaluation]
+    evaluate_once: Callable[[Source, int | None], Evaluation]
     limits: Callable[[WorkloadQuestion, Source], Mapping[str, float]] = lambda *_: {}
     tried: Callable[[WorkloadQuestion, SearchSpace], Mapping[str, Sequence[str]]] = lambda *_: {}
-    furthest: Callable[[WorkloadQuestion], float] = lambda _: float("inf")
+    front_factor: Callable[[WorkloadQuestion], float] = lambda _: float("inf")
     assumed: Callable[[WorkloadQuestion], Mapping[str, float]] = lambda _: {}
-    free: Callable[[Request, int | None], Mapping[str, Sequence[float]]] = lambda *_: {}
+    open_values: Callable[[Request, int | None], Mapping[str, Sequence[float]]] = lambda *_: {}
     fitting: Callable[[Source, ConfigurationTable], Mapping[str, float]] = lambda *_: {}
     advice_rows: int = 1_500_000
     fitted: Callable[[HardwareScenario], HardwareScenario] = lambda scene: scene
     usual: Callable[[HardwareScenario], Mapping[str, str]] = lambda _: {}
-    unset: Callable[[Source], Mapping[str, Value]] = lambda _: {}
-    differs: Callable[[HardwareScenario], Mapping[str, str]] = lambda _: {}
+    unset_defaults: Callable[[Source], Mapping[str, Value]] = lambda _: {}
+    hardware_notes: Callable[[HardwareScenario], Mapping[str, str]] = lambda _: {}
     others: Callable[[Source, Mapping[str, object]], Mapping[str, dict[str, str]]] = lambda *_: {}
     other_gpus: tuple[str, ...] = ()
     precision: str = "precision"
@@ -357,7 +357,7 @@ class Workload:
     lengths: tuple[str, ...] = ()
     longest: tuple[str, ...] = ()
     batch: str = "concurrency"
-    weighed: tuple[str, ...] = ("num_gpus",)
+    comparison_columns: tuple[str, ...] = ("num_gpus",)
 
 
 def as_single_table(source: Source) -> ConfigurationTable:

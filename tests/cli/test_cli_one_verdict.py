@@ -33,7 +33,7 @@ def files() -> Iterator[Any]:
 
 def beside(path: Any) -> tuple[str, ...] | None:
     """Answers to what a file leaves open; None where it needs more than these."""
-    lacking = read_launch(path).lacking({})
+    lacking = read_launch(path).missing_terms({})
     if {*lacking} - {*OPEN}:
         return None
     return (*(word for name in lacking for word in OPEN[name]), *LENGTHS)

@@ -14,13 +14,13 @@ from planner.confidence import intervals
 from planner.confidence.error_classes import gpu_class
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
-    PLACE,
+    SOFTWARE_ON_GPU,
     TRAINING_TABLES,
     ErrorTables,
     Rule,
     basis_of,
     interval_of,
-    runs_at,
+    num_published_runs,
 )
 from planner.confidence.profile_rules import (
     engine_labels,
@@ -176,7 +176,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     read_table.cache_clear()
     for cached in (interval_of, intervals._intervals, intervals._widening):
         cached.cache_clear()
-    intervals._classes_behind.cache_clear()
+    intervals._gpu_classes_of_basis.cache_clear()
 
 
 @pytest.mark.usefixtures("known")
@@ -204,13 +204,13 @@ def test_software_without_a_run_on_a_gpu_has_the_errors_of_all_software(tmp_path
     wider = "quantity,basis,factor,rows\nstep_time,place,1.5,80\n"
     (tmp_path / "wider.csv").write_text(wider, encoding="utf-8")
     keys = ("mine", "hopper", "node", "pretrain", "dense")
-    found = interval_of("step_time", keys, TABLES, "measured", lacks=(PLACE,))
+    found = interval_of("step_time", keys, TABLES, "measured", unmeasured=(SOFTWARE_ON_GPU,))
     assert found == pytest.approx((0.5**1.5, 4.0**1.5))
 
 
 def test_runs_count_for_a_software_by_its_name_or_as_its_own_profile() -> None:
     def runs(framework: str, gpu: str, task: str = "pretrain") -> int:
-        return runs_at(framework_rule(framework), gpu, TRAINING_TABLES, task)
+        return num_published_runs(framework_rule(framework), gpu, TRAINING_TABLES, task)
 
     # Primus is measured there, which is only the closest to Megatron-LM's profile.
     assert runs("Primus", "mi325x") > 0
@@ -220,8 +220,8 @@ def test_runs_count_for_a_software_by_its_name_or_as_its_own_profile() -> None:
     assert runs("llm-foundry", "a100-sxm-40gb", "finetune") == 0
     # Static batches on H100 were measured with TensorRT-LLM 0.x alone, which is the same engine.
     rule, h100 = engine_rule("tensorrt-llm", "1.2"), "h100-sxm-80gb"
-    assert runs_at(rule, h100, INFERENCE_TABLES, "static_batch") > 100
-    assert runs_at(rule, "mi300x-192gb", INFERENCE_TABLES, "online") == 0
+    assert num_published_runs(rule, h100, INFERENCE_TABLES, "static_batch") > 100
+    assert num_published_runs(rule, "mi300x-192gb", INFERENCE_TABLES, "online") == 0
 
 
 def _width(gpu: str, framework: str, num_gpus: int) -> tuple[float, str, int]:

@@ -24,15 +24,19 @@ SERVE = {"workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus"
 def test_a_share_is_where_the_chance_is_the_confidence() -> None:
     errors = MemoryErrors(center=0.05, spread=0.08)
     for confidence in (0.5, 0.66, 0.95):
-        predicted = 80.0 * errors.share(confidence)
-        assert float(errors.chance(predicted=predicted, usable=80.0)) == pytest.approx(confidence)
+        predicted = 80.0 * errors.usable_share(confidence)
+        assert float(errors.fit_probability(predicted=predicted, usable=80.0)) == pytest.approx(
+            confidence
+        )
     # Runs need exp(0.05) of what is predicted in the median.
-    assert errors.share(0.5) == pytest.approx(math.exp(-0.05))
+    assert errors.usable_share(0.5) == pytest.approx(math.exp(-0.05))
 
 
 def test_the_chance_falls_with_the_need_and_may_be_unknown() -> None:
     errors = MemoryErrors(center=0.0, spread=0.1)
-    chances = errors.chance(predicted=np.array([1.0, 70.0, 80.0, 90.0, 1e9, np.nan]), usable=80.0)
+    chances = errors.fit_probability(
+        predicted=np.array([1.0, 70.0, 80.0, 90.0, 1e9, np.nan]), usable=80.0
+    )
     assert (np.diff(chances[:-1]) < 0).all()
     assert chances[0] == pytest.approx(1.0)
     assert np.isnan(chances[-1])
@@ -90,17 +94,17 @@ def test_limits_are_kept_with_a_probability() -> None:
         limits = {"time_to_train": predicted * share}
         answer = planner.search(**TRAIN, constraints=limits)
         (limit,) = answer.plan.problem.constraints
-        chances.append(limit.chance(answer.recommended))
+        chances.append(limit.probability(answer.recommended))
     assert 0.4 < chances[0] < chances[1] < chances[2]
     assert chances[2] > 0.99
     assert "likely to keep time to train <= " in " ".join(answer.summary().split())
 
 
 def test_a_percentile_errs_as_its_mean_does() -> None:
-    from planner.optimize.problem import sure_factor
+    from planner.optimize.problem import confidence_factor
 
     (source, *_) = planner.search(**SERVE).plan.problem.sources
-    mean = sure_factor(source, "time_to_first_token", 0.9, 1)
+    mean = confidence_factor(source, "time_to_first_token", 0.9, 1)
     assert mean is not None
     assert mean > 1
-    assert sure_factor(source, "time_to_first_token_p99", 0.9, 1) == mean
+    assert confidence_factor(source, "time_to_first_token_p99", 0.9, 1) == mean

@@ -9,9 +9,14 @@ from rows import each
 
 import planner
 from planner.confidence.intervals import BASES
-from planner.confidence.ranking import RankedPlan, best_supported, evidence_rank, regrets
-from planner.optimize.problem import bad_factor
-from planner.optimize.recommendation import ranked_choices
+from planner.confidence.ranking import (
+    RankedPlan,
+    evidence_rank,
+    expected_regrets,
+    recommended_index,
+)
+from planner.optimize.problem import bad_case_factor
+from planner.optimize.recommendation import rank_plans_by_bad_case
 
 PROVEN, UNPROVEN = evidence_rank("measured", 5), evidence_rank("transferred", 0)
 
@@ -41,7 +46,7 @@ def test_evidence_shrinks_from_measured_runs_on_the_gpu_to_none():
     ],
 )
 def test_of_tied_plans_the_one_best_known_is_taken(plans, taken):
-    assert best_supported(plans) == taken
+    assert recommended_index(plans) == taken
 
 
 @pytest.mark.parametrize("wide", [1.05, 1.25, 2.0])
@@ -51,8 +56,8 @@ def test_regret_is_that_of_an_option_to_exchange(wide):
     spread = math.log(wide) / normal.inv_cdf(0.95)
     exact = math.exp(spread**2 / 2) * (2 * normal.cdf(spread / math.sqrt(2)) - 1)
     two = [plan(1.0, wide=wide), plan(1.0, wide=wide, kin="b")]
-    assert regrets(two) == pytest.approx([exact, exact], rel=1e-3)
-    assert regrets(two, -1) == pytest.approx([exact, exact], rel=1e-3)
+    assert expected_regrets(two) == pytest.approx([exact, exact], rel=1e-3)
+    assert expected_regrets(two, -1) == pytest.approx([exact, exact], rel=1e-3)
 
 
 def test_regret_is_what_draws_of_all_plans_lose():
@@ -64,11 +69,14 @@ def test_regret_is_what_draws_of_all_plans_lose():
     )
     drawn = np.array([a, b, c, 0.97 * a])  # errors of one kin are common
     lost = (drawn - drawn.min(axis=0)).mean(axis=1) / [one.value for one in plans]
-    assert regrets(plans) == pytest.approx(lost, rel=0.02)
+    assert expected_regrets(plans) == pytest.approx(lost, rel=0.02)
 
 
 def test_what_nobody_knows_the_errors_of_has_no_regret_and_gives_none():
-    alone, with_unknown = regrets([plan(1.0)]), regrets([plan(1.0), RankedPlan(0.5, kin=("b",))])
+    alone, with_unknown = (
+        expected_regrets([plan(1.0)]),
+        expected_regrets([plan(1.0), RankedPlan(0.5, error_group=("b",))]),
+    )
     assert alone == pytest.approx([0.0], abs=1e-6)
     assert with_unknown[0] == pytest.approx(0.0, abs=1e-6)
     assert math.isnan(with_unknown[1])
@@ -77,12 +85,12 @@ def test_what_nobody_knows_the_errors_of_has_no_regret_and_gives_none():
 def test_a_search_by_throughput_counts_the_bad_case_of_its_time():
     """A rate has no errors of its own in training: it errs with the time of a step."""
     result = planner.search(model="llama-65b", num_gpus=2048)
-    ranked = ranked_choices(result.problem, result.groups)
+    ranked = rank_plans_by_bad_case(result.problem, result.groups)
     (own, chosen), *others = ranked
     sure = chosen.source.confidence(2048)
-    slower = bad_factor(sure, "step_time", 1)
+    slower = bad_case_factor(sure, "step_time", 1)
     assert slower > 1
-    assert bad_factor(sure, "throughput", -1) == pytest.approx(1 / slower)
+    assert bad_case_factor(sure, "throughput", -1) == pytest.approx(1 / slower)
     assert own.bad < own.value
     assert all(own.bad > standing.bad for standing, _ in others)
     assert result.recommended_row["framework"] == chosen.judged.row["framework"]
@@ -95,7 +103,7 @@ def test_what_is_not_proven_gives_way_to_what_it_is_tied_with():
     """TensorRT-LLM has no runs of serving on RTX 4090, and its predicted lead is within the tie."""
     asked = {"model": "gpt-oss-120b", "workload": "serve", "gpu": "rtx4090", "num_gpus": 8}
     result = planner.search(**asked, input_variation=0, output_variation=0)
-    (first, unproven), *_ = ranked_choices(result.problem, result.groups)
+    (first, unproven), *_ = rank_plans_by_bad_case(result.problem, result.groups)
     assert not first.is_proven
     assert result.recommended_row["engine"] != unproven.judged.row["engine"]
     assert result.better_tied.row["engine"] == unproven.judged.row["engine"]

@@ -65,5 +65,5 @@ def test_a_refusal_names_the_release_that_was_checked() -> None:
         global_batch_size=64,
         settings={"tensor_parallel": 2, "zero_stage": 0},
     )
-    told = found.plan.workload.wording.blamed(found.candidates, "framework")
+    told = found.plan.workload.wording.broken_rule_text(found.candidates, "framework")
     assert told == "tensor_parallel=2 (Accelerate 1.15.0, axolotl 0.21.0 was checked)"

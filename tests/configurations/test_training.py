@@ -16,7 +16,7 @@ from planner.base.enums import ZeroStage
 from planner.configurations.configuration_tables import NAMES, TrainingConfigurations, format_value
 from planner.configurations.enumerate import training_mesh
 
-PLAIN = {name: [value] for name, value in TrainingConfigurations.plain().items()}
+PLAIN = {name: [value] for name, value in TrainingConfigurations.default_codes().items()}
 VALUES: dict[str, list[Any]] = {
     **PLAIN,
     "num_gpus": [8, 16],
@@ -76,7 +76,7 @@ def test_chosen_and_narrowed_keep_what_they_say() -> None:
     assert kept == [row for row in _tuples(table) if row[NAMES.index("recompute")] == 2]
     axes = [np.arange(n) for n in block.shape]
     axes[1] = axes[1][:1]
-    narrowed = block.narrowed(axes)
+    narrowed = block.narrow_axes(axes)
     assert set(_tuples(narrowed)) < set(_tuples(block))
     assert narrowed.size * block.shape[1] == block.size
 

@@ -32,7 +32,7 @@ def _context(model: str = "llama-7b", framework: str = "megatron-lm", **request:
     given = SpecifiedValues(data_parallel=request.pop("data_parallel", ()))
     request = {"sequence_length": 2048, "gpu": "a100-sxm-80gb", **request}
     plan = make_plan(Request(model=model, num_gpus=1, framework=framework, **request))
-    setting = plan.problem.setting
+    setting = plan.problem.inputs
     return Context(
         gpu=setting.machine.gpu,
         model=setting.model,

@@ -55,7 +55,7 @@ def _requires_what_stands_outside(script: str, folder: Path) -> None:
 
     assert read == {"tensor_parallel": "2", "max_model_len": "32768"}, script
     assert launch.values["model"] == "Qwen/Qwen3-32B", script
-    assert launch.of(Status.OPEN), f"what a branch adds is not listed:\n{script}"
+    assert launch.lines_with_status(Status.OPEN), f"what a branch adds is not listed:\n{script}"
 
 
 CASES = list(itertools.product(KINDS, FORMS, range(3)))
@@ -99,7 +99,9 @@ def test_values_that_differ_are_open_and_the_rest_is_read(tmp_path: Path) -> Non
     launch = read_launch(tmp_path / "serve.sh")
 
     assert launch.values["model"] == "Qwen/Qwen3-32B"
-    assert [line.option for line in launch.of(Status.OPEN)] == ["--tensor-parallel-size"]
+    assert [line.option for line in launch.lines_with_status(Status.OPEN)] == [
+        "--tensor-parallel-size"
+    ]
 
 
 def test_the_screen_says_what_only_some_branches_set(planner: Command, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from planner.base.enums import (
 )
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.ideal_hardware import ideal_engine, ideal_hardware
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster, load_gpu, load_model
 from planner.specs.serving_workload import ServingWorkload
@@ -23,7 +23,7 @@ def serving_setting(
     engine: str = "vllm",
     ideal: bool = False,
     **workload: Any,
-) -> ServingSetting:
+) -> ServingInputs:
     """A setting of shipped specs; 512 tokens in and 128 out if nothing is said."""
     silicon = load_gpu(gpu)
     cluster, profile = default_cluster(silicon), load_engine(engine).spec
@@ -31,7 +31,7 @@ def serving_setting(
         silicon, cluster = ideal_hardware(silicon, cluster)
         profile = ideal_engine(profile)
     lengths = {"input_tokens": 512, "output_tokens": 128}
-    return ServingSetting(
+    return ServingInputs(
         machine=Machine(gpu=silicon, cluster=cluster, ideal=ideal),
         model=load_model(model),
         engine=profile,

@@ -44,7 +44,7 @@ def test_flash_attention_2_on_h100_is_as_published_beside_3() -> None:
 def test_the_backward_pass_has_a_rate_of_its_own() -> None:
     """Five products for two, at 0.8 of the forward pass' rate, and 0.57 of FA3's for 0.55."""
     asked = {"model": "llama-7b", "gpu": "h100-sxm", "num_gpus": 8, "framework": "fsdp"}
-    setting = make_plan(Request(**asked, sequence_length=2048)).problem.setting
+    setting = make_plan(Request(**asked, sequence_length=2048)).problem.inputs
     one = {"num_gpus": 8, "global_batch_size": 8, "zero_stage": 3}
     share = MicroBatchShare.of(setting, TrainingConfigurations.of(**one, attention_kernel=[3, 4]))
     layer = layer_of(setting.model, setting.model.layer_groups[0])
@@ -71,7 +71,7 @@ def test_a_gpu_without_a_row_takes_kernels_as_they_are_written() -> None:
 
 def test_the_roofline_knows_no_slower_kernels() -> None:
     plan = make_plan(Request(model="llama-7b", gpu="h100-sxm", num_gpus=8, framework="fsdp"))
-    machine = plan.problem.setting.machine
+    machine = plan.problem.inputs.machine
     gpu, _ = ideal_hardware(machine.gpu, machine.cluster)
     forward, _ = rates(gpu.efficiency, np.array([3, 7]), AttentionKernels.PORTABLE)
     assert np.all(forward == 1.0)

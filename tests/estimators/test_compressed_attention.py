@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.memory import sequence_bytes
 from planner.layers.model import count_parameters, layer_of
 from planner.specs.catalogue import load_model
@@ -18,7 +18,7 @@ from planner.specs.model import LayerGroup, ModelSpec
 ENTRY, INDEX = 1024, 128
 
 
-def _sequence(setting: ServingSetting, tokens: float) -> float:
+def _sequence(setting: ServingInputs, tokens: float) -> float:
     return float(sequence_bytes(setting, replicas(), tokens))
 
 

@@ -9,7 +9,7 @@ import pytest
 from serving_cases import replicas, serving_setting
 
 from planner.errors import PlannerError
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import decode_batch, tokens_per_step
 from planner.estimators.inference.memory import sequence_bytes
 from planner.estimators.inference.speculative_decoding import draft_weights, drafting_time
@@ -19,7 +19,7 @@ from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
 
 
-def setting_of(model: str = "llama-3.1-8b", engine: str = "sglang", **work: Any) -> ServingSetting:
+def setting_of(model: str = "llama-3.1-8b", engine: str = "sglang", **work: Any) -> ServingInputs:
     setting = serving_setting(model, "h100-sxm", engine, input_tokens=1024, output_tokens=512)
     return replace(setting, workload=replace(setting.workload, **work))
 
@@ -60,14 +60,14 @@ def test_published_lengths_lie_between_what_is_usual(
 ) -> None:
     usual = acceptance(method, is_tree=is_tree)
     low, assumed, high = (
-        sum(rate**i for i in range(steps + 1)) for rate in (usual.low, usual.usual, usual.high)
+        sum(rate**i for i in range(steps + 1)) for rate in (usual.low, usual.assumed, usual.high)
     )
     assert low <= accepted * 1.01
     assert accepted <= high * 1.01
     assert assumed == pytest.approx(accepted, rel=0.4)
 
 
-def with_head(method: DraftMethod, model: str = "llama-3.1-8b", **work: Any) -> ServingSetting:
+def with_head(method: DraftMethod, model: str = "llama-3.1-8b", **work: Any) -> ServingInputs:
     setting = setting_of(model, "vllm", draft_method=method, **{"draft_tokens": 3, **work})
     return replace(setting, draft=head_of(setting.model, method))
 
@@ -121,7 +121,7 @@ def test_a_head_drafts_a_token_after_the_other_in_the_step_of_the_model() -> Non
 def test_what_is_accepted_is_assumed_by_method_and_open() -> None:
     modules = plan_of("deepseek-v3", draft_tokens=1)
     assert modules.defaults["acceptance_rate"].startswith("0.8 (as published for mtp")
-    assert modules.problem.setting.workload.draft_method is DraftMethod.MTP
+    assert modules.problem.inputs.workload.draft_method is DraftMethod.MTP
     assert plan_of(draft_tokens=3).defaults["acceptance_rate"].startswith("0.65 (as published")
     asked = {"workload": "serve", "model": "llama-3.1-8b", "num_gpus": 1, "gpu": "h100"}
     settings = {"settings": {"concurrency": ["8"]}, "engine": "vllm", "draft_method": "eagle3"}

@@ -11,7 +11,7 @@ from planner.errors import LaunchError, SearchSpaceError
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count, matmul_parameters
 from planner.launch.read_launch import read_launch
-from planner.launch.write_launch import launch_of
+from planner.launch.write_launch import make_launch
 from planner.question.request import Request
 
 ATTENTION = 48 * 8 * (2048 + 4096 + 2 * (2048 + 512) + 4096 + 2048)
@@ -54,7 +54,7 @@ def part(estimate: Estimate, name: str) -> float:
 )
 def test_parameters_of_qwen3_30b_a3b(request_, count) -> None:
     """6.685 million on attention, 415.2 million more on 128 experts of 48 layers."""
-    assert adapter_parameter_count(tuned(**request_).setting) == count
+    assert adapter_parameter_count(tuned(**request_).inputs) == count
 
 
 def test_megatron_bridge_shares_one_adapter_on_a_rank() -> None:
@@ -62,7 +62,7 @@ def test_megatron_bridge_shares_one_adapter_on_a_rank() -> None:
     with_experts = tuned("megatron-bridge", settings={"expert_parallel": 4})
     without = tuned("megatron-bridge", expert_adapters="none", settings={"expert_parallel": 4})
     more = 48 * 8 * (2048 + 2 * 768 + 768 + 2048)
-    states = with_experts.setting.framework.states
+    states = with_experts.inputs.framework.states
     weights = part(with_experts, "weights") - part(without, "weights")
     assert weights == pytest.approx(states.weight * more)
 
@@ -74,7 +74,7 @@ def test_states_of_each_expert_are_on_its_rank() -> None:
     none = tuned("megatron-bridge", expert_adapters="none", **asked)
     more = 48 * 32 * 8 * (2048 + 2 * 768 + 768 + 2048)
     for name in ("weights", "gradients", "optimizer_states"):
-        width = getattr(each.setting.framework.states, name.split("_")[0].removesuffix("s"))
+        width = getattr(each.inputs.framework.states, name.split("_")[0].removesuffix("s"))
         assert part(each, name) - part(none, name) == pytest.approx(width * more)
     assert each.step_time > none.step_time
 
@@ -84,8 +84,8 @@ def test_a_token_meets_the_adapters_of_its_experts() -> None:
     each = tuned(expert_adapters="each")
     attention = 12 * 48 * 32 * 128 * 2048
     trained = ATTENTION + 48 * 8 * EXPERT
-    per_token = 4 * matmul_parameters(each.setting.model) + attention + 6 * trained
-    peak = 8 * each.setting.machine.peak(np.int8(0))
+    per_token = 4 * matmul_parameters(each.inputs.model) + attention + 6 * trained
+    peak = 8 * each.inputs.machine.peak(np.int8(0))
     expected = each.tokens_per_second * per_token / peak
     assert each.model_flops_utilization == pytest.approx(expected, rel=1e-9)
 
@@ -138,10 +138,10 @@ def _plan(framework: str, **request: Any) -> Request:
 
 
 def test_written_files_name_the_matrices_of_experts() -> None:
-    by_name = launch_of(_plan("hf-trainer", lora_targets=NAMES), "transformers", "script")
+    by_name = make_launch(_plan("hf-trainer", lora_targets=NAMES), "transformers", "script")
     assert any("gate_proj" in file.text for file in by_name.files[:-1])
-    usual = launch_of(_plan("hf-trainer", lora_targets="all_linear"), "transformers", "script")
+    usual = make_launch(_plan("hf-trainer", lora_targets="all_linear"), "transformers", "script")
     assert not any("gate_proj" in file.text for file in usual.files[:-1])
     each = _plan("megatron-bridge", lora_targets="all_linear", expert_adapters="each")
     with pytest.raises(LaunchError, match="expert_adapters each is not written"):
-        launch_of(each, "megatron-bridge", "script")
+        make_launch(each, "megatron-bridge", "script")

@@ -56,7 +56,7 @@ def test_parameters_of_adapters(model, framework, rank, targets, count) -> None:
         lora_rank=rank,
         lora_targets=targets,
     )
-    assert adapter_parameter_count(make_plan(asked).problem.setting) == count
+    assert adapter_parameter_count(make_plan(asked).problem.inputs) == count
 
 
 def test_states_of_adapters_are_whole_and_weights_are_not() -> None:
@@ -90,7 +90,7 @@ def test_65_billion_parameters_on_one_gpu_of_48_gb() -> None:
 
 def test_utilization_counts_four_flops_per_frozen_parameter() -> None:
     estimate = tuned(adapter="lora", lora_rank=8, lora_targets="query_value")
-    setting = estimate.setting
+    setting = estimate.inputs
     attention = 12 * 32 * 4096 * 1024
     per_token = 4 * matmul_parameters(setting.model) + attention + 6 * 4_194_304
     expected = estimate.tokens_per_second * per_token / setting.machine.peak(np.int8(0))
@@ -136,7 +136,7 @@ def test_saved_modules_are_trained_in_16_bits_beside_their_frozen_copies() -> No
     for part, width in (("weights", 2), ("gradients", 2), ("optimizer_states", 4)):
         assert total(saved, part) - total(plain, part) == pytest.approx(width * ends, rel=1e-12)
     assert saved.step_time > plain.step_time
-    assert adapter_parameter_count(saved.setting) == 4_194_304 + ends
+    assert adapter_parameter_count(saved.inputs) == 4_194_304 + ends
 
 
 def test_tied_ends_are_saved_once() -> None:
@@ -164,7 +164,7 @@ def test_scales_in_32_bits_take_three_eighths_of_a_bit_more() -> None:
 )
 def test_virtual_tokens_are_what_is_trained(kind, count) -> None:
     estimate = tuned(adapter=kind, virtual_tokens=20)
-    assert adapter_parameter_count(estimate.setting) == count
+    assert adapter_parameter_count(estimate.inputs) == count
     assert total(estimate, "gradients") == pytest.approx(4 * count)
 
 

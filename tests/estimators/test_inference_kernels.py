@@ -14,15 +14,15 @@ from planner.base.enums import (
     Precision,
     Quantization,
 )
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.static_batch import static_batch
 from planner.estimators.inference.step import InferenceStep
 from planner.specs.quantization import FORMATS
-from planner.workloads.serving_space import eager
+from planner.workloads.serving_space import without_cuda_graphs
 
 
-def changed(setting: ServingSetting, **execution: Any) -> ServingSetting:
+def changed(setting: ServingInputs, **execution: Any) -> ServingInputs:
     """The setting with other values of its engine's execution."""
     values = dataclasses.replace(setting.engine.execution, **execution)
     return dataclasses.replace(
@@ -37,13 +37,13 @@ def seconds_of(step: InferenceStep, operator: str) -> float:
     return float(found.time)
 
 
-def attention_seconds(setting: ServingSetting, concurrency: int, tensor_parallel: int = 1) -> float:
+def attention_seconds(setting: ServingInputs, concurrency: int, tensor_parallel: int = 1) -> float:
     """Seconds of decode attention in one layer of a decode step."""
     c = replicas(num_gpus=tensor_parallel, tensor_parallel=tensor_parallel, concurrency=concurrency)
     return seconds_of(static_batch(setting, c).decode_step, "attention_decode")
 
 
-def prompt_seconds(setting: ServingSetting, operator: str, **values: Any) -> float:
+def prompt_seconds(setting: ServingInputs, operator: str, **values: Any) -> float:
     """Seconds of an operator in one layer of a step with prompts."""
     return seconds_of(static_batch(setting, replicas(**values)).prefill_step, operator)
 
@@ -115,7 +115,7 @@ def test_an_all_reduce_that_leaves_a_node_waits_for_the_host() -> None:
         steps = [static_batch(one, c).decode_step.kernels for one in (waits, free)]
         assert steps[0] - steps[1] == pytest.approx(expected, rel=1e-6)
     assert each > 0
-    assert eager(waits.engine).execution.network_callback_time == 0.0
+    assert without_cuda_graphs(waits.engine).execution.network_callback_time == 0.0
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.static_batch import static_batch
 from planner.estimators.inference.step import InferenceStep
 
@@ -21,7 +21,7 @@ CACHE_PER_TOKEN = 2 * 2 * 32 * 4096
 USUAL_HOST_BANDWIDTH = 51.2e9
 
 
-def setting_of(model: str = "opt-6.7b", engine: str = "vllm", **execution: Any) -> ServingSetting:
+def setting_of(model: str = "opt-6.7b", engine: str = "vllm", **execution: Any) -> ServingInputs:
     """A model on an A6000, with other values of its engine's execution."""
     setting = serving_setting(model, "a6000-48gb", engine, input_tokens=512, output_tokens=32)
     values = dataclasses.replace(setting.engine.execution, **execution)
@@ -30,12 +30,12 @@ def setting_of(model: str = "opt-6.7b", engine: str = "vllm", **execution: Any) 
     )
 
 
-def step(setting: ServingSetting, **values: Any) -> InferenceStep:
+def step(setting: ServingInputs, **values: Any) -> InferenceStep:
     """A decode step of one GPU."""
     return static_batch(setting, replicas(**values)).decode_step
 
 
-def waited(setting: ServingSetting, **values: Any) -> float:
+def waited(setting: ServingInputs, **values: Any) -> float:
     """Seconds that a decode step waits for the host."""
     return float(step(setting, **values).transfer_wait.ravel()[0])
 

@@ -14,7 +14,7 @@ from planner.configurations.training_rules import RULES
 from planner.errors import SearchSpaceError
 from planner.estimators.training.estimate import broken_rule, evaluate
 from planner.estimators.training.flops import recomputed_flops_per_token
-from planner.estimators.training.micro_batch_share import MicroBatchShare, Setting
+from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
 from planner.estimators.training.saved_activations import layer_bytes
 from planner.optimize.source import first_row
 
@@ -37,12 +37,12 @@ POLICIES = {
 }
 
 
-def world(framework: str = "maxtext", model: str = "llama-3.1-8b") -> Setting:
+def world(framework: str = "maxtext", model: str = "llama-3.1-8b") -> TrainingInputs:
     return setting(model, framework=framework, gpu="tpu-v6e", sequence_length=LENGTH, dropout=False)
 
 
 def layout(saved: str = "none", moved: str = "none", recompute: int = 2, **more):
-    codes = (KeptTensors[KeptTensors.meant(word).upper()] for word in (saved, moved))
+    codes = (KeptTensors[KeptTensors.canonical_word(word).upper()] for word in (saved, moved))
     names = ("saved_tensors", "offloaded_tensors")
     given = {"num_gpus": 8, "global_batch_size": 16, "micro_batch_size": 2, "zero_stage": 3}
     return configuration(
@@ -130,8 +130,8 @@ def test_tensors_are_kept_by_full_recomputation_of_a_framework_that_can(
 
 
 def test_words_are_policies_or_sets_in_any_order() -> None:
-    assert KeptTensors.meant("out_proj+qkv_proj") == "qkv_proj+out_proj"
-    assert KeptTensors.meant("Minimal-Flash") == ALL
+    assert KeptTensors.canonical_word("out_proj+qkv_proj") == "qkv_proj+out_proj"
+    assert KeptTensors.canonical_word("Minimal-Flash") == ALL
     request = Request(
         workload="train", model="llama-3.1-8b", gpu="tpu-v6e", num_gpus=8, framework="maxtext",
         settings={"recompute": "full", "saved_tensors": "everything"},

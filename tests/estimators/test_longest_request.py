@@ -11,14 +11,14 @@ from commands import Command
 from serving_cases import replicas, serving_setting
 
 from planner.errors import SpecError
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import longest_that_fits, needed_to_start, serving_memory
 from planner.question.request import Request
 from planner.workloads.make_plan import evaluate, make_single_plan
 
 
-def setting_of(most: int | None, gpu: str = "l4", engine: str = "vllm") -> ServingSetting:
+def setting_of(most: int | None, gpu: str = "l4", engine: str = "vllm") -> ServingInputs:
     setting = serving_setting("llama-3.1-8b", gpu, engine, input_tokens=1024, output_tokens=512)
     return replace(setting, workload=replace(setting.workload, max_model_len=most))
 

@@ -57,7 +57,7 @@ def test_copies_are_read_and_written_more_often_the_more_there_are() -> None:
 def test_a_framework_that_keeps_less_itself_keeps_no_more() -> None:
     """Megatron-Bridge's own is Transformer Engine's: 4 bytes; LLMQ takes parts: 0.5."""
     for framework in ("fsdp-bf16", "llmq"):
-        own = make_plan(Request(model="llama-7b", num_gpus=8, framework=framework)).problem.setting
+        own = make_plan(Request(model="llama-7b", num_gpus=8, framework=framework)).problem.inputs
         assert own.framework.memory.per_logit <= 4
         settings = {"framework": framework, "zero_stage": own.framework.default_zero_stage}
         same = [_row(**settings, loss_kernel=loss)["peak_memory_gib"] for loss in ("auto", "fused")]
@@ -96,7 +96,7 @@ def test_the_loss_of_unsloth_takes_what_half_of_the_free_memory_holds(
         global_batch_size=2,
         settings={"recompute": "full", "offload": "activations", "precision": "fp16"},
     )
-    setting = make_plan(request).problem.setting
+    setting = make_plan(request).problem.inputs
     row = evaluate(make_single_plan(request)).table()
     size = {
         name: float(np.ravel(values)[0]) * GIB for name, values in row.items() if "_gib" in name
@@ -122,7 +122,7 @@ def test_kernels_of_unsloth_keep_no_input_of_the_last_matrix() -> None:
             global_batch_size=1,
             settings={"recompute": "none"},
         )
-        profile = make_plan(request).problem.setting.framework.memory
+        profile = make_plan(request).problem.inputs.framework.memory
         row = evaluate(make_single_plan(request)).table()
         size = float(np.ravel(row["memory_activations_gib"])[0]) * GIB
         kept[framework] = size / profile.kept_activations

@@ -8,18 +8,18 @@ from serving_cases import replicas, serving_setting
 
 from planner.base.units import GIB
 from planner.errors import PlannerError
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.question.request import Request
 from planner.workloads.make_plan import evaluate, make_single_plan
 
 
-def setting_of(engine: str, model: str = "llama-3.1-8b", gpu: str = "h100-sxm") -> ServingSetting:
+def setting_of(engine: str, model: str = "llama-3.1-8b", gpu: str = "h100-sxm") -> ServingInputs:
     return serving_setting(model, gpu, engine, input_tokens=1024, output_tokens=512)
 
 
-def memory_of(setting: ServingSetting, *shares: float) -> ServingMemory:
+def memory_of(setting: ServingInputs, *shares: float) -> ServingMemory:
     return serving_memory(setting, replicas(concurrency=8, gpu_memory_utilization=np.array(shares)))
 
 

@@ -28,7 +28,7 @@ def made(**request: Any) -> Plan:
 def step_time(**request: Any) -> float:
     """Seconds of a step where 64 ranks split the experts and nothing else."""
     layout = configuration(num_gpus=64, expert_parallel=64, global_batch_size=64, zero_stage=1)
-    return evaluate(made(**request).problem.setting, layout).step_time.item()
+    return evaluate(made(**request).problem.inputs, layout).step_time.item()
 
 
 def test_deepseek_v3_is_published_with_14_billion_parameters_more() -> None:
@@ -99,7 +99,7 @@ def test_published_modules_are_trained_unless_another_number_is_asked_for() -> N
 
 def test_adapters_train_no_module() -> None:
     plan = made(adapter="lora", framework="nemo")
-    assert plan.problem.setting.model.mtp_num_layers == 0
+    assert plan.problem.inputs.model.mtp_num_layers == 0
     assert "mtp_num_layers" not in plan.defaults
     with pytest.raises(SearchSpaceError, match="mtp_num_layers trains whole modules"):
         made(adapter="lora", framework="nemo", mtp_num_layers=1)

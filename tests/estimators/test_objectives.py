@@ -93,8 +93,8 @@ def test_parts_with_a_reference_add_up() -> None:
 def test_flops_of_a_reference_are_two_per_parameter() -> None:
     """8 N + 16 L h s per token: 6 N + 12 L h s of the policy, 2 N + 4 L h s of the reference."""
     dpo = trained("dpo")
-    per_token = 8 * matmul_parameters(dpo.setting.model) + 16 * 32 * 4096 * 2048
-    peak = 8 * dpo.setting.machine.peak(np.int8(0))
+    per_token = 8 * matmul_parameters(dpo.inputs.model) + 16 * 32 * 4096 * 2048
+    peak = 8 * dpo.inputs.machine.peak(np.int8(0))
     expected = dpo.tokens_per_second * per_token / peak
     assert dpo.model_flops_utilization == pytest.approx(expected, rel=1e-9)
 
@@ -113,7 +113,7 @@ def test_kto_is_one_sequence_with_gradients_and_three_without() -> None:
 def test_a_reward_model_has_one_number_in_place_of_logits() -> None:
     """Llama 7B without its 32,000 x 4,096 logits, and 4,096 weights of the score."""
     reward = trained("rm")
-    assert count_parameters(reward.setting.model).total == PARAMETERS - 32000 * 4096 + 4096
+    assert count_parameters(reward.inputs.model).total == PARAMETERS - 32000 * 4096 + 4096
     assert part(reward, "working") < part(trained("orpo"), "working")
     names = {operator.name for operator, _ in reward.time.operator_times()}
     assert "score" in names
@@ -123,7 +123,7 @@ def test_a_reward_model_has_one_number_in_place_of_logits() -> None:
 def test_a_tied_reward_model_keeps_its_embedding() -> None:
     """Qwen2.5 0.5B: the embedding was the matrix of the logits, so that 896 weights come."""
     asked = {"model": "qwen2.5-0.5b", "settings": {"zero_stage": 1}}
-    models = [trained(name, **asked).setting.model for name in ("rm", "sft")]
+    models = [trained(name, **asked).inputs.model for name in ("rm", "sft")]
     reward, usual = (count_parameters(model).total for model in models)
     assert reward - usual == 896
 
@@ -178,7 +178,7 @@ def test_what_makes_no_sense_is_refused(request_, told) -> None:
 def test_an_objective_may_stand_among_what_is_best() -> None:
     asked = {"model": "llama-7b", "num_gpus": 8, "sequence_length": 2048}
     found = planner.search(**asked, objectives=["ipo", "cost"]).plan
-    assert found.problem.setting.workload.training_objective == "dpo"
+    assert found.problem.inputs.workload.training_objective == "dpo"
     assert [objective.name for objective in found.problem.objectives] == ["cost"]
     with pytest.raises(SearchSpaceError, match="one of several"):
         planner.search(**asked, objectives=["dpo", "kto"])

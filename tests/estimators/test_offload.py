@@ -115,7 +115,7 @@ def test_copies_show_where_there_is_little_to_compute() -> None:
 def test_gpus_share_the_bandwidth_of_host_memory() -> None:
     """GB200's link to its host is faster than its half of the host's memory."""
     estimate = offloaded("optimizer_weights", gpu="gb200-nvl72", num_gpus=4)
-    machine = estimate.setting.machine
+    machine = estimate.inputs.machine
     assert number(machine.host_copy_time(1e9, 1.0)) == pytest.approx(1e9 / 225e9)
     slow = replace(machine, cluster=replace(machine.cluster, host_memory_bandwidth=20e9))
     assert number(slow.host_copy_time(1e9, 1.0)) == pytest.approx(1e9 / 20e9)
@@ -125,9 +125,9 @@ def test_host_memory_has_an_end() -> None:
     """18 x 1.5 bytes of 7 billion parameters are 169 GiB; a DGX A100 has 2,048."""
     fits = offloaded("optimizer_weights", cluster="dgx-a100")
     assert number(fits.rejected_by) == 0
-    cluster = replace(fits.setting.machine.cluster, host_memory=80 * GIB)
-    machine = replace(fits.setting.machine, cluster=cluster)
-    full = evaluate(replace(fits.setting, machine=machine), fits.configurations)
+    cluster = replace(fits.inputs.machine.cluster, host_memory=80 * GIB)
+    machine = replace(fits.inputs.machine, cluster=cluster)
+    full = evaluate(replace(fits.inputs, machine=machine), fits.configurations)
     assert REJECTIONS[int(number(full.rejected_by)) - 1] == OUT_OF_HOST_MEMORY.name
 
 
@@ -144,7 +144,7 @@ def test_each_process_loads_the_whole_model_where_weights_are_not_sharded() -> N
 
 
 def test_a_node_is_shared_by_the_gpus_of_the_job_that_are_in_it() -> None:
-    machine = offloaded("none", cluster="dgx-a100").setting.machine
+    machine = offloaded("none", cluster="dgx-a100").inputs.machine
     rooms = machine.host_room(np.array([1, 2, 8, 64])) / GIB
     assert rooms.tolist() == [2048, 1024, 256, 256]
 
@@ -155,7 +155,7 @@ def test_the_host_memory_of_a_node_is_given_or_assumed() -> None:
     full = offloaded("none", **small)
     assert REJECTIONS[int(number(full.rejected_by)) - 1] == OUT_OF_HOST_MEMORY.name
     assert number(offloaded("none", **{**small, "node_host_memory": 128 * GIB}).rejected_by) == 0
-    assumed = offloaded("none", gpu="h100-nvl").setting.machine.cluster
+    assumed = offloaded("none", gpu="h100-nvl").inputs.machine.cluster
     assert assumed.host_memory is None
     assert assumed.host_memory_per_gpu == pytest.approx(2.5 * 94 * GIB, rel=0.1)
 
@@ -183,7 +183,7 @@ def test_the_table_of_memory_ends_with_what_the_host_holds() -> None:
     host = number(found.estimate.memory.host) / GIB
     console = Console(width=100, file=StringIO(), record=True)
     row = first_row(found.candidates.columns())
-    print_blocks(console, [memory_table(row, found.source.setting.machine)])
+    print_blocks(console, [memory_table(row, found.source.inputs.machine)])
     assert console.export_text().split("in host memory")[1].split() == [
         f"{host:.2f}",
         f"{100 * host / 256:.1f}",

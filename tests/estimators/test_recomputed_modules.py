@@ -46,7 +46,7 @@ def world(model: str = "opt-1.3b", framework: str = "fsdp"):
 
 
 def layout(modules: str = "none", *, fused: bool = True, recompute: int = 1, **more):
-    code = RecomputedModules[RecomputedModules.meant(modules).upper()]
+    code = RecomputedModules[RecomputedModules.canonical_word(modules).upper()]
     return configuration(
         recompute=recompute, recompute_modules=code, flash_attention=fused,
         **{"num_gpus": 8, "global_batch_size": 8, **more},

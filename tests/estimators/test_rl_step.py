@@ -13,7 +13,7 @@ from planner.base.software_enums import Placement, WeightSync
 from planner.base.training_aliases import AdapterSync, SavedModules
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.estimators.machine import Machine
-from planner.estimators.rl.context import RlSetting
+from planner.estimators.rl.context import RlInputs
 from planner.estimators.rl.step import MEMORY_PHASES, evaluate_rl
 from planner.estimators.timeline.step_timelines import rl_timeline
 from planner.specs.catalogue import Catalogue
@@ -34,7 +34,7 @@ WORK = RlWorkload(
 
 def setting_of(work=WORK, model="llama-3.1-8b", framework="nemo-rl"):
     gpu = CATALOGUE.load_gpu("h100").spec
-    return RlSetting(
+    return RlInputs(
         machine=Machine(gpu=gpu, cluster=default_cluster(gpu), catalogue=CATALOGUE),
         model=CATALOGUE.load_model(model),
         framework=CATALOGUE.load_framework(framework).spec,

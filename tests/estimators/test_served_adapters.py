@@ -14,11 +14,11 @@ from planner.base.enums import (
 )
 from planner.errors import PlannerError
 from planner.estimators.inference.adapters import adapter_launches
-from planner.estimators.inference.context import Batch, ServingSetting
+from planner.estimators.inference.context import Batch, ServingInputs
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import needed_to_start, serving_memory
 from planner.estimators.inference.step import step_time
-from planner.formulas.memory import served_adapter_bytes
+from planner.formulas.memory import lora_serving_bytes
 from planner.layers.model import layer_of
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
@@ -29,14 +29,14 @@ HIDDEN, QUERIES, KEYS, WIDTH, LAYERS = 4096, 4096, 1024, 14_336, 32
 
 def setting_of(
     rank: int = 64, slots: int | None = 64, model: str = "llama-3.1-8b", **more: Any
-) -> ServingSetting:
+) -> ServingInputs:
     engine, gpu = more.pop("engine", "vllm"), more.pop("gpu", "h100-sxm")
     setting = serving_setting(model, gpu, engine, input_tokens=1024, output_tokens=512)
     work = replace(setting.workload, lora_rank=rank, max_loras=slots, **more)
     return replace(setting, workload=work)
 
 
-def gigabytes(setting: ServingSetting, **layout: Any) -> float:
+def gigabytes(setting: ServingInputs, **layout: Any) -> float:
     return float(serving_memory(setting, replicas(concurrency=8, **layout)).adapters) / 1e9
 
 
@@ -113,7 +113,7 @@ def test_a_number_of_adapters_needs_their_rank() -> None:
             make_plan(make_request({**question, "lora_targets": "q", **wrong}))
 
 
-def layer_seconds(setting: ServingSetting, sequences: float) -> dict[str, float]:
+def layer_seconds(setting: ServingInputs, sequences: float) -> dict[str, float]:
     """Seconds of the adapters of a layer in a decode step."""
     batch = Batch.of_decode(np.asarray(sequences), np.asarray(1000.0))
     ((_, operators),) = step_time(setting, replicas(), batch, decoding=True).layers
@@ -122,7 +122,7 @@ def layer_seconds(setting: ServingSetting, sequences: float) -> dict[str, float]
 
 def test_adapters_read_their_weights_inputs_and_outputs() -> None:
     # 3 different ones of rank 8 beside a product of 100 rows, 4 inputs and 6 outputs.
-    moved = served_adapter_bytes(rows=100, inputs=4, outputs=6, lora_rank=8, adapters=3)
+    moved = lora_serving_bytes(rows=100, inputs=4, outputs=6, lora_rank=8, adapters=3)
     assert moved == 2 * 3 * 8 * (4 + 6) + 100 * (2 * 4 + 4 * 6)
 
 

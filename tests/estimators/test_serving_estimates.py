@@ -35,7 +35,7 @@ def one(workload="serve", settings=None, **request) -> dict:
 def pool(settings=None, **request):
     given = {"tensor_parallel": 4, "quantization": "fp8", "concurrency": 32, **(settings or {})}
     found = planner.estimate(workload="serve", **{**SERVE, **request, "settings": given})
-    return found.source.setting, found.candidates.configurations
+    return found.source.inputs, found.candidates.configurations
 
 
 def test_memory_falls_with_tensor_parallelism():

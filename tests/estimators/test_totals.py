@@ -17,7 +17,7 @@ from planner.estimators.ideal_hardware import ideal_framework, ideal_hardware
 from planner.estimators.machine import Machine
 from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.memory import MEMORY_PARTS
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.operators import TIME_PARTS
 from planner.specs.catalogue import names
 
@@ -28,7 +28,7 @@ OUTSIDE_LAYERS = ("launch_wait", "weight_gather", "offload", "pipeline_transfer"
 OUTSIDE_LAYERS += ("data_parallel", "optimizer", "overhead", "slow_nodes")
 
 
-def _ideal(real: Setting) -> Setting:
+def _ideal(real: TrainingInputs) -> TrainingInputs:
     gpu, cluster = ideal_hardware(real.machine.gpu, real.machine.cluster)
     machine = Machine(gpu=gpu, cluster=cluster, ideal=True)
     return replace(real, machine=machine, framework=ideal_framework(real.framework))

@@ -158,8 +158,8 @@ def test_a_trained_tower_keeps_the_inputs_of_its_layers() -> None:
 @pytest.mark.parametrize(("freeze", "passes"), [(False, 3), (True, 1)])
 def test_flops_of_images_are_those_of_patches(freeze: bool, passes: int) -> None:
     """28 layers attend to windows of 64 patches, 4 to all of an image."""
-    setting = trained(images_per_sample=2, freeze_vision_tower=freeze).setting
-    text = trained().setting
+    setting = trained(images_per_sample=2, freeze_vision_tower=freeze).inputs
+    text = trained().inputs
     each = 2 * (LAYERS + 1176 * 1280) + 4 * 1280 * (28 * 64 + 4 * PATCHES)
     image = PATCHES * each + 27**2 * 2 * PROJECTOR
     more = model_flops_per_token(setting.model, 4096, setting)

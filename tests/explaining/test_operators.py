@@ -12,7 +12,7 @@ from rows import each
 import planner
 from planner.cli.completion import OPERATORS
 from planner.decide.explain.operators import KINDS
-from planner.decide.explain.step_breakdown import explained_steps
+from planner.decide.explain.step_breakdown import explain_steps
 from planner.errors import SearchSpaceError, SpecError
 
 # A100: 2.039 TB/s of memory, of which 78 % are reached after 2 us; 300 GB/s of NVLink.
@@ -107,7 +107,7 @@ def explained() -> dict[tuple[str, str], Any]:
     found = planner.estimate(
         model="llama-65b", num_gpus=2048, framework="megatron-lm", settings=settings
     )
-    (step,) = explained_steps(found.plan, found)
+    (step,) = explain_steps(found.plan, found)
     return {(part.part.module, part.part.name): part.part for part in step.parts}
 
 
@@ -146,7 +146,7 @@ def test_experts_alone_take_what_they_take_in_a_step():
         framework="megatron-bridge",
         settings={**settings, "recompute": "selective", "precision": "bf16"},
     )
-    (step,) = explained_steps(found.plan, found)
+    (step,) = explain_steps(found.plan, found)
     (experts,) = [part.part for part in step.parts if part.part.name == "experts"]
     (work,) = [done for done in experts.done if done.work.formula == "experts"]
     # 256 experts over 8 ranks; each has the width of 2,048 on a depth of 7,168.

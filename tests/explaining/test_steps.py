@@ -14,10 +14,10 @@ from planner.decide.explain.step_breakdown import (
     FORMULAS,
     UNITS,
     SpecSources,
+    cited_references,
     evaluate_with_ledger,
-    explained_steps,
+    explain_steps,
     format_quantity,
-    references_of,
     step_dict,
 )
 from planner.formulas.roofline import roofline_time
@@ -83,7 +83,7 @@ def estimated(name: str) -> tuple[Plan, Evaluation]:
 
 @cache
 def steps(name: str) -> Any:
-    return explained_steps(*estimated(name))
+    return explain_steps(*estimated(name))
 
 
 def part(name: str, operator: str, step: int = 0) -> Any:
@@ -122,7 +122,7 @@ def test_the_steps_are_those_of_the_estimate():
 def test_a_frozen_matrix_has_no_product_for_its_gradient():
     asked = {"model": "llama-3.1-8b", "gpu": "a100", "num_gpus": 1, "framework": "hf-trainer"}
     found = planner.estimate(**asked, adapter="lora", settings={"global_batch_size": 1})
-    (step,) = explained_steps(found.plan, found)
+    (step,) = explain_steps(found.plan, found)
     (frozen,) = (one.part for one in step.parts if one.part.name == "gate_up")
     assert [len(frozen.done), len(part("llama", "gate_up").part.done)] == [2, 3]
 
@@ -196,7 +196,7 @@ def test_nothing_is_faster_than_its_roofline():
         for step in steps(name):
             for one in step.parts:
                 # Fitted shares of a peak may be above it by their error.
-                assert one.of_roofline <= 1.05, (name, one.title)
+                assert one.roofline_share <= 1.05, (name, one.title)
 
 
 def test_a_part_beyond_its_roofline_says_which_fitted_share_is():
@@ -229,20 +229,22 @@ def test_figures_have_units_and_sources():
     assert {"gpu peak_flops.bf16", "gpu memory_bandwidth", "gpu scale_out_bandwidth"} <= keys
     assert "gpu efficiency.attention.head_dim_128.compute_fraction" in keys
     for key in keys - {""}:
-        assert sources.of_key(key), key
+        assert sources.source_of_key(key), key
     overhead = next(one for one in told["operators"] if one["operator"] == "overhead")
     assert "framework execution.step_overhead" in overhead["waits_of"]
 
 
 def test_formulas_say_what_they_cite():
-    assert references_of(roofline_time)[0].startswith("S. Williams et al.")
-    assert all(formula.place.startswith("planner.formulas.") for formula in FORMULAS.values())
+    assert cited_references(roofline_time)[0].startswith("S. Williams et al.")
+    assert all(
+        formula.function_path.startswith("planner.formulas.") for formula in FORMULAS.values()
+    )
     assert set(UNITS) >= {"flops", "num_bytes", "volume", "latency"}
 
 
 def test_a_wider_group_pays_more_for_the_network():
     plan, found = estimated("llama")
-    machine = found.source.setting.machine
+    machine = found.source.inputs.machine
     slow = replace(machine.cluster.scale_out, bandwidth=machine.cluster.scale_out.bandwidth / 2)
     source = found.source.changed(
         lambda s: replace(
@@ -250,5 +252,5 @@ def test_a_wider_group_pays_more_for_the_network():
         )
     )
     judged = source.judged(found.candidates.configurations)
-    again = explained_steps(plan, Evaluation(candidates=judged))[0]
+    again = explain_steps(plan, Evaluation(candidates=judged))[0]
     assert again.bounds["network"] > 1.8 * steps("llama")[0].bounds["network"]

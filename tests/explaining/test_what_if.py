@@ -41,7 +41,7 @@ def fact(name: str, of: str = "llama") -> Any:
 
 def test_half_the_network_is_what_a_cluster_of_half_the_network_takes(tmp_path):
     found = planner.estimate(**LLAMA)
-    cluster = found.source.setting.machine.cluster
+    cluster = found.source.inputs.machine.cluster
     up, out = cluster.scale_up, cluster.scale_out
     path = tmp_path / "half.toml"
     path.write_text(

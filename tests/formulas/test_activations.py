@@ -33,7 +33,7 @@ def _estimate(model: str, tensor: int, sequence: bool, recompute: Recompute) -> 
     _, _, _, pipeline, virtual, micro, batch = TABLE_3[model]
     setting = make_plan(
         Request(model=model, num_gpus=8, sequence_length=S, dropout=True, framework="megatron-lm")
-    ).problem.setting
+    ).problem.inputs
     configurations = TrainingConfigurations.of(
         num_gpus=tensor * pipeline,
         tensor_parallel=tensor,
@@ -60,8 +60,8 @@ def _layer(model: str, tensor: int, sequence: bool, recompute: Recompute) -> flo
     """Bytes per layer over s b h."""
     _, hidden, _, _, _, micro, _ = TABLE_3[model]
     estimate = _estimate(model, tensor, sequence, recompute)
-    share = MicroBatchShare.of(estimate.setting, estimate.configurations)
-    group = estimate.setting.model.layer_groups[0]
+    share = MicroBatchShare.of(estimate.inputs, estimate.configurations)
+    group = estimate.inputs.model.layer_groups[0]
     kept = layer_bytes(share, group)
     return float(kept) / (S * micro * hidden)
 
@@ -69,7 +69,7 @@ def _layer(model: str, tensor: int, sequence: bool, recompute: Recompute) -> flo
 @pytest.mark.parametrize("model", TABLE_3)
 def test_shapes_are_those_of_table_3(model: str) -> None:
     heads, hidden, layers, *_ = TABLE_3[model]
-    spec = _estimate(model, 8, False, Recompute.NONE).setting.model
+    spec = _estimate(model, 8, False, Recompute.NONE).inputs.model
     attention = spec.layer_groups[0].attention
     assert (attention.num_attention_heads, spec.hidden_size) == (heads, hidden)
     assert spec.num_hidden_layers == layers

@@ -4,8 +4,8 @@ import pytest
 
 from planner.formulas.memory import (
     NF4_BYTES,
-    adapter_parameters,
     dequantize_bytes,
+    lora_parameters,
     quantized_bytes,
 )
 
@@ -23,7 +23,7 @@ def test_weights_in_8_bits_take_a_byte() -> None:
 
 def test_lora_paper_gpt_3() -> None:
     """arXiv:2106.09685, section 4.2: rank 4 on queries and values of GPT-3 is 18 million."""
-    one = adapter_parameters(depth=12288, columns=12288, lora_rank=4)
+    one = lora_parameters(depth=12288, columns=12288, lora_rank=4)
     assert 96 * 2 * float(one) == pytest.approx(18.9e6, rel=0.01)
 
 

@@ -11,9 +11,9 @@ from planner.formulas.collectives import (
     all_to_all_bandwidth,
     bus_volume,
     collective_time,
-    distinct_share,
+    distinct_domain_share,
     group_bandwidth,
-    large_scale_wait,
+    large_scale_slowdown_time,
     network_latency,
     point_to_point_time,
     ranks_per_domain,
@@ -130,7 +130,7 @@ def test_all_to_all_sends_pieces_over_fabric_and_network(
 def test_distinct_share_equals_counted_draws(copies: int, domains: int) -> None:
     draws = list(product(range(domains), repeat=copies))
     distinct = sum(len(set(draw)) for draw in draws) / len(draws)
-    share = distinct_share(num_copies=copies, num_domains=domains)
+    share = distinct_domain_share(num_copies=copies, num_domains=domains)
     assert share == pytest.approx(distinct / copies, rel=1e-12)
 
 
@@ -202,7 +202,7 @@ def test_rings_pass_every_rank_of_every_domain(
     ],
 )
 def test_steps_last_longer_beyond_a_pod(gpus: int, percent: float) -> None:
-    wait = large_scale_wait(
+    wait = large_scale_slowdown_time(
         step_time=100.0, num_gpus=gpus, pod_size=512, slowdown_per_doubling=0.015
     )
     assert wait == pytest.approx(percent)

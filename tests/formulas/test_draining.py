@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from planner.formulas.draining import (
-    emptying_steps,
-    line_wait,
-    line_wait_variance,
-    line_wait_within,
-    sharing_share,
-    together_in_waves,
+    client_burst_wait,
+    client_burst_wait_quantile,
+    client_burst_wait_variance,
+    drain_steps,
+    mean_overlap_share,
+    synchronized_share,
 )
 
 
@@ -23,17 +23,17 @@ def lognormal(variation: float, shape: tuple[int, ...], size_biased: bool = Fals
 
 
 def test_a_wave_that_keeps_nobody_together_is_the_first_alone() -> None:
-    assert together_in_waves(waves=5.0, still_together=0.0) == 0.2
+    assert synchronized_share(waves=5.0, still_together=0.0) == 0.2
     later = sum(0.9**wave for wave in range(5)) / 5
-    assert together_in_waves(waves=5.0, still_together=0.9) == pytest.approx(later)
+    assert synchronized_share(waves=5.0, still_together=0.9) == pytest.approx(later)
 
 
 @pytest.mark.parametrize("variation", [0.0, 0.3, 1.0])
 def test_a_token_of_a_burst_shares_its_step_with_those_that_are_left(variation: float) -> None:
     drawn = lognormal(variation, (100_000, 2))
     expected = np.minimum(drawn[:, 0], drawn[:, 1]).mean()
-    assert sharing_share(variation) == pytest.approx(expected, rel=0.02)
-    assert sharing_share(1.0) == pytest.approx(0.556, abs=0.001)
+    assert mean_overlap_share(variation) == pytest.approx(expected, rel=0.02)
+    assert mean_overlap_share(1.0) == pytest.approx(0.556, abs=0.001)
 
 
 @pytest.mark.parametrize("variation", [0.1, 0.5, 1.0])
@@ -47,7 +47,7 @@ def test_the_end_waits_for_the_longest_answer(variation: float, running: int) ->
         1e9: left.max(axis=1).mean() - (1 + variation**2) / 2,
     }
     for waves, steps in ends.items():
-        found = emptying_steps(waves=waves, running=running, variation=variation)
+        found = drain_steps(waves=waves, running=running, variation=variation)
         assert found == pytest.approx(steps * (1 - 1 / running), rel=0.15), waves
 
 
@@ -59,14 +59,14 @@ def test_the_waits_in_a_line_are_those_of_its_requests(number: int, clients: int
     later = np.full(number - clients, max(clients - places, 0) / rate)
     each = np.sort(np.concatenate([waits, later]))
     line = {"number": number, "clients": clients, "places": places, "rate": rate, "delay": delay}
-    assert line_wait(**line) == pytest.approx(each.mean(), rel=0.01, abs=1e-9)
-    assert line_wait_variance(**line) == pytest.approx(each.var(), rel=0.02, abs=1e-9)
+    assert client_burst_wait(**line) == pytest.approx(each.mean(), rel=0.01, abs=1e-9)
+    assert client_burst_wait_variance(**line) == pytest.approx(each.var(), rel=0.02, abs=1e-9)
     for share in (0.05, 0.5, 0.9, 0.99):
-        found = line_wait_within(share=share, **line)
+        found = client_burst_wait_quantile(share=share, **line)
         assert found == pytest.approx(np.quantile(each, share), rel=0.02, abs=0.3)
 
 
 def test_a_line_without_an_end_is_always_as_long() -> None:
     line = {"number": np.inf, "clients": 90.0, "places": 50.0, "rate": 4.0, "delay": 3.0}
-    assert line_wait(**line) == line_wait_within(share=0.01, **line) == 10.0
-    assert line_wait_variance(**line) == 0
+    assert client_burst_wait(**line) == client_burst_wait_quantile(share=0.01, **line) == 10.0
+    assert client_burst_wait_variance(**line) == 0

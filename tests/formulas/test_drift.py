@@ -7,7 +7,7 @@ import pytest
 
 from planner.base.arrays import FloatArray
 from planner.estimators.inference.replica_simulation import Requests, StepCosts, replay
-from planner.formulas.trace_queueing import filled_by_drift
+from planner.formulas.trace_queueing import simulate_fluid_queue
 
 FIXED, SLOPE, PROMPT, STEPS, ROOM = 0.01, 1e-4, 0.02, 100, 0.1
 
@@ -19,7 +19,9 @@ def filled(windows: list[float], rate: float, **other: float) -> tuple[FloatArra
         "places": 60, "prompt": np.array(PROMPT), "lone": np.array(PROMPT),
         "added": np.array(PROMPT), "fullest": ROOM, **other,
     }  # fmt: skip
-    return filled_by_drift(requests=each, prompts=each, answers=each, rate=np.array(rate), **asked)
+    return simulate_fluid_queue(
+        requests=each, prompts=each, answers=each, rate=np.array(rate), **asked
+    )
 
 
 @pytest.mark.parametrize("fullest", [ROOM, np.inf])

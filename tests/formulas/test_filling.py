@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rows import each
 
-from planner.formulas.queueing import filling_share
+from planner.formulas.queueing import finite_run_time_per_token_ratio
 
 FIXED, SLOPE, STEPS = 7e-3, 8e-5, 255.0
 
@@ -22,7 +22,7 @@ def share(number: float, rate: float, load: float, **other: float) -> float:
         "capacity": 2 * rate, "steady": steady(rate, load), "steps": STEPS, "fixed": FIXED,
         "slope": SLOPE, **other,
     }  # fmt: skip
-    return float(filling_share(number=number, rate=rate, load=load, **asked))
+    return float(finite_run_time_per_token_ratio(number=number, rate=rate, load=load, **asked))
 
 
 def by_steps(number: float, rate: float, load: float) -> float:

@@ -13,14 +13,14 @@ from planner.formulas.attention import (
     unfused_softmax_bytes,
     wave_fill_factor,
 )
-from planner.formulas.collectives import exposed_time, partly_hidden
+from planner.formulas.collectives import exposed_time, unhidden_time
 from planner.formulas.cost import gpu_seconds, time_to_train
 from planner.formulas.power import energy
 from planner.formulas.roofline import (
     gemm_flops,
     memory_bound_time,
     roofline_time,
-    with_more_traffic,
+    time_with_extra_traffic,
 )
 
 # An A100: 312 TFLOP/s, 2 TB/s; the balance is 156 FLOP per byte.
@@ -59,8 +59,8 @@ def test_roofline_lies_between_larger_and_sum_and_falls_with_sharpness() -> None
 
 
 def test_more_traffic_joins_as_the_bounds_do() -> None:
-    assert with_more_traffic(time=3.0, more=4.0, sharpness=2.0) == 5.0
-    assert with_more_traffic(time=3.0, more=0.0, sharpness=1.7) == pytest.approx(3.0)
+    assert time_with_extra_traffic(time=3.0, extra_time=4.0, sharpness=2.0) == 5.0
+    assert time_with_extra_traffic(time=3.0, extra_time=0.0, sharpness=1.7) == pytest.approx(3.0)
 
 
 def test_roofline_neither_overflows_nor_divides_by_zero() -> None:
@@ -144,7 +144,7 @@ def test_exposed_time(
 
 
 def test_partly_hidden() -> None:
-    assert partly_hidden(communication=4.0, hidden=0.75) == pytest.approx(1.0)
+    assert unhidden_time(communication=4.0, hidden=0.75) == pytest.approx(1.0)
 
 
 def test_llama_65b_run_by_hand() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rows import each
 
-from planner.formulas.pipeline import bubble_time, micro_batches_in_flight
+from planner.formulas.pipeline import bubble_time_1f1b, micro_batches_in_flight
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from planner.formulas.pipeline import bubble_time, micro_batches_in_flight
     ],
 )
 def test_idle_share_of_a_pipeline(p: int, v: int, m: int, expected: float) -> None:
-    idle = bubble_time(all_stages=p, slowest_stage=1.0, virtual_pipeline=v)
+    idle = bubble_time_1f1b(all_stages=p, slowest_stage=1.0, virtual_pipeline=v)
     assert idle == pytest.approx(expected * m, rel=1e-12)
 
 

@@ -89,7 +89,7 @@ def test_steps_are_those_of_list_scheduling(variation, share):
     drawn = [
         scheduled(np.minimum(draw.lognormal(mu, sigma, number), cap), places) for _ in range(60)
     ]
-    full = rollout.full_steps(sequences=number, places=places, mean=mean)
+    full = rollout.full_batch_steps(sequences=number, slots=places, mean=mean)
     shape = found if share == 1 else {**found, "longer": rollout.residual_lengths(**found)}
     last = rollout.expected_longest(**shape, number=places)
     whole = max(full + last, rollout.expected_longest(**found, number=number))
@@ -99,7 +99,7 @@ def test_steps_are_those_of_list_scheduling(variation, share):
 def test_many_answers_take_the_steady_time():
     found = lengths_of()
     places, number, step = 32.0, 32.0 * 400, 0.02
-    full = rollout.full_steps(sequences=number, places=places, mean=1000.0)
+    full = rollout.full_batch_steps(sequences=number, slots=places, mean=1000.0)
     drain = rollout.tail_time(
         lengths=found["lengths"],
         longer=rollout.residual_lengths(**found),
@@ -108,19 +108,17 @@ def test_many_answers_take_the_steady_time():
         sizes=np.array([1.0, 32.0]),
         times=np.array([step, step]),
     )
-    steady = rollout.steady_time(
-        sequences=number, places=places, mean=1000.0, step=step, prompt=0.0
-    )
+    steady = rollout.steady_time(sequences=number, slots=places, mean=1000.0, step=step, prompt=0.0)
     assert full * step + drain == pytest.approx(steady, rel=0.02)
 
 
 def test_a_sync_of_nothing_takes_its_start():
-    assert rollout.sync_time(num_bytes=0.0, start=3.0, rate=1e9) == 3
-    assert rollout.sync_time(num_bytes=5e9, start=3.0, rate=1e9) == 8
+    assert rollout.weight_sync_time(num_bytes=0.0, start=3.0, rate=1e9) == 3
+    assert rollout.weight_sync_time(num_bytes=5e9, start=3.0, rate=1e9) == 8
 
 
 def test_the_balanced_share_is_kept_where_both_take_equally_long():
-    assert rollout.balanced_share(generating=60.0, training=60.0, share=0.25) == 0.25
-    assert rollout.balanced_share(generating=120.0, training=60.0, share=0.5) == pytest.approx(
-        1 / 3
-    )
+    assert rollout.balanced_training_share(generating=60.0, training=60.0, share=0.25) == 0.25
+    assert rollout.balanced_training_share(
+        generating=120.0, training=60.0, share=0.5
+    ) == pytest.approx(1 / 3)

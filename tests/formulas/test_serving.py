@@ -10,39 +10,39 @@ import pytest
 
 from planner.base.arrays import FloatArray
 from planner.formulas.memory import (
-    cache_bytes_per_token,
-    latent_cache_bytes_per_token,
-    paged_tokens,
-    typical_cache_bytes,
+    kv_cache_bytes_per_token,
+    mla_kv_cache_bytes_per_token,
+    paged_kv_cache_tokens,
+    typical_kv_cache_bytes,
 )
 from planner.formulas.queueing import (
     arrival_noise,
-    balanced_rate,
-    critical_wait,
-    crowded_step,
+    critical_load_queueing_delay,
+    disaggregated_closed_loop_rate,
+    disaggregated_concurrency,
     gamma_quantile,
+    loaded_decode_step_time,
     lognormal_quantile,
-    mean_if_any,
-    mean_wait,
+    mean_if_positive,
+    mean_queueing_delay,
+    mean_residual,
     normal_tail,
-    pools_rate,
-    pools_requests,
-    residual_mean,
-    settled_number,
-    wait_variance,
+    queueing_delay_variance,
+    solve_concurrency,
+    solve_rate,
 )
 from planner.formulas.routing import (
     accepted_tokens,
     expected_maximum,
+    expert_imbalance_factor,
     experts_touched,
-    fullest_rank_factor,
-    fullest_rank_touched,
+    fullest_rank_expert_share,
 )
 
 
 def test_cache_of_llama_2_70b_is_320_kib_per_token() -> None:
     """Grouped-query attention, arXiv:2307.09288: 80 layers, 8 heads of 128, 16 bit."""
-    per_layer = cache_bytes_per_token(
+    per_layer = kv_cache_bytes_per_token(
         key_value_heads=8, qk_head_dim=128, v_head_dim=128, element_bytes=2
     )
     assert 80 * per_layer == 320 * 1024
@@ -50,14 +50,14 @@ def test_cache_of_llama_2_70b_is_320_kib_per_token() -> None:
 
 def test_latent_cache_of_deepseek_v3_is_70_kb_per_token() -> None:
     """The 70.272 KB per token of arXiv:2505.09343, table 1: 61 layers of 512 + 64 elements."""
-    per_layer = latent_cache_bytes_per_token(kv_lora_rank=512, qk_rope_head_dim=64, element_bytes=2)
+    per_layer = mla_kv_cache_bytes_per_token(kv_lora_rank=512, qk_rope_head_dim=64, element_bytes=2)
     assert 61 * per_layer == 70_272
 
 
 def test_half_a_block_is_lost_on_average() -> None:
     lost = np.mean([math.ceil(n / 16) * 16 - n for n in range(1600, 3200)])
-    assert paged_tokens(tokens=0, block_size=16) == pytest.approx(lost)
-    assert paged_tokens(tokens=77, block_size=1) == 77
+    assert paged_kv_cache_tokens(tokens=0, block_size=16) == pytest.approx(lost)
+    assert paged_kv_cache_tokens(tokens=77, block_size=1) == 77
 
 
 def test_even_routing_touches_what_a_simulation_touches() -> None:
@@ -92,17 +92,17 @@ def test_fullest_of_eight_ranks_as_simulated() -> None:
     loads = random.multinomial(4096, [1 / 8] * 8, size=2000)
     simulated = (loads.max(axis=1) / 512).mean()
     even = {"num_experts": 256, "dispersion": 0.0}
-    factor = fullest_rank_factor(pairs=4096, ranks=8, **even)
+    factor = expert_imbalance_factor(pairs=4096, ranks=8, **even)
     assert factor - 1 == pytest.approx(simulated - 1, rel=0.05)
-    assert fullest_rank_factor(pairs=1, ranks=8, **even) <= 8
-    assert fullest_rank_factor(pairs=100, ranks=1, **even) == 1
+    assert expert_imbalance_factor(pairs=1, ranks=8, **even) <= 8
+    assert expert_imbalance_factor(pairs=100, ranks=1, **even) == 1
 
 
 def test_popular_experts_fill_their_rank_as_simulated() -> None:
     random = np.random.default_rng(0)
     popularity = random.gamma(0.5, 1.0, size=(4000, 8, 32)).sum(axis=2)
     simulated = (popularity.max(axis=1) / popularity.mean(axis=1)).mean()
-    factor = fullest_rank_factor(pairs=1e9, ranks=8, num_experts=256, dispersion=2.0)
+    factor = expert_imbalance_factor(pairs=1e9, ranks=8, num_experts=256, dispersion=2.0)
     assert factor - 1 == pytest.approx(simulated - 1, rel=0.08)
 
 
@@ -115,10 +115,10 @@ def test_largest_of_normal_variables(number: int) -> None:
 
 def test_the_rank_that_reads_most_reads_half_of_the_spread_more() -> None:
     drawn = np.random.default_rng(0).binomial(32, 0.4, size=(4000, 8)).max(axis=1) / 32
-    share = fullest_rank_touched(share=0.4, ranks=8, local_experts=32)
+    share = fullest_rank_expert_share(share=0.4, ranks=8, local_experts=32)
     assert share - 0.4 == pytest.approx((drawn.mean() - 0.4) / 2, rel=0.05)
-    assert fullest_rank_touched(share=0.4, ranks=1, local_experts=256) == 0.4
-    assert fullest_rank_touched(share=1.0, ranks=8, local_experts=32) == 1
+    assert fullest_rank_expert_share(share=0.4, ranks=1, local_experts=256) == 0.4
+    assert fullest_rank_expert_share(share=1.0, ranks=8, local_experts=32) == 1
 
 
 @pytest.mark.parametrize(("rate", "drafts", "tokens"), [(0.8, 4, 3.3616), (0.0, 7, 1.0)])
@@ -130,13 +130,13 @@ def test_accepted_tokens_of_a_step(rate: float, drafts: int, tokens: float) -> N
 
 def test_what_is_met_half_way_is_the_longer_the_more_lengths_vary() -> None:
     """Of 1 and 3 in turn 3 is met three times of four: (1 / 2 + 3 * 3 / 2) / 4; c is 1 / 2."""
-    assert residual_mean(mean=2.0, variation=0.5) == pytest.approx((1 * 0.5 + 3 * 1.5) / 4)
-    assert residual_mean(mean=2.0, variation=0.0) == 1.0
+    assert mean_residual(mean=2.0, variation=0.5) == pytest.approx((1 * 0.5 + 3 * 1.5) / 4)
+    assert mean_residual(mean=2.0, variation=0.0) == 1.0
 
 
 def test_the_variance_of_a_wait_of_some() -> None:
     """Half wait, exponentially, 4 s on average: E[W] = 2, E[W^2] = 0.5 * 2 * 16 = 16."""
-    assert wait_variance(wait=2.0, load=0.5) == 16 - 2**2
+    assert queueing_delay_variance(mean_wait=2.0, load=0.5) == 16 - 2**2
 
 
 def test_arrivals_vary_more_where_prompts_stop_answers() -> None:
@@ -146,7 +146,9 @@ def test_arrivals_vary_more_where_prompts_stop_answers() -> None:
 
 
 def test_the_cache_of_many_is_that_of_their_mean() -> None:
-    found = typical_cache_bytes(mean=2.0, longest=10.0, sequences=np.array([0.5, 1.0, 16.0, 1e16]))
+    found = typical_kv_cache_bytes(
+        mean=2.0, longest=10.0, sequences=np.array([0.5, 1.0, 16.0, 1e16])
+    )
     assert found == pytest.approx([10.0, 10.0, 4.0, 2.0])
 
 
@@ -158,9 +160,9 @@ def test_waits_as_in_a_simulated_queue() -> None:
     for gap in gaps:
         wait = max(wait + 1.0 - gap, 0.0)
         waits.append(wait)
-    mean = mean_wait(utilization=0.6, service_time=1.0)
+    mean = mean_queueing_delay(utilization=0.6, service_time=1.0)
     assert mean == pytest.approx(np.mean(waits), rel=0.05)
-    varied = mean_wait(utilization=0.6, service_time=1.0, variation=1.0)
+    varied = mean_queueing_delay(utilization=0.6, service_time=1.0, variation=1.0)
     assert varied == pytest.approx(0.6 / (1 - 0.6))  # exponential service
 
 
@@ -185,13 +187,13 @@ def test_the_tail_of_a_normal_variable() -> None:
 def test_the_mean_of_some_is_that_of_all_over_the_share_of_some() -> None:
     shares = [2**k * math.exp(-2) / math.factorial(k) for k in range(60)]
     mean = sum(k * share for k, share in enumerate(shares)) / (1 - shares[0])
-    assert float(mean_if_any(2.0)) == pytest.approx(mean)
+    assert float(mean_if_positive(2.0)) == pytest.approx(mean)
 
 
 def test_a_rate_is_balanced_where_the_excess_is_zero() -> None:
-    found = balanced_rate(excess=lambda rate: np.log(rate / (3 - rate)), most=np.asarray(2.9))
+    found = solve_rate(excess=lambda rate: np.log(rate / (3 - rate)), upper_bound=np.asarray(2.9))
     assert float(found) == pytest.approx(1.5, rel=1e-6)
-    assert float(balanced_rate(excess=np.log, most=np.asarray(0.5))) == 0.5
+    assert float(solve_rate(excess=np.log, upper_bound=np.asarray(0.5))) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -207,26 +209,28 @@ def test_a_rate_is_balanced_where_the_excess_is_zero() -> None:
 def test_a_number_settles_where_as_many_are_needed(
     needed: Callable[[FloatArray], FloatArray], most: float, number: float
 ) -> None:
-    found = settled_number(needed=needed, first=np.ones(3), most=np.array([most, 0.5, most]))
+    found = solve_concurrency(
+        required=needed, start=np.ones(3), upper_bound=np.array([most, 0.5, most])
+    )
     assert found == pytest.approx([number, min(number, 0.5), number], rel=1e-7)
 
 
 def test_requests_of_pools_reach_the_rate_they_are_of() -> None:
     service, steps, fixed, slope = 0.2, 100.0, 0.01, 0.0002
-    step = crowded_step(fixed=fixed, slope=slope, steps=2.0 * steps)
-    requests = pools_requests(
-        rate=np.asarray(2.0), around=0.3, service_time=service, decoding=steps * step
+    step = loaded_decode_step_time(fixed=fixed, slope=slope, steps=2.0 * steps)
+    requests = disaggregated_concurrency(
+        rate=np.asarray(2.0), unqueued_time=0.3, service_time=service, decoding=steps * step
     )
-    rate, _, again = pools_rate(
+    rate, _, again = disaggregated_closed_loop_rate(
         requests=requests,
-        around=np.asarray(0.3),
+        unqueued_time=np.asarray(0.3),
         service_time=np.asarray(service),
         servers=np.asarray(1.0),
         steps=steps,
         fixed=np.asarray(fixed),
         slope=np.asarray(slope),
-        places=np.asarray(1e6),
-        together=0.0,
+        slots=np.asarray(1e6),
+        simultaneous=0.0,
     )
     assert float(rate) == pytest.approx(2.0, rel=1e-9)
     assert float(again) == pytest.approx(float(step), rel=1e-9)
@@ -237,6 +241,6 @@ def test_a_queue_without_drift_waits_as_reflected_brownian_motion_does() -> None
     value of a normal variable of variance 4 t is sqrt(8 t / pi), over 50 s two thirds of that of
     the end, and each waiting request takes half a second."""
     at_end = math.sqrt(8 * 50 / math.pi)
-    found = critical_wait(number=100.0, rate=2.0, noise=1.0, capacity=2.0)
+    found = critical_load_queueing_delay(number=100.0, rate=2.0, noise=1.0, capacity=2.0)
     assert float(found) == pytest.approx(2 / 3 * at_end / 2)
     assert float(found) == pytest.approx(3.7613, abs=1e-4)

@@ -9,7 +9,7 @@ import pytest
 from commands import Command
 
 from planner.errors import LaunchError
-from planner.launch.launch_file import USUAL_GPUS, LaunchFile
+from planner.launch.launch_file import DEFAULT_GPUS, LaunchFile
 from planner.launch.launchers.job_resources import INSTANCES, gpus_in_text, parse_gpu_name
 from planner.launch.read_launch import read_launch
 from planner.specs.catalogue import Catalogue
@@ -97,7 +97,7 @@ def test_training_takes_the_fewest_whole_nodes_on_which_it_fits(tmp_path: Path) 
     found = asked(tmp_path / "run.sh", text).question()
 
     assert found.imported.assumed.keys() >= {"gpu", "num_gpus"}
-    assert found.imported.values["gpu"] == USUAL_GPUS[0]
+    assert found.imported.values["gpu"] == DEFAULT_GPUS[0]
     assert found.imported.values["num_gpus"] == found.request.num_gpus == 32
     assert [one.num_gpus for one in found.other_counts] == [16, 64, 128]
     assert [bool(one.rejected_by) for one in found.other_counts] == [True, False, False]

@@ -12,7 +12,7 @@ import planner
 from planner.errors import LaunchError
 from planner.launch.benchmark import length_notes, serving_benchmark, training_benchmark
 from planner.launch.target import Process, ShellVariable
-from planner.launch.write_launch import WrittenLaunch, launch_of
+from planner.launch.write_launch import WrittenLaunch, make_launch
 from planner.question.request import Request
 
 ACCEPTED = Path(planner.__file__).parent / "launch" / "accepted"
@@ -135,7 +135,9 @@ def test_a_plan_of_varied_lengths_is_measured_with_them() -> None:
         **asked,  # type: ignore[arg-type]
     )
     (script,) = (
-        file for file in launch_of(request, "sglang", "script").files if file.name == "benchmark.sh"
+        file
+        for file in make_launch(request, "sglang", "script").files
+        if file.name == "benchmark.sh"
     )
     assert "--random-range-ratio 0.396" in script.text
     assert "their mean" in " ".join(script.text.split())
@@ -224,7 +226,7 @@ def training(target: str, **asked: object) -> WrittenLaunch:
         "total_tokens": 1e10,
         "settings": {"global_batch_size": 64, "zero_stage": stage},
     }
-    return launch_of(Request(**{**question, **asked}), target, "script")  # type: ignore[arg-type]
+    return make_launch(Request(**{**question, **asked}), target, "script")  # type: ignore[arg-type]
 
 
 def options_of(process: Process) -> list[str]:

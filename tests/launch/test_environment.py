@@ -9,7 +9,7 @@ import pytest
 
 from planner.launch.target import LaunchJob, Process
 from planner.launch.targets import target_of
-from planner.launch.write_launch import environment_of, fabric
+from planner.launch.write_launch import link_lines, process_environment
 from planner.question.request import Request
 
 PROCESS = Process(name="train", arguments=(), num_nodes=1, gpus_per_node=8)
@@ -29,7 +29,7 @@ def job_of(
 
 
 def named(job: LaunchJob, process: Process = PROCESS) -> dict[str, str]:
-    found = environment_of(target_of("megatron-lm"), job, process)
+    found = process_environment(target_of("megatron-lm"), job, process)
     assert all(one.reason for one in found)
     return {one.name: one.text for one in found}
 
@@ -54,10 +54,10 @@ def test_an_optimizer_on_the_host_has_its_cores() -> None:
 
 
 def test_links_are_those_of_the_cluster() -> None:
-    assert not fabric(job_of(model="bloom-1b1", num_gpus=1))
-    inside, between, how = fabric(job_of(num_gpus=16))
+    assert not link_lines(job_of(model="bloom-1b1", num_gpus=1))
+    inside, between, how = link_lines(job_of(num_gpus=16))
     cluster = job_of().cluster
     assert inside.startswith(f"{cluster.scale_up.bandwidth / 1e9:g} GB/s")
     assert between.startswith(f"{cluster.scale_out.bandwidth / 1e9:g} GB/s")
     assert "all_reduce_perf" in how
-    assert len(fabric(job_of())) == 1
+    assert len(link_lines(job_of())) == 1

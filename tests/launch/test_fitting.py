@@ -12,7 +12,7 @@ import pytest
 
 from planner.base.csv_cells import Value
 from planner.decide.fitting import MEMORIES, changes_that_fit, gpus_that_fit
-from planner.decide.near import distances
+from planner.decide.near import count_changed_parameters
 from planner.decide.suggestions.launch_changes import best_other_plan
 from planner.errors import PlannerError
 from planner.question.request import Request
@@ -84,7 +84,7 @@ def fits_within(
         for block in source.blocks(problem.objectives, problem.constraints):
             if block.candidates is not None:
                 rows = np.flatnonzero((problem.codes(block.candidates) == 0).ravel())
-                if np.any(distances(block.candidates, own, rows) <= changes):
+                if np.any(count_changed_parameters(block.candidates, own, rows) <= changes):
                     return True
     return False
 

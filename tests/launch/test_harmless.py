@@ -19,7 +19,7 @@ from planner.launch import harmless
 from planner.launch.harmless import harmless_reason
 from planner.launch.import_launch import import_launch
 from planner.launch.option_lines import Status
-from planner.launch.option_table import is_among
+from planner.launch.option_table import matches_option
 from planner.launch.read_launch import read_launch
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers
@@ -64,7 +64,7 @@ def _spelled(option: str) -> str:
 
 
 def _is_read(target: LaunchTarget, option: str) -> bool:
-    return option in target.table.options or is_among(option, target.table.used)
+    return option in target.table.options or matches_option(option, target.table.used)
 
 
 def _classes() -> Iterator[tuple[LaunchTarget, str, str]]:
@@ -136,7 +136,10 @@ def test_what_is_called_unread_changes_nothing_when_it_goes(case: Case) -> None:
     """An option that is reported as without effect, or as not modelled, is not read secretly."""
     whole = read_launch(case.path)
     values = import_launch(whole.path, whole.target, whole.command, None).values
-    for line in [*whole.of(Status.NOT_MODELLED), *whole.of(Status.IGNORED)]:
+    for line in [
+        *whole.lines_with_status(Status.NOT_MODELLED),
+        *whole.lines_with_status(Status.IGNORED),
+    ]:
         if line.option in TELLS_THE_PROGRAM:
             continue
         options = {k: one for k, one in whole.command.options.items() if k != line.option}

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.decide.near import SURE
+from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.decide.suggestions.launch_changes import (
     best_changes,
     best_other_plan,
@@ -39,7 +39,7 @@ def values_of_the_space(request: Request) -> dict[str, list[Any]]:
     plan = make_plan(replace(request, settings={}))
     (source,) = plan.problem.sources
     return {
-        name: [glossary()[name].shown(value) for value in source.mesh.values(name).tolist()]
+        name: [glossary()[name].decode(value) for value in source.mesh.values(name).tolist()]
         for name in FREE
     }
 
@@ -54,7 +54,7 @@ def plans_near(request: Request, own: dict[str, Any]) -> pd.DataFrame:
     differs = rows[[name for name in terms_of("train", "parameter") if name in rows]]
     differs = differs.apply(lambda column: column != own[column.name])
     others = differs.columns.difference([*FREE, *FOLLOWING])
-    near = (rows["fit_probability"] >= SURE) & ~differs[others].any(axis=1)
+    near = (rows["fit_probability"] >= TARGET_FIT_PROBABILITY) & ~differs[others].any(axis=1)
     return rows.assign(changes=differs[[*FREE]].sum(axis=1))[near]
 
 
@@ -89,7 +89,7 @@ def test_a_change_is_what_its_row_says(name: str) -> None:
             assert change.gain == pytest.approx(now - 1)
         else:
             assert np.isnan(change.gain)
-        assert SURE <= change.fits <= 1
+        assert TARGET_FIT_PROBABILITY <= change.fit_probability <= 1
 
 
 def test_number_format_and_batch_stay() -> None:

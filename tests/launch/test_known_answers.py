@@ -204,7 +204,7 @@ def test_accelerate_takes_a_layout_and_refuses_keys_of_the_top_level() -> None:
 
 def test_accelerate_takes_ranks_that_trade_heads() -> None:
     """8 shards x 4 ranks of a sequence on 32 GPUs, of DeepSpeed alone."""
-    written = target_of("accelerate").drafted(job(PLANS["accelerate"]["heads"])).files
+    written = target_of("accelerate").make_draft(job(PLANS["accelerate"]["heads"])).files
     (answer,) = answers("accelerate", [{"yaml": written[0].text}])
     sizes = answer["parallelism"]
     assert (sizes["dp_shard_size"], sizes["sp_size"], sizes["total_size"]) == (8, 4, 32)

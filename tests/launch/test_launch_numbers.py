@@ -29,7 +29,7 @@ ALIKE = {"input_variation": 0.0, "output_variation": 0.0}
 
 
 def written(target: str, of: LaunchJob, process: str = "serve") -> dict[str, str]:
-    return said(target_of(target).drafted(of), process)
+    return said(target_of(target).make_draft(of), process)
 
 
 def test_what_an_engine_keeps_of_a_gpu_is_what_was_predicted() -> None:

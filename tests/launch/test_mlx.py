@@ -45,7 +45,7 @@ def test_what_is_not_said_is_as_mlx_lm_has_it(tmp_path: Path, program: str) -> N
     assert str(found.values["gpu"]).startswith("apple-")
     assert "gpu" in found.defaults
     assert any("the last 8 layers" in note for note in found.notes)
-    assert not found.of(Status.UNKNOWN)
+    assert not found.lines_with_status(Status.UNKNOWN)
 
 
 @pytest.mark.parametrize("option", ["--config", "-c"])
@@ -58,7 +58,7 @@ def test_a_document_of_it_is_read_and_options_go_before_it(tmp_path: Path, optio
     assert [found.values[name] for name in names] == told
     assert found.values["total_tokens"] == 600 * 4096
     assert over.values["total_tokens"] == 50 * 4096
-    assert not found.of(Status.UNKNOWN)
+    assert not found.lines_with_status(Status.UNKNOWN)
 
 
 def test_dora_is_not_predicted(tmp_path: Path) -> None:

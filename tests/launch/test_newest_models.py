@@ -6,7 +6,7 @@ import pytest
 
 from planner.errors import LaunchError
 from planner.launch.model_shape import find_model, shape_of
-from planner.launch.targets.megatron_shape import strange_parts
+from planner.launch.targets.megatron_shape import unexpressed_parts
 from planner.specs.catalogue import Catalogue, load_model
 
 
@@ -14,7 +14,7 @@ from planner.specs.catalogue import Catalogue, load_model
 def test_compressed_attention_is_of_checkpoints_alone(name: str) -> None:
     with pytest.raises(LaunchError, match="only a checkpoint can describe them"):
         shape_of(load_model(name))
-    told = {remark.value for remark in strange_parts(load_model(name))}
+    told = {remark.value for remark in unexpressed_parts(load_model(name))}
     assert {"sparse attention", "several residual streams"} <= told
 
 

@@ -42,14 +42,14 @@ def test_a_name_tells_model_and_type_of_weights(tmp_path: Path, name: str, said:
 
 
 def test_a_name_of_the_user_asks_for_the_model(tmp_path: Path) -> None:
-    assert "model" in read(tmp_path, "ollama run mine").lacking({})
+    assert "model" in read(tmp_path, "ollama run mine").missing_terms({})
 
 
 def test_gpus_are_as_few_as_it_fits_on_unless_it_is_spread(tmp_path: Path) -> None:
     text = "CUDA_VISIBLE_DEVICES=0,1 {} ollama serve & \nollama run llama3.1:8b"
     alone = "CUDA_VISIBLE_DEVICES=0,1 OLLAMA_SCHED_SPREAD=1 ollama run llama3.1:8b"
 
-    assert "num_gpus" in read(tmp_path, text.format("")).lacking({})
+    assert "num_gpus" in read(tmp_path, text.format("")).missing_terms({})
     assert read(tmp_path, alone).values["pipeline_parallel"] == 2
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.launch.option_table import OptionRole, OptionRow, OptionTable, word_of
+from planner.launch.option_table import OptionRole, OptionRow, OptionTable, format_option_value
 
 
 def row(
@@ -40,7 +40,7 @@ TABLE = OptionTable(
 
 
 def written(**quantities: object) -> dict[str, str | None]:
-    return {one.option: one.text for one in TABLE.written(quantities).options}
+    return {one.option: one.text for one in TABLE.write_options(quantities).options}
 
 
 def read(**options: str | None) -> dict[str, str]:
@@ -62,9 +62,9 @@ def test_a_row_above_one_is_not_of_one() -> None:
 
 
 def test_what_cannot_be_said_is_told_with_its_reason() -> None:
-    settings = TABLE.written({"offload": "optimizer"})
+    settings = TABLE.write_options({"offload": "optimizer"})
     assert [str(one) for one in settings.unexpressed] == ["offload = optimizer: there is no host"]
-    assert TABLE.written({"offload": "none"}).unexpressed == ()
+    assert TABLE.write_options({"offload": "none"}).unexpressed == ()
     assert [str(one) for one in settings.left] == ["learning_rate: the user's"]
 
 
@@ -102,7 +102,7 @@ def test_meanings_name_the_options_they_come_from() -> None:
     ("value", "word"), [(8, "8"), (8.0, "8"), (0.5, "0.5"), (True, "true"), ("bf16", "bf16")]
 )
 def test_words(value: object, word: str) -> None:
-    assert word_of(value) == word
+    assert format_option_value(value) == word
 
 
 def test_a_table_has_the_rows_of_another_for_what_it_does_not_name() -> None:
@@ -110,9 +110,9 @@ def test_a_table_has_the_rows_of_another_for_what_it_does_not_name() -> None:
     of_bits, of_dispatcher = "norm_input_bits", "token_dispatcher"
 
     assert own.rows_of(of_bits, OptionRole.NONE) == shared.rows_of(of_bits, OptionRole.NONE) != []
-    assert not own.can_say(of_bits, 8)
-    assert own.can_say(of_bits, 0)
+    assert not own.can_express(of_bits, 8)
+    assert own.can_express(of_bits, 0)
     # It names the dispatcher itself, so that none of the shared rows holds.
     assert own.rows_of(of_dispatcher, OptionRole.WITH)
-    assert own.can_say(of_dispatcher, "flex")
-    assert not shared.can_say(of_dispatcher, "flex")
+    assert own.can_express(of_dispatcher, "flex")
+    assert not shared.can_express(of_dispatcher, "flex")

@@ -65,7 +65,7 @@ def test_an_engine_of_sglang_is_its_server(tmp_path: Path) -> None:
     assert found.target.name == "sglang"
     assert found.values["num_gpus"] == 2
     assert found.values["gpu_memory_utilization"] == "0.8"
-    (line,) = found.of(Status.OPEN)
+    (line,) = found.lines_with_status(Status.OPEN)
     assert (line.line, line.option) == (2, "--dp-size")
     assert line.meaning == "n is set by nothing in this program"
 

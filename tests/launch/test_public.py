@@ -11,7 +11,7 @@ from make_public_launches import EXPECTED, FILE, FOLDER, Case, cases, outcome, p
 from rows import each
 
 from planner.launch.option_lines import Status
-from planner.launch.option_table import word_of
+from planner.launch.option_table import format_option_value
 from planner.launch.read_launch import read_launch
 from planner.launch.targets import readers
 from planner.question.parse_values import parse_value
@@ -61,10 +61,10 @@ def test_what_a_file_says_is_understood_and_what_it_leaves_open_is_asked_for(cas
     assert told == {name: _told(name, value) for name, value in case.understood.items()}
     shape = imported.answers.shape or {}
     assert {name: shape.get(name) for name in case.shape} == dict(case.shape)
-    lacking = {*imported.lacking({})}
+    lacking = {*imported.missing_terms({})}
     assert {*case.asked} <= lacking
     assert not {*case.understood} & lacking
-    assert {*case.unknown} <= {line.option for line in imported.of(Status.UNKNOWN)}
+    assert {*case.unknown} <= {line.option for line in imported.lines_with_status(Status.UNKNOWN)}
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.refused], ids=_name)
@@ -89,7 +89,7 @@ def _told(name: str, value: Any) -> Any:
         return None
     if name == "model":
         return load_model(str(value)).name
-    text = word_of(value)
+    text = format_option_value(value)
     term = glossary()[name]
     return text if term.type in ("names", "text") else parse_value(term, text)
 

@@ -19,7 +19,7 @@ from real.written import Started, commands
 from planner.launch.model_shape import config_json
 from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
-from planner.launch.write_launch import launch_of
+from planner.launch.write_launch import make_launch
 from planner.layers.model import count_parameters
 from planner.question.request import Request
 
@@ -36,7 +36,7 @@ def written(
     found = {}
     for name, plan in plans.items():
         kind = "framework" if plan["workload"] == "train" else "engine"
-        launch = launch_of(Request(**{kind: profile, **plan}), target, "script")
+        launch = make_launch(Request(**{kind: profile, **plan}), target, "script")
         place = folder / name.replace(" ", "-")
         started = list(commands(launch, place, sys.executable, measuring=measuring))
         found[name] = (launch.job, started, place)

@@ -11,7 +11,7 @@ import pytest
 
 import planner as package
 from planner.estimators.inference.memory import serving_memory
-from planner.workloads.serving_space import limited, with_max_num_seqs
+from planner.workloads.serving_space import with_max_num_seqs, with_sequence_limit
 
 SHORT = ("--gpu", "a100-sxm-80gb", "--input-tokens", 128, "--output-tokens", 256)
 
@@ -58,7 +58,7 @@ def test_an_engine_is_told_as_many_sequences_as_there_are_requests() -> None:
         workload="serve", model="llama-3.1-8b", gpu="h100", num_gpus=1, engine="vllm",
         max_num_seqs=1024, settings={"concurrency": 300},
     ).source  # fmt: skip
-    setting, one = source.setting, source.mesh.table()
+    setting, one = source.inputs, source.mesh.table()
     told = with_max_num_seqs(setting, 1024, 300)
 
     def room(of: Any, *numbers: int) -> Any:
@@ -67,7 +67,7 @@ def test_an_engine_is_told_as_many_sequences_as_there_are_requests() -> None:
         return serving_memory(of, c).room.size
 
     alone = [
-        room(replace(setting, engine=limited(setting.engine, seqs)), number)
+        room(replace(setting, engine=with_sequence_limit(setting.engine, seqs)), number)
         for number, seqs in ((300, 1024), (261, 261), (64, 64))
     ]
     assert room(told, 300, 261, 64) == pytest.approx(np.concatenate(alone))

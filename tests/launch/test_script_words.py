@@ -6,9 +6,9 @@ import pytest
 
 from planner.documents.shell.edits import Changes
 from planner.errors import LaunchError
-from planner.launch.hf_trainer.option_sources import in_words_of_program, scripts
+from planner.launch.hf_trainer.option_sources import shipped_scripts, translate_changes
 
-OF = {script.dialect: script for script in scripts()}
+OF = {script.dialect: script for script in shipped_scripts()}
 HALF: Changes = {"per_device_train_batch_size": ("2",), "gradient_accumulation_steps": ("8",)}
 KEPT: Changes = {"gradient_checkpointing": ("false",)}
 
@@ -33,9 +33,9 @@ def test_a_change_is_in_the_words_of_the_program(
     dialect: str, changes: Changes, own: Changes
 ) -> None:
     script = OF[dialect]
-    assert in_words_of_program(dialect, changes, extends=script.extends) == own
+    assert translate_changes(dialect, changes, extends=script.extends) == own
 
 
 def test_what_a_program_has_no_word_for_is_not_written() -> None:
     with pytest.raises(LaunchError, match="alpaca-lora has no option for gradient_checkpointing"):
-        in_words_of_program("alpaca-lora", KEPT, extends=False)
+        translate_changes("alpaca-lora", KEPT, extends=False)

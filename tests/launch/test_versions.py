@@ -163,7 +163,7 @@ def test_other_engines_name_theirs(tool: str, text: str, number: str | None) -> 
     ],
 )
 def test_a_release_that_nobody_measured_is_told(tool: str, number: str, told: str) -> None:
-    assert StatedVersion(tool=tool, number=number, line=1).unmeasured == told
+    assert StatedVersion(tool=tool, number=number, line=1).unmeasured_message == told
 
 
 def test_the_measured_releases_are_those_of_the_published_runs() -> None:

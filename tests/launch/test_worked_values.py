@@ -51,7 +51,7 @@ def columns(target: str) -> Iterator[str]:
 
 @cache
 def drafted(target: str, plan: str) -> LaunchDraft:
-    return target_of(target).drafted(job(PLANS[target][plan]))
+    return target_of(target).make_draft(job(PLANS[target][plan]))
 
 
 @pytest.mark.few(60)
@@ -80,7 +80,7 @@ READ = [
 
 @each(("target", "options", "terms"), READ)
 def test_what_is_read(target: str, options: str, terms: str) -> None:
-    answers = (readers() | targets())[target].read(found_of(target, options))
+    answers = (readers() | targets())[target].read_settings(found_of(target, options))
     values = {**(answers.shape or {}), **answers.values}
     values |= {f"told:{word}": word in " ".join(answers.notes) for word in TOLD}
     worked = dict(word.split("=", 1) for word in shlex.split(terms))

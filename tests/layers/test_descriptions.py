@@ -38,9 +38,9 @@ def _layer(attention: dict | None, feed_forward: dict | None, **group: object) -
 def _told(op: LayerOperator) -> tuple:
     """Name and sizes: rows and columns of a matrix, numbers and tensors of a kernel."""
     if isinstance(op, MatrixProduct):
-        return op.name, op.depth, op.columns.whole, op.split.value
+        return op.name, op.depth, op.columns.total, op.split.value
     if isinstance(op, Elementwise):
-        return op.name, op.columns.whole, op.forward, op.backward
+        return op.name, op.columns.total, op.forward, op.backward
     return (op.name,)
 
 
@@ -50,7 +50,7 @@ def _kept(layer: Layer, spread: RankSpread) -> dict[str, int]:
     for op in layer.operators:
         for each in op.keeps:
             if each.spread is spread:
-                found[each.element.value] = found.get(each.element, 0) + each.columns.whole
+                found[each.element.value] = found.get(each.element, 0) + each.columns.total
     return found
 
 
@@ -352,7 +352,7 @@ def test_a_norm_without_weights_of_its_own_keeps_nothing() -> None:
 def test_what_is_kept_adds_up_by_kind() -> None:
     layer = _layer(GQA, DENSE)
     summed = {
-        (each.element, each.spread): each.columns.whole
+        (each.element, each.spread): each.columns.total
         for each in layer.saved_tensors
         if "mlp" in each.remade_by and not each.eager
     }
@@ -396,4 +396,4 @@ def test_a_description_is_made_once() -> None:
 
 def test_columns_of_a_rank_are_a_share_of_all_where_nothing_is_copied() -> None:
     split = columns(ColumnPart(name="a", count=8, width=16), ColumnPart(name="b", count=64))
-    assert (split.whole, split.on_rank(4)) == (192, 48)
+    assert (split.total, split.on_rank(4)) == (192, 48)

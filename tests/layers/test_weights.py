@@ -4,7 +4,7 @@ import pytest
 
 from planner.layers.attention import attention_block
 from planner.layers.feed_forward import feed_forward_block
-from planner.layers.model import embedding, held_by, logits
+from planner.layers.model import embedding, logits, parameters_by_part
 from planner.layers.operators import ParameterPart
 from planner.specs.attention import AttentionSpec
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
@@ -12,12 +12,12 @@ from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 
 def _attention(h: int, **spec: object) -> int:
     group = LayerGroup(num_hidden_layers=1, attention=AttentionSpec(**spec))
-    return held_by(attention_block(h, group, rotary=True))[ParameterPart.ATTENTION]
+    return parameters_by_part(attention_block(h, group, rotary=True))[ParameterPart.ATTENTION]
 
 
 def _feed_forward(h: int, **spec: object) -> dict[ParameterPart, int]:
     group = LayerGroup(num_hidden_layers=1, feed_forward=FeedForwardSpec(**spec))
-    return held_by(feed_forward_block(h, group))
+    return parameters_by_part(feed_forward_block(h, group))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_megatron_layer_is_12_h_squared_plus_13_h_arxiv_2104_04473_equation_2(h:
         norm_bias=True,
     )
     layer = (*attention_block(h, group, rotary=False), *feed_forward_block(h, group))
-    assert sum(held_by(layer).values()) == 12 * h**2 + 13 * h
+    assert sum(parameters_by_part(layer).values()) == 12 * h**2 + 13 * h
 
 
 def test_gated_mlp_has_three_matrices_arxiv_2002_05202() -> None:
@@ -207,7 +207,7 @@ def test_every_norm_of_a_layer_is_held_once(norms: int, parallel: bool, blocks: 
         parallel_residual=parallel,
     )
     layer = (*attention_block(64, group, rotary=True), *feed_forward_block(64, group))
-    assert held_by(layer)[ParameterPart.NORMS] == norms * 2 * 64
+    assert parameters_by_part(layer)[ParameterPart.NORMS] == norms * 2 * 64
 
 
 def test_embedding_and_logits_arxiv_2104_04473_equation_2() -> None:
@@ -221,9 +221,9 @@ def test_embedding_and_logits_arxiv_2104_04473_equation_2() -> None:
         position_embedding="learned",
         max_position_embeddings=2048,
     )
-    assert held_by(embedding(learned))[ParameterPart.EMBEDDING] == (51200 + 2048) * 2304
+    assert parameters_by_part(embedding(learned))[ParameterPart.EMBEDDING] == (51200 + 2048) * 2304
     counts = [
-        held_by(
+        parameters_by_part(
             logits(ModelSpec(**shape, hidden_size=16, vocab_size=100, tie_word_embeddings=tied))
         )[ParameterPart.LOGITS]
         for tied in (True, False)

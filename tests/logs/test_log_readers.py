@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import LaunchError
-from planner.logs.formats import NAMES, TEXTS, read_log
+from planner.logs.formats import LINE_FORMATS, NAMES, read_log
 from planner.logs.log_reader import (
     SAMPLES,
     STEP_TIME,
@@ -272,7 +272,7 @@ def test_a_log_without_steps_says_what_was_looked_for(tmp_path: Path) -> None:
     words = str(caught.value)
     assert "nothing.log" in words
     assert "elapsed time per iteration (ms)" in words
-    assert all(f"\n  {one.name}: {one.says}" in words for one in TEXTS)
+    assert all(f"\n  {one.name}: {one.example}" in words for one in LINE_FORMATS)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x1f\x8b", b"{", b"[1, 2]", b"\xff\xfe\x00", b"null"])

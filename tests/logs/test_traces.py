@@ -64,7 +64,7 @@ def test_packed_files_and_lengths_without_times_are_read(tmp_path: Path) -> None
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"input_tokens,output_tokens\n10,5\n30,15\n"))
     trace = read_trace(path)
-    assert (trace.request_rate, trace.told()) == (None, "2 requests")
+    assert (trace.request_rate, trace.format_summary()) == (None, "2 requests")
     assert (trace.lengths["input_tokens"], trace.lengths["input_variation"]) == (20, 0.5)
 
 

@@ -12,7 +12,7 @@ FAULTS = """
 import resource
 from contextlib import nullcontext
 import numpy as np
-from planner.optimize.exhaustive import kept_pages
+from planner.optimize.exhaustive import reuse_freed_pages
 
 def round_of_arrays():
     arrays = [np.ones(2**20) for _ in range(12)]
@@ -35,11 +35,11 @@ def faults(context: str) -> int:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="what glibc does")
 def test_pages_of_freed_arrays_are_not_faulted_again() -> None:
-    assert faults("kept_pages") < faults("nullcontext") / 10
+    assert faults("reuse_freed_pages") < faults("nullcontext") / 10
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(exhaustive.ctypes, "CDLL", None)
-    with exhaustive.kept_pages():
+    with exhaustive.reuse_freed_pages():
         pass

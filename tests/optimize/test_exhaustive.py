@@ -56,7 +56,7 @@ def test_no_more_is_judged_at_once_than_memory_allows(most):
 
     known = type(source).judged
     with (
-        patch("planner.optimize.source._MOST_JUDGED", most),
+        patch("planner.optimize.source._MAX_PREDICTED_ROWS", most),
         patch.object(type(source), "judged", judged),
     ):
         parts = exhaustive_search(searched)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.optimize.problem import limit_rows, with_rate
+from planner.optimize.problem import limit_rows, with_rate_limit
 from planner.optimize.result_columns import full_columns
 from planner.show.presenters.row_files import PROBABILITY, with_limits
 
@@ -29,7 +29,7 @@ SERVED = {
 @pytest.mark.parametrize("name", SERVED)
 def test_a_row_says_what_is_told_of_its_plan(name: str) -> None:
     result = searched({name: SERVED[name]}, input_tokens=1000, output_tokens=300)
-    best, limits = result.recommended, with_rate(result.problem.constraints, None)
+    best, limits = result.recommended, with_rate_limit(result.problem.constraints, None)
     table = with_limits(full_columns(best.columns(), result.problem.sources), limits)
     told = [row["probability"] for row in limit_rows(best, limits)]
     assert table[PROBABILITY] == pytest.approx([min(told)], rel=1e-9)
@@ -38,11 +38,11 @@ def test_a_row_says_what_is_told_of_its_plan(name: str) -> None:
 def test_the_rate_that_is_asked_for_counts() -> None:
     result = searched({}, input_tokens=1000, output_tokens=300, request_rate=10.0)
     sources, best = result.problem.sources, result.recommended
-    limits = with_rate(result.problem.constraints, 10.0)
+    limits = with_rate_limit(result.problem.constraints, 10.0)
     (alone,) = (one for one in limits if one.name == "request_rate")
     table = full_columns(best.columns(), sources)
-    assert with_limits(table, [alone])[PROBABILITY] == pytest.approx([alone.chance(best)])
-    assert with_limits(table, limits)[PROBABILITY][0] <= alone.chance(best) + 1e-9
+    assert with_limits(table, [alone])[PROBABILITY] == pytest.approx([alone.probability(best)])
+    assert with_limits(table, limits)[PROBABILITY][0] <= alone.probability(best) + 1e-9
 
 
 def test_days_and_dollars_are_compared_in_their_units() -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.optimize.optuna_search import SAMPLERS, TrialStore, coarse_mesh, neighbours, sample
+from planner.optimize.optuna_search import SAMPLERS, TrialStore, coarse_mesh, neighbours, run_trials
 
 SIZES = (7, 6, 5, 6, 7, 8)
 OPTIMUM = np.array([5, 1, 3, 4, 2, 6])
@@ -34,7 +34,7 @@ class Toy:
 @pytest.mark.parametrize("seed", range(3))
 def test_finds_the_optimum_of_a_rugged_problem(sampler, seed):
     samples = Toy()
-    sample(samples, trials=100, sampler=sampler, seed=seed)
+    run_trials(samples, trials=100, sampler=sampler, seed=seed)
     assert tuple(OPTIMUM) in samples.evaluated
     assert len(samples.evaluated) < 0.15 * samples.num_rows
 
@@ -42,8 +42,8 @@ def test_finds_the_optimum_of_a_rugged_problem(sampler, seed):
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_more_trials_repeat_the_first_ones(sampler):
     short, long = Toy(), Toy()
-    sample(short, trials=60, sampler=sampler)
-    sample(long, trials=110, sampler=sampler)
+    run_trials(short, trials=60, sampler=sampler)
+    run_trials(long, trials=110, sampler=sampler)
     assert long.evaluated[: len(short.evaluated)] == short.evaluated
     assert len(long.evaluated) > len(short.evaluated)
 
@@ -51,7 +51,7 @@ def test_more_trials_repeat_the_first_ones(sampler):
 @pytest.mark.drawn
 def test_the_cost_of_a_trial_does_not_grow():
     times = []
-    sample(Toy(), trials=1500, progress=lambda done: times.append(time.process_time()))
+    run_trials(Toy(), trials=1500, progress=lambda done: times.append(time.process_time()))
     batches = [after - before for before, after in pairwise(times)]
     assert np.median(batches[-10:]) < 2 * np.median(batches[:10])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.optimize.collector import grouped
+from planner.optimize.collector import group_by_cell
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.optuna_search import SAMPLERS, SampledSpace, optuna_search
 from planner.question.request import Request
@@ -64,7 +64,7 @@ def test_engines_are_sampled_together():
     found = optuna_search(searched, trials=50)
     mine, whole = (best(one) for one in (found, exhaustive_search(searched)))
     assert mine["engine"] == whole["engine"]
-    factor = found.recommended.source.confidence(32).layout
+    factor = found.recommended.source.confidence(32).layout_tie_factor
     assert mine[RATE] == pytest.approx(whole[RATE], rel=factor - 1)
 
 
@@ -73,7 +73,7 @@ def test_each_gpu_has_its_best():
     found = optuna_search(searched, trials=150)
     mine, whole = (one.comparisons["gpu"].table for one in (found, exhaustive_search(searched)))
     assert mine["gpu"] == whole["gpu"] == ["h200-sxm-141gb", "h100-sxm-80gb"]
-    factor = found.recommended.source.confidence(8).layout
+    factor = found.recommended.source.confidence(8).layout_tie_factor
     assert mine[RATE] == pytest.approx(whole[RATE], rel=factor - 1)
 
 
@@ -91,7 +91,7 @@ def test_nothing_feasible_names_what_came_closest():
 
 def test_what_only_another_engine_has_is_counted_nowhere():
     searched = problem(engine=("vllm", "tensorrt-llm"))
-    _, collectors = grouped(searched)
+    _, collectors = group_by_cell(searched)
     samples = SampledSpace(searched, collectors)
     sizes = [len(words) for words in samples.parameters.values()]
     place = list(samples.parameters).index("concurrency")

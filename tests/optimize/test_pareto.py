@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from planner.optimize.pareto import pareto_front, undominated
+from planner.optimize.pareto import filter_dominated, pareto_front
 
 FEW = st.sampled_from([0.0, -0.0, 1.0, 2.0, 3.0, 4.0, np.inf, -np.inf, np.nan])
 ANY = st.floats(width=32)
@@ -82,7 +82,7 @@ def test_front_is_sorted_by_the_first_objective():
 def test_undominated_keeps_what_a_front_does_not_dominate(values, split):
     earlier, later = values[:split], values[split:]
     front = earlier[pareto_front(earlier)]
-    kept = undominated(later, front)
+    kept = filter_dominated(later, front)
     for row, is_kept in zip(later, kept, strict=True):
         beaten = any(dominates(probe, row) or (probe == row).all() for probe in front)
         assert is_kept or beaten or np.isnan(row).any()
@@ -93,5 +93,5 @@ def test_undominated_keeps_what_a_front_does_not_dominate(values, split):
 def test_front_of_parts_is_the_front_of_the_whole(values, split):
     earlier, later = values[:split], values[split:]
     front = earlier[pareto_front(earlier)]
-    merged = np.concatenate([front, later[undominated(later, front)]])
+    merged = np.concatenate([front, later[filter_dominated(later, front)]])
     assert np.array_equal(merged[pareto_front(merged)], values[definition(values)])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.optimize.tie_breaking import ComplexityTieBreaker, reach
+from planner.optimize.tie_breaking import ComplexityTieBreaker, largest_within_factor
 from planner.question.request import Request
 from planner.workloads.make_plan import make_plan
 
@@ -68,20 +68,20 @@ def test_the_choice_is_that_of_all_rows(rows, size, factor, sign):
         simplest.add(candidates, np.arange(len(complexity[part])), values[part])
     several = enumerate(zip(complexity, weighed, values, strict=True))
     known = [(c, w, *v, n) for n, (c, w, v) in several if not np.isnan(v).any()]
-    found = simplest.choice(factor)
+    found = simplest.simplest_within(factor)
     if not known:
         assert found is None
         return
     best = min(row[1] for row in known)
-    expected = min(row for row in known if row[1] <= reach(best, factor))
-    assert (found.complexity, found.weighed) == (expected[0], expected[1])
+    expected = min(row for row in known if row[1] <= largest_within_factor(best, factor))
+    assert (found.complexity, found.fit_weighted_objective) == (expected[0], expected[1])
     assert values[found.configuration][0] == found.values[0]
-    assert simplest.best.weighed == best
+    assert simplest.best.fit_weighted_objective == best
 
 
 @pytest.mark.parametrize(("best", "expected"), [(10.0, 12.0), (-12.0, -10.0)])
 def test_what_is_within_a_factor_is_worse_by_it_at_most(best, expected):
-    assert reach(best, 1.2) == pytest.approx(expected)
+    assert largest_within_factor(best, 1.2) == pytest.approx(expected)
 
 
 QUESTION = {"model": "llama-65b", "num_gpus": 2048, "framework": "megatron-bridge"}
@@ -92,9 +92,11 @@ def test_short_sequences_are_not_split_for_a_tie():
     row, fastest = found.recommended.row, found.fastest.row
     (cell,) = found.problem.sources
     assert row["context_parallel"] == 1
-    assert 1 < row["step_time_s"] / fastest["step_time_s"] <= cell.confidence(2048).layout
+    assert (
+        1 < row["step_time_s"] / fastest["step_time_s"] <= cell.confidence(2048).layout_tie_factor
+    )
     assert found.recommended.complexity.item() < found.fastest.complexity.item()
-    assert cell.confidence(2048).layout == pytest.approx(1.18, abs=0.03)
+    assert cell.confidence(2048).layout_tie_factor == pytest.approx(1.18, abs=0.03)
 
 
 def test_what_published_runs_do_not_judge_has_no_ties():

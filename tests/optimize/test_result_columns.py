@@ -12,11 +12,11 @@ import planner
 from planner.confidence.intervals import quantile
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import (
-    FOLLOWING,
+    COLUMNS_BY_ERROR,
+    bad_case_value,
     distinguishing_interval,
     ends_of,
     full_columns,
-    pessimistic_value,
 )
 from planner.question.request import Request
 from planner.question.terms import term_of_column
@@ -41,7 +41,7 @@ def test_ends_lie_around_each_value_and_are_terms(request_):
     table = exhaustive_search(problem).table
     found = full_columns(table, problem.sources)
     ended = [name for name in table if ends_of(name)[0] in found]
-    follow = {name for both in FOLLOWING.values() for names in both for name in names}
+    follow = {name for both in COLUMNS_BY_ERROR.values() for names in both for name in names}
     assert set(ended) == follow & set(table)
     for name in ended:
         low, high = (found[end] for end in ends_of(name))
@@ -79,7 +79,7 @@ def test_what_all_plans_have_in_common_tells_none_apart():
     assert distinguishing_interval("cost_usd", listed)[1] / listed["cost_usd"] == pytest.approx(
         step
     )
-    bad = pessimistic_value("cost_usd", listed, 1) / listed["cost_usd"]
+    bad = bad_case_value("cost_usd", listed, 1) / listed["cost_usd"]
     assert bad == pytest.approx(quantile((1 / step, step), 0.9, 1))
 
 
@@ -98,7 +98,7 @@ def test_what_all_plans_have_in_common_tells_none_apart():
 def test_rows_say_what_was_asked(request_, asked):
     problem = make_plan(request_).problem
     found = full_columns(exhaustive_search(problem).table, problem.sources)
-    assert set(found["model"]) == {problem.setting.model.name}
+    assert set(found["model"]) == {problem.inputs.model.name}
     for name, value in asked.items():
         (only,) = set(found[name].tolist())
         assert only == (value if isinstance(value, str) else pytest.approx(value))

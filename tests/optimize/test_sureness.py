@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import planner
-from planner.confidence.intervals import MEDIAN, SUREST, checked_confidence, quantile
+from planner.confidence.intervals import MAX_CONFIDENCE, MEDIAN, check_confidence, quantile
 from planner.errors import SearchSpaceError
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.problem import constraints, sure_factor
+from planner.optimize.problem import confidence_factor, constraints
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
 
@@ -30,7 +30,7 @@ def test_quantiles_lie_between_the_prediction_and_the_ends():
     ends = (0.5, 3.0)
     for side, end in ((-1, 0.5), (1, 3.0)):
         assert quantile(ends, MEDIAN, side) == 1.0
-        assert quantile(ends, SUREST, side) == end
+        assert quantile(ends, MAX_CONFIDENCE, side) == end
         # z(0.9) / z(0.95) of a table of the normal distribution.
         assert quantile(ends, 0.9, side) == pytest.approx(end ** (1.28155 / 1.64485), rel=1e-4)
 
@@ -48,7 +48,7 @@ def test_an_open_interval_tells_nothing():
 @pytest.mark.parametrize("given", [0.49, 0.96, 1.0, 0.0, float("nan")])
 def test_a_confidence_beyond_the_intervals_is_refused(given):
     with pytest.raises(SearchSpaceError, match=r"from 0\.5"):
-        checked_confidence(given)
+        check_confidence(given)
     with pytest.raises(SearchSpaceError):
         planner.search(**TRAINING, num_gpus=64, confidence=given)
 
@@ -60,12 +60,14 @@ def _source(**asked):
 def test_training_limits_follow_the_step_time():
     source = _source(**TRAINING, num_gpus=64)
     low, high = source.confidence(64).factors["step_time"]
-    assert sure_factor(source, "time_to_train", SUREST, 1) == high
+    assert confidence_factor(source, "time_to_train", MAX_CONFIDENCE, 1) == high
     slow = source.confidence(64).factors["calendar_time"][1]
     with_price = np.exp(np.hypot(np.log(slow), np.log(source.site.offer.spread[1])))
-    assert sure_factor(source, "cost", SUREST, 1) == pytest.approx(with_price)
-    assert sure_factor(source, "model_flops_utilization", SUREST, -1) == pytest.approx(1 / high)
-    assert sure_factor(source, "memory_headroom", SUREST, -1) == 1.0
+    assert confidence_factor(source, "cost", MAX_CONFIDENCE, 1) == pytest.approx(with_price)
+    assert confidence_factor(
+        source, "model_flops_utilization", MAX_CONFIDENCE, -1
+    ) == pytest.approx(1 / high)
+    assert confidence_factor(source, "memory_headroom", MAX_CONFIDENCE, -1) == 1.0
     assert 0 < low < 1 < high
 
 
@@ -73,10 +75,11 @@ def test_serving_limits_follow_latencies_and_rates():
     source = _source(**SERVING)
     factors = source.confidence(1).factors
     assert (
-        sure_factor(source, "time_to_first_token", SUREST, 1) == factors["time_to_first_token"][1]
+        confidence_factor(source, "time_to_first_token", MAX_CONFIDENCE, 1)
+        == factors["time_to_first_token"][1]
     )
-    assert sure_factor(source, "request_rate", SUREST, -1) == factors["throughput"][0]
-    dearer = sure_factor(source, "cost_per_million_tokens", SUREST, 1)
+    assert confidence_factor(source, "request_rate", MAX_CONFIDENCE, -1) == factors["throughput"][0]
+    dearer = confidence_factor(source, "cost_per_million_tokens", MAX_CONFIDENCE, 1)
     price = source.site.offer.spread[1]
     assert dearer == pytest.approx(
         np.exp(np.hypot(np.log(factors["throughput"][0]), np.log(price)))
@@ -86,7 +89,7 @@ def test_serving_limits_follow_latencies_and_rates():
 def test_a_limit_of_training_is_kept_by_the_quantile():
     """Feasible at a confidence is what is feasible at the bound divided by the factor."""
     source = _source(**TRAINING, num_gpus=64)
-    factor = sure_factor(source, "time_to_train", 0.9, 1)
+    factor = confidence_factor(source, "time_to_train", 0.9, 1)
     bound = 20 * 86400.0
     asked = {**TRAINING, "num_gpus": 64}
     sure = planner.search(**asked, confidence=0.9, constraints={"time_to_train": bound})
@@ -117,7 +120,7 @@ def test_replicas_serve_the_rate_at_its_lower_quantile(mode):
 def test_a_bound_on_predictions_rejects_the_same():
     candidates = planner.search(**SERVING).recommended
     predicted = float(np.ravel(candidates.time_per_output_token)[0])
-    factor = sure_factor(candidates.source, "time_per_output_token", 0.9, 1)
+    factor = confidence_factor(candidates.source, "time_per_output_token", 0.9, 1)
     for bound, is_kept in ((predicted * factor * 1.01, True), (predicted * factor * 0.99, False)):
         (limit,) = constraints("serve", {"time_per_output_token": bound}, confidence=0.9)
         alone = limit.of_predictions(candidates.source)
@@ -127,14 +130,14 @@ def test_a_bound_on_predictions_rejects_the_same():
 
 
 def test_a_latency_errs_as_its_parts_do():
-    from planner.optimize.problem import sure_value
+    from planner.optimize.problem import value_at_confidence
 
     found = planner.search(**SERVING).recommended
     factors = found.source.confidence(1).factors
     expected = found.time_to_first_token * factors["time_to_first_token"][1] + (
         299 * found.time_per_output_token * factors["time_per_output_token"][1]
     )
-    got = sure_value(found, "request_latency", SUREST, 1)
+    got = value_at_confidence(found, "request_latency", MAX_CONFIDENCE, 1)
     assert np.ravel(got) == pytest.approx(np.ravel(expected), rel=1e-12)
 
 
@@ -168,6 +171,6 @@ def test_a_miss_is_told_at_its_confidence():
     (miss,) = (one for one in answer.nearest_misses if one.rejection == "time_to_train")
     predicted = float(np.ravel(miss.candidates.time_to_train)[0])
     assert miss.value == pytest.approx(
-        predicted * sure_factor(miss.source, "time_to_train", 0.9, 1)
+        predicted * confidence_factor(miss.source, "time_to_train", 0.9, 1)
     )
     assert "at 90 %" in answer.summary()

@@ -10,7 +10,7 @@ import pytest
 
 from planner.__main__ import run
 from planner.show.output_blocks import Page
-from planner.ui.pages.page_of_file import page_of
+from planner.ui.pages.page_of_file import read_page
 
 TRAIN = ("--model", "llama-7b", "--gpus", "8", "--space", "small")
 SERVE = (
@@ -48,7 +48,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 @pytest.fixture(scope="session")
 def page_made(results: Mapping[str, Path]) -> Callable[[str], Page]:
     """A function that gives the page of a result, by name, which is made once."""
-    return cache(lambda name: page_of(results[name]))
+    return cache(lambda name: read_page(results[name]))
 
 
 @pytest.fixture

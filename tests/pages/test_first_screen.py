@@ -14,7 +14,7 @@ from planner.show.html import explained, page_html
 from planner.show.output_blocks import BEST, Bars, RankingChart, RankingRow, Table
 from planner.show.theme import shades
 from planner.ui.pages.headline import evidence
-from planner.ui.pages.page_of_file import page_of
+from planner.ui.pages.page_of_file import read_page
 from planner.ui.pages.result_tables import MOST_ROWS
 
 ANSWERS = ("train.json", "serve.json", "size.json", "sweep", "compare.json")
@@ -92,18 +92,18 @@ def test_what_has_no_plan_is_folded_with_its_reason(planner, tmp_path):
     asked = ("--model", "llama-65b", "--gpu", "a100,h100", "--gpus", "8,64", "--tokens", "1T")
     ran = planner("size", *asked, "--calendar-time", "230d", "--json", path)
     assert ran.exit_code == 0, ran.err
-    table = next(b for b in page_of(path).blocks if isinstance(b, Table) and b.name == "no_plan")
+    table = next(b for b in read_page(path).blocks if isinstance(b, Table) and b.name == "no_plan")
     assert table.is_folded
     assert [row[0].text for row in table.rows] == ["a100"]
     assert table.rows[0][1].text
-    html = page_html(page_of(path))
+    html = page_html(read_page(path))
     assert "<summary>1 GPUs without a plan, and why</summary>" in html
 
     path = tmp_path / "search.json"
     asked = (*asked[:2], "--gpu", "h100,rtx-4090", "--gpus", "32", "--space", "small")
     ran = planner("search", *asked, "--json", path)
     assert ran.exit_code == 0, ran.err
-    table = next(b for b in page_of(path).blocks if isinstance(b, Table) and b.name == "no_gpu")
+    table = next(b for b in read_page(path).blocks if isinstance(b, Table) and b.name == "no_gpu")
     assert table.is_folded
     assert [row[0].text for row in table.rows] == ["rtx4090-24gb"]
 
@@ -112,13 +112,13 @@ def test_a_sweep_of_several_works_says_who_wins_and_one_without_a_plan_why(plann
     asked = ("sweep", "--model", "llama-7b,llama-13b", "--gpu", "h100,v100", "--gpus", "8")
     options = ("--space", "small", "--workers", "1", "--quiet", "--output")
     assert planner(*asked, *options, tmp_path / "two").exit_code == 0
-    page = page_of(tmp_path / "two")
+    page = read_page(tmp_path / "two")
     assert page.headline == "The cheapest GPU is h100-sxm-80gb, in each of 2 works."
     assert [one.text for one in page.figures[:2]] == ["2 of 2", "2 of 4"]
     assert [rank.label.split(",")[0] for rank in page.chart.rows] == ["LLaMA 7B", "LLaMA 13B"]
 
     planner(*asked[:4], "v100,l4", *asked[5:], *options, tmp_path / "none")
-    page = page_of(tmp_path / "none")
+    page = read_page(tmp_path / "none")
     assert page.headline == "No scenario has a plan."
     why = next(b for b in page.blocks if isinstance(b, Table) and b.name == "no_plan_train")
     assert not why.is_folded
@@ -133,7 +133,7 @@ def test_a_size_that_nothing_does_is_a_page_that_says_so(changed):
         for row in table["rows"]:
             row |= {"feasible": False, "reason": "too slow"}
 
-    page = page_of(changed("size.json", forbid))
+    page = read_page(changed("size.json", forbid))
     assert page.headline == "No GPU does."
     assert page.chart is None
     html = page_html(page)
@@ -145,7 +145,7 @@ def test_a_front_of_thousands_of_plans_is_a_page_below_two_megabytes(changed):
     def many(table):
         table["rows"] = [*table["rows"]] * (3000 // len(table["rows"]) + 1)
 
-    page = page_of(changed("serve.json", many))
+    page = read_page(changed("serve.json", many))
     front = next(b for b in page.blocks if isinstance(b, Table) and b.name == "front")
     assert len(front.rows) == len(front.hints) == MOST_ROWS
     assert len(page_html(page)) < 2_000_000
@@ -182,7 +182,7 @@ def test_specs_that_are_compared_have_their_numbers(results, page_made):
 def test_a_damaged_comparison_or_explanation_is_refused_with_its_name(changed, name, part):
     path = changed(name, lambda table: table.update({part: [3]}))
     with pytest.raises(SpecError, match=f"{name}: is a damaged"):
-        page_of(path)
+        read_page(path)
 
 
 def test_an_explanation_says_what_bounds_the_step(results, page_made):
@@ -205,14 +205,14 @@ def test_levers_are_a_chart_of_what_the_answer_would_cost(changed):
              "value": None, "change": None},
         ]  # fmt: skip
 
-    page = page_of(changed("train.json", add))
+    page = read_page(changed("train.json", add))
     (section,) = (one for one in page.sections if one.title == "What would change the answer?")
     answer, fp8 = section.blocks[0].rows
     assert answer.mark == BEST
     assert (fp8.label, fp8.value) == ("precision: fp8", pytest.approx(0.6 * answer.value))
     assert fp8.text.endswith("(-40 %)")
     with pytest.raises(SpecError, match="its part levers is damaged"):
-        page_of(changed("train.json", lambda table: table.update(levers=[{"lever": "x"}])))
+        read_page(changed("train.json", lambda table: table.update(levers=[{"lever": "x"}])))
 
 
 def test_terms_say_what_they_mean(page_made):

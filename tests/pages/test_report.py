@@ -23,7 +23,7 @@ from planner.show.output_blocks import (
 )
 from planner.show.presenters.format_results import format_result
 from planner.show.terminal import terminal_text
-from planner.ui.pages.page_of_file import page_of
+from planner.ui.pages.page_of_file import read_page
 from planner.ui.pages.result_tables import breakdowns
 
 NAMES = (
@@ -100,7 +100,7 @@ def test_nothing_is_predicted_anew_of_specs_that_have_changed(results, tmp_path)
     table["recommended"]["specs"] = dict.fromkeys(table["recommended"]["specs"], "0")
     path = tmp_path / "old.json"
     path.write_text(json.dumps(table))
-    page = page_of(path)
+    page = read_page(path)
     assert not any(isinstance(b, Table) and b.name == "what_if" for b in page.blocks)
     assert "Specs changed since" in markdown(page)
 
@@ -170,7 +170,7 @@ def test_a_size_over_a_day_has_what_each_hour_takes(planner, tmp_path, monkeypat
     asked = (*asked, "--engine", "vllm", "--mode", "aggregated", "--load", tmp_path / "day.csv")
     ran = planner("size", *asked, "--json", tmp_path / "day.json")
     assert ran.exit_code == 0
-    page = page_of(tmp_path / "day.json")
+    page = read_page(tmp_path / "day.json")
     rows = json.loads((tmp_path / "day.json").read_text())["rows"]
     hours = _table(page, "hours")
     names = [head.name for head in hours.heads]
@@ -223,7 +223,7 @@ def test_names_never_become_markup(changed):
         table["manifest"]["defaults"][EVIL] = EVIL
         table["manifest"]["specs"][f"gpu {EVIL}"] = "0" * 12
 
-    page = page_of(changed("train.json", rename))
+    page = read_page(changed("train.json", rename))
     html = page_html(page)
     assert "<img" not in html
     assert "&lt;img src=x onerror=alert(1)&gt;" in html
@@ -246,7 +246,7 @@ def _with(**words):
 
 
 def test_code_in_markdown_is_fenced_longer_than_what_it_has(changed):
-    page = page_of(changed("train.json", _with(command="a ```` b")))
+    page = read_page(changed("train.json", _with(command="a ```` b")))
     assert "\n`````" in markdown(page) or "\n```````" in markdown(page)
 
 
@@ -256,7 +256,7 @@ def test_unknown_numbers_are_told_as_unknown(changed):
             row["cost_usd"] = row["fit_probability"] = None
         table["recommended"] = {}
 
-    page = page_of(changed("train.json", forget))
+    page = read_page(changed("train.json", forget))
     assert page.reached["cost"] == "unknown: give --price"
     assert "cost" not in page.answer[0]
     assert "fits" not in page.answer[0]
@@ -321,7 +321,7 @@ def test_what_is_wrong_with_a_file_is_told_and_nothing_is_overwritten(
 
 
 def test_a_result_of_another_version_that_has_all_is_shown_and_says_so(changed):
-    page = page_of(changed("train.json", _with(version="0.0.7")))
+    page = read_page(changed("train.json", _with(version="0.0.7")))
     assert any("Made by planner 0.0.7" in line for line in page.question)
 
 
@@ -421,8 +421,8 @@ def test_limits_that_a_sweep_varies_stand_beside_what_they_limit(planner, tmp_pa
     )
     ran = planner("sweep", tmp_path / "plan.toml", "--output", folder, "--workers", "1", "--quiet")
     assert ran.exit_code == 0
-    scenarios = _table(page_of(folder), "scenarios_serve")
-    page = page_of(folder)
+    scenarios = _table(read_page(folder), "scenarios_serve")
+    page = read_page(folder)
     bars = [block for block in page.blocks if isinstance(block, Bars)]
     assert len({one.name for one in bars}) == len(bars)  # a group of its own for each limit
     heads = [head.text for head in scenarios.heads]
@@ -439,7 +439,7 @@ def test_an_unfinished_sweep_says_so(results, tmp_path):
 
     shutil.copytree(results["sweep"], tmp_path / "sweep")
     (tmp_path / "sweep" / "manifest.json").unlink()
-    page = page_of(tmp_path / "sweep")
+    page = read_page(tmp_path / "sweep")
     assert page.question[-1].startswith("Not finished: 0 of 4 scenarios are done;")
     assert page.answer == ["No scenario has a plan."]
 

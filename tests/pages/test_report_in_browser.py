@@ -9,7 +9,7 @@ import re
 import pytest
 
 from planner.show.html import page_html
-from planner.ui.pages.page_of_file import page_of
+from planner.ui.pages.page_of_file import read_page
 
 NAMES = (
     "train.json", "serve.json", "estimate.json", "size.json", "compare.json", "explain.json",
@@ -138,7 +138,7 @@ def test_names_never_become_markup_in_tables_or_charts(opened, changed, tmp_path
         table["rows"][0]["framework"] = f"{EVIL}2"
 
     path = tmp_path / "evil.html"
-    path.write_text(page_html(page_of(changed("train.json", rename))))
+    path.write_text(page_html(read_page(changed("train.json", rename))))
     page = opened(path.as_uri())
     assert page.title() != "run"
     assert page.locator("main img").count() == 0

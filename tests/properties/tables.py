@@ -9,7 +9,7 @@ from typing import Any
 from planner import Request
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.enumerate import OpenMesh, training_mesh
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.workloads.make_plan import make_plan
 
 MODELS = ("llama-65b", "gpt-3-175b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b")
@@ -17,7 +17,7 @@ GPUS = ("a100-sxm-80gb", "h100-sxm-80gb", "b200-sxm-180gb", "rtx4090-24gb")
 FRAMEWORKS = ("megatron-lm", "nemo", "torchtitan", "megatron-deepspeed", "deepspeed", "fsdp")
 
 ONE: dict[str, Any] = {
-    **TrainingConfigurations.plain(),
+    **TrainingConfigurations.default_codes(),
     "num_gpus": 64,
     "global_batch_size": 512,
     "zero_stage": 0,
@@ -25,8 +25,10 @@ ONE: dict[str, Any] = {
 
 
 @cache
-def setting(model: str, framework: str = "megatron-lm", gpu: str = "a100-sxm-80gb") -> Setting:
-    return make_plan(Request(model=model, num_gpus=8, framework=framework, gpu=gpu)).problem.setting
+def setting(
+    model: str, framework: str = "megatron-lm", gpu: str = "a100-sxm-80gb"
+) -> TrainingInputs:
+    return make_plan(Request(model=model, num_gpus=8, framework=framework, gpu=gpu)).problem.inputs
 
 
 def table(**values: Any) -> TrainingConfigurations:
@@ -49,11 +51,11 @@ def mesh(**values: Any) -> OpenMesh[TrainingConfigurations]:
     return training_mesh({**single, **default, **values})
 
 
-def with_gpu(s: Setting, **changes: Any) -> Setting:
+def with_gpu(s: TrainingInputs, **changes: Any) -> TrainingInputs:
     return replace(s, machine=replace(s.machine, gpu=replace(s.machine.gpu, **changes)))
 
 
-def with_links(s: Setting, up: float = 1.0, out: float = 1.0) -> Setting:
+def with_links(s: TrainingInputs, up: float = 1.0, out: float = 1.0) -> TrainingInputs:
     """Scale-up and scale-out links some times as wide."""
     cluster = s.machine.cluster
     wider = replace(

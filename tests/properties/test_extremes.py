@@ -11,7 +11,7 @@ from tables import ONE, setting, table
 from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.flops import model_flops_per_token
 from planner.estimators.training.memory import MEMORY_PARTS
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.run_cost import training_cost
 from planner.layers.model import count_parameters
 from planner.specs.attention import AttentionSpec
@@ -24,7 +24,7 @@ from planner.specs.training_workload import TrainingWorkload
 HIDDEN, LAYERS = 65_536, 200
 
 
-def _huge(sequence_length: int = 131_072) -> Setting:
+def _huge(sequence_length: int = 131_072) -> TrainingInputs:
     """12 l h^2 = 1.03e13 parameters on a batch of 1e8 tokens and more."""
     heads = HIDDEN // 128
     layer = LayerGroup(

@@ -12,7 +12,7 @@ from tables import FRAMEWORKS, GPUS, MODELS, mesh, setting, table, with_gpu, wit
 
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.sharding import data_parallel_time, stage_parameters
 
 SLOW = settings(max_examples=examples(20, 4))
@@ -26,7 +26,7 @@ def _block() -> TrainingConfigurations:
     return block
 
 
-def _time(s: Setting) -> np.ndarray:
+def _time(s: TrainingInputs) -> np.ndarray:
     return evaluate(s, _block()).step_time
 
 

@@ -61,7 +61,7 @@ def _served(source: ReplicaSource, tensor: float) -> tuple[RequestMeans, np.ndar
     c = ServingConfigurations(**same)
     ones = dict.fromkeys(("pipeline_parallel", "attention_data_parallel", "expert_parallel"), 1.0)
     broadcast = {k: np.broadcast_to(v, CONCURRENCY.shape) for k, v in {**layout, **ones}.items()}
-    estimate = evaluate_serving(source.setting, replace(c, **broadcast))
+    estimate = evaluate_serving(source.inputs, replace(c, **broadcast))
     return estimate.served, estimate.memory.most_sequences >= CONCURRENCY
 
 

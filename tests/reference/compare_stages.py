@@ -22,7 +22,7 @@ def assert_stages_equal(estimate: Estimate, row: int, world: World, layout: Layo
     def at(values: Any) -> float:
         return float(np.broadcast_to(values, estimate.configurations.shape)[row])
 
-    held = sharding.stage_parameters(estimate.setting.model, estimate.configurations)
+    held = sharding.stage_parameters(estimate.inputs.model, estimate.configurations)
     layers, parameters = stages(world.model, layout), stage_parameters(world, layout)
     ranks = [int(at(rank)) for rank in held.layers.ranks]
     memories = estimate.memory.stages

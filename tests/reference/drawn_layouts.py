@@ -32,7 +32,7 @@ from planner.base.software_enums import (
     TorchCompile,
 )
 from planner.configurations.configuration_tables import NAMES, TrainingConfigurations
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.specs.catalogue import Catalogue, names
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
@@ -80,7 +80,7 @@ FRAMEWORKS = tuple(name for name in ALL_FRAMEWORKS if name not in ALIKE)
 
 
 @cache
-def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") -> Setting:
+def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") -> TrainingInputs:
     """``adapter``: its kind, rank and targets, joined by colons; on any framework.
 
     Modules to save may follow, ``plain`` for scales in 32 bits, or ``eight`` for 8 bits; of virtual
@@ -105,18 +105,18 @@ def make_setting(model: str, gpu: str, framework: str, adapter: str = "none") ->
         **MODELS[model],
         **asked,
     )
-    setting = make_plan(request).problem.setting
+    setting = make_plan(request).problem.inputs
     setting = replace(setting, framework=Catalogue().load_framework(framework).spec)
     return _two_gpus_per_nic(setting) if gpu in SHARED_NICS else setting
 
 
-def _two_gpus_per_nic(setting: Setting) -> Setting:
+def _two_gpus_per_nic(setting: TrainingInputs) -> TrainingInputs:
     cluster = setting.machine.cluster
     shared = replace(cluster, scale_out=replace(cluster.scale_out, gpus_per_nic=2))
     return replace(setting, machine=replace(setting.machine, cluster=shared))
 
 
-def make_world(setting: Setting) -> World:
+def make_world(setting: TrainingInputs) -> World:
     return World(
         gpu=setting.machine.gpu,
         cluster=setting.machine.cluster,
@@ -137,9 +137,11 @@ def make_table(layouts: list[Layout]) -> TrainingConfigurations:
         "recompute": lambda word: Recompute[word.upper()],
         **dict.fromkeys(
             ("saved_tensors", "offloaded_tensors"),
-            lambda word: KeptTensors[KeptTensors.meant(word).upper()],
+            lambda word: KeptTensors[KeptTensors.canonical_word(word).upper()],
         ),
-        "recompute_modules": lambda word: RecomputedModules[RecomputedModules.meant(word).upper()],
+        "recompute_modules": lambda word: RecomputedModules[
+            RecomputedModules.canonical_word(word).upper()
+        ],
         "offload": lambda word: Offload[word.upper()],
         "precision": lambda word: ComputePrecision[word.upper()],
         "fp8_recipe": lambda word: Fp8Recipe[word.upper()],
@@ -168,7 +170,7 @@ _SAVED = ["none", "qkv_proj", "context+out_proj", "mlpwi", "context+mlpwo", "mlp
 _MOVED = ["none", "none", "layer_input", "qkv_proj+out_proj", "layer_input+mlpwo"]
 
 
-def draw_layout(choose: Any, setting: Setting) -> Layout:
+def draw_layout(choose: Any, setting: TrainingInputs) -> Layout:
     """A layout that suits the framework; most of them break no rule."""
     f = setting.framework
     t = choose([1, 2, 4, 8, 16]) if f.tensor_parallel else 1
@@ -238,7 +240,7 @@ def _draw_modules(choose: Any, f: FrameworkProfile, recompute: str) -> str:
     if recompute != "selective" or not f.recompute_modules or choose([True, False]):
         return "none"
     names = {choose(list(f.recompute_modules)) for _ in range(choose([1, 1, 2]))}
-    return RecomputedModules.meant("+".join(names | {"core_attn", "layernorm"}))
+    return RecomputedModules.canonical_word("+".join(names | {"core_attn", "layernorm"}))
 
 
 def _draw_bits(choose: Any) -> dict[str, int]:
@@ -249,7 +251,7 @@ def _draw_bits(choose: Any) -> dict[str, int]:
     return {f"{name}_input_bits": choose([0, 4, 8, 32]) for name in names}
 
 
-def may_loop(setting: Setting) -> bool:
+def may_loop(setting: TrainingInputs) -> bool:
     """Whether experts may be a loop."""
     return setting.framework.execution.expert_loop_time > 0 and setting.model.num_experts > 0
 
@@ -266,7 +268,7 @@ def draw_kernels(gpu: GpuSpec, fused: bool) -> list[str]:
     return [name for name in AttentionKernel.words() if fused and has.get(name, name != "eager")]
 
 
-def draw_options(choose: Any, setting: Setting, t: int, p: int, v: int) -> dict[str, Any]:
+def draw_options(choose: Any, setting: TrainingInputs, t: int, p: int, v: int) -> dict[str, Any]:
     """What few plans set; half of the layouts have none of it."""
     f, plain = setting.framework, choose([True, False])
     if plain:
@@ -287,7 +289,7 @@ def draw_options(choose: Any, setting: Setting, t: int, p: int, v: int) -> dict[
     }
 
 
-def draw_any_layout(choose: Any, setting: Setting) -> Layout:
+def draw_any_layout(choose: Any, setting: TrainingInputs) -> Layout:
     """A layout without regard to any rule."""
     return Layout(
         num_gpus=choose([8, 24, 64, 96]),

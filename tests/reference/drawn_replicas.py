@@ -9,7 +9,7 @@ from typing import Any
 from scalar_serving_kernels import Replica, ServingWorld
 
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.machine import Machine
 from planner.question.terms import glossary
 from planner.specs.catalogue import default_cluster, load_gpu, load_model
@@ -76,7 +76,7 @@ def make_setting(
     model: str, gpu: str = "h100-sxm-80gb", engine: str = "vllm", *,
     scheduler: dict[str, Any] | None = None, execution: dict[str, Any] | None = None,
     **workload: Any,
-) -> ServingSetting:  # fmt: skip
+) -> ServingInputs:  # fmt: skip
     """A setting of shipped specs; 512 tokens in and 128 out if nothing is said."""
     silicon, profile = load_gpu(gpu), load_engine(engine).spec
     profile = replace(
@@ -84,7 +84,7 @@ def make_setting(
         scheduler=replace(profile.scheduler, **(scheduler or {})),
         execution=replace(profile.execution, **(execution or {})),
     )
-    return ServingSetting(
+    return ServingInputs(
         machine=Machine(gpu=silicon, cluster=default_cluster(silicon)),
         model=load_model(model),
         engine=profile,
@@ -92,7 +92,7 @@ def make_setting(
     )
 
 
-def make_world(setting: ServingSetting) -> ServingWorld:
+def make_world(setting: ServingInputs) -> ServingWorld:
     """The same for the twin."""
     return ServingWorld(
         gpu=setting.machine.gpu,

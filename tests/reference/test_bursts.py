@@ -15,7 +15,7 @@ import planner
 from planner.decide.trace_replay import LATENCIES, SHARES, ReplayLatencies, replay_trace
 from planner.errors import PlannerError
 from planner.estimators.inference.replica_simulation import Requests, StepCosts, replay
-from planner.formulas.queueing import arrival_noise, mean_wait, queued_wait
+from planner.formulas.queueing import arrival_noise, fifo_queueing_delays, mean_queueing_delay
 from planner.logs.traces import read_trace
 from planner.optimize.exhaustive import exhaustive_search
 from planner.show.presenters.load_check import replay_blocks
@@ -39,14 +39,14 @@ def test_waits_of_one_server_are_lindleys_recursion() -> None:
     waits = [0.0]
     for (before, after), took in zip(pairwise(times), service, strict=False):
         waits.append(max(0.0, waits[-1] + took - (after - before)))
-    found = queued_wait(times=times, service=np.array(service))
+    found = fifo_queueing_delays(times=times, service=np.array(service))
     np.testing.assert_allclose(found, waits, atol=1e-9)
 
 
 def test_requests_at_random_are_a_poisson_queue_to_the_last_bit() -> None:
     load, work = np.array([0.2, 0.9]), 0.05
     today = load * work * (1 + np.square(0.7)) / (2 * (1 - load))
-    assert (mean_wait(utilization=load, service_time=work, variation=0.7) == today).all()
+    assert (mean_queueing_delay(utilization=load, service_time=work, variation=0.7) == today).all()
     assert (arrival_noise(load=load) == 0.5 * (1 + 1 / (1 - load) ** 2)).all()
     assert Arrivals().bursts_at(load) == Arrivals().dispersion_at(load) == 1.0
 
@@ -161,11 +161,11 @@ def test_the_closed_form_of_a_trace_is_near_its_replay(
     if (name, load) == ("drifting", 0.8):
         near = (0.1, 0.25, 0.3)
     for quantity, most in ((FIRST, near[:2]), (TOKEN, near[::2])):
-        predicted, seen = found.predicted[quantity], found.seen[quantity]
+        predicted, seen = found.predicted[quantity], found.replayed[quantity]
         assert predicted[None] == pytest.approx(seen[None], rel=most[0])
         assert predicted[0.99] == pytest.approx(seen[0.99], rel=most[1])
-    assert found.predicted[LATENCY][None] == pytest.approx(found.seen[LATENCY][None], rel=0.1)
-    assert found.predicted[FIRST][0.5] == pytest.approx(found.seen[FIRST][0.5], rel=0.15)
+    assert found.predicted[LATENCY][None] == pytest.approx(found.replayed[LATENCY][None], rel=0.1)
+    assert found.predicted[FIRST][0.5] == pytest.approx(found.replayed[FIRST][0.5], rel=0.15)
 
 
 @pytest.mark.few(1)
@@ -177,7 +177,7 @@ def test_prompts_that_stop_answers_are_in_the_tail_of_their_tokens(
     path = written(tmp_path / "a.csv", times_of(6.0, 12_000, 8.0), 1300, 20)
     found = compared(path, 0.7, engine=engine)
     for quantity, mean, tail in ((FIRST, 0.15, 0.25), (TOKEN, 0.15, 0.4)):
-        predicted, seen = found.predicted[quantity], found.seen[quantity]
+        predicted, seen = found.predicted[quantity], found.replayed[quantity]
         assert predicted[None] == pytest.approx(seen[None], rel=mean)
         assert predicted[0.99] == pytest.approx(seen[0.99], rel=tail)
     # One of a hundred answers has steps of several times the mean.
@@ -197,10 +197,10 @@ def test_replicas_that_take_a_trace_in_turn_meet_fewer_of_its_bursts(
     one = {"tensor_parallel": 1, "pipeline_parallel": 1, **ASKED["settings"]}
     found = compared(path, 0.7, num_gpus=replicas, settings=one)
     for quantity, most in ((FIRST, 0.15), (LATENCY, 0.2)):
-        predicted, seen = found.predicted[quantity], found.seen[quantity]
+        predicted, seen = found.predicted[quantity], found.replayed[quantity]
         assert predicted[None] == pytest.approx(seen[None], rel=0.05)
         assert predicted[0.99] == pytest.approx(seen[0.99], rel=most)
-    assert found.predicted[FIRST][0.5] == pytest.approx(found.seen[FIRST][0.5], rel=0.1)
+    assert found.predicted[FIRST][0.5] == pytest.approx(found.replayed[FIRST][0.5], rel=0.1)
 
 
 def test_a_trace_at_a_low_rate_is_near_its_replay(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_trace_at_a_low_rate_is_near_its_replay(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", times_of(6.0, 800, 8.0), 1300, 20)
     found = compared(path, 0.02)
     for quantity in (FIRST, TOKEN, LATENCY):
-        predicted, seen = found.predicted[quantity], found.seen[quantity]
+        predicted, seen = found.predicted[quantity], found.replayed[quantity]
         assert predicted[None] == pytest.approx(seen[None], rel=0.1)
 
 
@@ -287,7 +287,7 @@ def test_why_a_replay_differs_is_said(
         hit_rates=None,
         is_pipeline=is_pipeline,
         predicted=seconds,
-        seen=seconds | {FIRST: dict.fromkeys((None, *SHARES), 0.5)},
+        replayed=seconds | {FIRST: dict.fromkeys((None, *SHARES), 0.5)},
     )
     monkeypatch.setattr("planner.decide.trace_replay.replay_trace", lambda *_: found)
     told = [str(block) for block in replay_blocks(SimpleNamespace(request=None), None)]

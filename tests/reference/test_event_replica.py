@@ -16,7 +16,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import Phases
 from planner.estimators.inference.estimate import ServingEstimate, evaluate_serving
 from planner.estimators.inference.percentiles import (
@@ -51,10 +51,10 @@ DEPLOYMENTS = [
 
 def deployment(
     model: str, num_gpus: int, engine: str, tokens: tuple[int, int], variation: float
-) -> tuple[ServingSetting, ServingConfigurations]:
+) -> tuple[ServingInputs, ServingConfigurations]:
     """Poisson arrivals at H100s, and every number of requests in flight."""
     gpu = load_gpu("h100-sxm-80gb")
-    setting = ServingSetting(
+    setting = ServingInputs(
         machine=Machine(gpu=gpu, cluster=default_cluster(gpu)),
         model=load_model(model),
         engine=load_engine(engine).spec,

@@ -23,7 +23,7 @@ from scalar_parameters import stages
 
 from planner.estimators.training import sharding
 from planner.estimators.training.estimate import evaluate
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.sharding import StageLayers
 from planner.specs.attention import AttentionSpec
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
@@ -36,7 +36,7 @@ _LONGEST = 16
 
 
 def _assert_every_stage_equal(
-    monkeypatch: pytest.MonkeyPatch, setting: Setting, layout: Layout
+    monkeypatch: pytest.MonkeyPatch, setting: TrainingInputs, layout: Layout
 ) -> None:
     world = make_world(setting)
     num_groups, p = len(setting.model.layer_groups), layout.pipeline_parallel
@@ -52,7 +52,7 @@ def _assert_every_stage_equal(
     _assert_candidates_suffice(setting, world, layout)
 
 
-def _assert_candidates_suffice(setting: Setting, world: World, layout: Layout) -> None:
+def _assert_candidates_suffice(setting: TrainingInputs, world: World, layout: Layout) -> None:
     estimate = evaluate(setting, make_table([layout]))
     time = scalar_twin.step_time(world, layout)["total"]
     memory = scalar_twin.peak_memory(world, layout)["total"]

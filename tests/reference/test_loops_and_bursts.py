@@ -20,7 +20,7 @@ import planner
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.burst import share_until_the_end
 from planner.estimators.inference.closed_loop import RequestMeans, served_at_concurrency
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import time_to_first_token_percentile
@@ -45,7 +45,7 @@ def one(values: Any) -> float:
 class Question:
     """``number`` requests of ``clients`` who start at once, in a replica of some places."""
 
-    setting: ServingSetting
+    setting: ServingInputs
     configurations: ServingConfigurations
     tokens: tuple[int, int]
     clients: int
@@ -82,7 +82,7 @@ class Question:
         running = np.asarray(min(self.clients, self.places(memory.most_sequences)), np.float64)
         share = share_until_the_end(setting, served, running, np.asarray(float(self.number)))
         found = ServingEstimate(
-            setting=setting, configurations=c, memory=memory, served=served,
+            inputs=setting, configurations=c, memory=memory, served=served,
             rejected_by=np.zeros((), np.int8),
         )  # fmt: skip
         return found, one(served.request_rate * share)
@@ -115,7 +115,7 @@ def mean(seen: list[Seen], of: Callable[[Seen], float]) -> float:
     return float(np.mean([of(each) for each in seen]))
 
 
-def first_of(served: RequestMeans, setting: ServingSetting) -> float:
+def first_of(served: RequestMeans, setting: ServingInputs) -> float:
     return one(served.time_to_first_token) - setting.engine.execution.request_overhead
 
 

@@ -20,7 +20,7 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.specs.prefix_cache import HitRateCurve
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
-from planner.workloads.prefix_cache import measured_reuse
+from planner.workloads.prefix_cache import measured_hit_rates
 
 BLOCK = 256
 ASKED = {
@@ -67,7 +67,7 @@ def found_in(requests: list[tuple[float, list[int], int, int]], owners, tokens: 
 def in_sessions(**answers: object) -> HitRateCurve:
     """What the requests of such sessions share, as a question says it."""
     request = make_request({**ASKED, **SESSIONS, "request_rate": 1.0, **answers})
-    found = make_plan(request).problem.sources[0].setting.workload.reuse
+    found = make_plan(request).problem.sources[0].inputs.workload.reuse
     assert found is not None
     return found
 
@@ -100,7 +100,7 @@ def test_sessions_find_what_a_simulated_cache_finds(router: str, caches: int) ->
     for tokens in (4e5, 1e6, 2e6):
         seen = found_in(requests, owners, tokens / caches)
         # Blocks are found whole: half of one is computed again.
-        predicted = float(reuse.found(tokens / caches, rate, caches)) * (1 - BLOCK / 2 / 6000)
+        predicted = float(reuse.hit_rate(tokens / caches, rate, caches)) * (1 - BLOCK / 2 / 6000)
         assert predicted == pytest.approx(seen, abs=0.03), tokens
 
 
@@ -122,22 +122,22 @@ def test_a_trace_tells_what_any_cache_finds_of_it() -> None:
     requests = sessions(400, 0.5)
     trace = trace_of(requests)
     assert trace.block_tokens == BLOCK
-    reuse = measured_reuse(trace, "cache_aware")
+    reuse = measured_hit_rates(trace, "cache_aware")
     assert reuse is not None
     for tokens in (2e5, 5e5, 1e6):
         cache = PrefixCache(int(tokens / BLOCK), BLOCK)
         for _, blocks, prompt, answer in requests:
             cache.take(blocks[: prompt // BLOCK], prompt, answer)
-        seen = cache.found / cache.asked
-        assert float(reuse.found(tokens, 6.0, 1.0)) == pytest.approx(seen, abs=0.03), tokens
+        seen = cache.hit_tokens / cache.prompt_tokens
+        assert float(reuse.hit_rate(tokens, 6.0, 1.0)) == pytest.approx(seen, abs=0.03), tokens
         # Four replicas that get their own sessions back have it together.
-        assert float(reuse.found(tokens / 4, 6.0, 4.0)) == pytest.approx(seen, abs=0.03)
+        assert float(reuse.hit_rate(tokens / 4, 6.0, 4.0)) == pytest.approx(seen, abs=0.03)
 
 
 def test_gaps_alone_tell_the_size_of_the_cache() -> None:
     """Che's approximation, of nothing but how long ago each block was used."""
     trace = trace_of(sessions(1500, 0.5))
-    exact = measured_reuse(trace, "cache_aware")
+    exact = measured_hit_rates(trace, "cache_aware")
     assert exact is not None
     before, _ = earlier_uses(trace.blocks)
     of = np.repeat(np.arange(trace.times.size), trace.block_counts)
@@ -149,14 +149,14 @@ def test_gaps_alone_tell_the_size_of_the_cache() -> None:
     rooms = cache_filled(times, hits, prompt, prompt + answer)
     for tokens in (2e5, 5e5, 1e6):
         closed = float(np.interp(tokens, rooms, hits))
-        assert closed == pytest.approx(float(exact.found(tokens, 6.0, 1.0)), abs=0.03)
+        assert closed == pytest.approx(float(exact.hit_rate(tokens, 6.0, 1.0)), abs=0.03)
 
 
 def test_coding_agents_find_what_was_published() -> None:
     """TraceLab, artifacts/prefix_cache/eviction_tradeoff: 85.4, 94, 98.6 % by idle time."""
     request = make_request({**ASKED, "model": "qwen3-coder-30b-a3b", "lengths": "coding-agent",
                             "request_rate": 1.0})  # fmt: skip
-    reuse = make_plan(request).problem.sources[0].setting.workload.reuse
+    reuse = make_plan(request).problem.sources[0].inputs.workload.reuse
     assert reuse is not None
     for seconds, share in ((60, 0.854), (300, 0.94), (3600, 0.986)):
         found = float(np.interp(seconds, reuse.times, reuse.hits))
@@ -230,7 +230,7 @@ def test_a_trace_with_blocks_is_replayed_with_its_caches(tmp_path: Path) -> None
         predicted, seen = found.hit_rates
         assert predicted == pytest.approx(seen, abs=0.03)
         name = "time_to_first_token"
-        assert found.predicted[name][None] == pytest.approx(found.seen[name][None], rel=0.1)
+        assert found.predicted[name][None] == pytest.approx(found.replayed[name][None], rel=0.1)
     path.write_text('{"timestamp": 0, "input_length": 9, "output_length": 9, "hash_ids": "x"}')
     with pytest.raises(PlannerError, match="not a list of whole numbers"):
         planner.search(**asked)
@@ -258,11 +258,11 @@ def test_what_cannot_be_is_said(answers: dict[str, object], match: str) -> None:
 
 def test_scattered_sessions_lose_what_they_did_last_elsewhere() -> None:
     alone = in_sessions(router="random")
-    assert float(alone.found(1e9, 1.0, 1.0)) == pytest.approx(alone.endless, abs=0.01)
-    many = float(alone.found(1e9, 1.0, 4096.0))
+    assert float(alone.hit_rate(1e9, 1.0, 1.0)) == pytest.approx(alone.endless, abs=0.01)
+    many = float(alone.hit_rate(1e9, 1.0, 4096.0))
     assert many < 0.02
     shared = in_sessions(router="random", shared_prefix_tokens=1500)
-    assert float(shared.found(1e9, 1.0, 4096.0)) == pytest.approx(0.25 + many, abs=0.02)
+    assert float(shared.hit_rate(1e9, 1.0, 4096.0)) == pytest.approx(0.25 + many, abs=0.02)
     assert replace(shared, scatter=()).endless == shared.endless
 
 

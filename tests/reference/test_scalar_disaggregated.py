@@ -13,7 +13,7 @@ from scalar_disaggregated import Deployment
 from scalar_serving_kernels import Replica
 
 import planner
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.disaggregated import (
     Pools,
     decode_workers,
@@ -33,7 +33,7 @@ WORKLOADS: list[dict[str, Any]] = [
 SCHEDULERS: list[dict[str, Any]] = [{}, {"max_num_seqs": 4, "stream_interval": 10}]
 
 
-def pools_of(setting: ServingSetting, d: Deployment) -> Pools:
+def pools_of(setting: ServingInputs, d: Deployment) -> Pools:
     """The deployment's workers, evaluated one by one."""
     first = prefill_workers(setting, make_replicas([d.prefill]), d.inside_fabric)
     second = decode_workers(setting, make_replicas([d.decode]), d.inside_fabric)
@@ -167,7 +167,7 @@ def test_plans_of_a_search_are_those_of_the_twin() -> None:
         **lengths,
         settings=fixed,
     )
-    world = make_world(found.problem.setting)
+    world = make_world(found.problem.inputs)
     rows = found.to_frame()
     for _, row in rows.iloc[::6].iterrows():
         first, second = replica_of(row, "prefill_"), replica_of(row, "")
@@ -191,7 +191,7 @@ def test_a_pair_of_a_search_waits_for_the_slower_end_of_a_transfer() -> None:
     setting = make_setting("llama-2-70b", input_tokens=8000)
     mesh: Any = None
     source = PoolSource(
-        setting=setting,
+        inputs=setting,
         space=PoolSpace(
             prefill_setting=setting, decode_setting=setting, prefill_mesh=mesh, decode_mesh=mesh
         ),

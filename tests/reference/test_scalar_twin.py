@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from scalar_machine import Layout, World
 
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 
 FRAMEWORKS_OF_ADAPTERS = ["hf-trainer", "unsloth", "nemo", "megatron-bridge", "fsdp", "torchtitan"]
 MODELS_OF_ADAPTERS = [
@@ -60,7 +60,7 @@ def _assert_equal(estimate: Estimate, row: int, world: World, layout: Layout) ->
     assert_stages_equal(estimate, row, world, layout)
 
 
-def _assert_drawn_equal(setting: Setting, choose: Any, draws: int, compared: int) -> int:
+def _assert_drawn_equal(setting: TrainingInputs, choose: Any, draws: int, compared: int) -> int:
     """One evaluation of a whole table against one row at a time; returns the number of rows."""
     world = make_world(setting)
     drawn = (draw_layout(choose, setting) for _ in range(draws))

@@ -124,7 +124,7 @@ def test_a_prefix_adds_what_a_prompt_without_it_lacks() -> None:
         prefix_cache_hit_rate=0.95,
         settings={"concurrency": 1, "max_num_batched_tokens": 2048},
     )
-    setting, c = found.source.setting, found.candidates.configurations
+    setting, c = found.source.inputs, found.candidates.configurations
     short = replace(setting.workload, input_tokens=2_000, prefix_cache_hit_rate=0.0)
     one, nothing = np.ones(()), np.zeros(())
     times = [

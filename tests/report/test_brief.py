@@ -130,7 +130,7 @@ def test_no_memory_is_told_beyond_the_capacity() -> None:
     row = found.recommended.row
     source = found.plan.source_of(row)
     sure = source.confidence(row["num_gpus"])
-    capacity = source.setting.machine.gpu.allocatable_memory / GIB
+    capacity = source.inputs.machine.gpu.allocatable_memory / GIB
     peak, (_, high) = row["peak_memory_gib"], intervals(row, sure)["peak_memory_gib"]
     assert high > capacity
     surely = format_probability(row["fit_probability"])

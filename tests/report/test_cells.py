@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rows import each
 
-from planner.show.presenters.row_files import csv_cell, joined, json_cell, texts
+from planner.show.presenters.row_files import csv_cell, join_columns, json_cell, texts
 
 COLUMNS = {
     "floats": np.array([0.1, 1e300, -0.0, 0.0, 5e-324, 1 / 3, 1e16, math.nan, math.inf, 0.1]),
@@ -48,7 +48,7 @@ def test_csv_cells_are_those_of_the_standard_library(values):
 @each("values", COLUMNS.values())
 def test_json_cells_are_those_of_the_standard_library(values):
     expected = [f'"a": {json.dumps(value)}' for value in as_lists(values)]
-    assert texts(values, json_cell, before='"a": ') == expected
+    assert texts(values, json_cell, prefix='"a": ') == expected
 
 
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=A1,"'])
@@ -83,7 +83,9 @@ def test_rows_put_what_is_the_same_together_once(number):
     for cell, before in ((csv_cell, ""), (json_cell, '"a": ')):
         cells = [[before + cell(value) for value in as_lists(v)] for v in columns.values()]
         expected = ["|".join(row) for row in zip(*cells, strict=True)]
-        assert joined([(values, before) for values in columns.values()], cell, "|") == expected
+        assert (
+            join_columns([(values, before) for values in columns.values()], cell, "|") == expected
+        )
 
 
 @each("exponent", range(-320, 309, 7))

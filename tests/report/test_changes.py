@@ -17,7 +17,9 @@ OWN = {"time_to_first_token_s": 0.2, "time_per_output_token_s": 0.00867}
 
 
 def said(**row: float) -> str:
-    change = Change(changed={"tensor_parallel": (1, 2)}, row={**OWN, **row}, gain=0.5, fits=0.95)
+    change = Change(
+        changed={"tensor_parallel": (1, 2)}, row={**OWN, **row}, gain=0.5, fit_probability=0.95
+    )
     return change_text("serve", change, OWN)
 
 

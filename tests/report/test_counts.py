@@ -26,7 +26,7 @@ def expected(number: int, noun: str) -> str:
 
 @each(("number", "noun"), [(n, noun) for n in (0, 1, 2) for noun in NOUNS])
 def test_a_number_of_things_agrees_with_its_noun(number: int, noun: str) -> None:
-    assert formatting.agreed(f"{number} {noun}, of 21 {noun}") == (
+    assert formatting.fix_plurals(f"{number} {noun}, of 21 {noun}") == (
         f"{expected(number, noun)}, of 21 {noun}"
     )
 
@@ -46,13 +46,13 @@ def test_a_number_of_things_agrees_with_its_noun(number: int, noun: str) -> None
     ],
 )
 def test_nothing_else_changes(words: str, agreed: str) -> None:
-    assert formatting.agreed(words) == agreed
+    assert formatting.fix_plurals(words) == agreed
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_what_is_shown_agrees(number: int) -> None:
     words = f"{number} requests in each replica"
-    shown = formatting.agreed(words)
+    shown = formatting.fix_plurals(words)
     assert make_lines(words).lines == (shown,)
     assert KeyValues(pairs={"load": words}).pairs == {"load": shown}
     counted = "no runs" if not number else expected(number, "runs")

@@ -23,7 +23,7 @@ def _front(x: list[float], y: list[float], ties: list[bool], own: tuple[float, f
         second=_points(second, y),
         ties=ties,
         recommended=(_points(first, [own[0]]), _points(second, [own[1]])),
-        words=("", "", ""),
+        texts=("", "", ""),
     )
 
 

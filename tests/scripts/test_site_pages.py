@@ -106,7 +106,13 @@ def test_a_formula_is_shown_as_one(name: str) -> None:
     }
     without = {function for function, has in shown.items() if not has and function[0] != "_"}
     assert without <= {
-        *("trilinear", "balanced_rate", "pools_rate", "earlier_uses", "stack_distances"),
+        *(
+            "trilinear",
+            "solve_rate",
+            "disaggregated_closed_loop_rate",
+            "earlier_uses",
+            "stack_distances",
+        ),
         "weighted_quantile",
     }  # procedures
 

@@ -9,7 +9,7 @@ from typing import Any
 import planner
 from planner.base.units import DAY
 from planner.decide.sizing.fleet import Size
-from planner.decide.sizing.size_all import SURELY
+from planner.decide.sizing.size_all import DEFAULT_CONFIDENCE
 from planner.errors import PlannerError
 
 Question = Mapping[str, Any]
@@ -69,7 +69,7 @@ def smaller_that_are_enough(question: Question) -> tuple[Size | None, list[int]]
     Those are left out that the size says were not tried. A size whose own number keeps no limit
     has it among them too; None where the question is refused.
     """
-    question = {"confidence": SURELY, **question}  # a search has another default
+    question = {"confidence": DEFAULT_CONFIDENCE, **question}  # a search has another default
     try:
         (size,) = planner.size(**question).sizes
     except PlannerError:

@@ -14,10 +14,10 @@ from planner.decide.sizing.daily_schedule import (
     DailySchedule,
     HourlyPrices,
     cheapest_base,
-    fleet_on,
+    fleet_on_gpus,
     fleets_by_rate,
-    hours_of,
     request_with_layout,
+    schedule_periods,
 )
 from planner.decide.sizing.fleet import FeasiblePlan
 from planner.decide.sizing.load_profile import LoadPeriod, LoadProfile
@@ -47,7 +47,7 @@ def _day(
         for start, end, rate in zip(starts, ends, gpus, strict=True)
     )
     load = LoadProfile(name="drawn", periods=periods)
-    hours = hours_of(load, {float(rate): _fleet(rate) for rate in gpus}, 60.0 * startup)
+    hours = schedule_periods(load, {float(rate): _fleet(rate) for rate in gpus}, 60.0 * startup)
     base = cheapest_base(hours, terms)
     return DailySchedule(
         load=load, peak=_fleet(max(gpus)), hours=tuple(replace(one, base=base) for one in hours),
@@ -130,7 +130,7 @@ def test_fleets_grow_with_the_load_and_a_quiet_minute_takes_no_peak(monkeypatch,
         rate = request.request_rate
         return None if rate in without else _fleet(needed[rate], each=25.0)
 
-    monkeypatch.setattr(day_module, "fleet_of", searched)
+    monkeypatch.setattr(day_module, "plan_with_fewest_gpus", searched)
     monkeypatch.setattr(day_module, "_smallest_at_load", lambda *_: None)
     periods = tuple(
         LoadPeriod(start=hour, hours=1, request_rate=rate)
@@ -165,8 +165,8 @@ def test_a_quiet_hour_that_bursts_takes_as_many_replicas_as_keep_its_limits(tmp_
     assert fleets[10] < fleets[40] < fleets[115] == day.peak.num_gpus
     step = day.peak.num_gpus // day.peak.row["replicas"]
     pinned = request_with_layout(make_request({**BURSTY, "request_rate": 10}), day.peak)
-    assert fleet_on(pinned, fleets[10]) is not None
-    assert fleet_on(pinned, fleets[10] - step) is None
+    assert fleet_on_gpus(pinned, fleets[10]) is not None
+    assert fleet_on_gpus(pinned, fleets[10] - step) is None
     # 12 h at 10/s, 8 h at 40/s, 4 h at 115/s.
     by_hand = 12 * fleets[10] + 8 * fleets[40] + 4 * fleets[115]
     assert day.gpu_hours == pytest.approx(by_hand)
@@ -181,7 +181,7 @@ def test_rates_that_take_the_same_fleet_are_not_searched(monkeypatch):
         searched.append(request.request_rate)
         return _fleet(math.ceil(request.request_rate))
 
-    monkeypatch.setattr(day_module, "fleet_of", search)
+    monkeypatch.setattr(day_module, "plan_with_fewest_gpus", search)
     rates = [1.5, *np.linspace(2.05, 3, 20).tolist()]
     periods = tuple(
         LoadPeriod(start=hour, hours=1, request_rate=rate) for hour, rate in enumerate(rates)
@@ -199,7 +199,7 @@ def test_layouts_that_cannot_cost_less_are_left_out(monkeypatch, tmp_path):
     path.write_text(
         "hour,request_rate\n" + "".join(f"{hour},{rate}\n" for hour, rate in enumerate(rates))
     )
-    made, make_day = [], day_module._day
+    made, make_day = [], day_module._schedule_of_fleet
 
     def counted(*given):
         made.append(make_day(*given))
@@ -213,7 +213,7 @@ def test_layouts_that_cannot_cost_less_are_left_out(monkeypatch, tmp_path):
     }  # fmt: skip
     day = planner.size(**asked).sizes[0].day
     number = len(made)
-    monkeypatch.setattr(day_module, "_least_order", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr(day_module, "_min_order", lambda *_: (0.0, 0.0))
     every = planner.size(**asked).sizes[0].day
     assert (every.cost, every.hours) == (day.cost, day.hours)
     assert str(every.peak.row) == str(day.peak.row)

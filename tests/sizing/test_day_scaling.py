@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 import planner as planning
-from planner.decide.sizing.autoscaling import HOLD, USUAL, Startup, read_startup, size_autoscaled
+from planner.decide.sizing.autoscaling import (
+    DEFAULT_STARTUP,
+    SCALE_DOWN_DELAY,
+    Startup,
+    read_startup,
+    size_autoscaled,
+)
 from planner.decide.sizing.load_profile import LoadPeriod, LoadProfile, traced_load
 from planner.errors import SearchSpaceError
 from planner.workloads.build_request import make_request
@@ -37,7 +43,7 @@ def _simulated(load: LoadProfile, spare: float, startup: float) -> tuple[float, 
     rates = np.repeat([one.request_rate for one in load.periods], steps // len(load.periods))
     known = [rate for rate, _, _ in FLEETS]
     wanted = [min(bisect_left(known, (1 + spare) * rate), len(known) - 1) for rate in rates]
-    hold, begin = round(HOLD / STEP), round(startup / STEP)
+    hold, begin = round(SCALE_DOWN_DELAY / STEP), round(startup / STEP)
     asked = [max(wanted[(t - k) % steps] for k in range(hold + 1)) for t in range(steps)]
     serving = [min(asked[(t - k) % steps] for k in range(begin + 1)) for t in range(steps)]
     late = longest = waiting = 0.0
@@ -90,9 +96,9 @@ def test_a_start_up_time_has_parts() -> None:
     assert parts == Startup(provision=60, bandwidth=4e9, engine=30)
     assert parts.seconds(row) == pytest.approx(90 + 40 * 2**30 / 4e9)
     assert read_startup("weights=4GB/s") == Startup(
-        provision=USUAL.provision, bandwidth=4e9, engine=USUAL.engine
+        provision=DEFAULT_STARTUP.provision, bandwidth=4e9, engine=DEFAULT_STARTUP.engine
     )
-    assert read_startup("auto") == USUAL
+    assert read_startup("auto") == DEFAULT_STARTUP
     assert read_startup("5min").seconds(row) == read_startup(300).seconds(row) == 300
     for words in ("soon", "engine=", "disk=3s", "weights=0GB/s", "engine=-3s", "provision=3GB/s"):
         with pytest.raises(SearchSpaceError, match="startup_time"):
@@ -166,8 +172,10 @@ def test_in_python_too_and_with_the_parts_of_a_start(trace: Path) -> None:
         trace=trace, request_rate=200, price=2, startup_time="auto",
     )  # fmt: skip
     day = answer.best.day
-    weights = day.peak.row["memory_weights_gib"] * 2**30 / USUAL.bandwidth
-    assert day.startup_time == pytest.approx(USUAL.provision + USUAL.engine + weights)
+    weights = day.peak.row["memory_weights_gib"] * 2**30 / DEFAULT_STARTUP.bandwidth
+    assert day.startup_time == pytest.approx(
+        DEFAULT_STARTUP.provision + DEFAULT_STARTUP.engine + weights
+    )
     assert day.with_spare is not None
     assert day.with_spare.late <= 0.01
     assert math.isfinite(day.cost)

@@ -3,7 +3,7 @@
 import pytest
 
 import planner
-from planner.decide.sizing.autoscaling import backlog_over_time, least_before, rolling_maximum
+from planner.decide.sizing.autoscaling import backlog_over_time, rolling_maximum, rolling_minimum
 from planner.errors import SearchSpaceError
 
 QUIET = [14, 10, 8, 7, 7, 9, 14, 22, 33, 42, 47, 49, 48, 50, 50, 48, 45, 41, 37, 35, 33, 29, 24, 18]
@@ -53,7 +53,7 @@ def test_gpus_start_before_they_serve():
         (10.5, 23, 5),
         (23, 24, 6),
     ]
-    assert _spans(least_before([0, 12], [2, 4], 0.5)) == [
+    assert _spans(rolling_minimum([0, 12], [2, 4], 0.5)) == [
         (0, 0.5, 2),
         (0.5, 12, 2),
         (12, 12.5, 2),
@@ -63,17 +63,17 @@ def test_gpus_start_before_they_serve():
 
 def test_what_waits_for_gpus_that_start_late():
     """Half an hour of 3/s against 2/s leaves 1,800 waiting, which 4/s serve in half an hour."""
-    queue = backlog_over_time([0, 12], [1, 3], least_before([0, 12], [2, 4], 0.5))
+    queue = backlog_over_time([0, 12], [1, 3], rolling_minimum([0, 12], [2, 4], 0.5))
     assert queue.longest == pytest.approx(1800)
     assert queue.late == pytest.approx(3 * 1800 + 3 * 1800)
-    assert backlog_over_time([0, 12], [1, 3], least_before([0, 12], [2, 4], 0)).late == 0
+    assert backlog_over_time([0, 12], [1, 3], rolling_minimum([0, 12], [2, 4], 0)).late == 0
     # What waits at midnight makes the first requests of the day late.
-    queue = backlog_over_time([0, 23.75], [1, 3], least_before([0, 23.75], [2, 4], 0.5))
+    queue = backlog_over_time([0, 23.75], [1, 3], rolling_minimum([0, 23.75], [2, 4], 0.5))
     assert queue.longest == pytest.approx(900)
     assert queue.late == pytest.approx(3 * 900 + 1 * 900)
     # The rise stands at midnight: what waits then was there on the day before, too.
     assert backlog_over_time(
-        [0, 12], [3, 1], least_before([0, 12], [4, 2], 0.5)
+        [0, 12], [3, 1], rolling_minimum([0, 12], [4, 2], 0.5)
     ).late == pytest.approx(10800)
 
 
@@ -115,8 +115,8 @@ def test_a_finer_load_pays_for_starts_and_tells_what_comes_late(tmp_path):
     assert day.gpu_hours == pytest.approx(plain.day.gpu_hours + extra)
     assert sum(row["cost_usd"] for row in day.rows()) == pytest.approx(day.cost)
     assert day.cost == pytest.approx(2 * day.gpu_hours)
-    assert plain.day.scaled[0].late == 0
-    assert day.scaled[0].late * day.load.requests > 12 * 15 * 60
+    assert plain.day.autoscaled[0].late == 0
+    assert day.autoscaled[0].late * day.load.requests > 12 * 15 * 60
     assert "of the requests are late" in answer.summary()
 
 

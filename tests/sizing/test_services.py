@@ -9,8 +9,8 @@ import pytest
 import planner
 from planner.decide.sizing.shared_services import (
     GpuType,
+    base_gpus_and_cost,
     cheapest_allocation,
-    held_and_cost,
     read_services,
     read_stock,
 )
@@ -24,12 +24,12 @@ COMMON = {"input_tokens": 2000, "output_tokens": 300, "engine": "vllm", "mode": 
 def test_what_is_needed_long_enough_is_held():
     """12 h of 2, then 12 h of 6: the first two are needed always, four for half of the time."""
     gpus, hours = np.array([2.0, 6.0]), np.array([12.0, 12.0])
-    assert held_and_cost(gpus, hours, GpuType(stock=9, base=1, hourly=3)) == (6, 6 * 24)
-    assert held_and_cost(gpus, hours, GpuType(stock=9, base=2, hourly=3)) == (
+    assert base_gpus_and_cost(gpus, hours, GpuType(stock=9, base=1, hourly=3)) == (6, 6 * 24)
+    assert base_gpus_and_cost(gpus, hours, GpuType(stock=9, base=2, hourly=3)) == (
         2,
         2 * 24 * 2 + 4 * 12 * 3,
     )
-    assert held_and_cost(gpus, hours, GpuType(stock=9, base=4, hourly=3)) == (0, (24 + 72) * 3)
+    assert base_gpus_and_cost(gpus, hours, GpuType(stock=9, base=4, hourly=3)) == (0, (24 + 72) * 3)
 
 
 def _by_hand(ways, hours, types):
@@ -42,7 +42,7 @@ def _by_hand(ways, hours, types):
                 used[at] = used[at] + gpus
         pairs = [*zip(used, types, strict=True)]
         beyond = sum(max(gpus.max() - of.stock, 0) for gpus, of in pairs)
-        return beyond, sum(held_and_cost(gpus, hours, of)[1] for gpus, of in pairs)
+        return beyond, sum(base_gpus_and_cost(gpus, hours, of)[1] for gpus, of in pairs)
 
     return min(judged(places) for places in itertools.product(*(range(len(w)) for w in ways)))
 
@@ -109,7 +109,7 @@ def test_the_stock_decides_who_runs_on_which_gpu():
     assert _where(bound) == {
         name: {"h100-sxm-80gb": counts["h100-sxm-80gb"]} for name, counts in alone.items()
     }
-    assert bound.pools[0].most == h100
+    assert bound.pools[0].peak_gpus == h100
     chat = {"services": {"chat": CHAT}, **COMMON}
     few = alone["chat"]["h100-sxm-80gb"] - 1
     with pytest.raises(InfeasibleError, match="1 more h100-sxm-80gb"):
@@ -119,14 +119,14 @@ def test_the_stock_decides_who_runs_on_which_gpu():
 def test_a_service_is_split_where_no_type_has_enough():
     service = {"services": {"chat": {**CHAT, "request_rate": 40}}, **COMMON}
     whole = planner.size_services(service, stock={"h100": 999}, price=2)
-    most = whole.pools[0].most
+    most = whole.pools[0].peak_gpus
     fleet = planner.size_services(service, stock={"h100": most - 2, "b200": 5}, price=2)
     (one,) = fleet.placements
     assert len(one.parts) == 2
     assert sum(part.share for part in one.parts) == 1
     for part in one.parts:
         assert part.peak.row["capacity_requests_per_s"] >= 40 * part.share
-    assert all(pool.most <= pool.stock for pool in fleet.pools)
+    assert all(pool.peak_gpus <= pool.stock for pool in fleet.pools)
 
 
 def test_services_with_peaks_at_other_hours_share_gpus(tmp_path):
@@ -143,9 +143,9 @@ def test_services_with_peaks_at_other_hours_share_gpus(tmp_path):
     fleet = planner.size_services(path, price=2)
     (pool,) = fleet.pools
     high, low = max(pool.gpus), min(pool.gpus)
-    assert high == low == pool.most
-    assert pool.of_peaks > pool.most
-    assert pool.held == pool.most or pool.cost == pytest.approx(2 * 24 * pool.most)
+    assert high == low == pool.peak_gpus
+    assert pool.of_peaks > pool.peak_gpus
+    assert pool.held == pool.peak_gpus or pool.cost == pytest.approx(2 * 24 * pool.peak_gpus)
     text = fleet.summary()
     assert "peaks of its services add up" in text
     assert "GPUs that they share" in text

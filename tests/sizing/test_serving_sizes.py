@@ -18,7 +18,7 @@ from planner.decide.sizing.daily_schedule import (
 )
 from planner.decide.sizing.load_profile import read_load
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.optimize.problem import sure_factor
+from planner.optimize.problem import confidence_factor
 
 SERVICE = {
     "model": "llama-3.1-8b",
@@ -97,8 +97,10 @@ def test_the_margins_of_a_service():
     row, rate = size.fewest.row, margins["request_rate"]
     assert rate.predicted == row["capacity_requests_per_s"]
     low = row["capacity_requests_per_s_low"] / row["capacity_requests_per_s"]
-    assert rate.sure == pytest.approx(rate.predicted * low ** (1.28155 / 1.64485), rel=1e-4)
-    assert rate.sure >= 100
+    assert rate.value_at_confidence == pytest.approx(
+        rate.predicted * low ** (1.28155 / 1.64485), rel=1e-4
+    )
+    assert rate.value_at_confidence >= 100
     assert all(margin.spare >= 0 for margin in margins.values())
 
 
@@ -255,7 +257,7 @@ def test_the_fleet_of_each_hour(write):
     assert size.fewest.num_gpus == alone.num_gpus
     source = planner.search(**asked, request_rate=173).recommended.source
     each = row["capacity_requests_per_s"] / row["replicas"]
-    sure = each * sure_factor(source, "request_rate", 0.9, -1)
+    sure = each * confidence_factor(source, "request_rate", 0.9, -1)
     width = row["num_gpus"] // row["replicas"]
     for hour in day.hours:
         expected = max(1, math.ceil(hour.period.request_rate / sure - 1e-9)) * width
@@ -277,14 +279,14 @@ def test_a_reserved_base_and_a_peak_by_the_hour(write):
     answer = planner.size(
         **{**SERVICE, "gpu": ["h100", "h200"]}, load=path, contract=["reserved-3y", "on-demand"]
     )
-    for size in answer.found:
+    for size in answer.feasible:
         day = size.day
         terms = day.terms
         assert terms.base_contract == "reserved-3y"
         assert terms.hourly_contract == "on-demand"
         costs = [day_cost(day.hours, base, terms) for base in range(day.peak.num_gpus + 1)]
         assert day.cost == pytest.approx(min(costs))
-        assert day.signed == pytest.approx(3 * 365 * 24 * 3600 * day.base * terms.base)
+        assert day.commitment_cost == pytest.approx(3 * 365 * 24 * 3600 * day.base * terms.base)
     frame = answer.to_frame()
     assert len(frame) == 48
     assert (frame["base_gpus"] + frame["on_demand_gpus"] >= frame["num_gpus"]).all()

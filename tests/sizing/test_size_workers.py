@@ -90,7 +90,9 @@ def _noted(found, done):
 
 
 def test_sizes_without_workers_are_an_error_of_the_user(monkeypatch):
-    monkeypatch.setattr(sizing, "_sizes", lambda task: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(
+        sizing, "_size_under_contracts", lambda task: os.kill(os.getpid(), signal.SIGKILL)
+    )
     asked = {"model": "llama-7b", "gpu": ["h100", "h200", "b200"], "total_tokens": "1B"}
     request = make_request({**asked, "constraints": {"calendar_time": "1d"}})
     with pytest.raises(WorkersLost, match=f"Workers ended {TRIES} times without a result"):

@@ -10,7 +10,7 @@ import pytest
 import planner
 from planner.base import formatting
 from planner.base.units import DAY
-from planner.decide.sizing.searches import evenly_spaced, node_multiples, one_per_doubling
+from planner.decide.sizing.searches import evenly_spaced, node_multiples, spaced_by_doubling
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.exhaustive import search_source
 
@@ -323,6 +323,6 @@ def test_numbers_of_whole_nodes():
 
 
 def test_grids_of_numbers():
-    assert one_per_doubling((1, 2, 3, 4, 7, 9, 10)) == (1, 2, 4, 9, 10)
+    assert spaced_by_doubling((1, 2, 3, 4, 7, 9, 10)) == (1, 2, 4, 9, 10)
     assert evenly_spaced((1, 2, 3, 4, 5), 3) == (1, 3, 5)
     assert evenly_spaced((1, 2), 3) == (1, 2)

@@ -66,7 +66,7 @@ def test_a_second_plan_reads_no_file(reads: list[str]) -> None:
     second = make_plan(request)
     assert reads == []
     assert second.digests == first.digests
-    assert second.problem.setting.model is first.problem.setting.model
+    assert second.problem.inputs.model is first.problem.inputs.model
 
 
 def test_an_edited_file_is_read_again() -> None:

@@ -128,7 +128,7 @@ class _Whole:
 def test_a_fault_has_its_place(values: dict[str, Any], place: str, text: str) -> None:
     with pytest.raises(ValidationErrors) as caught:
         _Whole(**values)
-    assert [(".".join(where), what) for where, what in caught.value.found] == [(place, text)]
+    assert [(".".join(where), what) for where, what in caught.value.errors] == [(place, text)]
 
 
 def test_all_faults_are_told_at_once() -> None:

@@ -87,7 +87,7 @@ def test_published_prompts_have_their_images() -> None:
     found = planner.estimate(
         **{k: v for k, v in ASKED.items() if k != "output_tokens"}, lengths="servegen-image"
     )
-    work = found.plan.problem.setting.workload
+    work = found.plan.problem.inputs.workload
     assert (work.input_tokens, work.images_per_sample, work.tokens_per_image) == (1222, 1, 650)
 
 

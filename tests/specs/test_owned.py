@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import SpecError
-from planner.estimators.ownership_cost import assumed_figures, owned, used_figures
+from planner.estimators.ownership_cost import assumed_figures, owned_gpu_price, used_figures
 from planner.specs.catalogue import Catalogue, names
 from planner.specs.price import (
     DIMENSIONS,
@@ -31,7 +31,7 @@ def write(folder: Path, *rows: str) -> Path:
 
 def price(gpu: str, folder: Path | None = None) -> Price:
     catalogue = Catalogue(folder)
-    found = owned(catalogue.load_gpu(gpu).spec, catalogue)
+    found = owned_gpu_price(catalogue.load_gpu(gpu).spec, catalogue)
     assert found is not None
     return found
 
@@ -48,7 +48,7 @@ def test_shipped_figures_are_of_known_gpus_and_have_sources() -> None:
 def test_every_gpu_with_a_purchase_price_has_a_price_and_others_have_none() -> None:
     catalogue = Catalogue()
     for name in names("gpus"):
-        found = owned(catalogue.load_gpu(name).spec, catalogue)
+        found = owned_gpu_price(catalogue.load_gpu(name).spec, catalogue)
         assert (found is not None) == can_be_owned(name)
         if found is not None:
             assert 0 < found.low <= found.value <= found.high

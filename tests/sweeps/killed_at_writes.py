@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import planner.sweeps.run_sweep as run_module
-from planner.launch.write_launch import launch_of, save_launch
+from planner.launch.write_launch import make_launch, save_launch
 from planner.show.presenters.row_files import row_files
 from planner.sweeps import sweep_folder
 from planner.sweeps.plan import SweepPlan
@@ -97,7 +97,7 @@ def main(folder: Path) -> None:
     run_sweep(plan, folder / "whole", run=run)
     expected = contents(folder / "whole")
     found = sum(kills(plan, folder, run, expected, fresh) for fresh in (False, True))
-    launch = launch_of(make_request({"model": "llama-7b", "num_gpus": 8}), "megatron-lm", "slurm")
+    launch = make_launch(make_request({"model": "llama-7b", "num_gpus": 8}), "megatron-lm", "slurm")
     launched = partial(save_launch, launch=launch)
     print(found + other_kills(folder / "rows", rows) + other_kills(folder / "launch", launched))
 

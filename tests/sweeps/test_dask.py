@@ -135,7 +135,7 @@ def test_a_worker_that_is_lost_while_all_are_compared_is_no_other_planner(
     answer: Any, words: str
 ) -> None:
     """docs/clusters.md: work of a lost worker is given to others."""
-    found = dask_workers._fault({"planner": "mine"}, answer)
+    found = dask_workers._describe_mismatch({"planner": "mine"}, answer)
     assert words in found if words else not found
 
 
@@ -217,7 +217,7 @@ def test_a_worker_that_comes_later_is_checked_too(plan: SweepPlan) -> None:
     mine = {**sweep_folder.identity(plan), "program": "other"}
     task = dask_workers._Task(plan=plan, identity=mine, token="of this test")
     with pytest.raises(ClusterError, match="new worker has another program"):
-        dask_workers.run_there(task, ScenarioBatch(0, 0, 1))
+        dask_workers.run_on_worker(task, ScenarioBatch(0, 0, 1))
 
 
 def test_without_workers_it_waits_and_says_so(

@@ -22,7 +22,7 @@ from planner.sweeps import sweep_folder
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read_plan import read_plan
 from planner.sweeps.run_sweep import on_cores, run_sweep
-from planner.sweeps.scenario_batches import ScenarioBatch, is_whole
+from planner.sweeps.scenario_batches import ScenarioBatch, is_complete_part
 from planner.sweeps.sweep_folder import Store
 
 PLAN = """
@@ -217,11 +217,11 @@ def test_a_damaged_part_is_run_again(
 def test_a_part_with_other_bytes_is_not_whole(tmp_path: Path) -> None:
     path, part = tmp_path / "part.gz", ScenarioBatch(0, 0, 2)
     path.write_bytes(gzip.compress(b"{}\n" * 5, mtime=0))
-    assert is_whole(path, part)
+    assert is_complete_part(path, part)
     content = bytearray(path.read_bytes())
     content[-8] ^= 1  # the checksum of what is in it
     path.write_bytes(content)
-    assert not is_whole(path, part)
+    assert not is_complete_part(path, part)
 
 
 @pytest.mark.parametrize("name", ["version", "numpy", "program", "specs", "files"])

@@ -14,7 +14,7 @@ from made import plan_of
 from rich.console import Console
 
 from planner.errors import SearchSpaceError
-from planner.optimize.result_columns import pessimistic_value
+from planner.optimize.result_columns import bad_case_value
 from planner.question.terms import terms_of
 from planner.show.terminal import print_blocks
 from planner.sweeps.columns import (
@@ -25,7 +25,7 @@ from planner.sweeps.columns import (
     measured_ends,
     only_column,
 )
-from planner.sweeps.query import SweepQuery, shown_blocks
+from planner.sweeps.query import SweepQuery, query_blocks
 from planner.sweeps.read_plan import make_sweep
 from planner.sweeps.run_sweep import run_sweep
 from planner.sweeps.summary import CHOSEN_BY
@@ -78,7 +78,7 @@ def told(folder: Path, way: str, word: str, **more: Any) -> str:
         asked["against"] = folder
     out = io.StringIO()
     print_blocks(
-        Console(file=out, width=100), shown_blocks(SweepQuery(folder=folder, **asked, **more))
+        Console(file=out, width=100), query_blocks(SweepQuery(folder=folder, **asked, **more))
     )
     return out.getvalue()
 
@@ -147,7 +147,7 @@ def test_every_work_has_its_cheapest_fastest_and_best_value(
 
     def bad(row: Mapping[str, Any], *columns: str) -> float:
         """What 9 of 10 runs like it stay below."""
-        return math.prod(pessimistic_value(column, row, 1) for column in columns)
+        return math.prod(bad_case_value(column, row, 1) for column in columns)
 
     for measure, columns in {"time": (time,), "cost": (cost,), "value": (cost, time)}.items():
         least = min(bad(row, *columns) for row in rows)

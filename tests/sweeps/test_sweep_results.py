@@ -195,7 +195,7 @@ def test_the_front_across_scenarios_is_that_of_the_definition(
 
 
 def _weighed(row: Any) -> tuple[str, ...]:
-    return workload_of(row["workload"]).weighed
+    return workload_of(row["workload"]).comparison_columns
 
 
 def _alike(row: Any) -> tuple[str, ...]:

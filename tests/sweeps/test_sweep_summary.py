@@ -10,11 +10,11 @@ import pytest
 from made import COUNTS, GPUS, plan_of, row_of, rows_of
 from rows import each
 
-from planner.confidence.intervals import chance_below, quantile
+from planner.confidence.intervals import probability_below, quantile
 from planner.confidence.ranking import RankedPlan, are_plans_tied
 from planner.sweeps.plan import work_questions
 from planner.sweeps.summary import reason_mark, summarize
-from planner.sweeps.summary_blocks import overtaking_line, tie_lines, winner_lines
+from planner.sweeps.summary_blocks import crossover_line, tie_lines, winner_lines
 
 SPOTS = [*product(GPUS, COUNTS)]
 PLAN = plan_of(gpu=GPUS, num_gpus=COUNTS)
@@ -86,7 +86,7 @@ def test_an_overtaking_is_told_with_what_each_is_ahead():
     group = only_group(rows)
     (one,) = group.overtakings("cost")
     assert one.is_of_winners
-    assert overtaking_line(one) == (
+    assert crossover_line(one) == (
         "b200 is cheaper than a100 from 32 GPUs on (50 % behind with 16; 20 % ahead)"
     )
     assert winner_lines(group)[0] == "Cheapest by number of GPUs: a100 with 8 to 16, b200 with 32"
@@ -135,7 +135,7 @@ def found(value, *, spread=1.1, kin="a", factor=1.2, time=1.0):
         (found(1.0), found(1.1 ** math.sqrt(2) - 1e-6, kin="b"), True),  # independent errors
         (found(1.0), found(1.1 ** math.sqrt(2) + 1e-6, kin="b"), False),
         (found(1.0), found(1.0, kin="b"), True),
-        (found(1.0), RankedPlan(1.0001, kin=("b",)), False),
+        (found(1.0), RankedPlan(1.0001, error_group=("b",)), False),
     ],
 )
 def test_ties(one, other, is_tie):
@@ -189,14 +189,14 @@ def test_reasons_have_marks(reason, mark):
 def test_the_chance_is_the_inverse_of_the_quantile(confidence, ends):
     predicted = 40.0
     bound = predicted * quantile(ends, confidence, 1)
-    found = chance_below(bound, predicted, (ends[0] * predicted, ends[1] * predicted))
+    found = probability_below(bound, predicted, (ends[0] * predicted, ends[1] * predicted))
     assert found == pytest.approx(confidence)
     low = predicted * quantile(ends, confidence, -1)
-    found = chance_below(low, predicted, (ends[0] * predicted, ends[1] * predicted))
+    found = probability_below(low, predicted, (ends[0] * predicted, ends[1] * predicted))
     assert found == pytest.approx(1 - confidence)
 
 
 def test_the_chance_of_what_is_unknown_is_unknown():
-    assert math.isnan(chance_below(math.nan, 1.0, (0.5, 2.0)))
-    assert math.isnan(chance_below(1.0, 1.0, (0.0, math.inf)))
-    assert chance_below(1.1, 1.0, (0.5, 0.9)) == 1.0
+    assert math.isnan(probability_below(math.nan, 1.0, (0.5, 2.0)))
+    assert math.isnan(probability_below(1.0, 1.0, (0.0, math.inf)))
+    assert probability_below(1.1, 1.0, (0.5, 0.9)) == 1.0

@@ -72,9 +72,9 @@ def until(is_so: Callable[[], object]) -> None:
 @contextmanager
 def server(limits: Limits, token: str = "", specs: Path | None = None) -> Iterator[Served]:
     """A server that runs in a thread."""
-    from planner.ui.server import listening, make_server
+    from planner.ui.server import make_server, open_listener
 
-    with listening("127.0.0.1", 0) as listens:
+    with open_listener("127.0.0.1", 0) as listens:
         made = make_server(limits, specs, token)
         made.config.timeout_graceful_shutdown = 1
         thread = threading.Thread(target=lambda: asyncio.run(made.serve(sockets=[listens])))

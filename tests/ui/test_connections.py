@@ -19,7 +19,7 @@ from served import OWN_HOST, PATIENCE_S, SMALL, Served, read, server, until
 from uvicorn.server import ServerState
 
 from planner.ui.request_limits import Limits, within_files
-from planner.ui.server import Connection, network_of
+from planner.ui.server import Connection, client_network
 
 HOST = b"host: localhost\r\n"
 BEGUN = b"GET /search HTTP/1.1\r\n"
@@ -221,12 +221,14 @@ def test_limits_hold_whoever_connects_and_who_is_answered_is_never_closed(opened
 
 
 def test_who_a_client_is():
-    assert network_of("192.0.2.7") == network_of("::ffff:192.0.2.7") == "192.0.2.7"
+    assert client_network("192.0.2.7") == client_network("::ffff:192.0.2.7") == "192.0.2.7"
     assert (
-        network_of("2001:db8:0:1::1") == network_of("2001:db8:0:1:ffff::9") == "2001:db8:0:1::/64"
+        client_network("2001:db8:0:1::1")
+        == client_network("2001:db8:0:1:ffff::9")
+        == "2001:db8:0:1::/64"
     )
-    assert network_of("2001:db8:0:2::1") != network_of("2001:db8:0:1::1")
-    assert network_of("fe80::1%eth0") == "fe80::/64"
+    assert client_network("2001:db8:0:2::1") != client_network("2001:db8:0:1::1")
+    assert client_network("fe80::1%eth0") == "fe80::/64"
 
 
 @pytest.mark.parametrize(("files", "most"), [(1024, 500), (1000, 500), (998, 499), (256, 128)])

@@ -102,11 +102,11 @@ def test_without_a_token_one_asks_by_a_name_of_this_machine(served, host, status
 def test_ipv6_is_listened_on_and_asked_by_its_address():
     import socket
 
-    from planner.ui.server import link, listening
+    from planner.ui.server import link, open_listener
 
     if not socket.has_ipv6:
         pytest.skip("there is no IPv6 here")
-    with listening("::1", 0) as found:
+    with open_listener("::1", 0) as found:
         assert link(found, "::1", "") == f"http://[::1]:{found.getsockname()[1]}/"
     assert is_loopback("::1")
     assert not is_loopback("::")

@@ -263,7 +263,7 @@ def test_a_worker_has_so_much_memory_and_tells_that_it_is_not_enough(monkeypatch
             self.said.append(what)
 
     monkeypatch.setattr(pools, "answer", none_left)
-    pools._work(Pipe(), None, Limits(memory_bytes=12345))
+    pools._worker_loop(Pipe(), None, Limits(memory_bytes=12345))
     assert given == [(pools.resource.RLIMIT_AS, (12345, 12345))]
     ((kind, error),) = Pipe.said
     assert (kind, error.status, "Not enough memory" in str(error)) == ("error", 413, True)

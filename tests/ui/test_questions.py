@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 import pytest
 
 from planner.errors import PlannerError, SearchSpaceError
-from planner.ui.form import groups_of
-from planner.ui.question import COMMANDS, PLACED, Question, fields_of, option_of
+from planner.ui.form import field_groups
+from planner.ui.question import COMMANDS, PLACED, Question, command_terms, option_of
 from planner.ui.request_limits import is_loopback
 from planner.workloads.registry import workload_names
 
@@ -108,13 +108,13 @@ def test_every_field_is_in_the_form_once_with_the_option_of_the_command(command,
     from planner.cli.app import command_line
 
     question = Question(command=command, workload=workload, fields={"model": "x"})
-    fields = [field for group in groups_of(question) for field in group.fields]
-    assert sorted(field.name for field in fields) == sorted(fields_of(command, workload))
+    fields = [field for group in field_groups(question) for field in group.fields]
+    assert sorted(field.name for field in fields) == sorted(command_terms(command, workload))
     built = command_line().commands[command].built
     built = built.commands["run"] if command == "sweep" else built
     options = {o for p in built.params for o in p.opts}
     placed = {option_of(name) for name in PLACED}
-    assert {option_of(name) for name in fields_of(command, workload)} <= options | placed
+    assert {option_of(name) for name in command_terms(command, workload)} <= options | placed
     assert all(field.title for field in fields)
 
 

@@ -187,9 +187,9 @@ def test_who_leaves_before_the_question_has_come_is_not_a_fault_of_the_server(se
 
 
 def test_a_port_in_use_a_folder_that_is_none_and_what_is_missing(planner, tmp_path, monkeypatch):
-    from planner.ui.server import listening
+    from planner.ui.server import open_listener
 
-    with listening("127.0.0.1", 0) as taken:
+    with open_listener("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         ran = planner("ui", "--port", port)
         assert ran.exit_code == 8
@@ -216,7 +216,7 @@ def test_beyond_this_machine_there_is_a_token(monkeypatch):
     said = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
     for host in ("0.0.0.0", "127.0.0.1"):
-        serve(host, 0, token="", limits=Limits(workers=1), specs=None, said=said.append)
+        serve(host, 0, token="", limits=Limits(workers=1), specs=None, report_address=said.append)
     assert "?token=" in said[0]
     assert len(said[0].partition("?token=")[2]) >= 20
     assert "token" not in said[1]

@@ -14,10 +14,10 @@ import pytest
 
 from planner.errors import InfeasibleError, LaunchError, PlannerError, SearchSpaceError, SpecError
 from planner.optimize.exhaustive import StopSearch
-from planner.ui.form import FIRST, groups_of, sliders_of
-from planner.ui.question import COMMANDS, Question, fixes_of
+from planner.ui.form import FIRST, field_groups, plan_sliders
+from planner.ui.question import COMMANDS, Question, suggest_fixes
 from planner.ui.request_limits import Limits, RequestRefused
-from planner.ui.worker_pool import Uploads, answer, file_of
+from planner.ui.worker_pool import Uploads, answer, make_file
 
 SMALL = "model=llama-7b&num_gpus=8&space=small"
 ASKED = {
@@ -82,7 +82,7 @@ def test_files_of_an_answer():
     question = _of("search", SMALL)
 
     def made(name, of=question):
-        return file_of(of, name, None, Limits(), lambda *_: None).content
+        return make_file(of, name, None, Limits(), lambda *_: None).content
 
     rows = json.loads(_answer("search", SMALL).object)["rows"]
     table = [*csv.DictReader(io.StringIO(made("table.csv").decode()))]
@@ -184,7 +184,7 @@ def test_what_does_not_fit_is_a_page_with_what_would():
 def test_a_plan_of_reinforcement_learning_has_sliders_that_move_it():
     asked = "workload=rl&model=qwen3-8b&gpu=h100&num_gpus=16&settings=recompute%3Dfull"
     plan = Question.draft("estimate", parse_qsl(asked))
-    names = {one.name for one in sliders_of(plan)}
+    names = {one.name for one in plan_sliders(plan)}
     assert {"num_gpus", "placement", "rollout_tp"} <= names
     assert "mbs" not in names
 
@@ -194,7 +194,7 @@ def test_plans_are_explained_and_launched_from_their_query():
     plan = Question.draft("estimate", parse_qsl(found.plan))
     again = json.loads(answer(plan, None, Limits(), lambda *_: None).object)["rows"][0]
     assert again["step_time_s"] == json.loads(found.object)["recommended_row"]["step_time_s"]
-    sliders = {one.name: one for one in sliders_of(plan)}
+    sliders = {one.name: one for one in plan_sliders(plan)}
     assert sliders["num_gpus"].values[sliders["num_gpus"].at] == "8"
     assert sliders["tp"].values[:3] == ["1", "2", "4"]
     assert sliders["zero"].is_setting
@@ -242,16 +242,16 @@ def test_a_sweep_has_so_many_scenarios():
 
 def test_a_message_has_buttons_that_ask_what_it_names():
     question = _of("search", "model=lama-65b&num_gpus=8&gpu=a100,h10")
-    labels = {one.label: one.query for one in fixes_of(question, _fault(question))}
+    labels = {one.label: one.query for one in suggest_fixes(question, _fault(question))}
     assert labels["lama-65b → llama-65b"] == "model=llama-65b&gpu=a100%2Ch10&num_gpus=8"
     small = _of("search", "model=llama-65b&num_gpus=1")
-    fix = next(one for one in fixes_of(small, _fault(small)) if "num gpus" in one.label)
+    fix = next(one for one in suggest_fixes(small, _fault(small)) if "num gpus" in one.label)
     assert dict(parse_qsl(fix.query))["num_gpus"] not in ("", "1")
     sized = _of("size", "model=llama-65b&num_gpus=8&gpu=a100")
-    fields = {one.field for one in fixes_of(sized, _fault(sized))}
+    fields = {one.field for one in suggest_fixes(sized, _fault(sized))}
     assert {"calendar_time", "cost"} <= fields
     pinned = _of("estimate", "model=llama-7b&num_gpus=8&settings=tp=2 zero=1")
-    (fix,) = fixes_of(pinned, "Try --set zero=3.")
+    (fix,) = suggest_fixes(pinned, "Try --set zero=3.")
     assert dict(parse_qsl(fix.query))["settings"] == "tp=2 zero=3"
 
 
@@ -264,7 +264,7 @@ def _fault(question):
 def test_a_form_shows_what_was_given_first_and_what_was_assumed():
     question = _of("search", "model=llama-7b&num_gpus=8&region=SE")
     assumed = {"sequence_length": "2,048 (published run of LLaMA 7B)"}
-    groups = {group.name: group for group in groups_of(question, assumed)}
+    groups = {group.name: group for group in field_groups(question, assumed)}
     assert "region" in [field.name for field in groups[FIRST].fields]
     first = groups["question"].fields[0]
     assert (first.name, first.took) == ("sequence_length", "2,048")
@@ -275,12 +275,12 @@ def test_uploads_are_texts_of_so_many_bytes_kept_by_what_they_say():
     uploads = Uploads(Limits(uploads_bytes=10))
     first = uploads.keep({"files": [{"name": "C:\\a\\..\\run.sh", "text": "123456"}]})
     assert first.endswith(":run.sh")
-    placed = uploads.placed(_of("estimate", f"file={first}"))
+    placed = uploads.with_files(_of("estimate", f"file={first}"))
     assert placed.files == (("run.sh", "123456"),)
     again = uploads.keep({"files": [{"name": "run.sh", "text": "123456"}]})
     assert again == first
     uploads.keep({"files": [{"name": "b.sh", "text": "12345678"}]})
-    assert uploads.placed(_of("estimate", f"file={first}")).files == ()
+    assert uploads.with_files(_of("estimate", f"file={first}")).files == ()
     files = [[], [3], [{"name": "..", "text": ""}], [{"name": "a", "text": "\0"}]]
     wrong = [[], {}, *({"files": one} for one in [*files, [{"name": "a", "text": ""}] * 17])]
     for table in wrong:

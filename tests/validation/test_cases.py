@@ -256,7 +256,7 @@ def test_adapters_take_the_profile_and_the_rank_of_their_run(library):
     plain = run_of(framework="HF Trainer", tensor_parallel="1", sequence_parallel="0")
     tuned = {**plain.cells, "workload": "qlora", "precision": "nf4", "lora_rank": "64"}
     case = training_case(replace(plain, cells=tuned), library)
-    workload = case.setting.workload
+    workload = case.inputs.workload
     assert training_case(plain, library).framework.name == "HF Trainer bf16"
     assert case.framework.name == "HF Trainer"
     assert (workload.adapter, workload.lora_rank) == ("qlora", 64)

@@ -10,7 +10,7 @@ from shipped_intervals import assert_layouts_shipped, assert_shipped, assert_wid
 from planner.base.enums import (
     LinkKind,
 )
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster
 from planner.specs.serving_workload import ServingWorkload
@@ -148,7 +148,7 @@ def test_a_plan_for_serving_has_its_confidence():
     library = Library()
     gpu, model = library.gpu("h100-sxm-80gb"), library.model("llama-3.1-70b")
     assert gpu.scale_up.kind is LinkKind.NVLINK
-    setting = ServingSetting(
+    setting = ServingInputs(
         machine=Machine(gpu=gpu, cluster=default_cluster(gpu)),
         model=model,
         engine=library.engine("vllm"),

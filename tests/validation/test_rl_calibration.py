@@ -118,7 +118,10 @@ def test_an_interval_narrows_with_steps() -> None:
         math.log(high / low)
         for low, high in (
             published,
-            *(FittedSteps(runs=n, error=0.08).narrowed(published) for n in (1, 5, 20, 100)),
+            *(
+                FittedSteps(runs=n, error=0.08).blend_with_published(published)
+                for n in (1, 5, 20, 100)
+            ),
         )
     ]
     assert widths == sorted(widths, reverse=True)
@@ -129,7 +132,7 @@ def test_an_interval_narrows_with_steps() -> None:
 
 def test_steps_that_are_predicted_badly_widen_it() -> None:
     published = (0.7, 1.6)
-    low, high = FittedSteps(runs=10, error=0.5).narrowed(published)
+    low, high = FittedSteps(runs=10, error=0.5).blend_with_published(published)
     assert high / low > published[1] / published[0]
 
 

@@ -204,11 +204,11 @@ def test_lengths_that_nobody_told_vary_as_those_of_services(
 ) -> None:
     plan = make_plan(make_request({**SMALL, **more}))
     (source, *_) = plan.problem.sources
-    work = source.setting.workload
+    work = source.inputs.workload
     assert (work.input_variation, work.output_variation) == pytest.approx(varied, abs=1e-3)
     told = plan.defaults.get("output_variation", "")
     assert ("as measured of services" in told) == (varied[1] == 1)
-    batch = make_plan(Request(**BATCH)).problem.sources[0].setting.workload
+    batch = make_plan(Request(**BATCH)).problem.sources[0].inputs.workload
     assert (batch.input_variation, batch.output_variation) == (0, 0)
 
 

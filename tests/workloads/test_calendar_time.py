@@ -182,7 +182,7 @@ def test_a_campaign_takes_more_than_its_steps_and_failures_and_is_told():
 def test_of_fine_tuning_nobody_published_campaigns(more):
     plan = make_plan(Request(model="llama-2-7b", num_gpus=8, **more))
     found = plan.problem.sources[0]
-    assert campaign_of(found.setting, found.site) == NO_CAMPAIGN
+    assert campaign_of(found.inputs, found.site) == NO_CAMPAIGN
     assert "campaign_factor" not in plan.defaults
 
 

@@ -166,7 +166,7 @@ def test_intervals_are_those_of_each_row(request_: dict[str, Any]) -> None:
         factors.add((low, high))
         value = row[f"{quantity}_s"]
         if quantity == "step_time":  # it ends where kernels end
-            low = max(low, min(row["model_flops_utilization"] / sure.most_utilization, 1.0))
+            low = max(low, min(row["model_flops_utilization"] / sure.max_utilization, 1.0))
         assert row[f"{quantity}_low_s"] == pytest.approx(value * low, nan_ok=True)
         assert row[f"{quantity}_high_s"] == pytest.approx(value * high, nan_ok=True)
         assert row["peak_memory_low_gib"] < row["peak_memory_gib"] < row["peak_memory_high_gib"]

@@ -10,7 +10,7 @@ import pytest
 import planner
 from planner.errors import SearchSpaceError, SpecError
 from planner.specs.software_profile import load_engine
-from planner.workloads.serving_space import eager, limited
+from planner.workloads.serving_space import with_sequence_limit, without_cuda_graphs
 
 ASKED: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.2-1b", "gpu": "h100-sxm-80gb", "engine": "vllm",
@@ -27,13 +27,15 @@ def test_without_graphs_the_host_sets_the_pace() -> None:
     assert alone.time_per_output_token > 1.15 * graphs.time_per_output_token
     without = load_engine("vllm").spec.without_graphs
     assert without is not None
-    execution = eager(load_engine("vllm").spec).execution
+    execution = without_cuda_graphs(load_engine("vllm").spec).execution
     assert execution.decode_launch_time == without.layer_launch_time
     assert execution.prefill_launch_time == without.layer_launch_time
     assert execution.decode_expert_launch_time == without.expert_launch_time
     # A profile that does not say launches as for prompts.
     tgi = load_engine("tgi").spec
-    assert eager(tgi).execution.decode_launch_time == tgi.execution.prefill_launch_time
+    assert (
+        without_cuda_graphs(tgi).execution.decode_launch_time == tgi.execution.prefill_launch_time
+    )
 
 
 def step_of(model: str, enforce_eager: bool) -> float:
@@ -70,7 +72,7 @@ def test_fewer_sequences_leave_more_room() -> None:
     usual, few = (estimated(4, **more).estimate.memory for more in ({}, {"max_num_seqs": 16}))
     saved = usual.activations - few.activations
     assert few.room.size - usual.room.size == saved > 0
-    profile = limited(load_engine("vllm").spec, 16)
+    profile = with_sequence_limit(load_engine("vllm").spec, 16)
     assert (profile.scheduler.max_num_seqs, profile.memory.profiled_seqs) == (16, 16)
 
 

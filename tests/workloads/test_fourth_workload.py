@@ -20,7 +20,7 @@ from planner.configurations.configuration_tables import (
     ConfigurationTable,
     Rule,
     first_broken,
-    indivisible,
+    is_indivisible,
     prediction_rule,
 )
 from planner.configurations.enumerate import OpenMesh, as_values, coded_values, single_axis
@@ -97,7 +97,7 @@ RULES = (
     Rule(
         name="gpu_count",
         description="tensor_parallel must divide the number of GPUs",
-        violated=lambda c, _: indivisible(c.num_gpus, c.tensor_parallel),
+        violated=lambda c, _: is_indivisible(c.num_gpus, c.tensor_parallel),
     ),
     prediction_rule("host", "the host is full"),
     prediction_rule("full", "the GPU is full"),
@@ -108,7 +108,7 @@ RULES = (
 class ScoreSource(Source):
     """Scoring on one GPU with one engine."""
 
-    setting: ScoreSetting
+    inputs: ScoreSetting
     mesh: OpenMesh[ScoreConfigurations]
     counts: tuple[int, ...]
     mode: str = ""
@@ -125,7 +125,7 @@ class ScoreSource(Source):
         self, configurations: ScoreConfigurations, broken: CodeArray | None = None
     ) -> Scores:
         """Two FLOPs per weight and token, at half the peak; a byte per token and layer."""
-        c, setting = configurations, self.setting
+        c, setting = configurations, self.inputs
         codes = self.broken(c) if broken is None else broken
         gpu, size = setting.machine.gpu, count_parameters(setting.model).total
         tokens = setting.workload.input_tokens * c.micro_batch_size
@@ -150,7 +150,7 @@ class Scores(Candidates):
         """Nothing of the host's, the weights and tokens of the GPU's."""
         return (np.zeros(()), np.inf), (
             self.need,
-            self.source.setting.machine.gpu.allocatable_memory,
+            self.source.inputs.machine.gpu.allocatable_memory,
         )
 
     @property
@@ -166,7 +166,7 @@ class Scores(Candidates):
     @property
     def memory_headroom(self) -> FloatArray:
         """Bytes that stay free."""
-        return self.source.setting.machine.gpu.allocatable_memory - self.need
+        return self.source.inputs.machine.gpu.allocatable_memory - self.need
 
     @property
     def throughput(self) -> FloatArray:
@@ -211,7 +211,7 @@ def sources(scene: HardwareScenario) -> list[Source]:
     kind = ScoreConfigurations
     return [
         ScoreSource(
-            setting=ScoreSetting(
+            inputs=ScoreSetting(
                 machine=scene.place.machine,
                 model=question.model,
                 profile=scene.profile,
@@ -237,13 +237,13 @@ SCORE = Workload(
     sources=sources,
     objectives=lambda _: ("throughput", "request_latency"),
     ideal=lambda profile: profile,
-    settled=lambda source: {"gpu": source.gpu, "engine": source.profile},
-    once=evaluate_single,
+    reproducing_answers=lambda source: {"gpu": source.gpu, "engine": source.profile},
+    evaluate_once=evaluate_single,
     wording=ResultWording(
         noun="way",
         question_lines=lambda setting: [f"Texts of {setting.workload.input_tokens} tokens"],
-        in_short=lambda row: f"tp{row['tensor_parallel']}",
-        blamed=lambda *_: "",
+        format_short=lambda row: f"tp{row['tensor_parallel']}",
+        broken_rule_text=lambda *_: "",
         results=lambda _: ("requests_per_s", "request_latency_s"),
         of_objective={"throughput": "requests_per_s", "request_latency": "request_latency_s"},
     ),

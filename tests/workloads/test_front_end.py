@@ -12,7 +12,7 @@ import pytest
 
 import planner
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.pareto import useful
+from planner.optimize.pareto import within_factor_of_best
 from planner.question.request import Request
 from planner.workloads.make_plan import make_plan
 
@@ -39,8 +39,8 @@ STREAMS = {**BATCHES, "workload": "serve", "mode": "aggregated"}
 )
 def test_the_useful_part_of_a_front(first: list[float], kept: int) -> None:
     ranked = np.stack([first, np.arange(len(first))[::-1]], axis=1)
-    assert useful(ranked, 10.0).tolist() == [row < kept for row in range(len(first))]
-    assert useful(ranked, np.inf).all()
+    assert within_factor_of_best(ranked, 10.0).tolist() == [row < kept for row in range(len(first))]
+    assert within_factor_of_best(ranked, np.inf).all()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_useful_part_of_a_front(first: list[float], kept: int) -> None:
 def test_the_front_ends_at_ten_times_the_best(asked: Any, column: str, worse: Any) -> None:
     problem = make_plan(Request(**asked)).problem
     ended = exhaustive_search(problem).to_frame()[column]
-    whole = exhaustive_search(replace(problem, furthest=np.inf)).to_frame()[column]
+    whole = exhaustive_search(replace(problem, max_front_factor=np.inf)).to_frame()[column]
     sign = 1 if column == "num_gpus" else -1
     inside = sign * whole <= sign * worse(whole.iloc[0]) * (1 + sign * 1e-12)
     assert 1 < len(ended) == np.count_nonzero(inside) < len(whole)
@@ -72,8 +72,11 @@ def test_the_front_ends_at_ten_times_the_best(asked: Any, column: str, worse: An
     ids=str,
 )
 def test_what_the_user_asks_for_is_not_cut(more: dict[str, Any]) -> None:
-    assert make_plan(Request(**SIZED)).problem.furthest == 10.0
-    assert make_plan(Request(**SIZED, constraints={"request_latency": 60.0})).problem.furthest == 10
+    assert make_plan(Request(**SIZED)).problem.max_front_factor == 10.0
+    assert (
+        make_plan(Request(**SIZED, constraints={"request_latency": 60.0})).problem.max_front_factor
+        == 10
+    )
     gpus = planner.search(**SIZED, **more).table["num_gpus"]
     assert max(gpus) > 10 * min(gpus)
 
@@ -100,4 +103,4 @@ def test_all_rows_are_written_all_the_same(planner: Any, tmp_path: Path) -> None
 
 
 def test_training_has_the_whole_front() -> None:
-    assert make_plan(Request(model="llama-7b", num_gpus=8)).problem.furthest == np.inf
+    assert make_plan(Request(model="llama-7b", num_gpus=8)).problem.max_front_factor == np.inf

@@ -64,7 +64,7 @@ def drawn(seed: int) -> dict[str, Any]:
 
 def check_order(found: Deployments) -> None:
     """No time is negative, and none that fewer keep is shorter."""
-    for quantity in latencies_of(found.setting.workload):
+    for quantity in latencies_of(found.inputs.workload):
         times = [float(np.ravel(found.percentile(quantity, share))[0]) for share in SHARES]
         assert times[0] >= 0, quantity
         assert times == sorted(times), (quantity, times)

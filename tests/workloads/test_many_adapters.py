@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError
-from planner.formulas.routing import characteristic_draws, zipf_shares
+from planner.formulas.routing import lru_characteristic_draws, zipf_shares
 
 ASKED = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1, "engine": "vllm",
@@ -28,7 +28,7 @@ def test_hits_and_different_adapters_are_those_of_a_simulated_cache(number, slot
     shares = zipf_shares(number=number, exponent=skew)
     assert shares.sum() == pytest.approx(1)
     assert np.all(np.diff(shares) <= 1e-15)
-    draws = characteristic_draws(shares=shares, slots=slots)
+    draws = lru_characteristic_draws(shares=shares, slots=slots)
     random = np.random.default_rng(1)
     each = random.choice(number, size=100_000, p=shares)
     held: OrderedDict[int, None] = OrderedDict()
@@ -46,7 +46,7 @@ def test_hits_and_different_adapters_are_those_of_a_simulated_cache(number, slot
 
 
 def test_a_slot_for_each_bounds_nothing() -> None:
-    assert characteristic_draws(shares=zipf_shares(number=8, exponent=1), slots=8) == np.inf
+    assert lru_characteristic_draws(shares=zipf_shares(number=8, exponent=1), slots=8) == np.inf
     all_loaded = _row(**ASKED, num_adapters=8)
     as_before = _row(**ASKED, max_loras=8)
     same = ("capacity_requests_per_s", "time_to_first_token_s", "memory_adapters_gib")
@@ -71,7 +71,7 @@ def test_loading_an_adapter_delays_the_first_token() -> None:
     missed = _row(**asked, max_loras=8, num_adapters=80)
     more = missed["time_to_first_token_s"] - loaded["time_to_first_token_s"]
     bytes_of_one = loaded["memory_adapters_gib"] * 2**30 / 8
-    draws = characteristic_draws(shares=np.full(80, 1 / 80), slots=8)
+    draws = lru_characteristic_draws(shares=np.full(80, 1 / 80), slots=8)
     miss = np.exp(-draws / 80)
     assert 0.02 < bytes_of_one / 2**30 < 2
     # PCIe 5 copies some 20 to 64 GB/s.

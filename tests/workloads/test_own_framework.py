@@ -14,8 +14,8 @@ def test_estimate_and_search_take_the_same_own_framework(gpu, own, adapter):
     asked |= {"sequence_length": 512, "global_batch_size": 8}
     found = planner.estimate(**asked)
     searched = planner.search(**asked)
-    tried = {source.setting.framework.name for source in searched.plan.problem.sources}
-    one = found.plan.problem.setting.framework.name
+    tried = {source.inputs.framework.name for source in searched.plan.problem.sources}
+    one = found.plan.problem.inputs.framework.name
     if own:
         assert {one} == tried == {own}
     else:

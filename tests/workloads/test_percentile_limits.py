@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.question.request import Request
-from planner.question.terms import glossary, percentile_of
+from planner.question.terms import glossary, parse_percentile
 from planner.workloads.deployments import PERCENTILES
 from planner.workloads.make_plan import make_plan
 
@@ -31,7 +31,7 @@ def test_four_percentiles_of_three_times_are_limits_with_an_option() -> None:
     assert sorted({share for _, share in PERCENTILES.values()}) == [0.5, 0.9, 0.95, 0.99]
     assert len(PERCENTILES) == 12
     assert glossary()["request_latency_p95"].option_name == "--latency-p95"
-    assert percentile_of("step_time") is None
+    assert parse_percentile("step_time") is None
 
 
 @pytest.mark.parametrize("mode", ["aggregated", "disaggregated"])

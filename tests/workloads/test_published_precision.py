@@ -106,7 +106,9 @@ def test_explanations_compare_precisions_by_time_and_not_by_shares_of_two_peaks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # What is assumed of specs is predicted number by number, of which none is looked at.
-    monkeypatch.setattr("planner.decide.explain.explanation._number", lambda *asked: None)
+    monkeypatch.setattr(
+        "planner.decide.explain.explanation._evaluate_spec_number", lambda *asked: None
+    )
     explained = planner.explain(
         model="deepseek-v3",
         gpu="h800",

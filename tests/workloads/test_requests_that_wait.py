@@ -32,7 +32,7 @@ def test_as_many_are_held_as_have_room_and_no_more(asked: int) -> None:
     assert not found.rejected_by
     room = [
         serving_memory(
-            found.source.setting, replace(held, concurrency=held.concurrency + more)
+            found.source.inputs, replace(held, concurrency=held.concurrency + more)
         ).most_sequences
         for more in (0, 1)
     ]
@@ -90,7 +90,7 @@ def test_requests_of_pools_wait_for_room_as_those_of_replicas_do() -> None:
     assert not found.rejected_by
     assert 50 < room < 200
     # With one request more there is no room for all: judged where nobody waits.
-    alone = found.source.without_waiting
+    alone = found.source.with_immediate_admission
     fewer, more = (
         alone.judged(replace(held, concurrency=held.concurrency + one)).rejected_by
         for one in (0, 1)

@@ -11,7 +11,7 @@ import pytest
 import planner
 from planner.__main__ import run
 from planner.errors import SearchSpaceError, SpecError
-from planner.optimize.source import in_parts
+from planner.optimize.source import split_mesh
 from planner.question.terms import terms_of
 from planner.show.presenters.plots.stacked_bars import part_bars
 from planner.specs.catalogue import Catalogue
@@ -19,7 +19,7 @@ from planner.ui.pages.result_tables import breakdowns
 from planner.workloads.assumptions import PlanNotes
 from planner.workloads.make_plan import make_plan
 from planner.workloads.rl_runs import RlRuns
-from planner.workloads.rl_workload import RL, ask_rl, layout, plan_words
+from planner.workloads.rl_workload import RL, layout, make_rl_question, plan_words
 
 ASKED = {
     "workload": "rl",
@@ -76,7 +76,7 @@ def test_the_search_finds_the_best_of_all():
 
 def test_a_mesh_is_judged_as_its_rows_are():
     (source,) = make_plan(planner.Request(**ASKED, settings=SMALL)).problem.sources
-    (part, _), *_ = in_parts(source.mesh.table(), None, 2**20)
+    (part, _), *_ = split_mesh(source.mesh.table(), None, 2**20)
     whole, rows = source.judged(part), np.arange(0, part.size, 37)
     alone = source.judged(part.rows(rows))
     for name in ("step_time", "peak_memory", "cost"):
@@ -227,7 +227,7 @@ def test_a_host_that_is_full_is_a_rule():
 def test_algorithms_have_their_models():
     def work(**more):
         (source,) = make_plan(planner.Request(**ASKED, **more)).problem.sources
-        return source.setting.workload
+        return source.inputs.workload
 
     assert work().reference_model
     assert not work(algorithm="dapo").reference_model
@@ -433,7 +433,7 @@ def test_frameworks_without_adapters_or_a_critic_are_no_choice():
         ({"adapter": "lora", "critic": True}, ["verl"]),
     ):
         request = planner.Request(**ASKED, **more)
-        question = ask_rl(request, catalogue, PlanNotes(catalogue=catalogue))
+        question = make_rl_question(request, catalogue, PlanNotes(catalogue=catalogue))
         assert [each.name for each in frameworks if RL.suits(question, each)] == suited
 
 

@@ -29,7 +29,7 @@ def row(**request: Any) -> dict[str, Any]:
         **request,
     }
     plan = make_single_plan(make_request(asked))
-    tokens = plan.problem.setting.workload.total_tokens
+    tokens = plan.problem.inputs.workload.total_tokens
     told = {"total_tokens": tokens, "assumed": plan.defaults.get("total_tokens", "")}
     return {**first_row(evaluate(plan).table()), **told}
 
@@ -97,7 +97,7 @@ def test_a_plan_keeps_its_samples() -> None:
     assert result.recommended is not None
     best = result.recommended.row
     plan = make_single_plan(SavedPlan.of(result.plan, best).request())
-    assert plan.problem.setting.workload.total_tokens == 600_000
+    assert plan.problem.inputs.workload.total_tokens == 600_000
     assert first_row(evaluate(plan).table())["cost_usd"] == best["cost_usd"]
 
 
@@ -129,7 +129,7 @@ def test_all_weights_beside_adapters_are_fine_tuned() -> None:
     """Both train the same tokens in the same batch, so that their costs compare."""
     asked = {"model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 8, "sequence_length": 2048}
     result = planner.search(**asked, adapter=["none", "lora"], framework="nemo")
-    works = [source.setting.workload for source in result.problem.sources]
+    works = [source.inputs.workload for source in result.problem.sources]
     assert {(work.total_tokens, work.global_batch_size) for work in works} == {(1e9, 128)}
     table = result.comparisons["adapter"].table
     at = table["adapter"].index("none")

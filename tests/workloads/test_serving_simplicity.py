@@ -14,7 +14,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.configurations.configuration_tables import PoolConfigurations, ServingConfigurations
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.tie_breaking import ComplexityTieBreaker
 from planner.question.request import Request
@@ -57,11 +57,11 @@ ORDER: tuple[dict[str, Any], ...] = (
 )
 
 
-def setting(model: str = "llama-3.1-70b") -> ServingSetting:
+def setting(model: str = "llama-3.1-70b") -> ServingInputs:
     (source,) = make_plan(
         Request(**{**SERVE, "model": model, "mode": "aggregated"})
     ).problem.sources
-    found: ServingSetting = source.setting
+    found: ServingInputs = source.inputs
     return found
 
 
@@ -121,15 +121,15 @@ def test_prefill_workers_without_time_to_spare_are_less_plain() -> None:
     source = make_plan(Request(**{**SERVE, "mode": "disaggregated"})).problem.sources[0]
     assert isinstance(source, PoolSource)
     one = ServingConfigurations.of(**{**PLAIN, "num_gpus": 1})
-    c = PoolConfigurations.pooled(one, one, np.array([1.0]), np.array([1.0]))
+    c = PoolConfigurations.combine_workers(one, one, np.array([1.0]), np.array([1.0]))
     idle, spare, full = pool_complexity(
-        source.setting, source.setting, c, c.num_gpus, np.array([0.1, HIGHEST_LOAD, 0.91])
+        source.inputs, source.inputs, c, c.num_gpus, np.array([0.1, HIGHEST_LOAD, 0.91])
     )
     assert idle == spare < full
     slow = ServingConfigurations.of(**{**PLAIN, "num_gpus": 16, "tensor_parallel": 16})
-    across = PoolConfigurations.pooled(slow, one, np.array([1.0]), np.array([1.0]))
+    across = PoolConfigurations.combine_workers(slow, one, np.array([1.0]), np.array([1.0]))
     (most,) = pool_complexity(
-        source.setting, source.setting, across, across.num_gpus, np.array([0.1])
+        source.inputs, source.inputs, across, across.num_gpus, np.array([0.1])
     )
     assert spare < most < full
 
@@ -159,7 +159,7 @@ def test_replicas_that_do_all_are_recommended_where_pools_are_a_tie() -> None:
     assert recommended is not None
     gain = float(fastest.value("throughput_per_gpu").ravel()[0])
     mine = float(recommended.value("throughput_per_gpu").ravel()[0])
-    factor = recommended.source.confidence(16).layout
+    factor = recommended.source.confidence(16).layout_tie_factor
     assert 1 < gain / mine <= min(factor, 1.25)
     assert (fastest.source.mode, recommended.source.mode) == ("disaggregated", "aggregated")
     assert int(np.ravel(recommended.complexity)[0]) < int(np.ravel(fastest.complexity)[0])
@@ -184,13 +184,13 @@ def test_modes_are_joined_in_whatever_order() -> None:
     found = planner.search(**{**SERVE, "model": "deepseek-v3", "gpu": "h200"})
     kept = [group.collector.simplest for group in found.groups]
     for several in (kept, kept[::-1]):
-        together = ComplexityTieBreaker.joined(several)
+        together = ComplexityTieBreaker.join(several)
         assert together.best is not None
         assert together.best.source.mode == "disaggregated"
-        assert (near := together.choice(1.3)) is not None
+        assert (near := together.simplest_within(1.3)) is not None
         assert near.source.mode == "aggregated"
-        assert together.choice(1.0) is together.best
-    assert ComplexityTieBreaker.joined([]).best is None
+        assert together.simplest_within(1.0) is together.best
+    assert ComplexityTieBreaker.join([]).best is None
 
 
 def test_layouts_of_dense_models_are_told_apart_sooner_than_those_of_experts() -> None:
@@ -198,8 +198,8 @@ def test_layouts_of_dense_models_are_told_apart_sooner_than_those_of_experts() -
     for model in ("llama-3.1-70b", "deepseek-v3"):
         plan = make_plan(Request(**{**SERVE, "model": model}))
         sure = [source.confidence(16) for source in plan.problem.sources]
-        assert len({one.layout for one in sure if one is not None}) == 1
-        factors.append(sure[0].layout if sure[0] is not None else 0.0)
+        assert len({one.layout_tie_factor for one in sure if one is not None}) == 1
+        factors.append(sure[0].layout_tie_factor if sure[0] is not None else 0.0)
     dense, experts = factors
     assert 1.1 < dense < 1.15 < 1.25 < experts < 1.35
     told = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()

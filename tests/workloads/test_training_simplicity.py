@@ -41,9 +41,9 @@ def _complexity(changes: dict[str, Any], full: bool = False, **request: Any) -> 
         )
     )
     (source,) = plan.problem.sources
-    memory = (0.91 if full else 0.89) * source.setting.machine.gpu.allocatable_memory
+    memory = (0.91 if full else 0.89) * source.inputs.machine.gpu.allocatable_memory
     assert source.mesh is not None
-    return int(complexity(source.mesh.table(), source.setting, np.asarray(memory)).item())
+    return int(complexity(source.mesh.table(), source.inputs, np.asarray(memory)).item())
 
 
 def test_the_plainest_plan_has_no_complexity_but_its_one_kind_of_parallelism() -> None:

@@ -11,7 +11,7 @@ from planner.question.terms import terms_of
 )
 def test_a_schedule_is_told_where_chunks_do_not_say_it(schedule: str, told: bool) -> None:
     """``vp2`` says that the schedule is interleaved."""
-    plain = {name: term.plain for name, term in terms_of("train", "parameter").items()}
+    plain = {name: term.default_value for name, term in terms_of("train", "parameter").items()}
     layout = {"tensor_parallel": 8, "pipeline_parallel": 4, "virtual_pipeline": 2}
     sizes = {"data_parallel": 2, "micro_batch_size": 1, "zero_stage": 1}
     words = format_layout({**plain, **layout, **sizes, "pipeline_schedule": schedule})

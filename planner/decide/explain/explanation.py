@@ -83,9 +83,9 @@ def rank_assumptions(
         name for name in columns if relative_change(row.get(name), row.get(name)) is not None
     ]
     facts = [
-        _assumption(fact.name, fact.assumed, ", ".join(fact.tried), moved)
+        _rank_assumption(fact.name, fact.assumed, ", ".join(fact.tried), moved)
         for fact in seen.facts
-        if (moved := _told_of(fact, changeable))
+        if (moved := _changed_columns(fact, changeable))
     ]
     kernels = {
         done.work.key
@@ -100,13 +100,15 @@ def rank_assumptions(
         is_kernel = len(parts) == _PARTS_OF_KERNELS and parts[1] not in _NOT_KERNELS
         if kernels and is_kernel and table not in kernels:
             continue  # none that the plan runs
-        assumption = _number(plan, name, row, changeable, burst)
+        assumption = _evaluate_spec_number(plan, name, row, changeable, burst)
         if assumption is not None and assumption.spread > 1 + 1e-9:
             moving.append(assumption)
     return sorted([*facts, *moving], key=lambda assumption: -assumption.spread)
 
 
-def _told_of(fact: SensitiveAssumption, columns: Sequence[str]) -> dict[str, tuple[float, float]]:
+def _changed_columns(
+    fact: SensitiveAssumption, columns: Sequence[str]
+) -> dict[str, tuple[float, float]]:
     """Columns that an assumption changes, without utilization for precisions: peaks differ."""
     is_precision = fact.name == "precision"
     return {
@@ -116,7 +118,7 @@ def _told_of(fact: SensitiveAssumption, columns: Sequence[str]) -> dict[str, tup
     }
 
 
-def _number(
+def _evaluate_spec_number(
     plan: Plan, name: str, row: Row, columns: Sequence[str], burst: int | None
 ) -> RankedAssumption | None:
     """Effect of an assumed number of a spec; None if no prediction reads it."""
@@ -132,10 +134,10 @@ def _number(
         column: [number_or_nan(outcome_row[column]) for outcome_row in rows] for column in columns
     }
     moved = {column: (min(values), max(values)) for column, values in ends.items()}
-    return _assumption(name, "", "10 % lower and higher", moved)
+    return _rank_assumption(name, "", "10 % lower and higher", moved)
 
 
-def _assumption(
+def _rank_assumption(
     name: str, assumed: str, tried: str, ends: Mapping[str, tuple[float, float]]
 ) -> RankedAssumption:
     """The assumption with its effect on the column with the greatest spread."""
@@ -174,14 +176,14 @@ class Explanation:
     burst: int | None = None
 
     @cached_property
-    def seen(self) -> PredictedPlan:
+    def predicted(self) -> PredictedPlan:
         """The plan with its results and steps."""
         return PredictedPlan(plan=self.plan, evaluation=self.evaluation)
 
     @property
     def row(self) -> Row:
         """Result columns of the plan."""
-        return self.seen.row
+        return self.predicted.row
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -192,12 +194,12 @@ class Explanation:
     @property
     def steps(self) -> list[ExplainedStep]:
         """Every kind of step with its operators, longest first; predicts the plan again."""
-        return [*self.seen.steps.values()]
+        return [*self.predicted.steps.values()]
 
     @cached_property
     def memory(self) -> dict[str, float]:
         """Memory of the fullest GPU by part, largest first [GiB]."""
-        parts = self.seen.memory.items()
+        parts = self.predicted.memory.items()
         return dict(sorted((part for part in parts if part[1]), key=lambda part: -part[1]))
 
     @cached_property
@@ -220,12 +222,14 @@ class Explanation:
     @cached_property
     def assumptions(self) -> list[RankedAssumption]:
         """Assumptions that change the predictions, largest effect first."""
-        return rank_assumptions(self.seen, self.columns, self.burst)
+        return rank_assumptions(self.predicted, self.columns, self.burst)
 
     @cached_property
     def difference(self) -> Difference | None:
         """Gains and losses of the plan ``against``; None: there is no such plan."""
-        return None if self.against is None else Difference(first=self.seen, other=self.against)
+        return (
+            None if self.against is None else Difference(first=self.predicted, other=self.against)
+        )
 
     def to_dict(self) -> dict[str, object]:
         """The explanation as a dictionary for JSON; times in seconds, memory in GiB."""
@@ -236,7 +240,7 @@ class Explanation:
             "plan": SavedPlan.of(self.plan, self.row).to_dict(),
             "row": row,
             "intervals": {
-                name: [*map(value_or_none, both)] for name, both in self.seen.ends.items()
+                name: [*map(value_or_none, both)] for name, both in self.predicted.ends.items()
             },
             "at_the_peaks": bound
             and {name: value_or_none(bound[name]) for name in self.columns if name in bound},

@@ -78,10 +78,12 @@ class LargestFit:
 
 def largest_batch(plan: Plan, evaluation: Evaluation) -> LargestFit:
     """The largest micro-batch, or number of concurrent requests of a replica or worker."""
-    return largest_batch_of(plan, evaluation.source, evaluation.candidates.configurations)
+    return largest_batch_of_configuration(
+        plan, evaluation.source, evaluation.candidates.configurations
+    )
 
 
-def largest_batch_of(
+def largest_batch_of_configuration(
     plan: Plan, source: Source, configurations: ConfigurationTable, *, is_only: bool = False
 ) -> LargestFit:
     """The largest batch of one configuration; ``is_only``: only its row, no smaller batches."""
@@ -93,13 +95,13 @@ def largest_batch_of(
 
     def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
         rows = configurations.rows(np.zeros(numbers.size, dtype=np.intp))
-        return source.without_waiting, replace(rows, **{name: rows.cast(name, numbers)})
+        return source.with_immediate_admission, replace(rows, **{name: rows.cast(name, numbers)})
 
-    return _largest(
+    return _find_largest(
         plan,
         name,
-        own=int(np.ravel(getattr(configurations, name))[0]),
-        most=max_batch,
+        current=int(np.ravel(getattr(configurations, name))[0]),
+        max_size=max_batch,
         grown=grown,
         ends_at=_SHARE if max_batch < _MOST_BATCH else "",
         is_only=is_only,
@@ -123,7 +125,7 @@ def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
     Raises SearchSpaceError if samples have lengths of their own, or it is no length of the
     workload.
     """
-    work, workload = evaluation.source.setting.workload, plan.workload
+    work, workload = evaluation.source.inputs.workload, plan.workload
     length_names = workload.longest or workload.lengths
     if name not in length_names:
         raise SearchSpaceError(f"{name} is not a length: choose {' or '.join(length_names)}.")
@@ -133,7 +135,7 @@ def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
     others = sum(getattr(work, other) for other in length_names if other != name)
     if isinstance(work, RlWorkload):  # a cap, which is the mean at least
         others, least = work.longest - current, work.output_tokens
-    model, max_model_len = evaluation.source.setting.model, getattr(work, "max_model_len", None)
+    model, max_model_len = evaluation.source.inputs.model, getattr(work, "max_model_len", None)
     serves = plan.workload.profile_kind == "engine"
     positions = model.max_position_embeddings if serves else model.most_positions
     budget = getattr(work, "micro_batch_tokens", None)
@@ -147,45 +149,45 @@ def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
 
     def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
         lengths = int(numbers[0]) if numbers.size == 1 else numbers
-        source = evaluation.source.without_waiting.changed(
-            lambda setting: replace(
-                setting, workload=replace_unvalidated(setting.workload, **{name: lengths})
+        source = evaluation.source.with_immediate_admission.changed(
+            lambda inputs: replace(
+                inputs, workload=replace_unvalidated(inputs.workload, **{name: lengths})
             )
         )
         return source, configurations.rows(np.zeros(numbers.size, dtype=np.intp))
 
-    return _largest(
+    return _find_largest(
         plan,
         name,
-        own=current,
-        most=max(int((bound or _MOST_TOKENS) - others), least),
+        current=current,
+        max_size=max(int((bound or _MOST_TOKENS) - others), least),
         grown=grown,
         ends_at=ends_at if bound else "",
         least=least,
     )
 
 
-def _largest(
+def _find_largest(
     plan: Plan,
     name: str,
     *,
-    own: int,
-    most: int,
+    current: int,
+    max_size: int,
     grown: SourceAtSize,
     ends_at: str,
     is_only: bool = False,
     least: int = 1,
 ) -> LargestFit:
-    numbers = np.arange(float(least), most + 1)
+    numbers = np.arange(float(least), max_size + 1)
     if plan.workload.longest:
-        tried, codes = _bisected(plan, grown, numbers)
+        tried, codes = _bisect_sizes(plan, grown, numbers)
     else:
         source, configurations = grown(numbers)
         broken = np.broadcast_to(source.broken(configurations), configurations.shape)
         is_allowed = (broken == 0) | (broken >= plan.problem.first_soft)
         # If a rule forbids all sizes, all are evaluated to report that rule.
         numbers = numbers[is_allowed] if is_allowed.any() else numbers
-        tried, codes = _judged(plan, grown, numbers)
+        tried, codes = _evaluate_sizes(plan, grown, numbers)
     feasible = np.flatnonzero(codes == 0)
     last = int(feasible[-1]) if feasible.size else -1
     following = last + 1 if last + 1 < tried.size else None
@@ -194,43 +196,50 @@ def _largest(
     code = 0 if following is None else codes[following] if feasible.size else codes.max()
     return LargestFit(
         name=name,
-        current=own,
+        current=current,
         most=int(numbers[-1]),
         ends_at=ends_at,
         largest=largest,
         following=None if following is None else int(tried[following]),
-        reason=_reason(plan, int(code)) if code else "",
-        rows={number: _row(grown, number) for number in _shown(numbers, largest, own, is_only)},
+        reason=_rejection_text(plan, int(code)) if code else "",
+        rows={
+            number: _row(grown, number)
+            for number in _reported_sizes(numbers, largest, current, is_only)
+        },
     )
 
 
-def _judged(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
+def _evaluate_sizes(
+    plan: Plan, grown: SourceAtSize, numbers: FloatArray
+) -> tuple[FloatArray, CodeArray]:
     """Sizes in order and their rejection codes; of very many, only those around the largest."""
     if numbers.size <= _COARSE:
-        return numbers, _codes(plan, grown, numbers)
+        return numbers, _rejection_codes(plan, grown, numbers)
     step = ceil_div(numbers.size, _COARSE)
-    feasible = np.flatnonzero(_codes(plan, grown, numbers[::step]) == 0)
+    feasible = np.flatnonzero(_rejection_codes(plan, grown, numbers[::step]) == 0)
     start = int(feasible[-1]) * step if feasible.size else 0
     near = numbers[start : start + step + 1]
-    return near, _codes(plan, grown, near)
+    return near, _rejection_codes(plan, grown, near)
 
 
-def _bisected(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
+def _bisect_sizes(
+    plan: Plan, grown: SourceAtSize, numbers: FloatArray
+) -> tuple[FloatArray, CodeArray]:
     """The largest feasible size and the next, by bisection: memory grows with the size."""
     low, high = 0, numbers.size - 1
     codes = {
-        indices: int(_codes(plan, grown, numbers[indices : indices + 1])[0])
+        indices: int(_rejection_codes(plan, grown, numbers[indices : indices + 1])[0])
         for indices in (low, high)
     }
     while high - low > 1 and codes[low] == 0 and codes[high]:
         middle = (low + high) // 2
-        codes[middle] = int(_codes(plan, grown, numbers[middle : middle + 1])[0])
+        codes[middle] = int(_rejection_codes(plan, grown, numbers[middle : middle + 1])[0])
         low, high = (low, middle) if codes[middle] else (middle, high)
     indices = sorted({low, high})
     return numbers[indices], np.array([codes[index] for index in indices], dtype=np.int8)
 
 
-def _codes(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> CodeArray:
+def _rejection_codes(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> CodeArray:
     """Rejection code of each size, limits of the question included; 0: feasible."""
     source, configurations = grown(numbers)
     return plan.problem.codes(source.judged(configurations)).ravel()
@@ -242,14 +251,16 @@ def _row(grown: SourceAtSize, number: int) -> Row:
     return source.judged(configurations).row
 
 
-def _reason(plan: Plan, code: int) -> str:
+def _rejection_text(plan: Plan, code: int) -> str:
     """Text of a rejection."""
     name = plan.problem.rejections[code - 1]
     rules = {rule.name: rule.description for rule in plan.problem.sources[0].rules}
     return rules.get(name, f"it misses the limit {name}")
 
 
-def _shown(numbers: FloatArray, largest: int | None, current: int, is_only: bool) -> list[int]:
+def _reported_sizes(
+    numbers: FloatArray, largest: int | None, current: int, is_only: bool
+) -> list[int]:
     """Some numbers up to the largest: about halves of it, and the plan's own, or it ``is_only``."""
     if largest is None:
         return []
@@ -332,7 +343,7 @@ def has_several(request: Request) -> bool:
     return (
         is_all
         or any(answer == (ALL,) or _is_several(answer) for answer in tuples)
-        or bool(_set(request))
+        or bool(_settings_with_several_values(request))
     )
 
 
@@ -357,7 +368,7 @@ def methods_of_layouts(request: Request) -> Methods:
         raise SearchSpaceError(
             f"That is {problem.num_rows:,} methods: give lists of {MOST_METHODS:,} at most."
         )
-    several = _set(request)
+    several = _settings_with_several_values(request)
     methods = [
         Method(values={name: cell.get(name) for name in problem.axes}, largest=None, reason=why)
         for cell, why in problem.refused
@@ -370,9 +381,9 @@ def methods_of_layouts(request: Request) -> Methods:
         for place in np.lexsort(columns) if several else range(table.size):
             configuration = table.rows(np.array([place]))
             values = {
-                name: glossary()[name].shown(getattr(configuration, name)[0]) for name in several
+                name: glossary()[name].decode(getattr(configuration, name)[0]) for name in several
             }
-            largest = largest_batch_of(plan, source, configuration, is_only=True)
+            largest = largest_batch_of_configuration(plan, source, configuration, is_only=True)
             reason = largest.reason
             if largest.largest is not None and largest.following is None:
                 ends = largest.ends_at
@@ -385,6 +396,6 @@ def _is_several(values: object) -> bool:
     return isinstance(values, list | tuple) and len(values) > 1
 
 
-def _set(request: Request) -> list[str]:
+def _settings_with_several_values(request: Request) -> list[str]:
     """The settings that have several values."""
     return [name for name, values in request.settings.items() if _is_several(values)]

@@ -13,7 +13,7 @@ from planner.base.csv_cells import Value
 from planner.base.enums import AttentionKernels, ComputePrecision, Fp8Recipe
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
-from planner.decide.explain.step_breakdown import FORMULAS, largest_term
+from planner.decide.explain.step_breakdown import FORMULAS, main_bound_of_work
 from planner.errors import SearchSpaceError
 from planner.estimators.kernel_work import KernelWork, Ledger, rates
 from planner.estimators.machine import CommunicationGroup, Machine
@@ -50,7 +50,7 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
 from planner.workloads.assumptions import PlanNotes
-from planner.workloads.priced_hardware import every_count, hardware
+from planner.workloads.priced_hardware import hardware, powers_of_two_counts
 from planner.workloads.workload import RepeatedWork
 
 _NUMBER_BYTES = 2.0
@@ -71,7 +71,7 @@ class OperatorSizes:
 
     machine: Machine
     sizes: Mapping[str, FloatArray]
-    words: Mapping[str, str] = field(default_factory=dict)
+    choices: Mapping[str, str] = field(default_factory=dict)
     framework: FrameworkProfile | None = None
 
     def __getitem__(self, name: str) -> FloatArray:
@@ -80,8 +80,8 @@ class OperatorSizes:
     @property
     def format(self) -> CodeArray:
         """Number format of products, a code of ``TRAINING_FORMATS``."""
-        precision = ComputePrecision[self.words["precision"].upper()]
-        recipe = Fp8Recipe[self.words["fp8_recipe"].upper()]
+        precision = ComputePrecision[self.choices["precision"].upper()]
+        recipe = Fp8Recipe[self.choices["fp8_recipe"].upper()]
         if precision is not ComputePrecision.FP8:
             return np.asarray(precision)
         if recipe is Fp8Recipe.AUTO and self.framework is not None:
@@ -95,14 +95,14 @@ class OperatorSizes:
 class OperatorKind:
     """A kind of operator: function of its time [s], and names of its sizes and choices.
 
-    ``sizes`` are required if the table of terms has no default, ``words`` are the parameters
+    ``sizes`` are required if the table of terms has no default, ``choices`` are the parameters
     that choose its kernel. ``crosses``: it goes between GPUs, of a group of ``num_gpus`` if it
     ``is_group``.
     """
 
     seconds: Callable[[OperatorSizes], FloatArray]
     sizes: tuple[str, ...]
-    words: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
     crosses: bool = False
     is_group: bool = False
 
@@ -132,7 +132,7 @@ def _attention(case: OperatorSizes) -> FloatArray:
     attention_kernels = (
         case.framework.execution.attention_kernels if case.framework else AttentionKernels.NATIVE
     )
-    kernel = AttentionKernel[case.words["attention_kernel"].upper()]
+    kernel = AttentionKernel[case.choices["attention_kernel"].upper()]
     rate, _ = rates(case.machine.gpu.efficiency, np.asarray(kernel), attention_kernels)
     flops, moved = fused_work(
         tokens=sequences * length,
@@ -176,9 +176,9 @@ _GROUP = terms_about("message")
 _BYTES = (NUM_BYTES,)
 _MATRICES = (*terms_about("matrix_product"), "local_experts", "matrices")
 KINDS: Mapping[str, OperatorKind] = {
-    "gemm": OperatorKind(_gemm, terms_about("matrix_product"), words=_FORMATS),
-    "grouped-gemm": OperatorKind(_grouped_gemm, _MATRICES, words=_FORMATS),
-    "attention": OperatorKind(_attention, terms_about("attention"), words=("attention_kernel",)),
+    "gemm": OperatorKind(_gemm, terms_about("matrix_product"), choices=_FORMATS),
+    "grouped-gemm": OperatorKind(_grouped_gemm, _MATRICES, choices=_FORMATS),
+    "attention": OperatorKind(_attention, terms_about("attention"), choices=("attention_kernel",)),
     "elementwise": OperatorKind(_elementwise, (ROWS, COLUMNS, TENSORS)),
     **{
         name: OperatorKind(_collective(name.replace("-", "_")), _GROUP, crosses=True, is_group=True)
@@ -213,13 +213,13 @@ OptionNamer = Callable[[str], str]
 class OperatorQuestion:
     """Requested operators, sizes and GPUs; unspecified ones are None or missing.
 
-    ``sizes`` are numbers in SI units by term, ``words`` are values of parameters that choose
+    ``sizes`` are numbers in SI units by term, ``choices`` are values of parameters that choose
     kernels. Each may have several values: every combination is timed.
     """
 
     kinds: Sequence[str]
     sizes: Mapping[str, Sequence[float]]
-    words: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gpus: Sequence[str] = ()
     cluster: str | None = None
     frameworks: Sequence[str] = ()
@@ -240,10 +240,10 @@ def read_question(
     sizes: dict[str, Sequence[float]] = {}
     choices: dict[str, Sequence[str]] = {}
     for name in [name for name in specified if name not in terms_about("spec")]:
-        if not any(name in (*kind.sizes, *kind.words) for kind in KINDS.values()):
+        if not any(name in (*kind.sizes, *kind.choices) for kind in KINDS.values()):
             raise SearchSpaceError(f"Operators have no {name}.")
         if name == "num_gpus":
-            sizes[name] = _counts(specified[name], option_name(name))
+            sizes[name] = _parse_gpu_counts(specified[name], option_name(name))
         elif (codes := glossary()[name].codes) is not None:
             usual = codes.usual() if specified[name] in (ALL, [ALL], (ALL,)) else specified[name]
             choices[name] = [*map(str, parse_values(glossary()[name], usual, option_name(name)))]
@@ -272,28 +272,28 @@ def read_question(
     question = OperatorQuestion(
         kinds=list(dict.fromkeys(kinds)),
         sizes=sizes,
-        words=choices,
+        choices=choices,
         gpus=gpus,
         cluster=cluster,
         frameworks=frameworks,
     )
-    _check(question, option_name)
+    _check_question(question, option_name)
     return question
 
 
-def _counts(counts: object, option_name: str) -> list[float]:
+def _parse_gpu_counts(counts: object, option_name: str) -> list[float]:
     """Numbers of GPUs; ``all``: powers of two above one."""
     if counts in (ALL, [ALL], (ALL,)):
-        return [float(count) for count in every_count(None)[1:]]
+        return [float(count) for count in powers_of_two_counts(None)[1:]]
     return [float(parse_int(value, option_name, 1)) for value in split_items(counts, option_name)]
 
 
-def _check(question: OperatorQuestion, option_name: OptionNamer) -> None:
+def _check_question(question: OperatorQuestion, option_name: OptionNamer) -> None:
     """Raise SearchSpaceError if an operator lacks a size, or a size has no operator."""
-    used = {name for kind in question.kinds for name in (*KINDS[kind].sizes, *KINDS[kind].words)}
-    for name in (*question.sizes, *question.words):
+    used = {name for kind in question.kinds for name in (*KINDS[kind].sizes, *KINDS[kind].choices)}
+    for name in (*question.sizes, *question.choices):
         if name not in used:
-            takers = [k for k, kind in KINDS.items() if name in (*kind.sizes, *kind.words)]
+            takers = [k for k, kind in KINDS.items() if name in (*kind.sizes, *kind.choices)]
             raise SearchSpaceError(
                 f"{option_name(name)} says nothing about {' and '.join(question.kinds)}: it is for "
                 f"{', '.join(takers)}."
@@ -306,7 +306,7 @@ def _check(question: OperatorQuestion, option_name: OptionNamer) -> None:
             raise SearchSpaceError(
                 f"{kind} is of two GPUs or more: {option_name('num_gpus')} is not 1."
             )
-    if "eager" in question.words.get("attention_kernel", ()):
+    if "eager" in question.choices.get("attention_kernel", ()):
         raise SearchSpaceError(
             "eager attention is several operators: ask for gemm and elementwise instead."
         )
@@ -369,7 +369,7 @@ def time_operators(question: OperatorQuestion, catalogue: Catalogue) -> Operator
             if name != "cluster" or crosses:
                 defaults.setdefault(f"{name} {text}", {})[machine.gpu.name] = None
         for kind in question.kinds:
-            rows += _of_kind(question, kind, machine, profile, assumed)
+            rows += _time_kind(question, kind, machine, profile, assumed)
             if len(rows) > _MOST_ROWS:
                 raise SearchSpaceError(f"That is more than {_MOST_ROWS:,} operators: give fewer.")
     if not rows:
@@ -395,7 +395,7 @@ def _profiles(
     return [catalogue.load_framework(name).spec for name in names] or [None]
 
 
-def _of_kind(
+def _time_kind(
     question: OperatorQuestion,
     name: str,
     machine: Machine,
@@ -407,11 +407,11 @@ def _of_kind(
     if name == "custom-all-reduce" and not machine.has_collective("custom_all_reduce"):
         assumed.append(f"{machine.gpu.name} has no measured custom all-reduce: left out.")
         return
-    sizes = _sizes(question, kind, machine, assumed)
+    sizes = _size_combinations(question, kind, machine, assumed)
     if name == "drive-copy" and machine.cluster.drive_bandwidth is None:
         assumed.append(f"drives {machine.drive_bandwidth / _GIGA:g} GB/s per GPU")
-    for choices in _words(question, kind):
-        for case in _cases(machine, sizes, choices, framework):
+    for choices in _choice_combinations(question, kind):
+        for case in _split_by_head_size(machine, sizes, choices, framework):
             machine.ledger.drain()  # type: ignore[union-attr]
             seconds = kind.seconds(case)
             works = machine.ledger.drain()  # type: ignore[union-attr]
@@ -423,7 +423,7 @@ def _of_kind(
             yield from _rows(name, case, np.asarray(seconds), works)
 
 
-def _sizes(
+def _size_combinations(
     question: OperatorQuestion, kind: OperatorKind, machine: Machine, assumed: list[str]
 ) -> dict[str, FloatArray]:
     """Every combination of the sizes of a kind, as equally long arrays."""
@@ -447,23 +447,25 @@ def _sizes(
     return {name: sizes[name] for name in kind.sizes}
 
 
-def _words(question: OperatorQuestion, kind: OperatorKind) -> Iterator[dict[str, str]]:
+def _choice_combinations(
+    question: OperatorQuestion, kind: OperatorKind
+) -> Iterator[dict[str, str]]:
     values = [
-        question.words.get(name) or [_USUAL.get(name, glossary()[name].default)]
-        for name in kind.words
+        question.choices.get(name) or [_USUAL.get(name, glossary()[name].default)]
+        for name in kind.choices
     ]
     for combination in product(*values):
-        yield dict(zip(kind.words, combination, strict=True))
+        yield dict(zip(kind.choices, combination, strict=True))
 
 
-def _cases(
+def _split_by_head_size(
     machine: Machine,
     sizes: dict[str, FloatArray],
     choices: dict[str, str],
     framework: FrameworkProfile | None,
 ) -> Iterator[OperatorSizes]:
     """Cases with one head size each: each head size has its own kernel."""
-    case = OperatorSizes(machine=machine, sizes=sizes, words=choices, framework=framework)
+    case = OperatorSizes(machine=machine, sizes=sizes, choices=choices, framework=framework)
     if "head_dim" not in sizes:
         yield case
         return
@@ -504,8 +506,10 @@ def _row(
     kind: str, case: OperatorSizes, index: int, time: float, done: Sequence[RepeatedWork]
 ) -> dict[str, Value]:
     sizes = {name: values[index] for name, values in case.sizes.items()}
-    names = dict.fromkeys(n for each in KINDS.values() for n in (*each.words, *each.sizes))
-    shown_values = {n: case.words.get(n) or _as_int(sizes.get(n)) for n in names if n != "num_gpus"}
+    names = dict.fromkeys(n for each in KINDS.values() for n in (*each.choices, *each.sizes))
+    shown_values = {
+        n: case.choices.get(n) or _as_int(sizes.get(n)) for n in names if n != "num_gpus"
+    }
     first = done[0]
     flops = _figure(first, "flops")
     moved = _figure(first, "num_bytes")
@@ -524,7 +528,7 @@ def _row(
         BUS_BANDWIDTH_GB_PER_S: None if volume is None else volume / time / _GIGA,
         OF_PEAK: of_roofline if not flops or not peak else flops / time / peak,
         OF_ROOFLINE: of_roofline,
-        BOUND: bound_of(done),
+        BOUND: main_bound(done),
     }
     return {
         OPERATOR: kind,
@@ -544,11 +548,11 @@ def _as_int(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def bound_of(works: Sequence[RepeatedWork]) -> str:
+def main_bound(works: Sequence[RepeatedWork]) -> str:
     """The bound of most of the time of several works; each work has one bound."""
     seconds: dict[str, float] = {}
     for work in works:
-        name = largest_term(work)
+        name = main_bound_of_work(work)
         seconds[name] = seconds.get(name, 0.0) + work.once
     return max(seconds, key=lambda name: seconds[name])
 
@@ -558,7 +562,7 @@ def work_dict(done: RepeatedWork) -> dict[str, object]:
     formula = FORMULAS[done.work.formula]
     return {
         "kind": formula.title,
-        "formula": formula.place,
+        "formula": formula.function_path,
         "words": formula.words(done),
         "time_s": done.once,
         "at_peak_s": done.at_peak,

@@ -12,9 +12,9 @@ from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.decide.assumptions import SensitiveAssumption, sensitive_assumptions
 from planner.decide.explain.sensitivity import rejection_reason, relative_change
-from planner.decide.explain.step_breakdown import ExplainedStep, explained_steps
+from planner.decide.explain.step_breakdown import ExplainedStep, explain_steps
 from planner.optimize.collector import value_or_none
-from planner.optimize.result_columns import FOLLOWING, intervals
+from planner.optimize.result_columns import COLUMNS_BY_ERROR, intervals
 from planner.optimize.source import first_row
 from planner.question.parse_values import full_name
 from planner.question.request import Request
@@ -73,7 +73,7 @@ class PredictedPlan:
     @cached_property
     def steps(self) -> dict[str, ExplainedStep]:
         """Steps of the plan by kind; predicts the plan again."""
-        return {step.name: step for step in explained_steps(self.plan, self.evaluation)}
+        return {step.name: step for step in explain_steps(self.plan, self.evaluation)}
 
     @property
     def reason(self) -> str:
@@ -81,7 +81,7 @@ class PredictedPlan:
         return rejection_reason(self.plan, self.evaluation) if self.evaluation.rejected_by else ""
 
     @property
-    def sure(self) -> Confidence | None:
+    def confidence(self) -> Confidence | None:
         """90 % intervals of the predictions; None: unknown."""
         return self.evaluation.source.confidence(number_or_nan(self.row["num_gpus"]))
 
@@ -93,7 +93,7 @@ class PredictedPlan:
     @cached_property
     def ends(self) -> dict[str, tuple[float, float]]:
         """90 % interval of each result column."""
-        return intervals(self.row, self.sure)
+        return intervals(self.row, self.confidence)
 
     @cached_property
     def memory(self) -> dict[str, float]:
@@ -201,7 +201,7 @@ class Difference:
     def times(self) -> dict[str, list[PartDifference]]:
         """Terms of the time of each kind of step [s], largest difference first."""
         return {
-            name: _terms(self.first.steps[name].terms, self.other.steps[name].terms)
+            name: _part_differences(self.first.steps[name].terms, self.other.steps[name].terms)
             for name in self.first.steps
             if name in self.other.steps
         }
@@ -209,12 +209,14 @@ class Difference:
     @cached_property
     def memory(self) -> list[PartDifference]:
         """Parts of the memory [GiB], largest difference first."""
-        return _terms(self.first.memory, self.other.memory)
+        return _part_differences(self.first.memory, self.other.memory)
 
     @property
     def tie_factor(self) -> float:
         """Factor within which published runs do not distinguish the plans; 1: they do."""
-        factors = (seen.sure.layout for seen in self._both if seen.sure is not None)
+        factors = (
+            seen.confidence.layout_tie_factor for seen in self._plans if seen.confidence is not None
+        )
         return max(factors, default=1.0) if self.first.plan.problem.has_ties else 1.0
 
     @property
@@ -222,12 +224,12 @@ class Difference:
         """Whether published runs do not distinguish which plan is better."""
         goal = self.first.plan.problem.objectives[0].name
         first, other = (
-            float(seen.evaluation.candidates.value(goal).ravel()[0]) for seen in self._both
+            float(seen.evaluation.candidates.value(goal).ravel()[0]) for seen in self._plans
         )
         return 1 / self.tie_factor < other / first < self.tie_factor
 
     @property
-    def _both(self) -> tuple[PredictedPlan, PredictedPlan]:
+    def _plans(self) -> tuple[PredictedPlan, PredictedPlan]:
         return self.first, self.other
 
     def to_dict(self) -> dict[str, object]:
@@ -248,7 +250,9 @@ class Difference:
         }
 
 
-def _terms(first: Mapping[str, float], second: Mapping[str, float]) -> list[PartDifference]:
+def _part_differences(
+    first: Mapping[str, float], second: Mapping[str, float]
+) -> list[PartDifference]:
     names = dict.fromkeys((*first, *second))
     terms = [
         PartDifference(name=n, first=first.get(n, 0.0), other=second.get(n, 0.0)) for n in names
@@ -296,19 +300,21 @@ class ComparedPlans:
 
     Parameters
     ----------
-    seens : plans
+    predicted : plans
     missing : reason by name that has no plan
     """
 
-    seens: tuple[PredictedPlan, ...]
+    predicted: tuple[PredictedPlan, ...]
     missing: Mapping[str, str]
 
     @cached_property
     def settings(self) -> dict[str, tuple[Value, ...]]:
         """Questions and parameters that differ, with the value of each plan."""
-        names = dict.fromkeys(name for seen in self.seens for name in seen.answers_and_parameters)
+        names = dict.fromkeys(
+            name for seen in self.predicted for name in seen.answers_and_parameters
+        )
         values = {
-            name: tuple(seen.answers_and_parameters.get(name) for seen in self.seens)
+            name: tuple(seen.answers_and_parameters.get(name) for seen in self.predicted)
             for name in names
         }
         return {name: each for name, each in values.items() if len(set(map(str, each))) > 1}
@@ -317,23 +323,25 @@ class ComparedPlans:
     def results(self) -> list[ComparedColumn]:
         """Main result columns that differ."""
         shown = (
-            *self.seens[0].plan.workload.wording.shown_columns,
+            *self.predicted[0].plan.workload.wording.shown_columns,
             _PEAK_MEMORY,
             "memory_headroom_gib",
         )
-        names = [name for name in dict.fromkeys(shown) if any(name in s.row for s in self.seens)]
-        columns = [self._result(name) for name in names]
+        names = [
+            name for name in dict.fromkeys(shown) if any(name in s.row for s in self.predicted)
+        ]
+        columns = [self._compare_column(name) for name in names]
         return [column for column in columns if column is not None]
 
     @cached_property
     def times(self) -> dict[str, dict[str, tuple[float, ...]]]:
         """Seconds of each plan by kind of step and term [s]."""
-        kinds = dict.fromkeys(kind for seen in self._possible for kind in seen.steps)
+        kinds = dict.fromkeys(kind for seen in self._feasible_plans for kind in seen.steps)
         return {
-            kind: _side_by_side(
+            kind: _differing_parts(
                 [
                     {} if seen.reason or kind not in seen.steps else seen.steps[kind].terms
-                    for seen in self.seens
+                    for seen in self.predicted
                 ]
             )
             for kind in kinds
@@ -342,7 +350,7 @@ class ComparedPlans:
     @cached_property
     def memory(self) -> dict[str, tuple[float, ...]]:
         """Memory of each plan by part [GiB]."""
-        return _side_by_side([seen.memory for seen in self.seens])
+        return _differing_parts([seen.memory for seen in self.predicted])
 
     def tie_factor(self, first: int, second: int) -> float:
         """Factor within which published runs do not distinguish two plans; 1: they do.
@@ -352,8 +360,10 @@ class ComparedPlans:
         first : index of a plan
         second : index of another plan
         """
-        plans = self.seens[first], self.seens[second]
-        factors = (seen.sure.layout for seen in plans if seen.sure is not None)
+        plans = self.predicted[first], self.predicted[second]
+        factors = (
+            seen.confidence.layout_tie_factor for seen in plans if seen.confidence is not None
+        )
         has_ties = all(seen.plan.problem.has_ties for seen in plans)
         return max(factors, default=1.0) if has_ties else 1.0
 
@@ -375,9 +385,11 @@ class ComparedPlans:
                     "workload": seen.plan.workload.name,
                     "impossible": seen.reason,
                     "asked": seen.answers_and_parameters,
-                    "basis": None if seen.reason or seen.sure is None else seen.sure.basis,
+                    "basis": None
+                    if seen.reason or seen.confidence is None
+                    else seen.confidence.basis,
                 }
-                for seen in self.seens
+                for seen in self.predicted
             ],
             "without_plan": dict(self.missing),
             "settings": {name: list(values) for name, values in self.settings.items()},
@@ -390,12 +402,13 @@ class ComparedPlans:
         }
 
     @property
-    def _possible(self) -> list[PredictedPlan]:
-        return [seen for seen in self.seens if not seen.reason]
+    def _feasible_plans(self) -> list[PredictedPlan]:
+        return [seen for seen in self.predicted if not seen.reason]
 
-    def _result(self, name: str) -> ComparedColumn | None:
+    def _compare_column(self, name: str) -> ComparedColumn | None:
         values = tuple(
-            math.nan if seen.reason else number_or_nan(seen.row.get(name)) for seen in self.seens
+            math.nan if seen.reason else number_or_nan(seen.row.get(name))
+            for seen in self.predicted
         )
         finite = [index for index, value in enumerate(values) if math.isfinite(value)]
         if len(finite) < 2 or _are_equal([values[index] for index in finite]):
@@ -405,10 +418,10 @@ class ComparedPlans:
             index
             for index in finite
             if index != best
-            and _is_published(name)
-            and _factor(values[index], values[best]) < self.tie_factor(best, index)
+            and _has_published_errors(name)
+            and _ratio(values[index], values[best]) < self.tie_factor(best, index)
         ]
-        ends = tuple(None if seen.reason else seen.ends.get(name) for seen in self.seens)
+        ends = tuple(None if seen.reason else seen.ends.get(name) for seen in self.predicted)
         return ComparedColumn(name=name, values=values, ends=ends, best=best, ties=tuple(ties))
 
 
@@ -422,17 +435,17 @@ def is_better_high(column: str) -> bool:
     return term is not None and term.term in terms_about("higher_is_better")
 
 
-def _is_published(column: str) -> bool:
+def _has_published_errors(column: str) -> bool:
     """Whether the error of published runs is known for a column."""
     return any(
         column in columns
-        for quantity, both in FOLLOWING.items()
+        for quantity, both in COLUMNS_BY_ERROR.items()
         if quantity != "peak_memory"
         for columns in both
     )
 
 
-def _factor(first: float, second: float) -> float:
+def _ratio(first: float, second: float) -> float:
     low, high = sorted((first, second))
     return high / low if low > 0 else math.inf
 
@@ -441,7 +454,7 @@ def _are_equal(values: Sequence[float]) -> bool:
     return max(values) - min(values) <= _EQUAL * max(map(abs, values))
 
 
-def _side_by_side(each: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
+def _differing_parts(each: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
     """Parts that differ between plans, the largest difference first."""
     names = dict.fromkeys(name for parts in each for name in parts)
     parts_by_name = {name: tuple(parts.get(name, 0.0) for parts in each) for name in names}

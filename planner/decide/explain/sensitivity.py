@@ -16,7 +16,7 @@ from planner.base.csv_cells import Row, number_or_nan
 from planner.base.records import record
 from planner.errors import PlannerError
 from planner.optimize.collector import value_or_none
-from planner.optimize.source import Setting, Source, first_row
+from planner.optimize.source import SearchInputs, Source, first_row
 from planner.question.prices import with_contract
 from planner.question.request import Request
 from planner.question.terms import glossary
@@ -66,7 +66,7 @@ def rejection_reason(plan: Plan, evaluation: Evaluation) -> str:
     name = evaluation.rejected_by
     rules = {rule.name: rule.description for rule in evaluation.source.rules}
     description = rules.get(name, f"it misses the limit {name}")
-    blamed = plan.workload.wording.blamed(evaluation.candidates, name)
+    blamed = plan.workload.wording.broken_rule_text(evaluation.candidates, name)
     return f"{description}: {blamed}" if blamed else description
 
 
@@ -89,13 +89,13 @@ def with_scaled_specs(kind: str, paths: Sequence[str], factor: float) -> PlanCha
 
     def change(plan: Plan) -> Plan:
         (source,) = plan.problem.sources
-        other = _of_source(source, kind, paths, factor)
+        other = _scale_source(source, kind, paths, factor)
         return replace(plan, problem=replace(plan.problem, sources=(other,)))
 
     return change
 
 
-def _of_source(source: Source, kind: str, paths: Sequence[str], factor: float) -> Source:
+def _scale_source(source: Source, kind: str, paths: Sequence[str], factor: float) -> Source:
     if kind in _SPECS_OF_SITES:
         sites = {name: getattr(source, name) for name in _SITES if hasattr(source, name)}
         return replace(
@@ -106,11 +106,13 @@ def _of_source(source: Source, kind: str, paths: Sequence[str], factor: float) -
                 if getattr(site, kind) is not None
             },
         )
-    return source.changed(lambda setting: _of_setting(setting, kind, paths, factor))
+    return source.changed(lambda inputs: _scale_setting(inputs, kind, paths, factor))
 
 
-def _of_setting(setting: Setting, kind: str, paths: Sequence[str], factor: float) -> Setting:
-    machine = setting.machine
+def _scale_setting(
+    inputs: SearchInputs, kind: str, paths: Sequence[str], factor: float
+) -> SearchInputs:
+    machine = inputs.machine
     if kind == "gpu":
         gpu, efficiency = machine.gpu, machine.gpu.efficiency
         if efficiency.gemm_table and efficiency.gemm_table_bandwidth is None:
@@ -118,30 +120,30 @@ def _of_setting(setting: Setting, kind: str, paths: Sequence[str], factor: float
             other = replace_unvalidated(efficiency, gemm_table_bandwidth=gpu.memory_bandwidth)
             gpu = replace_unvalidated(gpu, efficiency=other)
         gpu = _scaled_specs(gpu, paths, factor)
-        return replace(setting, machine=replace(machine, gpu=gpu))
+        return replace(inputs, machine=replace(machine, gpu=gpu))
     if kind == "cluster":
         cluster = _scaled_specs(machine.cluster, paths, factor)
-        return replace(setting, machine=replace(machine, cluster=cluster))
-    return replace(setting, **{kind: _scaled_specs(getattr(setting, kind), paths, factor)})
+        return replace(inputs, machine=replace(machine, cluster=cluster))
+    return replace(inputs, **{kind: _scaled_specs(getattr(inputs, kind), paths, factor)})
 
 
 def _scaled_specs(spec: Made, paths: Sequence[str], factor: float) -> Made:
     for path in paths:
-        spec = cast(Made, _at(spec, path.split("."), factor))
+        spec = cast(Made, _scale_path(spec, path.split("."), factor))
     return spec
 
 
-def _at(spec: object, keys: Sequence[str], factor: float) -> object:
+def _scale_path(spec: object, keys: Sequence[str], factor: float) -> object:
     """A spec with the numbers at a path times a factor; ``*`` stands for all of a table."""
     if not keys:
         return spec * factor if isinstance(spec, int | float) else spec
     key, *others = keys
     if isinstance(spec, Mapping):
         names = spec if key == "*" else [name for name in spec if str(name) == key]
-        return {**spec, **{name: _at(spec[name], others, factor) for name in names}}
+        return {**spec, **{name: _scale_path(spec[name], others, factor) for name in names}}
     if spec is None or getattr(spec, key, None) is None:
         return spec
-    return replace_unvalidated(spec, **{key: _at(getattr(spec, key), others, factor)})
+    return replace_unvalidated(spec, **{key: _scale_path(getattr(spec, key), others, factor)})
 
 
 _COSTS = "cost_usd", "cost_per_million_tokens_usd"
@@ -187,13 +189,13 @@ class Sensitivity:
                     "predictions": None
                     if outcome.row is None
                     else {name: value_or_none(outcome.row[name]) for name in columns},
-                    "changes": _changes(outcome.row, base_row, columns),
+                    "changes": _relative_changes(outcome.row, base_row, columns),
                 }
                 for description, outcome in self.outcomes.items()
             ],
         }
 
-    def moved(self, base_row: Row, columns: tuple[str, ...]) -> float:
+    def largest_change(self, base_row: Row, columns: tuple[str, ...]) -> float:
         """The largest relative change of a column.
 
         Parameters
@@ -204,7 +206,7 @@ class Sensitivity:
         moves = (
             abs(change)
             for outcome in self.outcomes.values()
-            for change in _changes(outcome.row, base_row, columns).values()
+            for change in _relative_changes(outcome.row, base_row, columns).values()
             if change is not None
         )
         return max(moves, default=0.0)
@@ -240,26 +242,26 @@ def sensitivities(
     plan: Plan, evaluation: Evaluation, row: Row, burst: int | None = None
 ) -> list[Sensitivity]:
     """Each fact 10 % worse and better, other software, numbers of nodes and lengths."""
-    execution = plan.problem.setting.profile.execution
+    execution = plan.problem.inputs.profile.execution
     names = tuple(f"execution.{name}" for name in vars(execution) if name.endswith(_SOFTWARE))
     kind = plan.workload.profile_kind
     facts = [
         *_FACTS,
         _SpecNumber("launches and overheads of the software", "hardware", kind, names, low=True),
     ]
-    changed = [_scaled(plan, fact, burst) for fact in facts]
-    others = _others(plan, evaluation, row, burst)
-    terms = [*_formats(plan, row, burst), *_contracts(plan, burst)]
+    changed = [_scale_spec_number(plan, fact, burst) for fact in facts]
+    others = _software_alternatives(plan, evaluation, row, burst)
+    terms = [*_number_formats(plan, row, burst), *_contract_sensitivities(plan, burst)]
     return [
         *changed,
         *others,
         *terms,
-        *_nodes(plan, evaluation, row, burst),
-        *_lengths(plan, burst),
+        *_node_count_sensitivities(plan, evaluation, row, burst),
+        *_length_sensitivities(plan, burst),
     ]
 
 
-def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
+def _number_formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
     """The same layout in other common number formats."""
     name = plan.workload.precision
     if name not in row:
@@ -297,14 +299,14 @@ def contract_outcomes(plan: Plan, burst: int | None = None) -> dict[str, Outcome
     return outcomes
 
 
-def _contracts(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
+def _contract_sensitivities(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
     outcomes = contract_outcomes(plan, burst)
     if outcomes:
         named = {f"contract {contract}": outcome for contract, outcome in outcomes.items()}
         yield Sensitivity(name="contract", group="question", outcomes=named)
 
 
-def _others(
+def _software_alternatives(
     plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
 ) -> Iterator[Sensitivity]:
     """Alternatives of the same software, one at a time."""
@@ -314,7 +316,7 @@ def _others(
         yield Sensitivity(name=next(iter(other)), group=SOFTWARE, outcomes=outcomes)
 
 
-def _scaled(plan: Plan, fact: _SpecNumber, burst: int | None) -> Sensitivity:
+def _scale_spec_number(plan: Plan, fact: _SpecNumber, burst: int | None) -> Sensitivity:
     sign = -1 if fact.low else 1
     factors = {"10 % worse": 1 - sign * STEP, "10 % better": 1 + sign * STEP}
     outcomes = {
@@ -324,8 +326,8 @@ def _scaled(plan: Plan, fact: _SpecNumber, burst: int | None) -> Sensitivity:
     return Sensitivity(name=fact.name, group=fact.group, outcomes=outcomes)
 
 
-def _lengths(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
-    work = plan.problem.setting.workload
+def _length_sensitivities(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
+    work = plan.problem.inputs.workload
     for name in plan.workload.lengths:
         current = getattr(work, name)
         if not current:  # prompts that are embedded or scored have no answer
@@ -340,7 +342,7 @@ def _lengths(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
         yield Sensitivity(name=title, group="question", outcomes=outcomes)
 
 
-def _nodes(
+def _node_count_sensitivities(
     plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
 ) -> Iterator[Sensitivity]:
     """One node less and one more; if rules forbid that, the next allowed numbers."""
@@ -349,7 +351,7 @@ def _nodes(
     ):  # pools would have other numbers of workers
         return
     node, current = (
-        plan.problem.setting.machine.cluster.gpus_per_node,
+        plan.problem.inputs.machine.cluster.gpus_per_node,
         int(number_or_nan(row["num_gpus"])),
     )
     outcomes: dict[str, Outcome] = {}
@@ -373,7 +375,9 @@ def _nodes(
     yield Sensitivity(name="number of nodes", group="question", outcomes=outcomes)
 
 
-def _changes(row: Row | None, base_row: Row, columns: tuple[str, ...]) -> dict[str, float | None]:
+def _relative_changes(
+    row: Row | None, base_row: Row, columns: tuple[str, ...]
+) -> dict[str, float | None]:
     """Relative change by column; None: unknown."""
     if row is None:
         return {}

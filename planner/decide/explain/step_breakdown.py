@@ -51,7 +51,7 @@ def format_seconds(value: float) -> str:
     return f"{scaled:,.0f} {unit}" if scaled >= 100 else f"{scaled:.3g} {unit}"
 
 
-def product_of(sizes: Sequence[float]) -> str:
+def format_product(sizes: Sequence[float]) -> str:
     """``8,192 x 5,504 x 1,024``."""
     return " x ".join(f"{size:,.4g}" if size < 1000 else f"{size:,.0f}" for size in sizes)
 
@@ -80,18 +80,18 @@ class Formula:
     words: Callable[[RepeatedWork], str]
 
     @property
-    def place(self) -> str:
+    def function_path(self) -> str:
         """The dotted name of its function."""
         return f"{self.function.__module__}.{self.function.__name__}"
 
     @property
     def references(self) -> list[str]:
         """The works that its docstring cites."""
-        return references_of(self.function)
+        return cited_references(self.function)
 
 
 @cache
-def references_of(function: Callable[..., object]) -> list[str]:
+def cited_references(function: Callable[..., object]) -> list[str]:
     """The works that the docstring of a formula cites, one text each."""
     text = inspect.getdoc(function) or ""
     _, heading, listed = text.partition("References\n----------\n")
@@ -166,7 +166,7 @@ def _copy(done: RepeatedWork) -> str:
 
 def _sizes(done: RepeatedWork) -> str:
     names = [name for name in terms_about("matrix_product") if name in done.work.figures]
-    return f"{product_of([done.figure(name) for name in names])}: " if names else ""
+    return f"{format_product([done.figure(name) for name in names])}: " if names else ""
 
 
 FORMULAS: Mapping[str, Formula] = {
@@ -204,29 +204,29 @@ class IdlePart:
     """
 
     bounds: str
-    words: str
+    reason: str
     function: Callable[..., object] | None = None
     keys: tuple[str, ...] = ()
 
 
-WAITS: Mapping[str, IdlePart] = {
+IDLE_PARTS: Mapping[str, IdlePart] = {
     "pipeline_bubble": IdlePart(
         bounds=WAITING,
-        words="stages wait for the first micro-batches to come and the last to go",
-        function=pipeline.bubble_time,
+        reason="stages wait for the first micro-batches to come and the last to go",
+        function=pipeline.bubble_time_1f1b,
     ),
     "flops_efficiency": IdlePart(
         bounds=COMPUTE,
-        words="as long as its FLOPs take at the specified share of the peak",
+        reason="as long as its FLOPs take at the specified share of the peak",
     ),
     "slow_nodes": IdlePart(
         bounds=WAITING,
-        words="all nodes wait for the slowest, the more the larger the run",
-        function=collectives.large_scale_wait,
+        reason="all nodes wait for the slowest, the more the larger the run",
+        function=collectives.large_scale_slowdown_time,
     ),
     "launch_wait": IdlePart(
         bounds=HOST,
-        words="the GPU waits for the host to launch kernels",
+        reason="the GPU waits for the host to launch kernels",
         keys=("execution.layer_launch_time", "compilation.layer_launch_time",
               "execution.expert_host_wait",
               "execution.prefill_launch_time", "execution.decode_launch_time",
@@ -234,35 +234,35 @@ WAITS: Mapping[str, IdlePart] = {
     ),
     "overhead": IdlePart(
         bounds=HOST,
-        words="the host prepares the step",
+        reason="the host prepares the step",
         keys=("execution.step_overhead", "execution.micro_batch_overhead",
               "execution.sequence_overhead"),
     ),
     "offload": IdlePart(
         bounds=HOST,
-        words="copies to and from the host that computation does not hide",
+        reason="copies to and from the host that computation does not hide",
         function=collectives.exposed_time,
         keys=("offloading.host_link_fraction", "offloading.hidden"),
     ),
     "transfer_wait": IdlePart(
         bounds=HOST,
-        words="copies of offloaded weights and cache that computation does not hide",
+        reason="copies of offloaded weights and cache that computation does not hide",
         keys=("execution.host_link_fraction", "execution.hidden_copies"),
     ),
     "switch": IdlePart(
         bounds=HOST,
-        words="states of the trainer go to host memory and come back, the engine sleeps and wakes",
+        reason="states of the trainer go to host memory and come back, the engine sleeps and wakes",
         keys=("offloading.host_link_fraction", "rollouts.sleep_time"),
     ),
     "sync": IdlePart(
         bounds=LINK,
-        words="new weights go to the engine at the rate of published transfers",
-        function=rollout.sync_time,
+        reason="new weights go to the engine at the rate of published transfers",
+        function=rollout.weight_sync_time,
     ),
-    "reward": IdlePart(bounds=HOST, words="rewards that generation does not hide"),
+    "reward": IdlePart(bounds=HOST, reason="rewards that generation does not hide"),
     "wait": IdlePart(
         bounds=HOST,
-        words="the framework's own time of each step",
+        reason="the framework's own time of each step",
         keys=("rollouts.step_overhead",),
     ),
 }  # fmt: skip
@@ -279,7 +279,7 @@ class SpecSources:
 
     plan: Plan
 
-    def of_key(self, key: str) -> str:
+    def source_of_key(self, key: str) -> str:
         """The source of a number such as ``gpu peak_flops.bf16``; empty: unknown."""
         kind, _, path = key.partition(" ")
         return self._origins.get(kind, {}).get(path, "")
@@ -305,12 +305,12 @@ class SpecSources:
             else defaultdict(lambda: _DEFAULT_CLUSTER),
         }
 
-    def key_of(self, done: RepeatedWork, name: str) -> str:
+    def spec_key(self, done: RepeatedWork, name: str) -> str:
         """The key of a figure in the specs; empty if model and layout determine it.
 
         Reached shares are those of the spec times what the clock of hours and the software leave.
         """
-        gpu = self.plan.problem.setting.machine.gpu
+        gpu = self.plan.problem.inputs.machine.gpu
         if name == "peak_flops":
             peak = done.figure(name)
             matching = [str(key) for key, rate in gpu.peak_flops.items() if rate == peak]
@@ -358,7 +358,7 @@ class ExplainedPart:
         return max(self.bounds, key=lambda name: self.bounds[name])
 
     @property
-    def of_roofline(self) -> float:
+    def roofline_share(self) -> float:
         """Time at the peaks over the time of the part; 0: no peak bounds the part."""
         return self.at_peak / self.part.seconds if self.part.seconds else 0.0
 
@@ -371,8 +371,8 @@ class ExplainedPart:
     @property
     def waits(self) -> str:
         """Reason of a part without work, such as a wait; empty: the part has work."""
-        wait = WAITS.get(self.part.part)
-        return wait.words if wait is not None and not self.part.done else ""
+        wait = IDLE_PARTS.get(self.part.part)
+        return wait.reason if wait is not None and not self.part.done else ""
 
 
 @record(kw_only=True)
@@ -407,7 +407,7 @@ class ExplainedStep:
         return next(iter(self.bounds))
 
     @property
-    def of_roofline(self) -> float:
+    def roofline_share(self) -> float:
         """Time at the peaks over the time of the step."""
         return sum(part.at_peak for part in self.parts) / self.seconds
 
@@ -421,7 +421,7 @@ class ExplainedStep:
         return sums
 
 
-def explained_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
+def explain_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
     """The steps of the one configuration of a plan, predicted again with a ledger of their work."""
     timed = plan.workload.timed(evaluate_with_ledger(evaluation))
     parts = {name: [_part(part) for part in step.parts] for name, step in timed.items()}
@@ -429,14 +429,18 @@ def explained_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
         ExplainedStep(
             name=name,
             seconds=step.seconds,
-            parts=tuple(sorted(_bounded(parts, name), key=lambda part: -part.part.seconds)),
+            parts=tuple(
+                sorted(_parts_with_bounds(parts, name), key=lambda part: -part.part.seconds)
+            ),
             software=step.software,
         )
         for name, step in timed.items()
     ]
 
 
-def _bounded(kinds: Mapping[str, Sequence[ExplainedPart]], kind: str) -> Iterator[ExplainedPart]:
+def _parts_with_bounds(
+    kinds: Mapping[str, Sequence[ExplainedPart]], kind: str
+) -> Iterator[ExplainedPart]:
     """The parts of a kind of step; parts that resemble a step have the bounds of its parts."""
     for part in kinds[kind]:
         direct_parts = [each for each in kinds.get(part.part.like, ()) if not each.part.like]
@@ -456,16 +460,16 @@ def evaluate_with_ledger(evaluation: Evaluation) -> Candidates:
 def _part(part: TimedPart) -> ExplainedPart:
     bounds: dict[str, float] = {}
     for done in part.done:
-        name = largest_term(done)
+        name = main_bound_of_work(done)
         bounds[name] = bounds.get(name, 0.0) + done.times * done.once
     if not bounds:
-        wait = WAITS.get(part.part)
+        wait = IDLE_PARTS.get(part.part)
         bounds = {wait.bounds if wait else OTHER: part.seconds}
     at_peak = sum(done.times * done.at_peak for done in part.done)
     return ExplainedPart(part=part, bounds=bounds, at_peak=at_peak)
 
 
-def largest_term(done: RepeatedWork) -> str:
+def main_bound_of_work(done: RepeatedWork) -> str:
     """The bound of a piece of work."""
     terms = done.terms
     return max(terms, key=lambda name: terms[name]) if terms else OTHER
@@ -476,7 +480,7 @@ def step_dict(step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
     return {
         "step": step.name,
         "time_s": step.seconds,
-        "of_roofline": step.of_roofline,
+        "of_roofline": step.roofline_share,
         "bounds_s": step.bounds,
         "terms_s": step.terms,
         "operators": [_part_dict(part, step, sources) for part in step.parts],
@@ -484,7 +488,7 @@ def step_dict(step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
 
 
 def _part_dict(part: ExplainedPart, step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
-    wait = WAITS.get(part.part.part) if part.waits else None
+    wait = IDLE_PARTS.get(part.part.part) if part.waits else None
     return {
         "operator": part.part.name,
         "module": part.part.module,
@@ -493,19 +497,21 @@ def _part_dict(part: ExplainedPart, step: ExplainedStep, sources: SpecSources) -
         "share": part.part.seconds / step.seconds,
         "bound": part.bound,
         "bounds_s": dict(part.bounds),
-        "of_roofline": part.of_roofline,
+        "of_roofline": part.roofline_share,
         "terms_s": dict(part.part.terms),
         "waits": part.waits,
         "waits_of": [*_profile_keys(wait.keys, sources)] if wait else [],
         "formula": wait.function.__name__ if wait and wait.function else "",
-        "references": references_of(wait.function) if wait and wait.function else [],
+        "references": cited_references(wait.function) if wait and wait.function else [],
         "work": [_work_dict(done, sources) for done in part.part.done],
     }
 
 
 def _profile_keys(keys: Iterable[str], sources: SpecSources) -> Iterator[str]:
     """Keys of the specs of the numbers that the profile has."""
-    return (named for key in keys if sources.of_key(named := f"{sources.profile_kind} {key}"))
+    return (
+        named for key in keys if sources.source_of_key(named := f"{sources.profile_kind} {key}")
+    )
 
 
 def spec_numbers(steps: Iterable[ExplainedStep], sources: SpecSources) -> dict[str, str]:
@@ -513,11 +519,11 @@ def spec_numbers(steps: Iterable[ExplainedStep], sources: SpecSources) -> dict[s
     sources_by_key: dict[str, str] = {}
     for part in (part for step in steps for part in step.parts):
         for done in part.part.done:
-            keys = (sources.key_of(done, name) for name in done.work.figures)
-            sources_by_key |= {key: sources.of_key(key) for key in keys if key}
+            keys = (sources.spec_key(done, name) for name in done.work.figures)
+            sources_by_key |= {key: sources.source_of_key(key) for key in keys if key}
         if part.waits:
-            profile_keys = _profile_keys(WAITS[part.part.part].keys, sources)
-            sources_by_key |= {key: sources.of_key(key) for key in profile_keys}
+            profile_keys = _profile_keys(IDLE_PARTS[part.part.part].keys, sources)
+            sources_by_key |= {key: sources.source_of_key(key) for key in profile_keys}
     return sources_by_key
 
 
@@ -525,19 +531,19 @@ def _work_dict(done: RepeatedWork, sources: SpecSources) -> dict[str, object]:
     formula = FORMULAS[done.work.formula]
     figures = []
     for name in done.work.figures:
-        key = sources.key_of(done, name)
+        key = sources.spec_key(done, name)
         figures.append(
             {"figure": name, "value": done.figure(name), "unit": UNITS[name], "key": key}
         )
     return {
         "kind": formula.title,
-        "formula": formula.place,
+        "formula": formula.function_path,
         "references": formula.references,
         "words": formula.words(done),
         "time_s": done.once,
         "times": done.times,
         "at_peak_s": done.at_peak,
-        "bound": largest_term(done),
+        "bound": main_bound_of_work(done),
         "terms_s": done.terms,
         "figures": figures,
     }

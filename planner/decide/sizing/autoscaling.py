@@ -19,14 +19,14 @@ from planner.errors import SearchSpaceError
 from planner.question.parse_values import format_input, parse_si
 
 _INSTANT = 1e-9
-HOLD = 5 * MINUTE
+SCALE_DOWN_DELAY = 5 * MINUTE
 """For how long an autoscaler keeps what was needed [s]: Kubernetes' default for scaling down [1]_.
 
 .. [1] HorizontalPodAutoscaler, ``scaleDown.stabilizationWindowSeconds``: 300.
 """
-LATE = 0.01
+MAX_LATE_SHARE = 0.01
 """The share of late requests up to which a spare is enough."""
-SPARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
+SPARE_SHARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 """Shares beyond what comes that are tried."""
 
 
@@ -55,14 +55,14 @@ class Startup:
 AT_ONCE = Startup()
 # Without a source: clouds answer within one to five minutes, node disks and object stores read
 # one to five GB/s, engines compile and capture graphs in 20 to 60 s.
-USUAL = Startup(provision=120.0, bandwidth=2e9, engine=40.0)
+DEFAULT_STARTUP = Startup(provision=120.0, bandwidth=2e9, engine=40.0)
 _PARTS = {"provision": "second", "weights": "byte/s", "engine": "second"}
 
 
 def read_startup(startup: object, option_name: str = "startup_time") -> Startup:
     """A time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
 
-    Unspecified parts are `USUAL`.
+    Unspecified parts are `DEFAULT_STARTUP`.
 
     Raises SearchSpaceError if it is none of these.
     """
@@ -71,7 +71,11 @@ def read_startup(startup: object, option_name: str = "startup_time") -> Startup:
     text = str(startup).strip()
     if text != "auto" and "=" not in text:
         return Startup(provision=parse_si(startup, "second", option_name))
-    parts = {"provision": USUAL.provision, "weights": USUAL.bandwidth, "engine": USUAL.engine}
+    parts = {
+        "provision": DEFAULT_STARTUP.provision,
+        "weights": DEFAULT_STARTUP.bandwidth,
+        "engine": DEFAULT_STARTUP.engine,
+    }
     for part in text.split(",") if text != "auto" else ():
         name, _, value = (text_part.strip() for text_part in part.partition("="))
         if name not in _PARTS:
@@ -110,7 +114,7 @@ class ValueSpans:
     ends: FloatArray
     values: FloatArray
 
-    def mapped(self, values: FloatArray) -> ValueSpans:
+    def map_indices_to_values(self, values: FloatArray) -> ValueSpans:
         """The parts with the values at their present values' indices.
 
         Parameters
@@ -165,8 +169,8 @@ def autoscaled_counts(
     r"""GPUs that an autoscaler requests over a load, and the rate that they serve [1/s].
 
     It asks for :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))`, up to what the peak takes,
-    h = `HOLD`, s the ``spare``; what it asks for serves ``startup_time`` seconds later (derived
-    here).
+    h = `SCALE_DOWN_DELAY`, s the ``spare``; what it asks for serves ``startup_time`` seconds later
+    (derived here).
     """
     starts = [period.start for period in load.periods]
     rates, last = [rate for rate, _, _ in fleets], len(fleets) - 1
@@ -174,13 +178,13 @@ def autoscaled_counts(
         min(bisect_left(rates, (1 + spare) * period.request_rate * (1 - 1e-12)), last)
         for period in load.periods
     ]
-    held = min(HOLD / HOUR, load.hours / 2)
-    requested = _within(starts, np.asarray(wanted, dtype=float), -held, load.hours)
+    held = min(SCALE_DOWN_DELAY / HOUR, load.hours / 2)
+    requested = _max_in_window(starts, np.asarray(wanted, dtype=float), -held, load.hours)
     begins, wants = requested.starts.tolist(), requested.values.tolist()
-    serving = least_before(begins, wants, startup_time / HOUR, load.hours)
+    serving = rolling_minimum(begins, wants, startup_time / HOUR, load.hours)
     gpus = np.array([float(num_gpus) for _, num_gpus, _ in fleets])
     could = np.array([capacity for _, _, capacity in fleets])
-    return requested.mapped(gpus), serving.mapped(could)
+    return requested.map_indices_to_values(gpus), serving.map_indices_to_values(could)
 
 
 def size_autoscaled(
@@ -209,25 +213,27 @@ def rolling_maximum(
     >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
     [(0.0, 2.0), (7.0, 5.0), (8.0, 5.0), (23.0, 5.0)]
     """
-    return _within(starts, np.asarray(values, dtype=float), hours, total)
+    return _max_in_window(starts, np.asarray(values, dtype=float), hours, total)
 
 
-def least_before(
+def rolling_minimum(
     starts: Sequence[float], values: Sequence[float], hours: float, total: float = HOURS
 ) -> ValueSpans:
     """The least of a value in each moment and the ``hours`` before it (derived here).
 
     GPUs requested since then have not started.
 
-    >>> spans = least_before([0, 8], [2, 5], 1)
+    >>> spans = rolling_minimum([0, 8], [2, 5], 1)
     >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
     [(0.0, 2.0), (1.0, 2.0), (8.0, 2.0), (9.0, 5.0)]
     """
-    spans = _within(starts, -np.asarray(values, dtype=float), -hours, total)
+    spans = _max_in_window(starts, -np.asarray(values, dtype=float), -hours, total)
     return ValueSpans(starts=spans.starts, ends=spans.ends, values=-spans.values)
 
 
-def _within(starts: Sequence[float], values: FloatArray, window: float, total: float) -> ValueSpans:
+def _max_in_window(
+    starts: Sequence[float], values: FloatArray, window: float, total: float
+) -> ValueSpans:
     """The most of the values in a window that begins, or ends, in each moment of a load."""
     changes = np.concatenate([[True], values[1:] != values[:-1]])
     values, first = values[changes], np.asarray(starts, dtype=float)[changes].tolist()

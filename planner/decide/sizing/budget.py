@@ -20,7 +20,12 @@ from planner.decide.sizing.fleet import (
     closest_reason,
     gpus_of_workers,
 )
-from planner.decide.sizing.searches import Searches, best_of_groups, fleet_of, serving_size
+from planner.decide.sizing.searches import (
+    Searches,
+    best_plan_of_each_group,
+    plan_with_fewest_gpus,
+    serving_size,
+)
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import value_or_none
 from planner.optimize.source import Candidates
@@ -172,25 +177,27 @@ class BudgetSearch:
     request: Request
     budget: float | None = None
 
-    def most(self) -> tuple[BudgetResult | None, str]:
+    def find_largest_load(self) -> tuple[BudgetResult | None, str]:
         """The fleet that carries the largest load; or the reason why there is none.
 
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
-        max_gpus = self._affordable()
+        max_gpus = self._max_gpus_or_reason()
         if isinstance(max_gpus, str):
             return None, max_gpus
         node = self._cluster.gpus_per_node
         count = min(max_gpus // node, _NODES) * node or 2 ** (max_gpus.bit_length() - 1)
-        layouts, reason = self._layouts(count)
+        layouts, reason = self._efficient_layouts(count)
         if not layouts:
             return None, reason
-        candidates = [self._grown(fleet, max_gpus) for fleet in layouts]
+        candidates = [self._largest_fleet(fleet, max_gpus) for fleet in layouts]
         results = [result for result in candidates if result is not None]
         if self.budget is not None and self._power is None and results:
             results += self._sized_by_rate(max(results, key=_most_tokens), max_gpus)
         best = max(results, key=_most_tokens, default=None)
-        return best, "" if best is not None else self._too_little(layouts[0], min(node, count))
+        return best, "" if best is not None else self._too_little_power_reason(
+            layouts[0], min(node, count)
+        )
 
     @cached_property
     def _plan(self) -> Plan:
@@ -198,15 +205,15 @@ class BudgetSearch:
 
     @property
     def _cluster(self) -> ClusterSpec:
-        return self._plan.problem.setting.machine.cluster
+        return self._plan.problem.inputs.machine.cluster
 
     @property
     def _power(self) -> float | None:
         return self.request.constraints.get(POWER)
 
-    def _affordable(self) -> int | str:
+    def _max_gpus_or_reason(self) -> int | str:
         """GPUs that the budget, the cluster and max_gpus leave; or why there is none."""
-        machine = self._plan.problem.setting.machine
+        machine = self._plan.problem.inputs.machine
         if self._power is not None and machine.gpu.thermal_design_power is None:
             return f"the power of {self.request.gpu} is unknown"
         bounds = [self._cluster.max_gpus, self.request.constraints.get(MOST_GPUS), LARGEST_OF_ALL]
@@ -226,7 +233,7 @@ class BudgetSearch:
                 return f"a budget of {budget} an hour is below {gpus} at {each} an hour"
         return int(min(bound for bound in bounds if bound is not None))
 
-    def _layouts(self, count: int) -> tuple[list[FeasiblePlan], str]:
+    def _efficient_layouts(self, count: int) -> tuple[list[FeasiblePlan], str]:
         """The layouts with most tokens per watt or dollar on ``count`` GPUs, or a reason."""
         open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
         bounds = {name: self.request.constraints[name] for name in open_ones}
@@ -241,7 +248,7 @@ class BudgetSearch:
                 continue
             plan, result = searches.of(replace(request, objectives=(_PER_TOKEN[name],)))
             missed.append(NearMiss.of(plan, result))
-            fleets = [FeasiblePlan.of(*pair) for pair in best_of_groups(plan, result)]
+            fleets = [FeasiblePlan.of(*pair) for pair in best_plan_of_each_group(plan, result)]
             fleets.sort(key=lambda fleet: number_or_nan(fleet.row[_COLUMN[name]]))
             fleets_by_layout |= {
                 str(request_with_layout(request, layout_fleet)): layout_fleet
@@ -249,9 +256,9 @@ class BudgetSearch:
             }
         return [*fleets_by_layout.values()], "" if fleets_by_layout else closest_reason(missed)
 
-    def _grown(self, fleet: FeasiblePlan, max_gpus: int) -> BudgetResult | None:
+    def _largest_fleet(self, fleet: FeasiblePlan, max_gpus: int) -> BudgetResult | None:
         """The most GPUs of a layout within all bounds; None if one step of GPUs exceeds them."""
-        step = self._step(fleet, max_gpus)
+        step = self._gpu_step(fleet, max_gpus)
         count = max_gpus // step * step
         if self._power is not None:
             each = number_or_nan(fleet.row["power_kw"]) * KILOWATT / fleet.num_gpus
@@ -260,7 +267,7 @@ class BudgetSearch:
         tried = set[int]()
         while count >= step and count not in tried and len(tried) < _CORRECTIONS:
             tried.add(count)
-            result, share = self._at(fleet, count, step)
+            result, share = self._evaluate_count(fleet, count, step)
             if result is not None:
                 best = result if best is None else max(best, result, key=_most_tokens)
                 share = 1.0 if math.isnan(share) else share
@@ -270,7 +277,7 @@ class BudgetSearch:
             count = min(left, max_gpus // step * step if result is not None else count - step)
         return best
 
-    def _step(self, fleet: FeasiblePlan, max_gpus: int) -> int:
+    def _gpu_step(self, fleet: FeasiblePlan, max_gpus: int) -> int:
         """GPUs by which a fleet grows: whole copies of the layout on whole nodes."""
         is_pool = fleet.row.get("prefill_replicas") is not None
         copy = 1 if is_pool else fleet.num_gpus // int(number_or_nan(fleet.row["replicas"]))
@@ -285,39 +292,47 @@ class BudgetSearch:
         A rate decides the replicas and what they meet, so that another layout may be the best.
         """
         rate = number_or_nan(best.fleet.row["requests_per_s"])
-        at_budget = self._scaled(best.fleet, rate, max_gpus)
-        rate = rate if at_budget is None else _sure_rate(at_budget) * max_gpus / at_budget.num_gpus
+        at_budget = self._fleet_at_rate(best.fleet, rate, max_gpus)
+        rate = (
+            rate
+            if at_budget is None
+            else _rate_at_confidence(at_budget) * max_gpus / at_budget.num_gpus
+        )
         searches = Searches((self.request.one_contract,))
         size = serving_size(replace(self.request, request_rate=rate), searches)
         first = size.cheapest or size.fewest
         if first is None:
             return []
         step = sum(gpus_of_workers(first.row)) or 1
-        rate = _sure_rate(first) * (max_gpus // step * step) / first.num_gpus * (1 - _ROUNDED)
+        rate = (
+            _rate_at_confidence(first) * (max_gpus // step * step) / first.num_gpus * (1 - _ROUNDED)
+        )
         fleets = {
             fleet_at_rate.num_gpus: fleet_at_rate
-            for fleet_at_rate in (at_budget, first, self._scaled(first, rate, max_gpus))
+            for fleet_at_rate in (at_budget, first, self._fleet_at_rate(first, rate, max_gpus))
             if fleet_at_rate
         }
         return [
             carried
             for num_gpus, fleet in fleets.items()
-            if num_gpus <= max_gpus and (carried := self._carried_by(fleet)) is not None
+            if num_gpus <= max_gpus and (carried := self._largest_load_of(fleet)) is not None
         ]
 
-    def _scaled(self, fleet: FeasiblePlan, rate: float, most: int) -> FeasiblePlan | None:
+    def _fleet_at_rate(
+        self, fleet: FeasiblePlan, rate: float, max_gpus: int
+    ) -> FeasiblePlan | None:
         """The fleet of a layout at a rate, or at a lower rate that ``max_gpus`` serve."""
         for _ in range(_CORRECTIONS):
             request = replace(self.request, num_gpus=None, request_rate=rate)
-            fleet_at_rate = fleet_of(
+            fleet_at_rate = plan_with_fewest_gpus(
                 replace(request_with_layout(request, fleet), request_rate=rate)
             )
-            if fleet_at_rate is None or fleet_at_rate.num_gpus <= most:
+            if fleet_at_rate is None or fleet_at_rate.num_gpus <= max_gpus:
                 return fleet_at_rate
-            rate *= most / fleet_at_rate.num_gpus * (1 - _ROUNDED)
+            rate *= max_gpus / fleet_at_rate.num_gpus * (1 - _ROUNDED)
         return None
 
-    def _carried_by(self, fleet: FeasiblePlan) -> BudgetResult | None:
+    def _largest_load_of(self, fleet: FeasiblePlan) -> BudgetResult | None:
         """Largest load of a fleet that keeps its limits at a rate; None: above the power limit."""
         request = replace(self.request, num_gpus=fleet.num_gpus, objectives=_THROUGHPUT)
         pinned = request_with_layout(request, fleet)
@@ -328,14 +343,16 @@ class BudgetSearch:
             pinned, settings={**pinned.settings, **(numbers if is_pool else {})}, constraints=power
         )
         plan, result = Searches((self.request.one_contract,)).of(request)
-        best = next(best_of_groups(plan, result), None)
+        best = next(best_plan_of_each_group(plan, result), None)
         if best is None:
             return None
         margins = tuple(margin for margin in fleet.margins if margin.name != RATE)
-        carried = _yield_of(*best)
+        carried = _result_of_plan(*best)
         return replace(carried, fleet=replace(carried.fleet, margins=margins))
 
-    def _at(self, fleet: FeasiblePlan, count: int, step: int) -> tuple[BudgetResult | None, float]:
+    def _evaluate_count(
+        self, fleet: FeasiblePlan, count: int, step: int
+    ) -> tuple[BudgetResult | None, float]:
         """A layout on ``count`` GPUs if it keeps all limits, and its share of the power limit.
 
         NaN without a power limit, or if another limit is missed.
@@ -348,7 +365,7 @@ class BudgetSearch:
         power = {POWER: self._power / times} if self._power is not None else {}
         request = replace(pinned, num_gpus=part, constraints={**self.request.constraints, **power})
         plan, result = Searches((self.request.one_contract,)).of(request)
-        best = next(best_of_groups(plan, result), None)
+        best = next(best_plan_of_each_group(plan, result), None)
         if best is not None and times > 1:
             row = FeasiblePlan.of(*best).row
             numbers = {name: times * int(number_or_nan(row[name])) for name in NUMBERS}
@@ -360,32 +377,34 @@ class BudgetSearch:
                 constraints=self.request.constraints,
             )
             plan, result = Searches((self.request.one_contract,)).of(request)
-            best = next(best_of_groups(plan, result), None)
+            best = next(best_plan_of_each_group(plan, result), None)
         if best is None:
             misses = [miss for miss in result.nearest_misses if miss.rejection == POWER]
             return None, misses[0].value / misses[0].bound if misses else math.nan
-        carried = _yield_of(*best)
+        carried = _result_of_plan(*best)
         shares = [
-            margin.sure / margin.bound for margin in carried.fleet.margins if margin.name == POWER
+            margin.value_at_confidence / margin.bound
+            for margin in carried.fleet.margins
+            if margin.name == POWER
         ]
         return carried, shares[0] if shares else math.nan
 
-    def _too_little(self, fleet: FeasiblePlan, count: int) -> str:
+    def _too_little_power_reason(self, fleet: FeasiblePlan, count: int) -> str:
         """Message with the power of one node of a layout."""
         unlimited = BudgetSearch(request=replace(self.request, constraints={}), budget=self.budget)
-        result, _ = unlimited._at(fleet, count, count)
+        result, _ = unlimited._evaluate_count(fleet, count, count)
         if result is None or self._power is None:
             return f"nothing carries requests on {formatting.format_gpus(count)} within the limits"
         draws = formatting.format_kw(KILOWATT * number_or_nan(result.fleet.row["power_kw"]))
         return f"a node of {count} draws {draws}, above {formatting.format_kw(self._power)}"
 
 
-def _sure_rate(fleet: FeasiblePlan) -> float:
+def _rate_at_confidence(fleet: FeasiblePlan) -> float:
     """Requests per second that a fleet for a rate serves at the confidence."""
-    return next(margin.sure for margin in fleet.margins if margin.name == RATE)
+    return next(margin.value_at_confidence for margin in fleet.margins if margin.name == RATE)
 
 
-def _yield_of(plan: Plan, candidates: Candidates) -> BudgetResult:
+def _result_of_plan(plan: Plan, candidates: Candidates) -> BudgetResult:
     """Load that one configuration of a plan carries."""
     profile = plan.problem.sources[0].site.power
     return BudgetResult(

@@ -19,8 +19,8 @@ from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import DAY, HOUR
 from planner.decide.sizing.autoscaling import (
-    LATE,
-    SPARES,
+    MAX_LATE_SHARE,
+    SPARE_SHARES,
     Fleets,
     ScaledFleet,
     Startup,
@@ -31,7 +31,7 @@ from planner.decide.sizing.autoscaling import (
 )  # fmt: skip
 from planner.decide.sizing.fleet import MORE_EFFICIENT, RATE, FeasiblePlan, gpus_of_workers
 from planner.decide.sizing.load_profile import HOURS, LoadPeriod, LoadProfile
-from planner.decide.sizing.searches import Searches, best_of_each, fleet_of
+from planner.decide.sizing.searches import Searches, best_plan_of_each_engine, plan_with_fewest_gpus
 from planner.errors import SearchSpaceError
 from planner.optimize.source import at_load
 from planner.question.names import GPU, NUM_GPUS, REQUEST_RATE, REQUESTS_PER_S, TIME
@@ -159,7 +159,7 @@ class DailySchedule:
         return HOURS * self.base * HOUR * self.terms.base
 
     @property
-    def signed(self) -> float:
+    def commitment_cost(self) -> float:
         """Cost of the base GPUs for the whole term of their contract [USD]; NaN: no term."""
         base = self.terms.base_contract or Contract.ON_DEMAND
         return self.base_cost * (TERMS.get(Contract(base), math.nan) or math.nan) / DAY
@@ -171,13 +171,14 @@ class DailySchedule:
         return needed / (self.load.hours * self.base) if self.base else math.nan
 
     @cached_property
-    def scaled(self) -> tuple[ScaledFleet, ...]:
+    def autoscaled(self) -> tuple[ScaledFleet, ...]:
         """Results of an autoscaler that reacts to the load, by its spare capacity."""
         return tuple(
-            size_autoscaled(self.load, self._fleets, spare, self.startup_time) for spare in SPARES
+            size_autoscaled(self.load, self._fleets, spare, self.startup_time)
+            for spare in SPARE_SHARES
         )
 
-    def followed(self, spare: float) -> tuple[ValueSpans, ValueSpans]:
+    def autoscaler_counts(self, spare: float) -> tuple[ValueSpans, ValueSpans]:
         """GPUs that an autoscaler requests, and the request rate that they serve [1/s].
 
         Parameters
@@ -189,14 +190,16 @@ class DailySchedule:
     @property
     def _fleets(self) -> Fleets:
         """The fleets of its rates, with capacities at the confidence of the size."""
-        share = _sure_share(self.peak)
+        share = _rate_share_at_confidence(self.peak)
         each = {hour.period.request_rate: hour for hour in self.hours}
         return [(rate, each[rate].num_gpus, share * each[rate].capacity) for rate in sorted(each)]
 
     @property
     def with_spare(self) -> ScaledFleet | None:
-        """The autoscaler with the least spare that delays at most `LATE` of the requests."""
-        return next((fleet for fleet in self.scaled if fleet.late <= LATE), None)
+        """The autoscaler with the least spare that delays at most `MAX_LATE_SHARE` of the
+        requests.
+        """
+        return next((fleet for fleet in self.autoscaled if fleet.late <= MAX_LATE_SHARE), None)
 
     @property
     def order(self) -> tuple[float, float]:
@@ -287,69 +290,71 @@ def daily_schedules(
     Raises SpecError or SearchSpaceError if a price list is faulty.
     """
     terms = cheapest_contracts(request, contracts)
-    first = best = _day(request, fewest, load, terms, startup)
+    first = best = _schedule_of_fleet(request, fewest, load, terms, startup)
     best_by_layout: dict[Hashable, FeasiblePlan] = {}
-    hours_at_least = partial(_least_hours, load=load)
+    hours_at_least = partial(_min_gpu_hours, load=load)
     for rate in dict.fromkeys((load.peak, max(load.mean, _LEAST_RATE))):
-        for fleet in best_of_each(replace(request, request_rate=rate), searches):
-            name = _layout(request, fleet)
+        for fleet in best_plan_of_each_engine(replace(request, request_rate=rate), searches):
+            name = _layout_key(request, fleet)
             # The most efficient numbers of workers of pools.
             both = (best_by_layout.get(name, fleet), fleet)
             best_by_layout[name] = min(both, key=hours_at_least)
-    best_by_layout.pop(_layout(request, fewest), None)
+    best_by_layout.pop(_layout_key(request, fewest), None)
     for fleet in sorted(best_by_layout.values(), key=hours_at_least):
-        if _least_order(fleet, load, terms) >= best.order:
+        if _min_order(fleet, load, terms) >= best.order:
             continue
         pinned = replace(request_with_layout(request, fleet), request_rate=load.peak)
-        if (peak := fleet_of(pinned)) is not None:
-            day = _day(request, peak, load, terms, startup)
+        if (peak := plan_with_fewest_gpus(pinned)) is not None:
+            day = _schedule_of_fleet(request, peak, load, terms, startup)
             best = min(best, day, key=lambda schedule: schedule.order)
     return best, first
 
 
-def _layout(request: Request, fleet: FeasiblePlan) -> Hashable:
+def _layout_key(request: Request, fleet: FeasiblePlan) -> Hashable:
     pinned = request_with_layout(request, fleet)
     return pinned.mode, pinned.engine, tuple(sorted(map(str, pinned.settings.items())))
 
 
-def _least_hours(fleet: FeasiblePlan, load: LoadProfile) -> float:
+def _min_gpu_hours(fleet: FeasiblePlan, load: LoadProfile) -> float:
     """GPU-hours of a day if they followed the load without steps."""
     return load.requests / HOUR * fleet.num_gpus / number_or_nan(fleet.row[_CAPACITY])
 
 
-def _least_order(
-    fleet: FeasiblePlan, load: LoadProfile, terms: HourlyPrices
-) -> tuple[float, float]:
+def _min_order(fleet: FeasiblePlan, load: LoadProfile, terms: HourlyPrices) -> tuple[float, float]:
     """At least the `Day.order` of a layout: its workers serve what they can, and start at once."""
     hours = []
     for period in load.periods:
-        gpus = _least_gpus(fleet, period.request_rate)
+        gpus = _min_gpus(fleet, period.request_rate)
         paid = ((period.hours, gpus),)
         hours.append(DayPeriod(period=period, num_gpus=gpus, base=0, capacity=math.nan, paid=paid))
     base = cheapest_base(hours, terms, load.repeats)
     return DailySchedule(load=load, peak=fleet, hours=tuple(hours), base=base, terms=terms).order
 
 
-def _least_gpus(fleet: FeasiblePlan, rate: float) -> int:
+def _min_gpus(fleet: FeasiblePlan, rate: float) -> int:
     """At least the GPUs that serve a rate with workers like those of a fleet, in whole workers.
 
     Pools may be more efficient in other numbers of workers.
     """
     workers = gpus_of_workers(fleet.row) or [1]
-    max_rate = number_or_nan(fleet.row[_CAPACITY]) * _sure_share(fleet) * (1 + _ROUNDING)
+    max_rate = (
+        number_or_nan(fleet.row[_CAPACITY]) * _rate_share_at_confidence(fleet) * (1 + _ROUNDING)
+    )
     if len(workers) > 1:
         max_rate *= MORE_EFFICIENT
     step = math.gcd(*workers)
     return max(step * math.ceil(rate * fleet.num_gpus / max_rate / step), sum(workers))
 
 
-def _sure_share(fleet: FeasiblePlan) -> float:
+def _rate_share_at_confidence(fleet: FeasiblePlan) -> float:
     """Share of the predicted rate that holds at the confidence of the size."""
     rates = (margin for margin in fleet.margins if margin.name == RATE)
-    return next((margin.sure / margin.predicted for margin in rates if margin.predicted), 1.0)
+    return next(
+        (margin.value_at_confidence / margin.predicted for margin in rates if margin.predicted), 1.0
+    )
 
 
-def _day(
+def _schedule_of_fleet(
     request: Request, peak: FeasiblePlan, load: LoadProfile, terms: HourlyPrices, startup: Startup
 ) -> DailySchedule:
     """The day of a service whose peak is served by a fleet."""
@@ -360,7 +365,7 @@ def _day(
             f"{load.name} lasts {load.hours:.3g} h: what starts in {startup_time / HOUR:.3g} h "
             "serves none of it."
         )
-    hours = hours_of(load, fleets, startup_time)
+    hours = schedule_periods(load, fleets, startup_time)
     base = cheapest_base(hours, terms, load.repeats)
     return DailySchedule(
         load=load,
@@ -372,7 +377,7 @@ def _day(
     )
 
 
-def hours_of(
+def schedule_periods(
     load: LoadProfile, fleets: Mapping[float, FeasiblePlan], startup_time: float
 ) -> list[DayPeriod]:
     """Each period of a load with its fleet, and the GPUs that run in its parts.
@@ -415,14 +420,14 @@ def fleets_by_rate(
         rates = [load.peak * place / _LEVELS for place in range(1, _LEVELS)] + [load.peak]
     workers, smallest = gpus_of_workers(peak.row) or [1], peak
     for rate in reversed(rates[:-1]):
-        if smallest.num_gpus > _least_gpus(smallest, rate):
-            smallest = _at_most(pinned, rate, smallest)
+        if smallest.num_gpus > _min_gpus(smallest, rate):
+            smallest = _smallest_fleet_up_to(pinned, rate, smallest)
         fleets[rate] = smallest
     step = math.gcd(*workers)
-    return {rate: _between(rates, fleets, rate, step) for rate in requested}
+    return {rate: _fleet_between(rates, fleets, rate, step) for rate in requested}
 
 
-def _between(
+def _fleet_between(
     rates: Sequence[float], fleets: Mapping[float, FeasiblePlan], rate: float, step: int
 ) -> FeasiblePlan:
     """The fleet of a rate, interpolated between neighbouring rates in steps of GPUs."""
@@ -439,10 +444,10 @@ def _between(
     return replace(above, row={**above.row, _GPUS: gpus, _CAPACITY: capacity})
 
 
-def _at_most(pinned: Request, rate: float, above: FeasiblePlan) -> FeasiblePlan:
+def _smallest_fleet_up_to(pinned: Request, rate: float, above: FeasiblePlan) -> FeasiblePlan:
     """The smallest fleet of a rate, or the one of a higher rate if it has no more GPUs."""
     at_rate = replace(pinned, request_rate=max(rate, _LEAST_RATE))
-    fleet = fleet_of(at_rate)
+    fleet = plan_with_fewest_gpus(at_rate)
     if fleet is None:
         fleet = _smallest_at_load(at_rate, above)
     return fleet if fleet is not None and fleet.num_gpus < above.num_gpus else above
@@ -456,12 +461,12 @@ def _smallest_at_load(request: Request, above: FeasiblePlan) -> FeasiblePlan | N
     """
     step = math.gcd(*(gpus_of_workers(above.row) or [1]))
     counts = range(step, above.num_gpus, step)
-    cached_fleet = cache(partial(fleet_on, request))
+    cached_fleet = cache(partial(fleet_on_gpus, request))
     place = bisect_left(counts, True, key=lambda count: cached_fleet(count) is not None)
     return cached_fleet(counts[place]) if place < len(counts) else None
 
 
-def fleet_on(request: Request, num_gpus: int) -> FeasiblePlan | None:
+def fleet_on_gpus(request: Request, num_gpus: int) -> FeasiblePlan | None:
     """A fleet of so many GPUs that keeps the limits at the load; None where none does."""
     plan = make_plan(replace(request, num_gpus=num_gpus, objectives=()))
     for source in plan.problem.sources:
@@ -511,8 +516,10 @@ def cheapest_contracts(request: Request, contracts: Sequence[str | None]) -> Hou
             listed = ", ".join(map(str, named))
             raise SearchSpaceError(f"{request.gpu}: no price is known under {listed}.")
         return HourlyPrices(base=usual, base_contract="", hourly=usual, hourly_contract="")
-    hourly = _least(finite_prices, HOURLY) or min(finite_prices, key=finite_prices.__getitem__)
-    base = _least(finite_prices, COMMITTED) or hourly
+    hourly = _cheapest_contract(finite_prices, HOURLY) or min(
+        finite_prices, key=finite_prices.__getitem__
+    )
+    base = _cheapest_contract(finite_prices, COMMITTED) or hourly
     return HourlyPrices(
         base=finite_prices[base],
         base_contract=str(base),
@@ -521,7 +528,7 @@ def cheapest_contracts(request: Request, contracts: Sequence[str | None]) -> Hou
     )
 
 
-def _least(prices: dict[str, float], among: Sequence[str]) -> str | None:
+def _cheapest_contract(prices: dict[str, float], among: Sequence[str]) -> str | None:
     contracts = [name for name in prices if name in among]
     return min(contracts, key=prices.__getitem__, default=None)
 

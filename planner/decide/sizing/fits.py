@@ -7,13 +7,18 @@ from dataclasses import replace
 
 from planner.base import formatting
 from planner.base.csv_cells import Row, number_or_nan
-from planner.decide.fitting import MEMORIES, MOST_GPUS, change_on
+from planner.decide.fitting import MEMORIES, MOST_GPUS, best_change_on_gpus
 from planner.decide.near import Change, MayBe
 from planner.decide.sizing.budget import POWER, Budget
 from planner.decide.sizing.fleet import FeasiblePlan, Size
 from planner.decide.sizing.load_profile import LoadProfile
-from planner.decide.sizing.searches import node_multiples, one_per_doubling
-from planner.decide.sizing.size_all import Progress, Sizes, ordered, with_default_confidence
+from planner.decide.sizing.searches import node_multiples, spaced_by_doubling
+from planner.decide.sizing.size_all import (
+    Progress,
+    Sizes,
+    recommended_first,
+    with_default_confidence,
+)
 from planner.errors import PlannerError
 from planner.question.request import Request
 from planner.question.terms import terms_about
@@ -23,13 +28,13 @@ from planner.workloads.saved_plan import non_default_parameters
 from planner.workloads.workload import Evaluation
 
 
-def is_only_to_fit(request: Request, load: LoadProfile | None, budget: Budget | None) -> bool:
+def is_memory_only(request: Request, load: LoadProfile | None, budget: Budget | None) -> bool:
     """Whether there is no rate, deadline, budget or limit to size GPUs for."""
     bounds = {*terms_about("training_target"), POWER} & {*request.constraints}
     return request.request_rate is None and not (bounds or load or budget)
 
 
-def fewest_that_fit(
+def fewest_gpus_that_fit(
     requests: Sequence[tuple[Request, MayBe]],
     contracts: Sequence[str | None] = (None,),
     counts: Sequence[int] = (),
@@ -49,7 +54,7 @@ def fewest_that_fit(
         request = with_default_confidence(question)
         for contract in contracts:
             try:
-                sizes.append(_size(replace(request, contract=contract), may_be, counts))
+                sizes.append(_fewest_on_gpu(replace(request, contract=contract), may_be, counts))
             except PlannerError as error:
                 errors.append(error)
                 reason = " ".join(str(error).split())
@@ -59,23 +64,27 @@ def fewest_that_fit(
     if len(errors) == len(sizes):
         raise errors[0]
     return Sizes(
-        request=with_default_confidence(requests[0][0]), sizes=ordered(sizes), fits_alone=True
+        request=with_default_confidence(requests[0][0]),
+        sizes=recommended_first(sizes),
+        is_memory_only=True,
     )
 
 
-def _size(request: Request, may_be: MayBe, counts: Sequence[int]) -> Size:
+def _fewest_on_gpu(request: Request, may_be: MayBe, counts: Sequence[int]) -> Size:
     """The fewest GPUs of one type on which a plan has the required fit probability."""
     current = make_single_plan(replace(request, num_gpus=min(gpu_counts(request.num_gpus or 1))))
     evaluation = evaluate(current)
-    cluster = evaluation.source.setting.machine.cluster
+    cluster = evaluation.source.inputs.machine.cluster
     max_gpus = min(MOST_GPUS, cluster.max_gpus or MOST_GPUS)
     numbers = tuple(counts) or node_multiples(cluster.gpus_per_node, max_gpus)
 
     def first(among: Sequence[int], *, only_layout: bool = True) -> Change | None:
-        changes = (change_on(current, evaluation, may_be, count, only_layout) for count in among)
+        changes = (
+            best_change_on_gpus(current, evaluation, may_be, count, only_layout) for count in among
+        )
         return next((change for change in changes if change is not None), None)
 
-    change = first(one_per_doubling(numbers))
+    change = first(spaced_by_doubling(numbers))
     if change is not None:
         end = number_or_nan(change.row["num_gpus"])
         change = first([count for count in numbers if end / 2 <= count < end]) or change
@@ -83,10 +92,10 @@ def _size(request: Request, may_be: MayBe, counts: Sequence[int]) -> Size:
         fleet = FeasiblePlan.of(plan, evaluate(plan).candidates)
         contract = str(fleet.row.get("contract") or request.one_contract or "")
         return Size(gpu=evaluation.source.gpu, contract=contract, fewest=fleet, tried=numbers)
-    other = first(one_per_doubling(numbers), only_layout=False)
-    reason = f"does not fit on {_span(numbers)}{_with(other)}"
+    other = first(spaced_by_doubling(numbers), only_layout=False)
+    reason = f"does not fit on {_tried_gpus_text(numbers)}{_other_settings_text(other)}"
     if evaluation.rejected_by not in ("", *MEMORIES):
-        reason = f"impossible on {_span(numbers)}: {_description(evaluation)}"
+        reason = f"impossible on {_tried_gpus_text(numbers)}: {_description(evaluation)}"
     return Size(
         gpu=evaluation.source.gpu, contract=request.one_contract or "", reason=reason, tried=numbers
     )
@@ -98,13 +107,13 @@ def _description(evaluation: Evaluation) -> str:
     return rules.get(evaluation.rejected_by, evaluation.rejected_by)
 
 
-def _span(counts: Sequence[int]) -> str:
+def _tried_gpus_text(counts: Sequence[int]) -> str:
     """``1 to 1,024 GPUs``, or the one number of GPUs that was tried."""
     last = formatting.format_gpus(counts[-1])
     return last if len(counts) == 1 else f"{formatting.format_count(counts[0])} to {last}"
 
 
-def _with(change: Change | None) -> str:
+def _other_settings_text(change: Change | None) -> str:
     """Number of GPUs on which other settings fit, and the settings; empty: none."""
     if change is None:
         return ""

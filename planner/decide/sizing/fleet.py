@@ -15,21 +15,26 @@ from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import MEDIAN
-from planner.confidence.ranking import RankedPlan, are_plans_tied, best_supported
+from planner.confidence.ranking import RankedPlan, are_plans_tied, recommended_index
 from planner.configurations.configuration_tables import PREFILL
 from planner.decide.assumptions import SensitiveAssumption
-from planner.optimize.collector import NearestMiss, why
-from planner.optimize.problem import Constraint, factor_at, is_unknown, sure_value
+from planner.optimize.collector import NearestMiss, main_rejection
+from planner.optimize.problem import (
+    Constraint,
+    factor_at_confidence,
+    is_unknown,
+    value_at_confidence,
+)
 from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import (
     BASIS,
     RUNS,
     TIE_FACTOR,
+    bad_case_value,
     distinguishing_interval,
     ends_of,
     full_row,
-    pessimistic_value,
-    standing_of,
+    rank_row,
 )
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import ENDINGS, glossary, terms_about
@@ -69,8 +74,9 @@ class Margin:
     sign : 1: upper bound, -1: lower bound
     bound : bound
     predicted : predicted value, the median
-    sure : value that the requested ``confidence`` of runs keeps
-    has_errors : published runs determine the error; otherwise ``sure`` is the prediction
+    value_at_confidence : value that the requested ``confidence`` of runs keeps
+    has_errors : published runs determine the error; otherwise ``value_at_confidence`` is the
+        prediction
     """
 
     name: str
@@ -78,13 +84,13 @@ class Margin:
     sign: int
     bound: float
     predicted: float
-    sure: float
+    value_at_confidence: float
     has_errors: bool
 
     @property
     def spare(self) -> float:
         """Distance of ``sure`` to the bound [SI unit]; at least 0 if the limit is kept."""
-        return self.sign * (self.bound - self.sure)
+        return self.sign * (self.bound - self.value_at_confidence)
 
     @property
     def share(self) -> float:
@@ -120,9 +126,9 @@ class FeasiblePlan:
         return number_or_nan(self.row.get("cost_usd", self.row.get("cost_per_hour_usd")))
 
     @property
-    def bad_cost(self) -> float:
+    def bad_case_cost(self) -> float:
         """Cost that 9 of 10 published runs like the plan keep [USD or USD/h]."""
-        return bad_cost(self.row)
+        return bad_case_cost(self.row)
 
     @property
     def with_spare(self) -> tuple[int, float] | None:
@@ -166,11 +172,11 @@ class FeasiblePlan:
         """
         source = candidates.source
         row = full_row(candidates, [source])
-        row = {**row, **_grounds(plan, candidates, int(number_or_nan(row["num_gpus"])))}
+        row = {**row, **_evidence_columns(plan, candidates, int(number_or_nan(row["num_gpus"])))}
         return cls(
             row=row,
             margins=tuple(_margins(plan, candidates)),
-            limit_names=tuple(plan.workload.wording.question_lines(source.setting)),
+            limit_names=tuple(plan.workload.wording.question_lines(source.inputs)),
             chosen={
                 name: default_text
                 for name in _OF_WORK
@@ -210,14 +216,14 @@ def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
     return value, low, high
 
 
-def bad_cost(row: Mapping[str, object]) -> float:
+def bad_case_cost(row: Mapping[str, object]) -> float:
     """Bad-case cost of a row, which 9 of 10 runs like it keep; NaN: unknown.
 
     A service is sized at its confidence, so that its cost already covers the bad case.
     """
     if row.get(RUN_COST) is None:
         return number_or_nan(row.get(HOURLY_COST))
-    return pessimistic_value(RUN_COST, row, 1)
+    return bad_case_value(RUN_COST, row, 1)
 
 
 def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
@@ -227,28 +233,28 @@ def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
     """
 
     def order(row: Mapping[str, object]) -> tuple[float, float]:
-        cost = bad_cost(row)
+        cost = bad_case_cost(row)
         return math.inf if math.isnan(cost) else cost, number_or_nan(row.get("num_gpus"))
 
     by_cost = sorted(rows, key=order)
     cheapest = [row for row in by_cost if CHEAPEST in str(row.get("choice") or CHEAPEST)]
     if not cheapest:
         return by_cost
-    first = cheapest[best_supported([cost_standing(row) for row in cheapest])]
+    first = cheapest[recommended_index([rank_row_by_cost(row) for row in cheapest])]
     return [first, *(row for row in by_cost if row is not first)]
 
 
-def cost_standing(row: Mapping[str, object]) -> RankedPlan:
+def rank_row_by_cost(row: Mapping[str, object]) -> RankedPlan:
     """Rank data of a row by cost, to find ties."""
     value, low, high = cost_ends(row)
-    ranked = standing_of(RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST, row)
+    ranked = rank_row(RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST, row)
     time = number_or_nan(row.get("time_to_train_days"))
-    return ranked._replace(value=value, low=low, high=high, bad=bad_cost(row), time=time)
+    return ranked._replace(value=value, low=low, high=high, bad=bad_case_cost(row), time=time)
 
 
-def tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
+def are_tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
     """Whether the cost of each row is tied with that of the first."""
-    standings = [cost_standing(row) for row in rows]
+    standings = [rank_row_by_cost(row) for row in rows]
     first = standings[0]
     return [
         place > 0 and first.value > 0 and are_plans_tied(first, standing)
@@ -327,10 +333,10 @@ class Size:
         return best is not None and best.is_proven
 
     @property
-    def standing(self) -> RankedPlan:
+    def ranked_plan(self) -> RankedPlan:
         """Rank data by cost, to find ties; with a load by the cost of a day."""
         best = self.cheapest or self.fewest
-        ranked = RankedPlan(math.nan) if best is None else cost_standing(best.row)
+        ranked = RankedPlan(math.nan) if best is None else rank_row_by_cost(best.row)
         if self.day is None or not ranked.value:
             return ranked
         ends = {n: getattr(ranked, n) * self.day.cost / ranked.value for n in _OF_COST}
@@ -347,7 +353,7 @@ class Size:
             return True, math.inf, math.inf
         if self.carried is not None:
             return False, -self.carried.output_tokens, float(best.num_gpus)
-        cost = best.bad_cost if self.day is None else self.day.cost
+        cost = best.bad_case_cost if self.day is None else self.day.cost
         return False, math.inf if math.isnan(cost) else cost, float(best.num_gpus)
 
     def rows(self, confidence: float) -> Iterator[dict[str, Value]]:
@@ -374,29 +380,29 @@ class Size:
                 choice_columns["num_gpus_at_assumed"] = None if before is None else before.num_gpus
             yield {
                 **choice_columns, "confidence": confidence,
-                **_columns(fleet.margins), **fleet.row, **more,
+                **_margin_columns(fleet.margins), **fleet.row, **more,
             }  # fmt: skip
 
 
-def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Value]:
+def _evidence_columns(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Value]:
     """Evidence columns of a plan: basis, tie factor and published runs."""
     source = candidates.source
     confidence = source.confidence(num_gpus)
     return {
         BASIS: None if confidence is None else confidence.basis,
-        TIE_FACTOR: None if confidence is None else float(confidence.layout),
+        TIE_FACTOR: None if confidence is None else float(confidence.layout_tie_factor),
         "assumed": formatting.summarize_assumed(plan.assumed),
     }
 
 
-def _columns(margins: Iterable[Margin]) -> dict[str, float]:
+def _margin_columns(margins: Iterable[Margin]) -> dict[str, float]:
     """Columns of limits, values at the confidence and margins; units are in the names."""
     columns = {}
     for margin in margins:
         end, scale = SUFFIXES.get(glossary()[margin.name].unit, ("", 1.0))
         for prefix, value in (
             ("limit", margin.bound),
-            ("sure", margin.sure),
+            ("sure", margin.value_at_confidence),
             ("spare", margin.spare),
         ):
             columns[f"{prefix}_{margin.name}{end}"] = value / scale
@@ -412,7 +418,7 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
             sign=limit.sign,
             bound=limit.bound,
             predicted=first(candidates.value(limit.name)),
-            sure=first(limit.judged(candidates)),
+            value_at_confidence=first(limit.judged(candidates)),
             has_errors=not is_unknown(source, limit.name, limit.confidence, limit.sign),
         )
     rate, confidence = plan.request.request_rate, plan.request.limit_confidence
@@ -424,7 +430,7 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
         sign=-1,
         bound=rate,
         predicted=first(candidates.value(RATE)),
-        sure=first(sure_value(candidates, RATE, confidence, -1)),
+        value_at_confidence=first(value_at_confidence(candidates, RATE, confidence, -1)),
         has_errors=confidence == MEDIAN or not is_unknown(source, RATE, confidence, -1),
     )
 
@@ -436,7 +442,7 @@ MORE_EFFICIENT = 1.25
 """Factor by which an untried number of GPUs may be more efficient than all tried ones."""
 
 
-def deadline_of(plan: Plan) -> Constraint | None:
+def time_limit(plan: Plan) -> Constraint | None:
     """The limit of the time of a run; None: no limit."""
     limits = {limit.name: limit for limit in plan.problem.constraints}
     return next((limits[name] for name in DEADLINES if name in limits), None)
@@ -468,26 +474,26 @@ class LowerBound:
         memory = max((count for count in self.needed if count <= self.held), default=0.0)
         return max(time, memory) / MORE_EFFICIENT
 
-    def ran(self, plan: Plan, candidates: Candidates, count: int) -> None:
+    def record_run(self, plan: Plan, candidates: Candidates, count: int) -> None:
         """Record a run that fits ``count`` GPUs, whether it keeps its limits or not.
 
         Nearly all runs need the more GPU time the more GPUs they have. Interruptions and
         whatever else a deadline counts only add to the time that is looked at.
         """
         self.held = min(self.held, count)
-        limit = deadline_of(plan)
+        limit = time_limit(plan)
         time = float(np.ravel(candidates.value("time_to_train"))[0])
         if limit is None or not math.isfinite(time):
             return
         self.efficient = min(self.efficient, count * time)
         for source in plan.problem.sources:
             if source.description not in self.factors:
-                self.factors[source.description] = _least_factor(source, limit)
+                self.factors[source.description] = _min_time_factor(source, limit)
         self.limit = limit.bound / min(
             self.factors[plan_source.description] for plan_source in plan.problem.sources
         )
 
-    def had_no_room(self, result: SearchResult, count: int) -> None:
+    def record_out_of_memory(self, result: SearchResult, count: int) -> None:
         """Record that nothing fits ``count`` GPUs: at best all memory is shared evenly.
 
         Not where the host's memory is what lacks: more GPUs bring hosts of their own.
@@ -500,12 +506,12 @@ class LowerBound:
                 self.needed.add(count * miss.value / miss.bound)
 
 
-def _least_factor(source: Source, limit: Constraint) -> float:
+def _min_time_factor(source: Source, limit: Constraint) -> float:
     """The smallest confidence factor of the time, on one GPU, a node or any cluster."""
-    per_node = source.setting.machine.cluster.gpus_per_node
+    per_node = source.inputs.machine.cluster.gpus_per_node
     numbers = (1, per_node, per_node + 1, 10**6)
     factors = [
-        factor_at(source.confidence(number), limit.name, limit.confidence, limit.sign)
+        factor_at_confidence(source.confidence(number), limit.name, limit.confidence, limit.sign)
         for number in numbers
     ]
     return min(factor or 1.0 for factor in factors)
@@ -521,7 +527,7 @@ class NearMiss:
     """
 
     num_gpus: int
-    words: str
+    description: str
     excess: float
     limit: int
 
@@ -546,31 +552,32 @@ class NearMiss:
         if misses:
             last = max(misses, key=lambda miss: limits.index(miss.rejection))
             place = limits.index(last.rejection)
-            description = _limit_words(plan.problem.constraints[: place + 1], last, num_gpus)
+            description = _missed_limit_text(plan.problem.constraints[: place + 1], last, num_gpus)
             excess = last.excess if math.isfinite(last.value) else math.inf
-            return cls(num_gpus=num_gpus, words=description, excess=excess, limit=place)
+            return cls(num_gpus=num_gpus, description=description, excess=excess, limit=place)
         for miss in sorted(result.nearest_misses, key=lambda near_miss: near_miss.excess):
             needed, room = miss.value / GIB, miss.room / GIB
             description = (
-                f"nothing fits{_on(num_gpus)}: {needed:,.1f} GiB needed, {room:,.1f} GiB usable"
+                f"nothing fits{_gpu_count_text(num_gpus)}: {needed:,.1f} GiB "
+                f"needed, {room:,.1f} GiB usable"
             )
-            return cls(num_gpus=num_gpus, words=description, excess=miss.excess, limit=-1)
-        rule = why(result.problem, result.groups)
+            return cls(num_gpus=num_gpus, description=description, excess=miss.excess, limit=-1)
+        rule = main_rejection(result.problem, result.groups)
         descriptions = {rule.name: rule.description for rule in plan.problem.sources[0].rules}
         description = f"nothing is possible: {descriptions.get(rule, rule)}".removesuffix(": ")
-        return cls(num_gpus=num_gpus, words=description, excess=math.inf, limit=-1)
+        return cls(num_gpus=num_gpus, description=description, excess=math.inf, limit=-1)
 
 
 def closest_reason(missed: Sequence[NearMiss]) -> str:
     """The reason of the nearest miss; limits count before memory and rules."""
     best = min(missed, key=lambda miss: miss.order, default=None)
-    return "no number of GPUs left to try" if best is None else best.words
+    return "no number of GPUs left to try" if best is None else best.description
 
 
-def _limit_words(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int) -> str:
+def _missed_limit_text(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int) -> str:
     """Text of the missed last limit, with its value and the limits that are kept."""
     *kept_limits, limit = limits
-    name = _words(limit)
+    name = _limit_name(limit)
     if not math.isfinite(miss.value):
         return f"{name} is unknown: give --price"
     value, bound = (
@@ -578,8 +585,8 @@ def _limit_words(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int)
     )
     side = "above" if limit.sign > 0 else "below"
     side = f"just {side}" if value == bound else side
-    text = f"{name} {value}{limit.format_confidence}{_on(num_gpus)}, {side} {bound}"
-    names = " and ".join(map(_words, kept_limits))
+    text = f"{name} {value}{limit.format_confidence}{_gpu_count_text(num_gpus)}, {side} {bound}"
+    names = " and ".join(map(_limit_name, kept_limits))
     return (
         f"{text}, where {names} {'is' if len(kept_limits) == 1 else 'are'} kept"
         if kept_limits
@@ -587,9 +594,9 @@ def _limit_words(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int)
     )
 
 
-def _words(limit: Constraint) -> str:
+def _limit_name(limit: Constraint) -> str:
     return limit.name.replace("_", " ")
 
 
-def _on(num_gpus: int) -> str:
+def _gpu_count_text(num_gpus: int) -> str:
     return f" with {formatting.format_gpus(num_gpus)}" if num_gpus else ""

@@ -210,7 +210,8 @@ def pools_by_length(
         for part in dict.fromkeys(part for cut in ends for part in _ranges(cut)):
             try:
                 costs[part] = sum(
-                    shared([part_service]).cost for part_service in _of(among, prompts, part)
+                    shared([part_service]).cost
+                    for part_service in _service_of_range(among, prompts, part)
                 )
             except InfeasibleError:
                 costs[part] = math.inf
@@ -221,7 +222,7 @@ def pools_by_length(
     parts = [
         part_service
         for part in _ranges(cuts[0].ends)
-        for part_service in _of(service, prompts, part)
+        for part_service in _service_of_range(service, prompts, part)
     ]
     placed = shared(parts)
     return LengthPools(
@@ -248,7 +249,7 @@ def _ranges(ends: tuple[int, ...]) -> list[LengthRange]:
     return [LengthRange(above=above, most=longest) for above, longest in pairwise(bounds)]
 
 
-def _of(service: Service, prompts: PromptLengths, part: LengthRange) -> list[Service]:
+def _service_of_range(service: Service, prompts: PromptLengths, part: LengthRange) -> list[Service]:
     """The part of a service with prompts in a range; empty: no such prompts."""
     of_all, lengths = prompts.within(part)
     if of_all < _NEGLIGIBLE_SHARE:

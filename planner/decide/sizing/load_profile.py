@@ -111,7 +111,7 @@ def read_load(path: Path) -> LoadProfile:
     """
     path = load_file(path)
     rows = read_records(path, _TABLE, _start, once=("hour", "time"))
-    if fault := _fault(rows):
+    if fault := _table_error(rows):
         raise SpecError(f"{path}: {fault}.")
     rates = {start: rate for _, start, rate in rows}
     ordered = sorted(rates)
@@ -132,7 +132,7 @@ def _start(row: Row) -> tuple[bool, float, float]:
     return time is None, time if hour is None else hour, row["request_rate"]
 
 
-def _fault(rows: Sequence[tuple[bool, float, float]]) -> str:
+def _table_error(rows: Sequence[tuple[bool, float, float]]) -> str:
     """What is wrong with the rows together; nothing is empty."""
     starts = {start for _, start, _ in rows}
     if len({is_hourly for is_hourly, _, _ in rows}) != 1:
@@ -145,13 +145,13 @@ def _fault(rows: Sequence[tuple[bool, float, float]]) -> str:
     return "" if any(rate for _, _, rate in rows) else "there are no requests at any time"
 
 
-def _hour(text: str, _: str) -> float:
+def _parse_hour(text: str, _: str) -> float:
     if not text.isascii() or not text.isdigit() or int(text) >= HOURS:
         raise ValueError(f"hour {text!r} is not a whole number from 0 to 23")
     return float(text)
 
 
-def _time(text: str, _: str) -> float:
+def _parse_time(text: str, _: str) -> float:
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(f"time {text!r} is not HH:MM")
@@ -159,8 +159,8 @@ def _time(text: str, _: str) -> float:
 
 
 _TABLE = (
-    Column("hour", optional(_hour)),
-    Column("time", optional(_time)),
+    Column("hour", optional(_parse_hour)),
+    Column("time", optional(_parse_time)),
     Column("request_rate", cell_number, needed=True),
 )
 
@@ -196,7 +196,7 @@ def traced_load(request: Request, option_name: OptionNamer = str) -> tuple[LoadP
             LoadPeriod(start=place * width, hours=width, request_rate=float(count * scale))
             for place, count in enumerate(counts)
         ),
-        source=f"{trace.told()}, by {60 * width:.3g} min, within which gaps vary by "
+        source=f"{trace.format_summary()}, by {60 * width:.3g} min, within which gaps vary by "
         f"{variation:.2f}, again and again",
     )
     return load, request.changed(
@@ -207,7 +207,7 @@ def traced_load(request: Request, option_name: OptionNamer = str) -> tuple[LoadP
     )
 
 
-def load_of(
+def read_load_or_trace(
     request: Request,
     path: str | os.PathLike[str] | None,
     startup: object,

@@ -17,20 +17,20 @@ from planner.decide.sizing.fleet import (
     Size,
     closest_reason,
 )
-from planner.estimators.rl.context import RlSetting
-from planner.estimators.training.micro_batch_share import Setting
-from planner.optimize.exhaustive import doubled
+from planner.estimators.rl.context import RlInputs
+from planner.estimators.training.micro_batch_share import TrainingInputs
+from planner.optimize.exhaustive import double_limit
 from planner.optimize.problem import Constraint, Problem
-from planner.optimize.reprice import searched
+from planner.optimize.reprice import search_with_shared_predictions
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
-from planner.optimize.tie_breaking import FURTHEST
+from planner.optimize.tie_breaking import MAX_TIE_FACTOR
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
 from planner.specs.rollouts import RlWorkload
 from planner.workloads.deployments import DISAGGREGATED
 from planner.workloads.make_plan import Plan, make_plan
-from planner.workloads.priced_hardware import LARGEST_OF_ALL, every_count, gpu_counts
+from planner.workloads.priced_hardware import LARGEST_OF_ALL, gpu_counts, powers_of_two_counts
 
 
 @dataclass
@@ -52,14 +52,14 @@ class Searches:
         )  # fmt: skip
         if key not in self.results:
             plans = [make_plan(replace(request, contract=contract)) for contract in self.contracts]
-            problems = [_limited(plan, limits) for plan in plans]
-            pairs = zip(plans, searched(problems), strict=True)
+            problems = [_with_limits(plan, limits) for plan in plans]
+            pairs = zip(plans, search_with_shared_predictions(problems), strict=True)
             each = ((replace(plan, problem=result.problem), result) for plan, result in pairs)
             self.results[key] = dict(zip(self.contracts, each, strict=True))
         return self.results[key][request.one_contract]
 
 
-def _limited(plan: Plan, limits: Sequence[Constraint]) -> Problem:
+def _with_limits(plan: Plan, limits: Sequence[Constraint]) -> Problem:
     if not limits:
         return plan.problem
     new_limits = {limit.name: replace(limit, assumed=False) for limit in limits}
@@ -81,14 +81,14 @@ def node_multiples(gpus_per_node: int, max_gpus: int | None) -> tuple[int, ...]:
     (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96)
     """
     end = max_gpus or LARGEST_OF_ALL
-    counts = {power for power in every_count(end) if power < gpus_per_node}
+    counts = {power for power in powers_of_two_counts(end) if power < gpus_per_node}
     counts |= {
         nodes * gpus_per_node for nodes in range(1, end // gpus_per_node + 1) if _is_smooth(nodes)
     }
     return tuple(sorted(counts))
 
 
-def one_per_doubling(counts: tuple[int, ...]) -> tuple[int, ...]:
+def spaced_by_doubling(counts: tuple[int, ...]) -> tuple[int, ...]:
     """About one number per doubling of ascending numbers, including the last."""
     spaced: list[int] = []
     for count in counts:
@@ -143,15 +143,15 @@ class TrainingSizer:
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
         counts = self._counts()
-        fewest = self._fewest(counts)
+        fewest = self._fewest_gpus(counts)
         if fewest is None:
             return self._size(reason=closest_reason(self.missed))
         others = [count for count in counts if fewest.num_gpus < count]
         near = tuple(count for count in others if count <= _DEARER * fewest.num_gpus)
         for count in [*near[:_TRIED_ABOVE], *evenly_spaced(near, _TRIED_ABOVE)]:
-            self._at(count)
+            self._plan_on_gpus(count)
         if self._is_budget:
-            self._fastest(tuple(others))
+            self._try_up_to_budget(tuple(others))
         fleets = [fleet for fleet in self.plans_by_count.values() if fleet is not None]
         priced = [fleet for fleet in fleets if not math.isnan(fleet.cost)]
         return self._size(
@@ -204,62 +204,68 @@ class TrainingSizer:
         return self.request.num_gpus not in (None, ALL, (ALL,))
 
     @cached_property
-    def _setting(self) -> Setting | RlSetting:
-        setting = make_plan(replace(self.request, num_gpus=1)).problem.setting
-        if not isinstance(setting, Setting | RlSetting):
+    def _setting(self) -> TrainingInputs | RlInputs:
+        inputs = make_plan(replace(self.request, num_gpus=1)).problem.inputs
+        if not isinstance(inputs, TrainingInputs | RlInputs):
             raise TypeError(f"{self.request!r} does not train.")
-        return setting
+        return inputs
 
     @property
     def _cluster(self) -> ClusterSpec:
         return self._setting.machine.cluster
 
-    def _fewest(self, counts: tuple[int, ...]) -> FeasiblePlan | None:
+    def _fewest_gpus(self, counts: tuple[int, ...]) -> FeasiblePlan | None:
         """The first number that is enough.
 
         A rough grid is looked at first, and then everything below its first number that is
         enough: a run on more GPUs may fail where fewer do, because they do not divide its batch.
         """
-        grid = one_per_doubling(counts)
-        first = self._first(grid) or self._among_the_most(counts) or self._first(grid)
+        grid = spaced_by_doubling(counts)
+        first = (
+            self._first_sufficient(grid)
+            or self._size_by_largest_counts(counts)
+            or self._first_sufficient(grid)
+        )
         if first is None and self._has_fixed_gpus:
-            first = self._first(counts)
+            first = self._first_sufficient(counts)
         elif first is None:  # the grid has few numbers of the batch's odd factors
             work = self._setting.workload
             batch = work.samples if isinstance(work, RlWorkload) else work.global_batch_size
             odd = (count for count in counts if batch % (count // (count & -count)) == 0)
-            first = self._first(tuple(odd))
+            first = self._first_sufficient(tuple(odd))
         looked_at = 0
         while first is None and looked_at < len(self.plans_by_count):
             looked_at = len(self.plans_by_count)
-            first = self._first(self._around_the_nearest(counts))
+            first = self._first_sufficient(self._counts_around_nearest_miss(counts))
         if first is None:
             return None
         looked_at = 0
         while looked_at < len(self.plans_by_count):
             looked_at = len(self.plans_by_count)
             below = [count for count in counts if count < first.num_gpus]
-            first = self._first(below) or first
-            first = self._first(self._nodes_below(first.num_gpus, counts)) or first
+            first = self._first_sufficient(below) or first
+            first = (
+                self._first_sufficient(self._untried_counts_below(first.num_gpus, counts)) or first
+            )
         return first
 
-    def _first(self, counts: Sequence[int]) -> FeasiblePlan | None:
+    def _first_sufficient(self, counts: Sequence[int]) -> FeasiblePlan | None:
         """The first that is enough; those below a floor that has fallen since are looked at too."""
         floor = math.inf
         while self.floor.fewest < floor:
             floor = self.floor.fewest
             for count in counts:
-                if count >= self.floor.fewest and (fleet := self._at(count)) is not None:
+                if count >= self.floor.fewest and (fleet := self._plan_on_gpus(count)) is not None:
                     return fleet
         return None
 
-    def _among_the_most(self, counts: tuple[int, ...]) -> FeasiblePlan | None:
+    def _size_by_largest_counts(self, counts: tuple[int, ...]) -> FeasiblePlan | None:
         """Size by the largest numbers of GPUs if all are too few: they come closest."""
         if not counts or counts[-1] >= self.floor.fewest:
             return None
         before: NearMiss | None = None
-        for count in reversed(one_per_doubling(counts)):
-            if (fleet := self._at(count)) is not None:
+        for count in reversed(spaced_by_doubling(counts)):
+            if (fleet := self._plan_on_gpus(count)) is not None:
                 return fleet
             miss_of_count = next((miss for miss in self.missed if miss.num_gpus == count), None)
             if (
@@ -275,7 +281,7 @@ class TrainingSizer:
             )
         return None
 
-    def _around_the_nearest(self, counts: tuple[int, ...]) -> tuple[int, ...]:
+    def _counts_around_nearest_miss(self, counts: tuple[int, ...]) -> tuple[int, ...]:
         """Numbers of GPUs around the nearest miss of a limit.
 
         All that may keep the limit; only a few, to report the reason, if the miss is large.
@@ -286,7 +292,7 @@ class TrainingSizer:
         around = tuple(c for c in counts if nearest.num_gpus / 2 < c <= 2 * nearest.num_gpus)
         return around if nearest.excess < _FAR else evenly_spaced(around, _TRIED_FAR)
 
-    def _nodes_below(self, count: int, usual: tuple[int, ...]) -> tuple[int, ...]:
+    def _untried_counts_below(self, count: int, usual: tuple[int, ...]) -> tuple[int, ...]:
         """Whole nodes next below the first number that is enough, whatever their factors are."""
         if self._has_fixed_gpus:
             return ()
@@ -299,23 +305,23 @@ class TrainingSizer:
         self.not_tried = tuple(left[:start])
         return tuple(left[start:])
 
-    def _fastest(self, counts: tuple[int, ...]) -> None:
+    def _try_up_to_budget(self, counts: tuple[int, ...]) -> None:
         """Search the largest number within the budget: a rough grid, then finer beyond its last.
 
         One number may fail for not dividing the batch; two in a row are beyond the budget.
         """
         last, beyond = 0, list[int]()
-        for count in one_per_doubling(counts):
-            if self._at(count) is None:
+        for count in spaced_by_doubling(counts):
+            if self._plan_on_gpus(count) is None:
                 beyond.append(count)
             else:
                 last, beyond = count, []
             if len(beyond) == _BEYOND:
                 break
         end = beyond[0] if beyond else math.inf
-        self._first([count for count in reversed(counts) if last < count < end])
+        self._first_sufficient([count for count in reversed(counts) if last < count < end])
 
-    def _at(self, count: int) -> FeasiblePlan | None:
+    def _plan_on_gpus(self, count: int) -> FeasiblePlan | None:
         """The plan one would launch on so many GPUs that keeps every limit; None without one.
 
         Within a budget it is the fastest.
@@ -328,15 +334,15 @@ class TrainingSizer:
         fleet = None if chosen is None else FeasiblePlan.of(plan, chosen)
         self.plans_by_count[count] = fleet
         if best is not None:
-            self.floor.ran(plan, best, count)
+            self.floor.record_run(plan, best, count)
             return fleet
         self.missed.append(NearMiss.of(plan, result, count))
         limits = {limit.name for limit in plan.problem.constraints}
         fitting = [miss.candidates for miss in result.nearest_misses if miss.rejection in limits]
         for candidates in fitting:
-            self.floor.ran(plan, candidates, count)
+            self.floor.record_run(plan, candidates, count)
         if not fitting:
-            self.floor.had_no_room(result, count)
+            self.floor.record_out_of_memory(result, count)
         return fleet
 
 
@@ -385,11 +391,11 @@ def _affordable_limits(
     """Assumed limits that are wide enough to be kept by few GPUs; none where they are already."""
 
     def fewest_within(wider: Sequence[Constraint]) -> float:
-        best = _best(*searches.of(replace(request, objectives=_FEWEST), wider))
+        best = _best_plan(*searches.of(replace(request, objectives=_FEWEST), wider))
         return math.inf if best is None else best.num_gpus
 
     def widened(doublings: int, *names: str) -> list[Constraint]:
-        return [doubled(limit, doublings * (limit.name in names)) for limit in limits]
+        return [double_limit(limit, doublings * (limit.name in names)) for limit in limits]
 
     every = tuple(limit.name for limit in limits)
     least = fewest_within(widened(_WIDEST, *every))
@@ -419,46 +425,46 @@ def serving_size(request: Request, searches: Searches) -> Size:
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
     head = Size(gpu=str(request.gpu), contract=request.one_contract or "")
-    fewest, reason = _fewest(request, searches)
+    fewest, reason = _fewest_gpus_or_reason(request, searches)
     if fewest is None:
         return replace(head, reason=reason)
-    simplest = _simplest(request, searches, fewest)
+    simplest = _simplest_tied_plan(request, searches, fewest)
     if simplest is not None and simplest.num_gpus <= fewest.num_gpus:
         fewest, simplest = simplest, None
     cheapest: FeasiblePlan | None = fewest
     if math.isnan(fewest.cost):
         cheapest = None
     elif request.prefill_gpu is not None:
-        cheapest = _best(*searches.of(replace(request, objectives=_CHEAPEST)))
+        cheapest = _best_plan(*searches.of(replace(request, objectives=_CHEAPEST)))
     return replace(head, fewest=fewest, cheapest=cheapest, simplest=simplest)
 
 
-def best_of_each(request: Request, searches: Searches) -> list[FeasiblePlan]:
+def best_plan_of_each_engine(request: Request, searches: Searches) -> list[FeasiblePlan]:
     """The plan of the fewest GPUs of each mode and engine that has one.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
-    best_plans = best_of_groups(*searches.of(replace(request, objectives=_FEWEST)))
+    best_plans = best_plan_of_each_group(*searches.of(replace(request, objectives=_FEWEST)))
     return [FeasiblePlan.of(*pair) for pair in best_plans]
 
 
-def best_of_groups(plan: Plan, result: SearchResult) -> Iterator[tuple[Plan, Candidates]]:
+def best_plan_of_each_group(plan: Plan, result: SearchResult) -> Iterator[tuple[Plan, Candidates]]:
     """The best plan of each mode and engine by the objectives, the best of all first."""
     collectors = [group.collector for group in result.groups if len(group.collector.values)]
     for collector in sorted(collectors, key=lambda each_collector: tuple(each_collector.values[0])):
-        source, configuration = collector.place(0)
+        source, configuration = collector.configuration_at(0)
         yield plan, source.judged(configuration)
 
 
-def fleet_of(request: Request) -> FeasiblePlan | None:
+def plan_with_fewest_gpus(request: Request) -> FeasiblePlan | None:
     """The plan of the fewest GPUs; None where there is none.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
-    return _fewest(request, Searches((request.one_contract,)))[0]
+    return _fewest_gpus_or_reason(request, Searches((request.one_contract,)))[0]
 
 
-def _fewest(request: Request, searches: Searches) -> tuple[FeasiblePlan | None, str]:
+def _fewest_gpus_or_reason(request: Request, searches: Searches) -> tuple[FeasiblePlan | None, str]:
     """The plan of the fewest GPUs; without one, why there is none.
 
     A rate takes so many workers that the queue of prompts stays bounded. Fewer may keep every
@@ -466,7 +472,7 @@ def _fewest(request: Request, searches: Searches) -> tuple[FeasiblePlan | None, 
     """
     request = replace(request, objectives=_FEWEST)
     plan, result = searches.of(request)
-    best, reason = _best(plan, result), ""
+    best, reason = _best_plan(plan, result), ""
     if best is None:
         reason = closest_reason([NearMiss.of(plan, result)])
     if all(getattr(source, "mode", "") != DISAGGREGATED for source in plan.problem.sources):
@@ -474,8 +480,8 @@ def _fewest(request: Request, searches: Searches) -> tuple[FeasiblePlan | None, 
     limits = plan.problem.constraints
     pools = replace(request, mode=DISAGGREGATED)
     if best is None:
-        for count in _beyond(plan, result):
-            if best := _best(*searches.of(replace(pools, num_gpus=count), limits)):
+        for count in _larger_counts(plan, result):
+            if best := _best_plan(*searches.of(replace(pools, num_gpus=count), limits)):
                 break
     if best is None:
         return None, reason
@@ -489,14 +495,16 @@ def _fewest(request: Request, searches: Searches) -> tuple[FeasiblePlan | None, 
         if len(open_below) > 2 * _AT_ONCE:
             open_below = open_below[len(open_below) // 2 :][:1]
         on_these = replace(pools, num_gpus=tuple(open_below))
-        fewer = _best(*searches.of(on_these, limits)) if open_below else None
+        fewer = _best_plan(*searches.of(on_these, limits)) if open_below else None
         if fewer is None:
             failed = max(open_below, default=best.num_gpus)
         best = fewer or best
     return best, ""
 
 
-def _simplest(request: Request, searches: Searches, fewest: FeasiblePlan) -> FeasiblePlan | None:
+def _simplest_tied_plan(
+    request: Request, searches: Searches, fewest: FeasiblePlan
+) -> FeasiblePlan | None:
     """The simplest plan that is tied with the fewest GPUs; None: there is none."""
     plan, result = searches.of(replace(request, objectives=_FEWEST))
     recommended = result.recommended
@@ -504,21 +512,21 @@ def _simplest(request: Request, searches: Searches, fewest: FeasiblePlan) -> Fea
         return None
     chosen = FeasiblePlan.of(plan, recommended)
     confidence = recommended.source.confidence(chosen.num_gpus)
-    factor = 1.0 if confidence is None else min(confidence.layout, FURTHEST)
+    factor = 1.0 if confidence is None else min(confidence.layout_tie_factor, MAX_TIE_FACTOR)
     return chosen if chosen.num_gpus <= factor * fewest.num_gpus else None
 
 
-def _beyond(plan: Plan, result: SearchResult) -> Iterator[int]:
+def _larger_counts(plan: Plan, result: SearchResult) -> Iterator[int]:
     """Numbers of GPUs beyond the nearest miss of a latency limit."""
     limits = {limit.name for limit in plan.problem.constraints} - {"max_gpus"}
     misses = (miss for miss in result.nearest_misses if miss.rejection in limits)
     near = [number_or_nan(miss.row["num_gpus"]) for miss in misses]
-    max_gpus = plan.problem.setting.machine.cluster.max_gpus or math.inf
+    max_gpus = plan.problem.inputs.machine.cluster.max_gpus or math.inf
     for doubling in range(_DOUBLINGS if near else 0):
         if (count := min(near) * 2**doubling) <= max_gpus:
             yield int(count)
 
 
-def _best(plan: Plan, result: SearchResult) -> FeasiblePlan | None:
+def _best_plan(plan: Plan, result: SearchResult) -> FeasiblePlan | None:
     """The best plan by the objectives, None without one."""
-    return next((FeasiblePlan.of(*pair) for pair in best_of_groups(plan, result)), None)
+    return next((FeasiblePlan.of(*pair) for pair in best_plan_of_each_group(plan, result)), None)

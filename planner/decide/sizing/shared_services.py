@@ -73,7 +73,7 @@ ServiceOption: TypeAlias = Mapping[int, FloatArray]
 """GPUs of a service in each part of the day, by the place of their type."""
 
 
-def held_and_cost(gpus: FloatArray, hours: FloatArray, gpu_type: GpuType) -> tuple[int, float]:
+def base_gpus_and_cost(gpus: FloatArray, hours: FloatArray, gpu_type: GpuType) -> tuple[int, float]:
     r"""How many of ``gpus`` in each part of a day of ``hours`` to hold all day, and what all cost.
 
     .. math:: \sum_k \min(H p_b, u_k p_h)
@@ -81,7 +81,7 @@ def held_and_cost(gpus: FloatArray, hours: FloatArray, gpu_type: GpuType) -> tup
     The k-th GPU is needed for u of the H hours: it is held where that costs less (derived here).
 
     >>> gpu_type = GpuType(stock=9, base=1, hourly=3)
-    >>> held_and_cost(np.array([2.0, 6.0]), np.array([12.0, 12.0]), gpu_type)
+    >>> base_gpus_and_cost(np.array([2.0, 6.0]), np.array([12.0, 12.0]), gpu_type)
     (6, 144.0)
     """
     levels = np.unique(np.concatenate([[0.0], gpus]))
@@ -99,9 +99,9 @@ def cheapest_allocation(
     Those that could be no better are not looked at (branch and bound; derived here): both figures
     only grow with another service.
     """
-    search = _Search(ways=ways, hours=hours, types=types)
-    order = sorted(range(len(ways)), key=lambda service: -search.least[service])
-    search.place(order, [np.zeros_like(hours) for _ in types], 0.0, ())
+    search = _BranchAndBound(ways=ways, hours=hours, types=types)
+    order = sorted(range(len(ways)), key=lambda service: -search.lowest_costs[service])
+    search.branch(order, [np.zeros_like(hours) for _ in types], 0.0, ())
     chosen = dict(zip(order, search.chosen, strict=True))
     return Allocation(
         places=tuple(chosen[service] for service in range(len(ways))),
@@ -112,7 +112,7 @@ def cheapest_allocation(
 
 
 @dataclass
-class _Search:
+class _BranchAndBound:
     """Branch and bound over the ways of services."""
 
     ways: Sequence[Sequence[ServiceOption]]
@@ -133,19 +133,19 @@ class _Search:
         ]  # fmt: skip
 
     @cached_property
-    def least(self) -> list[float]:
+    def lowest_costs(self) -> list[float]:
         """The same of the cheapest way of each service."""
         return [min(costs) for costs in self.costs]
 
-    def place(
+    def branch(
         self, left: Sequence[int], used: list[FloatArray], paid: float, places: tuple[int, ...]
     ) -> None:
         """Branch over the ways of the services ``left``, with the GPUs that others have used."""
         self.looked_at += 1
         pairs = [*zip(used, self.types, strict=True)]
-        cost = sum(held_and_cost(gpus, self.hours, gpu_type)[1] for gpus, gpu_type in pairs)
+        cost = sum(base_gpus_and_cost(gpus, self.hours, gpu_type)[1] for gpus, gpu_type in pairs)
         beyond = sum(max(float(gpus.max()) - gpu_type.stock, 0.0) for gpus, gpu_type in pairs)
-        bound = beyond, max(cost, paid + sum(self.least[service] for service in left))
+        bound = beyond, max(cost, paid + sum(self.lowest_costs[service] for service in left))
         is_enough = self.looked_at >= _MOST_LOOKED_AT and self.chosen
         if bound >= self.best or is_enough:
             return
@@ -158,7 +158,7 @@ class _Search:
             more = [*used]
             for index, gpus in self.ways[service][way].items():
                 more[index] = more[index] + gpus
-            self.place(others, more, paid + costs[way], (*places, way))
+            self.branch(others, more, paid + costs[way], (*places, way))
 
 
 MOST_SERVICES = 16
@@ -226,7 +226,7 @@ class ServiceShare:
     @property
     def peak(self) -> FeasiblePlan:
         """The fleet of this part at the peak."""
-        return peak_of(self.size)
+        return peak_plan(self.size)
 
 
 @record(kw_only=True)
@@ -279,7 +279,7 @@ class GpuPool:
     of_peaks: int
 
     @property
-    def most(self) -> int:
+    def peak_gpus(self) -> int:
         """The most GPUs of the pool that are needed at once."""
         return round(max(self.gpus))
 
@@ -295,7 +295,7 @@ class GpuPool:
         return {
             "gpu": self.gpu,
             STOCK: self.stock if math.isfinite(self.stock) else None,
-            "most_gpus": self.most,
+            "most_gpus": self.peak_gpus,
             "base_gpus": self.held,
             "gpu_hours": self.gpu_hours,
             "cost_usd": self.cost,
@@ -334,7 +334,7 @@ class SharedFleet:
     @property
     def num_gpus(self) -> int:
         """The most GPUs of all types that are needed at once."""
-        return sum(pool.most for pool in self.pools)
+        return sum(pool.peak_gpus for pool in self.pools)
 
     @property
     def cost(self) -> float:
@@ -363,7 +363,7 @@ class SharedFleet:
         return pd.DataFrame(self.table)
 
 
-def peak_of(size: Size) -> FeasiblePlan:
+def peak_plan(size: Size) -> FeasiblePlan:
     """The fleet of a size at its peak."""
     fleet = size.day.peak if size.day else size.cheapest or size.fewest
     if fleet is None:
@@ -387,7 +387,7 @@ def _rows(placement: ServicePlacement) -> Iterator[dict[str, Value]]:
             "alone_per_day_usd": cost if math.isfinite(cost) else None,
         }
         if size.fewest is not None:
-            head |= {name: value for name, value in peak_of(size).row.items() if name not in head}
+            head |= {name: value for name, value in peak_plan(size).row.items() if name not in head}
         yield head
 
 
@@ -508,8 +508,8 @@ def share_gpus(
     InfeasibleError if a service runs on none of the types, or the stock is too small for all.
     """
     first = services[0].request
-    names = _types(services, stock)
-    amounts = {_named(first, gpu): number for gpu, number in stock.items()}
+    names = _gpu_names(services, stock)
+    amounts = {_spec_name(first, gpu): number for gpu, number in stock.items()}
     terms = {
         gpu: cheapest_contracts(replace(first, gpu=gpu, request_rate=1.0), contracts)
         for gpu in names
@@ -542,7 +542,7 @@ def share_gpus(
             ).sizes
         except PlannerError as error:
             raise type(error)(f"{service.name}: {error}") from error
-        by_gpu = {_named(first, size.gpu): size for size in allocation}
+        by_gpu = {_spec_name(first, size.gpu): size for size in allocation}
         return [by_gpu[gpu] for gpu in names]
 
     whole_sizes = []
@@ -560,7 +560,10 @@ def share_gpus(
 
     def allocated() -> Allocation:
         ways = [
-            [{index: _needed(size, starts) for index, _, size in split} for split in of_service]
+            [
+                {index: _needed_gpus(size, starts) for index, _, size in split}
+                for split in of_service
+            ]
             for of_service in splits
         ]
         return cheapest_allocation(ways, hours, types)
@@ -568,7 +571,7 @@ def share_gpus(
     allocation = allocated()
     if allocation.beyond and len(names) > 1:
         for service, of_service in zip(services, splits, strict=True):
-            of_service += _halved({part: sizes_of(service, part) for part in _PARTS})
+            of_service += _split_on_two_types({part: sizes_of(service, part) for part in _PARTS})
         allocation = allocated()
     chosen = [of_service[way] for of_service, way in zip(splits, allocation.places, strict=True)]
     placements = tuple(
@@ -579,7 +582,7 @@ def share_gpus(
             ),
             sizes=dict(zip(names, sizes, strict=True)),
             standalone_costs={
-                gpu: held_and_cost(_needed(size, starts), hours, gpu_type)[1]
+                gpu: base_gpus_and_cost(_needed_gpus(size, starts), hours, gpu_type)[1]
                 if size.fewest
                 else math.nan
                 for gpu, size, gpu_type in zip(names, sizes, types, strict=True)
@@ -588,7 +591,12 @@ def share_gpus(
         for service, split, sizes in zip(services, chosen, whole_sizes, strict=True)
     )
     needs = [
-        [_needed(size, starts) for split in chosen for index, _, size in split if index == number]
+        [
+            _needed_gpus(size, starts)
+            for split in chosen
+            for index, _, size in split
+            if index == number
+        ]
         for number in range(len(names))
     ]
     pools = tuple(
@@ -599,7 +607,9 @@ def share_gpus(
     if allocation.beyond:
         raise InfeasibleError(_too_small(pools, placements))
     of_one_type = {
-        gpu: _pool(gpu, gpu_type, terms[gpu], hours, [_needed(size, starts) for size in sizes]).cost
+        gpu: _pool(
+            gpu, gpu_type, terms[gpu], hours, [_needed_gpus(size, starts) for size in sizes]
+        ).cost
         for gpu, gpu_type, sizes in zip(names, types, zip(*whole_sizes, strict=True), strict=True)
         if all(size.fewest for size in sizes)
     }
@@ -612,7 +622,9 @@ def share_gpus(
     )
 
 
-def _halved(sizes: Mapping[float, Sequence[Size]]) -> list[list[tuple[int, float, Size]]]:
+def _split_on_two_types(
+    sizes: Mapping[float, Sequence[Size]],
+) -> list[list[tuple[int, float, Size]]]:
     """The ways of a service on two types that share its requests."""
     types = range(len(next(iter(sizes.values()))))
     return [
@@ -623,7 +635,7 @@ def _halved(sizes: Mapping[float, Sequence[Size]]) -> list[list[tuple[int, float
     ]
 
 
-def _types(services: Sequence[Service], stock: Mapping[str, int]) -> tuple[str, ...]:
+def _gpu_names(services: Sequence[Service], stock: Mapping[str, int]) -> tuple[str, ...]:
     """The GPUs that are named (``all`` are those with a price), those of the stock, or current."""
     gpus = [service.request.gpu for service in services if service.request.gpu is not None]
     named = [str(name) for gpu in gpus for name in split_items(gpu, "gpu")]
@@ -635,15 +647,15 @@ def _types(services: Sequence[Service], stock: Mapping[str, int]) -> tuple[str, 
     return tuple(dict.fromkeys(spec_names))
 
 
-def _named(request: Request, gpu: str) -> str:
+def _spec_name(request: Request, gpu: str) -> str:
     """The name of the spec of a GPU."""
     return Catalogue(request.specs).find(SpecKind.GPUS, gpu).stem
 
 
-def _needed(size: Size, starts: Sequence[float]) -> FloatArray:
+def _needed_gpus(size: Size, starts: Sequence[float]) -> FloatArray:
     """GPUs of a service in each part of the day."""
     if size.day is None:
-        return np.full(len(starts), float(peak_of(size).num_gpus))
+        return np.full(len(starts), float(peak_plan(size).num_gpus))
     begins = [hour.period.start for hour in size.day.hours]
     gpus = np.array([float(hour.num_gpus) for hour in size.day.hours])
     return gpus[np.searchsorted(begins, starts, side="right") - 1]
@@ -654,7 +666,7 @@ def _pool(
 ) -> GpuPool:
     """The GPUs of one type, of all parts that run on it."""
     together = np.sum(needs, axis=0)
-    held, cost = held_and_cost(together, hours, gpu_type)
+    held, cost = base_gpus_and_cost(together, hours, gpu_type)
     return GpuPool(
         gpu=gpu,
         stock=gpu_type.stock,
@@ -669,10 +681,10 @@ def _pool(
 
 def _too_small(pools: Sequence[GpuPool], placements: Sequence[ServicePlacement]) -> str:
     lacking = [
-        f"{formatting.format_count(pool.most - pool.stock)} more {pool.gpu} than "
+        f"{formatting.format_count(pool.peak_gpus - pool.stock)} more {pool.gpu} than "
         f"{formatting.format_count(pool.stock)}"
         for pool in pools
-        if pool.most > pool.stock
+        if pool.peak_gpus > pool.stock
     ]
     where = ", ".join(
         f"{placement.service.name} on {formatting.format_count(part.peak.num_gpus)} {part.gpu}"

@@ -17,12 +17,17 @@ from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.base.worker_processes import TRIES, WorkersEnded, run_on_workers
 from planner.confidence.error_classes import gpu_class
-from planner.confidence.intervals import checked_confidence
-from planner.confidence.ranking import RankedPlan, are_plans_tied, best_supported, regrets
+from planner.confidence.intervals import check_confidence
+from planner.confidence.ranking import (
+    RankedPlan,
+    are_plans_tied,
+    expected_regrets,
+    recommended_index,
+)
 from planner.decide.sizing.autoscaling import AT_ONCE, Startup
 from planner.decide.sizing.budget import POWER, Budget, BudgetSearch
 from planner.decide.sizing.daily_schedule import daily_schedules
-from planner.decide.sizing.fleet import DEADLINES, Size, cost_standing
+from planner.decide.sizing.fleet import DEADLINES, Size, rank_row_by_cost
 from planner.decide.sizing.load_profile import LoadProfile
 from planner.decide.sizing.searches import Searches, TrainingSizer, relaxed_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
@@ -47,7 +52,7 @@ Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 
 # Without any of them the fewest GPUs are those whose memory is large enough.
 _TRAINING = terms_about("training_target")
-SURELY = 0.9
+DEFAULT_CONFIDENCE = 0.9
 """Default confidence of sizes: 9 of 10 runs like the plan keep its limits."""
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
@@ -68,7 +73,7 @@ class Sizes:
     sizes : size on each GPU and contract
     load : request rate over a day; None: constant
     budget : budget; None: none
-    fits_alone : no time, cost or rate was requested, so that the fewest GPUs that fit are the
+    is_memory_only : no time, cost or rate was requested, so that the fewest GPUs that fit are the
         answer
     """
 
@@ -76,7 +81,7 @@ class Sizes:
     sizes: tuple[Size, ...]
     load: LoadProfile | None = None
     budget: Budget | None = None
-    fits_alone: bool = False
+    is_memory_only: bool = False
 
     def __repr__(self) -> str:
         feasible = [size for size in self.sizes if size.fewest is not None]
@@ -87,7 +92,7 @@ class Sizes:
         )
 
     @cached_property
-    def found(self) -> tuple[Size, ...]:
+    def feasible(self) -> tuple[Size, ...]:
         """The sizes that have a plan."""
         return tuple(size for size in self.sizes if size.fewest is not None)
 
@@ -98,32 +103,36 @@ class Sizes:
 
         Within a limit of power or a budget the one that carries most.
         """
-        return self.found[0] if self.found else None
+        return self.feasible[0] if self.feasible else None
 
     @property
     def is_cheapest(self) -> bool:
         """Whether the recommended size is the cheapest in a bad case."""
-        return self.best is min(self.found, key=lambda size: size.order, default=None)
+        return self.best is min(self.feasible, key=lambda size: size.order, default=None)
 
     @property
     def better_tied(self) -> Size | None:
         """The cheapest size that is tied with the recommended one; None: none is cheaper."""
         if self.best is None or self.best.carried is not None:
             return None
-        ranked = self.best.standing
-        less = [candidate for candidate in self.found if candidate.standing.value < ranked.value]
-        candidates = (candidate for candidate in less if are_plans_tied(ranked, candidate.standing))
-        return min(candidates, key=lambda candidate: candidate.standing.value, default=None)
+        ranked = self.best.ranked_plan
+        less = [
+            candidate for candidate in self.feasible if candidate.ranked_plan.value < ranked.value
+        ]
+        candidates = (
+            candidate for candidate in less if are_plans_tied(ranked, candidate.ranked_plan)
+        )
+        return min(candidates, key=lambda candidate: candidate.ranked_plan.value, default=None)
 
     @property
     def proven(self) -> Size | None:
         """The cheapest size whose software was measured on its GPU; None: none was."""
-        return next((size for size in self.found if size.is_proven), None)
+        return next((size for size in self.feasible if size.is_proven), None)
 
     @cached_property
     def hours(self) -> Mapping[str, list[Value]]:
         """Periods of each GPU's day as columns; empty without a load."""
-        rows = [row for size in self.found if size.day for row in size.day.rows()]
+        rows = [row for size in self.feasible if size.day for row in size.day.rows()]
         return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
     @cached_property
@@ -135,10 +144,10 @@ class Sizes:
     def rows(self) -> Sequence[Row]:
         """Result columns of each choice, with its expected loss against the others."""
         rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
-        costs = [cost_standing(row) if row["feasible"] else RankedPlan(math.nan) for row in rows]
-        if self.best is None or self.best.carried is not None or len(self.found) < 2:
+        costs = [rank_row_by_cost(row) if row["feasible"] else RankedPlan(math.nan) for row in rows]
+        if self.best is None or self.best.carried is not None or len(self.feasible) < 2:
             return rows
-        lost = regrets(costs).tolist()
+        lost = expected_regrets(costs).tolist()
         return [
             {**row, REGRET: value_or_none(regret)} for row, regret in zip(rows, lost, strict=True)
         ]
@@ -147,9 +156,9 @@ class Sizes:
     def regret(self) -> float:
         """Expected loss of the recommended size against the others, as a share of its cost; NaN:
         unknown."""
-        if len(self.found) < 2 or self.found[0].carried is not None:
+        if len(self.feasible) < 2 or self.feasible[0].carried is not None:
             return math.nan
-        return float(regrets([size.standing for size in self.found])[0])
+        return float(expected_regrets([size.ranked_plan for size in self.feasible])[0])
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each choice: GPU, contract, margins, then the plan's columns in full.
@@ -180,8 +189,8 @@ def size_all(
     With a ``load`` the service is sized for its peak, and its day is priced with the contracts;
     GPUs paid by the hour start ``startup`` before they serve. A service without a rate is as large
     as a power limit, or a ``budget``, allows. The budget of a run is the limit of its cost; its
-    fastest plan keeps both limits. Limits hold for `SURELY` of runs like these if the request has
-    no confidence.
+    fastest plan keeps both limits. Limits hold for `DEFAULT_CONFIDENCE` of runs like these if the
+    request has no confidence.
 
     Raises SpecError or SearchSpaceError if there is no limit, or something is unknown, invalid or
     impossible for all GPUs; WorkersLost if worker processes ended repeatedly.
@@ -212,16 +221,16 @@ def size_all(
     if len(errors) == len(sizes) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     sized_request = request if load is None else replace(request, request_rate=load.peak)
-    return Sizes(request=sized_request, sizes=ordered(sizes), load=load, budget=budget)
+    return Sizes(request=sized_request, sizes=recommended_first(sizes), load=load, budget=budget)
 
 
-def ordered(sizes: Sequence[Size]) -> tuple[Size, ...]:
+def recommended_first(sizes: Sequence[Size]) -> tuple[Size, ...]:
     """Sizes with the recommended one first, then in their order; ties go to more evidence."""
     by_cost = sorted(sizes, key=lambda size: size.order)
     priced = [size for size in by_cost if size.fewest is not None and size.carried is None]
-    if not priced or not math.isfinite(priced[0].standing.value):
+    if not priced or not math.isfinite(priced[0].ranked_plan.value):
         return tuple(by_cost)
-    first = priced[best_supported([size.standing for size in priced])]
+    first = priced[recommended_index([size.ranked_plan for size in priced])]
     return (first, *(size for size in by_cost if size is not first))
 
 
@@ -250,14 +259,14 @@ def sizing_tasks(
     Raises SpecError or SearchSpaceError as `size_all`, before any is sized.
     """
     request = with_default_confidence(request)
-    if budget is not None and _trains(request) and budget.period is None:
+    if budget is not None and _is_training(request) and budget.period is None:
         bounds = {**request.constraints, COST: budget.amount}
         if COST in request.constraints:
             raise SearchSpaceError(
                 f"{option_name('budget')} is {option_name(COST)} of a run: give one of them."
             )
         request, budget = replace(request, constraints=bounds), None
-    _check(request, load, startup, budget, option_name)
+    _check_request(request, load, startup, budget, option_name)
     sizing_request = _sizing_request(request)
     if load is not None:
         sizing_request = replace(sizing_request, request_rate=load.peak)
@@ -275,13 +284,17 @@ def sizing_tasks(
 
 def with_default_confidence(request: Request) -> Request:
     """The request at the confidence that sizes have where it gives none."""
-    return request if request.confidence is not None else replace(request, confidence=SURELY)
+    return (
+        request
+        if request.confidence is not None
+        else replace(request, confidence=DEFAULT_CONFIDENCE)
+    )
 
 
 def _run(tasks: Sequence[SizingTask], workers: int) -> Iterator[Sizing]:
     """The sizes of each, in their order; what cannot be planned is its error."""
     if workers < 2 or len(tasks) < _FEW or "fork" not in multiprocessing.get_all_start_methods():
-        yield from map(_sizes, tasks)
+        yield from map(_size_under_contracts, tasks)
         return
     numbers, finished = range(len(tasks)), dict[int, Sizing]()
     try:
@@ -302,7 +315,7 @@ def _run(tasks: Sequence[SizingTask], workers: int) -> Iterator[Sizing]:
 
 
 def _numbered(tasks: Sequence[SizingTask], number: int) -> Sizing:
-    return _sizes(tasks[number])
+    return _size_under_contracts(tasks[number])
 
 
 def without_contract(request: Request) -> Request:
@@ -324,11 +337,11 @@ def parse_contracts(value: object, option_name: str = "contract") -> list[str | 
 
 
 @snapshot_files()
-def _sizes(task: SizingTask) -> Sizing:
+def _size_under_contracts(task: SizingTask) -> Sizing:
     """The size under each contract; what they do not change is predicted once."""
     contracts = task.contracts if task.load is None else (None,)
     requests = [replace(task.request, contract=contract) for contract in contracts]
-    without = [_unpriced(request) for request in requests]
+    without = [_reject_unpriced(request) for request in requests]
     pairs = [*zip(requests, without, strict=True)]
     searches = Searches(
         tuple(question.one_contract for question, unpriced in pairs if unpriced is None)
@@ -341,13 +354,13 @@ def _sizes(task: SizingTask) -> Sizing:
 
 def _size(request: Request, task: SizingTask, searches: Searches) -> Size | PlannerError:
     try:
-        if _trains(request):
+        if _is_training(request):
             size = TrainingSizer(request=request, searches=searches).size()
         elif request.request_rate is None:
-            return _within(request, task.budget)
+            return _size_within_limits(request, task.budget)
         else:
             size, request = relaxed_size(request, searches)
-            size = _affordable(size, task.budget)
+            size = _reject_above_budget(size, task.budget)
         if task.load is not None and size.fewest is not None:
             best, of_fewest = daily_schedules(
                 request, size.fewest, task.load, task.contracts, searches, task.startup
@@ -363,10 +376,10 @@ def _size(request: Request, task: SizingTask, searches: Searches) -> Size | Plan
     return replace(size, gpu=str(row["gpu"]), contract=contract, is_other_contract=is_other)
 
 
-def _within(request: Request, budget: Budget | None) -> Size:
+def _size_within_limits(request: Request, budget: Budget | None) -> Size:
     """What a service carries within its limit of power and a budget."""
     rate = None if budget is None else budget.rate
-    result, reason = BudgetSearch(request=request, budget=rate).most()
+    result, reason = BudgetSearch(request=request, budget=rate).find_largest_load()
     head = Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
     if result is None:
         return head
@@ -383,7 +396,7 @@ def _within(request: Request, budget: Budget | None) -> Size:
     )
 
 
-def _affordable(size: Size, budget: Budget | None) -> Size:
+def _reject_above_budget(size: Size, budget: Budget | None) -> Size:
     """The same, or why it is too dear."""
     best = size.cheapest or size.fewest
     if budget is None or best is None or best.cost <= budget.rate * HOUR:
@@ -395,12 +408,12 @@ def _affordable(size: Size, budget: Budget | None) -> Size:
     return Size(gpu=size.gpu, contract=size.contract, reason=reason)
 
 
-def _unpriced(request: Request) -> Size | PlannerError | None:
+def _reject_unpriced(request: Request) -> Size | PlannerError | None:
     """Size or error if the GPU has no price under the requested contract; None: it has one."""
     if request.contract is None:
         return None
     try:
-        is_open = _trains(request) or request.request_rate is None
+        is_open = _is_training(request) or request.request_rate is None
         plan = make_plan(replace(request, num_gpus=1) if is_open else request)
     except PlannerError as error:
         return error
@@ -412,7 +425,7 @@ def _unpriced(request: Request) -> Size | PlannerError | None:
 
 def _sizing_request(request: Request) -> Request:
     """The request with what sizing needs: the deadline in front, plans by the time of the run."""
-    if not _trains(request):
+    if not _is_training(request):
         return request
     goals = terms_of(request.workload, "objective")
     bounds = dict(request.constraints)
@@ -430,11 +443,11 @@ def current_gpus(catalogue: Catalogue) -> Iterator[str]:
             yield name
 
 
-def _trains(request: Request) -> bool:
+def _is_training(request: Request) -> bool:
     return not terms_of(request.workload, "limit").keys().isdisjoint(DEADLINES)
 
 
-def _check(
+def _check_request(
     request: Request,
     load: LoadProfile | None,
     startup: Startup,
@@ -444,7 +457,7 @@ def _check(
     """Refuse questions that have no size as their answer, all faults at once."""
     errors = []
     try:
-        checked_confidence(request.limit_confidence, option_name("confidence"))
+        check_confidence(request.limit_confidence, option_name("confidence"))
     except SearchSpaceError as error:
         errors.append(str(error))
     errors += [
@@ -468,7 +481,7 @@ def _check(
         )
     if request.workload == "inference":
         errors.append("A static batch has no rate or deadline: size `train` or `serve`.")
-    elif _trains(request):
+    elif _is_training(request):
         limit_names = [name for name in _TRAINING if name in terms_of(request.workload, "limit")]
         if not set(limit_names) & set(request.constraints):
             listed = ", ".join(option_name(name) for name in limit_names)

@@ -11,7 +11,7 @@ from planner.base.csv_cells import Row, number_or_nan
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
-from planner.decide.assumptions import MOVES
+from planner.decide.assumptions import MIN_RELATIVE_CHANGE
 from planner.decide.explain.sensitivity import contract_outcomes, plan_of_request
 from planner.errors import PlannerError
 from planner.optimize.collector import value_or_none
@@ -32,7 +32,7 @@ _TOKEN_COST = "cost_per_million_tokens_usd"
 _COSTS = _RUN_COST, _HOURLY_COST, _TOKEN_COST
 _HALVES = 0.5, 2.0
 _KEEP = "router", "host cache"
-_SURE = 0.9
+_HIGH_CONFIDENCE = 0.9
 
 
 @record(kw_only=True)
@@ -79,23 +79,25 @@ def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
     column = next(priced, "time_to_train_days" if "time_to_train_days" in base_row else "num_gpus")
     tried = [*contract_levers(plan, base_row, column)]
     for name, current, other, answers in (
-        *_trials(plan.request, base_row),
-        *_caches(plan, base_row),
+        *_searched_levers(plan.request, base_row),
+        *_cache_levers(plan, base_row),
     ):
-        row = _searched(plan.request.changed(**answers))
+        row = _recommended_row(plan.request.changed(**answers))
         sides = (current, base_row), (other, row)
         first, second = (
             value + _prefix_hit_rate(side_row) if name in _KEEP else value
             for value, side_row in sides
         )
-        tried.append(_lever((name, first, second), column, base_row, row))
+        tried.append(_compare_lever((name, first, second), column, base_row, row))
     significant = [
-        lever for lever in tried if math.isfinite(lever.change) and abs(lever.change) > MOVES
+        lever
+        for lever in tried
+        if math.isfinite(lever.change) and abs(lever.change) > MIN_RELATIVE_CHANGE
     ]
     return sorted(significant, key=lambda lever: -abs(math.log1p(max(lever.change, -0.999))))
 
 
-def _trials(
+def _searched_levers(
     request: Request, base_row: Row
 ) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
     """Each lever with the plan's answer, another one, and the fields of the request for it."""
@@ -117,18 +119,20 @@ def _trials(
                 yield "number of GPUs", f"{count:,}", f"{other_count:,}", {"num_gpus": other_count}
     if request.request_rate is not None or request.constraints:
         confidence = request.limit_confidence
-        other_sure = _SURE if confidence == MEDIAN else MEDIAN
+        other_sure = _HIGH_CONFIDENCE if confidence == MEDIAN else MEDIAN
         yield "confidence", f"{confidence:g}", f"{other_sure:g}", {"confidence": other_sure}
 
 
-def _caches(plan: Plan, base_row: Row) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
+def _cache_levers(
+    plan: Plan, base_row: Row
+) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
     """Where prompts are used again, the same of a router that knows it, and of half of the host."""
     if not math.isfinite(number_or_nan(base_row.get("cache_residence_s"))):
         return
     request = plan.request
     if not request.router.startswith("cache"):
         yield "router", request.router, "cache_aware", {"router": "cache_aware"}
-    half = plan.source_of(base_row).setting.machine.host_memory / 2
+    half = plan.source_of(base_row).inputs.machine.host_memory / 2
     if not request.host_cache and 0 < half < math.inf:
         current_and_other = "none", formatting.format_gib(half)
         yield "host cache", *current_and_other, {"host_cache": half}
@@ -156,10 +160,10 @@ def contract_levers(plan: Plan, base_row: Row, column: str) -> Iterator[CostLeve
     for contract, reached in contract_outcomes(pinned).items():
         if reached.row is not None:
             row = {**base_row, **reached.row}
-            yield _lever(("contract", current, contract), column, base_row, row)
+            yield _compare_lever(("contract", current, contract), column, base_row, row)
 
 
-def _searched(request: Request) -> Row:
+def _recommended_row(request: Request) -> Row:
     """The result columns of the plan that a search recommends; empty without one."""
     try:
         best = exhaustive_search(make_plan(request).problem).recommended
@@ -168,7 +172,7 @@ def _searched(request: Request) -> Row:
     return {} if best is None else best.row
 
 
-def _lever(names: tuple[str, str, str], column: str, base_row: Row, row: Row) -> CostLever:
+def _compare_lever(names: tuple[str, str, str], column: str, base_row: Row, row: Row) -> CostLever:
     name, current, other = names
     value, before = number_or_nan(row.get(column)), number_or_nan(base_row.get(column))
     change = value / before - 1 if before > 0 else math.nan

@@ -10,7 +10,7 @@ from itertools import compress
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.configurations.configuration_tables import format_value
-from planner.decide.fitting import MEMORIES, changes_that_fit, unsupported
+from planner.decide.fitting import MEMORIES, changes_that_fit, unsupported_memory_savers
 from planner.errors import PlannerError
 from planner.optimize.exhaustive import without_assumed
 from planner.optimize.problem import Constraint
@@ -20,8 +20,8 @@ from planner.question.terms import glossary, remedies_of
 from planner.specs.training_workload import TrainingWorkload
 from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
 
-_MOST_DOUBLINGS = 12
-_MOST_REMEDIES = 5
+_MAX_DOUBLINGS = 12
+_MAX_SUGGESTIONS = 5
 # Units of limits in messages by dimension, the largest first.
 _SCALES = {
     "byte": ((GIB, "GiB"),),
@@ -51,30 +51,30 @@ def suggest_feasible(plan: Plan, result: SearchResult) -> list[str]:
     """
     options: list[str] = []
     rows = plan.workload.advice_rows
-    for candidates in _families(plan, result):
+    for candidates in _suggestion_families(plan, result):
         for remedy in candidates:
-            helps, rows = _helps(remedy, rows)
+            helps, rows = _is_feasible_with(remedy, rows)
             if helps:
                 options.append(remedy.option)
                 break
             if rows <= 0:
                 return options
-        if len(options) == _MOST_REMEDIES:
+        if len(options) == _MAX_SUGGESTIONS:
             break
     return options
 
 
-def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Suggestion]]:
+def _suggestion_families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Suggestion]]:
     """Families of remedies; of each the first that helps is enough."""
     if "request_rate" in result.rejected_by:
-        yield _sized(plan)
-    yield _relaxed_limits(plan, result)
-    yield _fitting(plan, result)
+        yield _suggest_sizing(plan)
+    yield _suggest_relaxed_limits(plan, result)
+    yield _suggest_fitting_size(plan, result)
     meshes = [source.mesh for source in plan.problem.sources if source.mesh is not None]
     lacking = {
         name
         for source in plan.problem.sources
-        for name in unsupported(source, max(source.counts, default=1))
+        for name in unsupported_memory_savers(source, max(source.counts, default=1))
     }
     for name, values in remedies_of(plan.workload.name).items():
         if name in lacking:
@@ -83,18 +83,22 @@ def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Suggestion
             str(format_value(name, value)).lower() for mesh in meshes for value in mesh.values(name)
         }
         yield iter(
-            [_with_settings(plan, {name: value}) for value in values if value not in current_values]
+            [
+                _suggest_settings(plan, {name: value})
+                for value in values
+                if value not in current_values
+            ]
         )
-    yield _changed_together(plan, result)
-    yield _freed_settings(plan)
-    yield _more_gpus(plan)
+    yield _suggest_combined_settings(plan, result)
+    yield _suggest_freed_settings(plan)
+    yield _suggest_more_gpus(plan)
     if _is_single(plan):
-        yield _searches(plan)
+        yield _suggest_search(plan)
     if "global_batch_size" in result.rejected_by:
-        yield _other_batches(plan)
+        yield _suggest_batch_sizes(plan)
 
 
-def _helps(remedy: _Suggestion, rows: int) -> tuple[bool, int]:
+def _is_feasible_with(remedy: _Suggestion, rows: int) -> tuple[bool, int]:
     """Whether something is feasible then, and how many of the ``rows`` are left."""
     try:
         plan = (make_single_plan if remedy.is_single else make_plan)(remedy.request)
@@ -116,18 +120,18 @@ def _is_single(plan: Plan) -> bool:
     return plan.space.name == plan.workload.single
 
 
-def _changed(plan: Plan, option: str, **changes: object) -> _Suggestion:
+def _make_suggestion(plan: Plan, option: str, **changes: object) -> _Suggestion:
     request = plan.request.changed(**changes)
     return _Suggestion(option=option, request=request, is_single=_is_single(plan))
 
 
-def _with_settings(plan: Plan, settings: Mapping[str, object]) -> _Suggestion:
+def _suggest_settings(plan: Plan, settings: Mapping[str, object]) -> _Suggestion:
     option = " with ".join(f"--set {name}={value}" for name, value in settings.items())
     fixed = {name: [value] for name, value in settings.items()}
-    return _changed(plan, option, settings={**plan.request.settings, **fixed})
+    return _make_suggestion(plan, option, settings={**plan.request.settings, **fixed})
 
 
-def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
+def _suggest_relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
     """Limits that a nearest miss keeps: as few others as it takes are relaxed with it."""
     for miss in result.nearest_misses:
         if miss.rejection not in plan.request.constraints or not math.isfinite(miss.value):
@@ -138,13 +142,13 @@ def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
             value = float(constraint.judged(miss.candidates).ravel()[0])
             if constraint.name not in limits or not math.isfinite(value):
                 break
-            option, limits[constraint.name] = rounded_outward(constraint, value)
+            option, limits[constraint.name] = round_limit_outward(constraint, value)
             options.append(option)
         else:
-            yield _changed(plan, " with ".join(options), constraints=limits)
+            yield _make_suggestion(plan, " with ".join(options), constraints=limits)
 
 
-def rounded_outward(constraint: Constraint, value: float) -> tuple[str, float]:
+def round_limit_outward(constraint: Constraint, value: float) -> tuple[str, float]:
     """A limit that ``value`` keeps, with two digits, as an option and in SI units."""
     term = glossary()[constraint.name]
     scale, unit = next(
@@ -159,15 +163,15 @@ def rounded_outward(constraint: Constraint, value: float) -> tuple[str, float]:
     return f"{term.option_name} {shown}{unit}", float(shown) * scale
 
 
-def _fitting(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
+def _suggest_fitting_size(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
     """For one configuration that is too large: as much of it as finds room."""
     for miss in result.nearest_misses:
         settings = plan.workload.fitting(miss.source, miss.configuration)
         if _is_single(plan) and settings:
-            yield _with_settings(plan, settings)
+            yield _suggest_settings(plan, settings)
 
 
-def _changed_together(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
+def _suggest_combined_settings(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
     """For one configuration whose memory is too small: several settings at once."""
     if not _is_single(plan) or not {*MEMORIES} & {*result.rejected_by}:
         return
@@ -177,52 +181,52 @@ def _changed_together(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]
     for change in changes_that_fit(plan, evaluation, lambda *_: True).changes:
         settings = {name: str(value).lower() for name, (_, value) in change.changed.items()}
         if len(settings) > 1:
-            yield _with_settings(plan, settings)
+            yield _suggest_settings(plan, settings)
 
 
-def _freed_settings(plan: Plan) -> Iterator[_Suggestion]:
+def _suggest_freed_settings(plan: Plan) -> Iterator[_Suggestion]:
     if _is_single(plan):
         return
     settings = plan.request.settings
     for name in settings:
         remaining = {other: value for other, value in settings.items() if other != name}
-        yield _changed(plan, f"leaving out --set {name}", settings=remaining)
+        yield _make_suggestion(plan, f"leaving out --set {name}", settings=remaining)
 
 
-def _searches(plan: Plan) -> Iterator[_Suggestion]:
+def _suggest_search(plan: Plan) -> Iterator[_Suggestion]:
     """For one configuration: the whole default space, on as few GPUs as it takes."""
     for count in plan.counts[:1]:
-        for power in range(_MOST_DOUBLINGS):
+        for power in range(_MAX_DOUBLINGS):
             gpus = count * 2**power
             wider = replace(plan.request, space=None, settings={}, num_gpus=gpus)
             option = f"`planner search` with --gpus {gpus}"
             yield _Suggestion(option=option, request=wider, is_single=False)
 
 
-def _sized(plan: Plan) -> Iterator[_Suggestion]:
+def _suggest_sizing(plan: Plan) -> Iterator[_Suggestion]:
     """A rate that is too much for the GPUs: as many of them as it takes."""
-    yield _changed(plan, "leaving out --gpus", num_gpus=None)
+    yield _make_suggestion(plan, "leaving out --gpus", num_gpus=None)
 
 
-def _more_gpus(plan: Plan) -> Iterator[_Suggestion]:
+def _suggest_more_gpus(plan: Plan) -> Iterator[_Suggestion]:
     if not plan.counts:
         return
     largest = max(plan.counts)
-    per_node = plan.problem.setting.machine.cluster.gpus_per_node
+    per_node = plan.problem.inputs.machine.cluster.gpus_per_node
     next_power = 2 ** math.ceil(math.log2(largest))
     counts = {math.ceil(largest / per_node) * per_node}
-    for power in range(_MOST_DOUBLINGS):
+    for power in range(_MAX_DOUBLINGS):
         counts |= {largest * 2**power, next_power * 2**power}
     fewer = 2 ** math.floor(math.log2(largest))
     for count in [*sorted(counts - {largest}), fewer]:
-        yield _changed(plan, f"--gpus {count}", num_gpus=count)
+        yield _make_suggestion(plan, f"--gpus {count}", num_gpus=count)
 
 
-def _other_batches(plan: Plan) -> Iterator[_Suggestion]:
-    work, gpus = plan.problem.setting.workload, max(plan.counts)
+def _suggest_batch_sizes(plan: Plan) -> Iterator[_Suggestion]:
+    work, gpus = plan.problem.inputs.workload, max(plan.counts)
     if not isinstance(work, TrainingWorkload):
         return
     batch = work.global_batch_size
     for size in (math.ceil(batch / gpus) * gpus, 2 ** math.ceil(math.log2(batch))):
         if size != batch:
-            yield _changed(plan, f"--global-batch-size {size}", global_batch_size=size)
+            yield _make_suggestion(plan, f"--global-batch-size {size}", global_batch_size=size)

@@ -22,15 +22,15 @@ from planner.decide.fitting import (
     without_formats,
 )
 from planner.decide.near import (
-    SURE,
+    TARGET_FIT_PROBABILITY,
     WORTH,
     Change,
     MayBe,
     best_by_distance,
-    change_at,
+    make_change,
     plans_around,
 )
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.optimize.collector import full_rows
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
@@ -76,7 +76,7 @@ def attempts_of(
     )
 
 
-def allowed(
+def allowed_changes(
     request: Request,
     row: Row,
     can_say: Callable[[str, str | int | float], bool],
@@ -125,12 +125,16 @@ def best_changes(
     at_capacity = evaluation.source.judged(evaluation.candidates.configurations)
     now = float(np.ravel(at_capacity.value(problem.objectives[0].name))[0])
     if evaluation.rejected_by:
-        return _changes(problem, base_row, np.nan, SURE) or _changes(
+        return _changes(problem, base_row, np.nan, TARGET_FIT_PROBABILITY) or _changes(
             problem, base_row, np.nan, MEDIAN
         )
     (row,) = full_rows(evaluation.table(), [evaluation.source])
     fits = fit_probability(row)  # as surely as it fits now, where published runs tell
-    min_fit_probability = max(min(SURE, fits), MEDIAN) if np.isfinite(fits) else SURE
+    min_fit_probability = (
+        max(min(TARGET_FIT_PROBABILITY, fits), MEDIAN)
+        if np.isfinite(fits)
+        else TARGET_FIT_PROBABILITY
+    )
     return _changes(problem, base_row, now, min_fit_probability)
 
 
@@ -173,21 +177,21 @@ def _best_of(
     problem = plans_around(plan, base_row, may_be, profile, more)
     if problem is None or _state_bytes(problem) < _state_bytes(plan.problem):
         return None
-    for min_fit_probability in (SURE, MEDIAN):
+    for min_fit_probability in (TARGET_FIT_PROBABILITY, MEDIAN):
         best_by_count = best_by_distance(
             problem, base_row, min_fit_probability, range(len(base_row))
         )
         if best := max(best_by_count.values(), key=lambda candidate: candidate[2], default=None):
-            return replace(plan, problem=problem), change_at(*best[:2], base_row, best[2], np.nan)
+            return replace(plan, problem=problem), make_change(*best[:2], base_row, best[2], np.nan)
     return None
 
 
 def _state_bytes(problem: Problem) -> float:
     """Of weights and optimizer states per parameter; none where nothing is trained."""
-    setting = problem.sources[0].setting
-    if not isinstance(setting, Setting):
+    inputs = problem.sources[0].inputs
+    if not isinstance(inputs, TrainingInputs):
         return 0.0
-    states = setting.framework.states
+    states = inputs.framework.states
     return states.weight + states.optimizer
 
 
@@ -199,7 +203,7 @@ def _changes(
     reached = before if np.isfinite(before) else 0.0
     for candidates, row, value in best_by_distance(problem, base_row, min_fit_probability).values():
         if value > reached * (1 + WORTH):
-            changes.append(change_at(candidates, row, base_row, value, value / before - 1))
+            changes.append(make_change(candidates, row, base_row, value, value / before - 1))
             reached = value
     return changes
 

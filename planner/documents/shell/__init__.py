@@ -44,7 +44,7 @@ def read_shell(
         name_of_variable: variable_word(
             follower.expander, variable, (variable.assigned or (0,))[-1]
         )
-        for name_of_variable, variable in follower.scope.own.items()
+        for name_of_variable, variable in follower.scope.variables.items()
         if variable is not None
     }
     return Script(

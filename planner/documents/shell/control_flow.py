@@ -334,7 +334,7 @@ class SimpleCommands:
             start, end = items[0].word.start, items[0].word.start
             placed = next((piece for piece in pieces if piece.start >= 0), None)
             span = Span(start, end) if placed is None else Span(placed.start, placed.end)
-            self._keep(self._named(outputs[-1]), self._written(pieces, span), appends=appends)
+            self._keep(self._file_name(outputs[-1]), self._written(pieces, span), appends=appends)
         for body in bodies:
             name = self._output(body, outputs, words)
             self._keep(name, self._document(body), appends=appends)
@@ -353,14 +353,14 @@ class SimpleCommands:
 
     def _output(self, body: HereDocBody, outputs: Sequence[RawWord], words: Sequence[Word]) -> str:
         if outputs:
-            return self._named(outputs[-1])
+            return self._file_name(outputs[-1])
         if words and words[0].text == "tee":
             for word in words[1:]:
                 if not word.raw.startswith("-"):
                     return word.text or word.raw
         return f"<<{body.delimiter} (line {self.source.line(body.start) - 1})"
 
-    def _named(self, output: RawWord) -> str:
+    def _file_name(self, output: RawWord) -> str:
         words = self.expander.words(output)
         return (words[0].text or words[0].raw) if words else ""
 
@@ -560,7 +560,7 @@ class Follower(SimpleCommands):
             self.rounds *= max(len(words), 1)
         outcome = self._run_subshell([*node.condition, *node.body], inside)
         self.rounds = before
-        outcome.own = {**inside.own, **outcome.own}
+        outcome.variables = {**inside.variables, **outcome.variables}
         merge(self.scope, [Scope(self.scope), outcome], self.source.line)
         self.enter(self.scope)
         return None

@@ -67,7 +67,7 @@ def read_inner(
     follower.script(nodes)
     variables = {
         name_of_variable: value
-        for name_of_variable, value in follower.scope.own.items()
+        for name_of_variable, value in follower.scope.variables.items()
         if value is not None
     }
     return Script(

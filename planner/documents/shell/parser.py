@@ -452,11 +452,11 @@ class Parser(Lexer):
             return True
         return False
 
-    def _expect(self, *words: str, start: int, of: str) -> str:
+    def _expect(self, *words: str, start: int, construct: str) -> str:
         self._lines()
         reserved = self._reserved()
         if reserved not in words:
-            raise self.error(f"{of} has no {' or '.join(words)}.", start)
+            raise self.error(f"{construct} has no {' or '.join(words)}.", start)
         self.position += len(reserved)
         return reserved
 
@@ -539,19 +539,19 @@ class Parser(Lexer):
 
     def _group(self, start: int) -> Node:
         body = self._list()
-        self._expect("}", start=start, of="{")
+        self._expect("}", start=start, construct="{")
         return Group(body)
 
     def _if(self, start: int) -> Node:
         clauses, otherwise = [], None
         while True:
             condition = self._list()
-            self._expect("then", start=start, of="if")
+            self._expect("then", start=start, construct="if")
             clauses.append((condition, self._list()))
-            end = self._expect("elif", "else", "fi", start=start, of="if")
+            end = self._expect("elif", "else", "fi", start=start, construct="if")
             if end == "else":
                 otherwise = self._list()
-                end = self._expect("fi", start=start, of="if")
+                end = self._expect("fi", start=start, construct="if")
             if end == "fi":
                 return If(tuple(clauses), otherwise)
 
@@ -584,9 +584,9 @@ class Parser(Lexer):
     def _do(self, start: int) -> tuple[Node, ...]:
         self._lines()
         self._takes(";")
-        opening = self._expect("do", "{", start=start, of="the loop")
+        opening = self._expect("do", "{", start=start, construct="the loop")
         body = self._list()
-        self._expect("done" if opening == "do" else "}", start=start, of="the loop")
+        self._expect("done" if opening == "do" else "}", start=start, construct="the loop")
         return body
 
     def _next_word(self) -> RawWord | None:
@@ -598,7 +598,7 @@ class Parser(Lexer):
     def _case(self, start: int) -> Node:
         self.blanks()
         word, clauses = self.word(), list[tuple[tuple[RawWord, ...], tuple[Node, ...]]]()
-        self._expect("in", start=start, of="case")
+        self._expect("in", start=start, construct="case")
         while True:
             self._lines()
             if self._reserved() == "esac":

@@ -30,7 +30,7 @@ class Scope:
 
     def __init__(self, outer: Scope | None = None, *, is_function: bool = False) -> None:
         self.outer = outer
-        self.own: dict[str, Variable | None] = {}
+        self.variables: dict[str, Variable | None] = {}
         self.local: set[str] = set()
         self.is_function = is_function
 
@@ -38,18 +38,18 @@ class Scope:
         """The variable in this scope or an outer one."""
         scope: Scope | None = self
         while scope is not None:
-            if name in scope.own:
-                return scope.own[name]
+            if name in scope.variables:
+                return scope.variables[name]
             scope = scope.outer
         return None
 
     def put(self, name: str, variable: Variable | None) -> None:
         """Sets a variable in this scope only."""
-        self.own[name] = variable
+        self.variables[name] = variable
 
     def keep(self, outer: Scope) -> None:
         """Passes variables that are not local to a function to an outer scope."""
-        for name, variable in self.own.items():
+        for name, variable in self.variables.items():
             if name not in self.local:
                 outer.put(name, variable)
         if not self.is_function:
@@ -58,7 +58,7 @@ class Scope:
 
 def merge(scope: Scope, branches: Sequence[Scope], line: Callable[[int], int]) -> None:
     """Sets in ``scope`` the variables after one of ``branches`` ran."""
-    names = dict.fromkeys(name for branch in branches for name in branch.own)
+    names = dict.fromkeys(name for branch in branches for name in branch.variables)
     for name in names:
         values = [branch.get(name) for branch in branches]
         specified = [value for value in values if value is not None]

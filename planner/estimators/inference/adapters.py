@@ -21,10 +21,10 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import BatchShare, ServingSetting
+from planner.estimators.inference.context import BatchShare, ServingInputs
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.weights import held_experts
-from planner.formulas.memory import served_adapter_bytes
+from planner.formulas.memory import lora_serving_bytes
 from planner.formulas.routing import experts_touched
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import (
@@ -50,10 +50,10 @@ def is_adapted(op: MatrixProduct, targets: AdapterTargets) -> bool:
     return is_any or targets is AdapterTargets.ALL_LINEAR
 
 
-def has_adapted_experts(setting: ServingSetting) -> bool:
+def has_adapted_experts(inputs: ServingInputs) -> bool:
     """Whether routed experts have adapters too."""
-    is_all = setting.workload.lora_targets is AdapterTargets.ALL_LINEAR
-    return is_all and setting.engine.memory.adapted_experts
+    is_all = inputs.workload.lora_targets is AdapterTargets.ALL_LINEAR
+    return is_all and inputs.engine.memory.adapted_experts
 
 
 def adapted_sides(op: MatrixProduct, tensor_parallel: Numeric) -> tuple[Numeric, Numeric]:
@@ -62,46 +62,46 @@ def adapted_sides(op: MatrixProduct, tensor_parallel: Numeric) -> tuple[Numeric,
     Matrices that are one product have an adapter each.
     """
     if op.split is MatrixSplit.ROWS:
-        return op.joined * op.depth / tensor_parallel, op.columns.whole
+        return op.joined * op.depth / tensor_parallel, op.columns.total
     is_split = op.split is MatrixSplit.COLUMNS
-    outputs = op.columns.on_rank(tensor_parallel) if is_split else op.columns.whole
+    outputs = op.columns.on_rank(tensor_parallel) if is_split else op.columns.total
     return op.joined * op.depth, outputs
 
 
-def adapter_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
+def adapter_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
     """Bytes of all adapter slots on a GPU of the fullest stage."""
-    slots, rank = setting.max_loras, setting.workload.lora_rank
+    slots, rank = inputs.max_loras, inputs.workload.lora_rank
     if not slots:
         return np.zeros(())
-    layers = setting.model.num_hidden_layers
+    layers = inputs.model.num_hidden_layers
     uneven = np.ceil(layers / c.pipeline_parallel) / layers
     numbers = add(
         group.num_hidden_layers * sides
-        for group in setting.model.layer_groups
-        for sides in _sides(setting, layer_of(setting.model, group), c)
+        for group in inputs.model.layer_groups
+        for sides in _sides(inputs, layer_of(inputs.model, group), c)
     )
     return np.asarray(SIXTEEN_BIT_BYTES * slots * rank * numbers * uneven)
 
 
-def _sides(setting: ServingSetting, layer: Layer, c: ServingConfigurations) -> Iterator[Numeric]:
+def _sides(inputs: ServingInputs, layer: Layer, c: ServingConfigurations) -> Iterator[Numeric]:
     """Inputs and outputs of a layer's adapters on a GPU: parameters at rank 1."""
     for op in layer.of(MatrixProduct):
-        if is_adapted(op, setting.workload.lora_targets):
+        if is_adapted(op, inputs.workload.lora_targets):
             yield sum(adapted_sides(op, c.tensor_parallel))
-    if has_adapted_experts(setting):
+    if has_adapted_experts(inputs):
         for experts in layer.of(Experts):
-            local = held_experts(setting, experts.num_experts, c) / c.expert_parallel
+            local = held_experts(inputs, experts.num_experts, c) / c.expert_parallel
             width = experts.width / c.expert_tensor_parallel
             yield local * experts.matrices * (experts.depth + width)
 
 
-def adapter_load_time(setting: ServingSetting, c: ServingConfigurations) -> Numeric:
+def adapter_load_time(inputs: ServingInputs, c: ServingConfigurations) -> Numeric:
     """Mean seconds that a request waits for its adapter from host memory."""
-    if setting.adapter_draws == np.inf:
+    if inputs.adapter_draws == np.inf:
         return 0.0
-    each = adapter_bytes(setting, c) / setting.max_loras
-    link = setting.engine.execution.host_link_fraction
-    return (1 - setting.adapter_hits) * setting.machine.host_copy_time(each, link)
+    each = adapter_bytes(inputs, c) / inputs.max_loras
+    link = inputs.engine.execution.host_link_fraction
+    return (1 - inputs.adapter_hits) * inputs.machine.host_copy_time(each, link)
 
 
 _OF_EXPERTS = 2  # one set of kernels before the activation, one after it
@@ -112,24 +112,24 @@ def adapters(context: LayerContext, op: LayerOperator) -> Iterator[StepOperator]
 
     Every request uses an adapter. The requests of a step are spread evenly over ``max_loras``.
     """
-    setting = context.rank.setting
-    if not setting.max_loras:
+    inputs = context.rank.inputs
+    if not inputs.max_loras:
         return
-    if isinstance(op, MatrixProduct) and is_adapted(op, setting.workload.lora_targets):
+    if isinstance(op, MatrixProduct) and is_adapted(op, inputs.workload.lora_targets):
         yield _product_adapter(context, op)
-    elif isinstance(op, Experts) and has_adapted_experts(setting):
+    elif isinstance(op, Experts) and has_adapted_experts(inputs):
         yield _expert_adapters(context, op)
 
 
-def adapter_launches(setting: ServingSetting, layer: Layer) -> float:
+def adapter_launches(inputs: ServingInputs, layer: Layer) -> float:
     """Host seconds to launch the adapters of a layer."""
-    if not setting.max_loras:
+    if not inputs.max_loras:
         return 0.0
-    targets = setting.workload.lora_targets
+    targets = inputs.workload.lora_targets
     number = sum(is_adapted(op, targets) for op in layer.of(MatrixProduct))
-    if has_adapted_experts(setting):
+    if has_adapted_experts(inputs):
         number += _OF_EXPERTS * len([*layer.of(Experts)])
-    return number * setting.engine.execution.adapter_launch_time
+    return number * inputs.engine.execution.adapter_launch_time
 
 
 def _product_adapter(context: LayerContext, op: MatrixProduct) -> StepOperator:
@@ -149,7 +149,7 @@ def _expert_adapters(context: LayerContext, op: Experts) -> StepOperator:
         num_experts=op.num_experts,
         num_experts_per_tok=op.per_token,
         tokens=rank.batch.tokens,
-        dispersion=rank.setting.workload.expert_dispersion,
+        dispersion=rank.inputs.workload.expert_dispersion,
     )
     read = np.minimum(touched / c.expert_parallel * _distinct_adapters(rank), rows)
     width = op.width / c.expert_tensor_parallel
@@ -175,9 +175,9 @@ def _operator(
     read: FloatArray,
     sets: int,
 ) -> StepOperator:
-    setting = context.rank.setting
-    rank, execution = setting.workload.lora_rank, setting.engine.execution
-    moved = served_adapter_bytes(
+    shared_inputs = context.rank.inputs
+    rank, execution = shared_inputs.workload.lora_rank, shared_inputs.engine.execution
+    moved = lora_serving_bytes(
         rows=rows, inputs=inputs, outputs=outputs, lora_rank=rank, adapters=read
     )
     time = context.kernels.machine.memory_time(
@@ -194,5 +194,5 @@ def _operator(
 def _distinct_adapters(rank: BatchShare) -> FloatArray:
     """Number of different adapters of a step's requests on this rank."""
     requests = rank.decoding + rank.batch.prompts * rank.prompt_share
-    slots = rank.setting.max_loras
+    slots = rank.inputs.max_loras
     return experts_touched(num_experts=slots, num_experts_per_tok=1, tokens=requests, dispersion=0)

@@ -8,11 +8,11 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import AttentionKernels
-from planner.estimators.inference.context import BatchShare, ServingSetting
+from planner.estimators.inference.context import BatchShare, ServingInputs
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.kernel_work import scan_work
 from planner.formulas.attention import attention_core_bytes, attention_core_flops
-from planner.formulas.memory import cache_bytes_per_token, latent_cache_bytes_per_token
+from planner.formulas.memory import kv_cache_bytes_per_token, mla_kv_cache_bytes_per_token
 from planner.layers.model import Layer
 from planner.layers.operators import AttentionCore, IndexScores, Scan
 
@@ -33,14 +33,14 @@ def cached_bytes(rank: BatchShare, op: AttentionCore | None) -> FloatArray:
     if op is None or not op.causal:
         return np.zeros(())
     if op.latent_width:
-        latent = latent_cache_bytes_per_token(
+        latent = mla_kv_cache_bytes_per_token(
             kv_lora_rank=op.latent_rank,
             qk_rope_head_dim=op.rope_dim,
             element_bytes=rank.cache_bytes,
         )
         # With compressed entries the indexer has one key per entry.
         return latent if op.compress_ratio else latent + index_bytes(op)
-    return index_bytes(op) + cache_bytes_per_token(
+    return index_bytes(op) + kv_cache_bytes_per_token(
         key_value_heads=rank.key_value_heads(op.key_value_heads),
         qk_head_dim=op.qk_dim,
         v_head_dim=op.v_dim,
@@ -48,15 +48,15 @@ def cached_bytes(rank: BatchShare, op: AttentionCore | None) -> FloatArray:
     )
 
 
-def visible(rank: BatchShare, context: Numeric, op: AttentionCore) -> FloatArray:
+def visible_tokens(rank: BatchShare, context: Numeric, op: AttentionCore) -> FloatArray:
     """Cached tokens that a query attends to: at most a window, or the chosen tokens or entries."""
-    limit = window(rank.setting, op) or op.index_topk or np.inf
+    limit = window(rank.inputs, op) or op.index_topk or np.inf
     return np.minimum(context, limit) + op.compressed_keys(context)
 
 
-def window(setting: ServingSetting, op: AttentionCore) -> int | None:
+def window(inputs: ServingInputs, op: AttentionCore) -> int | None:
     """Most tokens of a sequence that the cache stores; None if unlimited."""
-    has_window = setting.engine.sliding_windows or op.compress_ratio
+    has_window = inputs.engine.sliding_windows or op.compress_ratio
     return op.sliding_window if has_window else None
 
 
@@ -90,7 +90,7 @@ def _prefill(context: LayerContext, op: AttentionCore) -> StepOperator:
     dims = {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
     keys = batch.prefill_keys if op.causal else 2 * batch.prefill_keys - 1
     flops = attention_core_flops(
-        num_queries=tokens, keys_per_query=visible(rank, keys, op), num_heads=heads, **dims
+        num_queries=tokens, keys_per_query=visible_tokens(rank, keys, op), num_heads=heads, **dims
     )
     moved = attention_core_bytes(
         num_queries=tokens,
@@ -115,7 +115,7 @@ def _decode(context: LayerContext, op: AttentionCore) -> StepOperator:
     heads = op.heads / rank.configurations.tensor_parallel
     sequences = rank.decoding
     queries = sequences * batch.tokens_per_sequence
-    keys = visible(rank, batch.context, op)
+    keys = visible_tokens(rank, batch.context, op)
     qk, v, group = op.qk_dim, op.v_dim, heads / rank.key_value_heads(op.key_value_heads)
     if op.latent_width:
         qk, v, group = op.latent_width, op.latent_rank, np.ones(())

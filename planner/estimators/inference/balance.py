@@ -9,11 +9,11 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import (
     Phases,
     decode_steps,
-    gathered,
+    gathered_prompts,
     new_tokens,
     outside_engine,
     prompt_room,
@@ -21,12 +21,12 @@ from planner.estimators.inference.continuous_batching import (
 from planner.estimators.inference.queueing_delay import (
     QueueState,
     StepDemand,
-    queue_of,
-    sharing,
+    num_sharing_replicas,
+    queue_state,
     steady_noise,
 )
-from planner.formulas.draining import sharing_share, together_in_waves
-from planner.formulas.queueing import mean_if_any
+from planner.formulas.draining import mean_overlap_share, synchronized_share
+from planner.formulas.queueing import mean_if_positive
 
 _PROMPT_ROUNDS = 2
 # Share of the clients with equal requests that stay together in the next wave.
@@ -35,16 +35,16 @@ LEAST_SHARE = 1e-6
 """A queue that has less than this share of the engine left is as long as its clients make it."""
 
 
-def requests_sent(setting: ServingSetting, configurations: ServingConfigurations) -> Numeric:
+def requests_sent(inputs: ServingInputs, configurations: ServingConfigurations) -> Numeric:
     """Number of requests that clients send to a replica; infinite if unlimited."""
-    work = setting.workload
+    work = inputs.workload
     if work.num_requests is None or work.request_rate is not None:
         return np.inf
     return np.maximum(work.num_requests / configurations.data_parallel, 1.0)
 
 
-def work_of(
-    setting: ServingSetting,
+def step_demand(
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     costs: Phases,
     running: FloatArray,
@@ -55,14 +55,14 @@ def work_of(
         fixed=costs.fixed,
         slope=costs.slope,
         prompt=costs.added,
-        per_step=prompt_room(setting, configurations, running) / new_tokens(setting),
-        steps=decode_steps(setting),
+        per_step=prompt_room(inputs, configurations, running) / new_tokens(inputs),
+        steps=decode_steps(inputs),
         places=places,
     )
 
 
 @record(kw_only=True)
-class Met:
+class ReplicaState:
     """State of a replica at a request rate; times in seconds.
 
     ``step``: of a step of an answer with the prompts that stop it; ``answer``: of all of them;
@@ -89,7 +89,7 @@ class Loop:
     .. [2] P. Schweitzer, "Approximate analysis of multiclass closed networks of queues," 1979.
     """
 
-    setting: ServingSetting
+    inputs: ServingInputs
     configurations: ServingConfigurations
     costs: Phases
     work: StepDemand
@@ -98,7 +98,7 @@ class Loop:
     @cached_property
     def together(self) -> Numeric:
         """Share of the requests that start with all others that have a place."""
-        return together_share(self.setting, self.running * self.configurations.data_parallel)
+        return together_share(self.inputs, self.running * self.configurations.data_parallel)
 
     @cached_property
     def burst(self) -> FloatArray:
@@ -127,7 +127,7 @@ class Loop:
         ----------
         .. [1] D. Cox, "Renewal Theory," Methuen, 1962, section 4.2.
         """
-        costs, work = self.costs, self.setting.workload
+        costs, work = self.costs, self.inputs.workload
         late = (1 - work.output_variation**2) / 2
         answer = self.work.steps * costs.decode_step(self.running)
         return np.asarray(np.maximum(self.running * costs.queued + late * answer, 0.0))
@@ -135,18 +135,18 @@ class Loop:
     @cached_property
     def thinned(self) -> FloatArray:
         """Share of the sequences that a token misses at the end of a finite number of requests."""
-        waves = requests_sent(self.setting, self.configurations) / self.running
-        missed = 1 - sharing_share(self.setting.workload.output_variation)
+        waves = requests_sent(self.inputs, self.configurations) / self.running
+        missed = 1 - mean_overlap_share(self.inputs.workload.output_variation)
         return np.asarray(missed / np.maximum(waves, 1.0))
 
     @property
     def outside(self) -> float:
         """Seconds in which a client's request is not in the engine."""
-        return outside_engine(self.setting)
+        return outside_engine(self.inputs)
 
     @property
     def _is_open(self) -> bool:
-        return self.setting.workload.request_rate is not None
+        return self.inputs.workload.request_rate is not None
 
     @cached_property
     def _simultaneous(self) -> FloatArray:
@@ -178,17 +178,17 @@ class Loop:
         return np.maximum(self.running - 1, 0.0) / self.running
 
     @property
-    def fastest(self) -> FloatArray:
+    def rate_bound(self) -> FloatArray:
         """Upper bound of the request rate [1/s]: of requests without waits, or of a full engine."""
         costs, work = self.costs, self.work
         unloaded = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
         busy_time = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
-        if self.setting.engine.scheduler.chunked_prefill and not self.setting.workload.embeds:
+        if self.inputs.engine.scheduler.chunked_prefill and not self.inputs.workload.embeds:
             # Steps that are full of prompts have a beginning, too.
             busy_time = busy_time + self._others * costs.fixed / np.minimum(
                 work.per_step, self.running
             )
-        if (prefixes := self.setting.prefixes) is not None:
+        if (prefixes := self.inputs.prefixes) is not None:
             busy_time = np.maximum(
                 busy_time, prefixes.cache_load_time
             )  # one after the other over a link
@@ -204,18 +204,18 @@ class Loop:
         state = self.at(rate)
         return np.asarray(np.log(rate * (state.first + state.answer) / self.held(rate)))
 
-    def at(self, rate: FloatArray, most: Numeric = np.inf) -> Met:
+    def at(self, rate: FloatArray, most: Numeric = np.inf) -> ReplicaState:
         """State of a replica at a rate [1/s] while at most ``most`` requests decode."""
-        setting, costs, work = self.setting, self.costs, self.work
+        inputs, costs, work = self.inputs, self.costs, self.work
         step = np.minimum(self._step(rate), most / (rate * work.steps))
         answer = work.steps * step
-        queue = queue_of(setting, self.configurations, work, rate, rate * answer)
+        queue = queue_state(inputs, self.configurations, work, rate, rate * answer)
         rounded = self._rounded_up * queue.decode_step
-        between = _scheduled_after(setting, rate, costs.decode_step(rate * answer))
+        between = _scheduled_after(inputs, rate, costs.decode_step(rate * answer))
         wait = queue.wait * (1 - self.together)
         # Long answers meet more of the prompts that an open load sends while others are computed.
-        longer = queue.stall * (1 + setting.workload.output_variation**2)
-        return Met(
+        longer = queue.stall * (1 + inputs.workload.output_variation**2)
+        return ReplicaState(
             step=step + longer / np.maximum(work.steps, 1.0),
             answer=answer + queue.stall,
             first=costs.prompt_time + rounded + wait + between + self.burst,
@@ -234,15 +234,15 @@ class Loop:
         prompts, c, those of clients that have none in the engine.
         """
         costs, size = self.costs, self.costs.gathered
-        if self.setting.engine.scheduler.chunked_prefill:
+        if self.inputs.engine.scheduler.chunked_prefill:
             return costs.prefill
-        decode, longest = gathered(self.setting, self.running), self.outside
+        decode, longest = gathered_prompts(self.inputs, self.running), self.outside
         if self._is_open:
             decode, longest = rate * costs.decode_step(self.running), np.inf
         for _ in range(_PROMPT_ROUNDS):
             arrivals = rate * np.minimum(costs.prompt(size) * size, longest)
             again = -np.expm1(-arrivals)
-            size = (1 - again) * mean_if_any(decode) + again * mean_if_any(arrivals)
+            size = (1 - again) * mean_if_positive(decode) + again * mean_if_positive(arrivals)
             size = np.minimum(np.maximum(size, costs.gathered), costs.most)
         return costs.prompt(size)
 
@@ -262,8 +262,8 @@ class Loop:
         others = self._others * rate * (1 - self.together)
         base = self._group_step_time
         if self._is_open:
-            bursts = self.setting.workload.arrivals.dispersion_at(
-                self.running, sharing(self.setting, rate)
+            bursts = self.inputs.workload.arrivals.dispersion_at(
+                self.running, num_sharing_replicas(self.inputs, rate)
             )
             base = (
                 costs.fixed + (steady_noise(work, rate, bursts) + self._simultaneous) * costs.slope
@@ -271,18 +271,18 @@ class Loop:
         crowd = others * work.steps * costs.slope
         stopped = others * self.prompt(others)
         step = (base + self._behind) / np.maximum(1 - crowd - stopped, LEAST_SHARE)
-        if not self.setting.engine.scheduler.chunked_prefill:
+        if not self.inputs.engine.scheduler.chunked_prefill:
             return step
         fullest = (base + work.per_step * costs.prefill) / np.maximum(1 - crowd, LEAST_SHARE)
         return np.minimum(step, fullest)
 
 
-def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray) -> FloatArray:
+def _scheduled_after(inputs: ServingInputs, rate: FloatArray, step: FloatArray) -> FloatArray:
     """Seconds of steps that pass without a look, and until a batch that it waits for is full.
 
     The first request of a batch waits the full time, later ones half of it on average.
     """
-    scheduler = setting.engine.scheduler
+    scheduler = inputs.engine.scheduler
     looks = (scheduler.poll_interval - 1) * step / 2
     if not scheduler.batch_wait:
         return looks
@@ -291,14 +291,14 @@ def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray
     return looks + batch_wait * (1 + others / 2) / (1 + others)
 
 
-def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
+def together_share(inputs: ServingInputs, clients: Numeric) -> Numeric:
     """Share of the requests whose prompts start with those of all other clients.
 
     In a closed loop all ``clients`` start at once. With varying lengths only the first wave is
     simultaneous; with equal lengths also later waves, by the share of clients still together. Of
     the other requests, the engine's scheduler gathers a share again.
     """
-    work, scheduler = setting.workload, setting.engine.scheduler
+    work, scheduler = inputs.workload, inputs.engine.scheduler
     if work.request_rate is not None:
         return 0.0
     if work.equal_lengths and not scheduler.chunked_prefill:
@@ -310,5 +310,5 @@ def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
         return often
     waves = np.maximum(np.asarray(work.num_requests / clients), 1.0)
     still_together = _STILL_TOGETHER if work.equal_lengths else 0.0
-    share = together_in_waves(waves=waves, still_together=still_together)
+    share = synchronized_share(waves=waves, still_together=still_together)
     return np.asarray(share + (1 - share) * often)

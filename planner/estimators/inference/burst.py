@@ -9,10 +9,10 @@ import numpy as np
 from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.estimators.inference.closed_loop import RequestMeans
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import decode_steps
 from planner.estimators.inference.disaggregated import Pools
-from planner.formulas.draining import emptying_steps, whole_waves_share
+from planner.formulas.draining import drain_steps, wave_quantization_ratio
 
 
 @record(kw_only=True)
@@ -32,7 +32,7 @@ class Burst:
     answered_within: Callable[[float], float]
 
 
-def pooled_burst(setting: ServingSetting, pools: Pools, num_requests: int) -> Burst:
+def pooled_burst(inputs: ServingInputs, pools: Pools, num_requests: int) -> Burst:
     r"""The burst of requests on prefill and decode workers whose numbers are set.
 
     Prompts queue for one pool and answers for the other, so that it does not drain as a replica.
@@ -43,7 +43,7 @@ def pooled_burst(setting: ServingSetting, pools: Pools, num_requests: int) -> Bu
     """
     workers, places = _only(pools.prefill_workers), max(np.floor(_only(pools.places)), 1.0)
     fixed, slope = _only(pools.fixed), _only(pools.slope) / _only(pools.decode_workers)
-    steps = float(decode_steps(setting)) + 1
+    steps = float(decode_steps(inputs)) + 1
     fed = workers / _only(pools.service_time) * steps
     fed_sequences = fed * fixed / (1 - fed * slope) if fed * slope < 1 else np.inf
     at_once = max(min(fed_sequences, places, num_requests), 1.0)
@@ -69,32 +69,32 @@ def pooled_burst(setting: ServingSetting, pools: Pools, num_requests: int) -> Bu
 
 
 def share_until_the_end(
-    setting: ServingSetting, served: RequestMeans, running: FloatArray, each: FloatArray
+    inputs: ServingInputs, served: RequestMeans, running: FloatArray, each: FloatArray
 ) -> FloatArray:
     """The rate that a benchmark reports, over that of clients who never end.
 
     It divides ``each`` of its requests, waves of those ``running`` in a replica, by the time
     until the last answer.
     """
-    work, costs = setting.workload, served.phases
+    work, costs = inputs.workload, served.phases
     waves = np.maximum(each / running, 1.0)
     if work.equal_lengths:
-        steps, rest = decode_steps(setting), (waves - np.floor(waves)) * running
+        steps, rest = decode_steps(inputs), (waves - np.floor(waves)) * running
         last = np.where(rest > 0, costs.wave(np.maximum(rest, 1.0), steps), 0.0)
-        return whole_waves_share(waves=waves, full=costs.wave(running, steps), last=last)
-    rest = emptying_steps(waves=waves, running=running, variation=work.output_variation)
+        return wave_quantization_ratio(waves=waves, full=costs.wave(running, steps), last=last)
+    rest = drain_steps(waves=waves, running=running, variation=work.output_variation)
     seconds = each / served.request_rate
     # The rate includes the time per sequence; the end has more steps of fewer sequences.
-    return np.asarray(seconds / (seconds + rest * decode_steps(setting) * costs.fixed))
+    return np.asarray(seconds / (seconds + rest * decode_steps(inputs) * costs.fixed))
 
 
-def emptying_answer(setting: ServingSetting, served: RequestMeans) -> FloatArray:
+def emptying_answer(inputs: ServingInputs, served: RequestMeans) -> FloatArray:
     """Seconds of an answer at the end of a run.
 
     No prompts interrupt it, and on average half of the requests in flight decode with it.
     """
     half = np.maximum(np.asarray(served.decoding) / 2, 1.0)
-    return np.asarray(decode_steps(setting) * served.phases.decode_step(half))
+    return np.asarray(decode_steps(inputs) * served.phases.decode_step(half))
 
 
 def _only(array: FloatArray) -> float:

@@ -11,8 +11,8 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_load_time
-from planner.estimators.inference.balance import LEAST_SHARE, Loop, requests_sent, work_of
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.balance import LEAST_SHARE, Loop, requests_sent, step_demand
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import (
     Phases,
     decode_steps,
@@ -21,14 +21,19 @@ from planner.estimators.inference.continuous_batching import (
     tokens_per_step,
 )
 from planner.estimators.inference.memory import ServingMemory
-from planner.estimators.inference.queueing_delay import Line, OfferedLoad, QueueState, sharing
-from planner.estimators.inference.rate_drift import drifted_in
+from planner.estimators.inference.queueing_delay import (
+    Line,
+    OfferedLoad,
+    QueueState,
+    num_sharing_replicas,
+)
+from planner.estimators.inference.rate_drift import drift_effects
 from planner.formulas.queueing import (
-    balanced_rate,
-    filling_share,
-    mean_if_any,
-    mean_wait,
-    settled_number,
+    finite_run_time_per_token_ratio,
+    mean_if_positive,
+    mean_queueing_delay,
+    solve_concurrency,
+    solve_rate,
 )
 from planner.formulas.trace_queueing import weighted_quantile
 from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS, Arrivals, TracePaths
@@ -102,8 +107,8 @@ class RateClasses:
     ``classes``: latencies of requests that come at random at the rate of a class, which is no more
     than a replica carries, with the sequences of that share of the windows; the first axis of every
     array is the class. ``replicas``: the replicas that share the requests. ``waits``: seconds that
-    they wait for a place in each window of the trace (`filled_by_drift`); ``queued``: mean seconds
-    before a ``prompt``, and ``behind`` it in its step, at most ``most_behind`` in a class.
+    they wait for a place in each window of the trace (`simulate_fluid_queue`); ``queued``: mean
+    seconds before a ``prompt``, and ``behind`` it in its step, at most ``most_behind`` in a class.
     ``steps``: of answers that come in a second; ``filled``: share of the time of steps with
     prompts, ``prompts`` of it for prompts alone, ``stalls`` that of prompts with as many others as
     usual. ``fullest``: seconds of the prompts of a full step that decodes, too, ``left``: of those
@@ -210,7 +215,7 @@ _FEWEST = 1e-9
 
 
 def requests_at_rate(
-    setting: ServingSetting, configurations: ServingConfigurations, rate: FloatArray
+    inputs: ServingInputs, configurations: ServingConfigurations, rate: FloatArray
 ) -> FloatArray:
     """Requests in a replica that are answered as fast as they come, at a ``rate`` [1/s].
 
@@ -218,25 +223,25 @@ def requests_at_rate(
     capacity.
     """
     c = configurations
-    ranks = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    ranks = inputs.engine.scheduler.max_num_seqs * c.attention_data_parallel
     max_running = np.minimum(c.concurrency, ranks)
-    running = _running_at_rate(setting, c, rate, max_running)
+    running = _running_at_rate(inputs, c, rate, max_running)
     return np.where(running < max_running, running, c.concurrency)
 
 
 def token_time_at_rate(
-    setting: ServingSetting, configurations: ServingConfigurations, rate: FloatArray
+    inputs: ServingInputs, configurations: ServingConfigurations, rate: FloatArray
 ) -> FloatArray:
     """Seconds per output token at a ``rate`` [1/s] that a replica carries, at any concurrency."""
     c = replace(configurations, concurrency=np.ones(()))
-    max_running = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
-    running = _running_at_rate(setting, c, rate, max_running)
-    loop = _loop_of(setting, c, running, max_running)
-    return loop.at(rate).step / tokens_per_step(setting)
+    max_running = inputs.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    running = _running_at_rate(inputs, c, rate, max_running)
+    loop = _loop_of(inputs, c, running, max_running)
+    return loop.at(rate).step / tokens_per_step(inputs)
 
 
 def _running_at_rate(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     rate: FloatArray,
     max_running: FloatArray,
@@ -247,29 +252,31 @@ def _running_at_rate(
     """
 
     def needed(running: FloatArray) -> FloatArray:
-        loop = _loop_of(setting, configurations, running, max_running)
+        loop = _loop_of(inputs, configurations, running, max_running)
         state = loop.at(rate)
         return np.maximum(rate * (state.first + state.answer + loop.outside), _FEWEST)
 
     max_running = np.maximum(max_running, _FEWEST)
-    return settled_number(needed=needed, first=np.minimum(max_running, 1.0), most=max_running)
+    return solve_concurrency(
+        required=needed, start=np.minimum(max_running, 1.0), upper_bound=max_running
+    )
 
 
 def _loop_of(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     running: FloatArray,
     places: FloatArray,
 ) -> Loop:
     """The `Loop` of a replica with so many requests in it."""
     c = replace(configurations, concurrency=running)
-    costs = phases(setting, configurations, running)
-    work = work_of(setting, c, costs, running, places)
-    return Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
+    costs = phases(inputs, configurations, running)
+    work = step_demand(inputs, c, costs, running, places)
+    return Loop(inputs=inputs, configurations=c, costs=costs, work=work, running=running)
 
 
 def served_at_rate(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     memory: ServingMemory,
     offered: OfferedLoad,
@@ -281,28 +288,28 @@ def served_at_rate(
     if computed before.
     """
     if running is None:
-        running = requests_at_rate(setting, configurations, np.asarray(offered.rate))
+        running = requests_at_rate(inputs, configurations, np.asarray(offered.rate))
     c = replace(configurations, concurrency=running)
-    served = replace(served_at_concurrency(setting, c, memory), offered=offered)
-    if setting.workload.num_requests is not None:
-        return _serve_finite_load(setting, served, offered)
-    paths = setting.workload.arrivals.paths
-    return served if paths is None else _serve_trace(setting, c, served, paths)
+    served = replace(served_at_concurrency(inputs, c, memory), offered=offered)
+    if inputs.workload.num_requests is not None:
+        return _serve_finite_load(inputs, served, offered)
+    paths = inputs.workload.arrivals.paths
+    return served if paths is None else _serve_trace(inputs, c, served, paths)
 
 
 def _serve_trace(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     served: RequestMeans,
     paths: TracePaths,
 ) -> RequestMeans:
     """Latencies of requests of a trace, with its varying rate and its prompts."""
     queue, costs, rate = served.queue, served.phases, served.request_rate
-    replicas, mixes = sharing(setting, rate), setting.engine.scheduler.chunked_prefill
-    work = work_of(setting, configurations, costs, served.in_flight, queue.places)
-    calm = replace(setting, workload=replace_unvalidated(setting.workload, arrivals=Arrivals()))
+    replicas, mixes = num_sharing_replicas(inputs, rate), inputs.engine.scheduler.chunked_prefill
+    work = step_demand(inputs, configurations, costs, served.in_flight, queue.places)
+    calm = replace(inputs, workload=replace_unvalidated(inputs.workload, arrivals=Arrivals()))
     loop = Loop(
-        setting=calm, configurations=configurations, costs=costs, work=work,
+        inputs=calm, configurations=configurations, costs=costs, work=work,
         running=served.in_flight,
     )  # fmt: skip
     fullest = work.per_step * work.prompt if mixes else np.inf
@@ -310,14 +317,14 @@ def _serve_trace(
     states = loop.at(rates, most=work.places)
     prompt = loop.prompt(rate)
     if mixes:
-        arrivals = mean_if_any(rates * states.queue.met)
+        arrivals = mean_if_positive(rates * states.queue.met)
         single_share = np.tensordot(CLASSES, 1 / np.minimum(arrivals, costs.most), axes=1)
         prompt = work.prompt + (prompt - work.prompt) * single_share
-    drifted = drifted_in(paths, replicas, rate, costs, work, prompt=prompt, fullest=fullest)
+    drifted = drift_effects(paths, replicas, rate, costs, work, prompt=prompt, fullest=fullest)
     # The path of the trace has the queue; a class adds the waits of its steps.
     service_time = work.prompt * states.queue.filled / states.queue.load
-    w = setting.workload
-    queued = mean_wait(
+    w = inputs.workload
+    queued = mean_queueing_delay(
         utilization=states.queue.filled, service_time=service_time, variation=w.input_variation
     )
     # A prompt has the step that it meets, and the prompts behind it of a full step.
@@ -325,7 +332,7 @@ def _serve_trace(
     excess = np.clip(states.queue.wait - queued, 0.0, max_rest)
     served_prompt = work.prompt * queue.filled / queue.load
     path, random = (
-        mean_wait(
+        mean_queueing_delay(
             utilization=queue.filled,
             service_time=served_prompt,
             variation=w.input_variation,
@@ -343,8 +350,8 @@ def _serve_trace(
     classes = replace(
         served,
         decoding=drifted.decoding,
-        placed_first=states.first - states.queue.wait + excess + request_overhead(setting),
-        time_per_output_token=states.step / tokens_per_step(setting),
+        placed_first=states.first - states.queue.wait + excess + request_overhead(inputs),
+        time_per_output_token=states.step / tokens_per_step(inputs),
         request_rate=rates,
         queue=states.queue,
         offered=None,
@@ -368,24 +375,24 @@ def _serve_trace(
             work.places * work.prompt / work.steps * drifted.longer if mixes else np.inf
         ),
     )
-    token = (traced.step + traced.stalled) / tokens_per_step(setting)
+    token = (traced.step + traced.stalled) / tokens_per_step(inputs)
     return replace(served, traced=traced, time_per_output_token=token)
 
 
 def _serve_finite_load(
-    setting: ServingSetting, served: RequestMeans, offered: OfferedLoad
+    inputs: ServingInputs, served: RequestMeans, offered: OfferedLoad
 ) -> RequestMeans:
     """Latencies of a finite number of requests while a replica fills and empties."""
     queue, costs = served.queue, served.phases
     # Prompts that are computed alone stop answers for longer than their own work.
-    step = served.time_per_output_token * tokens_per_step(setting)
+    step = served.time_per_output_token * tokens_per_step(inputs)
     load = np.maximum(1 - (costs.fixed + costs.slope * served.decoding) / step, 0.0)
-    share = filling_share(
+    share = finite_run_time_per_token_ratio(
         number=offered.number,
         rate=offered.rate,
         capacity=offered.capacity,
         steady=served.decoding,
-        steps=decode_steps(setting),
+        steps=decode_steps(inputs),
         fixed=costs.fixed,
         slope=costs.slope,
         load=np.maximum(load, queue.load),
@@ -407,7 +414,7 @@ def _serve_finite_load(
 
 
 def served_at_concurrency(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     memory: ServingMemory,
     counts: bool | BoolArray = True,
@@ -418,18 +425,18 @@ def served_at_concurrency(
     place. The rate follows from Little's law: requests in flight over their latency. Entries that
     ``counts`` excludes may be wrong.
     """
-    number = requests_sent(setting, configurations)
+    number = requests_sent(inputs, configurations)
     clients = np.minimum(configurations.concurrency, number)
     c, capacity = replace(configurations, concurrency=clients), memory.most_sequences
-    max_seqs = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    max_seqs = inputs.engine.scheduler.max_num_seqs * c.attention_data_parallel
     places = np.maximum(np.minimum(capacity, max_seqs), 1.0)
     # Without the memory, on which all depends, arrays have the axes that times depend on.
     waits = np.any(counts & (c.concurrency > capacity))
     running = np.minimum(c.concurrency, places if waits else np.maximum(max_seqs, 1.0))
-    costs = phases(setting, c, running)
-    work = work_of(setting, c, costs, running, places)
-    loop = Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
-    rate = balanced_rate(excess=loop.full, most=loop.fastest * (1 - LEAST_SHARE))
+    costs = phases(inputs, c, running)
+    work = step_demand(inputs, c, costs, running, places)
+    loop = Loop(inputs=inputs, configurations=c, costs=costs, work=work, running=running)
+    rate = solve_rate(excess=loop.full, upper_bound=loop.rate_bound * (1 - LEAST_SHARE))
     state = loop.at(rate)
     # If prompts take all of the time, the remaining requests queue for prefill.
     first = np.maximum(state.first, loop.held(rate) / rate - state.answer)
@@ -446,12 +453,12 @@ def served_at_concurrency(
         decoding=rate * state.answer,
         utilization=np.minimum(rate * loop.prompt(rate), 1.0),
         wait=first - loop.burst - costs.prompt_time + queued + state.queue.place_wait,
-        placed_first=first + queued + request_overhead(setting) + adapter_load_time(setting, c),
+        placed_first=first + queued + request_overhead(inputs) + adapter_load_time(inputs, c),
         burst=loop.burst,
         together=loop.together,
         spread=loop.spread,
         line=line,
-        time_per_output_token=(state.step - fewer) / tokens_per_step(setting),
+        time_per_output_token=(state.step - fewer) / tokens_per_step(inputs),
         request_rate=rate,
         queue=state.queue,
     )

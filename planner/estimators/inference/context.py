@@ -14,7 +14,7 @@ from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import CommunicationGroup, Machine
-from planner.formulas.routing import characteristic_draws, zipf_shares
+from planner.formulas.routing import lru_characteristic_draws, zipf_shares
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import CACHE_BYTES
@@ -57,7 +57,7 @@ class PrefixHits:
 
 
 @record(kw_only=True)
-class ServingSetting:
+class ServingInputs:
     """Everything that is the same for all configurations of a search.
 
     ``sure_share``: the share of the usable memory that the bytes needed to start may take.
@@ -115,7 +115,7 @@ class ServingSetting:
         work = self.workload
         if work.num_adapters is None or not self.max_loras:
             return np.inf
-        return characteristic_draws(shares=self.adapter_shares, slots=self.max_loras)
+        return lru_characteristic_draws(shares=self.adapter_shares, slots=self.max_loras)
 
     @property
     def adapter_shares(self) -> FloatArray:
@@ -174,14 +174,14 @@ class Batch:
 class BatchShare:
     """The share of a batch on one GPU."""
 
-    setting: ServingSetting
+    inputs: ServingInputs
     configurations: ServingConfigurations
     batch: Batch
 
     @cached_property
     def hidden_size(self) -> int:
         """Width of the residual stream."""
-        return self.setting.model.hidden_size
+        return self.inputs.model.hidden_size
 
     @cached_property
     def decode_share(self) -> FloatArray:

@@ -10,40 +10,40 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import Batch, ServingSetting
+from planner.estimators.inference.context import Batch, ServingInputs
 from planner.estimators.inference.modality_towers import encoder_time
 from planner.estimators.inference.speculative_decoding import drafted_prompt_time, drafting_time
 from planner.estimators.inference.step import step_time
-from planner.formulas.queueing import residual_mean
+from planner.formulas.queueing import mean_residual
 from planner.formulas.routing import accepted_tokens
 
 
-def cached_tokens(setting: ServingSetting) -> FloatArray:
+def cached_tokens(inputs: ServingInputs) -> FloatArray:
     """Prompt tokens of a request that are found in the prefix cache."""
-    return np.asarray(setting.workload.input_tokens - new_tokens(setting))
+    return np.asarray(inputs.workload.input_tokens - new_tokens(inputs))
 
 
-def prefix_share(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+def prefix_share(inputs: ServingInputs, configurations: ServingConfigurations) -> FloatArray:
     """Share of the time of prompts that goes into looking back at their cached tokens.
 
     A step full of prompts would be faster by this share without cached tokens. New tokens attend to
     the cached ones, whose keys and values are read; cached tokens cost nothing else.
     """
-    c, new_per_prompt, cached = configurations, new_tokens(setting), cached_tokens(setting)
+    c, new_per_prompt, cached = configurations, new_tokens(inputs), cached_tokens(inputs)
     if not np.any(cached > 0):
         return np.zeros(())
     prompts = np.clip(
         np.floor(c.replica_step_tokens / new_per_prompt), 1.0, np.maximum(c.concurrency, 1.0)
     )
     tokens = np.minimum(prompts * new_per_prompt, c.replica_step_tokens)
-    with_cache = prompt_batch(setting, prompts, tokens, np.zeros(()))
+    with_cache = prompt_batch(inputs, prompts, tokens, np.zeros(()))
     without_cache = replace(
         with_cache,
         prefill_keys=with_cache.prefill_keys - cached,
         prefill_cached=with_cache.prefill_cached - cached,
     )
     times = [
-        step_time(setting, c, batch, decoding=False).total for batch in (with_cache, without_cache)
+        step_time(inputs, c, batch, decoding=False).total for batch in (with_cache, without_cache)
     ]
     return np.asarray(np.clip(1.0 - times[1] / times[0], 0.0, 1.0))
 
@@ -90,44 +90,44 @@ class Phases:
         return self.prompt_time + (size - 1) * self.queued + steps * self.decode_step(size)
 
 
-def tokens_per_step(setting: ServingSetting) -> float:
+def tokens_per_step(inputs: ServingInputs) -> float:
     """Mean tokens a decode step adds to a sequence."""
-    w = setting.workload
+    w = inputs.workload
     drafted = w.drafted_in_a_row
     return float(accepted_tokens(draft_tokens=drafted, acceptance_rate=w.acceptance_rate))
 
 
-def decode_steps(setting: ServingSetting) -> FloatArray:
+def decode_steps(inputs: ServingInputs) -> FloatArray:
     """Steps that decode an answer: its first token comes with the prompt."""
-    left = np.maximum(setting.workload.output_tokens - 1.0, 0.0)
-    return np.asarray(left / tokens_per_step(setting))
+    left = np.maximum(inputs.workload.output_tokens - 1.0, 0.0)
+    return np.asarray(left / tokens_per_step(inputs))
 
 
-def new_tokens(setting: ServingSetting) -> FloatArray:
+def new_tokens(inputs: ServingInputs) -> FloatArray:
     """Prompt tokens without a prefix-cache hit, at least one."""
-    w, prefixes = setting.workload, setting.prefixes
+    w, prefixes = inputs.workload, inputs.prefixes
     share = w.prefix_cache_hit_rate if prefixes is None else prefixes.hit_rate
     cached = np.maximum(w.input_tokens * share, w.shared_prefix_tokens)
     return np.asarray(np.maximum(w.input_tokens - cached, 1.0))
 
 
-def decode_batch(setting: ServingSetting, sequences: FloatArray) -> Batch:
+def decode_batch(inputs: ServingInputs, sequences: FloatArray) -> Batch:
     """Sequences half-way through their answers."""
-    w = setting.workload
-    half_way = residual_mean(mean=w.output_tokens, variation=w.output_variation)
+    w = inputs.workload
+    half_way = mean_residual(mean=w.output_tokens, variation=w.output_variation)
     return Batch.of_decode(sequences, np.asarray(w.input_tokens + half_way), 1.0 + w.draft_tokens)
 
 
 def prompt_batch(
-    setting: ServingSetting, prompts: FloatArray, tokens: FloatArray, decoding: FloatArray
+    inputs: ServingInputs, prompts: FloatArray, tokens: FloatArray, decoding: FloatArray
 ) -> Batch:
     """``tokens`` new tokens of ``prompts`` prompts in a step with ``decoding`` sequences.
 
     A prompt that takes several steps sees half of itself as cache on average.
     """
-    w = setting.workload
-    decode = decode_batch(setting, decoding)
-    new_per_prompt = new_tokens(setting)
+    w = inputs.workload
+    decode = decode_batch(inputs, decoding)
+    new_per_prompt = new_tokens(inputs)
     cached = w.input_tokens - new_per_prompt
     tokens_per_prompt = np.minimum(tokens / prompts, new_per_prompt)
     before = cached + (new_per_prompt - tokens_per_prompt) / 2
@@ -143,26 +143,26 @@ def prompt_batch(
 
 
 def decode_line(
-    setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
+    inputs: ServingInputs, configurations: ServingConfigurations, sequences: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """A step over B sequences, at most ``sequences``, lasts fixed + slope B seconds."""
     c, p = configurations, configurations.pipeline_parallel
     upper = np.maximum(sequences, 1.0)
     lower = np.maximum(upper / 2, 0.5)
-    sizes = two_sizes(setting, c, upper, lower)
-    step = step_time(setting, c, decode_batch(setting, sizes / p), decoding=True)
-    times = step.cycle(np.minimum(sizes, p)) * (1 + setting.workload.draft_cost)
-    times = times + drafting_time(setting, c, decode_batch(setting, sizes))
+    sizes = two_sizes(inputs, c, upper, lower)
+    step = step_time(inputs, c, decode_batch(inputs, sizes / p), decoding=True)
+    times = step.cycle(np.minimum(sizes, p)) * (1 + inputs.workload.draft_cost)
+    times = times + drafting_time(inputs, c, decode_batch(inputs, sizes))
     # Where more sequences change the kernel, the line would cross zero: a step has a beginning.
     slope = np.minimum((times[0] - times[1]) / (upper - lower), 0.99 * times[0] / upper)
     return times[0] - slope * upper, slope
 
 
 def two_sizes(
-    setting: ServingSetting, configurations: ServingConfigurations, *two: FloatArray
+    inputs: ServingInputs, configurations: ServingConfigurations, *two: FloatArray
 ) -> FloatArray:
     """Sizes of two batches on a new leading axis, for one joint prediction."""
-    work = setting.workload
+    work = inputs.workload
     sizes = np.stack(np.broadcast_arrays(*two))
     others = (configurations.shape, np.shape(work.input_tokens), np.shape(work.output_tokens))
     more = max(map(len, others)) + 1 - sizes.ndim
@@ -170,30 +170,30 @@ def two_sizes(
 
 
 def prompt_room(
-    setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
+    inputs: ServingInputs, configurations: ServingConfigurations, sequences: FloatArray
 ) -> FloatArray:
     """Tokens of a full step that remain for prompts with so many requests in the replica.
 
     They do not all decode: of a step that is always full, prompts have the share that they have of
     all tokens.
     """
-    tokens, steps = configurations.replica_step_tokens, decode_steps(setting)
-    decoding = np.minimum(sequences, tokens * steps / (steps + new_tokens(setting)))
+    tokens, steps = configurations.replica_step_tokens, decode_steps(inputs)
+    decoding = np.minimum(sequences, tokens * steps / (steps + new_tokens(inputs)))
     return np.asarray(np.maximum(tokens - decoding, 1.0))
 
 
 def phases(
-    setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
+    inputs: ServingInputs, configurations: ServingConfigurations, sequences: FloatArray
 ) -> Phases:
     """The costs of the steps when about ``sequences`` requests are in the replica."""
     c = configurations
     p = c.pipeline_parallel
     running = np.maximum(sequences, 1.0)
-    fixed, slope = decode_line(setting, c, running)
-    new_per_prompt = new_tokens(setting)
-    prompt_tokens = prompt_room(setting, c, running)
+    fixed, slope = decode_line(inputs, c, running)
+    new_per_prompt = new_tokens(inputs)
+    prompt_tokens = prompt_room(inputs, c, running)
     # At random times a second one may come, however few are there on average.
-    present = running if setting.workload.request_rate is None else np.maximum(running, 2.0)
+    present = running if inputs.workload.request_rate is None else np.maximum(running, 2.0)
     max_prompts = np.maximum(np.minimum(c.replica_step_tokens / new_per_prompt, present), 1.0)
     # A prompt is computed by one attention rank, a queue of them by all.
     ranks = c.attention_data_parallel
@@ -203,30 +203,30 @@ def phases(
     )
     parts = np.maximum(new_per_prompt / first_part, 1.0)
     busy = np.maximum(filled / new_per_prompt, np.minimum(ranks, present))
-    if setting.engine.scheduler.chunked_prefill and not setting.workload.embeds:
-        drafting = drafting_time(setting, c, decode_batch(setting, running))
-        verified = (fixed + slope * running - drafting) / (1.0 + setting.workload.draft_cost)
+    if inputs.engine.scheduler.chunked_prefill and not inputs.workload.embeds:
+        drafting = drafting_time(inputs, c, decode_batch(inputs, running))
+        verified = (fixed + slope * running - drafting) / (1.0 + inputs.workload.draft_cost)
         decoding, micro_batches, decode = running / p, np.minimum(running, p), verified
     else:
         decoding, micro_batches, decode = np.zeros(()), p, np.zeros(())
     prompts, tokens = (
-        two_sizes(setting, c, lower, upper)
+        two_sizes(inputs, c, lower, upper)
         for lower, upper in ((np.ones(()), busy), (first_part, filled))
     )
-    batch = prompt_batch(setting, prompts, tokens, decoding)
+    batch = prompt_batch(inputs, prompts, tokens, decoding)
     step, drafted = (
-        step_time(setting, c, batch, decoding=False),
-        drafted_prompt_time(setting, c, batch),
+        step_time(inputs, c, batch, decoding=False),
+        drafted_prompt_time(inputs, c, batch),
     )
     single, full = np.maximum(step.cycle(micro_batches) - decode, 0.0) + drafted
-    images = encoder_time(setting, c)
-    loading = 0.0 if setting.prefixes is None else setting.prefixes.cache_load_time
+    images = encoder_time(inputs, c)
+    loading = 0.0 if inputs.prefixes is None else inputs.prefixes.cache_load_time
     single = single * parts + images
     full = (
         full * np.maximum(max_prompts * new_per_prompt / prompt_tokens, 1.0) + max_prompts * images
     )
     is_sparse = present > running
-    prompts = np.clip(gathered(setting, running), 1.0, max_prompts)
+    prompts = np.clip(gathered_prompts(inputs, running), 1.0, max_prompts)
     # Ranks compute prompts in parallel: a second prompt adds no time to a single one.
     more = np.maximum((full - single) / np.maximum(max_prompts - 1, 1e-9), full / max_prompts / 2)
     return Phases(
@@ -244,28 +244,28 @@ def phases(
     )
 
 
-def wave_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+def wave_time(inputs: ServingInputs, configurations: ServingConfigurations) -> FloatArray:
     """Seconds from the first prompt to the last answer of ``concurrency`` requests at once.
 
     Their prompts fill the engine's steps one after the other, and so do those of the next
     wave, as equally long answers end one after the other.
     """
     size = configurations.concurrency
-    return phases(setting, configurations, size).wave(size, decode_steps(setting))
+    return phases(inputs, configurations, size).wave(size, decode_steps(inputs))
 
 
-def gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:
+def gathered_prompts(inputs: ServingInputs, sequences: FloatArray) -> FloatArray:
     """Prompts that arrive between two prompt steps, as many as answers end."""
-    scheduler = setting.engine.scheduler
+    scheduler = inputs.engine.scheduler
     between = float(scheduler.poll_interval + scheduler.batch_wait)
-    return np.asarray(between * sequences / np.maximum(decode_steps(setting), 1.0))
+    return np.asarray(between * sequences / np.maximum(decode_steps(inputs), 1.0))
 
 
-def outside_engine(setting: ServingSetting) -> float:
+def outside_engine(inputs: ServingInputs) -> float:
     """Seconds for which clients who wait have a request that is not in the engine."""
-    return 0.0 if setting.workload.request_rate is not None else request_overhead(setting)
+    return 0.0 if inputs.workload.request_rate is not None else request_overhead(inputs)
 
 
-def request_overhead(setting: ServingSetting) -> float:
+def request_overhead(inputs: ServingInputs) -> float:
     """Seconds of a request outside the engine: tokenization, transport."""
-    return setting.engine.execution.request_overhead
+    return inputs.engine.execution.request_overhead

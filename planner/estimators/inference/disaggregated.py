@@ -10,7 +10,7 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.balance import together_share
-from planner.estimators.inference.context import PrefixHits, ServingSetting
+from planner.estimators.inference.context import PrefixHits, ServingInputs
 from planner.estimators.inference.continuous_batching import (
     decode_line,
     decode_steps,
@@ -26,7 +26,11 @@ from planner.estimators.inference.memory import ServingMemory, sequence_bytes, s
 from planner.estimators.inference.modality_towers import encoder_time
 from planner.estimators.inference.speculative_decoding import drafted_prompt_time
 from planner.estimators.inference.step import step_time
-from planner.formulas.queueing import crowded_step, pools_rate, pools_requests
+from planner.formulas.queueing import (
+    disaggregated_closed_loop_rate,
+    disaggregated_concurrency,
+    loaded_decode_step_time,
+)
 from planner.specs.validated import replace_unvalidated
 
 HIGHEST_PREFILL_LOAD = 0.9
@@ -43,7 +47,7 @@ class PrefillWorkers:
     that is computed.
     """
 
-    setting: ServingSetting
+    inputs: ServingInputs
     configurations: ServingConfigurations
     memory: ServingMemory
     prompt_time: FloatArray
@@ -67,7 +71,7 @@ class DecodeWorkers:
     deployment passes.
     """
 
-    setting: ServingSetting
+    inputs: ServingInputs
     configurations: ServingConfigurations
     memory: ServingMemory
     places: FloatArray
@@ -81,14 +85,14 @@ class DecodeWorkers:
 
 
 def prefill_workers(
-    setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
+    inputs: ServingInputs, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> PrefillWorkers:
-    """Time and memory of prefill workers; ``setting`` is that of the whole deployment."""
+    """Time and memory of prefill workers; ``inputs`` is that of the whole deployment."""
     prefill_only = replace(
-        setting, workload=replace_unvalidated(setting.workload, output_tokens=1, draft_tokens=0)
+        inputs, workload=replace_unvalidated(inputs.workload, output_tokens=1, draft_tokens=0)
     )
     prompt_tokens, limit = new_tokens(prefill_only), configurations.max_num_batched_tokens
-    max_seqs = setting.engine.scheduler.max_num_seqs
+    max_seqs = inputs.engine.scheduler.max_num_seqs
     ranks = configurations.attention_data_parallel
     together = np.clip(np.floor(limit / prompt_tokens), 1.0, max_seqs) * ranks
     c = replace(configurations, concurrency=together * configurations.pipeline_parallel)
@@ -96,19 +100,19 @@ def prefill_workers(
         memory = serving_memory(prefill_only, c)
         prompt, service = prefill_times(prefill_only, c, np.asarray(float(max_seqs)))
         return PrefillWorkers(
-            setting=prefill_only,
+            inputs=prefill_only,
             configurations=c,
             memory=memory,
             prompt_time=prompt,
             service_time=service,
             transfer_time=cache_transfer_time(prefill_only, c, inside_fabric),
             rejected_by=serving_rejections(prefill_only, c, memory, is_pool=True),
-            prefixes=setting.prefixes,
+            prefixes=inputs.prefixes,
         )
 
 
 def prefill_times(
-    setting: ServingSetting, configurations: ServingConfigurations, most_seqs: FloatArray
+    inputs: ServingInputs, configurations: ServingConfigurations, most_seqs: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Seconds of a prompt when every rank has one, and its share of the worker's time in a queue.
 
@@ -116,69 +120,69 @@ def prefill_times(
     a rank, allow.
     """
     c = configurations
-    new_per_prompt, ranks = new_tokens(setting), c.attention_data_parallel
+    new_per_prompt, ranks = new_tokens(inputs), c.attention_data_parallel
     rounds = np.maximum(np.ceil(new_per_prompt * ranks / c.replica_step_tokens), 1.0)
     p = c.pipeline_parallel
     max_prompts = np.minimum(np.floor(c.replica_step_tokens / new_per_prompt), most_seqs * ranks)
     full = np.maximum(max_prompts, ranks / rounds)
-    prompts = two_sizes(setting, c, ranks, np.maximum(full, ranks))
-    tokens = two_sizes(setting, c, new_per_prompt * ranks / rounds, full * new_per_prompt)
-    batch = prompt_batch(setting, prompts, tokens, np.zeros(()))
-    step = step_time(setting, c, batch, decoding=False)
-    drafted = drafted_prompt_time(setting, c, batch)
+    prompts = two_sizes(inputs, c, ranks, np.maximum(full, ranks))
+    tokens = two_sizes(inputs, c, new_per_prompt * ranks / rounds, full * new_per_prompt)
+    batch = prompt_batch(inputs, prompts, tokens, np.zeros(()))
+    step = step_time(inputs, c, batch, decoding=False)
+    drafted = drafted_prompt_time(inputs, c, batch)
     one_round, queued = step.cycle(p) + drafted
     service = np.minimum(one_round * rounds / ranks, queued / full)
-    images = encoder_time(setting, c)
-    if setting.prefixes is not None:
-        images = images + setting.prefixes.cache_load_time
+    images = encoder_time(inputs, c)
+    if inputs.prefixes is not None:
+        images = images + inputs.prefixes.cache_load_time
     return (step.total + drafted)[0] * rounds + images, (service + images) / p
 
 
 def decode_workers(
-    setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
+    inputs: ServingInputs, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> DecodeWorkers:
     """Time and room of workers whose steps hold decoding sequences alone."""
-    c, ranks = decode_only(setting, configurations), configurations.attention_data_parallel
+    c, ranks = decode_only(inputs, configurations), configurations.attention_data_parallel
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        memory = serving_memory(setting, c)
-        places = np.minimum(c.concurrency, setting.engine.scheduler.max_num_seqs * ranks)
-        fixed, slope = decode_line(setting, c, places)
+        memory = serving_memory(inputs, c)
+        places = np.minimum(c.concurrency, inputs.engine.scheduler.max_num_seqs * ranks)
+        fixed, slope = decode_line(inputs, c, places)
         step = fixed + slope * places
         return DecodeWorkers(
-            setting=setting,
+            inputs=inputs,
             configurations=c,
             memory=memory,
             places=places,
             fixed=fixed,
             slope=slope,
             step_time=step,
-            time_per_output_token=step / tokens_per_step(setting),
-            request_rate=places / ((decode_steps(setting) + 1) * step),
-            transfer_time=cache_transfer_time(setting, c, inside_fabric),
-            rejected_by=serving_rejections(setting, c, memory, is_pool=True),
+            time_per_output_token=step / tokens_per_step(inputs),
+            request_rate=places / ((decode_steps(inputs) + 1) * step),
+            transfer_time=cache_transfer_time(inputs, c, inside_fabric),
+            rejected_by=serving_rejections(inputs, c, memory, is_pool=True),
         )
 
 
 def decode_only(
-    setting: ServingSetting, configurations: ServingConfigurations
+    inputs: ServingInputs, configurations: ServingConfigurations
 ) -> ServingConfigurations:
     """Configurations whose steps take as many tokens as their sequences decode."""
-    drafted = 1 + setting.workload.draft_tokens
+    drafted = 1 + inputs.workload.draft_tokens
     tokens = configurations.concurrency * drafted / configurations.attention_data_parallel
     return replace(configurations, max_num_batched_tokens=tokens)
 
 
 def cache_transfer_time(
-    setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
+    inputs: ServingInputs, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> FloatArray:
     """Seconds to move the KV cache of one prompt from or to one worker.
 
     Each GPU moves its share over its own link: the fabric if all workers are in one domain, else
     the network.
     """
-    num_bytes = sequence_bytes(setting, configurations, setting.workload.input_tokens)
+    num_bytes = sequence_bytes(inputs, configurations, inputs.workload.input_tokens)
     distance = np.where(inside_fabric, 1.0, _BEYOND_ANY_DOMAIN)
-    return setting.machine.send_time(num_bytes, distance)
+    return inputs.machine.send_time(num_bytes, distance)
 
 
 @record(kw_only=True)
@@ -221,32 +225,33 @@ class DisaggregatedRun:
 
 
 def disaggregated_run(
-    setting: ServingSetting, pools: Pools, requests: FloatArray
+    inputs: ServingInputs, pools: Pools, requests: FloatArray
 ) -> DisaggregatedRun:
     """Means over the requests of clients that always hold ``requests`` in flight.
 
-    Prompts queue at the prefill workers (`pools_rate`), move their cache over the network, wait
+    Prompts queue at the prefill workers (`disaggregated_closed_loop_rate`), move their cache over
+    the network, wait
     for a place among the sequences of a decode worker, and decode without prompts in between. A
     share of the requests starts together with all others, as at a replica, and queues for longer.
     """
     # The decode worker sends the first token, too.
-    steps, outside = decode_steps(setting) + 1, outside_engine(setting)
+    steps, outside = decode_steps(inputs) + 1, outside_engine(inputs)
     prompt_time, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
-    rate, number, step = pools_rate(
+    rate, number, step = disaggregated_closed_loop_rate(
         requests=requests,
-        around=prompt_time + moved + outside,
+        unqueued_time=prompt_time + moved + outside,
         service_time=service,
         servers=pools.prefill_workers,
         steps=steps,
         fixed=pools.fixed,
         slope=pools.slope / pools.decode_workers,
-        places=pools.places,
-        together=together_share(setting, requests),
+        slots=pools.places,
+        simultaneous=together_share(inputs, requests),
     )
     left = np.maximum(requests / rate - steps * step - moved - outside, prompt_time)
-    per_token, collected = _token_times(setting, pools, step)
+    per_token, collected = _token_times(inputs, pools, step)
     return DisaggregatedRun(
-        time_to_first_token=left + moved + step + collected + request_overhead(setting),
+        time_to_first_token=left + moved + step + collected + request_overhead(inputs),
         time_per_output_token=per_token,
         request_rate=rate,
         prefill_workers=number,
@@ -256,39 +261,41 @@ def disaggregated_run(
     )
 
 
-def requests_at_rate(setting: ServingSetting, pools: Pools, rate: FloatArray) -> FloatArray:
+def requests_at_rate(inputs: ServingInputs, pools: Pools, rate: FloatArray) -> FloatArray:
     """Requests in flight in the deployment at a rate [1/s] that it carries.
 
     What `disaggregated_run` settles with the rate known, of known numbers of workers. Infinite
     where the rate is more than a pool can take.
     """
-    steps = decode_steps(setting) + 1
+    steps = decode_steps(inputs) + 1
     step = _step_at_rate(pools, rate * steps)
-    requests = pools_requests(
+    requests = disaggregated_concurrency(
         rate=rate,
-        around=pools.prompt_time + pools.transfer_time + outside_engine(setting),
+        unqueued_time=pools.prompt_time + pools.transfer_time + outside_engine(inputs),
         service_time=pools.service_time / np.maximum(pools.prefill_workers, 1.0),
         decoding=steps * step,
     )
     return np.where(rate * steps * step <= pools.places, requests, np.inf)
 
 
-def token_time_at_rate(setting: ServingSetting, pools: Pools, rate: FloatArray) -> FloatArray:
+def token_time_at_rate(inputs: ServingInputs, pools: Pools, rate: FloatArray) -> FloatArray:
     """Seconds per output token at a rate [1/s] that the workers carry."""
-    step = _step_at_rate(pools, rate * (decode_steps(setting) + 1))
-    return _token_times(setting, pools, step)[0]
+    step = _step_at_rate(pools, rate * (decode_steps(inputs) + 1))
+    return _token_times(inputs, pools, step)[0]
 
 
 def _step_at_rate(pools: Pools, steps: FloatArray) -> FloatArray:
     """Seconds of a decode step at a demand of ``steps`` sequence steps per second."""
-    return crowded_step(fixed=pools.fixed, slope=pools.slope / pools.decode_workers, steps=steps)
+    return loaded_decode_step_time(
+        fixed=pools.fixed, slope=pools.slope / pools.decode_workers, steps=steps
+    )
 
 
 def _token_times(
-    setting: ServingSetting, pools: Pools, step: FloatArray
+    inputs: ServingInputs, pools: Pools, step: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Seconds per output token for a client, and until the first tokens are sent together."""
-    per_token = step / tokens_per_step(setting)
-    output = setting.workload.output_tokens
+    per_token = step / tokens_per_step(inputs)
+    output = inputs.workload.output_tokens
     collected = (np.minimum(pools.stream_interval, output) - 1) * per_token
     return per_token - collected / np.maximum(output - 1, 1.0), collected

@@ -13,8 +13,8 @@ from planner.configurations.serving_rules import (
     first_broken_serving_rule,
 )
 from planner.estimators.inference.closed_loop import RequestMeans, served_at_concurrency
-from planner.estimators.inference.context import ServingSetting
-from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
+from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.memory import ServingMemory, has_memory_to_start, serving_memory
 
 SERVING_REJECTIONS = tuple(rule.name for rule in SERVING_REJECTING)
 
@@ -28,7 +28,7 @@ class ServingEstimate:
     deployment, times per request.
     """
 
-    setting: ServingSetting
+    inputs: ServingInputs
     configurations: ServingConfigurations
     memory: ServingMemory
     served: RequestMeans
@@ -42,13 +42,13 @@ class ServingEstimate:
     @property
     def tokens_per_second(self) -> FloatArray:
         """Prompt and generated tokens per second of all replicas."""
-        w = self.setting.workload
+        w = self.inputs.workload
         return self.request_rate * (w.input_tokens + w.output_tokens)
 
     @property
     def request_latency(self) -> FloatArray:
         """Mean seconds from arrival to the last token."""
-        return self.served.request_latency(self.setting.workload.output_tokens)
+        return self.served.request_latency(self.inputs.workload.output_tokens)
 
     @property
     def peak_memory(self) -> FloatArray:
@@ -57,7 +57,7 @@ class ServingEstimate:
 
 
 def evaluate_serving(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     rejected_by: CodeArray | None = None,
 ) -> ServingEstimate:
@@ -67,40 +67,40 @@ def evaluate_serving(
     """
     c, counts = configurations, True if rejected_by is None else rejected_by == 0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        memory = serving_memory(setting, c)
-        served = served_at_concurrency(setting, c, memory, counts)
-    codes = serving_rejections(setting, c, memory) if rejected_by is None else rejected_by
+        memory = serving_memory(inputs, c)
+        served = served_at_concurrency(inputs, c, memory, counts)
+    codes = serving_rejections(inputs, c, memory) if rejected_by is None else rejected_by
     return ServingEstimate(
-        setting=setting, configurations=c, memory=memory, served=served, rejected_by=codes
+        inputs=inputs, configurations=c, memory=memory, served=served, rejected_by=codes
     )
 
 
 def broken_serving_rule(
-    setting: ServingSetting, configurations: ServingConfigurations, *, is_pool: bool = False
+    inputs: ServingInputs, configurations: ServingConfigurations, *, is_pool: bool = False
 ) -> CodeArray:
     """One-based number in ``SERVING_REJECTIONS`` of the first broken rule; 0 if none."""
     context = ServingContext(
-        gpu=setting.machine.gpu,
-        model=setting.model,
-        engine=setting.engine,
-        workload=setting.workload,
-        domain_size=setting.machine.cluster.scale_up.domain_size,
+        gpu=inputs.machine.gpu,
+        model=inputs.model,
+        engine=inputs.engine,
+        workload=inputs.workload,
+        domain_size=inputs.machine.cluster.scale_up.domain_size,
         is_pool=is_pool,
     )
     return first_broken_serving_rule(configurations, context)
 
 
 def serving_rejections(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     memory: ServingMemory,
     *,
     is_pool: bool = False,
 ) -> CodeArray:
     """As `broken_serving_rule`, with the rule that the requests fit in memory."""
-    broken = broken_serving_rule(setting, configurations, is_pool=is_pool)
+    broken = broken_serving_rule(inputs, configurations, is_pool=is_pool)
     last = len(SERVING_REJECTIONS)
-    surely = starts_surely(setting, memory, configurations)
+    surely = has_memory_to_start(inputs, memory, configurations)
     for capacity, number, starts in (
         (memory.room, last, surely),
         (memory.host_room, last - 1, True),

@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.base.enums import AttentionKernels, CacheType, Precision, Quantization
 from planner.base.records import record
-from planner.estimators.kernel_table import KernelTable, chosen
+from planner.estimators.kernel_table import KernelTable, select_rows
 from planner.estimators.kernel_work import (
     SIXTEEN_BIT_BYTES,
     KernelVisibility,
@@ -21,7 +21,7 @@ from planner.estimators.kernel_work import (
     num_multiprocessors,
 )
 from planner.estimators.machine import CommunicationGroup, Machine
-from planner.formulas.routing import experts_touched, fullest_rank_touched
+from planner.formulas.routing import experts_touched, fullest_rank_expert_share
 from planner.specs.engine import EngineProfile
 from planner.specs.quantization import KernelFormat, format_on
 
@@ -38,7 +38,7 @@ class Kernels:
 
     def matrices(self, quantization: CodeArray) -> dict[str, FloatArray]:
         """Efficiency of products in each of several formats, for `linear`."""
-        return chosen(self._matrices, quantization)
+        return select_rows(self._matrices, quantization)
 
     def linear(
         self, rows: Numeric, columns: Numeric, depth: Numeric, e: Mapping[str, FloatArray]
@@ -91,7 +91,7 @@ class Kernels:
         ``tokens`` of the whole replica decide which of its ``local_experts`` are read; the others
         wait for the one of the ``uneven_ranks`` that reads most.
         """
-        e = chosen(self._expert_matrices, quantization)
+        e = select_rows(self._expert_matrices, quantization)
         share = experts_touched(
             num_experts=num_experts,
             num_experts_per_tok=num_experts_per_tok,
@@ -105,7 +105,7 @@ class Kernels:
             width=width,
             matrices=matrices,
             e=e,
-            touched_share=fullest_rank_touched(
+            touched_share=fullest_rank_expert_share(
                 share=share, ranks=uneven_ranks, local_experts=local_experts
             ),
             tile_rows=np.minimum(tokens, self.engine.execution.expert_tile_rows),
@@ -128,7 +128,7 @@ class Kernels:
 
         It reads each key once, and again for a share of the ``group`` of its query heads.
         """
-        e = chosen(self._decode_attention, cache)
+        e = select_rows(self._decode_attention, cache)
         padding = self.engine.execution.attention_padding_fraction * e["sequence_offset"]
         share, repeated = self._cache_reads(np.asarray(sequences) * heads, np.asarray(context))
         keys, reached = np.asarray(context) + padding, e["bandwidth_fraction"] * share

@@ -18,12 +18,16 @@ from planner.estimators.inference.attention_core import (
     state_bytes,
     window,
 )
-from planner.estimators.inference.context import Batch, BatchShare, ServingSetting
+from planner.estimators.inference.context import Batch, BatchShare, ServingInputs
 from planner.estimators.inference.modality_towers import encoder_memory, tower_weights
 from planner.estimators.inference.speculative_decoding import draft_weights, drafter
 from planner.estimators.inference.weights import weight_bytes
-from planner.formulas.memory import beyond_room, paged_tokens, typical_cache_bytes
-from planner.formulas.queueing import residual_mean
+from planner.formulas.memory import (
+    kv_cache_overflow_share,
+    paged_kv_cache_tokens,
+    typical_kv_cache_bytes,
+)
+from planner.formulas.queueing import mean_residual
 from planner.layers.model import layer_of
 from planner.layers.operators import Experts
 from planner.specs.engine import MemoryShare
@@ -127,35 +131,33 @@ SERVING_MEMORY_PARTS = tuple(
 )
 
 
-def serving_memory(setting: ServingSetting, configurations: ServingConfigurations) -> ServingMemory:
+def serving_memory(inputs: ServingInputs, configurations: ServingConfigurations) -> ServingMemory:
     """Memory of every configuration."""
     c = configurations
-    total_weights = weight_bytes(setting, c).total
+    total_weights = weight_bytes(inputs, c).total
     weights = (
-        total_weights * (1 - c.weight_offload)
-        + draft_weights(setting, c)
-        + tower_weights(setting, c)
+        total_weights * (1 - c.weight_offload) + draft_weights(inputs, c) + tower_weights(inputs, c)
     )
-    adapters = adapter_bytes(setting, c)
-    reserved = np.asarray(reserved_bytes(setting, c))
-    lengths = setting.workload
-    longest = _cache_bytes(setting, c, lengths.input_tokens + lengths.output_tokens)
-    half_way = residual_mean(mean=lengths.output_tokens, variation=lengths.output_variation)
-    mean = _cache_bytes(setting, c, lengths.input_tokens + half_way)
-    shared = _cache_bytes(setting, c, lengths.shared_prefix_tokens)
-    typical = typical_cache_bytes(mean=mean, longest=longest, sequences=c.concurrency)
-    if not setting.engine.scheduler.continuous:
+    adapters = adapter_bytes(inputs, c)
+    reserved = np.asarray(reserved_bytes(inputs, c))
+    lengths = inputs.workload
+    longest = _cache_bytes(inputs, c, lengths.input_tokens + lengths.output_tokens)
+    half_way = mean_residual(mean=lengths.output_tokens, variation=lengths.output_variation)
+    mean = _cache_bytes(inputs, c, lengths.input_tokens + half_way)
+    shared = _cache_bytes(inputs, c, lengths.shared_prefix_tokens)
+    typical = typical_kv_cache_bytes(mean=mean, longest=longest, sequences=c.concurrency)
+    if not inputs.engine.scheduler.continuous:
         typical = longest
-    elif setting.engine.scheduler.whole_requests:
+    elif inputs.engine.scheduler.whole_requests:
         # An answer that runs is half way in the mean, and all of it is reserved.
-        typical = _cache_bytes(setting, c, lengths.input_tokens + 2 * half_way)
+        typical = _cache_bytes(inputs, c, lengths.input_tokens + 2 * half_way)
     caches = (longest, typical, shared)
     activations, usable, capacity = _memory_and_cache(
-        setting, c, weights + adapters, reserved, caches
+        inputs, c, weights + adapters, reserved, caches
     )
     size, held_caches = capacity.size, capacity.shared + capacity.sequence * c.concurrency
     offloaded = total_weights * c.weight_offload
-    on_host = _capacity_of_device(setting.machine.host_memory - offloaded, caches, c, c.kv_offload)
+    on_host = _capacity_of_device(inputs.machine.host_memory - offloaded, caches, c, c.kv_offload)
     return ServingMemory(
         weights=weights,
         adapters=adapters,
@@ -170,13 +172,13 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
 
 
 def preempted_share(
-    setting: ServingSetting, c: ServingConfigurations, memory: ServingMemory, running: Numeric
+    inputs: ServingInputs, c: ServingConfigurations, memory: ServingMemory, running: Numeric
 ) -> FloatArray:
     """Share of ``running`` requests that do not fit in the cache at a time, as lengths vary.
 
     Engines recompute them or make them wait, unless the engine reserves memory for full requests.
     """
-    work, scheduler = setting.workload, setting.engine.scheduler
+    work, scheduler = inputs.workload, inputs.engine.scheduler
     keeps_cache = np.any(memory.room.longest)
     if scheduler.whole_requests or not scheduler.continuous or not keeps_cache:
         return np.zeros(())
@@ -186,46 +188,46 @@ def preempted_share(
     variance = (work.input_tokens * work.input_variation) ** 2 + answers
     token = memory.room.longest / (work.input_tokens + work.output_tokens)
     held = np.minimum(running, memory.most_sequences) / c.attention_data_parallel
-    return beyond_room(
+    return kv_cache_overflow_share(
         mean=mean,
         variation=np.sqrt(variance) / mean,
         sequences=held,
-        room=(memory.room.size - memory.room.shared) / token,
+        capacity=(memory.room.size - memory.room.shared) / token,
     )
 
 
-def reserved_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
+def reserved_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
     """Context and graphs of a GPU, and the buffers of all-reduces where several share matrices."""
-    memory, is_slow = setting.engine.memory, setting.machine.gpu.scale_up.kind is LinkKind.PCIE
+    memory, is_slow = inputs.engine.memory, inputs.machine.gpu.scale_up.kind is LinkKind.PCIE
     peers = 0.0 if is_slow else memory.communication
     shared = np.where(c.tensor_parallel > 1, peers, 0.0)
     return np.asarray(memory.reserved + shared)
 
 
 def usable_bytes(
-    setting: ServingSetting, c: ServingConfigurations, *, weights: FloatArray, beside: FloatArray
+    inputs: ServingInputs, c: ServingConfigurations, *, weights: FloatArray, reserved: FloatArray
 ) -> FloatArray:
     """Bytes of a GPU that an engine may use, by its specified memory share or its default.
 
     ``reserved``: bytes that are neither weights nor cache.
     """
-    kind, size = setting.engine.memory.memory_share, setting.machine.gpu.allocatable_memory
+    kind, size = inputs.engine.memory.memory_share, inputs.machine.gpu.allocatable_memory
     memory_share = c.gpu_memory_utilization
     if kind is MemoryShare.FREE:
         memory_share = np.where(
-            memory_share > 0, memory_share, setting.engine.memory.gpu_memory_utilization
+            memory_share > 0, memory_share, inputs.engine.memory.gpu_memory_utilization
         )
     if kind is MemoryShare.STATIC:
-        usable = np.minimum(memory_share * size + beside, size)
+        usable = np.minimum(memory_share * size + reserved, size)
     elif kind is MemoryShare.FREE:
-        usable = weights + beside + memory_share * np.maximum(size - weights - beside, 0.0)
+        usable = weights + reserved + memory_share * np.maximum(size - weights - reserved, 0.0)
     else:
         usable = np.asarray(size * memory_share)
-    return np.where(memory_share > 0, usable, setting.usable_memory)
+    return np.where(memory_share > 0, usable, inputs.usable_memory)
 
 
 def _memory_and_cache(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     c: ServingConfigurations,
     weights: FloatArray,
     reserved: FloatArray,
@@ -236,23 +238,23 @@ def _memory_and_cache(
     The engine samples a default number of sequences to size the cache. If that leaves too little
     for the sequences of the plan, its limit is set to these, unless a limit is specified.
     """
-    memory, sampled = setting.engine.memory, c.concurrency / c.attention_data_parallel
+    memory, sampled = inputs.engine.memory, c.concurrency / c.attention_data_parallel
     profiled = memory.profiled_seqs
-    tokens = c.max_num_batched_tokens if profiled else step_tokens(setting, c)
+    tokens = c.max_num_batched_tokens if profiled else step_tokens(inputs, c)
 
     def cache_capacity(activations: FloatArray) -> tuple[FloatArray, KvCacheCapacity]:
-        usable = usable_bytes(setting, c, weights=weights, beside=reserved + activations)
+        usable = usable_bytes(inputs, c, weights=weights, reserved=reserved + activations)
         left = usable - weights - reserved
         return usable, _capacity_of_device(left - activations, caches, c, 1 - c.kv_offload)
 
-    sampled_bytes = _activation_bytes(setting, c, sampled, tokens)
+    sampled_bytes = _activation_bytes(inputs, c, sampled, tokens)
     usable, capacity = cache_capacity(sampled_bytes)
     if not profiled:
         return sampled_bytes, usable, capacity
     seqs = np.maximum(profiled, sampled)
-    if setting.engine_max_num_seqs is not None:
-        seqs = np.where(c.concurrency == setting.engine_max_num_seqs, seqs, sampled)
-    profiled_bytes = _activation_bytes(setting, c, seqs, tokens)
+    if inputs.engine_max_num_seqs is not None:
+        seqs = np.where(c.concurrency == inputs.engine_max_num_seqs, seqs, sampled)
+    profiled_bytes = _activation_bytes(inputs, c, seqs, tokens)
     profiled_usable, profiled_capacity = cache_capacity(profiled_bytes)
     if memory.fixed_profiled_seqs:
         return profiled_bytes, profiled_usable, profiled_capacity
@@ -263,7 +265,7 @@ def _memory_and_cache(
 
 
 def needed_to_start(
-    setting: ServingSetting, memory: ServingMemory, configurations: ServingConfigurations
+    inputs: ServingInputs, memory: ServingMemory, configurations: ServingConfigurations
 ) -> FloatArray:
     """Bytes that the fullest GPU needs to run at all.
 
@@ -271,25 +273,25 @@ def needed_to_start(
     requests. An engine with a specified maximum length needs space for one such request, unless it
     shortens the maximum.
     """
-    c, max_length = configurations, setting.workload.max_model_len
-    waits = setting.engine.scheduler.continuous
+    c, max_length = configurations, inputs.workload.max_model_len
+    waits = inputs.engine.scheduler.continuous
     sequences = 1.0 if waits else c.concurrency / c.attention_data_parallel
     needed = memory.needed_for(sequences)
-    if max_length is None or setting.engine.memory.shortens_longest:
+    if max_length is None or inputs.engine.memory.shortens_longest:
         return needed
-    cache_bytes = sequence_bytes(setting, c, max_length) * sequences
+    cache_bytes = sequence_bytes(inputs, c, max_length) * sequences
     return np.maximum(needed, memory.non_cache_bytes + cache_bytes)
 
 
-def longest_request(setting: ServingSetting) -> int:
+def longest_request(inputs: ServingInputs) -> int:
     """Tokens of the longest request that the engine takes: as specified, else the model's."""
-    work = setting.workload
-    max_length = work.max_model_len or setting.model.max_position_embeddings
+    work = inputs.workload
+    max_length = work.max_model_len or inputs.model.max_position_embeddings
     return max_length or work.input_tokens + work.output_tokens
 
 
 def longest_that_fits(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     memory: ServingMemory,
     configurations: ServingConfigurations,
     share: float = 1.0,
@@ -297,25 +299,25 @@ def longest_that_fits(
     """Tokens of the longest request for which one configuration has room in a ``share`` of what
     the engine may use; at most those that it takes."""
     sequences = 1.0
-    if not setting.engine.scheduler.continuous:
+    if not inputs.engine.scheduler.continuous:
         sequences = float(np.ravel(configurations.concurrency)[0])
         sequences /= float(np.ravel(configurations.attention_data_parallel)[0])
     non_cache = memory.non_cache_bytes
-    fits, too_long = 0, longest_request(setting) + 1
+    fits, too_long = 0, longest_request(inputs) + 1
     while too_long - fits > 1:
         middle = (fits + too_long) // 2
-        cache_bytes = sequence_bytes(setting, configurations, middle) * sequences
+        cache_bytes = sequence_bytes(inputs, configurations, middle) * sequences
         has_room = bool(np.all(non_cache + cache_bytes <= share * memory.usable))
         fits, too_long = (middle, too_long) if has_room else (fits, middle)
     return fits
 
 
-def starts_surely(
-    setting: ServingSetting, memory: ServingMemory, configurations: ServingConfigurations
+def has_memory_to_start(
+    inputs: ServingInputs, memory: ServingMemory, configurations: ServingConfigurations
 ) -> BoolArray:
     """Whether the memory to start fits, as predicted and with the margin of the setting."""
-    needed = needed_to_start(setting, memory, configurations)
-    return np.asarray(needed <= min(setting.sure_share, 1.0) * memory.usable)
+    needed = needed_to_start(inputs, memory, configurations)
+    return np.asarray(needed <= min(inputs.sure_share, 1.0) * memory.usable)
 
 
 def _capacity_of_device(
@@ -340,43 +342,43 @@ def _capacity_of_device(
 
 
 def sequence_bytes(
-    setting: ServingSetting, configurations: ServingConfigurations, tokens: float
+    inputs: ServingInputs, configurations: ServingConfigurations, tokens: float
 ) -> FloatArray:
     """KV cache bytes of one sequence on one GPU of the fullest stage, without offloaded ones."""
-    return _cache_bytes(setting, configurations, tokens) * (1 - configurations.kv_offload)
+    return _cache_bytes(inputs, configurations, tokens) * (1 - configurations.kv_offload)
 
 
-def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Numeric) -> FloatArray:
+def _cache_bytes(inputs: ServingInputs, c: ServingConfigurations, tokens: Numeric) -> FloatArray:
     """KV cache bytes of one sequence on one GPU of the fullest stage, with offloaded ones."""
     zero = np.zeros(())
-    rank = BatchShare(setting=setting, configurations=c, batch=Batch.of_decode(zero, zero))
-    layers = setting.model.num_hidden_layers
+    rank = BatchShare(inputs=inputs, configurations=c, batch=Batch.of_decode(zero, zero))
+    layers = inputs.model.num_hidden_layers
     uneven = np.ceil(layers / c.pipeline_parallel) / layers
     parts = []
-    for group in setting.model.layer_groups:
-        layer = layer_of(setting.model, group)
-        window_size = window(setting, layer.core) if layer.core else None
+    for group in inputs.model.layer_groups:
+        layer = layer_of(inputs.model, group)
+        window_size = window(inputs, layer.core) if layer.core else None
         window_tokens = np.minimum(tokens, window_size or tokens)
-        block_size = setting.engine.memory.block_size
-        paged = paged_tokens(tokens=window_tokens, block_size=block_size)
+        block_size = inputs.engine.memory.block_size
+        paged = paged_kv_cache_tokens(tokens=window_tokens, block_size=block_size)
         cached = layer.core if layer.core and not layer.core.shares_cache else None
         per_layer = paged * cached_bytes(rank, cached) + state_bytes(rank, layer.scan)
         if layer.core and (ratio := layer.core.compress_ratio):
-            entries = paged_tokens(tokens=np.ceil(tokens / ratio), block_size=block_size)
+            entries = paged_kv_cache_tokens(tokens=np.ceil(tokens / ratio), block_size=block_size)
             per_layer = per_layer + entries * (
                 cached_bytes(rank, layer.core) + index_bytes(layer.core)
             )
         parts.append(group.num_hidden_layers * per_layer)
     total = add(parts) * uneven
-    drafting = drafter(setting, c)
+    drafting = drafter(inputs, c)
     return total if drafting is None else total + _cache_bytes(*drafting, tokens)
 
 
 def _activation_bytes(
-    setting: ServingSetting, c: ServingConfigurations, sampled: FloatArray, tokens: FloatArray
+    inputs: ServingInputs, c: ServingConfigurations, sampled: FloatArray, tokens: FloatArray
 ) -> FloatArray:
     """Bytes of the largest layer's working set in a step, or of sampling its tokens."""
-    model, memory, t = setting.model, setting.engine.memory, c.tensor_parallel
+    model, memory, t = inputs.model, inputs.engine.memory, c.tensor_parallel
     described = [layer_of(model, group) for group in model.layer_groups]
     widest = max(each.widest for each in described)
     layer = 2.0 * tokens * (3 * model.hidden_size + model.stream_width + widest / t)
@@ -398,10 +400,10 @@ def _activation_bytes(
     working = np.maximum(layer, sampling + expert_workspace)
     if memory.warm_up_logit_bytes:
         # The largest step of prompts (the first is never split): logits and hidden states.
-        tokens = np.maximum(c.max_num_batched_tokens, setting.workload.input_tokens)
+        tokens = np.maximum(c.max_num_batched_tokens, inputs.workload.input_tokens)
         of_token = memory.warm_up_logit_bytes * model.vocab_size + 4.0 * model.hidden_size
         working = np.maximum(working, np.asarray(tokens * of_token))
-    seen, tower = encoder_memory(setting, c, tokens)
+    seen, tower = encoder_memory(inputs, c, tokens)
     return np.maximum(working + queued + seen, tower)
 
 
@@ -415,10 +417,10 @@ def _expert_workspace(
     return np.asarray(2.0 * rows * (shared + inner))
 
 
-def step_tokens(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
+def step_tokens(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
     """Tokens of the largest step: the limit of a step, or all prompts of a static batch."""
-    if setting.engine.scheduler.continuous:
-        prompts = c.concurrency * setting.workload.input_tokens
+    if inputs.engine.scheduler.continuous:
+        prompts = c.concurrency * inputs.workload.input_tokens
         return np.minimum(c.max_num_batched_tokens, np.maximum(prompts, c.concurrency))
-    prompt_tokens = c.concurrency * setting.workload.input_tokens / c.attention_data_parallel
+    prompt_tokens = c.concurrency * inputs.workload.input_tokens / c.attention_data_parallel
     return np.minimum(prompt_tokens, np.maximum(c.max_num_batched_tokens, c.concurrency))

@@ -16,7 +16,7 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AttentionKernels
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.machine import CommunicationGroup, Machine
 from planner.formulas.attention import (
     attention_core_bytes,
@@ -50,9 +50,9 @@ class EncoderTokens:
     largest: int
 
 
-def encoded(setting: ServingSetting) -> list[EncoderTokens]:
+def encoder_inputs(shared_inputs: ServingInputs) -> list[EncoderTokens]:
     """Inputs of the vision and audio towers in a prompt."""
-    model, work, inputs = setting.model, setting.workload, []
+    model, work, inputs = shared_inputs.model, shared_inputs.workload, []
     if (tower := model.vision_tower) is not None and work.images_per_sample:
         image_tokens = work.tokens_per_image or tower.tokens_per_image
         tiles = tiles_of(tower, image_tokens)
@@ -72,15 +72,15 @@ def encoded(setting: ServingSetting) -> list[EncoderTokens]:
     return inputs
 
 
-def tower_weights(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+def tower_weights(inputs: ServingInputs, configurations: ServingConfigurations) -> FloatArray:
     """Bytes of the towers on one GPU of the first stage; 0 for a text model."""
-    towers = (setting.model.vision_tower, setting.model.audio_tower)
+    towers = (inputs.model.vision_tower, inputs.model.audio_tower)
     num_bytes = SIXTEEN_BIT_BYTES * sum(tower_parameters(tower) for tower in towers if tower)
     return np.asarray(num_bytes / configurations.tensor_parallel) if num_bytes else np.zeros(())
 
 
 def encoder_memory(
-    setting: ServingSetting, configurations: ServingConfigurations, tokens: FloatArray
+    inputs: ServingInputs, configurations: ServingConfigurations, tokens: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Bytes of the outputs of towers stored during a step, and of the towers' working set.
 
@@ -89,23 +89,23 @@ def encoder_memory(
     ``v1/core/encoder_cache_manager.py``, ``compute_mm_encoder_budget``). Nothing without any.
     """
     stored = working = np.zeros(())
-    copies = SIXTEEN_BIT_BYTES * setting.engine.memory.activation_copies
-    for encoder_input in encoded(setting):
+    copies = SIXTEEN_BIT_BYTES * inputs.engine.memory.activation_copies
+    for encoder_input in encoder_inputs(inputs):
         tower, encoded_tokens = encoder_input.tower, np.maximum(tokens, encoder_input.largest)
         widest = max(tower_layer(tower, group).widest for group in tower.layer_groups)
         width = _STREAMS * tower.hidden_size + widest / configurations.tensor_parallel
         working = np.maximum(working, copies * encoded_tokens * tower.patches_per_token * width)
-        stored = np.maximum(stored, SIXTEEN_BIT_BYTES * encoded_tokens * setting.model.hidden_size)
+        stored = np.maximum(stored, SIXTEEN_BIT_BYTES * encoded_tokens * inputs.model.hidden_size)
     return stored, working
 
 
-def encoder_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+def encoder_time(inputs: ServingInputs, configurations: ServingConfigurations) -> FloatArray:
     """Seconds to encode the images and the sound of one prompt, averaged over cache hits."""
-    machine, t = replace(setting.machine, ledger=None), configurations.tensor_parallel
-    prefixes = setting.prefixes
-    hit_rate = setting.workload.prefix_cache_hit_rate if prefixes is None else prefixes.hit_rate
+    machine, t = replace(inputs.machine, ledger=None), configurations.tensor_parallel
+    prefixes = inputs.prefixes
+    hit_rate = inputs.workload.prefix_cache_hit_rate if prefixes is None else prefixes.hit_rate
     times: list[FloatArray] = [np.zeros(())]
-    for encoder_input in encoded(setting):
+    for encoder_input in encoder_inputs(inputs):
         tower, parts, patches = encoder_input.tower, encoder_input.parts, encoder_input.patches
         times += [
             group.num_hidden_layers
@@ -126,12 +126,12 @@ def _layer_time(
     times: list[Numeric] = []
     for op in layer.operators:
         if isinstance(op, MatrixProduct):
-            columns = op.columns.whole / t
+            columns = op.columns.total / t
             times.append(machine.gemm_time(rows, columns, op.depth, precision))
         elif isinstance(op, AttentionCore):
             times.append(_core_time(machine, op, images, length, t))
         elif isinstance(op, Elementwise):
-            moved = SIXTEEN_BIT_BYTES * op.forward * rows * op.columns.whole
+            moved = SIXTEEN_BIT_BYTES * op.forward * rows * op.columns.total
             times.append(machine.memory_time(moved))
         elif isinstance(op, BlockExchange):
             moved = 2.0 * rows * next(op.depth for op in layer.of(MatrixProduct))

@@ -94,7 +94,7 @@ class LayerContext:
 
     @cached_property
     def _weight_bytes(self) -> Mapping[str, FloatArray]:
-        return weight_formats(self.rank.setting).stored_bytes
+        return weight_formats(self.rank.inputs).stored_bytes
 
     @cached_property
     def _matrices(self) -> Mapping[str, FloatArray]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import (
     decode_steps,
     request_overhead,
@@ -25,9 +25,9 @@ from planner.formulas.queueing import (
     first_token_variance,
     gamma_quantile,
     lognormal_quantile,
+    queueing_delay_variance,
     running_variance,
     step_variances,
-    wait_variance,
 )
 from planner.formulas.trace_queueing import weighted_quantile
 from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
@@ -44,13 +44,13 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     served = estimate.served
     queue = served.queue
     # If lengths vary, a request's prompt is not part of the common minimum.
-    vary = estimate.setting.workload.input_variation > 0
+    vary = estimate.inputs.workload.input_variation > 0
     varied = estimate.served.phases.prefill if vary else np.zeros(())
     line = served.line
     mean = served.placed_first - served.burst - line.wait
     rest = np.minimum(_wait_time(estimate) + varied, _most_varied(estimate))
     spread = gamma_quantile(share=share, mean=rest, variance=_first_variance(estimate)) - rest
-    arrivals = estimate.setting.workload.arrivals
+    arrivals = estimate.inputs.workload.arrivals
     if not arrivals.are_random:
         behind = arrivals.wait_within(queue.backlog, queue.filled, share) - queue.backlog
         spread = np.sign(spread + behind) * np.hypot(spread, behind)
@@ -83,7 +83,7 @@ def time_per_output_token_percentile(estimate: ServingEstimate, share: float) ->
     first = lognormal_quantile(share=share, mean=mean, variance=sequence_variance) - mean
     second = lognormal_quantile(share=share, mean=stalled, variance=prompt_variance) - stalled
     spread = np.sign(first + second) * np.hypot(first, second)
-    quantile, tokens = mean + spread, tokens_per_step(estimate.setting)
+    quantile, tokens = mean + spread, tokens_per_step(estimate.inputs)
     if served.traced is not None:
         quantile = _stalled_percentile(estimate, share) / tokens
     shortest = served.phases.decode_step(1.0) / tokens
@@ -107,7 +107,7 @@ def _step_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
     """The mean step of an answer without prompts that a share of them does not exceed [s]."""
     served, (sequence_variance, _) = estimate.served, _token_variances(estimate)
     mean = served.phases.decode_step(served.decoding)
-    variance = sequence_variance * tokens_per_step(estimate.setting) ** 2
+    variance = sequence_variance * tokens_per_step(estimate.inputs) ** 2
     quantile = lognormal_quantile(share=share, mean=mean, variance=variance)
     return np.minimum(quantile, served.phases.decode_step(served.queue.places))
 
@@ -132,7 +132,7 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
 
     Its variance is that of the first token, of the time per token and of the answers' lengths.
     """
-    served, w = estimate.served, estimate.setting.workload
+    served, w = estimate.served, estimate.inputs.workload
     later = np.maximum(w.output_tokens - 1, 0.0)
     if served.traced is not None:
         traced, steps = served.traced, served.traced.steps_of_classes
@@ -209,7 +209,7 @@ def _with_backlog(
 
 def _most_varied(estimate: ServingEstimate) -> FloatArray:
     """Seconds to the first token that vary by request, without bursts and lines."""
-    served, overhead = estimate.served, request_overhead(estimate.setting)
+    served, overhead = estimate.served, request_overhead(estimate.inputs)
     mean = served.placed_first - served.burst - served.line.wait
     return np.maximum(mean - served.queue.backlog - overhead, 0.0)
 
@@ -225,18 +225,18 @@ def _first_variance(estimate: ServingEstimate) -> FloatArray:
     queue, prompt = estimate.served.queue, estimate.served.phases.added
     return first_token_variance(
         load=queue.load,
-        met=queue.met,
-        met_variance=queue.met_variance,
+        step_at_arrival=queue.met,
+        step_variance_at_arrival=queue.met_variance,
         wait=_wait_time(estimate),
         prompt=prompt,
-        variation=estimate.setting.workload.input_variation,
+        variation=estimate.inputs.workload.input_variation,
     )
 
 
 def _share_of_others(estimate: ServingEstimate) -> FloatArray:
     """Share of the prompts of other clients."""
     served = estimate.served
-    if estimate.setting.workload.request_rate is not None:
+    if estimate.inputs.workload.request_rate is not None:
         return np.ones(())
     return np.asarray(np.maximum(served.in_flight - 1, 0.0) / np.maximum(served.in_flight, 1.0))
 
@@ -244,7 +244,7 @@ def _share_of_others(estimate: ServingEstimate) -> FloatArray:
 def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]:
     """Variance of the time per output token from concurrent sequences, and from prompts [s^2]."""
     served, queue = estimate.served, estimate.served.queue
-    tokens = tokens_per_step(estimate.setting)
+    tokens = tokens_per_step(estimate.inputs)
     sequences, prompts = step_variances(
         fixed=served.phases.fixed,
         slope=served.phases.slope,
@@ -252,8 +252,8 @@ def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]
         load=queue.load,
         running=queue.running,
         prompts=_share_of_others(estimate) * queue.prompts,
-        steps=np.maximum(decode_steps(estimate.setting), 1.0),
-        variation=estimate.setting.workload.output_variation,
+        steps=np.maximum(decode_steps(estimate.inputs), 1.0),
+        variation=estimate.inputs.workload.output_variation,
     )
     return sequences / tokens**2, prompts / tokens**2
 
@@ -265,14 +265,14 @@ class PoolSpread:
     A decode step over B sequences takes ``fixed + slope B`` seconds.
     """
 
-    setting: ServingSetting
+    inputs: ServingInputs
     run: DisaggregatedRun
     fixed: FloatArray
     slope: FloatArray
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
         """One of the three times that a ``share`` of the requests does not exceed [s]."""
-        run, w = self.run, self.setting.workload
+        run, w = self.run, self.inputs.workload
         first, token = run.time_to_first_token, run.time_per_output_token
         if quantity == "time_to_first_token":
             varied = run.wait + run.prompt * (w.input_variation > 0)
@@ -289,17 +289,17 @@ class PoolSpread:
     def _first(self) -> FloatArray:
         """Variance of the wait for a prefill worker, and of the prompt itself [s^2]."""
         run = self.run
-        waits = wait_variance(wait=run.wait, load=np.clip(run.load, 1e-6, 1.0))
-        prompt = (run.prompt * self.setting.workload.input_variation) ** 2
+        waits = queueing_delay_variance(mean_wait=run.wait, load=np.clip(run.load, 1e-6, 1.0))
+        prompt = (run.prompt * self.inputs.workload.input_variation) ** 2
         return np.asarray(waits + prompt)
 
     @property
     def _token(self) -> FloatArray:
         """Variance of the time per token from the number of concurrent sequences [s^2]."""
         zero = np.zeros(())
-        if self.setting.workload.request_rate is None:
+        if self.inputs.workload.request_rate is None:
             return zero
-        drafted = tokens_per_step(self.setting)
+        drafted = tokens_per_step(self.inputs)
         step = self.run.time_per_output_token * drafted
         slope = np.maximum(self.slope, 1e-12)
         running = np.maximum((step - self.fixed) / slope, 0.0)

@@ -11,11 +11,11 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import PrefixHits, ServingSetting
+from planner.estimators.inference.context import PrefixHits, ServingInputs
 from planner.estimators.inference.continuous_batching import new_tokens, prompt_batch
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.step import step_time
-from planner.formulas.queueing import residual_mean
+from planner.formulas.queueing import mean_residual
 from planner.specs.prefix_cache import HitRateCurve
 
 
@@ -35,7 +35,7 @@ ROUNDS = 5
 Judged = TypeVar("Judged")
 
 
-def in_agreement(
+def solve_prefix_hits(
     judged: Judged,
     evaluate_with: Callable[[PrefixHits], Judged],
     hits_of: Callable[[Judged], PrefixHits],
@@ -56,9 +56,9 @@ def in_agreement(
     return judged
 
 
-def token_bytes(setting: ServingSetting, memory: ServingMemory) -> FloatArray:
+def token_bytes(inputs: ServingInputs, memory: ServingMemory) -> FloatArray:
     """KV cache bytes per token on one GPU, averaged over the longest request."""
-    work = setting.workload
+    work = inputs.workload
     return np.asarray(memory.room.longest / (work.input_tokens + work.output_tokens))
 
 
@@ -77,7 +77,7 @@ class PrefixCaches:
 
     def hit_rate(self, size: Numeric) -> FloatArray:
         """Share of the prompt tokens with a hit in caches of so many bytes."""
-        return self.reuse.found(self._tokens(size), self.rate, self.number)
+        return self.reuse.hit_rate(self._tokens(size), self.rate, self.number)
 
     def residence(self, size: Numeric) -> FloatArray:
         """Seconds for which caches of so many bytes store unused tokens."""
@@ -88,7 +88,7 @@ class PrefixCaches:
 
 
 def caches_at(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     memory: ServingMemory,
     load: ReplicaLoad,
@@ -99,33 +99,33 @@ def caches_at(
     whose gaps begin at the end of an answer, running requests take memory of the cache. Raises
     ValueError if the workload does not specify what requests share.
     """
-    work, ranks = setting.workload, configurations.attention_data_parallel
+    work, ranks = inputs.workload, configurations.attention_data_parallel
     if work.reuse is None:
         raise ValueError("The workload does not specify what requests share.")
-    left = residual_mean(mean=work.output_tokens, variation=work.output_variation)
+    left = mean_residual(mean=work.output_tokens, variation=work.output_variation)
     context = work.input_tokens + left - work.shared_prefix_tokens
     running = np.minimum(load.running, memory.most_sequences) / ranks
     return PrefixCaches(
         reuse=work.reuse,
-        token_bytes=token_bytes(setting, memory),
+        token_bytes=token_bytes(inputs, memory),
         pinned=context * running if work.reuse.per_second else 0.0,
         number=load.replicas * ranks,
         rate=load.rate,
     )
 
 
-def cache_sizes(setting: ServingSetting, memory: ServingMemory) -> tuple[FloatArray, ...]:
+def cache_sizes(inputs: ServingInputs, memory: ServingMemory) -> tuple[FloatArray, ...]:
     """Bytes of a cache in a GPU, with that of its host, and with that of its drives.
 
     Host and drives keep a copy of what the faster one has, as LMCache and HiCache do.
     """
-    work, gpu_cache = setting.workload, np.maximum(memory.room.size - memory.room.shared, 0.0)
+    work, gpu_cache = inputs.workload, np.maximum(memory.room.size - memory.room.shared, 0.0)
     host = np.maximum(gpu_cache, work.host_cache)
     return gpu_cache, host, np.maximum(host, work.disk_cache)
 
 
 def prefixes_at(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     memory: ServingMemory,
     load: ReplicaLoad,
@@ -135,19 +135,19 @@ def prefixes_at(
     What host and drives alone have is read over their link before the prompt is computed, and is
     computed again where that is faster.
     """
-    work, machine = setting.workload, setting.machine
-    caches, sizes = caches_at(setting, configurations, memory, load), cache_sizes(setting, memory)
+    work, machine = inputs.workload, inputs.machine
+    caches, sizes = caches_at(inputs, configurations, memory, load), cache_sizes(inputs, memory)
     hits = [caches.hit_rate(size) for size in sizes]
     of_tier = {"host": hits[1] - hits[0], "disk": hits[2] - hits[1]}
     a_token, loading = dict[str, FloatArray](), [np.zeros(())]
     if work.host_cache:
-        fraction = setting.engine.execution.host_link_fraction
+        fraction = inputs.engine.execution.host_link_fraction
         a_token["host"] = machine.host_copy_time(caches.token_bytes, fraction)
     if work.disk_cache:
         a_token["disk"] = machine.drive_copy_time(caches.token_bytes)
     for tier, seconds in a_token.items():
         of_tier[tier] = np.where(
-            seconds <= _prompt_token_time(setting, configurations), of_tier[tier], 0.0
+            seconds <= _prompt_token_time(inputs, configurations), of_tier[tier], 0.0
         )
         loading.append(of_tier[tier] * work.input_tokens * seconds)
     return PrefixHits(
@@ -159,11 +159,9 @@ def prefixes_at(
     )
 
 
-def _prompt_token_time(
-    setting: ServingSetting, configurations: ServingConfigurations
-) -> FloatArray:
+def _prompt_token_time(inputs: ServingInputs, configurations: ServingConfigurations) -> FloatArray:
     """Seconds per prompt token in steps filled with new tokens."""
-    uncached, ranks = replace(setting, prefixes=None), configurations.attention_data_parallel
+    uncached, ranks = replace(inputs, prefixes=None), configurations.attention_data_parallel
     tokens = np.minimum(new_tokens(uncached) * ranks, configurations.replica_step_tokens)
     batch = prompt_batch(uncached, np.asarray(ranks, np.float64), tokens, np.zeros(()))
     step = step_time(uncached, configurations, batch, decoding=False)

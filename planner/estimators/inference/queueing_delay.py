@@ -9,16 +9,20 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingSetting
-from planner.formulas.draining import line_wait, line_wait_variance, line_wait_within
+from planner.estimators.inference.context import ServingInputs
+from planner.formulas.draining import (
+    client_burst_wait,
+    client_burst_wait_quantile,
+    client_burst_wait_variance,
+)
 from planner.formulas.queueing import (
     arrival_noise,
-    critical_wait,
-    mean_wait,
-    met_step,
-    met_step_variance,
-    place_wait,
+    critical_load_queueing_delay,
+    mean_queueing_delay,
     running_variance,
+    slot_queueing_delay,
+    step_time_at_arrival,
+    step_time_variance_at_arrival,
 )
 
 # Bounds open loads; the clients bound the queue of a closed loop.
@@ -86,8 +90,8 @@ class QueueState:
             return np.where(self.place_share > 0, self.place_share * self.place_time, 0.0)
 
 
-def queue_of(
-    setting: ServingSetting,
+def queue_state(
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     work: StepDemand,
     rate: FloatArray,
@@ -98,9 +102,9 @@ def queue_of(
     Requests of an open load arrive at random times, mostly in long steps, and long steps bring more
     of them. In a closed loop as many arrive in a step as answers end in it.
     """
-    w, c = setting.workload, configurations
+    w, c = inputs.workload, configurations
     is_open = w.request_rate is not None
-    mixes = setting.engine.scheduler.chunked_prefill
+    mixes = inputs.engine.scheduler.chunked_prefill
     step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
     load = np.minimum(rate * work.prompt, _BUSIEST)
     mean = step / (1 - load)
@@ -122,32 +126,32 @@ def queue_of(
             backlog=zero, filled=load, prompts=prompts, running=zero, place_share=zero,
             place_time=zero, place_noise=zero, place_rate=zero, place_fill=zero, places=work.places,
         )  # fmt: skip
-    return _open_queue(setting, c, work, rate, decoding)
+    return _open_queue(inputs, c, work, rate, decoding)
 
 
 def _open_queue(
-    setting: ServingSetting,
+    inputs: ServingInputs,
     configurations: ServingConfigurations,
     work: StepDemand,
     rate: FloatArray,
     decoding: FloatArray,
 ) -> QueueState:
     """State of the queue for requests that arrive at random."""
-    w, c = setting.workload, configurations
-    mixes = setting.engine.scheduler.chunked_prefill
+    w, c = inputs.workload, configurations
+    mixes = inputs.engine.scheduler.chunked_prefill
     step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
     load = np.minimum(rate * work.prompt, _BUSIEST)
     mean, mixed_step = step / (1 - load), step if mixes else np.zeros(())
     second = work.prompt * (1 + w.input_variation**2)
     busy = -np.expm1(-c.concurrency)
-    replicas = sharing(setting, rate)
+    replicas = num_sharing_replicas(inputs, rate)
     filled = np.minimum(load * (1 + mixed_step / work.per_step / work.prompt), _BUSIEST)
     bursts = w.arrivals.bursts_at(filled, replicas)
     met, met_variance = (
         moment(
             decode_step=step, load=load, work=work.prompt, variation=w.input_variation, mixes=mixes
         )
-        for moment in (met_step, met_step_variance)
+        for moment in (step_time_at_arrival, step_time_variance_at_arrival)
     )
     others, wait = _wait_times(work, mixed_step, load, met, w.input_variation, bursts)
     variance, noise = running_variance(
@@ -164,9 +168,9 @@ def _open_queue(
         in_steps = np.where(c.pipeline_parallel > 1, work.steps * work.per_step, np.inf)
         stopped = np.minimum(stopped, in_steps)
     max_rate = np.minimum(work.places / (answers + stopped * work.prompt), 1 / work.prompt)
-    share, time = place_wait(
+    share, time = slot_queueing_delay(
         running=decoding,
-        places=work.places,
+        slots=work.places,
         variance=variance,
         noise=noise,
         spare_rate=max_rate - rate,
@@ -224,7 +228,7 @@ def _wait_times(
     share = step / work.per_step
     service_time = work.prompt + share
     busy = np.minimum(load * service_time / work.prompt, _BUSIEST)
-    queue = mean_wait(
+    queue = mean_queueing_delay(
         utilization=busy, service_time=service_time, variation=variation, bursts=bursts
     )
     queue = queue + step / 2
@@ -232,16 +236,16 @@ def _wait_times(
     return before + after, np.maximum(gated, queue + np.minimum(share, 0.5 * step))
 
 
-def sharing(setting: ServingSetting, rate: FloatArray) -> FloatArray:
+def num_sharing_replicas(inputs: ServingInputs, rate: FloatArray) -> FloatArray:
     """Number of replicas that share the load if each has this ``rate`` [1/s]."""
-    offered_rate = setting.workload.request_rate or 0.0
+    offered_rate = inputs.workload.request_rate or 0.0
     return np.maximum(offered_rate / np.maximum(rate, 1e-12), 1.0)
 
 
 def _backlog(prompt: FloatArray, load: FloatArray, variation: float, bursts: Numeric) -> FloatArray:
     """Mean seconds of prompts that bursts add before a request, beyond random arrivals."""
     waits = [
-        mean_wait(utilization=load, service_time=prompt, variation=variation, bursts=b)
+        mean_queueing_delay(utilization=load, service_time=prompt, variation=variation, bursts=b)
         for b in (bursts, 1.0)
     ]
     return np.maximum(waits[0] - waits[1], 0.0)
@@ -273,16 +277,16 @@ class Line:
     @property
     def wait(self) -> FloatArray:
         """Mean seconds before a place."""
-        return line_wait(**vars(self))
+        return client_burst_wait(**vars(self))
 
     @property
     def variance(self) -> FloatArray:
         """Variance of these seconds."""
-        return line_wait_variance(**vars(self))
+        return client_burst_wait_variance(**vars(self))
 
     def wait_within(self, share: float) -> FloatArray:
         """Seconds before a place that a ``share`` of the requests does not exceed."""
-        return line_wait_within(share=share, **vars(self))
+        return client_burst_wait_quantile(share=share, **vars(self))
 
 
 CARRIED = 1e-3
@@ -391,7 +395,8 @@ class OfferedLoad:
         .. math:: P f \left(W_\infty^{-2} + W_0^{-2}\right)^{-1/2}, \quad f = 1 - n / N
 
         The first n fill an empty replica. The others wait as without an end, :math:`W_\infty`,
-        unless all have come before that has built up: it takes as long as `critical_wait`,
+        unless all have come before that has built up: it takes as long as
+        `critical_load_queueing_delay`,
         :math:`W_0`, says. Faster than they are answered they wait as at the capacity, or in what
         piles up.
         """
@@ -399,7 +404,7 @@ class OfferedLoad:
         spare = np.maximum(queue.place_rate, self.capacity) - np.asarray(self.rate)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             lasting = np.where(spare > 0, queue.place_noise / spare, np.inf)
-            ending = critical_wait(
+            ending = critical_load_queueing_delay(
                 number=self.number * share,
                 rate=carried,
                 noise=queue.place_noise,

@@ -8,7 +8,7 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.estimators.inference.continuous_batching import Phases
 from planner.estimators.inference.queueing_delay import StepDemand
-from planner.formulas.trace_queueing import filled_by_drift
+from planner.formulas.trace_queueing import simulate_fluid_queue
 from planner.specs.arrivals import TracePaths, classes_of
 
 
@@ -27,7 +27,7 @@ class DriftEffects:
     longer: FloatArray
 
 
-def drifted_in(
+def drift_effects(
     paths: TracePaths,
     replicas: FloatArray,
     rate: FloatArray,
@@ -46,7 +46,7 @@ def drifted_in(
         requests, prompts, answers = turns.windows.reshape(shape)
         running, waits = (
             array.reshape(-1, *array.shape[2:])
-            for array in filled_by_drift(
+            for array in simulate_fluid_queue(
                 requests=requests,
                 prompts=prompts,
                 answers=answers,

@@ -71,12 +71,12 @@ class PrefixCache:
     """A cache of ``room`` blocks of ``block_tokens``, which drops what was used last longest ago.
 
     A prompt hits the blocks from its start to the first missing one. Of a request's blocks the last
-    are dropped first. ``found`` and ``asked``: hit tokens and prompt tokens so far.
+    are dropped first. ``hit_tokens`` and ``prompt_tokens``: hit tokens and prompt tokens so far.
     """
 
     def __init__(self, room: int, block_tokens: int) -> None:
         self.room, self.block_tokens = room, block_tokens
-        self.found = self.asked = 0.0
+        self.hit_tokens = self.prompt_tokens = 0.0
         self._blocks: OrderedDict[int, None] = OrderedDict()
         self._written = 0
 
@@ -93,8 +93,8 @@ class PrefixCache:
             cached.move_to_end(block)
         while len(cached) > self.room:
             cached.popitem(last=False)
-        self.found += hits
-        self.asked += prompt
+        self.hit_tokens += hits
+        self.prompt_tokens += prompt
         return hits
 
 

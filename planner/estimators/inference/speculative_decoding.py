@@ -13,7 +13,7 @@ import numpy as np
 from planner.base.arrays import FloatArray
 from planner.base.enums import Quantization
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import Batch, ServingSetting
+from planner.estimators.inference.context import Batch, ServingInputs
 from planner.estimators.inference.step import step_time
 from planner.estimators.inference.weights import weight_bytes
 from planner.layers.model import layer_of
@@ -23,20 +23,20 @@ from planner.specs.serving_workload import DraftMethod
 
 
 def drafter(
-    setting: ServingSetting, c: ServingConfigurations
-) -> tuple[ServingSetting, ServingConfigurations] | None:
+    inputs: ServingInputs, c: ServingConfigurations
+) -> tuple[ServingInputs, ServingConfigurations] | None:
     """The setting and configurations of the draft model; None without a draft model."""
-    if setting.draft is None:
+    if inputs.draft is None:
         return None
     work = replace(
-        setting.workload,
+        inputs.workload,
         draft_tokens=0,
         draft_steps=None,
-        draft_method=DraftMethod.UNSAID,
+        draft_method=DraftMethod.UNSPECIFIED,
         acceptance_rate=0.0,
         draft_cost=0.0,
     )
-    draft = replace(setting, model=setting.draft, workload=work, draft=None)
+    draft = replace(inputs, model=inputs.draft, workload=work, draft=None)
     fits = np.ones((), dtype=np.bool_)
     for attention in draft.model.attentions:
         for heads in attention.split_heads:
@@ -48,7 +48,7 @@ def drafter(
     experts = by_word[draft.model.expert_quantization or dense.word]
     codes = np.zeros_like(c.quantization)
     types = (codes + np.int8(dense), codes + np.int8(experts))
-    if setting.workload.draft_method is DraftMethod.MTP:  # a part of the checkpoint
+    if inputs.workload.draft_method is DraftMethod.MTP:  # a part of the checkpoint
         types = (c.quantization, c.expert_quantization)
     split = np.where(fits, c.tensor_parallel, 1.0)
     return draft, replace(
@@ -64,18 +64,18 @@ def drafter(
     )
 
 
-def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
+def draft_weights(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
     """Bytes of the draft weights on a GPU.
 
     Modules and heads share the ends of the model, but for logits of their own, and project several
     states to one; the queries, keys and values of EAGLE-3 are those of two.
     """
-    drafting = drafter(setting, c)
+    drafting = drafter(inputs, c)
     if drafting is None:
         return np.zeros(())
     draft, split = drafting
     weights = weight_bytes(draft, split)
-    method = setting.workload.draft_method
+    method = inputs.workload.draft_method
     if not method.states:
         return weights.total
     hidden = draft.model.hidden_size
@@ -83,18 +83,18 @@ def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArr
     if method is DraftMethod.EAGLE3:
         layer = layer_of(draft.model, draft.model.layer_groups[0])
         read = [op for op in layer.of(MatrixProduct) if op.reads == "residual"]
-        projected += sum(op.depth * op.columns.whole for op in read)
+        projected += sum(op.depth * op.columns.total for op in read)
         projected += draft.model.vocab_size * hidden
     projections = SIXTEEN_BIT_BYTES * projected / split.tensor_parallel
     return np.asarray(weights.attention + weights.feed_forward + weights.experts + projections)
 
 
-def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batch) -> FloatArray:
+def drafting_time(inputs: ServingInputs, c: ServingConfigurations, batch: Batch) -> FloatArray:
     """Seconds to draft the tokens that a decode step of a batch verifies.
 
     Each token is drafted in a step of its own; a tree takes as many steps as it is deep.
     """
-    drafting, work = drafter(setting, c), setting.workload
+    drafting, work = drafter(inputs, c), inputs.workload
     if drafting is None or not work.draft_tokens:
         return np.zeros(())
     steps = work.drafted_in_a_row
@@ -106,10 +106,10 @@ def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batc
 
 
 def drafted_prompt_time(
-    setting: ServingSetting, c: ServingConfigurations, batch: Batch
+    inputs: ServingInputs, c: ServingConfigurations, batch: Batch
 ) -> FloatArray:
     """Seconds in which the draft model computes the prompts of a step."""
-    drafting = drafter(setting, c)
+    drafting = drafter(inputs, c)
     if drafting is None:
         return np.zeros(())
     prefill_only = replace(batch, decoding=np.zeros(()))

@@ -10,7 +10,7 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import Batch, ServingSetting
+from planner.estimators.inference.context import Batch, ServingInputs
 from planner.estimators.inference.continuous_batching import (
     decode_batch,
     new_tokens,
@@ -37,34 +37,34 @@ class StaticBatch:
     batch: FloatArray
 
 
-def static_batch(setting: ServingSetting, configurations: ServingConfigurations) -> StaticBatch:
+def static_batch(inputs: ServingInputs, configurations: ServingConfigurations) -> StaticBatch:
     """Prefill and decode of every configuration's batch; decode at its mean length.
 
     There is no server overhead. A pipeline splits the batch into micro-batches. Without a KV cache
     every token recomputes the full sequence.
     """
-    c, w = configurations, setting.workload
-    micro = _micro_batch(setting, c, new_tokens(setting))
+    c, w = configurations, inputs.workload
+    micro = _micro_batch(inputs, c, new_tokens(inputs))
     parts = c.concurrency / micro
-    tokens = micro * new_tokens(setting)
+    tokens = micro * new_tokens(inputs)
     # Fewer prompts than attention ranks leave ranks idle.
-    held_tokens = np.maximum(tokens, c.attention_data_parallel * new_tokens(setting))
+    held_tokens = np.maximum(tokens, c.attention_data_parallel * new_tokens(inputs))
     rounds = np.maximum(np.ceil(held_tokens / np.maximum(c.replica_step_tokens, 1.0)), 1.0)
     size = tokens / rounds
     prompts = np.maximum(micro / rounds, np.minimum(micro, c.attention_data_parallel))
-    prefill = _step(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
+    prefill = _step(inputs, c, prompt_batch(inputs, prompts, size, np.zeros(())), False)
     first = prefill.total + (parts * rounds - 1) * prefill.slowest_stage
-    batch = prompt_batch(setting, prompts, size, np.zeros(()))
-    first = first + parts * rounds * drafted_prompt_time(setting, c, batch)
-    first = first + c.concurrency * encoder_time(setting, c) / c.attention_data_parallel
-    decoding = _micro_batch(setting, c, np.ones(()))
-    decode = _step(setting, c, decode_batch(setting, decoding), True)
+    batch = prompt_batch(inputs, prompts, size, np.zeros(()))
+    first = first + parts * rounds * drafted_prompt_time(inputs, c, batch)
+    first = first + c.concurrency * encoder_time(inputs, c) / c.attention_data_parallel
+    decoding = _micro_batch(inputs, c, np.ones(()))
+    decode = _step(inputs, c, decode_batch(inputs, decoding), True)
     step = decode.cycle(c.concurrency / decoding) * (1 + w.draft_cost)
-    step = step + drafting_time(setting, c, decode_batch(setting, c.concurrency))
+    step = step + drafting_time(inputs, c, decode_batch(inputs, c.concurrency))
     has_no_cache = c.kv_cache == CacheType.NONE
     longer = (w.input_tokens + w.output_tokens / 2) / w.input_tokens
     per_token = np.where(has_no_cache, prefill.total * rounds * longer, step) / tokens_per_step(
-        setting
+        inputs
     )
     return StaticBatch(
         prefill_step=prefill,
@@ -77,21 +77,21 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
 
 
 def _step(
-    setting: ServingSetting, configurations: ServingConfigurations, batch: Batch, decoding: bool
+    inputs: ServingInputs, configurations: ServingConfigurations, batch: Batch, decoding: bool
 ) -> InferenceStep:
     """Seconds of a micro-batch step; without overlap the next one waits for all stages."""
-    step = step_time(setting, configurations, batch, decoding)
-    if setting.engine.scheduler.pipeline_overlap:
+    step = step_time(inputs, configurations, batch, decoding)
+    if inputs.engine.scheduler.pipeline_overlap:
         return step
     return replace(step, slowest_stage=step.total)
 
 
 def _micro_batch(
-    setting: ServingSetting, configurations: ServingConfigurations, tokens: Numeric
+    inputs: ServingInputs, configurations: ServingConfigurations, tokens: Numeric
 ) -> FloatArray:
     """Sequences per pipeline micro-batch, of so many new tokens each."""
     p, batch = configurations.pipeline_parallel, configurations.concurrency
-    max_tokens = setting.engine.scheduler.pipeline_tokens
+    max_tokens = inputs.engine.scheduler.pipeline_tokens
     if max_tokens == 0:
         return np.maximum(batch / p, 1.0)
     share = np.where(batch % p == 0, batch / p, batch)

@@ -19,15 +19,15 @@ from planner.estimators.inference.attention_core import (
     cached_bytes,
     index_scores,
     scan,
-    visible,
+    visible_tokens,
 )
-from planner.estimators.inference.context import Batch, BatchShare, ServingSetting
+from planner.estimators.inference.context import Batch, BatchShare, ServingInputs
 from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.weights import held_experts, weight_bytes
-from planner.estimators.kernel_work import KernelWork, attributed
-from planner.formulas.collectives import distinct_share
-from planner.formulas.routing import fullest_rank_factor
+from planner.estimators.kernel_work import KernelWork, attribute_work
+from planner.formulas.collectives import distinct_domain_share
+from planner.formulas.routing import expert_imbalance_factor
 from planner.layers import operators as ops
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of
 from planner.layers.operators import AttentionCore
@@ -42,20 +42,20 @@ def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[St
     rank, c = context.rank, context.rank.configurations
     pairs = rank.batch.tokens * op.per_token
     width = op.width / c.expert_tensor_parallel
-    dispersion = rank.setting.workload.expert_dispersion
+    dispersion = rank.inputs.workload.expert_dispersion
     uneven = np.asarray(c.expert_parallel)
     if context.kernels.engine.execution.balanced_experts:
         uneven = np.ones(())
-    expert_copies = held_experts(rank.setting, op.num_experts, c)
+    expert_copies = held_experts(rank.inputs, op.num_experts, c)
     # Popular experts are copied, which balances the load of the ranks.
     popularity = np.where(expert_copies > op.num_experts, 0.0, dispersion)
-    fullest = fullest_rank_factor(
+    fullest = expert_imbalance_factor(
         pairs=pairs, ranks=uneven, num_experts=op.num_experts, dispersion=popularity
     )
     rank_pairs = pairs / c.expert_parallel * fullest
     time = context.kernels.experts(
         tokens=rank.batch.tokens
-        if not rank.setting.workload.equal_prompts
+        if not rank.inputs.workload.equal_prompts
         else np.asarray(
             rank.batch.tokens / np.maximum(rank.batch.decoding + rank.batch.prompts, 1.0)
         ),
@@ -94,8 +94,8 @@ def exchange(context: LayerContext, op: ops.ExpertExchange, layer: Layer) -> Ite
     gathered = context.collective("all_gather", num_bytes, group) + context.collective(
         "reduce_scatter", num_bytes, group
     )
-    sent = distinct_share(num_copies=op.per_token, num_domains=machine.num_domains(group))
-    sent_bytes = 2.0 * rank.tokens * op.columns.whole * np.minimum(op.per_token, c.expert_parallel)
+    sent = distinct_domain_share(num_copies=op.per_token, num_domains=machine.num_domains(group))
+    sent_bytes = 2.0 * rank.tokens * op.columns.total * np.minimum(op.per_token, c.expert_parallel)
     all_to_all_time = machine.collective("all_to_all", sent_bytes, group, sent_across=sent)
     separate = np.minimum(gathered, 2.0 * all_to_all_time)
     is_data_parallel = c.attention_data_parallel > 1
@@ -122,12 +122,12 @@ _KERNELS = {"convolution": 2}
 
 def layer_operators(context: LayerContext, group: LayerGroup) -> Iterator[StepOperator]:
     """Operators of one layer of a group."""
-    yield from _of(context, layer_of(context.rank.setting.model, group))
+    yield from _of(context, layer_of(context.rank.inputs.model, group))
 
 
 def end_operators(context: LayerContext) -> Iterator[StepOperator]:
     """Embedding, final norm, logits of the tokens to be sampled, sampling."""
-    model = context.rank.setting.model
+    model = context.rank.inputs.model
     yield from _of(context, embedding_of(model))
     yield from _of(context, logits_of(model))
 
@@ -147,7 +147,7 @@ def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iter
         yield from _expansion(context, op, core)
         return
     rows = _rows(context, op)
-    columns = op.columns.on_rank(t) if op.split is ops.MatrixSplit.COLUMNS else op.columns.whole
+    columns = op.columns.on_rank(t) if op.split is ops.MatrixSplit.COLUMNS else op.columns.total
     depth = op.depth / t if op.split is ops.MatrixSplit.ROWS else op.depth
     code = _code(context, op, layer)
     stored = _embedding_bytes(context) if op.holder is ops.ParameterPart.LOGITS else None
@@ -156,7 +156,7 @@ def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iter
         stored=stored,
     )  # fmt: skip
     if op.module == "router":
-        moved = _CHOICE_BYTES * rows * op.columns.whole
+        moved = _CHOICE_BYTES * rows * op.columns.total
         yield context.elementwise("choose_experts", "router", num_bytes=moved)
 
 
@@ -172,7 +172,7 @@ def _joined_projections(
         and each.module == op.module
     ]
     if op is same[0]:
-        columns = sum(each.columns.whole for each in same)
+        columns = sum(each.columns.total for each in same)
         rows = context.rank.tokens
         name = f"{op.module}_down"
         yield context.linear(
@@ -210,9 +210,9 @@ def _expansion(
 def _code(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> CodeArray | None:
     """The type of a product where it is not that of the configuration's matrices."""
     if op.holder is ops.ParameterPart.LOGITS:
-        if context.rank.setting.workload.embedding_bits is not None:
+        if context.rank.inputs.workload.embedding_bits is not None:
             return SIXTEEN_BIT
-        return None if context.rank.setting.engine.quantized_ends else SIXTEEN_BIT
+        return None if context.rank.inputs.engine.quantized_ends else SIXTEEN_BIT
     if op.sixteen_bit or op.holder is ops.ParameterPart.ROUTER:
         return SIXTEEN_BIT
     if op.holder is ops.ParameterPart.ATTENTION:
@@ -236,7 +236,7 @@ def _elementwise(
         return
     t, rows = context.rank.configurations.tensor_parallel, _rows(context, op)
     if op.module == "norm":
-        moved = _NUMBER * _NORM_TENSORS * rows * op.columns.whole
+        moved = _NUMBER * _NORM_TENSORS * rows * op.columns.total
     elif op.module == "rope":
         # The same kernel rotates keys and writes them to the cache.
         queries = _NUMBER * op.forward * op.columns.split / t
@@ -244,7 +244,7 @@ def _elementwise(
         moved = rows * (queries + _NUMBER * cached_bytes(context.rank, cached))
     else:
         is_whole = op.module == "residual_streams"
-        width = op.columns.whole if is_whole else op.columns.on_rank(t)
+        width = op.columns.total if is_whole else op.columns.on_rank(t)
         moved = _NUMBER * op.forward * rows * width
     kernels = _KERNELS.get(op.name, 1)
     yield context.elementwise(op.name, op.module, num_bytes=moved, kernels=kernels)
@@ -252,19 +252,19 @@ def _elementwise(
 
 def _lookup(context: LayerContext, op: ops.Lookup, layer: Layer) -> Iterator[StepOperator]:
     read = (_embedding_bytes(context) or _NUMBER) - _NUMBER
-    moved = (_NUMBER * op.forward + read) * context.rank.tokens * op.columns.whole
+    moved = (_NUMBER * op.forward + read) * context.rank.tokens * op.columns.total
     yield context.elementwise(op.name, op.module, num_bytes=moved)
 
 
 def _embedding_bytes(context: LayerContext) -> float | None:
     """Bytes of a weight of embedding and logits; None where these have 16 bits."""
-    bits = context.rank.setting.workload.embedding_bits
+    bits = context.rank.inputs.workload.embedding_bits
     return None if bits in (None, 16) else bits / 8
 
 
 def _sampling(context: LayerContext, op: ops.Loss, layer: Layer) -> Iterator[StepOperator]:
     """Logits of all shards of the vocabulary come together, and tokens are drawn."""
-    logits = context.rank.sampled * op.columns.whole
+    logits = context.rank.sampled * op.columns.total
     time = context.collective("all_gather", _NUMBER * logits, context.rank.tensor_group)
     yield context.communication("logits_gather", "logits", "tensor_parallel", time)
     yield context.elementwise("sampling", "logits", num_bytes=_SAMPLING_BYTES * logits, kernels=3)
@@ -277,7 +277,7 @@ def _block_exchange(
     is_last = op.module == "feed_forward"
     if is_last and layer.experts:
         return
-    joined = context.rank.setting.engine.execution.joined_all_reduce
+    joined = context.rank.inputs.engine.execution.joined_all_reduce
     if not is_last and joined and layer.side_by_side:
         return
     yield context.tensor_all_reduce(op.module)
@@ -322,12 +322,12 @@ def offload_wait(rank: BatchShare, busy: FloatArray) -> FloatArray:
     Weights, and the cache where the GPU attends to it, are copied over the host link while the
     GPU computes. Where the host attends to the cache, the GPU waits for that.
     """
-    c, machine = rank.configurations, rank.setting.machine
+    c, machine = rank.configurations, rank.inputs.machine
     if not np.any(c.weight_offload > 0) and not np.any(c.kv_offload > 0):
         return np.zeros(())
-    execution = rank.setting.engine.execution
-    weights = c.weight_offload * weight_bytes(rank.setting, c).total * c.pipeline_parallel
-    computes = rank.setting.engine.execution.host_attention_fraction > 0
+    execution = rank.inputs.engine.execution
+    weights = c.weight_offload * weight_bytes(rank.inputs, c).total * c.pipeline_parallel
+    computes = rank.inputs.engine.execution.host_attention_fraction > 0
     by_host = np.asarray(computes and rank.configurations.kv_cache == CacheType.BF16)
     cache = np.where(by_host, 0.0, _offloaded_cache(rank))
     hidden = execution.hidden_copies * busy
@@ -347,16 +347,16 @@ def _offloaded_cache(rank: BatchShare, for_each_head: bool = False) -> FloatArra
     sequences = rank.configurations.kv_offload * rank.decoding
     return add(
         group.num_hidden_layers
-        * _cache_of(rank, layer_of(rank.setting.model, group).core, for_each_head)
+        * _cache_of(rank, layer_of(rank.inputs.model, group).core, for_each_head)
         * sequences
-        for group in rank.setting.model.layer_groups
+        for group in rank.inputs.model.layer_groups
     )
 
 
 def _cache_of(rank: BatchShare, core: AttentionCore | None, for_each_head: bool) -> Numeric:
     if core is None:
         return 0.0
-    num_bytes = cached_bytes(rank, core) * visible(rank, rank.batch.context, core)
+    num_bytes = cached_bytes(rank, core) * visible_tokens(rank, rank.batch.context, core)
     heads = core.heads / core.key_value_heads
     is_shared = not core.latent_width and heads > 1
     return num_bytes * (1 + 2 * heads) if for_each_head and is_shared else num_bytes
@@ -401,35 +401,35 @@ class InferenceStep:
 
 
 def step_time(
-    setting: ServingSetting, configurations: ServingConfigurations, batch: Batch, decoding: bool
+    inputs: ServingInputs, configurations: ServingConfigurations, batch: Batch, decoding: bool
 ) -> InferenceStep:
     """Seconds of one step on ``batch``; ``decoding``: it holds no prompts, so graphs run it."""
     c = configurations
-    rank = BatchShare(setting=setting, configurations=c, batch=batch)
-    layer = LayerContext(rank=rank, kernels=setting.kernels)
-    ledger = setting.machine.ledger
+    rank = BatchShare(inputs=inputs, configurations=c, batch=batch)
+    layer = LayerContext(rank=rank, kernels=inputs.kernels)
+    ledger = inputs.machine.ledger
     layers = tuple(
         (
             group.num_hidden_layers,
-            tuple(attributed(ledger, layer_operators(layer, group), attrgetter("time"))),
+            tuple(attribute_work(ledger, layer_operators(layer, group), attrgetter("time"))),
         )
-        for group in setting.model.layer_groups
+        for group in inputs.model.layer_groups
     )
-    ends = tuple(attributed(ledger, end_operators(layer), attrgetter("time")))
+    ends = tuple(attribute_work(ledger, end_operators(layer), attrgetter("time")))
     per_layer = [(count, add(o.time for o in operators)) for count, operators in layers]
     kernels = add((*(count * time for count, time in per_layer), *(o.time for o in ends)))
     wait = add(
         count * np.maximum(_launch_time(rank, group, decoding) - time, 0.0)
-        for group, (count, time) in zip(setting.model.layer_groups, per_layer, strict=True)
+        for group, (count, time) in zip(inputs.model.layer_groups, per_layer, strict=True)
     )
     overhead = _overhead(rank)
-    p, layer_count = c.pipeline_parallel, setting.model.num_hidden_layers
-    sent = 2.0 * rank.tokens * setting.model.stream_width
-    send = np.where(p > 1, setting.machine.send_time(sent, c.stage_gpus), 0.0)
-    setting.machine.close("pipeline")
+    p, layer_count = c.pipeline_parallel, inputs.model.num_hidden_layers
+    sent = 2.0 * rank.tokens * inputs.model.stream_width
+    send = np.where(p > 1, inputs.machine.send_time(sent, c.stage_gpus), 0.0)
+    inputs.machine.close("pipeline")
     busy = kernels + wait
     waited = offload_wait(rank, busy)
-    setting.machine.close("transfer_wait")
+    inputs.machine.close("transfer_wait")
     ends_time = add(o.time for o in ends)
     # The stages that have a layer more than others do not hold the logits as well.
     mean_layer = (busy - ends_time) / layer_count
@@ -445,13 +445,13 @@ def step_time(
         transfer_wait=waited,
         overhead=overhead,
         slowest_stage=slowest + send + overhead + waited / p,
-        works=setting.machine.recorded_parts(),
+        works=inputs.machine.recorded_parts(),
     )
 
 
 def _overhead(rank: BatchShare) -> FloatArray:
     """Seconds of a step in which the host plans and samples and the GPU waits."""
-    execution, batch = rank.setting.engine.execution, rank.batch
+    execution, batch = rank.inputs.engine.execution, rank.batch
     # Ranks that share the requests have hosts that work side by side.
     default = execution.step_overhead + execution.sequence_overhead * rank.sampled
     verifying = execution.draft_overhead + execution.draft_sequence_overhead * rank.decoding
@@ -461,7 +461,7 @@ def _overhead(rank: BatchShare) -> FloatArray:
 
 def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
     """Seconds in which the host launches a layer."""
-    execution = rank.setting.engine.execution
+    execution = rank.inputs.engine.execution
     each, routing, captured_routing = _quantized_launch_time(rank, group), 0.0, 0.0
     mixing = _mixing_launch_time(rank, group)
     if group.num_experts > 1:
@@ -469,7 +469,7 @@ def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric
         routing = execution.expert_launch_time
         captured_routing = execution.decode_expert_launch_time
     blocks = group.num_blocks / 2
-    host_time = each + adapter_launches(rank.setting, layer_of(rank.setting.model, group))
+    host_time = each + adapter_launches(rank.inputs, layer_of(rank.inputs.model, group))
     launched = host_time + blocks * execution.prefill_launch_time + routing + mixing
     if not decoding:
         return launched
@@ -481,7 +481,7 @@ def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric
 
 def _mixing_launch_time(rank: BatchShare, group: LayerGroup) -> float:
     """Host seconds per layer for attention that is not over keys and values."""
-    execution, layer = rank.setting.engine.execution, layer_of(rank.setting.model, group)
+    execution, layer = rank.inputs.engine.execution, layer_of(rank.inputs.model, group)
     if layer.scan is not None:
         return execution.recurrent_launch_time
     is_latent = layer.core is not None and layer.core.latent_width > 0
@@ -490,10 +490,10 @@ def _mixing_launch_time(rank: BatchShare, group: LayerGroup) -> float:
 
 def _quantized_launch_time(rank: BatchShare, group: LayerGroup) -> Numeric:
     """Host seconds that quantized matrices add to a layer."""
-    c, time = rank.configurations, rank.setting.engine.execution.quantized_launch_time
+    c, time = rank.configurations, rank.inputs.engine.execution.quantized_launch_time
     if time == 0:
         return 0.0
-    of_attention, of_feed_forward = layer_of(rank.setting.model, group).num_matrices
+    of_attention, of_feed_forward = layer_of(rank.inputs.model, group).num_matrices
     experts = c.expert_quantization if group.num_experts > 1 else c.quantization
     in_attention = np.where(c.quantization == Quantization.W16A16, 0, of_attention)
     return time * (in_attention + np.where(experts == Quantization.W16A16, 0, of_feed_forward))

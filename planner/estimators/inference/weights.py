@@ -10,7 +10,7 @@ from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.layers.model import Layer, count_parameters, layer_of, layer_parameters
 from planner.layers.operators import MatrixProduct, MatrixSplit
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint
@@ -42,30 +42,30 @@ class WeightFormats:
         )
 
 
-def weight_formats(setting: ServingSetting) -> WeightFormats:
+def weight_formats(inputs: ServingInputs) -> WeightFormats:
     """Formats of the model's weights in the engine, from published checkpoints if there are any."""
     weight = np.array([FORMATS[code].weight for code in Quantization])
     whole_layers = np.zeros(len(weight))
     formats: dict[str, FloatArray] = {}
-    for code, checkpoint in _served_checkpoints(setting).items():
+    for code, checkpoint in _served_checkpoints(inputs).items():
         default = weight[code]
         if checkpoint.group_size is not None:  # with its share of a group's scale and zero point
             bare = 0.5 if default < 1.0 else float(np.floor(default))
             of_group = checkpoint.scale_bytes + checkpoint.zero_point_bytes
             weight[code] = bare + of_group / checkpoint.group_size
         whole_layers[code] = min(
-            checkpoint.sixteen_bit_layers / setting.model.num_hidden_layers, 1.0
+            checkpoint.sixteen_bit_layers / inputs.model.num_hidden_layers, 1.0
         )
         for part in checkpoint.sixteen_bit:
             formats.setdefault(part, np.zeros(len(weight)))[code] = 1.0
     return WeightFormats(weight=weight, stored_bytes=formats, whole_layers=whole_layers)
 
 
-def _served_checkpoints(setting: ServingSetting) -> dict[Quantization, Checkpoint]:
+def _served_checkpoints(inputs: ServingInputs) -> dict[Quantization, Checkpoint]:
     """The first published checkpoint of each format that the engine is served on these GPUs."""
-    engine, vendor = setting.engine.name, setting.machine.gpu.vendor
+    engine, vendor = inputs.engine.name, inputs.machine.gpu.vendor
     checkpoints: dict[Quantization, Checkpoint] = {}
-    for checkpoint in setting.model.checkpoints:
+    for checkpoint in inputs.model.checkpoints:
         if checkpoint.is_served(engine, vendor):
             checkpoints.setdefault(Quantization[checkpoint.quantization.upper()], checkpoint)
     return checkpoints
@@ -93,19 +93,19 @@ class WeightBytes:
         return add((self.attention, self.feed_forward, self.experts, self.embedding, self.logits))
 
 
-def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations) -> WeightBytes:
+def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -> WeightBytes:
     """Weight bytes of the fullest stage: layers rounded up, both ends on one stage."""
-    c, model = configurations, setting.model
+    c, model = configurations, inputs.model
     hidden = model.hidden_size
     groups = [
         (group.num_hidden_layers, layer_parameters(hidden, group)) for group in model.layer_groups
     ]
     p = c.pipeline_parallel
     uneven = np.ceil(model.num_hidden_layers / p) / model.num_hidden_layers
-    formats, code, expert_code = weight_formats(setting), c.quantization, c.expert_quantization
-    of_end = formats.weight[code] if setting.engine.quantized_ends else SIXTEEN_BIT_BYTES
-    if setting.workload.embedding_bits is not None:
-        of_end = setting.workload.embedding_bits / 8
+    formats, code, expert_code = weight_formats(inputs), c.quantization, c.expert_quantization
+    of_end = formats.weight[code] if inputs.engine.quantized_ends else SIXTEEN_BIT_BYTES
+    if inputs.workload.embedding_bits is not None:
+        of_end = inputs.workload.embedding_bits / 8
     t = c.tensor_parallel
     counts = count_parameters(model)
     end_share = np.where(p > 1, 0.5, 1.0)
@@ -119,7 +119,7 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
         for part, (number, layer) in zip(parts, groups, strict=True)
     )
     routed = add(
-        number * layer.experts * held_experts(setting, group.num_experts, c) / group.num_experts
+        number * layer.experts * held_experts(inputs, group.num_experts, c) / group.num_experts
         for group, (number, layer) in zip(model.layer_groups, groups, strict=True)
         if group.num_experts
     )
@@ -140,11 +140,11 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
     )
 
 
-def held_experts(setting: ServingSetting, number: int, c: ServingConfigurations) -> Numeric:
+def held_experts(inputs: ServingInputs, number: int, c: ServingConfigurations) -> Numeric:
     """Experts that a layer holds on all ranks, copies of its ``number`` counted."""
-    if not number or not setting.engine.redundant_experts:
+    if not number or not inputs.engine.redundant_experts:
         return float(number)
-    return number + redundant_experts(setting.workload, number, c.expert_parallel)
+    return number + redundant_experts(inputs.workload, number, c.expert_parallel)
 
 
 def _of_latent(layer: Layer, t: FloatArray, stored: FloatArray) -> FloatArray:
@@ -156,7 +156,7 @@ def _of_latent(layer: Layer, t: FloatArray, stored: FloatArray) -> FloatArray:
     if layer.core is None or not layer.core.latent_width:
         return np.zeros(())
     matrices = {
-        name: sum(op.depth * op.columns.whole for op in layer.of(MatrixProduct) if is_of(op))
+        name: sum(op.depth * op.columns.total for op in layer.of(MatrixProduct) if is_of(op))
         for name, is_of in _LATENT.items()
     }
     more = matrices["down"] * (1 - 1 / t) * stored + matrices["up"] / t * SIXTEEN_BIT_BYTES

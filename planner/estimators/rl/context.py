@@ -10,9 +10,9 @@ from planner.base.arrays import FloatArray
 from planner.base.enums import Padding
 from planner.base.records import record
 from planner.base.training_aliases import AdapterSync, TrainingObjective
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.machine import Machine
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.formulas.rollout import answer_lengths
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
@@ -23,7 +23,7 @@ from planner.specs.training_workload import AdapterSetup, TrainingWorkload
 
 
 @record(kw_only=True)
-class RlSetting:
+class RlInputs:
     """A machine, a model, a framework with its engine, and the workload of a step.
 
     ``engine_word``: the name that the user gave for the engine's profile.
@@ -87,10 +87,10 @@ class RlSetting:
         return float(np.sqrt(max(squares - self.workload.output_tokens**2, 0.0)))
 
     @cached_property
-    def serving(self) -> ServingSetting:
+    def serving(self) -> ServingInputs:
         """The engine, and the answers as requests."""
         work = self.workload
-        return ServingSetting(
+        return ServingInputs(
             machine=self.machine,
             model=self.model,
             engine=self.engine,
@@ -106,12 +106,12 @@ class RlSetting:
         )
 
     @cached_property
-    def packed(self) -> Setting:
+    def packed(self) -> TrainingInputs:
         """The policy in micro-batches that are full, which the trainer's memory must hold."""
         return self._training(False, sequence_length=self.budget, padding=Padding.PACKED)
 
     @cached_property
-    def uneven(self) -> Setting:
+    def uneven(self) -> TrainingInputs:
         """The trainer with micro-batches of answers of their lengths, which its time is of."""
         work = self.workload
         mean, deviation = work.mean_length, max(round(self.deviation), 1)
@@ -125,7 +125,7 @@ class RlSetting:
             sample_length_deviation=deviation,
         )
 
-    def _training(self, has_reference: bool, **lengths: object) -> Setting:
+    def _training(self, has_reference: bool, **lengths: object) -> TrainingInputs:
         work = TrainingWorkload(
             global_batch_size=1,
             total_tokens=1.0,
@@ -136,6 +136,6 @@ class RlSetting:
             **{name: getattr(self.workload, name) for name in AdapterSetup.__dataclass_fields__},
             **lengths,  # type: ignore[arg-type]
         )
-        return Setting(
+        return TrainingInputs(
             machine=self.machine, model=self.model, framework=self.framework, workload=work
         )

@@ -12,10 +12,10 @@ from planner.configurations.configuration_tables import ServingConfigurations
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.estimators.inference.continuous_batching import decode_line, phases
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
-from planner.estimators.rl.context import RlSetting
+from planner.estimators.rl.context import RlInputs
 from planner.formulas.rollout import (
     expected_longest,
-    full_steps,
+    full_batch_steps,
     residual_lengths,
     steady_time,
     tail_time,
@@ -47,9 +47,9 @@ class Rollout:
         return np.asarray(self.needed <= self.memory.usable)
 
 
-def generated(setting: RlSetting, c: RlConfigurations) -> Rollout:
+def estimate_rollout(inputs: RlInputs, c: RlConfigurations) -> Rollout:
     """The rollouts of every configuration."""
-    work, serving, rollouts = setting.workload, setting.serving, setting.rollouts
+    work, serving, rollouts = inputs.workload, inputs.serving, inputs.rollouts
     default_share = np.where(c.colocated, rollouts.colocated_memory, rollouts.separate_memory)
     share = np.where(c.rollout_gpu_memory > 0, c.rollout_gpu_memory, default_share)
     scheduler = serving.engine.scheduler
@@ -69,13 +69,13 @@ def generated(setting: RlSetting, c: RlConfigurations) -> Rollout:
         fixed, slope = decode_line(serving, engine, sizes[:2])
         smaller, full_time = fixed + slope * sizes[:2], full.fixed + full.slope * running
         times = np.stack(np.broadcast_arrays(*smaller, full_time))
-        hosts = rollouts.decode_layer_time * setting.model.num_hidden_layers
+        hosts = rollouts.decode_layer_time * inputs.model.num_hidden_layers
         times = rollouts.decode_factor * times + hosts
-    return _batches(setting, c, engine, memory, each, running, sizes, times, full.queued)
+    return _batches(inputs, c, engine, memory, each, running, sizes, times, full.queued)
 
 
 def _batches(
-    setting: RlSetting,
+    inputs: RlInputs,
     c: RlConfigurations,
     engine: ServingConfigurations,
     memory: ServingMemory,
@@ -86,12 +86,12 @@ def _batches(
     prompt: FloatArray,
 ) -> Rollout:
     """Rollout of a batch: ``each`` answers per replica, ``running`` of them at once."""
-    work, (lengths, longer) = setting.workload, setting.lengths
+    work, (lengths, longer) = inputs.workload, inputs.lengths
     mean, step = float(work.output_tokens), times[-1]
     left = residual_lengths(lengths=lengths, longer=longer)
     waits = each > running
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        full = full_steps(sequences=each, places=running, mean=mean)
+        full = full_batch_steps(sequences=each, slots=running, mean=mean)
         shape = {"lengths": lengths, "sizes": sizes, "times": times}
         tails = [
             tail_time(longer=shares, sequences=running, replicas=c.replicas, **shape)
@@ -104,7 +104,7 @@ def _batches(
         steps = np.maximum(np.where(waits, full + last, longest_steps), longest_steps)
         steady = steady_time(
             sequences=each,
-            places=np.maximum(engine.concurrency, 1.0),
+            slots=np.maximum(engine.concurrency, 1.0),
             mean=mean,
             step=step
             + (engine.concurrency - running)
@@ -113,7 +113,7 @@ def _batches(
             prompt=prompt / work.samples_per_prompt,
         )
         half_way = work.input_tokens + float(np.sum(np.diff(lengths) * (left[1:] + left[:-1]) / 2))
-        needed = memory.non_cache_bytes + sequence_bytes(setting.serving, engine, work.longest)
+        needed = memory.non_cache_bytes + sequence_bytes(inputs.serving, engine, work.longest)
     return Rollout(
         configurations=engine,
         memory=memory,

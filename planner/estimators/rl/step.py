@@ -13,11 +13,11 @@ from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.base.software_enums import Placement, WeightSync
 from planner.configurations.rl_configurations import RlConfigurations
-from planner.estimators.rl.context import RlSetting
-from planner.estimators.rl.rollout import Rollout, generated
-from planner.estimators.rl.trainer import Trainer, trained
+from planner.estimators.rl.context import RlInputs
+from planner.estimators.rl.rollout import Rollout, estimate_rollout
+from planner.estimators.rl.trainer import Trainer, estimate_trainer
 from planner.estimators.training.flops import adapter_parameter_count
-from planner.formulas.rollout import balanced_share, sync_time
+from planner.formulas.rollout import balanced_training_share, weight_sync_time
 from planner.layers.model import count_parameters
 from planner.specs.quantization import FORMATS
 from planner.specs.rollouts import transfers
@@ -45,7 +45,7 @@ class RlStep:
     updates, ``times`` the phases by name, ``total`` the step.
     """
 
-    setting: RlSetting
+    inputs: RlInputs
     configurations: RlConfigurations
     trainer: Trainer
     rollout: Rollout
@@ -53,7 +53,7 @@ class RlStep:
     @cached_property
     def times(self) -> Mapping[str, FloatArray]:
         """Seconds of each of ``PHASES``."""
-        work, one_pass = self.setting.workload, self.trainer.one_pass
+        work, one_pass = self.inputs.workload, self.trainer.one_pass
         old_logprob = one_pass if work.old_logprob else np.zeros(())
         reference = one_pass if work.reference_model else np.zeros(())
         values = one_pass + self.trainer.update if work.critic else np.zeros(())
@@ -84,7 +84,7 @@ class RlStep:
         """
         c = self.configurations
         waited_share = (
-            1 / np.maximum(c.staleness, 1.0) if self.setting.rollouts.waits_for_batch else 0.0
+            1 / np.maximum(c.staleness, 1.0) if self.inputs.rollouts.waits_for_batch else 0.0
         )
         separate = np.where(c.placement == Placement.ASYNC, waited_share, 1.0)
         return np.where(c.partial_rollout, np.where(c.colocated, 0.0, separate), 1.0)
@@ -108,7 +108,7 @@ class RlStep:
     def total(self) -> FloatArray:
         """Seconds of a step."""
         times = self.times
-        overhead = self.setting.rollouts.step_overhead
+        overhead = self.inputs.rollouts.step_overhead
         answers = times["generate"] + times["reward"]
         one_after_other = answers + self.trains + times["switch"]
         longer = np.maximum(answers, self.trains)
@@ -122,7 +122,7 @@ class RlStep:
             for name, seconds in self.times.items()
             if name not in hidden
         }
-        times["wait"] = self.setting.rollouts.step_overhead
+        times["wait"] = self.inputs.rollouts.step_overhead
         return {name: seconds for name, seconds in times.items() if seconds > 0}
 
     @property
@@ -159,13 +159,15 @@ class RlStep:
         """Number of training GPUs at which both sides take equally long."""
         c = self.configurations
         share = c.trainer_gpus / c.num_gpus
-        balanced = balanced_share(generating=self.generate, training=self.trains, share=share)
+        balanced = balanced_training_share(
+            generating=self.generate, training=self.trains, share=share
+        )
         return np.where(c.colocated, c.num_gpus, balanced * c.num_gpus)
 
     @cached_property
     def method(self) -> CodeArray:
         """Method of the weight sync."""
-        requested, rollouts = self.configurations.weight_sync, self.setting.rollouts
+        requested, rollouts = self.configurations.weight_sync, self.inputs.rollouts
         names = rollouts.colocated_sync, rollouts.separate_sync
         colocated, separate = (int(WeightSync[name.upper()]) for name in names)
         default = np.where(self.configurations.colocated, colocated, separate)
@@ -174,9 +176,9 @@ class RlStep:
     @cached_property
     def _synced_bytes(self) -> FloatArray:
         """Bytes of the new weights that the engine receives."""
-        if self.setting.serves_adapter:
-            return np.asarray(_ADAPTER_BYTES * adapter_parameter_count(self.setting.packed))
-        size = count_parameters(self.setting.model).total
+        if self.inputs.serves_adapter:
+            return np.asarray(_ADAPTER_BYTES * adapter_parameter_count(self.inputs.packed))
+        size = count_parameters(self.inputs.model).total
         return np.asarray(size * _WEIGHT_BYTES[self.configurations.rollout_quantization])
 
     @cached_property
@@ -187,17 +189,19 @@ class RlStep:
             for name in ("start", "rate")
         )
         num_bytes = self._synced_bytes
-        seconds = sync_time(num_bytes=num_bytes, start=start[self.method], rate=rate[self.method])
-        return seconds * self.setting.rollouts.sync_factor
+        seconds = weight_sync_time(
+            num_bytes=num_bytes, start=start[self.method], rate=rate[self.method]
+        )
+        return seconds * self.inputs.rollouts.sync_factor
 
     @cached_property
     def _switch(self) -> FloatArray:
         """Seconds in which trainer and engine leave the GPUs' memory to each other, both ways."""
-        c, setting = self.configurations, self.setting
-        link = setting.framework.offloading.host_link_fraction
+        c, inputs = self.configurations, self.inputs
+        link = inputs.framework.offloading.host_link_fraction
         moved = np.where(c.offload_train, 2 * self.trainer.states, 0.0)
-        sleeping = np.where(c.offload_rollout, 2 * setting.rollouts.sleep_time, 0.0)
-        switch = setting.machine.host_copy_time(moved, link) + sleeping
+        sleeping = np.where(c.offload_rollout, 2 * inputs.rollouts.sleep_time, 0.0)
+        switch = inputs.machine.host_copy_time(moved, link) + sleeping
         return np.where(c.colocated, switch, 0.0)
 
     @cached_property
@@ -210,7 +214,7 @@ class RlStep:
         offloaded to host memory, other models wait there for their passes.
         """
         trainer, memory, c = self.trainer, self.rollout.memory, self._residents
-        critic = trainer.states if self.setting.workload.critic else np.zeros(())
+        critic = trainer.states if self.inputs.workload.critic else np.zeros(())
         others = (1.0 - c.offload_train) * (critic + trainer.reference)
         engine = np.maximum(memory.usable, self.rollout.needed)
         cache = engine - memory.weights - memory.reserved
@@ -243,7 +247,7 @@ class RlStep:
     @property
     def _residents(self) -> RlConfigurations:
         """Configurations without offloads that free nothing in unified memory."""
-        if not self.setting.machine.gpu.unified_memory:
+        if not self.inputs.machine.gpu.unified_memory:
             return self.configurations
         no = np.zeros((), dtype=np.bool_)
         return replace(self.configurations, offload_train=no, offload_rollout=no)
@@ -271,7 +275,7 @@ class RlStep:
     def host_memory(self) -> FloatArray:
         """Bytes of the host for a GPU: what waits there, and what training keeps there."""
         c, memory = self._residents, self.rollout.memory
-        critics = 2.0 if self.setting.workload.critic else 1.0
+        critics = 2.0 if self.inputs.workload.critic else 1.0
         states = np.where(c.offload_train, critics * self.trainer.states, 0.0)
         slept = np.where(c.offload_rollout, memory.weights, 0.0)
         waiting = np.where(c.colocated, states + slept, 0.0)
@@ -279,12 +283,12 @@ class RlStep:
         return waiting + reference + self.trainer.estimate.memory.host
 
 
-def evaluate_rl(setting: RlSetting, configurations: RlConfigurations) -> RlStep:
+def evaluate_rl(inputs: RlInputs, configurations: RlConfigurations) -> RlStep:
     """Predict time and memory of a step of every configuration."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return RlStep(
-            setting=setting,
+            inputs=inputs,
             configurations=configurations,
-            trainer=trained(setting, configurations),
-            rollout=generated(setting, configurations),
+            trainer=estimate_trainer(inputs, configurations),
+            rollout=estimate_rollout(inputs, configurations),
         )

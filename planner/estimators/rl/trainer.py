@@ -10,7 +10,7 @@ from planner.base.arrays import FloatArray, add
 from planner.base.records import record
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.rl_configurations import RlConfigurations
-from planner.estimators.rl.context import RlSetting
+from planner.estimators.rl.context import RlInputs
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.micro_batch_share import fullest_and_mean_share
 from planner.estimators.training.operators import StepTime
@@ -48,22 +48,22 @@ class Trainer:
         return self.estimate.peak_memory
 
 
-def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
+def estimate_trainer(inputs: RlInputs, configurations: RlConfigurations) -> Trainer:
     """The trainer of every configuration.
 
     An optimizer step has as few micro-batches as hold its answers, of even sizes: frameworks deal
     answers to ranks by their lengths. Passes without gradients take all answers at once, so that
     their pipeline fills once.
     """
-    work, batch = setting.workload, configurations.global_batch_size
+    work, batch = inputs.workload, configurations.global_batch_size
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        full = full_batches(setting, configurations)
+        full = full_batches(inputs, configurations)
         # The search checks the rules together with those of the engine.
-        estimate = evaluate(setting.packed, _limit_tokens(setting, full, batch), broken=_ALL_KEPT)
-        time = _uneven_times(setting, full, estimate, batch)
+        estimate = evaluate(inputs.packed, _limit_tokens(inputs, full, batch), broken=_ALL_KEPT)
+        time = _uneven_times(inputs, full, estimate, batch)
         updates = work.samples / batch
-        factor = setting.rollouts.pass_factor
-        passes = sum(setting.uneven.workload.forward_passes)
+        factor = inputs.rollouts.pass_factor
+        passes = sum(inputs.uneven.workload.forward_passes)
         reference = np.asarray(sum(runs * block.reference for block, runs in time.runs))
         bubble = time.pipeline_bubble
         once = add(getattr(time, name) for name in _ONCE)
@@ -80,38 +80,38 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
         update=np.asarray(factor * update * updates * work.update_epochs),
         states=np.asarray(add(getattr(fullest, name) for name in _STATES)),
         weights=fullest.weights,
-        reference=fullest.weights * _BYTES / setting.framework.states.weight * has_reference,
+        reference=fullest.weights * _BYTES / inputs.framework.states.weight * has_reference,
         reserved=fullest.reserved,
     )
 
 
-def full_batches(setting: RlSetting, configurations: RlConfigurations) -> TrainingConfigurations:
+def full_batches(inputs: RlInputs, configurations: RlConfigurations) -> TrainingConfigurations:
     """Trainer configurations with one sequence of as many tokens as a micro-batch."""
     c = configurations.trainer
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        tokens = c.global_batch_size * setting.workload.mean_length
-        number = np.maximum(np.ceil(tokens / (c.data_parallel * setting.budget)), 1.0)
+        tokens = c.global_batch_size * inputs.workload.mean_length
+        number = np.maximum(np.ceil(tokens / (c.data_parallel * inputs.budget)), 1.0)
         batch_size = c.data_parallel * number
     return replace(c, global_batch_size=batch_size, micro_batch_size=np.ones(()))
 
 
 def _limit_tokens(
-    setting: RlSetting, full: TrainingConfigurations, batch: FloatArray
+    inputs: RlInputs, full: TrainingConfigurations, batch: FloatArray
 ) -> TrainingConfigurations:
     """The configurations with at most a rank's tokens per optimizer step, or one longest answer."""
-    rank_tokens = batch * setting.workload.mean_length / full.data_parallel
-    share = np.minimum(np.maximum(rank_tokens, setting.workload.longest) / setting.budget, 1.0)
+    rank_tokens = batch * inputs.workload.mean_length / full.data_parallel
+    share = np.minimum(np.maximum(rank_tokens, inputs.workload.longest) / inputs.budget, 1.0)
     return replace(full, micro_batch_size=share, global_batch_size=full.global_batch_size * share)
 
 
 def _uneven_times(
-    setting: RlSetting, full: TrainingConfigurations, estimate: Estimate, batch: FloatArray
+    inputs: RlInputs, full: TrainingConfigurations, estimate: Estimate, batch: FloatArray
 ) -> StepTime:
     """Times of an optimizer step over a batch of answers in as many micro-batches."""
     each = batch / full.global_batch_size
     answers = replace(full, global_batch_size=batch, micro_batch_size=each)
-    _, share = fullest_and_mean_share(setting.uneven, answers)
+    _, share = fullest_and_mean_share(inputs.uneven, answers)
     uneven = replace(
-        estimate, setting=setting.uneven, configurations=answers, share=share, flops_efficiency=None
+        estimate, inputs=inputs.uneven, configurations=answers, share=share, flops_efficiency=None
     )
     return uneven.time

@@ -107,7 +107,7 @@ def dualpipe(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
     return [list(_dualpipe_rank(rank, ranks, micro_batches // 2)) for rank in range(ranks)]
 
 
-def in_turns(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
+def one_at_a_time(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
     """One micro-batch passes all ranks forward and backward before the next starts."""
     return [
         [
@@ -201,7 +201,7 @@ def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[MicroBatchPass]
     yield from state.waiting
 
 
-def in_order(waits: Sequence[Sequence[int]]) -> list[int]:
+def topological_order(waits: Sequence[Sequence[int]]) -> list[int]:
     """Works in topological order: each after those that it waits for.
 
     Raises ValueError if some wait for each other.
@@ -280,7 +280,7 @@ class Pipeline:
         """The works of each rank in its order."""
         sizes = {"ranks": self.ranks, "micro_batches": micro_batches}
         if self.turns:
-            return in_turns(**sizes)
+            return one_at_a_time(**sizes)
         if self.schedule == PipelineSchedule.DUALPIPE:
             return dualpipe(**sizes)
         if self.schedule == PipelineSchedule.ZERO_BUBBLE:
@@ -299,7 +299,7 @@ class ScheduledPasses:
     hand_over: float
 
 
-def placed(
+def schedule_passes(
     works: Sequence[Sequence[MicroBatchPass]],
     duration: Callable[[MicroBatchPass], float],
     last_chunk: int,
@@ -318,7 +318,7 @@ def placed(
     waits = [[numbers[key] for key in _dependencies(work, last_chunk)] for work in flat]
     durations = [duration(work) for work in flat]
     linked = [[*w, *([b] if b >= 0 else [])] for w, b in zip(waits, before, strict=True)]
-    order = in_order(linked)
+    order = topological_order(linked)
     share, start_times = 1.0, [0.0]
     for _ in range(_ROUNDS):
         start_times, slopes = starts(order, before, waits, durations, share)

@@ -27,7 +27,7 @@ from planner.estimators.timeline.pipeline_schedule import (
     Pipeline,
     Span,
     Timeline,
-    placed,
+    schedule_passes,
 )
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.operators import OperatorGroup
@@ -55,8 +55,8 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     ``splits``: gradients of weights are a pass of their own. All passes over the chunks of a rank
     add up to the seconds of its stage (`planner.estimators.training.operators.StepTime`).
     """
-    time, model = estimate.time, estimate.setting.model
-    layout = estimate.setting.workload.pipeline_layout
+    time, model = estimate.time, estimate.inputs.model
+    layout = estimate.inputs.workload.pipeline_layout
     layers = chunk_layers(model, ranks, per_rank, layout)
     counts = np.zeros((len(layers), len(time.blocks)))
     counts[:, : layers.shape[1]] = layers
@@ -154,7 +154,7 @@ def training_timeline(estimate: Estimate) -> Timeline:
     left_out = num_micro_batches - shown
     later = left_out * step.pace
     works = step.pipeline.works(shown)
-    schedule = placed(
+    schedule = schedule_passes(
         works,
         lambda work: step.chunks[work.chunk].total(work.kind),
         len(step.chunks) - 1,
@@ -173,7 +173,7 @@ def training_timeline(estimate: Estimate) -> Timeline:
         for span in (*_add_bubbles(lane, passes, step.pipeline_time), *_once_per_step(step, lane))
     ]
     memory = [_memory(step, lane, passes) for lane, passes in enumerate(lanes)]
-    capacity = estimate.setting.machine.gpu.allocatable_memory
+    capacity = estimate.inputs.machine.gpu.allocatable_memory
     return Timeline(
         title="",
         lanes=[f"stage {lane + 1}" for lane in range(len(lanes))],
@@ -189,7 +189,7 @@ def training_timeline(estimate: Estimate) -> Timeline:
 
 def _step(estimate: Estimate) -> _Step:
     c = estimate.configurations
-    full = evaluate(estimate.setting, c, every_stage=True)
+    full = evaluate(estimate.inputs, c, every_stage=True)
     ranks, per_rank = int(first(c.pipeline_parallel)), int(first(c.virtual_pipeline))
     schedule = PipelineSchedule(int(first(c.pipeline_schedule)))
     splits = schedule >= PipelineSchedule.ZERO_BUBBLE
@@ -309,7 +309,7 @@ def _memory(
     base = first(backward.total) - activations - working
     held = [*_held_layers(step, works)]
     max_held = max((amount for _, amount, _ in held), default=0.0) or 1.0
-    is_loaded = bool(step.estimate.setting.framework.memory.loaded_whole)
+    is_loaded = bool(step.estimate.inputs.framework.memory.loaded_whole)
     # A model that is loaded unsharded takes memory before the step.
     levels = [(0.0, first(others[-1].total))] if is_loaded else []
     levels += [(0.0, base)]

@@ -11,9 +11,9 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterKind, AdapterTargets
 from planner.base.records import record
 from planner.base.training_aliases import ExpertAdapters
-from planner.estimators.training.micro_batch_share import MicroBatchShare, Setting
+from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
 from planner.estimators.training.operators import Operator, expert_pairs
-from planner.formulas.memory import adapter_parameters, dequantize_bytes, quantized_bytes
+from planner.formulas.memory import dequantize_bytes, lora_parameters, quantized_bytes
 from planner.layers.model import Layer, layer_of, layer_parameters
 from planner.layers.operators import MatrixProduct, MatrixSplit
 from planner.specs.model import LayerGroup, ModelSpec
@@ -45,48 +45,48 @@ class AdaptedMatrix:
         return self.depth, self.columns / tensor_parallel
 
 
-def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[AdaptedMatrix, ...]:
+def adapted_matrices(inputs: TrainingInputs, group: LayerGroup) -> tuple[AdaptedMatrix, ...]:
     """The matrices of one layer that have an adapter, as the framework joins them."""
-    if setting.workload.has_virtual_tokens:
+    if inputs.workload.has_virtual_tokens:
         return ()
-    matrices = _adapted_parts(layer_of(setting.model, group), setting.workload.lora_targets)
-    if setting.framework.execution.fused_projections:
+    matrices = _adapted_parts(layer_of(inputs.model, group), inputs.workload.lora_targets)
+    if inputs.framework.execution.fused_projections:
         return tuple(_fuse_matrices(matrices))
     return tuple(matrices)
 
 
 def layer_adapter_parameters(
-    setting: Setting, group: LayerGroup, tensor_parallel: Numeric
+    inputs: TrainingInputs, group: LayerGroup, tensor_parallel: Numeric
 ) -> FloatArray:
     """Trained parameters of one layer on one tensor-parallel rank.
 
     Those of prefix tuning are keys and values of its virtual tokens.
     """
-    if setting.workload.adapter is AdapterKind.PREFIX:
+    if inputs.workload.adapter is AdapterKind.PREFIX:
         return np.asarray(
-            setting.workload.virtual_tokens * prefix_width(setting.model, group) / tensor_parallel
+            inputs.workload.virtual_tokens * prefix_width(inputs.model, group) / tensor_parallel
         )
     parameters = []
-    for matrix in adapted_matrices(setting, group):
+    for matrix in adapted_matrices(inputs, group):
         depth, columns = matrix.local(tensor_parallel)
-        rank = setting.workload.lora_rank
-        parameters.append(adapter_parameters(depth=depth, columns=columns, lora_rank=rank))
+        rank = inputs.workload.lora_rank
+        parameters.append(lora_parameters(depth=depth, columns=columns, lora_rank=rank))
     return add(parameters)
 
 
-def expert_matrices(setting: Setting, group: LayerGroup) -> tuple[AdaptedMatrix, ...]:
+def expert_matrices(inputs: TrainingInputs, group: LayerGroup) -> tuple[AdaptedMatrix, ...]:
     """The matrices of one routed expert that have an adapter, as the framework joins them.
 
     Ranks that split experts split them as tensor parallelism splits other feed-forwards.
     """
-    op = layer_of(setting.model, group).experts
-    if op is None or setting.workload.expert_adapters is ExpertAdapters.NONE:
+    op = layer_of(inputs.model, group).experts
+    if op is None or inputs.workload.expert_adapters is ExpertAdapters.NONE:
         return ()
     inside = [
         AdaptedMatrix(name=f"expert_{index}_adapter", reads="", depth=op.depth, columns=op.width)
         for index in range(op.matrices - 1)
     ]
-    if setting.framework.execution.fused_projections:
+    if inputs.framework.execution.fused_projections:
         inside = [*_fuse_matrices(inside)]
     last = AdaptedMatrix(
         name="expert_down_adapter", reads="", depth=op.width, columns=op.depth, split_depth=True
@@ -95,23 +95,26 @@ def expert_matrices(setting: Setting, group: LayerGroup) -> tuple[AdaptedMatrix,
 
 
 def layer_expert_parameters(
-    setting: Setting, group: LayerGroup, expert_parallel: Numeric, expert_tensor_parallel: Numeric
+    inputs: TrainingInputs,
+    group: LayerGroup,
+    expert_parallel: Numeric,
+    expert_tensor_parallel: Numeric,
 ) -> FloatArray:
     """Trained parameters of one layer's routed experts on one rank."""
     parameters = []
-    for matrix in expert_matrices(setting, group):
+    for matrix in expert_matrices(inputs, group):
         depth, columns = matrix.local(expert_tensor_parallel)
-        rank = setting.workload.lora_rank
-        parameters.append(adapter_parameters(depth=depth, columns=columns, lora_rank=rank))
+        rank = inputs.workload.lora_rank
+        parameters.append(lora_parameters(depth=depth, columns=columns, lora_rank=rank))
     if not parameters:
         return np.zeros(())
-    return _expert_sets(setting, group, expert_parallel) * add(parameters)
+    return _expert_sets(inputs, group, expert_parallel) * add(parameters)
 
 
-def _expert_sets(setting: Setting, group: LayerGroup, expert_parallel: Numeric) -> FloatArray:
+def _expert_sets(inputs: TrainingInputs, group: LayerGroup, expert_parallel: Numeric) -> FloatArray:
     """Number of adapter sets for routed experts on one rank: one per expert, or one."""
-    op = layer_of(setting.model, group).experts
-    if op is None or setting.workload.expert_adapters is ExpertAdapters.SHARED:
+    op = layer_of(inputs.model, group).experts
+    if op is None or inputs.workload.expert_adapters is ExpertAdapters.SHARED:
         return np.ones(())
     return np.asarray(op.num_experts / np.asarray(expert_parallel))
 
@@ -124,14 +127,14 @@ def prefix_width(model: ModelSpec, group: LayerGroup) -> float:
 
 def adapter_block(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
     """Adapters of a layer, and the dequantization of its frozen matrices."""
-    workload = share.setting.workload
+    workload = share.inputs.workload
     if not workload.is_frozen:
         return
     if workload.adapter is AdapterKind.PREFIX:
         yield from _prefix(share, group)
-    for matrix in adapted_matrices(share.setting, group):
+    for matrix in adapted_matrices(share.inputs, group):
         yield _adapter(share, matrix)
-    for matrix in expert_matrices(share.setting, group):
+    for matrix in expert_matrices(share.inputs, group):
         yield _expert_adapter(share, group, matrix)
     if workload.adapter is AdapterKind.QLORA:
         yield from _dequantizations(share, group)
@@ -148,17 +151,16 @@ def adapter_launches(
     """Seconds of the host for the forward kernels of ``adapter_block``; ``switched_off``: of what
     frozen matrices need alone.
     """
-    workload, execution = share.setting.workload, share.setting.framework.execution
+    workload, execution = share.inputs.workload, share.inputs.framework.execution
     if not workload.is_frozen:
         return 0.0
-    setting = share.setting
-    matrices = (*adapted_matrices(setting, group), *expert_matrices(setting, group))
+    inputs = share.inputs
+    matrices = (*adapted_matrices(inputs, group), *expert_matrices(inputs, group))
     count = 0 if switched_off else len(matrices)
     time = count * execution.adapter_launch_time
     if workload.adapter is AdapterKind.QLORA:
         time += (
-            sum(layer_of(share.setting.model, group).num_matrices)
-            * execution.dequantize_launch_time
+            sum(layer_of(share.inputs.model, group).num_matrices) * execution.dequantize_launch_time
         )
     return time
 
@@ -189,7 +191,7 @@ def _fuse_matrices(matrices: Iterable[AdaptedMatrix]) -> Iterator[AdaptedMatrix]
 
 def _adapter(share: MicroBatchShare, matrix: AdaptedMatrix) -> Operator:
     """Down and up products; their four gradients; the sums with the frozen matrix's."""
-    machine, rank = share.setting.machine, share.setting.workload.lora_rank
+    machine, rank = share.inputs.machine, share.inputs.workload.lora_rank
     rows, precision = share.tokens, share.unquantized
     depth, columns = matrix.local(share.tensor_parallel)
     down = machine.gemm_time(rows, rank, depth, precision)
@@ -215,21 +217,21 @@ def _adapter_sum(
 
     ``sides``: the numbers that it reads and writes for each of the ``rows``.
     """
-    machine, (depth, columns) = share.setting.machine, sides
+    machine, (depth, columns) = share.inputs.machine, sides
     outputs, inputs = rows * np.asarray(columns), rows * np.asarray(depth)
     # Scaled (a read and a write), then added (two reads and a write); backward the same.
     summed = machine.memory_time(5.0 * share.number_bytes * outputs, kernels=2)
     summed_gradient = machine.memory_time(
         share.number_bytes * (2.0 * outputs + 3.0 * inputs), kernels=2
     )
-    rank = share.setting.workload.lora_rank
+    rank = share.inputs.workload.lora_rank
     return Operator(
         name=matrix.name,
         module=_MODULE,
         forward=add((*products, summed)),
         backward=add((*gradients, summed_gradient)),
         flops=np.asarray(2.0 * rank * rows * (np.asarray(depth) + columns)),
-        selective=share.setting.framework.execution.selective_share,
+        selective=share.inputs.framework.execution.selective_share,
     )
 
 
@@ -238,11 +240,11 @@ def _expert_adapter(share: MicroBatchShare, group: LayerGroup, matrix: AdaptedMa
 
     The four of the backward pass take twice as long as the two of the forward pass.
     """
-    setting, machine = share.setting, share.setting.machine
-    op = layer_of(setting.model, group).experts
-    rank, split = setting.workload.lora_rank, share.expert_tensor_parallel
+    inputs, machine = share.inputs, share.inputs.machine
+    op = layer_of(inputs.model, group).experts
+    rank, split = inputs.workload.lora_rank, share.expert_tensor_parallel
     rows = expert_pairs(share, op.per_token if op else 0) * split
-    sets = _expert_sets(setting, group, share.expert_parallel)
+    sets = _expert_sets(inputs, group, share.expert_parallel)
     depth, columns = matrix.local(split)
     down, up = (
         machine.grouped_gemm_time(rows, sets, rank, width, 1, share.unquantized)
@@ -253,11 +255,11 @@ def _expert_adapter(share: MicroBatchShare, group: LayerGroup, matrix: AdaptedMa
 
 def _prefix(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
     """Scores and values of all tokens with the virtual ones: 2 products forward, 4 backward."""
-    core, machine = layer_of(share.setting.model, group).core, share.setting.machine
+    core, machine = layer_of(share.inputs.model, group).core, share.inputs.machine
     if core is None:
         return
     rows = share.tokens * core.heads / share.tensor_parallel
-    v = share.setting.workload.virtual_tokens
+    v = share.inputs.workload.virtual_tokens
     both = machine.gemm_time(rows, v, core.qk_dim + core.v_dim, share.unquantized)
     yield Operator(
         name="prefix",
@@ -265,22 +267,22 @@ def _prefix(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
         forward=both,
         backward=2.0 * both,
         flops=np.asarray(2.0 * rows * v * (core.qk_dim + core.v_dim)),
-        selective=share.setting.framework.execution.selective_share,
+        selective=share.inputs.framework.execution.selective_share,
     )
 
 
 def _dequantizations(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
     """Dequantization of every frozen matrix to 16 bit before each product."""
     layer = layer_parameters(share.hidden_size, group)
-    attention, feed_forward = layer_of(share.setting.model, group).num_matrices
+    attention, feed_forward = layer_of(share.inputs.model, group).num_matrices
     ranks = share.expert_parallel * share.expert_tensor_parallel
     local = layer.feed_forward / share.tensor_parallel + layer.experts / ranks
     sizes = (
         ("attention_dequantize", layer.attention / share.tensor_parallel, attention),
         ("feed_forward_dequantize", local, feed_forward),
     )
-    execution, machine = share.setting.framework.execution, share.setting.machine
-    passes, workload = execution.dequantize_passes, share.setting.workload
+    execution, machine = share.inputs.framework.execution, share.inputs.machine
+    passes, workload = execution.dequantize_passes, share.inputs.workload
     width = quantized_bytes(
         bits=workload.quantization_bits, double_quantization=workload.double_quantization
     )

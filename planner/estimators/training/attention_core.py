@@ -12,7 +12,7 @@ from planner.estimators.kernel_work import rates, scan_work
 from planner.estimators.machine import CommunicationGroup
 from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.micro_batch_share import MicroBatchShare
-from planner.estimators.training.operators import Operator, timed
+from planner.estimators.training.operators import Operator, make_operator
 from planner.formulas.attention import (
     attention_core_bytes,
     attention_core_flops,
@@ -37,18 +37,18 @@ _SCAN_BACKWARD = 2.5
 
 def attention_core(share: MicroBatchShare, op: AttentionCore, layer: Layer) -> Iterator[Operator]:
     """Scores, softmax and weighted values, fused or not; with context parallelism, their ring."""
-    default = share.setting.framework.execution.attention_kernels
-    gpu = share.setting.machine.gpu.efficiency
+    default = share.inputs.framework.execution.attention_kernels
+    gpu = share.inputs.machine.gpu.efficiency
     rate_forward, rate_backward = rates(gpu, share.attention_kernel, default)
     fused_forward, flops = _fused_attention(share, op, rate_forward)
     unfused_forward, unfused_flops = _unfused_attention(share, op)
     fused = share.flash_attention
-    share.setting.machine.unused(~fused, "attention")
-    machine = share.setting.machine
+    share.inputs.machine.unused(~fused, "attention")
+    machine = share.inputs.machine
     slowdown = gpu.attention_backward_fraction * rate_backward / rate_forward
     faster_forward, faster_backward = machine.fp8_attention_rates(share.fp8_attention)
     fused_backward = _BACKWARD_FLOPS * fused_forward / slowdown
-    core = timed(
+    core = make_operator(
         op,
         forward=np.where(fused, fused_forward / faster_forward, unfused_forward),
         backward=np.where(fused, fused_backward / faster_backward, 2 * unfused_forward),
@@ -69,32 +69,31 @@ def index_scores(share: MicroBatchShare, op: IndexScores, layer: Layer) -> Itera
     s = share.sequence_length
     keys = mean_keys_per_query(sequence_length=s, sliding_window=s, causal=True)
     keys = keys / op.compress_ratio
-    machine = share.setting.machine
+    machine = share.inputs.machine
     flops = 2.0 * op.heads * op.head_dim * share.tokens * keys
     written = machine.memory_time(8.0 * share.tokens * keys, kernels=2)
     time = np.maximum(machine.peak_time(flops / share.rate_in_32_bits), written)
-    yield timed(op, forward=time, backward=2 * time, flops=flops)
+    yield make_operator(op, forward=time, backward=2 * time, flops=flops)
 
 
 def scan(share: MicroBatchShare, op: Scan, layer: Layer) -> Iterator[Operator]:
     """The scan over the sequence, in kernels that are not written for one GPU architecture."""
     flops, moved = scan_work(op, share.tokens, share.tensor_parallel)
     if op.by_channel:
-        machine = share.setting.machine
+        machine = share.inputs.machine
         forward = np.maximum(machine.vector_time(flops), machine.memory_time(moved))
-        yield timed(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
+        yield make_operator(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
         return
-    forward = share.setting.machine.kernels.attention(
+    forward = share.inputs.machine.kernels.attention(
         flops,
         moved,
         share.sequences,
         op.heads / share.tensor_parallel,
         share.sequence_length,
         op.value_dim,
-        rate=share.setting.machine.attention_rate(AttentionKernels.PORTABLE)
-        * share.rate_in_32_bits,
+        rate=share.inputs.machine.attention_rate(AttentionKernels.PORTABLE) * share.rate_in_32_bits,
     )
-    yield timed(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
+    yield make_operator(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
 
 
 def softmax_launches(share: MicroBatchShare, core: AttentionCore | None) -> Numeric:
@@ -108,7 +107,7 @@ def softmax_launches(share: MicroBatchShare, core: AttentionCore | None) -> Nume
 def _falls_back(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
     """1 where the unfused attention has no softmax kernel for its sizes, else 0."""
     matrices = share.sequences * op.heads / share.tensor_parallel
-    multiple = share.setting.framework.execution.softmax_multiple
+    multiple = share.inputs.framework.execution.softmax_multiple
     return np.where(np.mod(matrices, multiple) != 0, 1.0, 0.0)
 
 
@@ -131,7 +130,7 @@ def _fused_attention(
         compressed_keys=_mean_compressed(op, s),
     )
     steps, heads_at_once = _ring_step(share, heads)
-    time = steps * share.setting.machine.kernels.attention(
+    time = steps * share.inputs.machine.kernels.attention(
         flops / steps,
         moved / steps,
         share.sequences,
@@ -202,7 +201,7 @@ def _merge(share: MicroBatchShare, op: AttentionCore) -> Operator:
     """Rescaling and adding up the outputs of a ring's steps; backward, their gradients."""
     merges = np.where(share.cp_comm_type == ContextExchange.A2A, 0.0, share.context_parallel - 1)
     each = _MERGE_BYTES * share.tokens * (op.heads / share.tensor_parallel) * op.v_dim
-    time = merges * share.setting.machine.memory_time(each)
+    time = merges * share.inputs.machine.memory_time(each)
     return Operator(
         name="attention_ring_merge",
         module="attention",
@@ -218,12 +217,12 @@ def _unfused_attention(share: MicroBatchShare, op: AttentionCore) -> tuple[Float
     if np.all(share.flash_attention):
         return np.zeros(()), np.zeros(())
     s = share.sequence_length
-    machine = share.setting.machine
+    machine = share.inputs.machine
     heads = op.heads / share.tensor_parallel
     batch = share.sequences * heads
     scores = _batched_product(share, batch * s, s, op.qk_dim, op)
     values = _batched_product(share, batch * s, op.v_dim, s, op)
-    passes = share.setting.framework.execution.softmax_passes
+    passes = share.inputs.framework.execution.softmax_passes
     softmax = machine.memory_time(
         unfused_softmax_bytes(
             sequences=share.sequences,
@@ -247,16 +246,16 @@ def _batched_product(
     share: MicroBatchShare, rows: Numeric, columns: Numeric, depth: Numeric, op: AttentionCore
 ) -> FloatArray:
     """Seconds of the products of all heads, on tensor cores where the size of a head suits them."""
-    machine = share.setting.machine
+    machine = share.inputs.machine
     time = machine.gemm_time(rows, columns, depth, share.unquantized, share.number_bytes)
-    if op.qk_dim % share.setting.framework.execution.head_dim_multiple == 0:
+    if op.qk_dim % share.inputs.framework.execution.head_dim_multiple == 0:
         return time
     return np.maximum(time, machine.vector_product_time(rows, columns, depth))
 
 
 def _ring_exchange(share: MicroBatchShare, op: AttentionCore, core: Operator) -> Operator:
     """Keys and values go round the context-parallel ring behind the attention core."""
-    machine, overlap = share.setting.machine, share.setting.framework.overlap
+    machine, overlap = share.inputs.machine, share.inputs.framework.overlap
     c = share.context_parallel
     block = share.number_bytes * share.tokens * op.key_value_columns.on_rank(share.tensor_parallel)
     distance = share.tensor_parallel * c - 1
@@ -297,7 +296,7 @@ def _head_exchange(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
     read = op.heads * op.qk_dim / t + keys
     written = op.heads * op.v_dim / t
     group = CommunicationGroup(size=c, stride=t)
-    machine = share.setting.machine
+    machine = share.inputs.machine
     there, back = (
         machine.collective("all_to_all", share.number_bytes * share.tokens * width, group)
         for width in (read, written)

@@ -40,7 +40,7 @@ def is_narrow(precision: CodeArray) -> BoolArray:
     return np.asarray(NARROW[precision])
 
 
-def widened(default: Numeric, precision: CodeArray) -> Numeric:
+def widen(default: Numeric, precision: CodeArray) -> Numeric:
     """Bytes per number, at least 4 in configurations that train in 32 bits."""
     wide = is_wide(precision)
     return np.where(wide, np.maximum(default, WIDE_BYTES), default) if wide.any() else default

@@ -16,7 +16,7 @@ from planner.layers.operators import Elementwise
 
 def elementwise_tensors(share: MicroBatchShare, op: Elementwise) -> tuple[Numeric, Numeric]:
     """16-bit tensors that the kernels of an operator read and write, forward and backward."""
-    framework = share.setting.framework
+    framework = share.inputs.framework
     default_passes = framework.execution.elementwise_passes
     other = share.compiled_otherwise
     if not other.any():
@@ -32,7 +32,7 @@ def elementwise_tensors(share: MicroBatchShare, op: Elementwise) -> tuple[Numeri
 
 def layer_launch_time(share: MicroBatchShare) -> Numeric:
     """Host seconds to launch the forward kernels of one layer."""
-    framework = share.setting.framework
+    framework = share.inputs.framework
     default_time, other = framework.execution.layer_launch_time, share.compiled_otherwise
     if not other.any():
         return default_time
@@ -44,14 +44,14 @@ def layer_launch_time(share: MicroBatchShare) -> Numeric:
 
 def keeps_eager_copies(share: MicroBatchShare) -> BoolArray:
     """Where eager kernels keep tensors that the profile does not count."""
-    if not share.setting.framework.compilation.default:
+    if not share.inputs.framework.compilation.default:
         return np.zeros((), dtype=np.bool_)
     return share.compiled_otherwise
 
 
-def kept_activations(share: MicroBatchShare) -> Numeric:
+def saved_activation_factor(share: MicroBatchShare) -> Numeric:
     """Activations saved for the backward pass, as a multiple of those of fused kernels."""
-    framework = share.setting.framework
+    framework = share.inputs.framework
     default_factor, compiled = (
         framework.memory.kept_activations,
         framework.compilation.kept_activations,

@@ -15,7 +15,7 @@ from planner.base.enums import PipelineSchedule, ZeroStage
 from planner.base.records import record
 from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY, TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
-from planner.estimators.kernel_work import attributed
+from planner.estimators.kernel_work import attribute_work
 from planner.estimators.training.adapters import adapter_block, adapter_launches, without_adapters
 from planner.estimators.training.attention_core import softmax_launches
 from planner.estimators.training.compilation import layer_launch_time
@@ -29,7 +29,7 @@ from planner.estimators.training.layer_operators import layer_operators
 from planner.estimators.training.memory import Memory, peak_memory
 from planner.estimators.training.micro_batch_share import (
     MicroBatchShare,
-    Setting,
+    TrainingInputs,
     fullest_and_mean_share,
     tokens_of_sample,
 )
@@ -62,11 +62,11 @@ from planner.estimators.training.sharding import (
     stage_parameters,
 )
 from planner.estimators.training.vision_tower import TowerShare
-from planner.formulas.collectives import exposed_time, partly_hidden
+from planner.formulas.collectives import exposed_time, unhidden_time
 from planner.formulas.pipeline import (
-    bubble_time,
+    bubble_time_1f1b,
     dualpipe_bubble_time,
-    turns_time,
+    sequential_bubble_time,
     zero_bubble_time,
 )
 from planner.layers.model import embedding_of, layer_of, logits_of, prediction_of
@@ -86,11 +86,11 @@ def pipeline_bubble(
     """
     p, slowest = c.pipeline_parallel, largest(stages)
     all_stages = add((*(block.total * block.fully_recomputed for block in blocks), p * transfer))
-    bubble = bubble_time(
+    bubble = bubble_time_1f1b(
         all_stages=all_stages, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
     )
     if c.layer_split.any():
-        turns = turns_time(
+        turns = sequential_bubble_time(
             all_stages=all_stages, slowest_stage=slowest, num_micro_batches=c.num_micro_batches
         )
         bubble = np.where(c.layer_split, turns, bubble)
@@ -149,11 +149,11 @@ def step_time(
     per stage; then what shows of the gradient exchange, the optimizer, and what many nodes wait for
     each other. ``paged``: bytes of optimizer states that go to the host and back.
     """
-    exchange = data_parallel_time(share.setting, c, parameters)
-    close = share.setting.machine.close
-    groups = share.setting.model.layer_groups
+    exchange = data_parallel_time(share.inputs, c, parameters)
+    close = share.inputs.machine.close
+    groups = share.inputs.model.layer_groups
     moved = [moved_activations(share, group, c) for group in groups]
-    copies = host_copies(share.setting, c, parameters, moved)
+    copies = host_copies(share.inputs, c, parameters, moved)
     close("offload")
     blocks = _blocks(share, c, parameters, exchange, copies)
     close("")
@@ -168,12 +168,12 @@ def step_time(
     data_parallel = _exposed_exchange(share, exchange, slowest, late_share(share, parameters))
     optimizer = _optimizer_time(share, c, parameters)
     if paged is not None and np.any(paged):
-        optimizer = optimizer + paging_time(share.setting, paged)
+        optimizer = optimizer + paging_time(share.inputs, paged)
     close("optimizer")
     overhead = _overhead(share, c, parameters)
     m = c.num_micro_batches
     without_waits = add((m * slowest, bubble, data_parallel, optimizer, overhead))
-    slow_nodes = share.setting.machine.large_scale_wait(without_waits, c.num_gpus)
+    slow_nodes = share.inputs.machine.large_scale_wait(without_waits, c.num_gpus)
     return StepTime(
         total=without_waits + slow_nodes,
         blocks=blocks,
@@ -186,7 +186,7 @@ def step_time(
         optimizer=optimizer,
         overhead=overhead,
         slow_nodes=slow_nodes,
-        works=share.setting.machine.recorded_parts(),
+        works=share.inputs.machine.recorded_parts(),
     )
 
 
@@ -231,11 +231,11 @@ def _blocks(
     copies: HostCopies,
 ) -> tuple[OperatorGroup, ...]:
     """The layers of each group, then embedding and logits."""
-    setting = share.setting
+    inputs = share.inputs
     launch, trained = layer_launch_time(share), parameters.trained
     blocks = []
-    for index, group in enumerate(setting.model.layer_groups):
-        layer = layer_of(setting.model, group)
+    for index, group in enumerate(inputs.model.layer_groups):
+        layer = layer_of(inputs.model, group)
         operators: Iterable[Operator] = _record_work(
             share,
             layer_operators(share, layer),
@@ -253,18 +253,18 @@ def _blocks(
         of_modules = {
             name: launches_by_module[name] for name in launches_by_module if name in layer.modules
         }
-        waits = setting.framework.execution.expert_host_wait if layer.experts else 0.0
+        waits = inputs.framework.execution.expert_host_wait if layer.experts else 0.0
         operators = _overlap_expert_exchange(share, c, operators)
         timed = partial(
             layer_time,
-            again=share.recomputation,
+            recomputation=share.recomputation,
             block_launch_times=of_modules,
             expert_wait=waits,
             every_wait=share.reduce_wait,
         )
         of_adapters = adapter_launches(share, group)
         time = reference = timed(operators, launch_time=add((*base_launches, of_adapters)))
-        if setting.workload.is_frozen and any(setting.workload.forward_passes):
+        if inputs.workload.is_frozen and any(inputs.workload.forward_passes):
             without = adapter_launches(share, group, switched_off=True)
             launches = add((*base_launches, without))
             reference = timed(without_adapters(operators), launch_time=launches)
@@ -293,7 +293,7 @@ def _end_blocks(
     exchange: DataParallelTime,
     copies: HostCopies,
 ) -> Iterable[OperatorGroup]:
-    model = share.setting.model
+    model = share.inputs.model
     on_stages = {
         embedding_of(model): (1.0, parameters.is_first),
         logits_of(model): (1.0, parameters.is_last),
@@ -328,7 +328,7 @@ def _without_gradients(
 
     Only their own gathers and copies overlap them.
     """
-    of_policy, of_reference = share.setting.workload.forward_passes
+    of_policy, of_reference = share.inputs.workload.forward_passes
     nothing = np.zeros(())
     if not of_policy + of_reference:
         return nothing
@@ -348,12 +348,12 @@ def _without_gradients(
 
 def _record_work(share: MicroBatchShare, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
     """Consecutive operators, with their work if it is recorded."""
-    ledger = share.setting.machine.ledger
-    return tuple(attributed(ledger, chain(*operators), attrgetter("forward")))
+    ledger = share.inputs.machine.ledger
+    return tuple(attribute_work(ledger, chain(*operators), attrgetter("forward")))
 
 
 def _overlap(share: MicroBatchShare) -> Overlap:
-    return share.setting.framework.overlap
+    return share.inputs.framework.overlap
 
 
 def _exposed_gather(
@@ -386,7 +386,7 @@ def _exposed_copies(
     forward, backward = (
         np.maximum(total - gather, 0.0) for total, gather in zip(totals, gathers, strict=True)
     )
-    return _exposed(copies, (forward, backward), share.setting.framework.offloading.hidden, 0.0)
+    return _exposed(copies, (forward, backward), share.inputs.framework.offloading.hidden, 0.0)
 
 
 def _exposed(
@@ -405,10 +405,10 @@ def _exposed(
 def _pipeline_transfer(share: MicroBatchShare, c: TrainingConfigurations) -> FloatArray:
     """Exposed seconds to send activations and their gradients, per micro-batch and stage."""
     p = c.pipeline_parallel
-    num_bytes = share.number_bytes * share.local_tokens * share.setting.model.stream_width
+    num_bytes = share.number_bytes * share.local_tokens * share.inputs.model.stream_width
     distance = c.num_gpus / p
-    send = share.setting.machine.send_time(num_bytes, distance)
-    shown = partly_hidden(
+    send = share.inputs.machine.send_time(num_bytes, distance)
+    shown = unhidden_time(
         communication=2 * c.virtual_pipeline * send, hidden=_overlap(share).pipeline_parallel
     )
     return np.where(p > 1, shown, 0.0)
@@ -421,7 +421,7 @@ def late_share(share: MicroBatchShare, parameters: StageParameters) -> FloatArra
     that train every weight the measured overlap includes them.
     """
     trained = parameters.trained
-    if not share.setting.workload.saves_ends:
+    if not share.inputs.workload.saves_ends:
         return np.zeros(())
     first = np.where(parameters.is_first, trained.end / trained.dense, 0.0)
     return np.asarray(np.max(first, axis=0) if first.ndim > trained.end.ndim else first)
@@ -445,7 +445,7 @@ def _optimizer_time(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
     """Seconds of the optimizer, which reads and writes the states of its parameters."""
-    setting = share.setting
+    inputs = share.inputs
     owned = [
         count / np.where(c.zero_stage >= ZeroStage.OPTIMIZER, group.size, 1.0)
         for count, group in (
@@ -454,25 +454,25 @@ def _optimizer_time(
         )
     ]
     max_owned = np.max(add(owned), axis=0)
-    states = ModelStates.of(setting, c)
-    on_gpu = setting.machine.memory_time(states.traffic * max_owned) + muon_time(
-        setting, c, parameters
+    states = ModelStates.of(inputs, c)
+    on_gpu = inputs.machine.memory_time(states.traffic * max_owned) + muon_time(
+        inputs, c, parameters
     )
     if not c.any_offload or not np.any(keeps_states(c.offload)):
         return on_gpu
-    on_host = host_updates(setting, c.offload)
-    setting.machine.unused(on_host)
+    on_host = host_updates(inputs, c.offload)
+    inputs.machine.unused(on_host)
     if np.any(on_host):
-        offloaded = host_update_time(setting, c, max_owned, states)
+        offloaded = host_update_time(inputs, c, max_owned, states)
     else:
-        offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, max_owned, states))
+        offloaded = np.maximum(on_gpu, streamed_states_time(inputs, c, max_owned, states))
     return np.where(keeps_states(c.offload), offloaded, on_gpu)
 
 
 def _overhead(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
-    execution = share.setting.framework.execution
+    execution = share.inputs.framework.execution
     overhead = execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead
     if execution.weight_broadcast_time:
         waiting = execution.weight_broadcast_time * (parameters.dense_group.size - 1)
@@ -495,7 +495,7 @@ class Estimate:
     computed on first use, since they are not needed where nothing fits.
     """
 
-    setting: Setting
+    inputs: TrainingInputs
     configurations: TrainingConfigurations
     share: MicroBatchShare
     parameters: StageParameters
@@ -548,7 +548,7 @@ class Estimate:
     def flat(self) -> FlatStep:
         """The step at the specified efficiency."""
         return FlatStep(
-            setting=self.setting,
+            inputs=self.inputs,
             configurations=self.configurations,
             efficiency=np.nan if self.flops_efficiency is None else self.flops_efficiency,
         )
@@ -556,7 +556,7 @@ class Estimate:
     @property
     def tokens_per_step(self) -> FloatArray:
         """Trained tokens of one step."""
-        return self.configurations.global_batch_size * tokens_of_sample(self.setting.workload)
+        return self.configurations.global_batch_size * tokens_of_sample(self.inputs.workload)
 
     @property
     def samples_per_second(self) -> FloatArray:
@@ -571,28 +571,28 @@ class Estimate:
     @cached_property
     def model_flops_utilization(self) -> FloatArray:
         """Model FLOPs over the dense peak of the precision in use."""
-        setting = self.setting
-        length = setting.workload.sequence_length
-        per_token = model_flops_per_token(setting.model, length, setting)
+        inputs = self.inputs
+        length = inputs.workload.sequence_length
+        per_token = model_flops_per_token(inputs.model, length, inputs)
         return self._utilization(np.asarray(per_token))
 
     @property
     def hardware_flops_utilization(self) -> FloatArray:
         """Model FLOPs and recomputed FLOPs over the dense peak."""
-        return self._utilization(hardware_flops_per_token(self.setting, self.configurations))
+        return self._utilization(hardware_flops_per_token(self.inputs, self.configurations))
 
     @property
     def model_flops_per_second_per_gpu(self) -> FloatArray:
         """Achieved FLOP/s per GPU, recomputation excluded."""
-        return self.model_flops_utilization * _peak(self.setting, self.configurations)
+        return self.model_flops_utilization * _peak(self.inputs, self.configurations)
 
     def _utilization(self, flops_per_token: FloatArray) -> FloatArray:
-        peak = self.configurations.num_gpus * _peak(self.setting, self.configurations)
+        peak = self.configurations.num_gpus * _peak(self.inputs, self.configurations)
         return np.asarray(self.tokens_per_second * flops_per_token / peak)
 
 
 def evaluate(
-    setting: Setting,
+    inputs: TrainingInputs,
     configurations: TrainingConfigurations,
     flops_efficiency: float | tuple[float, ...] | None = None,
     broken: CodeArray | None = None,
@@ -610,20 +610,20 @@ def evaluate(
     """
     c = configurations
     if broken is None:
-        broken = broken_rule(setting, c)
+        broken = broken_rule(inputs, c)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        fullest, mean = fullest_and_mean_share(setting, c)
-        parameters = stage_parameters(setting.model, c, setting, every_stage=every_stage)
+        fullest, mean = fullest_and_mean_share(inputs, c)
+        parameters = stage_parameters(inputs.model, c, inputs, every_stage=every_stage)
         memory = peak_memory(fullest, c, parameters)
-        too_large = ~(memory.least <= usable_share * setting.machine.gpu.allocatable_memory)
-        needed = host_need(setting, memory)
+        too_large = ~(memory.least <= usable_share * inputs.machine.gpu.allocatable_memory)
+        needed = host_need(inputs, memory)
         if np.any(needed):
-            host_full = (broken == 0) & ~(needed <= setting.machine.host_room(c.num_gpus))
+            host_full = (broken == 0) & ~(needed <= inputs.machine.host_room(c.num_gpus))
             broken = np.where(host_full, _OUT_OF_HOST_MEMORY, broken)
     full = np.int8(len(REJECTIONS))
     rejected_by = np.where((broken == 0) & too_large, full, broken)
     return Estimate(
-        setting=setting,
+        inputs=inputs,
         configurations=c,
         share=mean,
         parameters=parameters,
@@ -633,28 +633,28 @@ def evaluate(
     )
 
 
-def host_need(setting: Setting, memory: Memory) -> FloatArray:
+def host_need(inputs: TrainingInputs, memory: Memory) -> FloatArray:
     """Bytes of host memory that each GPU needs.
 
     Memory to load unsharded models counts only if the host memory of a node is specified.
     """
-    if setting.machine.cluster.host_memory is None:
+    if inputs.machine.cluster.host_memory is None:
         return memory.host
     return np.maximum(memory.host, memory.loading)
 
 
-def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> CodeArray:
+def broken_rule(inputs: TrainingInputs, configurations: TrainingConfigurations) -> CodeArray:
     """One-based number of the first broken rule of each configuration; 0 if none."""
     context = Context(
-        gpu=setting.machine.gpu,
-        model=setting.model,
-        framework=setting.framework,
-        workload=setting.workload,
-        logits_in_layers=logits_in_layers(setting.model),
-        specified=setting.specified,
+        gpu=inputs.machine.gpu,
+        model=inputs.model,
+        framework=inputs.framework,
+        workload=inputs.workload,
+        logits_in_layers=logits_in_layers(inputs.model),
+        specified=inputs.specified,
     )
     return first_broken_rule(configurations, context)
 
 
-def _peak(setting: Setting, c: TrainingConfigurations) -> FloatArray:
-    return setting.machine.peak(c.precision)
+def _peak(inputs: TrainingInputs, c: TrainingConfigurations) -> FloatArray:
+    return inputs.machine.peak(c.precision)

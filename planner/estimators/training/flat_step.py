@@ -20,26 +20,26 @@ from planner.estimators.training.flops import (
     repeated_modules_flops,
     tower_flops_per_token,
 )
-from planner.estimators.training.micro_batch_share import Setting, tokens_of_sample
+from planner.estimators.training.micro_batch_share import TrainingInputs, tokens_of_sample
 
 PASSES = ("forward", "backward", "recompute", "reference")
 TENSOR_PARALLEL = "tensor_parallel"
 _TOWER = "vision_tower"
 
 
-def hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> FloatArray:
+def hardware_flops_per_token(inputs: TrainingInputs, c: TrainingConfigurations) -> FloatArray:
     """Model FLOPs and recomputed FLOPs of a trained token."""
-    of_model = model_flops_per_token(setting.model, setting.workload.sequence_length, setting)
-    return of_model + _recomputed(setting, c)
+    of_model = model_flops_per_token(inputs.model, inputs.workload.sequence_length, inputs)
+    return of_model + _recomputed(inputs, c)
 
 
-def _recomputed(setting: Setting, c: TrainingConfigurations) -> FloatArray:
+def _recomputed(inputs: TrainingInputs, c: TrainingConfigurations) -> FloatArray:
     return recomputed_flops_per_token(
-        setting.model,
-        setting.workload.sequence_length,
-        setting.recomputation(c),
+        inputs.model,
+        inputs.workload.sequence_length,
+        inputs.recomputation(c),
         c.flash_attention,
-        setting.framework.execution.selective_share,
+        inputs.framework.execution.selective_share,
     )
 
 
@@ -50,7 +50,7 @@ class FlatStep:
     The share is one number, or one of each `ComputePrecision`.
     """
 
-    setting: Setting
+    inputs: TrainingInputs
     configurations: TrainingConfigurations
     efficiency: float | tuple[float, ...]
 
@@ -63,10 +63,10 @@ class FlatStep:
     @cached_property
     def total(self) -> FloatArray:
         """Seconds of a step."""
-        c, setting = self.configurations, self.setting
-        tokens = c.global_batch_size * tokens_of_sample(setting.workload)
-        flops = tokens * hardware_flops_per_token(setting, c)
-        return np.asarray(flops / (c.num_gpus * setting.machine.peak(c.precision) * self.share))
+        c, inputs = self.configurations, self.inputs
+        tokens = c.global_batch_size * tokens_of_sample(inputs.workload)
+        flops = tokens * hardware_flops_per_token(inputs, c)
+        return np.asarray(flops / (c.num_gpus * inputs.machine.peak(c.precision) * self.share))
 
     def parts(self, communication: FloatArray) -> dict[str, FloatArray]:
         """Seconds of the passes and of tensor-parallel ``communication`` [s]; they add up to it.
@@ -81,10 +81,10 @@ class FlatStep:
     @cached_property
     def _flops(self) -> tuple[Numeric, Numeric, Numeric, Numeric]:
         """FLOPs of a token by pass, in the order of ``PASSES``."""
-        setting, work = self.setting, self.setting.workload
-        forward = forward_flops_per_token(setting.model, work.sequence_length)
-        total_flops = hardware_flops_per_token(setting, self.configurations)
-        recomputation = _recomputed(setting, self.configurations)
+        inputs, work = self.inputs, self.inputs.workload
+        forward = forward_flops_per_token(inputs.model, work.sequence_length)
+        total_flops = hardware_flops_per_token(inputs, self.configurations)
+        recomputation = _recomputed(inputs, self.configurations)
         reference = sum(work.forward_passes) * forward
         return forward, total_flops - recomputation - forward - reference, recomputation, reference
 
@@ -94,8 +94,8 @@ class FlatStep:
         The backward pass is split as the forward pass is, of frozen weights too.
         """
         times = self.parts(communication)
-        forward = forward_flops_by_part(self.setting.model, self.setting.workload.sequence_length)
-        of_tower = tower_flops_per_token(self.setting) / self._flops[1]
+        forward = forward_flops_by_part(self.inputs.model, self.inputs.workload.sequence_length)
+        of_tower = tower_flops_per_token(self.inputs) / self._flops[1]
         times[_TOWER], times["backward"] = (
             times["backward"] * share for share in (of_tower, 1 - of_tower)
         )
@@ -118,9 +118,9 @@ class FlatStep:
 
     def _repeated(self, forward: Mapping[str, float]) -> dict[str, Numeric]:
         """Split of recomputed FLOPs over modules."""
-        setting, c = self.setting, self.configurations
-        length, recomputation = setting.workload.sequence_length, setting.recomputation(c)
-        repeated = repeated_modules_flops(setting.model, length, recomputation, c.flash_attention)
+        inputs, c = self.inputs, self.configurations
+        length, recomputation = inputs.workload.sequence_length, inputs.recomputation(c)
+        repeated = repeated_modules_flops(inputs.model, length, recomputation, c.flash_attention)
         in_layers: dict[str, Numeric] = {**forward, HEAD: 0.0}
         named = dict(zip(("attention", "feed_forward"), repeated, strict=True))
         return {

@@ -12,15 +12,15 @@ from planner.base.enums import AdapterKind
 from planner.base.training_aliases import ExpertAdapters
 from planner.errors import PlannerError
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
-from planner.estimators.training.micro_batch_share import Setting, trained_length
+from planner.estimators.training.micro_batch_share import TrainingInputs, trained_length
 from planner.estimators.training.recomputation import Recomputation
-from planner.estimators.training.saved_activations import spared
+from planner.estimators.training.saved_activations import skipped_share
 from planner.formulas.attention import attention_core_flops, recurrence_flops
 from planner.layers.model import (
     Layer,
     count_parameters,
     layer_of,
-    logits_met,
+    logits_per_token,
     tower_layer,
     tower_parameters,
 )
@@ -93,14 +93,14 @@ def forward_flops_by_part(model: ModelSpec, sequence_length: int) -> dict[str, f
     flops = {
         "attention": 2.0 * counted.attention + attention_flops_per_token(model, sequence_length),
         "feed_forward": 2.0 * (counted.feed_forward + counted.active_experts + counted.router),
-        HEAD: 2.0 * logits_met(model),
+        HEAD: 2.0 * logits_per_token(model),
     }
     rest = forward_flops_per_token(model, sequence_length) - sum(flops.values())
     return {**flops, "others": rest}
 
 
 def model_flops_per_token(
-    model: ModelSpec, sequence_length: int, setting: Setting | None = None
+    model: ModelSpec, sequence_length: int, inputs: TrainingInputs | None = None
 ) -> float:
     """Forward and backward FLOPs: ``6 N + 12 L a d s`` [1]_.
 
@@ -114,26 +114,26 @@ def model_flops_per_token(
     .. [1] A. Chowdhery et al., "PaLM," 2022, arXiv:2204.02311, appendix B.
     """
     forward = forward_flops_per_token(model, sequence_length)
-    if setting is None:
+    if inputs is None:
         return 3.0 * forward
-    in_tower = tower_flops_per_token(setting)
-    of_policy, of_reference = setting.workload.forward_passes
+    in_tower = tower_flops_per_token(inputs)
+    of_policy, of_reference = inputs.workload.forward_passes
     passes = 3.0 + of_policy + of_reference
-    if not setting.workload.is_frozen:
+    if not inputs.workload.is_frozen:
         return passes * forward + in_tower
     spared = 2.0 * matmul_parameters(model)
-    logits = model.head_columns * model.hidden_size if setting.workload.saves_ends else 0
-    adapters = (6.0 + 2.0 * of_policy) * (_in_adapters(setting) + _met_on_experts(setting))
+    logits = model.head_columns * model.hidden_size if inputs.workload.saves_ends else 0
+    adapters = (6.0 + 2.0 * of_policy) * (_in_adapters(inputs) + _met_on_experts(inputs))
     return passes * forward - spared + adapters + 2.0 * logits + in_tower
 
 
-def tower_flops_per_token(setting: Setting) -> float:
+def tower_flops_per_token(inputs: TrainingInputs) -> float:
     """FLOPs of the images of a sequence per trained token; forward only for a frozen tower.
 
     Layers process patches, and each patch attends to those of its image or window. The projector
     processes the tokens that are made of the patches.
     """
-    tower, work = setting.model.vision_tower, setting.workload
+    tower, work = inputs.model.vision_tower, inputs.workload
     if tower is None or not work.images_per_sample:
         return 0.0
     each = work.tokens_per_image or tower.tokens_per_image
@@ -150,47 +150,47 @@ def tower_flops_per_token(setting: Setting) -> float:
     return passes * work.images_per_sample * forward / trained_length(work)
 
 
-def adapter_parameter_count(setting: Setting) -> int:
+def adapter_parameter_count(inputs: TrainingInputs) -> int:
     """Parameters of all adapters of a model and of its saved modules: what is trained.
 
     Of adapters that the experts of a rank share it is those of one rank.
     """
     on_experts = sum(
-        group.num_hidden_layers * int(layer_expert_parameters(setting, group, 1.0, 1.0))
-        for group in setting.model.layer_groups
+        group.num_hidden_layers * int(layer_expert_parameters(inputs, group, 1.0, 1.0))
+        for group in inputs.model.layer_groups
     )
-    return _in_adapters(setting) + on_experts + saved_parameter_count(setting)
+    return _in_adapters(inputs) + on_experts + saved_parameter_count(inputs)
 
 
-def saved_parameter_count(setting: Setting) -> int:
+def saved_parameter_count(inputs: TrainingInputs) -> int:
     """Number of parameters of embedding and logits that are trained with adapters."""
-    model = setting.model
-    if not setting.workload.saves_ends:
+    model = inputs.model
+    if not inputs.workload.saves_ends:
         return 0
     logits = 0 if model.ties_head else model.head_columns
     return (model.vocab_size + logits) * model.hidden_size
 
 
-def _met_on_experts(setting: Setting) -> float:
+def _met_on_experts(inputs: TrainingInputs) -> float:
     """Adapter parameters of experts per token: of each expert that it visits."""
-    shared = setting.workload.expert_adapters is ExpertAdapters.SHARED
+    shared = inputs.workload.expert_adapters is ExpertAdapters.SHARED
     total = 0.0
-    for group in setting.model.layer_groups:
-        if op := layer_of(setting.model, group).experts:
+    for group in inputs.model.layer_groups:
+        if op := layer_of(inputs.model, group).experts:
             sets = 1 if shared else op.num_experts
-            of_layer = float(layer_expert_parameters(setting, group, 1.0, 1.0)) / sets
+            of_layer = float(layer_expert_parameters(inputs, group, 1.0, 1.0)) / sets
             total += group.num_hidden_layers * op.per_token * of_layer
     return total
 
 
-def _in_adapters(setting: Setting) -> int:
+def _in_adapters(inputs: TrainingInputs) -> int:
     """Number of adapter parameters, without those of routed experts."""
-    workload = setting.workload
+    workload = inputs.workload
     if workload.adapter is AdapterKind.PROMPT:
-        return workload.virtual_tokens * setting.model.hidden_size
+        return workload.virtual_tokens * inputs.model.hidden_size
     return sum(
-        group.num_hidden_layers * int(layer_adapter_parameters(setting, group, 1.0))
-        for group in setting.model.layer_groups
+        group.num_hidden_layers * int(layer_adapter_parameters(inputs, group, 1.0))
+        for group in inputs.model.layer_groups
     )
 
 
@@ -207,14 +207,14 @@ def recomputed_flops_per_token(
     a fused attention core is no module of its own.
     """
     attention = attention_flops_per_token(model, sequence_length)
-    matrices = 2.0 * (matmul_parameters(model) - logits_met(model))
+    matrices = 2.0 * (matmul_parameters(model) - logits_per_token(model))
     partly = add(repeated_modules_flops(model, sequence_length, recomputation, flash_attention))
     if selective_share:
         partly = partly + np.where(recomputation.by_share, selective_share * matrices, 0.0)
     spared_ones: Numeric = 0.0
     if recomputation.spares:
         spared_ones = _layer_flops_per_token(
-            model, sequence_length, lambda op: spared(op, recomputation)
+            model, sequence_length, lambda op: skipped_share(op, recomputation)
         )
     full_flops = matrices + attention - spared_ones
     return np.where(recomputation.any_full, recomputation.full * full_flops, partly)
@@ -257,7 +257,7 @@ _PASSES = 3  # forward, and twice as much backward
 _CAUSAL = 0.5
 
 
-def most_utilization(setting: Setting) -> float:
+def max_utilization(inputs: TrainingInputs) -> float:
     r"""The MFU of a step of nothing but large products and attention without a gap.
 
     .. math:: MFU_{max} = \frac{F}{(F - A) / e + c A / e_a}
@@ -267,23 +267,23 @@ def most_utilization(setting: Setting) -> float:
     of A. The 2,343 published runs of the validation stay below; the nearest reaches 0.93 of it, on
     B200.
     """
-    length = setting.workload.sequence_length
-    counted = float(np.ravel(np.asarray(model_flops_per_token(setting.model, length, setting)))[0])
-    attention = min(_PASSES * attention_flops_per_token(setting.model, length), counted)
-    efficiency = setting.machine.gpu.efficiency
-    products = _reached(setting, "gemm", efficiency.gemm)
-    cores = _reached(setting, "attention", efficiency.attention)
+    length = inputs.workload.sequence_length
+    counted = float(np.ravel(np.asarray(model_flops_per_token(inputs.model, length, inputs)))[0])
+    attention = min(_PASSES * attention_flops_per_token(inputs.model, length), counted)
+    efficiency = inputs.machine.gpu.efficiency
+    products = _reached(inputs, "gemm", efficiency.gemm)
+    cores = _reached(inputs, "attention", efficiency.attention)
     return counted / ((counted - attention) / products + _CAUSAL * attention / cores)
 
 
 def _reached(
-    setting: Setting,
+    inputs: TrainingInputs,
     part: str,
     rows: Mapping[str, GemmEfficiency] | Mapping[str, AttentionEfficiency],
 ) -> float:
     """The greatest published share of the peak of a kind of kernels; 1 without any."""
     try:
-        provenance = setting.machine.catalogue.load_gpu(setting.machine.gpu.name).provenance
+        provenance = inputs.machine.catalogue.load_gpu(inputs.machine.gpu.name).provenance
     except PlannerError:
         provenance = {}
     fractions = [

@@ -19,10 +19,10 @@ from planner.estimators.training.operators import (
     expert_bias,
     expert_exchange,
     experts,
+    make_operator,
     permute,
-    timed,
 )
-from planner.estimators.training.saved_activations import spared
+from planner.estimators.training.saved_activations import skipped_share
 from planner.layers import operators as ops
 from planner.layers.model import Layer
 from planner.layers.operators import Columns, RankSpread
@@ -42,7 +42,7 @@ _FUSED_PASSES = 3.0
 
 def logit_bytes(share: MicroBatchShare) -> FloatArray:
     """Bytes per logit at the peak of the loss; no kernel keeps more than the framework's own."""
-    memory = share.setting.framework.memory
+    memory = share.inputs.framework.memory
     default = memory.per_logit
     kernel = _kernel(share)
     if not np.any(kernel):
@@ -65,7 +65,7 @@ def logit_bytes(share: MicroBatchShare) -> FloatArray:
 
 def logit_passes(share: MicroBatchShare) -> FloatArray:
     """Reads and writes of the logits by forward and backward of the loss."""
-    default, kernel = share.setting.framework.execution.loss_passes, _kernel(share)
+    default, kernel = share.inputs.framework.execution.loss_passes, _kernel(share)
     if not np.any(kernel):
         return np.asarray(default)
     passes = {
@@ -81,7 +81,7 @@ def logit_passes(share: MicroBatchShare) -> FloatArray:
 
 def _kernel(share: MicroBatchShare) -> CodeArray:
     """The loss of each configuration: that of an eager framework is compiled with its model."""
-    compiled = share.compiled_otherwise & (not share.setting.framework.compilation.default)
+    compiled = share.compiled_otherwise & (not share.inputs.framework.compilation.default)
     is_auto = share.loss_kernel == LossKernel.AUTO
     return np.where(compiled & is_auto, LossKernel.COMPILED, share.loss_kernel)
 
@@ -92,7 +92,7 @@ def product(share: MicroBatchShare, op: ops.MatrixProduct, layer: Layer) -> Iter
     Operands in fewer bits are cast first, if the product's kernel does not; the weight gradient
     accumulates in place, unless other kernels do it.
     """
-    machine = share.setting.machine
+    machine = share.inputs.machine
     rows, columns, depth = product_sizes(share, op)
     precision = share.unquantized if op.sixteen_bit else share.kernel_format
     width = share.number_bytes
@@ -105,12 +105,12 @@ def product(share: MicroBatchShare, op: ops.MatrixProduct, layer: Layer) -> Iter
     weight_gradient = np.zeros(())
     if not _is_frozen(share, op):
         weight_gradient = machine.gemm_time(columns, depth, rows, precision, accumulated)
-    yield timed(
+    yield make_operator(
         op,
         forward=forward + machine.cast_time(rows * depth, precision),
         backward=data_gradient + weight_gradient + machine.cast_time(rows * columns, precision),
         flops=np.asarray(2.0 * rows * columns * depth),
-        selective=share.setting.framework.execution.selective_share,
+        selective=share.inputs.framework.execution.selective_share,
         weights=weight_gradient,
     )
 
@@ -121,7 +121,7 @@ def product_sizes(
     """Rows, columns and depth of a product on one rank."""
     rows = share.tokens if op.rows is RankSpread.TENSOR else share.local_tokens
     t = share.tensor_parallel
-    columns = op.columns.on_rank(t) if op.split is ops.MatrixSplit.COLUMNS else op.columns.whole
+    columns = op.columns.on_rank(t) if op.split is ops.MatrixSplit.COLUMNS else op.columns.total
     depth = op.depth / t if op.split is ops.MatrixSplit.ROWS else op.depth
     return rows, np.asarray(columns), np.asarray(depth)
 
@@ -129,21 +129,21 @@ def product_sizes(
 def elementwise(share: MicroBatchShare, op: ops.Elementwise, layer: Layer) -> Iterator[Operator]:
     """A memory-bound operator, as the framework fuses it."""
     forward, backward = _moved(share, op)
-    machine = share.setting.machine
-    yield timed(
+    machine = share.inputs.machine
+    yield make_operator(
         op,
         forward=machine.memory_time(forward),
         backward=machine.memory_time(backward),
-        selective=share.setting.framework.execution.selective_share,
+        selective=share.inputs.framework.execution.selective_share,
     )
 
 
 def lookup(share: MicroBatchShare, op: ops.Lookup, layer: Layer) -> Iterator[Operator]:
     """Reading rows of a table, and adding to their gradients unless it is frozen."""
-    machine, nothing = share.setting.machine, np.zeros(())
+    machine, nothing = share.inputs.machine, np.zeros(())
     forward, backward = _moved(share, op)
     added = machine.memory_time(backward)
-    yield timed(
+    yield make_operator(
         op,
         forward=machine.memory_time(forward),
         backward=nothing if _is_frozen(share, op) else added,
@@ -154,20 +154,20 @@ def loss(share: MicroBatchShare, op: ops.Loss, layer: Layer) -> Iterator[Operato
     """The passes of a loss over all logits, half of them backward."""
     logits = share.tokens * op.columns.on_rank(share.tensor_parallel)
     passes = logit_passes(share)
-    traffic = share.setting.machine.memory_time(share.number_bytes * passes * logits)
-    yield timed(op, forward=traffic / 2, backward=traffic / 2)
+    traffic = share.inputs.machine.memory_time(share.number_bytes * passes * logits)
+    yield make_operator(op, forward=traffic / 2, backward=traffic / 2)
 
 
 def numbers(share: MicroBatchShare, columns: Columns, spread: RankSpread) -> FloatArray:
     """Numbers of these columns that a rank has in a micro-batch."""
     if spread is RankSpread.TENSOR:
         return np.asarray(share.tokens * columns.on_rank(share.tensor_parallel))
-    return share.local_tokens * columns.whole
+    return share.local_tokens * columns.total
 
 
 def _is_frozen(share: MicroBatchShare, op: ops.LayerOperator) -> bool:
     """Whether weights get no gradient; embedding and logits may be trained with adapters."""
-    workload = share.setting.workload
+    workload = share.inputs.workload
     saved = workload.saves_ends and op.holder in (
         ops.ParameterPart.EMBEDDING,
         ops.ParameterPart.LOGITS,
@@ -188,7 +188,7 @@ def layer_operators(share: MicroBatchShare, layer: Layer) -> Iterator[Operator]:
     for op in layer.operators:
         operators = KINDS_TIMED[type(op)](share, op, layer)
         if recomputation.spares and op.repeatable:
-            left = spared(op, recomputation)
+            left = skipped_share(op, recomputation)
             operators = (replace(operator, spared=left) for operator in operators)
         yield from operators
 
@@ -197,7 +197,7 @@ def _block_exchange(
     share: MicroBatchShare, op: ops.BlockExchange, layer: Layer
 ) -> Iterator[Operator]:
     time = share.block_exchange
-    yield timed(op, forward=time, backward=time, part="tensor_parallel")
+    yield make_operator(op, forward=time, backward=time, part="tensor_parallel")
 
 
 def _head_exchange(
@@ -206,21 +206,21 @@ def _head_exchange(
     """An all-to-all before and after the scan, which trades its columns together."""
     t, c = share.tensor_parallel, share.context_parallel
     moved = share.number_bytes * share.tokens * op.columns.on_rank(t)
-    time = share.setting.machine.collective(
+    time = share.inputs.machine.collective(
         "all_to_all", moved, CommunicationGroup(size=c, stride=t)
     )
-    yield timed(op, forward=time, backward=time, part="context_parallel")
+    yield make_operator(op, forward=time, backward=time, part="context_parallel")
 
 
 def _vocabulary_reduce(
     share: MicroBatchShare, op: ops.VocabularyReduce, layer: Layer
 ) -> Iterator[Operator]:
-    reduce = share.setting.machine.collective(
+    reduce = share.inputs.machine.collective(
         "all_reduce", share.number_bytes * share.tokens * share.hidden_size, share.tensor_group
     )
     nothing = np.zeros(())
     forward, backward = (nothing, reduce) if op.backward else (reduce, nothing)
-    yield timed(op, forward=forward, backward=backward, part="tensor_parallel")
+    yield make_operator(op, forward=forward, backward=backward, part="tensor_parallel")
 
 
 def _nothing(share: MicroBatchShare, op: ops.Weights, layer: Layer) -> Iterator[Operator]:

@@ -16,10 +16,11 @@ from planner.base.units import GIB
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.training.bytes_per_element import WIDE_BYTES, GradientBytes, is_wide
 from planner.estimators.training.layer_operators import logit_bytes
-from planner.estimators.training.micro_batch_share import MicroBatchShare, Setting
+from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
 from planner.estimators.training.model_states import (
     HOST_GRADIENT_BYTES,
     ModelStates,
+    bytes_moved_away,
     host_bytes,
     host_updates,
     keeps_gradients,
@@ -27,13 +28,12 @@ from planner.estimators.training.model_states import (
     keeps_weights,
     loading_bytes,
     moved_activations,
-    moved_away,
 )
 from planner.estimators.training.saved_activations import (
     all_bytes,
     layer_bytes,
     layer_input_bytes,
-    remade_at_once,
+    rebuilt_bytes,
 )
 from planner.estimators.training.sharding import (
     StageParameters,
@@ -50,25 +50,25 @@ _LOGIT_GRADIENT = 4.0
 
 
 def untrained_bytes(
-    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+    inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Bytes of untrained weights on one GPU: frozen ones, or a reference model's."""
-    if setting.workload.is_frozen:
-        return frozen_bytes(setting, c, parameters, stage)
-    if setting.workload.keeps_reference:
-        return reference_bytes(setting, c, parameters, stage)
+    if inputs.workload.is_frozen:
+        return frozen_bytes(inputs, c, parameters, stage)
+    if inputs.workload.keeps_reference:
+        return reference_bytes(inputs, c, parameters, stage)
     return np.zeros(())
 
 
 def reference_bytes(
-    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+    inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Bytes of the 16-bit weights of a reference model on one GPU of a stage.
 
     They are sharded as those of the policy are, and have neither gradients nor optimizer states
     (trl 1.10, trl/trainer/dpo_trainer.py: ``prepare_deepspeed``, ``prepare_fsdp``).
     """
-    sharded_from = ZeroStage(setting.framework.states.weights_sharded_from)
+    sharded_from = ZeroStage(inputs.framework.states.weights_sharded_from)
     width = end_bytes(c.precision)
     held = (
         (parameters.dense[stage], width, parameters.dense_group),
@@ -77,7 +77,7 @@ def reference_bytes(
     return sharded(c, sharded_from, held)
 
 
-def bytes_per_logit(setting: Setting, default: FloatArray) -> FloatArray:
+def bytes_per_logit(inputs: TrainingInputs, default: FloatArray) -> FloatArray:
     """Bytes of a logit with its copies where the loss is fullest, of ``default`` without others.
 
     Passes without gradients run while the policy's logits wait for their backward pass: both have
@@ -85,7 +85,7 @@ def bytes_per_logit(setting: Setting, default: FloatArray) -> FloatArray:
     LLaMA-Factory 0.9, train/dpo/trainer.py, ``get_batch_loss_metrics``). Those of rollouts are over
     before the update begins.
     """
-    work = setting.workload
+    work = inputs.workload
     if work.training_objective.needs_rollouts or not any(work.forward_passes):
         return default
     return np.maximum(default, 2 * (default - _LOGIT_GRADIENT))
@@ -97,7 +97,7 @@ _LARGE_GPU = 80e9
 _LOOKED_THROUGH, _FLAGGED = 11.0, 3.0
 
 
-def reserved_bytes(setting: Setting) -> FloatArray:
+def reserved_bytes(inputs: TrainingInputs) -> FloatArray:
     """Bytes of context, libraries and idle allocator cache on one GPU.
 
     The value of a profile is for GPUs of 80 GB. Bytes beyond the context are mostly cached blocks,
@@ -108,14 +108,14 @@ def reserved_bytes(setting: Setting) -> FloatArray:
     .. [1] pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp: malloc frees what is cached and not
        used (release_cached_blocks), and tries again.
     """
-    profile_bytes = setting.framework.memory.reserved
+    profile_bytes = inputs.framework.memory.reserved
     context = min(profile_bytes, _CONTEXT)
-    of_large = min(setting.machine.gpu.memory_capacity / _LARGE_GPU, 1.0)
+    of_large = min(inputs.machine.gpu.memory_capacity / _LARGE_GPU, 1.0)
     return np.asarray(context + (profile_bytes - context) * of_large)
 
 
 def communication_bytes(
-    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+    inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Bytes of the buffers of gradients and weights on the wire; a single GPU has only ZeRO's.
 
@@ -135,7 +135,7 @@ def communication_bytes(
     .. [4] DeepSpeed as in [1]_, runtime/zero/stage_1_and_2.py, backward_prologue: a second buffer
        with overlap_comm and contiguous_gradients.
     """
-    memory = setting.framework.memory
+    memory = inputs.framework.memory
     num_bytes = np.asarray(memory.communication_buffer)
     if memory.reduce_bucket_size:
         bucket_size = np.where(
@@ -147,18 +147,18 @@ def communication_bytes(
         trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
         num_bytes = np.minimum(num_bytes, memory.buffered_bytes * trained)
     if memory.replica_buckets:
-        num_bytes = np.maximum(num_bytes, _replica_buckets(setting, c, parameters, stage))
+        num_bytes = np.maximum(num_bytes, _replica_buckets(inputs, c, parameters, stage))
     is_single_gpu = (c.num_gpus == 1) & (c.zero_stage == ZeroStage.NONE)
     return np.where(is_single_gpu if memory.reduce_bucket_size else c.num_gpus == 1, 0.0, num_bytes)
 
 
 def _replica_buckets(
-    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+    inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Bytes of a second copy of all gradients; 0 with sharded states or on one rank."""
     trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
     each = GradientBytes.of(
-        setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
+        inputs.framework, c.precision, c.main_grads_precision, c.main_params_precision
     ).stored_bytes
     is_replica = (c.zero_stage == ZeroStage.NONE) & (parameters.dense_group.size > 1)
     return np.where(is_replica, each * trained, 0.0)
@@ -178,7 +178,7 @@ def update_temporary(share: MicroBatchShare, c: TrainingConfigurations) -> Float
     .. [3] deepspeedai/DeepSpeed 0.19.6, runtime/zero/stage3.py: grad_partitions_flat_buffer, of
        which the gradients that a step takes are views; stage_1_and_2.py, step: averaged_gradients.
     """
-    memory = share.setting.framework.memory
+    memory = share.inputs.framework.memory
     narrow = is_among(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))
     one_by_one = narrow | (c.optimizer == OptimizerKind.ADAFACTOR)
     temporary, step_gradients = (
@@ -191,7 +191,7 @@ def update_temporary(share: MicroBatchShare, c: TrainingConfigurations) -> Float
     return np.maximum(step_gradients, step_gradients - freed + temporary)
 
 
-def updated_at_once(
+def update_bytes(
     share: MicroBatchShare,
     c: TrainingConfigurations,
     temporary: FloatArray,
@@ -214,7 +214,7 @@ def updated_at_once(
     .. [3] The same, stage3.py, has_overflow: torch.isinf of a flat buffer, which PyTorch computes
        as abs() == inf: 2 bytes and a flag.
     """
-    default_size = share.setting.framework.memory.sub_group_size
+    default_size = share.inputs.framework.memory.sub_group_size
     if not default_size:
         return temporary
     numbers = np.where(c.sub_group_size > 0, c.sub_group_size, default_size)
@@ -232,7 +232,7 @@ def updated_at_once(
 
 
 def live_bytes(
-    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+    inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Unsharded weight bytes of a stage that DeepSpeed ZeRO-3 keeps at once; else 0.
 
@@ -244,13 +244,13 @@ def live_bytes(
     .. [1] deepspeedai/DeepSpeed 0.19.6, runtime/zero/partitioned_param_coordinator.py:
        max_available_parameters_in_numel, max_reuse_distance_in_numel.
     """
-    default_limit = setting.framework.memory.max_live_parameters
+    default_limit = inputs.framework.memory.max_live_parameters
     if not default_limit:
         return np.zeros(())
     limit = c.stage3_max_live_parameters
     num_parameters = parameters.dense[stage] + parameters.experts[stage]
     share = np.minimum(np.where(limit > 0, limit, default_limit) / num_parameters, 1.0)
-    return np.asarray(share * stage_gathered_bytes(setting, c, parameters, stage))
+    return np.asarray(share * stage_gathered_bytes(inputs, c, parameters, stage))
 
 
 @record(kw_only=True)
@@ -355,10 +355,10 @@ def peak_memory(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> Memory:
     """Memory of every configuration, on each of its candidate stages."""
-    unified = share.setting.machine.gpu.unified_memory
+    unified = share.inputs.machine.gpu.unified_memory
     if unified:  # offloaded tensors stay in the same memory
         c = replace(c, offload=np.zeros((), np.int8), paged_optimizer=np.zeros((), np.bool_))
-    groups = share.setting.model.layer_groups
+    groups = share.inputs.model.layer_groups
     all_saved = [all_bytes(share, group) for group in groups]
     saved = [layer_bytes(share, group, each) for group, each in zip(groups, all_saved, strict=True)]
     state = _state_parts(share, c, parameters)
@@ -376,7 +376,7 @@ def peak_memory(
     if c.any_offload:
         host = largest(
             host_bytes(
-                share.setting,
+                share.inputs,
                 c.offload,
                 weights=state("weight", stage),
                 states=state("optimizer", stage),
@@ -386,7 +386,7 @@ def peak_memory(
             for stage in candidates
         )
     # Files are mapped, and their pages leave one memory as its weights are made of them.
-    loading = np.zeros(()) if unified else loading_bytes(share.setting, c, parameters)
+    loading = np.zeros(()) if unified else loading_bytes(share.inputs, c, parameters)
     peak = largest(totals)
     return Memory(
         moments=moments,
@@ -410,7 +410,7 @@ def _page_states(
     Pages leave only as far as memory is missing (bitsandbytes 0.48, ``optim/optimizer.py``, states
     in CUDA's managed memory).
     """
-    capacity = share.setting.machine.gpu.allocatable_memory
+    capacity = share.inputs.machine.gpu.allocatable_memory
     left, paged, least = [], [np.zeros(())], []
     for stage, of_stage in enumerate(moments):
         movable = np.where(c.paged_optimizer, state("moments", stage), 0.0)
@@ -448,13 +448,13 @@ def _stage_memory(
     state: Callable[[str, int], FloatArray],
 ) -> tuple[MemoryBreakdown, ...]:
     """Memory of a stage at the moments when it may be fullest."""
-    memory = share.setting.framework.memory
+    memory = share.inputs.framework.memory
     counts = parameters.layers.counts[stage]
     padding = 1 + memory.fragmentation
     allocated = _activations(c, parameters, stage, [padding * num_bytes for num_bytes in saved])
     if c.any_offload:
         offloaded = _activations(c, parameters, stage, moved)
-        allocated = allocated - padding * moved_away(offloaded, _largest_held(moved, counts))
+        allocated = allocated - padding * bytes_moved_away(offloaded, _largest_held(moved, counts))
     if (images := TowerShare.of(share, c)) is not None:
         flying = _in_flight(c, parameters.layers.ranks[stage])
         of_tower = np.where(parameters.is_first[stage], images.kept_bytes(), 0.0)
@@ -463,13 +463,13 @@ def _stage_memory(
     rebuilt = _rebuilt_bytes(share, counts, largest_layer)
     backward = MemoryBreakdown(
         weights=np.where(keeps_weights(c.offload), 0.0, state("weight", stage)),
-        gradients=np.where(keeps_gradients(share.setting, c), 0.0, state("gradient", stage)),
+        gradients=np.where(keeps_gradients(share.inputs, c), 0.0, state("gradient", stage)),
         optimizer_states=np.where(keeps_states(c.offload), 0.0, state("optimizer", stage)),
         allocated_activations=allocated,
         working=np.zeros(()),
         gathered=_gathered_bytes(share, c, parameters, stage),
-        communication_buffers=communication_bytes(share.setting, c, parameters, stage),
-        reserved=reserved_bytes(share.setting),
+        communication_buffers=communication_bytes(share.inputs, c, parameters, stage),
+        reserved=reserved_bytes(share.inputs),
         fragmentation_share=np.asarray(memory.fragmentation),
     )
     loss = np.zeros(())
@@ -481,9 +481,9 @@ def _stage_memory(
     backward = replace(backward, working=working)
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     built_up = memory.optimizer_temporary or memory.step_gradients
-    if not share.setting.framework.states.gradients_persist or built_up:
-        on_host = host_updates(share.setting, c.offload)
-        update = updated_at_once(share, c, state("temporary", stage), parameters, stage)
+    if not share.inputs.framework.states.gradients_persist or built_up:
+        on_host = host_updates(share.inputs, c.offload)
+        update = update_bytes(share, c, state("temporary", stage), parameters, stage)
         temporary = np.where(on_host, 0.0, update)
         moments = _moments(share, c, backward, temporary)
     if not memory.loaded_whole and np.all(c.zero3_init):
@@ -503,13 +503,13 @@ def _loading(
     Without ``zero.Init`` DeepSpeed moves the model to the GPU as it is, and shards it there
     (deepspeedai/DeepSpeed 0.19.6, runtime/engine.py, ``_configure_distributed_model``).
     """
-    zero, profile = np.zeros(()), share.setting.framework
+    zero, profile = np.zeros(()), share.inputs.framework
     is_sharded = (c.zero_stage >= profile.states.weights_sharded_from) & (
         parameters.dense_group.size > 1
     )
     num_parameters = parameters.dense[stage] + parameters.experts[stage]
     loaded = backward.weights + profile.memory.loaded_whole * num_parameters
-    sent = stage_gathered_bytes(share.setting, c, parameters, stage)
+    sent = stage_gathered_bytes(share.inputs, c, parameters, stage)
     loaded = np.where(c.zero3_init, loaded, np.maximum(loaded, sent))
     return replace(
         backward,
@@ -532,7 +532,7 @@ def _moments(
     """The backward pass, and the optimizer step, which has all gradients and no activations."""
     zero = np.zeros(())
     update = replace(backward, allocated_activations=zero, working=temporary, gathered=zero)
-    if not share.setting.framework.states.gradients_persist:
+    if not share.inputs.framework.states.gradients_persist:
         earlier = np.where(c.num_micro_batches > 1, backward.gradients, 0.0)
         backward = replace(backward, gradients=earlier)
     return backward, update
@@ -566,7 +566,7 @@ def _rebuilt_bytes(share: MicroBatchShare, counts: FloatArray, layer: FloatArray
     rebuilt = np.where(recomputation.any_full, layer, 0.0)
     if not recomputation.some:
         return rebuilt
-    blocks = [remade_at_once(share, group) for group in share.setting.model.layer_groups]
+    blocks = [rebuilt_bytes(share, group) for group in share.inputs.model.layer_groups]
     return np.where(recomputation.any_full, rebuilt, _largest_held(blocks, counts))
 
 
@@ -576,22 +576,22 @@ def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
     Some losses process as many tokens at a time as fit next to the ``other`` memory. Multi-token
     prediction modules save the inputs of their norms and their projection.
     """
-    model, memory = share.setting.model, share.setting.framework.memory
+    model, memory = share.inputs.model, share.inputs.framework.memory
     logits = share.tokens * model.head_columns / share.tensor_parallel
     if memory.loss_room:
-        free = share.setting.machine.gpu.allocatable_memory - other.total
+        free = share.inputs.machine.gpu.allocatable_memory - other.total
         chunk_bytes = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
         logits = np.minimum(logits, chunk_bytes / WIDE_BYTES)
     read = share.number_bytes * (2 + 2) * share.local_tokens * model.hidden_size
-    each = logits * bytes_per_logit(share.setting, logit_bytes(share))
+    each = logits * bytes_per_logit(share.inputs, logit_bytes(share))
     return np.asarray(each + model.mtp_num_layers * (each + read))
 
 
 def _state_parts(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
-    states = share.setting.framework.states
-    trained, model_states = parameters.trained, ModelStates.of(share.setting, c)
+    states = share.inputs.framework.states
+    trained, model_states = parameters.trained, ModelStates.of(share.inputs, c)
     gradient, temporary = share.gradients.stored_bytes, update_temporary(share, c)
     weights_from = ZeroStage(states.weights_sharded_from)
     # Bytes per parameter of layers, and of embedding and logits.
@@ -613,14 +613,14 @@ def _state_parts(
         held = [(in_layers, width, parameters.dense_group)]
         if in_layers is not dense:
             held.append((dense - in_layers, of_end, parameters.dense_group))
-        if share.setting.model.num_experts:
+        if share.inputs.model.num_experts:
             held.append((experts, width, parameters.expert_group))
         num_bytes = sharded(c, sharded_from, held)
         if name != "weight":
             return num_bytes
-        if share.setting.workload.keeps_untrained:
-            num_bytes = num_bytes + untrained_bytes(share.setting, c, parameters, stage)
-        return num_bytes + frozen_tower_bytes(share.setting, c, parameters, stage)
+        if share.inputs.workload.keeps_untrained:
+            num_bytes = num_bytes + untrained_bytes(share.inputs, c, parameters, stage)
+        return num_bytes + frozen_tower_bytes(share.inputs, c, parameters, stage)
 
     return state
 
@@ -647,20 +647,20 @@ def _gathered_bytes(
     FSDP at stage 2 holds the weights of the whole stage. Behind a pipeline it adds up the
     stage's gradients over the micro-batches before it scatters them.
     """
-    profile = share.setting.framework
+    profile = share.inputs.framework
     states = profile.states
     passing = (c.zero_stage >= states.weights_sharded_from) | keeps_weights(c.offload)
     if not passing.any():
         return np.zeros(())
     trained, counts = parameters.trained, parameters.layers.counts[stage]
     together = profile.memory.gathered_layers
-    of_layer, of_end = gathered_bytes(share.setting, c.precision)
+    of_layer, of_end = gathered_bytes(share.inputs, c.precision)
     layer = together * _largest_held(parameters.in_one_layer, counts)
     weights = np.maximum(layer * of_layer, parameters.end * of_end)
     gradients = np.maximum(together * _largest_held(trained.in_one_layer, counts), trained.end)
-    weights = np.maximum(weights, live_bytes(share.setting, c, parameters, stage))
+    weights = np.maximum(weights, live_bytes(share.inputs, c, parameters, stage))
     if states.weights_sharded_from == ZeroStage.GRADIENTS:
-        unsharded = stage_gathered_bytes(share.setting, c, parameters, stage)
+        unsharded = stage_gathered_bytes(share.inputs, c, parameters, stage)
         weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, unsharded, weights)
         if profile.pipeline_parallel:
             unsharded = trained.dense[stage] + trained.experts[stage]

@@ -19,11 +19,11 @@ from planner.estimators.training.bytes_per_element import (
     GradientBytes,
     compute_bytes,
     is_wide,
-    widened,
+    widen,
 )
 from planner.estimators.training.recomputation import Recomputation
 from planner.formulas.attention import longest_sample, mean_square_length
-from planner.formulas.collectives import partly_hidden
+from planner.formulas.collectives import unhidden_time
 from planner.layers.operators import heads_on_rank
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
@@ -32,7 +32,7 @@ from planner.specs.training_workload import TrainingWorkload
 
 
 @record(kw_only=True)
-class Setting:
+class TrainingInputs:
     """Everything that is the same for all configurations of a search."""
 
     machine: Machine
@@ -53,7 +53,7 @@ class Setting:
         return Recomputation.of(
             c,
             self.model.num_hidden_layers,
-            reads_alone=reads_without_overlap,
+            reads_without_overlap=reads_without_overlap,
             repeats_outputs=repeats_outputs,
         )
 
@@ -69,7 +69,7 @@ class MicroBatchShare:
     ``input_bits``: bits of a number that is kept of each of ``INPUTS``, 0 for the usual ones.
     """
 
-    setting: Setting
+    inputs: TrainingInputs
     tensor_parallel: FloatArray
     context_parallel: FloatArray
     expert_parallel: FloatArray
@@ -95,18 +95,18 @@ class MicroBatchShare:
     recomputation: Recomputation
 
     @classmethod
-    def of(cls, setting: Setting, configurations: TrainingConfigurations) -> MicroBatchShare:
+    def of(cls, inputs: TrainingInputs, configurations: TrainingConfigurations) -> MicroBatchShare:
         """The share that each configuration gives to a GPU."""
         c = configurations
         return cls(
-            setting=setting,
+            inputs=inputs,
             tensor_parallel=c.tensor_parallel,
             context_parallel=c.context_parallel,
             expert_parallel=c.expert_parallel,
-            sequences=setting.workload.sequences_per_sample * c.micro_batch_size,
-            sequence_length=setting.workload.computed_length,
+            sequences=inputs.workload.sequences_per_sample * c.micro_batch_size,
+            sequence_length=inputs.workload.computed_length,
             precision=c.precision,
-            kernel_format=training_format(c.precision, recipe_of(setting, c)),
+            kernel_format=training_format(c.precision, recipe_of(inputs, c)),
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.fused_attention,
             attention_kernel=c.attention_kernel,
@@ -122,13 +122,13 @@ class MicroBatchShare:
             cp_comm_type=c.cp_comm_type,
             tp_comm_overlap=c.tp_comm_overlap,
             input_bits={name: getattr(c, f"{name}_input_bits") for name in INPUTS},
-            recomputation=setting.recomputation(c),
+            recomputation=inputs.recomputation(c),
         )
 
     @property
     def hidden_size(self) -> int:
         """Width of the residual stream."""
-        return self.setting.model.hidden_size
+        return self.inputs.model.hidden_size
 
     @cached_property
     def tokens(self) -> FloatArray:
@@ -153,18 +153,18 @@ class MicroBatchShare:
     @cached_property
     def number_bytes(self) -> Numeric:
         """Bytes per number of what nothing quantizes: residual stream, what is exchanged."""
-        return widened(2.0, self.precision)
+        return widen(2.0, self.precision)
 
     @cached_property
     def unquantized(self) -> CodeArray:
         """Precision of products that no recipe quantizes: 16 bits, or 32 bits if trained so."""
-        sixteen, wide = self.setting.machine.sixteen_bit, is_wide(self.precision)
+        sixteen, wide = self.inputs.machine.sixteen_bit, is_wide(self.precision)
         return np.where(wide, self.precision, sixteen) if wide.any() else sixteen
 
     @cached_property
     def rate_in_32_bits(self) -> Numeric:
         """Rate of kernels in 32 bits relative to the measured 16 bits, as the ratio of peaks."""
-        wide, machine = is_wide(self.precision), self.setting.machine
+        wide, machine = is_wide(self.precision), self.inputs.machine
         if not wide.any():
             return 1.0
         wide_peak, sixteen_bit_peak = (
@@ -177,12 +177,12 @@ class MicroBatchShare:
     def gradients(self) -> GradientBytes:
         """Gradient bytes of the framework in each precision."""
         codes = (self.precision, self.main_grads, self.main_params)
-        return GradientBytes.of(self.setting.framework, *codes)
+        return GradientBytes.of(self.inputs.framework, *codes)
 
     @cached_property
     def compiled_otherwise(self) -> BoolArray:
         """Mask of models compiled although the profile is eager, or the other way round."""
-        is_compiled = self.setting.framework.compilation.default
+        is_compiled = self.inputs.framework.compilation.default
         other = TorchCompile.FALSE if is_compiled else TorchCompile.TRUE
         return np.asarray(self.torch_compile == other)
 
@@ -209,7 +209,7 @@ class MicroBatchShare:
         volume instead, which alone can run behind the products around them: Megatron-LM's
         arguments.py and NeMo's comm_overlap.py have no overlap without sequence parallelism.
         """
-        machine, overlap = self.setting.machine, self.setting.framework.overlap
+        machine, overlap = self.inputs.machine, self.inputs.framework.overlap
         num_bytes = self.number_bytes * self.tokens * self.hidden_size
 
         def seconds(kind: str) -> FloatArray:
@@ -226,7 +226,7 @@ class MicroBatchShare:
             overlap.tensor_parallel,
         )
         can_hide = self.sequence_parallel & machine.hides_exchange(self.tensor_group)
-        return partly_hidden(
+        return unhidden_time(
             communication=np.where(self.sequence_parallel, halves, reduce),
             hidden=np.where(can_hide, share, 0.0),
         )
@@ -234,8 +234,8 @@ class MicroBatchShare:
     @cached_property
     def reduce_wait(self) -> Numeric:
         """Seconds that each pass of a layer waits for the slowest rank of a node."""
-        wait = self.setting.framework.execution.node_reduce_wait
-        machine = self.setting.machine
+        wait = self.inputs.framework.execution.node_reduce_wait
+        machine = self.inputs.machine
         return np.where(machine.fills_domain(self.tensor_group), wait, 0.0) if wait else 0.0
 
     @cached_property
@@ -243,7 +243,7 @@ class MicroBatchShare:
         """1 where one kernel computes attention, else 0."""
         return np.where(self.flash_attention, 1.0, 0.0)
 
-    def kept_in_bits(self, name: str, default: Numeric) -> Numeric:
+    def input_bytes(self, name: str, default: Numeric) -> Numeric:
         """Bytes of a saved number of one of ``INPUTS``; ``default`` if no bits are specified."""
         bits = self.input_bits[name]
         return np.where(bits > 0, bits / 8, default) if bits.any() else default
@@ -253,9 +253,9 @@ class MicroBatchShare:
         return np.asarray(heads_on_rank(num_key_value_heads, self.tensor_parallel))
 
 
-def recipe_of(setting: Setting, c: TrainingConfigurations) -> CodeArray:
+def recipe_of(inputs: TrainingInputs, c: TrainingConfigurations) -> CodeArray:
     """Scaling recipe of 8-bit products of each configuration."""
-    default_recipe = setting.framework.recipe_on(scales_groups=setting.machine.gpu.scales_groups)
+    default_recipe = inputs.framework.recipe_on(scales_groups=inputs.machine.gpu.scales_groups)
     return np.where(c.fp8_recipe == Fp8Recipe.AUTO, default_recipe, c.fp8_recipe)
 
 
@@ -274,7 +274,7 @@ def tokens_of_sample(work: TrainingWorkload) -> float:
 
 
 def fullest_and_mean_share(
-    setting: Setting, c: TrainingConfigurations
+    inputs: TrainingInputs, c: TrainingConfigurations
 ) -> tuple[MicroBatchShare, MicroBatchShare]:
     """Shares of the fullest micro-batch, which sets memory, and of a mean one.
 
@@ -282,7 +282,7 @@ def fullest_and_mean_share(
     micro-batch. Without padding the fullest sample has the sequence length and the others the mean
     length. Each sample attends only to itself, so attention costs follow the mean square.
     """
-    work, fullest = setting.workload, MicroBatchShare.of(setting, c)
+    work, fullest = inputs.workload, MicroBatchShare.of(inputs, c)
     if work.padding in (Padding.PACKED, Padding.FULL):
         return fullest, fullest
     lengths, b = _lengths(work), work.sequences_per_sample * c.micro_batch_size

@@ -23,9 +23,9 @@ from planner.estimators.training.bytes_per_element import (
     compute_bytes,
     is_narrow,
     is_wide,
-    widened,
+    widen,
 )
-from planner.estimators.training.micro_batch_share import MicroBatchShare, Setting, recipe_of
+from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs, recipe_of
 from planner.estimators.training.saved_activations import (
     layer_bytes,
     layer_input_bytes,
@@ -76,14 +76,14 @@ class ModelStates:
     traffic: Numeric
 
     @classmethod
-    def of(cls, setting: Setting, c: TrainingConfigurations) -> ModelStates:
+    def of(cls, inputs: TrainingInputs, c: TrainingConfigurations) -> ModelStates:
         """Bytes per parameter of every configuration."""
-        states = setting.framework.states
+        states = inputs.framework.states
         wide = is_wide(c.precision)
         if not (c.has_custom_optimizer or np.any(wide)):
             default = states.optimizer
             return cls(
-                weight=_stored_bytes(setting, c, states.weight),
+                weight=_stored_bytes(inputs, c, states.weight),
                 end_weight=states.weight,
                 optimizer=default,
                 end_optimizer=default,
@@ -99,9 +99,9 @@ class ModelStates:
         moments, of_end = (each[c.optimizer] * moment for each in (_LAYER_STATES, _END_STATES))
         optimizer = copy + moments
         gradients = GradientBytes.of(
-            setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
+            inputs.framework, c.precision, c.main_grads_precision, c.main_params_precision
         )
-        default_gradients = GradientBytes.of(setting.framework, c.precision)
+        default_gradients = GradientBytes.of(inputs.framework, c.precision)
         # Bytes beyond the framework's default states are read and written, gradients only read.
         extra_traffic = (
             2 * (optimizer - states.optimizer)
@@ -113,9 +113,7 @@ class ModelStates:
         stored_width = np.where(narrow, min(states.weight, 2.0), states.weight)
         weight = np.where(wide, WIDE_BYTES, stored_width)
         if np.any(wide):
-            in_sixteen = GradientBytes.of(
-                setting.framework, setting.machine.sixteen_bit
-            ).stored_bytes
+            in_sixteen = GradientBytes.of(inputs.framework, inputs.machine.sixteen_bit).stored_bytes
             of_gradients = np.asarray(default_gradients.stored_bytes) - in_sixteen
             # Of weights of 32 bits that are updated themselves no copy in 16 bits is written.
             updated = 0.0 if states.main_weight else states.weight
@@ -123,7 +121,7 @@ class ModelStates:
             of_weights = 2 * (WIDE_BYTES - updated) - copied
             extra_traffic = np.where(wide, extra_traffic + of_gradients + of_weights, extra_traffic)
         return cls(
-            weight=_stored_bytes(setting, c, weight),
+            weight=_stored_bytes(inputs, c, weight),
             end_weight=weight,
             optimizer=optimizer,
             end_optimizer=copy + of_end,
@@ -141,7 +139,7 @@ def _moment_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
     return np.where(is_unspecified, max(default_width, WIDE_BYTES), widths[state_precision])
 
 
-def _stored_bytes(setting: Setting, c: TrainingConfigurations, default: Numeric) -> Numeric:
+def _stored_bytes(inputs: TrainingInputs, c: TrainingConfigurations, default: Numeric) -> Numeric:
     """Bytes per parameter of layers' weights stored between steps.
 
     In 4 bits they are stored in both orientations, as the products of both passes read them. In 8
@@ -151,30 +149,30 @@ def _stored_bytes(setting: Setting, c: TrainingConfigurations, default: Numeric)
     ``pytorch/module/linear.py``, ``base.py`` ``get_weight_workspace``; Megatron-LM keeps the cache
     over micro-batches).
     """
-    states = setting.framework.states
-    if setting.workload.is_frozen:
+    states = inputs.framework.states
+    if inputs.workload.is_frozen:
         return default
     if states.cached_weights:
         narrow = is_narrow(c.precision)
-        return default + np.where(narrow, _read_bytes(setting, c), 0.0)
+        return default + np.where(narrow, _read_bytes(inputs, c), 0.0)
     if not states.quantized_weights:
         return default
     is_four = c.precision == ComputePrecision.FP4
-    is_single = (c.precision == ComputePrecision.FP8) & _has_one_copy(setting, c)
-    return np.where(is_four | is_single, _read_bytes(setting, c), default)
+    is_single = (c.precision == ComputePrecision.FP8) & _has_one_copy(inputs, c)
+    return np.where(is_four | is_single, _read_bytes(inputs, c), default)
 
 
-def _read_bytes(setting: Setting, c: TrainingConfigurations) -> FloatArray:
+def _read_bytes(inputs: TrainingInputs, c: TrainingConfigurations) -> FloatArray:
     """Bytes per weight that products of both passes read below 16 bits."""
-    copies = np.where(_has_one_copy(setting, c), 1.0, 2.0)
+    copies = np.where(_has_one_copy(inputs, c), 1.0, 2.0)
     return np.asarray(copies * compute_bytes(c.precision))
 
 
-def _has_one_copy(setting: Setting, c: TrainingConfigurations) -> BoolArray:
+def _has_one_copy(inputs: TrainingInputs, c: TrainingConfigurations) -> BoolArray:
     """Mask of configurations whose 8-bit products read a weight in one orientation."""
-    if not setting.machine.gpu.scales_groups:
+    if not inputs.machine.gpu.scales_groups:
         return np.zeros(np.shape(c.precision), dtype=bool)
-    recipe = recipe_of(setting, c)
+    recipe = recipe_of(inputs, c)
     one_scale = (recipe == Fp8Recipe.TENSORWISE) | (recipe == Fp8Recipe.DELAYED)
     return np.asarray((c.precision == ComputePrecision.FP8) & one_scale)
 
@@ -184,7 +182,7 @@ MAIN_BYTES = {MainPrecision.FP32: 4.0, MainPrecision.BF16: 2.0}
 
 
 def muon_time(
-    setting: Setting, c: TrainingConfigurations, parameters: StageParameters
+    inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
     """Seconds in which Muon makes updates orthogonal, on the stage with most work.
 
@@ -193,7 +191,7 @@ def muon_time(
     if not np.any(c.optimizer == OptimizerKind.MUON):
         return np.zeros(())
     sharded = c.zero_stage >= ZeroStage.OPTIMIZER
-    model = setting.model
+    model = inputs.model
     per_layer = []
     for group in model.layer_groups:
         dense, experts = _newton_schulz(layer_of(model, group), c)
@@ -211,9 +209,9 @@ def muon_time(
         add(count * flops for count, flops in zip(counts[stage], per_layer, strict=True))
         for stage in stages
     )
-    precision: CodeArray = setting.machine.sixteen_bit
+    precision: CodeArray = inputs.machine.sixteen_bit
     width = float(model.hidden_size)
-    per_flop = setting.machine.gemm_time(width, width, width, precision) / (2 * width**3)
+    per_flop = inputs.machine.gemm_time(width, width, width, precision) / (2 * width**3)
     return np.where(c.optimizer == OptimizerKind.MUON, most * per_flop, 0.0)
 
 
@@ -224,7 +222,7 @@ def _newton_schulz(layer: Layer, c: TrainingConfigurations) -> tuple[FloatArray,
     for product in layer.of(MatrixProduct):
         split = product.split if product.sharded else MatrixSplit.NONE
         rows = product.depth / np.where(split is MatrixSplit.ROWS, t, 1.0)
-        columns = product.columns.whole / np.where(split is MatrixSplit.COLUMNS, t, 1.0)
+        columns = product.columns.total / np.where(split is MatrixSplit.COLUMNS, t, 1.0)
         dense.append(newton_schulz_flops(rows=rows, columns=columns))
     experts = [np.zeros(())]
     for routed in layer.of(Experts):
@@ -263,22 +261,22 @@ def keeps_states(offload: CodeArray) -> BoolArray:
     return np.asarray(_OF_STATES[offload])
 
 
-def host_updates(setting: Setting, offload: CodeArray) -> BoolArray:
+def host_updates(inputs: TrainingInputs, offload: CodeArray) -> BoolArray:
     """Mask of configurations in which the host updates the weights of a rank."""
-    return np.asarray(keeps_states(offload) & setting.framework.offloading.host_update)
+    return np.asarray(keeps_states(offload) & inputs.framework.offloading.host_update)
 
 
-def keeps_gradients(setting: Setting, c: TrainingConfigurations) -> BoolArray:
+def keeps_gradients(inputs: TrainingInputs, c: TrainingConfigurations) -> BoolArray:
     """Mask of configurations that move gradients to the host at once, with none on the GPU.
 
     Only sharded gradients do (ZeRO-Offload, arXiv:2101.06840, section 4.1), and all of a single
     rank. Below stage 2 the GPU accumulates unsharded gradients over the micro-batches, as
     Megatron-LM's buffer of main gradients does, and the host gets its share at the end.
     """
-    can_shard = ZeroStage.GRADIENTS in setting.framework.zero_stages
+    can_shard = ZeroStage.GRADIENTS in inputs.framework.zero_stages
     is_single_rank = (c.data_parallel * c.context_parallel == 1) & can_shard
     leave = (c.zero_stage >= ZeroStage.GRADIENTS) | is_single_rank
-    return np.asarray(host_updates(setting, c.offload) & leave)
+    return np.asarray(host_updates(inputs, c.offload) & leave)
 
 
 def keeps_weights(offload: CodeArray) -> BoolArray:
@@ -294,18 +292,18 @@ def moved_activations(
         return np.zeros(())
     moves = _OF_ACTIVATIONS[c.offload]
     saved = layer_bytes(share, group)
-    if share.setting.framework.offloading.only_layer_inputs:
+    if share.inputs.framework.offloading.only_layer_inputs:
         saved = np.minimum(saved, layer_input_bytes(share))
     return np.where(moves, saved, offloaded_bytes(share, group))
 
 
-def moved_away(moved: FloatArray, largest_layer: FloatArray) -> FloatArray:
+def bytes_moved_away(moved: FloatArray, largest_layer: FloatArray) -> FloatArray:
     """Offloaded activation bytes off the GPU: all but those of layers being copied."""
     return np.asarray(np.maximum(moved - _LAYERS_ON_GPU * largest_layer, 0.0))
 
 
 def host_copies(
-    setting: Setting,
+    inputs: TrainingInputs,
     c: TrainingConfigurations,
     parameters: StageParameters,
     moved: list[FloatArray],
@@ -321,19 +319,19 @@ def host_copies(
         return HostCopies(
             layer_forward=none, layer_backward=none, end_forward=nothing, end_backward=nothing
         )
-    of_layer, of_end = gathered_bytes(setting, c.precision)
+    of_layer, of_end = gathered_bytes(inputs, c.precision)
     trained = parameters.trained
     forward, backward = [], []
-    on_wire = widened(setting.framework.states.gradient_on_wire, c.precision)
+    on_wire = widen(inputs.framework.states.gradient_on_wire, c.precision)
     widths = [*(of_layer for _ in moved), of_end]
     for index, (activations, width) in enumerate(zip((*moved, nothing), widths, strict=True)):
         weights = _owned_of(parameters, c, index) * width
         fetched = np.where(keeps_weights(c.offload), weights, 0.0)
         gradients = _owned_of(trained, c, index) * on_wire
-        outgoing = np.where(keeps_gradients(setting, c), gradients, 0.0)
-        read = _drive_time(setting, c.offload, fetched)
-        forward.append(np.maximum(_copy_time(setting, fetched + activations), read))
-        backward.append(np.maximum(_copy_time(setting, fetched + outgoing + activations), read))
+        outgoing = np.where(keeps_gradients(inputs, c), gradients, 0.0)
+        read = _drive_time(inputs, c.offload, fetched)
+        forward.append(np.maximum(_copy_time(inputs, fetched + activations), read))
+        backward.append(np.maximum(_copy_time(inputs, fetched + outgoing + activations), read))
     return HostCopies(
         layer_forward=tuple(forward[:-1]),
         layer_backward=tuple(backward[:-1]),
@@ -343,41 +341,41 @@ def host_copies(
 
 
 def host_update_time(
-    setting: Setting, c: TrainingConfigurations, owned: FloatArray, model_states: ModelStates
+    inputs: TrainingInputs, c: TrainingConfigurations, owned: FloatArray, model_states: ModelStates
 ) -> FloatArray:
     """Seconds of the optimizer on the host, and of bringing its ``owned`` weights back.
 
     Gradients that were added up on the GPU come over first. States on drives are read and
     written while others are updated.
     """
-    states, offloading = setting.framework.states, setting.framework.offloading
-    update = setting.machine.host_memory_time(
+    states, offloading = inputs.framework.states, inputs.framework.offloading
+    update = inputs.machine.host_memory_time(
         owned * model_states.traffic, offloading.host_memory_fraction
     )
-    passing = _drive_time(setting, c.offload, 2 * owned * model_states.optimizer)
-    weights = owned * widened(states.weight_on_wire, c.precision)
+    passing = _drive_time(inputs, c.offload, 2 * owned * model_states.optimizer)
+    weights = owned * widen(states.weight_on_wire, c.precision)
     back = np.where(keeps_weights(c.offload), 0.0, weights)
-    on_wire = widened(states.gradient_on_wire, c.precision)
-    over = np.where(keeps_gradients(setting, c), 0.0, owned * on_wire)
-    return np.maximum(update, passing) + _copy_time(setting, over) + _copy_time(setting, back)
+    on_wire = widen(states.gradient_on_wire, c.precision)
+    over = np.where(keeps_gradients(inputs, c), 0.0, owned * on_wire)
+    return np.maximum(update, passing) + _copy_time(inputs, over) + _copy_time(inputs, back)
 
 
 def streamed_states_time(
-    setting: Setting, c: TrainingConfigurations, owned: FloatArray, model_states: ModelStates
+    inputs: TrainingInputs, c: TrainingConfigurations, owned: FloatArray, model_states: ModelStates
 ) -> FloatArray:
     """Seconds to bring optimizer states to the GPU, while others go back."""
     num_bytes = owned * model_states.optimizer
-    passing = _drive_time(setting, c.offload, 2 * num_bytes)
-    return np.maximum(_copy_time(setting, num_bytes), passing)
+    passing = _drive_time(inputs, c.offload, 2 * num_bytes)
+    return np.maximum(_copy_time(inputs, num_bytes), passing)
 
 
-def paging_time(setting: Setting, paged: FloatArray) -> FloatArray:
+def paging_time(inputs: TrainingInputs, paged: FloatArray) -> FloatArray:
     """Seconds to move pages of optimizer states to the host and back, not overlapped."""
-    return _copy_time(setting, 2 * paged)
+    return _copy_time(inputs, 2 * paged)
 
 
 def host_bytes(
-    setting: Setting,
+    inputs: TrainingInputs,
     offload: CodeArray,
     *,
     weights: FloatArray,
@@ -390,23 +388,23 @@ def host_bytes(
     of_model = add(
         (
             np.where(keeps_states(offload) & in_memory, states, 0.0),
-            np.where(host_updates(setting, offload), gradients, 0.0),
+            np.where(host_updates(inputs, offload), gradients, 0.0),
             np.where(keeps_weights(offload) & in_memory, weights, 0.0),
         )
     )
-    return activations + setting.framework.offloading.host_buffers * of_model
+    return activations + inputs.framework.offloading.host_buffers * of_model
 
 
 def loading_bytes(
-    setting: Setting, c: TrainingConfigurations, parameters: StageParameters
+    inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
     """Bytes of the unsharded model in host memory of a process that loads it.
 
     Weights that are sharded are so as they load, if ``zero3_init``. Those in 4 bits go to the GPU
     piece by piece.
     """
-    states, workload = setting.framework.states, setting.workload
-    each = setting.framework.offloading.loaded_per_process
+    states, workload = inputs.framework.states, inputs.workload
+    each = inputs.framework.offloading.loaded_per_process
     if not each or workload.adapter is AdapterKind.QLORA:
         return np.zeros(())
     stages = range(len(parameters.dense))
@@ -417,15 +415,15 @@ def loading_bytes(
     return np.where(is_sharded, 0.0, each * num_parameters)
 
 
-def _drive_time(setting: Setting, offload: CodeArray, num_bytes: FloatArray) -> FloatArray:
+def _drive_time(inputs: TrainingInputs, offload: CodeArray, num_bytes: FloatArray) -> FloatArray:
     """Seconds in which the drives of a host read or write what lies there."""
-    time = num_bytes / setting.machine.drive_bandwidth
+    time = num_bytes / inputs.machine.drive_bandwidth
     return np.where(_TO_DRIVES[offload], time, 0.0)
 
 
-def _copy_time(setting: Setting, num_bytes: Numeric) -> FloatArray:
-    fraction = setting.framework.offloading.host_link_fraction
-    copied = setting.machine.host_copy_time(num_bytes, fraction)
+def _copy_time(inputs: TrainingInputs, num_bytes: Numeric) -> FloatArray:
+    fraction = inputs.framework.offloading.host_link_fraction
+    copied = inputs.machine.host_copy_time(num_bytes, fraction)
     return np.where(np.asarray(num_bytes) > 0, copied, 0.0)
 
 

@@ -17,7 +17,7 @@ from planner.estimators.kernel_work import KernelWork
 from planner.estimators.machine import CommunicationGroup
 from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.estimators.training.recomputation import Recomputation
-from planner.formulas.collectives import distinct_share, partly_hidden
+from planner.formulas.collectives import distinct_domain_share, unhidden_time
 from planner.layers.model import Layer
 from planner.layers.operators import ExpertBias, ExpertExchange, Experts, LayerOperator, Permute
 from planner.question.terms import terms_about
@@ -66,7 +66,7 @@ class Operator:
         )
 
 
-def timed(
+def make_operator(
     op: LayerOperator,
     *,
     forward: FloatArray,
@@ -104,7 +104,7 @@ def gradient_accumulation(
     if not np.any(traffic):
         return
     nothing = np.zeros(())
-    once = share.setting.machine.memory_time(traffic * num_parameters)
+    once = share.inputs.machine.memory_time(traffic * num_parameters)
     yield Operator(
         name="gradient_accumulation",
         module="gradient_accumulation",
@@ -147,7 +147,7 @@ class LayerTime:
 
 def layer_time(
     operators: Iterable[Operator],
-    again: Recomputation,
+    recomputation: Recomputation,
     launch_time: Numeric,
     block_launch_times: Mapping[str, Numeric] | None = None,
     expert_wait: float = 0.0,
@@ -162,14 +162,18 @@ def layer_time(
     operators = tuple(operators)
     forward = add(o.forward for o in operators)
     backward = add(o.backward for o in operators)
-    repeated = add(o.repeated(again) for o in operators)
-    launches = (2.0 + again.full) * launch_time
+    repeated = add(o.repeated(recomputation) for o in operators)
+    launches = (2.0 + recomputation.full) * launch_time
     for module, time in (block_launch_times or {}).items():
-        if module in again.some:
-            launches = launches + again.repeats((module,)) * time
-    waits = expert_wait * (1.0 + again.full + again.repeats(("moe",))) if expert_wait else 0.0
+        if module in recomputation.some:
+            launches = launches + recomputation.repeats((module,)) * time
+    waits = (
+        expert_wait * (1.0 + recomputation.full + recomputation.repeats(("moe",)))
+        if expert_wait
+        else 0.0
+    )
     if np.any(every_wait):
-        waits = waits + every_wait * (1.0 + again.full)
+        waits = waits + every_wait * (1.0 + recomputation.full)
     return LayerTime(
         operators=operators,
         forward=forward,
@@ -193,11 +197,11 @@ def experts(share: MicroBatchShare, op: Experts, layer: Layer) -> Iterator[Opera
     """
     pairs, split = expert_pairs(share, op.per_token), share.expert_tensor_parallel
     local_experts = op.num_experts / share.expert_parallel
-    machine = share.setting.machine
+    machine = share.inputs.machine
     matmul = machine.grouped_gemm_time(
         pairs * split, local_experts, op.depth, op.width / split, op.matrices, share.kernel_format
     )
-    launches = share.setting.framework.execution.expert_launch_time
+    launches = share.inputs.framework.execution.expert_launch_time
     matmul = matmul + launches * local_experts
     # It reads and writes as many tensors as there are matrices.
     activation = machine.memory_time(share.number_bytes * op.matrices * pairs * op.width)
@@ -208,15 +212,15 @@ def experts(share: MicroBatchShare, op: Experts, layer: Layer) -> Iterator[Opera
         pairs * (depth + inside * op.width), share.kernel_format
     )
     backward = 2 * (matmul + activation)
-    if share.setting.workload.is_frozen:
+    if share.inputs.workload.is_frozen:
         backward = matmul + 2 * activation
-    yield timed(
+    yield make_operator(
         op,
         forward=matmul + activation + cast_inputs,
         backward=backward + cast_outputs,
         flops=2.0 * op.matrices * op.depth * op.width * pairs,
         parts={"moe_act": activation / (matmul + activation + cast_inputs)},
-        weights=0.0 if share.setting.workload.is_frozen else matmul,
+        weights=0.0 if share.inputs.workload.is_frozen else matmul,
     )
 
 
@@ -226,7 +230,7 @@ def loop_launches(share: MicroBatchShare, c: TrainingConfigurations, layer: Laye
     Each expert has kernels of its own, and waits for the number of its tokens. ZeRO-3 gathers
     each of its matrices inside the loop, since the experts with tokens are not known before.
     """
-    execution = share.setting.framework.execution
+    execution = share.inputs.framework.execution
     if layer.experts is None or not np.any(c.expert_compute == ExpertCompute.LOOP):
         return 0.0
     op = layer.experts
@@ -238,11 +242,11 @@ def loop_launches(share: MicroBatchShare, c: TrainingConfigurations, layer: Laye
 
 def permute(share: MicroBatchShare, op: Permute, layer: Layer) -> Iterator[Operator]:
     """A read and a write of every dispatched token, before the experts and after them."""
-    machine, execution = share.setting.machine, share.setting.framework.execution
-    elements = expert_pairs(share, op.per_token) * op.columns.whole
+    machine, execution = share.inputs.machine, share.inputs.framework.execution
+    elements = expert_pairs(share, op.per_token) * op.columns.total
     traffic = 2 * share.number_bytes * 2 * execution.permute_passes * elements
     time = machine.memory_time(traffic, kernels=2)
-    yield timed(op, forward=time, backward=time)
+    yield make_operator(op, forward=time, backward=time)
 
 
 def expert_bias(share: MicroBatchShare, op: ExpertBias, layer: Layer) -> Iterator[Operator]:
@@ -250,36 +254,36 @@ def expert_bias(share: MicroBatchShare, op: ExpertBias, layer: Layer) -> Iterato
 
     The backward pass casts as often, and sums the gradients of biases and weights.
     """
-    passes = share.setting.framework.execution.expert_bias_passes
+    passes = share.inputs.framework.execution.expert_bias_passes
     if not passes:
         return
-    elements = expert_pairs(share, op.per_token) * op.columns.whole
-    time = share.setting.machine.memory_time(share.number_bytes * passes * elements)
-    yield timed(op, forward=time, backward=_BIAS_BACKWARD * time)
+    elements = expert_pairs(share, op.per_token) * op.columns.total
+    time = share.inputs.machine.memory_time(share.number_bytes * passes * elements)
+    yield make_operator(op, forward=time, backward=_BIAS_BACKWARD * time)
 
 
 def expert_exchange(share: MicroBatchShare, op: ExpertExchange, layer: Layer) -> Iterator[Operator]:
     """Tokens go to their experts and come back."""
-    bytes_of_pairs = share.number_bytes * expert_pairs(share, op.per_token) * op.columns.whole
+    bytes_of_pairs = share.number_bytes * expert_pairs(share, op.per_token) * op.columns.total
     time = np.where(
         share.token_dispatcher == TokenDispatcher.ALLGATHER,
         _allgather_time(share, op),
         _dispatch_time(share, op, bytes_of_pairs),
     )
-    there_and_back = partly_hidden(
-        communication=time, hidden=share.setting.framework.overlap.expert_parallel
+    there_and_back = unhidden_time(
+        communication=time, hidden=share.inputs.framework.overlap.expert_parallel
     )
-    yield timed(op, forward=there_and_back, backward=there_and_back, part="expert_parallel")
+    yield make_operator(op, forward=there_and_back, backward=there_and_back, part="expert_parallel")
 
 
 def _dispatch_time(
     share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray
 ) -> FloatArray:
     """Seconds of an all-to-all each way, then of gathers and reduce-scatters in expert groups."""
-    machine, framework = share.setting.machine, share.setting.framework
+    machine, framework = share.inputs.machine, share.inputs.framework
     gathers = share.token_dispatcher == TokenDispatcher.ALLGATHER
     domains = machine.num_domains(share.expert_group)
-    once = distinct_share(num_copies=op.per_token, num_domains=domains)
+    once = distinct_domain_share(num_copies=op.per_token, num_domains=domains)
     default_dispatcher = (
         float(TokenDispatcher.FLEX) if framework.execution.deduplicated_dispatch else 0.0
     )
@@ -309,8 +313,8 @@ def _allgather_time(share: MicroBatchShare, op: ExpertExchange) -> FloatArray:
         return np.zeros(())
     ranks = share.expert_parallel * share.expert_tensor_parallel
     group = CommunicationGroup(size=ranks, stride=1)
-    gathered = share.number_bytes * share.local_tokens * op.columns.whole * ranks
-    machine = share.setting.machine
+    gathered = share.number_bytes * share.local_tokens * op.columns.total * ranks
+    machine = share.inputs.machine
     return machine.collective("all_gather", gathered, group) + machine.collective(
         "reduce_scatter", gathered, group
     )

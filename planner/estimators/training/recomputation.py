@@ -14,7 +14,7 @@ from planner.base.software_enums import KeptTensors, RecomputedModules
 from planner.configurations.configuration_tables import TrainingConfigurations
 
 _CORE, _FEED_FORWARD, _CHEAP = (
-    int(RecomputedModules[RecomputedModules.meant(word).upper()])
+    int(RecomputedModules[RecomputedModules.canonical_word(word).upper()])
     for word in ("core_attn", "feed_forward", "layernorm+mla_up_proj+moe_act")
 )
 
@@ -42,7 +42,7 @@ class Recomputation:
         c: TrainingConfigurations,
         num_hidden_layers: int,
         *,
-        reads_alone: bool = False,
+        reads_without_overlap: bool = False,
         repeats_outputs: bool = False,
     ) -> Recomputation:
         """The recomputation of each configuration of a model with so many layers.
@@ -69,7 +69,7 @@ class Recomputation:
             by_share=selective & ~named,
             saved=c.saved_tensors,
             offloaded=c.offloaded_tensors,
-            reads_without_overlap=reads_alone,
+            reads_without_overlap=reads_without_overlap,
         )
 
     @cached_property

@@ -14,7 +14,7 @@ from planner.base.training_aliases import TrainingObjective
 from planner.estimators.ownership_cost import Charge, charge
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.formulas import goodput as formulas
 from planner.formulas.cost import time_to_train
 from planner.formulas.goodput import calendar_time
@@ -69,7 +69,7 @@ class Goodput:
 
 
 def goodput(
-    setting: Setting, site: OperatingTerms, num_gpus: FloatArray, end: str = "typical"
+    inputs: TrainingInputs, site: OperatingTerms, num_gpus: FloatArray, end: str = "typical"
 ) -> Goodput:
     """Goodput of runs on so many GPUs.
 
@@ -79,14 +79,14 @@ def goodput(
     n = np.asarray(num_gpus, dtype=np.float64)
     first = n.flat[0] if n.size else np.nan
     n = np.asarray(first) if np.all(n == first) else n
-    size, node = checkpoint_size(setting), setting.machine.cluster.gpus_per_node
-    is_spot, campaign = site.contract == Contract.SPOT, campaign_of(setting, site).typical
+    size, node = checkpoint_size(inputs), inputs.machine.cluster.gpus_per_node
+    is_spot, campaign = site.contract == Contract.SPOT, campaign_of(inputs, site).typical
     return _goodput(site.reliability, is_spot, size, node, n, end, campaign)
 
 
-def campaign_of(setting: Setting, site: OperatingTerms) -> Campaign:
+def campaign_of(inputs: TrainingInputs, site: OperatingTerms) -> Campaign:
     """Time of a pretraining run beyond its steps and failures; none for other objectives."""
-    work, campaign = setting.workload, site.reliability.campaign
+    work, campaign = inputs.workload, site.reliability.campaign
     is_pretraining = work.training_objective is TrainingObjective.PRETRAIN and not work.is_frozen
     return campaign if campaign is not None and is_pretraining else NO_CAMPAIGN
 
@@ -153,13 +153,13 @@ def _checkpoints(
     return write, blocking, interval
 
 
-def checkpoint_size(setting: Setting) -> float:
+def checkpoint_size(inputs: TrainingInputs) -> float:
     """Bytes of a checkpoint of what is trained: all weights, or the adapters alone."""
-    states = setting.framework.states
-    if setting.workload.is_frozen:
-        trained = adapter_parameter_count(setting)
+    states = inputs.framework.states
+    if inputs.workload.is_frozen:
+        trained = adapter_parameter_count(inputs)
     else:
-        trained = count_parameters(setting.model).total
+        trained = count_parameters(inputs.model).total
     return float(
         formulas.checkpoint_bytes(
             trained_parameters=float(trained),
@@ -170,13 +170,13 @@ def checkpoint_size(setting: Setting) -> float:
 
 
 def calendar_factors(
-    setting: Setting, site: OperatingTerms, num_gpus: float
+    inputs: TrainingInputs, site: OperatingTerms, num_gpus: float
 ) -> tuple[float, float]:
     """Between which factors the calendar time lies, by published failure rates and campaigns."""
-    is_spot, size = site.contract == Contract.SPOT, checkpoint_size(setting)
-    node = setting.machine.cluster.gpus_per_node
+    is_spot, size = site.contract == Contract.SPOT, checkpoint_size(inputs)
+    node = inputs.machine.cluster.gpus_per_node
     failures = _calendar_factors(site.reliability, is_spot, size, node, float(num_gpus))
-    campaign = campaign_of(setting, site)
+    campaign = campaign_of(inputs, site)
     ends = campaign.low / campaign.typical, campaign.high / campaign.typical
     return range_of_product(failures, ends)
 
@@ -263,10 +263,10 @@ class RunCost:
 
 
 def run_cost(
-    setting: Setting, site: OperatingTerms, *, duration: FloatArray, num_gpus: FloatArray
+    inputs: TrainingInputs, site: OperatingTerms, *, duration: FloatArray, num_gpus: FloatArray
 ) -> RunCost:
     """Cost of runs that train for a ``duration`` [s], on the terms of a site."""
-    run_goodput = goodput(setting, site, num_gpus)
+    run_goodput = goodput(inputs, site, num_gpus)
     calendar = calendar_time(duration=duration, goodput=run_goodput.ratio)
     paid = run_goodput.num_gpus + run_goodput.num_spare_gpus
     return RunCost(
@@ -280,9 +280,9 @@ def training_cost(estimate: Estimate, site: OperatingTerms) -> RunCost:
     """Cost of the run under every configuration of an estimate, on the terms of a site."""
     duration = time_to_train(
         step_time=estimate.step_time,
-        total_tokens=estimate.setting.workload.total_tokens,
+        total_tokens=estimate.inputs.workload.total_tokens,
         tokens_per_step=estimate.tokens_per_step,
     )
     return run_cost(
-        estimate.setting, site, duration=duration, num_gpus=estimate.configurations.num_gpus
+        estimate.inputs, site, duration=duration, num_gpus=estimate.configurations.num_gpus
     )

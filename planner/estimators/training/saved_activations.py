@@ -19,12 +19,12 @@ from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
 from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
 from planner.estimators.training.adapters import adapted_matrices, expert_matrices
-from planner.estimators.training.bytes_per_element import is_narrow, widened
-from planner.estimators.training.compilation import keeps_eager_copies, kept_activations
+from planner.estimators.training.bytes_per_element import is_narrow, widen
+from planner.estimators.training.compilation import keeps_eager_copies, saved_activation_factor
 from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.estimators.training.operators import expert_pairs
 from planner.estimators.training.recomputation import Recomputation
-from planner.formulas.memory import dropout_mask_bytes, kept_bytes, score_bytes
+from planner.formulas.memory import attention_score_bytes, dropout_mask_bytes, saved_tensor_bytes
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import (
     AttentionCore,
@@ -42,7 +42,7 @@ from planner.specs.model import LayerGroup
 _SUM_BYTES = 4.0  # Of the softmax, which is saved in addition to the values that it weights.
 
 
-def spared(op: LayerOperator, recomputation: Recomputation) -> Numeric:
+def skipped_share(op: LayerOperator, recomputation: Recomputation) -> Numeric:
     """Share of an operator that full recomputation does not repeat.
 
     What is kept is not made again, nor, where a framework repeats only what is read, what nothing
@@ -62,9 +62,9 @@ def kept_tensor_bytes(share: MicroBatchShare, group: LayerGroup, codes: CodeArra
         return np.zeros(())
     parts = [
         np.where(KeptTensors.has(codes, name), size, 0.0)
-        for name, size in _sizes(share, layer_of(share.setting.model, group))
+        for name, size in _sizes(share, layer_of(share.inputs.model, group))
     ]
-    return np.asarray(add(parts) * kept_activations(share))
+    return np.asarray(add(parts) * saved_activation_factor(share))
 
 
 def offloaded_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
@@ -72,7 +72,7 @@ def offloaded_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     codes = share.recomputation.offloaded
     if not np.any(codes):
         return np.zeros(())
-    layer_input = share.number_bytes * share.local_tokens * share.setting.model.stream_width
+    layer_input = share.number_bytes * share.local_tokens * share.inputs.model.stream_width
     moved = np.where(KeptTensors.has(codes, LAYER_INPUT), layer_input, 0.0)
     return np.asarray(share.recomputation.full * (moved + kept_tensor_bytes(share, group, codes)))
 
@@ -96,7 +96,7 @@ def _of_product(share: MicroBatchShare, op: MatrixProduct) -> Numeric:
         if op.split is MatrixSplit.ROWS or op.rows is RankSpread.TOKENS
         else share.tokens
     )
-    return share.number_bytes * rows * op.columns.whole
+    return share.number_bytes * rows * op.columns.total
 
 
 def _of_core(share: MicroBatchShare, op: AttentionCore) -> Numeric:
@@ -123,7 +123,7 @@ def layer_bytes(
     save. ``unrecomputed``: `all_bytes` of the layer, if computed before.
     """
     recomputation = share.recomputation
-    profile = share.setting.framework
+    profile = share.inputs.framework
     repeated = profile.memory.selective_dropped
     if repeated is None:
         repeated = profile.execution.selective_share
@@ -143,7 +143,7 @@ def layer_bytes(
 
 def layer_input_bytes(share: MicroBatchShare) -> FloatArray:
     """Bytes of the residual stream that enters a layer."""
-    return share.number_bytes * share.local_tokens * share.setting.model.stream_width
+    return share.number_bytes * share.local_tokens * share.inputs.model.stream_width
 
 
 def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
@@ -151,7 +151,7 @@ def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     return _allocated_bytes(share, _saved_tensors(share, group)) + _adapter_bytes(share, group)
 
 
-def remade_at_once(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
+def rebuilt_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """Bytes that full recomputation of blocks rebuilds at once, of the larger block."""
     recomputation, peak = share.recomputation, np.zeros(())
     for module in ("attention", "mlp", "moe", "shared_experts"):
@@ -167,7 +167,7 @@ def remade_at_once(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 def _saved_tensors(share: MicroBatchShare, group: LayerGroup) -> tuple[SavedTensor, ...]:
     """Saved tensors of a layer, without those that backward kernels of the framework recompute."""
     tensors = _layer(share, group).saved_tensors
-    if not (remade := set(share.setting.framework.memory.remade)):
+    if not (remade := set(share.inputs.framework.memory.remade)):
         return tensors
     return tuple(tensor for tensor in tensors if remade.isdisjoint(tensor.remade_by))
 
@@ -190,7 +190,7 @@ def _allocated_bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> 
     """Bytes of saved tensors, as the framework's allocator counts them."""
     all_tensors = tuple(tensors)
     fused = _bytes(share, (tensor for tensor in all_tensors if not tensor.eager))
-    return fused * kept_activations(share) + _eager_copies(share, all_tensors)
+    return fused * saved_activation_factor(share) + _eager_copies(share, all_tensors)
 
 
 def _eager_copies(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
@@ -215,79 +215,79 @@ def _bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray
                 is_inside = is_inside or tensor.element is Element.ACTIVATION_INPUT
                 copies = 1.0 if is_inside else share.expert_tensor_parallel
                 element = element * (share.expert_load * copies)
-            unsplit.append(tensor.columns.whole * element)
-    split_bytes = kept_bytes(tokens=share.tokens, bytes_per_token=add(split))
-    unsplit_bytes = kept_bytes(tokens=share.local_tokens, bytes_per_token=add(unsplit))
+            unsplit.append(tensor.columns.total * element)
+    split_bytes = saved_tensor_bytes(tokens=share.tokens, bytes_per_token=add(split))
+    unsplit_bytes = saved_tensor_bytes(tokens=share.local_tokens, bytes_per_token=add(unsplit))
     return split_bytes + unsplit_bytes
 
 
 def _adapter_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """Saved bytes of the adapters of a layer."""
-    memory = share.setting.framework.memory
-    if not (memory.adapter_input and share.setting.workload.is_frozen):
+    memory = share.inputs.framework.memory
+    if not (memory.adapter_input and share.inputs.workload.is_frozen):
         return np.zeros(())
-    matrices = adapted_matrices(share.setting, group)
+    matrices = adapted_matrices(share.inputs, group)
     depths = [matrix.local(share.tensor_parallel)[0] for matrix in matrices]
     inputs = add(memory.adapter_input * share.tokens * np.asarray(depth) for depth in depths)
     if op := _layer(share, group).experts:
         sent = expert_pairs(share, op.per_token) * share.expert_tensor_parallel
         of_experts = (
             matrix.local(share.expert_tensor_parallel)[0]
-            for matrix in expert_matrices(share.setting, group)
+            for matrix in expert_matrices(share.inputs, group)
         )
         inputs = add((inputs, *(memory.adapter_input * sent * depth for depth in of_experts)))
-    return inputs * kept_activations(share)
+    return inputs * saved_activation_factor(share)
 
 
 def _layer(share: MicroBatchShare, group: LayerGroup) -> Layer:
-    return layer_of(share.setting.model, group)
+    return layer_of(share.inputs.model, group)
 
 
 def _attention_input(share: MicroBatchShare) -> Numeric:
     """Bytes per element of what a linear layer keeps of its input; none where none is adapted."""
-    if share.setting.workload.has_virtual_tokens:
+    if share.inputs.workload.has_virtual_tokens:
         return 0.0
-    narrows = share.setting.framework.memory.fp8_inputs
+    narrows = share.inputs.framework.memory.fp8_inputs
     return share.linear_input_bytes if narrows else share.number_bytes
 
 
 def _read_by_matrix(share: MicroBatchShare, name: str) -> Numeric:
     """Bytes per number of a matrix input that is saved, in its own bits."""
-    workload = share.setting.workload
+    workload = share.inputs.workload
     default = _attention_input(share)
     if workload.is_frozen and workload.lora_targets is not AdapterTargets.ALL_LINEAR:
         default = 0.0  # frozen matrices without adapter save nothing
-    return share.kept_in_bits(name, default) if np.any(default) else default
+    return share.input_bytes(name, default) if np.any(default) else default
 
 
 def _score(share: MicroBatchShare) -> Numeric:
     """Bytes per query and head of all its scores, none where a fused kernel makes them again."""
-    workload = share.setting.workload
-    scores = score_bytes(
+    workload = share.inputs.workload
+    scores = attention_score_bytes(
         num_keys=share.sequence_length, dropout=workload.dropout, element_bytes=share.number_bytes
     )
     return np.where(share.flash_attention, 0.0, scores)
 
 
 _ELEMENTS: dict[Element, Callable[[MicroBatchShare], Numeric]] = {
-    Element.RESIDUAL: lambda share: share.kept_in_bits("norm", share.number_bytes),
+    Element.RESIDUAL: lambda share: share.input_bytes("norm", share.number_bytes),
     Element.SIXTEEN_BIT: lambda share: share.number_bytes,
     Element.FP32: lambda share: 4.0,
     Element.ATTENTION_INPUT: _attention_input,
     Element.FEED_FORWARD_INPUT: lambda share: _read_by_matrix(share, "fc1"),
     Element.DOWN_INPUT: lambda share: _read_by_matrix(share, "fc2"),
-    Element.ACTIVATION_INPUT: lambda share: share.kept_in_bits(
+    Element.ACTIVATION_INPUT: lambda share: share.input_bytes(
         "activation",
         np.where(is_narrow(share.precision), 1.0, share.number_bytes)
-        if share.setting.framework.memory.fp8_activation_inputs
+        if share.inputs.framework.memory.fp8_activation_inputs
         else share.number_bytes,
     ),
     Element.EXPERT_OUTPUT: lambda share: (
-        widened(share.setting.framework.memory.expert_output, share.precision)
-        if share.setting.framework.memory.expert_output
+        widen(share.inputs.framework.memory.expert_output, share.precision)
+        if share.inputs.framework.memory.expert_output
         else 0.0
     ),
-    Element.DROPOUT_MASK: lambda share: dropout_mask_bytes(dropout=share.setting.workload.dropout),
+    Element.DROPOUT_MASK: lambda share: dropout_mask_bytes(dropout=share.inputs.workload.dropout),
     Element.SCORE: _score,
     Element.STATISTIC: lambda share: np.where(share.flash_attention, 4.0, 0.0),
 }

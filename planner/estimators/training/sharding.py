@@ -17,16 +17,16 @@ from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.training_rules import END_CHUNKS
 from planner.estimators.machine import CommunicationGroup
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
-from planner.estimators.training.bytes_per_element import GradientBytes, compute_bytes, widened
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.bytes_per_element import GradientBytes, compute_bytes, widen
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.formulas.memory import quantized_bytes, sharded_bytes
 from planner.layers.model import (
     Layer,
     count_parameters,
     embedding_of,
     layer_of,
-    logits_met,
     logits_of,
+    logits_per_token,
     prediction_of,
     tower_parameters,
 )
@@ -55,11 +55,11 @@ def stage_layers(
     virtual_pipeline: FloatArray,
     layout: str = "",
     *,
-    every: bool = False,
+    every_stage: bool = False,
 ) -> StageLayers:
     """Layers of the stages for every pair of arguments, on the trailing axes.
 
-    ``every``: all stages of the pipeline, not those alone that may be the slowest or fullest.
+    ``every_stage``: all stages of the pipeline, not those alone that may be the slowest or fullest.
 
     Layers are dealt to the p v chunks as an explicit ``layout`` says, or `chunk_sizes`. Counts are
     zero where there are more chunks than can be: one for each layer and, in an interleaved
@@ -73,7 +73,7 @@ def stage_layers(
     weights = _logits_weight(model)
     chunk_layers = layers_of_chunks(layout) if layout else ()
     candidates = [
-        _candidates(model.layer_groups, weights, pair.real, pair.imag, chunk_layers, every)
+        _candidates(model.layer_groups, weights, pair.real, pair.imag, chunk_layers, every_stage)
         for pair in pairs
     ]
     max_stages = max(len(ranks) for _, ranks in candidates)
@@ -203,7 +203,7 @@ def logits_in_layers(model: ModelSpec) -> int:
     """Cost of all logits in units of layers, rounded up."""
     counts = count_parameters(model)
     in_layers = counts.attention + counts.feed_forward + counts.active_experts
-    return ceil_div(logits_met(model) * model.num_hidden_layers, in_layers)
+    return ceil_div(logits_per_token(model) * model.num_hidden_layers, in_layers)
 
 
 def _logits_weight(model: ModelSpec) -> tuple[int, int]:
@@ -281,29 +281,29 @@ class StageParameters:
 def stage_parameters(
     model: ModelSpec,
     c: TrainingConfigurations,
-    setting: Setting | None = None,
+    inputs: TrainingInputs | None = None,
     *,
     every_stage: bool = False,
 ) -> StageParameters:
     """Parameters of each stage under each configuration, with the adapters of a setting."""
     text = _unsharded_parameters(
-        model, c, setting.workload.pipeline_layout if setting else "", every_stage
+        model, c, inputs.workload.pipeline_layout if inputs else "", every_stage
     )
-    parameters = text if setting is None else _with_tower(setting, text)
-    if setting is None or not setting.workload.is_frozen:
+    parameters = text if inputs is None else _with_tower(inputs, text)
+    if inputs is None or not inputs.workload.is_frozen:
         return parameters
     parameters = replace(parameters, adapters=None)
     dense = tuple(
-        layer_adapter_parameters(setting, group, c.tensor_parallel) for group in model.layer_groups
+        layer_adapter_parameters(inputs, group, c.tensor_parallel) for group in model.layer_groups
     )
     experts = tuple(
-        layer_expert_parameters(setting, group, c.expert_parallel, c.expert_tensor_parallel)
+        layer_expert_parameters(inputs, group, c.expert_parallel, c.expert_tensor_parallel)
         for group in model.layer_groups
     )
-    saved = saved_share(setting) * parameters.end
+    saved = saved_share(inputs) * parameters.end
     prompt = np.zeros(())
-    if setting.workload.adapter is AdapterKind.PROMPT:  # embeddings of virtual tokens
-        numbers = float(setting.workload.virtual_tokens * setting.model.hidden_size)
+    if inputs.workload.adapter is AdapterKind.PROMPT:  # embeddings of virtual tokens
+        numbers = float(inputs.workload.virtual_tokens * inputs.model.hidden_size)
         prompt = np.where(parameters.is_first, numbers, 0.0)
     adapters = replace(
         parameters,
@@ -316,9 +316,9 @@ def stage_parameters(
     return replace(parameters, adapters=adapters)
 
 
-def _with_tower(setting: Setting, text: StageParameters) -> StageParameters:
+def _with_tower(inputs: TrainingInputs, text: StageParameters) -> StageParameters:
     """The parameters with a vision tower on the first stage, trained or not."""
-    tower, work = setting.model.vision_tower, setting.workload
+    tower, work = inputs.model.vision_tower, inputs.workload
     if tower is None or not work.has_tower:
         return text
     num_parameters = np.where(text.is_first, float(tower_parameters(tower)), 0.0)
@@ -347,15 +347,15 @@ def sharded(
     )
 
 
-def saved_share(setting: Setting) -> float:
+def saved_share(inputs: TrainingInputs) -> float:
     """State bytes of trained embedding and logits per parameter, relative to an adapter's.
 
     PEFT copies saved modules as they are, in 16 bits, and their gradients and moments are as
     wide; adapters may be in 32 bits. 0 where neither end is trained.
     """
-    if not setting.workload.saves_ends:
+    if not inputs.workload.saves_ends:
         return 0.0
-    width = setting.framework.states.weight
+    width = inputs.framework.states.weight
     return min(_END_BYTES / width, 1.0) if width else 1.0
 
 
@@ -376,7 +376,7 @@ def _unsharded_parameters(
     # The axis of stages comes before the axes of the configurations, which must all exist.
     axes = (1,) * len(c.shape)
     p, v = (np.multiply(x, np.ones(axes)) for x in (c.pipeline_parallel, c.virtual_pipeline))
-    layers = stage_layers(model, p, v, layout, every=every_stage)
+    layers = stage_layers(model, p, v, layout, every_stage=every_stage)
     is_first, is_last = layers.ranks == 0, layers.ranks == p - 1
     parts = [layer_of(model, group) for group in model.layer_groups]
     dense = tuple(_dense_share(layer, c.tensor_parallel) for layer in parts)
@@ -429,7 +429,7 @@ def _replicated_parameters(product: MatrixProduct, tensor_parallel: FloatArray) 
     if not product.columns.copied:
         return np.zeros(())
     columns = product.columns
-    extra = columns.on_rank(tensor_parallel) - columns.whole / tensor_parallel
+    extra = columns.on_rank(tensor_parallel) - columns.total / tensor_parallel
     return np.asarray(product.depth * extra)
 
 
@@ -462,7 +462,7 @@ END_BYTES = 2.0
 
 def end_bytes(precision: CodeArray) -> Numeric:
     """Bytes per frozen parameter of embedding and logits."""
-    return widened(END_BYTES, precision)
+    return widen(END_BYTES, precision)
 
 
 def layer_weight_bytes(workload: TrainingWorkload, precision: CodeArray) -> FloatArray:
@@ -476,19 +476,19 @@ def layer_weight_bytes(workload: TrainingWorkload, precision: CodeArray) -> Floa
     return compute_bytes(precision)
 
 
-def gathered_bytes(setting: Setting, precision: CodeArray) -> tuple[Numeric, Numeric]:
+def gathered_bytes(inputs: TrainingInputs, precision: CodeArray) -> tuple[Numeric, Numeric]:
     """Bytes per parameter that ZeRO gathers: of a layer, and of embedding or logits."""
-    on_wire = widened(setting.framework.states.weight_on_wire, precision)
-    if not setting.workload.is_frozen:
+    on_wire = widen(inputs.framework.states.weight_on_wire, precision)
+    if not inputs.workload.is_frozen:
         return on_wire, on_wire
-    return layer_weight_bytes(setting.workload, precision), end_bytes(precision)
+    return layer_weight_bytes(inputs.workload, precision), end_bytes(precision)
 
 
 def frozen_bytes(
-    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+    inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Bytes of the frozen weights on one GPU of a stage."""
-    of_layer, of_end = layer_weight_bytes(setting.workload, c.precision), end_bytes(c.precision)
+    of_layer, of_end = layer_weight_bytes(inputs.workload, c.precision), end_bytes(c.precision)
     in_layers = parameters.dense_in_layers[stage]
     ends = parameters.dense[stage] - in_layers
     shards = (
@@ -496,16 +496,16 @@ def frozen_bytes(
         (ends, of_end, parameters.dense_group),
         (parameters.experts[stage], of_layer, parameters.expert_group),
     )
-    return sharded(c, ZeroStage(setting.framework.states.weights_sharded_from), shards)
+    return sharded(c, ZeroStage(inputs.framework.states.weights_sharded_from), shards)
 
 
 def stage_gathered_bytes(
-    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+    inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Bytes of all weights of a stage, as ZeRO gathers them."""
-    of_layer, of_end = gathered_bytes(setting, c.precision)
+    of_layer, of_end = gathered_bytes(inputs, c.precision)
     total = parameters.dense[stage] + parameters.experts[stage]
-    if not setting.workload.is_frozen:
+    if not inputs.workload.is_frozen:
         return np.asarray(total * of_end)
     in_layers = parameters.dense_in_layers[stage] + parameters.experts[stage]
     return np.asarray(in_layers * of_layer + (total - in_layers) * of_end)
@@ -527,16 +527,16 @@ class DataParallelTime:
 
 
 def data_parallel_time(
-    setting: Setting, c: TrainingConfigurations, parameters: StageParameters
+    inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters
 ) -> DataParallelTime:
     """Communication of every configuration over its data-parallel and expert groups."""
-    states = setting.framework.states
-    gradients = GradientBytes.of(setting.framework, c.precision, c.main_grads_precision)
-    exchange = _Exchange(setting=setting, parameters=parameters)
-    of_units = replace(exchange, most_nics=setting.framework.overlap.gather_nics)
+    states = inputs.framework.states
+    gradients = GradientBytes.of(inputs.framework, c.precision, c.main_grads_precision)
+    exchange = _Exchange(inputs=inputs, parameters=parameters)
+    of_units = replace(exchange, most_nics=inputs.framework.overlap.gather_nics)
     zero = c.zero_stage
     forward, backward = [], []
-    of_layer, of_end = gathered_bytes(setting, c.precision)
+    of_layer, of_end = gathered_bytes(inputs, c.precision)
     for (dense, experts), trained, width in zip(
         _units(parameters),
         _units(parameters.trained),
@@ -552,10 +552,10 @@ def data_parallel_time(
             np.where(zero == ZeroStage.WEIGHTS, gather, 0.0)
             + np.where(zero >= ZeroStage.GRADIENTS, scatter, 0.0)
         )
-    setting.machine.close("weight_gather")
-    on_wire = widened(states.weight_on_wire, c.precision)
-    on_stages = _step_exchange(setting, exchange, gradients, zero, on_wire)
-    setting.machine.close("data_parallel")
+    inputs.machine.close("weight_gather")
+    on_wire = widen(states.weight_on_wire, c.precision)
+    on_stages = _step_exchange(inputs, exchange, gradients, zero, on_wire)
+    inputs.machine.close("data_parallel")
     return DataParallelTime(
         layer_forward=tuple(forward[:-1]),
         layer_backward=tuple(backward[:-1]),
@@ -578,7 +578,7 @@ class _Exchange:
     ``most_nics``: network interfaces by which a ring leaves a node, 0 for all.
     """
 
-    setting: Setting
+    inputs: TrainingInputs
     parameters: StageParameters
     most_nics: int = 0
 
@@ -612,16 +612,16 @@ class _Exchange:
     ) -> FloatArray:
         if not np.any(dense):
             return np.zeros(())
-        machine, nics = self.setting.machine, self.most_nics
+        machine, nics = self.inputs.machine, self.most_nics
         dense_time = machine.collective(kind, dense, groups[0], most_nics=nics)
-        if self.setting.model.num_experts == 0:
+        if self.inputs.model.num_experts == 0:
             return dense_time
         expert_time = machine.collective(kind, experts, groups[1], most_nics=nics)
         return dense_time + np.where(experts > 0, expert_time, 0.0)
 
 
 def _step_exchange(
-    setting: Setting,
+    inputs: TrainingInputs,
     exchange: _Exchange,
     gradients: GradientBytes,
     zero: CodeArray,
@@ -633,7 +633,7 @@ def _step_exchange(
     gradients under ZeRO-1 too. Where weights are sharded between steps, the forward pass gathers
     them instead.
     """
-    states, trained = setting.framework.states, exchange.parameters.trained
+    states, trained = inputs.framework.states, exchange.parameters.trained
     dense, experts = trained.dense, trained.experts
     reduce = scatter = gather = np.zeros(())
     scatters = (np.asarray(gradients.scattered) > 0) & (zero == ZeroStage.OPTIMIZER)

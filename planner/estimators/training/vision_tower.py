@@ -19,10 +19,10 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import ZeroStage
 from planner.base.records import record
 from planner.configurations.configuration_tables import TrainingConfigurations
-from planner.estimators.kernel_work import attributed
+from planner.estimators.kernel_work import attribute_work
 from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.layer_operators import layer_operators
-from planner.estimators.training.micro_batch_share import MicroBatchShare, Setting
+from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
 from planner.estimators.training.operators import LayerTime, OperatorGroup, layer_time
 from planner.estimators.training.saved_activations import layer_bytes
 from planner.estimators.training.sharding import DataParallelTime, StageParameters, sharded
@@ -40,9 +40,9 @@ from planner.specs.model import ModelSpec, VisionTower
 _SIXTEEN_BIT = 2.0
 
 
-def tower_of(setting: Setting) -> VisionTower | None:
+def tower_of(inputs: TrainingInputs) -> VisionTower | None:
     """The tower that is computed or kept: None where a model is trained as a text model."""
-    return setting.model.vision_tower if setting.workload.has_tower else None
+    return inputs.model.vision_tower if inputs.workload.has_tower else None
 
 
 @lru_cache(maxsize=256)
@@ -69,7 +69,7 @@ class TowerShare:
     @classmethod
     def of(cls, share: MicroBatchShare, c: TrainingConfigurations) -> TowerShare | None:
         """The share of each configuration; None without a computed tower."""
-        tower, work = tower_of(share.setting), share.setting.workload
+        tower, work = tower_of(share.inputs), share.inputs.workload
         if tower is None or not work.images_per_sample:
             return None
         sequences = work.sequences_per_sample * c.micro_batch_size
@@ -86,10 +86,10 @@ class TowerShare:
     def patches(self) -> MicroBatchShare:
         """Sizes of what the layers of the tower compute, in 16 bits, split over no ranks."""
         unity, disabled = np.ones(()), np.zeros((), dtype=np.bool_)
-        sixteen = self.share.setting.machine.sixteen_bit
+        sixteen = self.share.inputs.machine.sixteen_bit
         return replace(
             self.share,
-            setting=replace(self.share.setting, model=_encoder(self.tower)),
+            inputs=replace(self.share.inputs, model=_encoder(self.tower)),
             tensor_parallel=unity,
             context_parallel=unity,
             sequences=self.images,
@@ -108,7 +108,7 @@ class TowerShare:
 
     def kept_bytes(self) -> FloatArray:
         """Bytes that a micro-batch keeps for the backward pass of the tower; frozen: nothing."""
-        if self.share.setting.workload.freezes_tower:
+        if self.share.inputs.workload.freezes_tower:
             return np.zeros(())
         return add(
             group.num_hidden_layers * layer_bytes(self.patches, group)
@@ -132,9 +132,9 @@ class TowerShare:
             yield self._block(time, 1.0, num_parameters, parameters, exchange)
 
     def _time(self, share: MicroBatchShare, layer: Layer, launch_time: Numeric) -> LayerTime:
-        ledger = share.setting.machine.ledger
-        operators = attributed(ledger, layer_operators(share, layer), attrgetter("forward"))
-        if not share.setting.workload.freezes_tower:
+        ledger = share.inputs.machine.ledger
+        operators = attribute_work(ledger, layer_operators(share, layer), attrgetter("forward"))
+        if not share.inputs.workload.freezes_tower:
             return layer_time(operators, share.recomputation, launch_time)
         nothing = np.zeros(())
         # No gradient reaches frozen layers before all trained layers.
@@ -153,12 +153,12 @@ class TowerShare:
         parameters: StageParameters,
         exchange: DataParallelTime,
     ) -> OperatorGroup:
-        work = self.share.setting.workload
+        work = self.share.inputs.workload
         # ZeRO gathers it as it gathers an end of the model, in proportion to the parameters.
         part = num_parameters / parameters.end
         passes = exchange.end_forward, 0.0 if work.freezes_tower else exchange.end_backward
         windows = time.forward_total, time.backward_total
-        overlap = self.share.setting.framework.overlap
+        overlap = self.share.inputs.framework.overlap
         shown = add(
             (1 - overlap.weight_gather) * part * gather
             + overlap.weight_gather * np.maximum(part * gather - window, 0.0)
@@ -176,12 +176,12 @@ class TowerShare:
 
 
 def frozen_tower_bytes(
-    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+    inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Bytes of a frozen tower in 16 bits on one GPU of a stage, if other weights are trained."""
-    tower = tower_of(setting)
-    if tower is None or not setting.workload.freezes_tower or setting.workload.is_frozen:
+    tower = tower_of(inputs)
+    if tower is None or not inputs.workload.freezes_tower or inputs.workload.is_frozen:
         return np.zeros(())
     num_parameters = np.where(parameters.is_first[stage], float(tower_parameters(tower)), 0.0)
-    sharded_from = ZeroStage(setting.framework.states.weights_sharded_from)
+    sharded_from = ZeroStage(inputs.framework.states.weights_sharded_from)
     return sharded(c, sharded_from, ((num_parameters, _SIXTEEN_BIT, parameters.dense_group),))

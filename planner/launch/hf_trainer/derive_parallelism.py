@@ -11,13 +11,13 @@ from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
 
 # Accelerate's device maps that spread layers over the GPUs of one process.
-_SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
-_BATCH = 8
+_DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+_DEFAULT_MICRO_BATCH = 8
 _UNSPECIFIED_BATCH = "not given: one sequence"
 
 
 # Ray workers of LLaMA-Factory and axolotl, and of ms-swift.
-_WORKERS = ("--ray_num_workers", "--device_groups.nproc_per_node")
+_WORKER_OPTIONS = ("--ray_num_workers", "--device_groups.nproc_per_node")
 
 
 def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> None:
@@ -27,7 +27,11 @@ def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> No
     """
     total_processes = parse_int(options.world.num_gpus) or options.number("accelerate", "num_gpus")
     total_processes = total_processes or next(
-        (workers for name in _WORKERS if (workers := parse_positive_int(options.texts.get(name)))),
+        (
+            workers
+            for name in _WORKER_OPTIONS
+            if (workers := parse_positive_int(options.texts.get(name)))
+        ),
         None,
     )
     num_gpus = total_processes or total_gpus(options.world)
@@ -81,7 +85,7 @@ def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> No
     if num_gpus is not None:
         settings.values["num_gpus"] = num_gpus
         if (
-            options.texts.get("--device_map") in _SPREAD
+            options.texts.get("--device_map") in _DEVICE_MAPS
             and num_gpus > 1 == tensor_parallel * context_parallel
         ):
             settings.values |= {"layer_split": True, "pipeline_parallel": num_gpus}
@@ -92,8 +96,8 @@ def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
     Raises LaunchError if batch sizes contradict each other.
     """
-    micro_batch = _one_of(options, "micro_batch_size", "train_micro_batch_size_per_gpu")
-    steps = _one_of(options, "gradient_accumulation_steps", "gradient_accumulation_steps")
+    micro_batch = _agreed_number(options, "micro_batch_size", "train_micro_batch_size_per_gpu")
+    steps = _agreed_number(options, "gradient_accumulation_steps", "gradient_accumulation_steps")
     steps = steps or options.number("accelerate", "deepspeed_accumulation")
     global_batch = options.number("deepspeed", "train_batch_size")
     tensor_parallel, context_parallel = (
@@ -132,12 +136,12 @@ def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
         None if num_gpus is None else num_gpus // (tensor_parallel * context_parallel * num_stages)
     )
     if global_batch and ranks:
-        micro_batch, steps = _completed(
+        micro_batch, steps = _complete_batch(
             global_batch, counted_tensor_ranks * ranks, micro_batch, steps
         )
     is_specified = micro_batch is not None
     if micro_batch is None and options.has_script and not is_unreadable:
-        micro_batch = _BATCH
+        micro_batch = _DEFAULT_MICRO_BATCH
         settings.assume("micro_batch_size", micro_batch, "no batch given: 8 is the Trainer's")
     elif micro_batch is None:
         micro_batch = 1
@@ -161,7 +165,7 @@ def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
         )
 
 
-def _one_of(options: TrainerOptions, parameter: str, key: str) -> int | None:
+def _agreed_number(options: TrainerOptions, parameter: str, key: str) -> int | None:
     """The number in the script or in DeepSpeed's file.
 
     Raises LaunchError if they differ.
@@ -177,7 +181,7 @@ def _one_of(options: TrainerOptions, parameter: str, key: str) -> int | None:
     return file_value or script_value
 
 
-def _completed(
+def _complete_batch(
     global_batch: int, ranks: int, micro_batch: int | None, steps: int | None
 ) -> tuple[int | None, int | None]:
     """Micro-batch and accumulation; a missing one is computed from the global batch.
@@ -199,9 +203,9 @@ def _completed(
     return micro_batch, steps
 
 
-_WEIGHTS = 3
+_WEIGHT_STAGE = 3
 # Of DeepSpeed's runtime/zero/config.py.
-_LIVE, _PREFETCHED = 1_000_000_000, 50_000_000
+_DEFAULT_MAX_LIVE, _DEFAULT_PREFETCHED = 1_000_000_000, 50_000_000
 
 
 def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
@@ -215,11 +219,14 @@ def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
     if options.has_deepspeed or distributed_type_of(options) == "DEEPSPEED":
         level = parse_positive_int(stage) or 0
         if stage is None and (missing_file := options.absent_file()):
-            level = _named_stage(missing_file, settings)
+            level = _stage_of_file_name(missing_file, settings)
         elif stage is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
             level, reason = 2, "the text does not name DeepSpeed's file"
             settings.assume("zero_stage", level, f"{reason}: planner assumes stage 2")
-            settings.fallbacks["zero_stage"] = _WEIGHTS, f"{reason}; with stage 2 it does not fit"
+            settings.fallbacks["zero_stage"] = (
+                _WEIGHT_STAGE,
+                f"{reason}; with stage 2 it does not fit",
+            )
     elif is_fsdp:
         level = 2 if shards_weights == "false" or "shard_grad_op" in fsdp_words else 3
     else:
@@ -236,11 +243,11 @@ def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
     if is_unspecified and options.has_script and num_gpus != model_ranks:
         reason = "no file sets the sharding of the states"
         settings.assume("zero_stage", level, f"{reason}: none")
-        settings.fallbacks["zero_stage"] = _WEIGHTS, f"{reason}; unsharded they do not fit"
+        settings.fallbacks["zero_stage"] = _WEIGHT_STAGE, f"{reason}; unsharded they do not fit"
     settings.values["zero_stage"] = level
-    if level == _WEIGHTS and options.of("accelerate", "deepspeed_init") == "false":
+    if level == _WEIGHT_STAGE and options.of("accelerate", "deepspeed_init") == "false":
         settings.values["zero3_init"] = "false"
-    settings.values["offload"] = _states_away(options, fsdp_words, is_fsdp)
+    settings.values["offload"] = _derive_offload(options, fsdp_words, is_fsdp)
     file_text = options.texts.get("activation_checkpointing.cpu_checkpointing")
     offloads_activations = file_text == "true" or options.of("script", "offload") == "activations"
     if offloads_activations and not (offload := settings.values["offload"]).endswith("nvme"):
@@ -280,13 +287,13 @@ def derive_buckets(options: TrainerOptions, settings: SettingsBuilder) -> None:
             hidden = Catalogue(None).load_model(model).hidden_size
             settings.assume("reduce_bucket_size", hidden**2, "auto is the hidden size squared")
     if reuse_distance := options.number("deepspeed", "reuse_distance"):
-        prefetched = options.number("deepspeed", "prefetched") or _PREFETCHED
-        max_live = settings.values.get("stage3_max_live_parameters", _LIVE)
+        prefetched = options.number("deepspeed", "prefetched") or _DEFAULT_PREFETCHED
+        max_live = settings.values.get("stage3_max_live_parameters", _DEFAULT_MAX_LIVE)
         if reuse_distance + prefetched < max_live:
             settings.values["stage3_max_live_parameters"] = reuse_distance + prefetched
 
 
-def _named_stage(file: str, settings: SettingsBuilder) -> int:
+def _stage_of_file_name(file: str, settings: SettingsBuilder) -> int:
     """The ZeRO stage in the name of a missing file; 0 if the name has none."""
     name = file.rpartition("/")[2].lower()
     match = ZERO_STAGE.search(name)
@@ -311,7 +318,7 @@ def uses_fsdp(options: TrainerOptions) -> bool:
     return distributed_type_of(options) == "FSDP" or text not in ("", "false", "False")
 
 
-def _states_away(options: TrainerOptions, legacy: list[str], is_fsdp: bool) -> str:
+def _derive_offload(options: TrainerOptions, legacy: list[str], is_fsdp: bool) -> str:
     """The offloading of optimizer states and weights, as a value of ``offload``."""
     if is_fsdp:
         weights = options.of("script", "offload") == "optimizer_weights" or "offload" in legacy

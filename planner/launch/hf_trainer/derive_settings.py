@@ -28,7 +28,7 @@ from planner.launch.hf_trainer.option_sources import (
     OBJECTIVE_OPTIONS,
     TrainerOptions,
     derive_objective,
-    of_generation,
+    generation_options,
     parse_positive_int,
     rollout_length,
 )
@@ -40,19 +40,19 @@ from planner.specs.catalogue import Catalogue
 from planner.workloads.training_question import UNKNOWN_TOKENS
 
 # LLaMA-Factory's (0.9, hparams/finetuning_args.py) and ms-swift's (3.x, arguments/tuner_args.py).
-_FREEZES = ("--freeze_vision_tower", "--freeze_vit")
+_TOWER_OPTIONS = ("--freeze_vision_tower", "--freeze_vit")
 _FREEZE_OPTIONS = ("--freeze_multi_modal_projector", "--freeze_language_model", "--freeze_aligner",
            "--freeze_llm")  # fmt: skip
-_OF_IMAGES = ("--image_max_pixels", "--video_max_pixels", "--max_pixels", *_FREEZE_OPTIONS)
-IMAGE_OPTIONS = (*_FREEZES, *_FREEZE_OPTIONS)
+_IMAGE_MARKERS = ("--image_max_pixels", "--video_max_pixels", "--max_pixels", *_FREEZE_OPTIONS)
+IMAGE_OPTIONS = (*_TOWER_OPTIONS, *_FREEZE_OPTIONS)
 
 
 def derive_images(options: TrainerOptions, settings: SettingsBuilder) -> None:
     """Set whether the vision tower is frozen; with options of images that is the default."""
-    option = next((name for name in _FREEZES if name in options.texts), None)
+    option = next((name for name in _TOWER_OPTIONS if name in options.texts), None)
     if option is not None:
         settings.values["freeze_vision_tower"] = options.is_on(option)
-    elif any(name in options.texts for name in _OF_IMAGES):
+    elif any(name in options.texts for name in _IMAGE_MARKERS):
         reason = "no freeze_vision_tower: LLaMA-Factory and ms-swift freeze it"
         settings.assume("freeze_vision_tower", True, reason)
     is_adapted = settings.values.get("adapter", "none") != "none"
@@ -137,7 +137,7 @@ def derive_framework(options: TrainerOptions, settings: SettingsBuilder) -> None
             name = "HF Trainer Triton"
     elif options.has_deepspeed or distributed_type_of(options) == "DEEPSPEED":
         name = "DeepSpeed"
-    elif _by_launcher(options):
+    elif _is_compiled_by_launcher(options):
         name = "FSDP compiled"
     elif options.of("script", "weights_type") == "bfloat16":
         name = "HF Trainer bf16"
@@ -145,12 +145,12 @@ def derive_framework(options: TrainerOptions, settings: SettingsBuilder) -> None
         name = "HF Trainer FSDP"
     settings.values["framework"] = name
     if options.of("script", "torch_compile") == "true" or (
-        _by_launcher(options) and name != "FSDP compiled"
+        _is_compiled_by_launcher(options) and name != "FSDP compiled"
     ):
         settings.values["torch_compile"] = "true"
 
 
-def _by_launcher(options: TrainerOptions) -> bool:
+def _is_compiled_by_launcher(options: TrainerOptions) -> bool:
     """Whether accelerate's file compiles the model."""
     return (options.of("accelerate", "compiled") or "no").lower() != "no"
 
@@ -161,28 +161,45 @@ UNPACKED = (
     "predicted, and have fewer tokens."
 )
 _EPOCHS = 3
-_PART = re.compile(r"\[:(\d+)\]$")
-_RANKS = {True: 16, False: 8}
+_SPLIT_PART = re.compile(r"\[:(\d+)\]$")
+_DEFAULT_LORA_RANKS = {True: 16, False: 8}
 _LORA_FLAGS = ("--use_lora", "--lora", "--lora_enable", "--use_peft_lora", "--enable_lora")
 _QLORA_FLAGS = (
     *("--q_lora", "--qlora", "--use_qlora"),
     *("--load_in_4bit", "--use_4bit_quantization", "--use_4bit"),
 )
-_IN_8_BITS = ("--load_in_8bit", "--use_8bit_quantization")
-_OFF = ("false", "auto", "null", "none", "no", "NO")
-_BITS = ("--bits", "--quantization_bit", "--quant_bit")
-_MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name",
+_8_BIT_FLAGS = ("--load_in_8bit", "--use_8bit_quantization")
+_OFF_TEXTS = ("false", "auto", "null", "none", "no", "NO")
+_BIT_OPTIONS = ("--bits", "--quantization_bit", "--quant_bit")
+_MODEL_OPTIONS = ("--model_name_or_path", "--model_name", "--base_model", "--model",
+           "--config_name",
            "--model_id", "--model_path", "--pretrained_model_name_or_path")  # fmt: skip
 # Names of checkpoints with weights in few bits.
 _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
 
-_CAPS = ("--max_samples", "--max_train_samples")
-_DRAWN = re.compile(r"#(\d{1,12})$")
-_USED = (
-    *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32", "--fp8"),
+_SAMPLE_CAPS = ("--max_samples", "--max_train_samples")
+_SAMPLE_COUNT = re.compile(r"#(\d{1,12})$")
+_FURTHER_USED_OPTIONS = (
+    *(
+        *_MODEL_OPTIONS,
+        *_LORA_FLAGS,
+        *_QLORA_FLAGS,
+        *OBJECTIVE_OPTIONS,
+        *IMAGE_OPTIONS,
+        "--tf32",
+        "--fp8",
+    ),
     *("--use_dora", "--ray_num_workers", "--device_groups.nproc_per_node"),
     *("--lora_target_parameters", "--expert_parallel_size", "--ep_size", "--task_type"),
-    *("--deepspeed", "--fsdp", "--fsdp_config", *_BITS, "--num_train_epochs", *_CAPS, "--dataset"),
+    *(
+        "--deepspeed",
+        "--fsdp",
+        "--fsdp_config",
+        *_BIT_OPTIONS,
+        "--num_train_epochs",
+        *_SAMPLE_CAPS,
+        "--dataset",
+    ),
     *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
     "--device_map",
     "--deepspeed_config_file",
@@ -196,23 +213,25 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
     Raises SpecError if what it trains is not predicted.
     """
     settings = SettingsBuilder()
-    model = next((options.texts[option] for option in _MODELS if options.texts.get(option)), None)
+    model = next(
+        (options.texts[option] for option in _MODEL_OPTIONS if options.texts.get(option)), None
+    )
     if model:
         settings.values["model"] = model
     else:
         settings.mark_missing("model")
     derive_objective(options, settings, name)
-    _adapter(options, settings)
+    _derive_adapter(options, settings)
     derive_images(options, settings)
     derive_parallelism(options, settings)
     derive_batch(options, settings)
-    _length(options, settings)
+    _derive_length(options, settings)
     derive_sharding(options, settings)
     derive_buckets(options, settings)
     derive_kernels(options, settings)
     derive_precision(options, settings)
     derive_framework(options, settings)
-    _optimizer(options, settings, name)
+    _derive_optimizer(options, settings, name)
     _add_notes(options, settings)
     used_names = {
         option
@@ -220,24 +239,27 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
         for meaning in source.values()
         for option in meaning.options
     }
-    used_names |= {name.removeprefix("--") for name in _USED}
+    used_names |= {name.removeprefix("--") for name in _FURTHER_USED_OPTIONS}
     # An option that is switched off, or left to another file, counts as used.
     table_options = (
         OptionTable.load(name).options for name in ("transformers", "deepspeed", "accelerate")
     )
-    switched_off = {name.removeprefix("--") for name, text in options.texts.items() if text in _OFF}
+    switched_off = {
+        name.removeprefix("--") for name, text in options.texts.items() if text in _OFF_TEXTS
+    }
     used_names |= switched_off & frozenset().union(*table_options)
     used = frozenset(options.spelled[name] for name in used_names if name in options.spelled)
     objective = settings.values.get("training_objective")
     on_rollouts = objective is not None and TrainingObjective(objective).needs_rollouts
     return settings.build(
-        used_options=used, ignored_options=of_generation(options) if on_rollouts else frozenset()
+        used_options=used,
+        ignored_options=generation_options(options) if on_rollouts else frozenset(),
     )
 
 
-def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
+def _derive_adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
     adapter = options.of("script", "adapter") or "none"
-    four_bits = options.is_on(*_QLORA_FLAGS) or "4" in map(options.texts.get, _BITS)
+    four_bits = options.is_on(*_QLORA_FLAGS) or "4" in map(options.texts.get, _BIT_OPTIONS)
     is_factory = options.texts.get("--finetuning_type") == "lora"
     if adapter == "none" and (options.is_on(*_LORA_FLAGS) or is_factory):
         adapter = "lora"
@@ -252,7 +274,7 @@ def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
         )
     if four_bits and (adapter != "none" or not options.is_supervised):
         adapter = "qlora"
-    eight_bits = options.is_on(*_IN_8_BITS) or "8" in map(options.texts.get, _BITS)
+    eight_bits = options.is_on(*_8_BIT_FLAGS) or "8" in map(options.texts.get, _BIT_OPTIONS)
     if eight_bits and adapter == "lora":
         adapter = "qlora"
         settings.values["quantization_bits"] = 8
@@ -288,7 +310,7 @@ def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
             settings.assume(name, "bf16", reason)
     rank = options.number("script", "lora_rank")
     if rank is None:
-        default = _RANKS[options.is_supervised]
+        default = _DEFAULT_LORA_RANKS[options.is_supervised]
         settings.assume("lora_rank", default, f"no rank is given: {default} is the library's")
     else:
         settings.values["lora_rank"] = rank
@@ -306,7 +328,7 @@ def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
             settings.values["expert_adapters"] = str(ExpertAdapters.NONE)
 
 
-def _length(options: TrainerOptions, settings: SettingsBuilder) -> None:
+def _derive_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
     objective = settings.values.get("training_objective")
     length = options.number("script", "trl_length") or options.number("script", "block_length")
     if objective and TrainingObjective(objective).needs_rollouts:
@@ -331,10 +353,10 @@ def _length(options: TrainerOptions, settings: SettingsBuilder) -> None:
             steps * batch * length * sequences_per_sample, FEWEST_TOKENS
         )
     else:
-        _samples(options, settings)
+        _derive_samples(options, settings)
 
 
-def _samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
+def _derive_samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
     """Set samples and epochs as far as the file determines them, else a default of tokens.
 
     LLaMA-Factory's ``max_samples`` bounds each data set (0.9, data/loader.py takes
@@ -342,14 +364,16 @@ def _samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
     them. ms-swift draws the number after ``#`` of a data set (swift/llm/dataset/loader.py).
     """
     epochs = options.texts.get("--num_train_epochs")
-    split_match = _PART.search(options.texts.get("--dataset_train_split") or "")
+    split_match = _SPLIT_PART.search(options.texts.get("--dataset_train_split") or "")
     datasets = re.split(r"[,\s]+", options.texts.get("--dataset") or "")
-    sample_counts = [_DRAWN.search(name) for name in datasets]
+    sample_counts = [_SAMPLE_COUNT.search(name) for name in datasets]
     num_samples = parse_positive_int(split_match[1] if split_match else None)
     if all(sample_counts):
         num_samples = sum(int(number[1]) for number in sample_counts if number)
         datasets = datasets[:1]
-    cap_option = next((name for name in _CAPS if parse_positive_int(options.texts.get(name))), "")
+    cap_option = next(
+        (name for name in _SAMPLE_CAPS if parse_positive_int(options.texts.get(name))), ""
+    )
     if num_samples is None and cap_option:
         num_samples = parse_positive_int(options.texts[cap_option])
     with suppress(ValueError):
@@ -359,7 +383,7 @@ def _samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
         settings.assume("epochs", _EPOCHS, f"no num_train_epochs: {_EPOCHS} are the Trainer's")
     if num_samples is not None:
         settings.values["num_samples"] = num_samples * (
-            len(datasets) if cap_option == _CAPS[0] else 1
+            len(datasets) if cap_option == _SAMPLE_CAPS[0] else 1
         )
         if cap_option and not all(sample_counts) and split_match is None:
             cap_note = (
@@ -377,7 +401,7 @@ def _samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
 _OTHER_STATES = re.compile("galore|apollo|lomo|badam|adam_mini")
 
 
-def _optimizer(options: TrainerOptions, settings: SettingsBuilder, file_name: str) -> None:
+def _derive_optimizer(options: TrainerOptions, settings: SettingsBuilder, file_name: str) -> None:
     name = options.of("script", "optimizer_name")
     if name is None:
         return
@@ -386,7 +410,7 @@ def _optimizer(options: TrainerOptions, settings: SettingsBuilder, file_name: st
             f"{file_name}: the optimizer {name} keeps neither the states nor the gradients "
             "of Adam, and is not predicted: name another one to have the rest predicted."
         )
-    settings.put_optimizer(name)
+    settings.set_optimizer(name)
     if not is_paged(name):
         return
     framework = Catalogue(None).load_framework(str(settings.values["framework"])).spec
@@ -395,14 +419,14 @@ def _optimizer(options: TrainerOptions, settings: SettingsBuilder, file_name: st
         del settings.values["paged_optimizer"]
 
 
-_HEADS = ("seq_cls", "embedding", "reranker")
+_TASK_HEADS = ("seq_cls", "embedding", "reranker")
 
 
 def _add_notes(options: TrainerOptions, settings: SettingsBuilder) -> None:
     if options.unknown:
         names = ", ".join(options.unknown[:5])
         settings.notes.append(f"DeepSpeed ignores unknown keys: {names} has no effect.")
-    if (task := options.texts.get("--task_type")) in _HEADS:
+    if (task := options.texts.get("--task_type")) in _TASK_HEADS:
         settings.notes.append(
             f"task_type {task} has a small head. The prediction includes logits of the vocabulary, "
             "so that the run takes less time and memory."

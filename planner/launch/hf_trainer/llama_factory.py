@@ -35,9 +35,9 @@ _FACTORY_ONLY_KEYS = {
     "pref_loss",
     "lora_target",
 }
-_SPLITS = terms_about("parallel_degree", "train")
+_DEGREES = terms_about("parallel_degree", "train")
 _STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
-_FACTORY = ("llamafactory-cli", "lmf")
+_PROGRAMS = ("llamafactory-cli", "lmf")
 _UNPREDICTED = (
     *("use_galore", "use_apollo", "use_badam", "use_llama_pro", "use_mca", "use_adam_mini"),
     *("use_asft_loss", "use_kt", "use_hyper_parallel", "mixture_of_depths"),
@@ -61,19 +61,19 @@ def is_llama_factory_document(values: Mapping[str, object]) -> bool:
 
 def is_llama_factory(sources: OptionSources) -> bool:
     """Whether the gathered options are LLaMA-Factory's."""
-    if any(word.rpartition("/")[2] in _FACTORY for word in sources.words[:1]):
+    if any(word.rpartition("/")[2] in _PROGRAMS for word in sources.words[:1]):
         return True
     stage = sources.script.get("--stage")
     values = {name.removeprefix("--"): "" for name in sources.script}
     return is_llama_factory_document(values | {"stage": stage.texts[0] if stage else ""})
 
 
-def factory_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
+def translate_factory_options(sources: OptionSources, name: str) -> dict[str, str]:
     """Translate its keys to the Trainer's, in place; return reasons of defaults by term.
 
     Raises SpecError if it trains something that is not predicted.
     """
-    _refuse(sources, name)
+    _refuse_unpredicted(sources, name)
     script = sources.script
     translate_options(sources, LLAMA_FACTORY)
     for option in ("--lora_target", "--lora_modules_to_save"):
@@ -101,7 +101,7 @@ def factory_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str
     return apply_program_defaults(sources, LLAMA_FACTORY)
 
 
-def _refuse(sources: OptionSources, name: str) -> None:
+def _refuse_unpredicted(sources: OptionSources, name: str) -> None:
     finetuning_type = sources.text("--finetuning_type")
     off_texts = (None, "false", "null", "none")
     unpredicted = next(
@@ -120,7 +120,7 @@ def _refuse(sources: OptionSources, name: str) -> None:
     )
 
 
-def on_megatron(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:
+def with_megatron_options(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:
     """The settings with the parallelism of Megatron-Core, if the file has options of it.
 
     Both backends, Megatron Bridge and ``mcore_adapter``, take the Trainer's batch options.
@@ -135,7 +135,7 @@ def on_megatron(settings: LaunchSettings, sources: OptionSources) -> LaunchSetti
     megatron_values = parse_parameters(
         {meaning.parameter: meaning for meaning in table.read(options).values()}
     )
-    sizes = {name: parse_positive_int(str(megatron_values.get(name))) or 1 for name in _SPLITS}
+    sizes = {name: parse_positive_int(str(megatron_values.get(name))) or 1 for name in _DEGREES}
     values = {
         **settings.values,
         **megatron_values,
@@ -162,7 +162,7 @@ def on_megatron(settings: LaunchSettings, sources: OptionSources) -> LaunchSetti
     return replace(settings, values=values, defaults=defaults, notes=(*settings.notes, note))
 
 
-def v1_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
+def translate_v1_options(sources: OptionSources, name: str) -> dict[str, str]:
     """Translate the keys of its v1 to the Trainer's, as `factory_in_trainer_words`.
 
     Raises SpecError if it trains something that is not predicted.

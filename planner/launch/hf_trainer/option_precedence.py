@@ -13,29 +13,29 @@ import re
 from planner.documents.shell.edits import Changes, ParsedOption
 from planner.errors import LaunchError
 from planner.launch.hf_trainer.llama_factory import is_llama_factory_document
-from planner.launch.hf_trainer.option_sources import in_words_of_program, script_of
+from planner.launch.hf_trainer.option_sources import script_of, translate_changes
 from planner.launch.hf_trainer.write_script import SECTION
 from planner.launch.option_table import is_document
 from planner.launch.parsed_launch import ParsedCommand
 
 _Texts = dict[str, tuple[str, ...] | None]
-_REPEATS, _REPEATS_INSIDE = "gradient_checkpointing", f"{SECTION}activation_checkpointing"
-_BY_LAUNCHER = f"{SECTION}fsdp_activation_checkpointing"
-_STAGE, _MOVED = "zero_optimization.stage", "zero_optimization.offload_"
+_RECOMPUTE, _FSDP_RECOMPUTE = "gradient_checkpointing", f"{SECTION}activation_checkpointing"
+_LAUNCHER_RECOMPUTE = f"{SECTION}fsdp_activation_checkpointing"
+_STAGE, _OFFLOAD = "zero_optimization.stage", "zero_optimization.offload_"
 _MICRO, _STEPS = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 # Keys of DeepSpeed's file with the script's option that must agree.
 _NUMBERS = {"train_batch_size": "", _MICRO: "per_device_train_batch_size", _STEPS: _STEPS}
-_IN_DEEPSPEED = {
+_DEEPSPEED_KEYS = {
     f"{SECTION}reshard_after_forward": _STAGE,
-    f"{SECTION}cpu_offload": f"{_MOVED}param.device",
+    f"{SECTION}cpu_offload": f"{_OFFLOAD}param.device",
 }
-_WORD = re.compile(r"zero([0-3])(_offload)?")
+_ZERO_WORD = re.compile(r"zero([0-3])(_offload)?")
 # Values of --fsdp before Transformers 5.
-_FULL_SHARD_WORDS, _PART = "full_shard", "shard_grad_op"
+_FULL_SHARD_WORDS, _SHARD_GRAD_OP = "full_shard", "shard_grad_op"
 _SPLITS = ("dp_replicate", "tp", "cp")
 _DEGREES = "parallelism_config.parallelism_config_"
 # FSDP1 has a replica on each node, or none.
-_STRATEGY, _COPIED, _WHOLLY = (
+_STRATEGY, _HYBRID_STRATEGIES, _FULL_SHARD = (
     f"{SECTION}fsdp_sharding_strategy",
     ("HYBRID_SHARD", "4"),
     "FULL_SHARD",
@@ -48,24 +48,25 @@ def split_by_precedence(command: ParsedCommand, changes: Changes) -> tuple[Chang
     Raises LaunchError if the change has no effect with DeepSpeed.
     """
     if is_document("deepspeed", command.options) or is_document("accelerate", command.options):
-        return _of_launcher(command, changes)
+        return _split_launcher_changes(command, changes)
     file_changes, sibling_changes = dict(changes), _Texts()
     has_deepspeed = (
-        _of(command, "deepspeed") is not None or _named(command, "deepspeed") is not None
+        _option_of(command, "deepspeed") is not None
+        or _file_of_target(command, "deepspeed") is not None
     )
     if has_deepspeed:
-        file_changes = _without_fsdp(file_changes, sibling_changes)
-    elif _REPEATS_INSIDE in file_changes and not any(
+        file_changes = _move_fsdp_changes(file_changes, sibling_changes)
+    elif _FSDP_RECOMPUTE in file_changes and not any(
         name.startswith(SECTION) for name in command.options
     ):
-        file_changes[_REPEATS] = (str(file_changes.pop(_REPEATS_INSIDE) is not None).lower(),)
-    elif file_changes.get(_REPEATS_INSIDE, ()) is None:
-        file_changes[_REPEATS] = ("false",)  # otherwise TRL still recomputes them
-    file_changes = _in_deepspeed(command, file_changes, sibling_changes)
-    if "zero_stage" in command.options and file_changes.get(_REPEATS) == ("false",):
-        file_changes[_REPEATS] = None  # a bare flag in DeepSpeed-Chat
+        file_changes[_RECOMPUTE] = (str(file_changes.pop(_FSDP_RECOMPUTE) is not None).lower(),)
+    elif file_changes.get(_FSDP_RECOMPUTE, ()) is None:
+        file_changes[_RECOMPUTE] = ("false",)  # otherwise TRL still recomputes them
+    file_changes = _move_deepspeed_changes(command, file_changes, sibling_changes)
+    if "zero_stage" in command.options and file_changes.get(_RECOMPUTE) == ("false",):
+        file_changes[_RECOMPUTE] = None  # a bare flag in DeepSpeed-Chat
     fsdp_option, keeps_weights = (
-        _of(command, "fsdp"),
+        _option_of(command, "fsdp"),
         file_changes.get(f"{SECTION}reshard_after_forward") == ("false",),
     )
     if (
@@ -75,7 +76,7 @@ def split_by_precedence(command: ParsedCommand, changes: Changes) -> tuple[Chang
     ):
         del file_changes[f"{SECTION}reshard_after_forward"]
         file_changes[fsdp_option.option] = tuple(
-            text.replace(_FULL_SHARD_WORDS, _PART) for text in fsdp_option.texts if text
+            text.replace(_FULL_SHARD_WORDS, _SHARD_GRAD_OP) for text in fsdp_option.texts if text
         )
     launcher_names = (
         name
@@ -88,35 +89,35 @@ def split_by_precedence(command: ParsedCommand, changes: Changes) -> tuple[Chang
             file_changes[flag_name] = file_changes.pop(name)
         else:
             sibling_changes[name] = file_changes.pop(name)
-    if sibling_changes.get(_BY_LAUNCHER) == ("true",):
-        file_changes.pop(_REPEATS, None)  # not both
-    launcher = _named(command, "accelerate")
-    _require_splits({**file_changes, **sibling_changes}, launcher)
-    sibling_changes = _in_strategy(sibling_changes, launcher)
+    if sibling_changes.get(_LAUNCHER_RECOMPUTE) == ("true",):
+        file_changes.pop(_RECOMPUTE, None)  # not both
+    launcher = _file_of_target(command, "accelerate")
+    _refuse_deepspeed_splits({**file_changes, **sibling_changes}, launcher)
+    sibling_changes = _set_fsdp1_strategy(sibling_changes, launcher)
     options = (*command.unknown, *command.options.values())
     texts = {option.option.lstrip("-"): option.single or "" for option in options}
     if is_document("llama-factory-v1", texts):
-        return in_words_of_program("llama-factory-v1", file_changes, extends=False), sibling_changes
+        return translate_changes("llama-factory-v1", file_changes, extends=False), sibling_changes
     if is_llama_factory_document(texts):
-        return in_words_of_program("llama-factory", file_changes, extends=True), sibling_changes
+        return translate_changes("llama-factory", file_changes, extends=True), sibling_changes
     words = [text for argument in command.positional if (text := argument.single)]
     if script := script_of(words, texts):
-        return in_words_of_program(
+        return translate_changes(
             script.dialect, file_changes, extends=script.extends
         ), sibling_changes
     return file_changes, sibling_changes
 
 
-def _of(command: ParsedCommand, name: str) -> ParsedOption | None:
+def _option_of(command: ParsedCommand, name: str) -> ParsedOption | None:
     return command.options.get(name) or command.options.get(f"--{name}")
 
 
-def _named(command: ParsedCommand, target: str) -> ParsedCommand | None:
+def _file_of_target(command: ParsedCommand, target: str) -> ParsedCommand | None:
     """The first file of a target that a command names."""
     return next((file for file in command.files.values() if file.target == target), None)
 
 
-def _of_launcher(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
+def _split_launcher_changes(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
     """Split a change of a file of DeepSpeed or accelerate into its keys and the script's
     options.
     """
@@ -141,39 +142,41 @@ def _of_launcher(command: ParsedCommand, changes: Changes) -> tuple[Changes, Cha
             script_changes |= {option: texts} if option else {}
         elif name in launcher_changes and option != name:
             script_changes.pop(option, None)
-    if _BY_LAUNCHER in launcher_changes:
-        script_changes.pop(_REPEATS, None)
-    _require_splits(launcher_changes, command)
-    return _in_strategy(launcher_changes, command), script_changes
+    if _LAUNCHER_RECOMPUTE in launcher_changes:
+        script_changes.pop(_RECOMPUTE, None)
+    _refuse_deepspeed_splits(launcher_changes, command)
+    return _set_fsdp1_strategy(launcher_changes, command), script_changes
 
 
-def _in_strategy(changes: _Texts, launcher: ParsedCommand | None) -> _Texts:
+def _set_fsdp1_strategy(changes: _Texts, launcher: ParsedCommand | None) -> _Texts:
     """A change to one replica as FSDP1's strategy, if accelerate's file sets that."""
     strategy = None if launcher is None else launcher.options.get(_STRATEGY)
-    if strategy is None or strategy.single not in _COPIED:
+    if strategy is None or strategy.single not in _HYBRID_STRATEGIES:
         return changes
     if changes.get(f"{_DEGREES}dp_replicate_size") != ("1",):
         return changes
     sizes = [f"{_DEGREES}dp_{name}_size" for name in ("replicate", "shard")]
     remaining = {name: texts for name, texts in changes.items() if name not in sizes}
-    return {**remaining, _STRATEGY: (_WHOLLY,)}
+    return {**remaining, _STRATEGY: (_FULL_SHARD,)}
 
 
-def _without_fsdp(file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
-    if _REPEATS_INSIDE in file_changes:
-        file_changes[_REPEATS] = (str(file_changes.pop(_REPEATS_INSIDE) is not None).lower(),)
+def _move_fsdp_changes(file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
+    if _FSDP_RECOMPUTE in file_changes:
+        file_changes[_RECOMPUTE] = (str(file_changes.pop(_FSDP_RECOMPUTE) is not None).lower(),)
     for name in [name for name in file_changes if name.startswith("fsdp")]:
         texts = file_changes.pop(name)
-        if key := _IN_DEEPSPEED.get(name):
+        if key := _DEEPSPEED_KEYS.get(name):
             stage = "3" if texts == ("true",) else "2" if texts else "0"
             device = None if texts is None else ("cpu",)
             sibling_changes[key] = device if key.endswith("device") else (stage,)
     return file_changes
 
 
-def _in_deepspeed(command: ParsedCommand, file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
+def _move_deepspeed_changes(
+    command: ParsedCommand, file_changes: _Texts, sibling_changes: _Texts
+) -> _Texts:
     """Move changes to DeepSpeed's file if only that sets them, or if it sets them, too."""
-    file = _named(command, "deepspeed")
+    file = _file_of_target(command, "deepspeed")
     for name, option in _NUMBERS.items():
         texts = (
             file_changes.get(option, file_changes.get(name)) if option else file_changes.get(name)
@@ -195,16 +198,16 @@ def _in_deepspeed(command: ParsedCommand, file_changes: _Texts, sibling_changes:
         file_changes.pop("zero_stage", None)
         if stage := sibling_changes.pop(_STAGE, None):
             file_changes["zero_stage"] = stage
-    deepspeed_option = _of(command, "deepspeed")
+    deepspeed_option = _option_of(command, "deepspeed")
     word_match = (
-        None if deepspeed_option is None else _WORD.fullmatch(deepspeed_option.single or "")
+        None if deepspeed_option is None else _ZERO_WORD.fullmatch(deepspeed_option.single or "")
     )
     if deepspeed_option is not None and word_match is not None:
         (level,) = sibling_changes.pop(_STAGE, None) or (word_match[1],)
         offloads = [
             sibling_changes.pop(name) is not None
             for name in [*sibling_changes]
-            if name.startswith(_MOVED)
+            if name.startswith(_OFFLOAD)
         ]
         suffix = "_offload" if (any(offloads) if offloads else word_match[2]) else ""
         if (text := f"zero{level}{suffix}") != deepspeed_option.single:
@@ -212,7 +215,7 @@ def _in_deepspeed(command: ParsedCommand, file_changes: _Texts, sibling_changes:
     return file_changes
 
 
-def _require_splits(changes: Changes, launcher: ParsedCommand | None) -> None:
+def _refuse_deepspeed_splits(changes: Changes, launcher: ParsedCommand | None) -> None:
     distributed_type = None if launcher is None else launcher.options.get("distributed_type")
     if distributed_type is None or (distributed_type.single or "").upper() != "DEEPSPEED":
         return

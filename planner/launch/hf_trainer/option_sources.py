@@ -93,7 +93,7 @@ def translate_options(sources: OptionSources, dialect: OptionAliasTable) -> None
     for option, parsed in program_options.items():
         if parsed is None:
             continue
-        for target_option, replacement in dialect.into(option, sources.text(f"--{option}")):
+        for target_option, replacement in dialect.translate(option, sources.text(f"--{option}")):
             if not target_option.startswith("--"):
                 translated = implied_option(
                     target_option,
@@ -107,7 +107,11 @@ def translate_options(sources: OptionSources, dialect: OptionAliasTable) -> None
                 sources.script[target_option] = parsed.with_value(replacement)
 
 
-_OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config_file", "deepspeed_config.deepspeed_config_file")
+_DEEPSPEED_FILE_OPTIONS = (
+    "--deepspeed",
+    "--deepspeed_config_file",
+    "deepspeed_config.deepspeed_config_file",
+)
 
 
 @record(kw_only=True)
@@ -145,12 +149,12 @@ class TrainerOptions:
     @property
     def starts_elsewhere(self) -> bool:
         """Whether a missing file sets how it is launched, and its precision."""
-        has_launcher_file = any(self.texts.get(name) for name in _FILES)
+        has_launcher_file = any(self.texts.get(name) for name in _LAUNCHER_FILE_OPTIONS)
         return not self.words or (has_launcher_file and "mixed_precision" not in self.texts)
 
     def absent_file(self) -> str | None:
         """DeepSpeed's file, or xtuner's ``deepspeed_zero2``, that is named but missing."""
-        name = next(filter(None, map(self.texts.get, _OF_DEEPSPEED)), "")
+        name = next(filter(None, map(self.texts.get, _DEEPSPEED_FILE_OPTIONS)), "")
         is_here = any("." in key or key == "train_batch_size" for key in self.deepspeed_keys)
         is_file = name.endswith((".json", ".conf")) or name.startswith("deepspeed_zero")
         return name if is_file and not is_here else None
@@ -183,26 +187,26 @@ def parse_positive_int(text: str | None) -> int | None:
 _SUPERVISED = ("sft", "pt")
 _PREFERENCES = ("dpo", "ipo", "orpo", "simpo", "cpo", "kto", "rm", "reward")
 _ON_ROLLOUTS = ("grpo", "rloo", "gspo", "gdpo", "dapo", "ppo")
-DISTILLED = "gkd"
+DISTILLATION = "gkd"
 """ms-swift's name of distillation: training on a teacher's distribution."""
-TEACHER = "Only the student is predicted, without its teacher's weights and forward passes."
-_NAMED = (*_SUPERVISED, *_PREFERENCES, *_ON_ROLLOUTS, *WITH_ROLLOUTS)
+TEACHER_NOTE = "Only the student is predicted, without its teacher's weights and forward passes."
+_OBJECTIVE_NAMES = (*_SUPERVISED, *_PREFERENCES, *_ON_ROLLOUTS, *WITH_ROLLOUTS)
 _STARTERS = ("trl", "swift")
 _LAUNCHER = ("accelerate", "launch")
-_FILES = ("--config_file", "--accelerate_config")
+_LAUNCHER_FILE_OPTIONS = ("--config_file", "--accelerate_config")
 ZERO_STAGE = re.compile(r"(?:zero|stage|(?<![a-z0-9])(?:ds[_-]?)?z|(?<![a-z0-9])s)[_-]?([0-3])")
 """The ZeRO stage in the name of a file."""
 _STAGE = "deepspeed_config.zero_stage"
-_KINDS = {"fsdp": "FSDP", "multi_gpu": "MULTI_GPU", "single_gpu": "NO", "ddp": "MULTI_GPU"}
-_DECIDING = ("distributed_type", "deepspeed_config", "fsdp_config", "parallelism_config")
+_TYPES_BY_NAME = {"fsdp": "FSDP", "multi_gpu": "MULTI_GPU", "single_gpu": "NO", "ddp": "MULTI_GPU"}
+_SHARDING_SECTIONS = ("distributed_type", "deepspeed_config", "fsdp_config", "parallelism_config")
 # Options of the objective in LLaMA-Factory, ms-swift and axolotl.
 _OPTIONS = ("--rlhf_type", "--rl", "--stage")
-_UNSAID = (None, "", "null", "none", "false")
+_EMPTY_TEXTS = (None, "", "null", "none", "false")
 _LOSSES = ("--pref_loss", "--loss_type")
 # Losses of pairs that need no reference model (LLaMA-Factory 0.9, hparams/finetuning_args.py).
 _WITHOUT_REFERENCE = ("orpo", "simpo")
 # huggingface/trl 0.26, trl/trainer/grpo_config.py, and as axolotl, ms-swift and PPO call them.
-_OF_ROLLOUTS = {"--max_prompt_length": 512, "--max_completion_length": 256}
+_ROLLOUT_LENGTHS = {"--max_prompt_length": 512, "--max_completion_length": 256}
 _ANSWERS = ("--max_completion_length", "--max_new_tokens", "--response_length")
 _GENERATION = (
     *("num_generations", "use_vllm", "temperature", "top_p", "top_k", "reward_funcs"),
@@ -220,19 +224,21 @@ def takes_sharding(sources: OptionSources) -> bool:
     It does for ``accelerate launch`` and ``trl`` without a file or options of one: accelerate
     1.15, commands/launch.py then reads its default file. It may for a document without a command.
     """
-    if any(name.partition(".")[0] in _DECIDING for name in sources.accelerate):
+    if any(name.partition(".")[0] in _SHARDING_SECTIONS for name in sources.accelerate):
         return False
     words = tuple(sources.words)
     return not words or words[:2] == _LAUNCHER or words[:1] == _STARTERS[:1]
 
 
-def sharded_by_name(sources: OptionSources) -> str:
+def assume_sharding_of_file_name(sources: OptionSources) -> str:
     """Set the sharding in the name of a missing file of accelerate; return the reason, or "".
 
     TRL ships files with such names: huggingface/trl 0.19, ``docs/source/clis.md``. A document
     without a command may have the name, too, as LLaMA-Factory's ``examples/ascend``.
     """
-    file_option = next((text for name in _FILES if (text := sources.text(name))), None)
+    file_option = next(
+        (text for name in _LAUNCHER_FILE_OPTIONS if (text := sources.text(name))), None
+    )
     is_bare_document = not sources.words and not {"--deepspeed", "--fsdp"} & {*sources.script}
     if (
         file_option is None
@@ -247,7 +253,8 @@ def sharded_by_name(sources: OptionSources) -> str:
     name = file_option.rpartition("/")[2].lower()
     stage = ZERO_STAGE.search(name)
     distributed_type = next(
-        (distributed_type for word, distributed_type in _KINDS.items() if word in name), "DEEPSPEED"
+        (distributed_type for word, distributed_type in _TYPES_BY_NAME.items() if word in name),
+        "DEEPSPEED",
     )
     if stage is None and distributed_type == "DEEPSPEED":
         return ""
@@ -257,7 +264,7 @@ def sharded_by_name(sources: OptionSources) -> str:
     return f"{file_option} not found: taken from its name"
 
 
-def named_by_program(words: Sequence[str]) -> str | None:
+def objective_of_program_name(words: Sequence[str]) -> str | None:
     """The objective in the name of a program; None if it has none.
 
     >>> named_by_program(["trl", "dpo"]), named_by_program(["examples/train_rm.py"])
@@ -270,14 +277,14 @@ def named_by_program(words: Sequence[str]) -> str | None:
     if program in _STARTERS and arguments:
         program = arguments[0]
     parts = re.split(r"[^a-z0-9]+", program)
-    return next((part for part in parts if part in _NAMED), None)
+    return next((part for part in parts if part in _OBJECTIVE_NAMES), None)
 
 
 # Names of programs without an objective.
-_UNTELLING = ("main.py", "train.py", "finetune.py", "run.py")
+_GENERIC_PROGRAMS = ("main.py", "train.py", "finetune.py", "run.py")
 
 
-def named_by_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
+def preference_of_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
     """The preference objective in the folder of a file, if the program's name has none.
 
     Folders of ``DeepSpeed-Chat/training`` have such names.
@@ -285,7 +292,7 @@ def named_by_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
     >>> named_by_folder(["main.py"], ["step2_dpo_finetuning", "training_scripts", "llama2"])
     'dpo'
     """
-    if words and words[0].rpartition("/")[2] not in _UNTELLING:
+    if words and words[0].rpartition("/")[2] not in _GENERIC_PROGRAMS:
         return None
     parts = re.split(r"[^a-z0-9]+", "/".join(folders).lower())
     return next((part for part in reversed(parts) if part in _PREFERENCES), None)
@@ -300,22 +307,28 @@ def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: s
 
     Raises SpecError if the objective trains on rollouts and is not predicted.
     """
-    words = [text for option in _OPTIONS if (text := options.texts.get(option)) and text in _NAMED]
+    words = [
+        text
+        for option in _OPTIONS
+        if (text := options.texts.get(option)) and text in _OBJECTIVE_NAMES
+    ]
     # An unknown objective is refused, not replaced by another option's.
-    words += [text for option in _OPTIONS[:2] if (text := options.texts.get(option)) not in _UNSAID]
-    word = next(iter(words), None) or named_by_program(options.words)
+    words += [
+        text for option in _OPTIONS[:2] if (text := options.texts.get(option)) not in _EMPTY_TEXTS
+    ]
+    word = next(iter(words), None) or objective_of_program_name(options.words)
     if options.is_on("--reward_model"):
         word = "rm"
-    word = word or _word_of_keys(options, name)
+    word = word or _objective_of_options(options, name)
     if word is None and not _CHECKPOINTS & set(options.texts):
         return
     objective = objective_of_word(word or "sft", name)
-    if word == DISTILLED:
-        settings.notes.append(TEACHER)
+    if word == DISTILLATION:
+        settings.notes.append(TEACHER_NOTE)
     loss = next((options.texts[name] for name in _LOSSES if options.texts.get(name)), None)
     if objective is TrainingObjective.DPO and loss in _WITHOUT_REFERENCE:
         objective = TrainingObjective.ORPO
-    if word == "grpo" and not _weight_of_divergence(options):
+    if word == "grpo" and not _kl_weight(options):
         objective = TrainingObjective.DAPO
         settings.notes.append("No beta above 0: GRPO then has no reference model, like DAPO.")
     settings.values["training_objective"] = str(objective)
@@ -324,27 +337,32 @@ def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: s
 
 
 # Options of TRL's preference and rollout configurations that its SFTConfig lacks.
-_OF_PAIRS = ("--beta", "--max_prompt_length", "--pref_beta", "--rpo_alpha")
-_OF_ANSWERS = ("--num_generations", "--max_completion_length", "--vllm_server_host", "--use_vllm")
+_PREFERENCE_OPTIONS = ("--beta", "--max_prompt_length", "--pref_beta", "--rpo_alpha")
+_ROLLOUT_OPTIONS = (
+    "--num_generations",
+    "--max_completion_length",
+    "--vllm_server_host",
+    "--use_vllm",
+)
 _TITLES = ("--output_dir", "--hub_model_id", "--run_name")
 
 
-def _word_of_keys(options: TrainerOptions, name: str) -> str | None:
+def _objective_of_options(options: TrainerOptions, name: str) -> str | None:
     """The objective that a file's options imply; None where they imply none.
 
     Names of output folders have the preference loss, as in recipes of
     huggingface/alignment-handbook; the default is DPO.
     """
-    if any(option in options.texts for option in _OF_ANSWERS):
+    if any(option in options.texts for option in _ROLLOUT_OPTIONS):
         return "grpo"
-    if not any(option in options.texts for option in _OF_PAIRS):
+    if not any(option in options.texts for option in _PREFERENCE_OPTIONS):
         return None
     titles = " ".join([name, *(options.texts.get(option) or "" for option in _TITLES)]).lower()
     parts = re.split(r"[^a-z0-9]+", titles)
     return next((part for part in parts if part in (*_PREFERENCES, *_ON_ROLLOUTS)), "dpo")
 
 
-def _weight_of_divergence(options: TrainerOptions) -> float:
+def _kl_weight(options: TrainerOptions) -> float:
     """Coefficient of the KL divergence from the reference model, 0 by default."""
     try:
         return float(options.texts.get("--beta") or 0)
@@ -352,7 +370,7 @@ def _weight_of_divergence(options: TrainerOptions) -> float:
         return 0.0
 
 
-def of_generation(options: TrainerOptions) -> frozenset[str]:
+def generation_options(options: TrainerOptions) -> frozenset[str]:
     """Options of generation and rewards, which do not affect the training step."""
     return frozenset(
         spelled
@@ -372,11 +390,11 @@ def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
     defaults_used = [
         f"{default} of {name}, TRL's"
         for name, default, tokens in zip(
-            _OF_ROLLOUTS, _OF_ROLLOUTS.values(), (prompt_length, answer_length), strict=True
+            _ROLLOUT_LENGTHS, _ROLLOUT_LENGTHS.values(), (prompt_length, answer_length), strict=True
         )
         if tokens is None
     ]
-    default_prompt, default_answer = _OF_ROLLOUTS.values()
+    default_prompt, default_answer = _ROLLOUT_LENGTHS.values()
     length = (prompt_length or default_prompt) + (answer_length or default_answer)
     if defaults_used:
         settings.assume(
@@ -442,7 +460,7 @@ _LLAMA = {"tie_word_embeddings": False, "position_embedding": "rotary", "gated":
 
 
 @cache
-def scripts() -> tuple[KnownScript, ...]:
+def shipped_scripts() -> tuple[KnownScript, ...]:
     """The programs of ``dialects/scripts.csv``, in order of precedence."""
     return tuple(
         KnownScript(
@@ -462,10 +480,10 @@ def script_of(words: Sequence[str], values: Mapping[str, object]) -> KnownScript
     'alpaca-lora'
     >>> script_of([], {"task": "image-classification", "base_model": "vit"})
     """
-    return next((script for script in scripts() if script.is_of(words, values)), None)
+    return next((script for script in shipped_scripts() if script.is_of(words, values)), None)
 
 
-def in_trainer_words(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
+def translate_program_options(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
     """Translate a program's options to the Trainer's, in place; return reasons of defaults."""
     script = sources.script
     translate_options(sources, dialect)
@@ -483,14 +501,14 @@ def in_trainer_words(sources: OptionSources, dialect: OptionAliasTable) -> dict[
     return reasons
 
 
-def shape_of(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, object] | None:
+def llama_shape(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, object] | None:
     """Sizes of a model like Llama that the options set; None if the dialect has no sizes."""
     rows = [row for row in dialect.rows if row.role == "shape"]
     sizes = {row.into: parse_positive_int(sources.text(f"--{row.option}")) for row in rows}
     return {**_LLAMA, **{name: size for name, size in sizes.items() if size}} if rows else None
 
 
-def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Changes:
+def translate_changes(name: str, changes: Changes, *, extends: bool) -> Changes:
     """A change of the Trainer's options translated to those of the program of a dialect.
 
     Raises LaunchError if it has no option for one of them, and does not take the Trainer's own.

@@ -24,11 +24,11 @@ from planner.launch.hf_trainer.derive_settings import UNPACKED, derive_settings
 from planner.launch.hf_trainer.llama_factory import (
     LLAMA_FACTORY,
     V1,
-    factory_in_trainer_words,
     is_llama_factory,
     is_llama_factory_document,
-    on_megatron,
-    v1_in_trainer_words,
+    translate_factory_options,
+    translate_v1_options,
+    with_megatron_options,
 )
 from planner.launch.hf_trainer.option_sources import (
     OBJECTIVE_OPTIONS,
@@ -36,18 +36,18 @@ from planner.launch.hf_trainer.option_sources import (
     OptionSources,
     TrainerOptions,
     apply_program_defaults,
-    in_trainer_words,
+    assume_sharding_of_file_name,
     keep_loaded_weights,
-    named_by_folder,
-    named_by_program,
+    llama_shape,
+    objective_of_program_name,
     parse_positive_int,
+    preference_of_folder,
     refuse_unknown_training,
     script_of,
-    shape_of,
-    sharded_by_name,
     takes_sharding,
     text_of,
     translate_options,
+    translate_program_options,
 )
 from planner.launch.hf_trainer.write_script import SECTION
 from planner.launch.option_table import (
@@ -68,9 +68,9 @@ from planner.launch.parsed_launch import (
 )
 
 _PROGRAM = "swift"
-_KINDS = ("--tuner_type", "--train_type", "--sft_type")
-_NO_FILE = ("false", "none", "null", "")
-_TYPES = {"bfloat16": "--bf16", "bf16": "--bf16", "float16": "--fp16", "fp16": "--fp16"}
+_TUNER_OPTIONS = ("--tuner_type", "--train_type", "--sft_type")
+_NO_FILE_TEXTS = ("false", "none", "null", "")
+_PRECISION_OPTIONS = {"bfloat16": "--bf16", "bf16": "--bf16", "float16": "--fp16", "fp16": "--fp16"}
 _TOTAL_BATCH = 16
 SWIFT = OptionAliasTable.load("ms-swift")
 """ms-swift's options with those of the Trainer, TRL and DeepSpeed that they stand for."""
@@ -79,7 +79,7 @@ SWIFT = OptionAliasTable.load("ms-swift")
 _FILE = re.compile(r"(?:^|/)swift/cli/(sft|pt|rlhf)\.py$")
 
 
-def _as_swift(words: Sequence[str]) -> list[str]:
+def _normalize_swift_command(words: Sequence[str]) -> list[str]:
     """The words with ``swift sft`` in place of the path ``swift/cli/sft.py``."""
     for index, word in enumerate(words[:3]):
         if file := _FILE.search(word):
@@ -93,24 +93,24 @@ def starts_swift(words: Sequence[str]) -> bool:
     >>> starts_swift(["swift", "sft"]), starts_swift(["swift", "infer"])
     (True, False)
     """
-    return is_command("ms-swift", _as_swift(words))
+    return is_command("ms-swift", _normalize_swift_command(words))
 
 
-def swift_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
+def translate_swift_options(sources: OptionSources, name: str) -> dict[str, str]:
     """Translate ms-swift's options to the Trainer's, in place; return reasons of defaults by term.
 
     Raises SpecError if it trains something that is not predicted.
     """
     script, reasons = sources.script, dict[str, str]()
     translate_options(sources, SWIFT)
-    _kind(sources, name, reasons)
+    _set_finetuning_type(sources, name, reasons)
     if data := sources.text("--dataset"):  # further data sets follow it
         script["--dataset"] = script["--dataset"].with_value(" ".join([data, *sources.words[2:]]))
     if modules := sources.text("--lora_target_modules"):
         script["--lora_target_modules"] = implied_option("--lora_target_modules", modules)
     dtype = sources.text("--torch_dtype") or sources.text("--dtype") or ""
     if not {"--bf16", "--fp16"} & set(script):
-        option = _TYPES.get(dtype, "--bf16")
+        option = _PRECISION_OPTIONS.get(dtype, "--bf16")
         script[option] = implied_option(option, "true")
         if not dtype:
             reasons["precision"] = "no torch_dtype: ms-swift computes in the checkpoint's bf16"
@@ -121,13 +121,13 @@ def swift_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
         for option in ("--use_unsloth", "--gradient_checkpointing", "--activation_offloading"):
             script[option] = implied_option(option, "true")
     reasons |= apply_program_defaults(sources, SWIFT) | keep_loaded_weights(sources, "ms-swift")
-    uses_deepspeed = (sources.text("--deepspeed") or "") not in _NO_FILE
+    uses_deepspeed = (sources.text("--deepspeed") or "") not in _NO_FILE_TEXTS
     if sources.worlds[0].is_one_process and not uses_deepspeed and "--use_unsloth" not in script:
         script.setdefault("--device_map", implied_option("--device_map", "auto"))
         reasons["layer_split"] = (
             "no NPROC_PER_NODE: ms-swift spreads layers over the GPUs of a process"
         )
-    _batch(sources, reasons)
+    _set_accumulation(sources, reasons)
     # Split sequences are padded to a multiple of the ranks (``swift/sequence_parallel``).
     length, ranks = map(
         parse_positive_int, map(sources.text, ("--max_length", "--sequence_parallel_size"))
@@ -135,18 +135,20 @@ def swift_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
     if length and ranks and length % ranks:
         padded_length = str(math.ceil(length / ranks) * ranks)
         script["--max_length"] = script["--max_length"].with_value(padded_length)
-    if (sources.text("--deepspeed") or "") in _NO_FILE:
+    if (sources.text("--deepspeed") or "") in _NO_FILE_TEXTS:
         script.pop("--deepspeed", None)
     return reasons
 
 
-def _kind(sources: OptionSources, name: str, reasons: dict[str, str]) -> None:
+def _set_finetuning_type(sources: OptionSources, name: str, reasons: dict[str, str]) -> None:
     """Set the fine-tuning type: adapters by default; ``swift pt`` trains all weights.
 
     Raises SpecError if the type is not predicted.
     """
     script = sources.script
-    finetuning_type = next((text for option in _KINDS if (text := sources.text(option))), None)
+    finetuning_type = next(
+        (text for option in _TUNER_OPTIONS if (text := sources.text(option))), None
+    )
     if finetuning_type is None:
         trains_all = "pt" in sources.words[1:2]
         finetuning_type = "full" if trains_all else "lora"
@@ -161,7 +163,7 @@ def _kind(sources: OptionSources, name: str, reasons: dict[str, str]) -> None:
     script["--finetuning_type"] = implied_option("--finetuning_type", finetuning_type)
 
 
-def _batch(sources: OptionSources, reasons: dict[str, str]) -> None:
+def _set_accumulation(sources: OptionSources, reasons: dict[str, str]) -> None:
     """Set gradient accumulation to the default, 16 samples a step."""
     script = sources.script
     micro = sources.text("--per_device_train_batch_size")
@@ -175,7 +177,7 @@ def _batch(sources: OptionSources, reasons: dict[str, str]) -> None:
         )
 
 
-def _in_parts(settings: LaunchSettings, chunk_tokens: int | None) -> LaunchSettings:
+def _with_loss_chunks(settings: LaunchSettings, chunk_tokens: int | None) -> LaunchSettings:
     """The settings with a chunked loss of ``chunk_tokens`` tokens, used by sequence parallelism.
 
     Source: modelscope/ms-swift at 3602360, ``swift/trainers/utils.py``.
@@ -193,16 +195,23 @@ _TRAINER_MARKERS = (
     "--per_gpu_train_batch_size",
     "--gradient_accumulation_steps",
 )
-_ARGUMENTS = {"learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r"}
-_PROGRAMS = ("run_clm.py", "sft.py")
-_SCRIPTS = "trl.scripts."
-_NO_TRAINER = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
+_TRAINER_ARGUMENTS = {
+    "learning_rate",
+    "output_dir",
+    "num_train_epochs",
+    "max_steps",
+    "use_peft",
+    "lora_r",
+}
+_TRAINER_PROGRAMS = ("run_clm.py", "sft.py")
+_TRL_SCRIPTS = "trl.scripts."
+_MEGATRON_OPTIONS = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
 _ACCELERATE_FLAGS = {
     "--use_deepspeed": "DEEPSPEED",
     "--use_fsdp": "FSDP",
     "--multi_gpu": "MULTI_GPU",
 }
-_PREFIXES = {
+_SECTION_PREFIXES = {
     "fsdp_config": "fsdp_",
     "fp8_config": "fp8_",
     "parallelism_config": "parallelism_config_",
@@ -214,15 +223,15 @@ def starts_trainer(words: Sequence[str]) -> bool:
     """Whether a command starts a script that takes the Trainer's arguments."""
     if is_command("llama-factory", words) or starts_swift(words) or is_command("mlx-lm", words):
         return True
-    names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
-    if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
+    names = {_option_name(word.partition("=")[0]) for word in words if word.startswith("--")}
+    if names & set(_MEGATRON_OPTIONS) or any(word.startswith("--tensor-model") for word in words):
         return False
-    if words and words[0] == "trl" and named_by_program(words):
+    if words and words[0] == "trl" and objective_of_program_name(words):
         return True
     options = (word.partition("=") for word in words if word.startswith("--"))
-    if words and script_of(words, {_spelled(name)[2:]: text for name, _, text in options}):
+    if words and script_of(words, {_option_name(name)[2:]: text for name, _, text in options}):
         return True
-    if any(word.endswith(_PROGRAMS) or _SCRIPTS in word for word in words[:3]):
+    if any(word.endswith(_TRAINER_PROGRAMS) or _TRL_SCRIPTS in word for word in words[:3]):
         return True
     return bool(words) and bool(names & set(_TRAINER_MARKERS))
 
@@ -235,56 +244,58 @@ def is_trainer_document(values: Mapping[str, object]) -> bool:
     )
     if "per_device_train_batch_size" in values or is_of_program:
         return True
-    return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
+    return "model_name_or_path" in values and bool(_TRAINER_ARGUMENTS & set(values))
 
 
-def trainer_answers(reading: OptionReader) -> LaunchSettings:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """Settings of a script or document, by term; see the module.
 
     Raises LaunchError if options contradict each other.
     Raises SpecError if it trains something that is not predicted.
     """
     sources = OptionSources(name=reading.command.name)
-    gather(reading.command, sources)
-    sources.words = _as_swift(sources.words)
+    gather_options(reading.command, sources)
+    sources.words = _normalize_swift_command(sources.words)
     if is_command("ms-swift", sources.words) or (
-        not sources.words and {*_KINDS} & {*sources.script}
+        not sources.words and {*_TUNER_OPTIONS} & {*sources.script}
     ):
-        settings = _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
-        return _in_parts(
+        settings = _read_program(sources, SWIFT, translate_swift_options, "--max_length")
+        return _with_loss_chunks(
             settings, parse_int(reading.command.environment.get("CELOSS_PARALLEL_SIZE"))
         )
     keys = {name.removeprefix("--"): "" for name in sources.script}
     if is_command("mlx-lm", sources.words) or is_document("mlx-lm", keys):
-        settings = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
-        return on_apple(settings, sources)
+        settings = _read_program(sources, MLX, translate_mlx_options, "max_seq_length")
+        return with_apple_gpu(settings, sources)
     if is_document("llama-factory-v1", keys):
-        return _of_program(sources, V1, v1_in_trainer_words, "cutoff_len")
-    preference = named_by_folder(sources.words, reading.command.search_folders)
+        return _read_program(sources, V1, translate_v1_options, "cutoff_len")
+    preference = preference_of_folder(sources.words, reading.command.search_folders)
     if preference and not {*OBJECTIVE_OPTIONS} & {*sources.script}:
         sources.script["--rl"] = implied_option("--rl", preference)
     texts = {name.removeprefix("--"): sources.text(name) for name in sources.script}
     if script := script_of(sources.words, texts):
-        return _of_script(sources, script)
-    sharding_reason = sharded_by_name(sources)
+        return _read_script(sources, script)
+    sharding_reason = assume_sharding_of_file_name(sources)
     if is_llama_factory(sources):
-        settings = _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
-        answers = on_megatron(settings, sources)
+        settings = _read_program(sources, LLAMA_FACTORY, translate_factory_options, "cutoff_len")
+        answers = with_megatron_options(settings, sources)
     else:
-        answers = answers_of(sources, _is_supervised(sources), takes_sharding(sources))
+        answers = build_settings(sources, _is_supervised(sources), takes_sharding(sources))
         depends_on_gpu = any(
             word in reading.command.text for word in (*IS_BF16, "FastLanguageModel")
         )
-        fallbacks = {**answers.fallbacks, **(_ON_OLDER if depends_on_gpu else {})}
+        fallbacks = {**answers.fallbacks, **(_OLDER_GPU_FALLBACK if depends_on_gpu else {})}
         answers = replace(answers, fallbacks=fallbacks)
     sharding_default = {"zero_stage": sharding_reason} if sharding_reason else {}
     return replace(answers, defaults={**answers.defaults, **sharding_default})
 
 
-_ON_OLDER = {"precision": ("fp16", "the program asks whether the GPU has bf16, which it lacks")}
+_OLDER_GPU_FALLBACK = {
+    "precision": ("fp16", "the program asks whether the GPU has bf16, which it lacks")
+}
 
 
-def _of_program(
+def _read_program(
     sources: OptionSources,
     dialect: OptionAliasTable,
     translate: Callable[[OptionSources, str], dict[str, str]],
@@ -296,7 +307,7 @@ def _of_program(
     """
     keys = frozenset(sources.spelled.values())
     defaults = translate(sources, sources.name)
-    settings = answers_of(sources, is_supervised=False)
+    settings = build_settings(sources, is_supervised=False)
     reasons = {name: reason for name, reason in defaults.items() if name in settings.values}
     notes = settings.notes
     packing = sources.script.get("--packing")
@@ -316,15 +327,18 @@ def _of_program(
     )
 
 
-def _of_script(sources: OptionSources, script: KnownScript) -> LaunchSettings:
+def _read_script(sources: OptionSources, script: KnownScript) -> LaunchSettings:
     """Settings of a program with a dialect table, with the sizes of its model."""
     dialect = OptionAliasTable.load(script.dialect)
-    settings = _of_program(
-        sources, dialect, lambda options, _: in_trainer_words(options, dialect), script.length
+    settings = _read_program(
+        sources,
+        dialect,
+        lambda options, _: translate_program_options(options, dialect),
+        script.length,
     )
     if script.framework:
         settings = replace(settings, values={**settings.values, "framework": script.framework})
-    shape = shape_of(sources, dialect)
+    shape = llama_shape(sources, dialect)
     if shape is None:
         return settings
     return replace(
@@ -332,7 +346,7 @@ def _of_script(sources: OptionSources, script: KnownScript) -> LaunchSettings:
     )
 
 
-def answers_of(
+def build_settings(
     sources: OptionSources, is_supervised: bool, is_sharded_elsewhere: bool = False
 ) -> LaunchSettings:
     """Settings of the gathered options; ``is_supervised`` if TRL's defaults hold.
@@ -341,9 +355,9 @@ def answers_of(
     Raises LaunchError if the options contradict each other.
     """
     options = TrainerOptions(
-        script=_meanings("transformers", sources.script),
-        deepspeed=_meanings("deepspeed", sources.deepspeed),
-        accelerate=_meanings("accelerate", sources.accelerate),
+        script=_read_table("transformers", sources.script),
+        deepspeed=_read_table("deepspeed", sources.deepspeed),
+        accelerate=_read_table("accelerate", sources.accelerate),
         texts={
             name: text_of(option)
             for section in (sources.script, sources.deepspeed, sources.accelerate)
@@ -366,7 +380,7 @@ def answers_of(
 def _is_supervised(sources: OptionSources) -> bool:
     """Whether the script is TRL's, which has other defaults."""
     words = sources.words[:3]
-    if any(word.endswith(("trl", "sft.py")) or _SCRIPTS in word for word in words):
+    if any(word.endswith(("trl", "sft.py")) or _TRL_SCRIPTS in word for word in words):
         return True
     options = {"--max_length", "--use_peft", "--packing"}
     # A document without a command, with TRL's option of a data set on the hub.
@@ -374,7 +388,7 @@ def _is_supervised(sources: OptionSources) -> bool:
     return bool(options & set(sources.script))
 
 
-def _meanings(table: str, options: Mapping[str, ParsedOption]) -> dict[str, ParameterReading]:
+def _read_table(table: str, options: Mapping[str, ParsedOption]) -> dict[str, ParameterReading]:
     """The options as a table reads them; null and ``auto`` count as missing."""
     texts = {name.removeprefix("--"): text_of(option) for name, option in options.items()}
     readable = {
@@ -383,19 +397,21 @@ def _meanings(table: str, options: Mapping[str, ParsedOption]) -> dict[str, Para
     return OptionTable.load(table).read(readable)
 
 
-def _spelled(option: str) -> str:
+def _option_name(option: str) -> str:
     """An option as the script's parser names it: hyphens and underscores are the same there."""
     return "--" + option.lstrip("-").replace("-", "_")
 
 
-def gather(command: ParsedCommand, sources: OptionSources) -> None:
+def gather_options(command: ParsedCommand, sources: OptionSources) -> None:
     """Add the options of a command or document, and of its files, to the sources they are of."""
     options = {**{option.option: option for option in command.unknown}, **command.options}
     sources.worlds.append(command.resources)
     if is_document("accelerate", options):
         for option in options.values():
             section, dot, key = option.option.partition(".")
-            prefix = _PREFIXES.get(section, "") if dot else ""  # keys may lack the section's prefix
+            prefix = (
+                _SECTION_PREFIXES.get(section, "") if dot else ""
+            )  # keys may lack the section's prefix
             full_key = key if key.startswith(prefix) else prefix + key
             sources.put(sources.accelerate, f"{section}{dot}{full_key}", option)
     elif is_document("deepspeed", options):
@@ -405,25 +421,25 @@ def gather(command: ParsedCommand, sources: OptionSources) -> None:
     else:
         sources.words += [text for option in command.positional if (text := text_of(option))]
         for name, option in options.items():
-            _argument(name, option, sources)
+            _gather_argument(name, option, sources)
     for file in command.files.values():
         if file.options or file.unknown:
-            _beside(file, sources)
+            _gather_file(file, sources)
 
 
-def _beside(command: ParsedCommand, sources: OptionSources) -> None:
+def _gather_file(command: ParsedCommand, sources: OptionSources) -> None:
     """Add the options of a file that a command names, keys of FSDP's own file included."""
     options = {**{option.option: option for option in command.unknown}, **command.options}
     if set(options) & {"reshard_after_forward", "activation_checkpointing", "cpu_offload"}:
         for name, option in options.items():
             sources.put(sources.script, SECTION + name.removeprefix("fsdp_"), option)
         return
-    gather(command, sources)
+    gather_options(command, sources)
 
 
-def _argument(name: str, option: ParsedOption, sources: OptionSources) -> None:
+def _gather_argument(name: str, option: ParsedOption, sources: OptionSources) -> None:
     """Add an option of a script or of ``accelerate launch``, which share a command."""
-    spelled_name = _spelled(name)
+    spelled_name = _option_name(name)
     bare_name = spelled_name.removeprefix("--")
     if name.startswith(SECTION):
         key = name.removeprefix(SECTION).removeprefix("fsdp_")
@@ -445,11 +461,11 @@ def _argument(name: str, option: ParsedOption, sources: OptionSources) -> None:
 
 MLX = OptionAliasTable.load("mlx-lm")
 """mlx_lm's options with those of the Trainer that they stand for."""
-_GPU = "apple-m2ultra-76c-192gb"
-_LAYERS = 16
+_DEFAULT_APPLE_GPU = "apple-m2ultra-76c-192gb"
+_DEFAULT_MLX_LAYERS = 16
 
 
-def mlx_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
+def translate_mlx_options(sources: OptionSources, name: str) -> dict[str, str]:
     """Translate mlx_lm's options to the Trainer's, in place; return reasons of defaults by term.
 
     Raises SpecError if it trains something that is not predicted.
@@ -481,19 +497,20 @@ def mlx_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
     return reasons
 
 
-def on_apple(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:
+def with_apple_gpu(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:
     """The settings for one chip of Apple: the one in the file, else the largest."""
     values = {**settings.values, "framework": "MLX"}
     defaults = dict(settings.defaults)
     if sources.worlds[0].gpu is None:
-        values["gpu"] = _GPU
+        values["gpu"] = _DEFAULT_APPLE_GPU
         defaults["gpu"] = "mlx_lm runs on Apple silicon, and no chip is named"
     layers = sources.text("--num_layers")
     notes = settings.notes
     if layers is None or parse_positive_int(layers):
         notes = (
             *notes,
-            f"mlx_lm trains the last {parse_positive_int(layers) or _LAYERS} layers. Time and "
+            f"mlx_lm trains the last {parse_positive_int(layers) or _DEFAULT_MLX_LAYERS} "
+            "layers. Time and "
             "memory are predicted for all (num_layers: -1), which need more.",
         )
     return replace(settings, values=values, defaults=defaults, notes=notes)

@@ -14,12 +14,12 @@ from planner.base.training_aliases import (
 from planner.errors import LaunchError
 from planner.launch.model_shape import config_json, family_of
 from planner.launch.option_table import (
+    MutableQuantities,
     OptionTable,
     OptionTexts,
     ParameterNote,
     Quantities,
     Quantity,
-    Words,
 )
 from planner.launch.target import CommandWords, LaunchJob, LaunchOutputFile, ShellVariable
 
@@ -41,7 +41,7 @@ _RUN_CLM = ShellVariable(name="RUN_CLM", meaning="path of run_clm.py of transfor
 _ENDS = ("embed_tokens", "lm_head")
 _LISTS = ("lora_target_modules", "lora_modules_to_save")
 
-LEFT = (
+LEFT_TO_USER = (
     ParameterNote(
         parameter="learning rate",
         value="",
@@ -49,8 +49,12 @@ LEFT = (
     ),
 )
 # Names of the matrices: queries and values, the rest of attention, feed-forward.
-_USUAL = (("q_proj", "v_proj"), ("k_proj", "o_proj"), ("gate_proj", "up_proj", "down_proj"))
-_NAMES = {
+_DEFAULT_MODULES = (
+    ("q_proj", "v_proj"),
+    ("k_proj", "o_proj"),
+    ("gate_proj", "up_proj", "down_proj"),
+)
+_MODULES_BY_FAMILY = {
     "gpt2": (("c_attn",), ("attn.c_proj",), ("c_fc", "mlp.c_proj")),
     "bloom": (("query_key_value",), ("dense",), ("dense_h_to_4h", "dense_4h_to_h")),
     "gpt_neox": (("query_key_value",), ("dense",), ("dense_h_to_4h", "dense_4h_to_h")),
@@ -58,7 +62,7 @@ _NAMES = {
 }
 
 
-def fsdp_words(job: LaunchJob) -> Words:
+def fsdp_quantities(job: LaunchJob) -> MutableQuantities:
     """Quantities that all files of FSDP2 share; layers are recomputed in FSDP's own units."""
     return {
         "fsdp_version": 2,
@@ -66,11 +70,11 @@ def fsdp_words(job: LaunchJob) -> Words:
         "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
         "fsdp_state": "SHARDED_STATE_DICT",
         "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
-        "fsdp_recompute": repeats_inside(job, is_sharded=True) or None,
+        "fsdp_recompute": recomputes_in_fsdp(job, is_sharded=True) or None,
     }
 
 
-def repeats_inside(job: LaunchJob, *, is_sharded: bool) -> bool:
+def recomputes_in_fsdp(job: LaunchJob, *, is_sharded: bool) -> bool:
     """Whether FSDP recomputes layers in its own units; the script's option would gather twice."""
     return is_sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
 
@@ -88,7 +92,7 @@ def require_even_copies(job: LaunchJob) -> None:
         )
 
 
-def moved_activations(job: LaunchJob) -> str | None:
+def offloaded_activations(job: LaunchJob) -> str | None:
     """``activations`` if an option of TRL's script offloads activations to the host, else None."""
     offloads = "activations" in job["offload"] and is_supervised(job)
     return "activations" if offloads else None
@@ -111,7 +115,9 @@ def lora_modules(job: LaunchJob) -> tuple[str, ...]:
     """Names in Transformers of the matrices that have an adapter."""
     targets = parse_adapter_targets(str(job["lora_targets"]))
     attention = job.model.layer_groups[-1].attention
-    query_value, other_attention, feed_forward = _NAMES.get(family_of(job.model) or "", _USUAL)
+    query_value, other_attention, feed_forward = _MODULES_BY_FAMILY.get(
+        family_of(job.model) or "", _DEFAULT_MODULES
+    )
     if attention is not None and attention.kind is AttentionKind.LATENT:
         query_value, other_attention = (
             ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"),
@@ -128,18 +134,18 @@ def lora_modules(job: LaunchJob) -> tuple[str, ...]:
     return (*query_value, *other_attention)
 
 
-_EIGHT = 8
+_BITS_8 = 8
 
 
-def adapter_quantities(job: LaunchJob) -> Words:
+def adapter_quantities(job: LaunchJob) -> MutableQuantities:
     """Quantities of peft's low-rank adapters; None for each without an adapter."""
     names = ("lora_rank", "lora_modules", "saved_modules", "double_quantization")
     if job["lora_rank"] is None or not has_adapter(job):
         return dict.fromkeys(names)
     saves_embeddings = job["modules_to_save"] == "embeddings"
-    is_8_bit = job["quantization_bits"] == _EIGHT
+    is_8_bit = job["quantization_bits"] == _BITS_8
     return {
-        **({"adapter": "lora", "quantization_bits": _EIGHT} if is_8_bit else {}),
+        **({"adapter": "lora", "quantization_bits": _BITS_8} if is_8_bit else {}),
         "lora_rank": job["lora_rank"],
         "lora_modules": " ".join(lora_modules(job)),
         "saved_modules": " ".join(_ENDS) if saves_embeddings else None,
@@ -151,7 +157,7 @@ def adapter_quantities(job: LaunchJob) -> Words:
     }
 
 
-def fill_quantities(job: LaunchJob) -> Words:
+def fill_quantities(job: LaunchJob) -> MutableQuantities:
     """Quantities of packing or padding of sequences."""
     padding = job["padding"] or "packed"
     return {"packing": True} if padding == "packed" else {"padding": padding}
@@ -170,7 +176,7 @@ def names_shared_experts(job: LaunchJob) -> bool:
     return family_of(job.model) == "qwen2_moe"
 
 
-def adapter_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
+def expert_adapter_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
     """A note if peft cannot adapt all linear layers without routed experts."""
     adapts_all = (
         has_adapter(job) and parse_adapter_targets(str(job["lora_targets"])) == "all_linear"
@@ -189,7 +195,7 @@ def adapter_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
     return (ParameterNote(parameter="lora_targets", value="all_linear", note=note),)
 
 
-def narrow_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
+def adapter_precision_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
     """A note if TRL's script converts adapters of 4-bit weights to 16 bits, unlike the plan."""
     if job["adapter"] != "qlora" or not is_supervised(job):
         return ()
@@ -252,15 +258,15 @@ def optimizer_name(job: LaunchJob) -> str | None:
 def script_settings(job: LaunchJob, **quantities: Quantity | None) -> OptionTexts:
     """The script's options; ``quantities`` replace those of the job, None writes no option."""
     table = OptionTable.load("transformers")
-    return table.written(job.option_values({**script_quantities(job), **quantities}))
+    return table.write_options(job.option_values({**script_quantities(job), **quantities}))
 
 
 def script_arguments(
     job: LaunchJob, settings: OptionTexts, *further_arguments: CommandWords
 ) -> tuple[CommandWords, ...]:
     """Arguments of the script: program, model, variables of the user, and options."""
-    keys = [setting for setting in settings.options if setting.option.startswith(SECTION)]
-    options = [setting for setting in settings.options if setting not in keys]
+    keys = [inputs for inputs in settings.options if inputs.option.startswith(SECTION)]
+    options = [inputs for inputs in settings.options if inputs not in keys]
     option_words = []
     for option in options:
         text = option.text
@@ -304,9 +310,9 @@ def adapter_notes(job: LaunchJob) -> tuple[str, ...]:
     )
 
 
-def script_remarks(job: LaunchJob) -> tuple[tuple[ParameterNote, ...], tuple[ParameterNote, ...]]:
+def script_notes(job: LaunchJob) -> tuple[tuple[ParameterNote, ...], tuple[ParameterNote, ...]]:
     """Notes on parameters that the script cannot express, and on options left to the user."""
-    remarks = [*adapter_remarks(job), *narrow_remarks(job)]
+    remarks = [*expert_adapter_notes(job), *adapter_precision_notes(job)]
     if not is_supervised(job):
         if not job["flash_attention"]:
             note = "run_clm.py has no option for it: PyTorch's fused attention runs"
@@ -314,7 +320,7 @@ def script_remarks(job: LaunchJob) -> tuple[tuple[ParameterNote, ...], tuple[Par
         if job["offload"] == "activations":
             note = "run_clm.py has no option for it"
             remarks.append(ParameterNote(parameter="offload", value="activations", note=note))
-    return tuple(remarks), LEFT
+    return tuple(remarks), LEFT_TO_USER
 
 
 def script_files(job: LaunchJob) -> tuple[LaunchOutputFile, ...]:
@@ -329,7 +335,7 @@ def json_file(name: str, values: Mapping[str, object], meaning: str) -> LaunchOu
     return LaunchOutputFile(name=name, text=text, meaning=meaning)
 
 
-def nested(
+def nest_options(
     settings: Mapping[str, str | None], value: Callable[[str | None], Quantity] | None = None
 ) -> dict[str, object]:
     """Options of dotted names as a nested document; texts become numbers and booleans."""
@@ -337,13 +343,13 @@ def nested(
     sections: dict[str, dict[str, str | None]] = {}
     for option, text in settings.items():
         section, dot, key = option.partition(".")
-        document.setdefault(section, None if dot else (value or typed)(text))
+        document.setdefault(section, None if dot else (value or parse_scalar)(text))
         if dot:
             sections.setdefault(section, {})[key] = text
-    return document | {section: nested(keys, value) for section, keys in sections.items()}
+    return document | {section: nest_options(keys, value) for section, keys in sections.items()}
 
 
-def typed(text: str | None) -> Quantity:
+def parse_scalar(text: str | None) -> Quantity:
     """The JSON or YAML value of a text: integer, float, boolean or text.
 
     >>> typed("8"), typed("1.0"), typed("true"), typed("cpu"), typed(None)

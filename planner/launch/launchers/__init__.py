@@ -19,7 +19,7 @@ from planner.launch.launchers.serving_recipes import unwrap_frontend
 from planner.launch.launchers.unwrap import UnwrappedCommand, unwrap
 from planner.launch.option_table import option_aliases
 from planner.launch.parsed_launch import JobResources
-from planner.launch.write_launch import WRITTEN
+from planner.launch.write_launch import WRITTEN_BY
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
@@ -38,14 +38,15 @@ class StartedProgram:
 
     ``words`` begin with the program: ``vllm serve``, ``pretrain_gpt.py``, ``-m module``; those of
     ``accelerate launch`` stay, as its options configure training. ``environment``: its variables;
-    ``world``: resources from schedulers and launchers around it. ``conflict``: why these contradict
+    ``resources``: resources from schedulers and launchers around it. ``conflict``: why these
+    contradict
     each other; empty if they do not. ``front``: the front end that starts the program with options
     of its own.
     """
 
     words: tuple[Word, ...]
     environment: Mapping[str, Word]
-    world: JobResources
+    resources: JobResources
     line: int
     conflict: str = ""
     front: str = ""
@@ -92,7 +93,7 @@ def _started_program(script: Script, command: UnwrappedCommand, rounds: int) -> 
         None,
     )  # fmt: skip
     # A script of ours starts copies in its loop or steps.
-    copies = _variable(command, "COPIES") if f"# {WRITTEN} " in script.text else None
+    copies = _variable(command, "COPIES") if f"# {WRITTEN_BY} " in script.text else None
     if rounds > 1:
         copies = implied_option("the loop", str(rounds), command.words[0].line)
     resources = replace(combine_resources(command.layers, devices), copies=copies)
@@ -118,7 +119,7 @@ def _started_program(script: Script, command: UnwrappedCommand, rounds: int) -> 
         words=unwrap_frontend(command.words, command.environment),
         front=option_aliases("front").get((command.words[0].text or "").rpartition("/")[2], ""),
         environment=command.environment,
-        world=resources,
+        resources=resources,
         line=command.words[0].line,
         conflict=conflict_of(command.layers),
     )

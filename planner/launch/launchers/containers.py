@@ -102,7 +102,7 @@ class Container:
     image: str
     words: tuple[Word, ...]
     environment: Mapping[str, Word] = field(default_factory=dict)
-    world: JobResources = field(default_factory=JobResources)
+    resources: JobResources = field(default_factory=JobResources)
     role: str = ""
     is_follower: bool = False
     load: Mapping[str, ParsedOption] = field(default_factory=dict)
@@ -250,7 +250,7 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
             )
             passes = any(_PASSES in (w.text or "").replace("_", "-") for w in container.words)
             worker_role = role if passes else ""
-            yield replace(container, world=resources, is_follower=is_follower, role=worker_role)
+            yield replace(container, resources=resources, is_follower=is_follower, role=worker_role)
 
 
 def _total_pods(replicas: Sequence[YamlValue]) -> ParsedOption | None:
@@ -275,7 +275,7 @@ def _of_train_job(spec: YamlValue) -> Container:
     if words and not trainer.get("command").entries():
         placed = tuple(plain_word(word, runtime.line) for word in words)
         container = replace(container, words=placed, line=runtime.line)
-    return replace(container, world=resources)
+    return replace(container, resources=resources)
 
 
 def _pod_specs(
@@ -354,7 +354,7 @@ def _of_graph(service: str, section: YamlValue) -> Iterator[Container]:
     if not container.words:
         return
     role = section.get("subComponentType").text or ""
-    yield replace(container, name=service, world=_of_workers(section, section), role=role)
+    yield replace(container, name=service, resources=_of_workers(section, section), role=role)
 
 
 def _of_workers(section: YamlValue, limited: YamlValue) -> JobResources:
@@ -376,7 +376,7 @@ def _of_component(section: YamlValue) -> Iterator[Container]:
         container = container_at(pod, {})
         if container.words:
             name = section.get("name").text or container.name
-            yield replace(container, name=name, world=_of_workers(section, pod), role=role)
+            yield replace(container, name=name, resources=_of_workers(section, pod), role=role)
 
 
 def _of_service(spec: YamlValue) -> Iterator[Container]:
@@ -403,7 +403,7 @@ def _of_service(spec: YamlValue) -> Iterator[Container]:
             image=container.image,
             words=(*plain_words("vllm serve", spec.line), word_at(name, model), *options),
             environment=container.environment,
-            world=JobResources(
+            resources=JobResources(
                 gpu=gpu_of_nodes(pool.get("template")),
                 gpus_per_node=next(iter(limits), None),
                 copies=pool.get("replicas").option_text("replicas"),
@@ -422,7 +422,7 @@ def _of_nim_format(predictor: YamlValue) -> Container:
         image="",
         words=program_of(f"{_NIM_IMAGES}{model}", (), section.line, gpu_limit(section)),
         environment=environment_at(section.get("env")),
-        world=JobResources(
+        resources=JobResources(
             gpu=gpu_of_nodes(predictor),
             gpus_per_node=gpu_limit(section),
             copies=predictor.get("minReplicas").option_text("replicas"),
@@ -439,7 +439,7 @@ def _of_nim_service(spec: YamlValue) -> Container:
         image=image,
         words=program_of(image, (), spec.line, gpu_limit(spec)),
         environment=environment_at(spec.get("env")),
-        world=JobResources(
+        resources=JobResources(
             gpu=gpu_of_nodes(spec),
             gpus_per_node=gpu_limit(spec),
             copies=spec.get("replicas").option_text("replicas"),
@@ -465,7 +465,7 @@ def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator
             container,
             words=(*words, *more),
             environment={**container.environment, **environment_at(section.get("env"))},
-            world=JobResources(
+            resources=JobResources(
                 gpu=gpu_of_nodes(predictor),
                 gpus_per_node=gpu_limit(section) or gpu_limit(entry),
                 copies=predictor.get("minReplicas").option_text("replicas"),
@@ -501,7 +501,7 @@ def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
         image=section.get("image").text or "",
         words=(*(plain_word(word, section.line) for word in _MODULE), *options),
         environment=environment_at(section.get("env")),
-        world=JobResources(
+        resources=JobResources(
             gpu=gpu_of_nodes(predictor),
             gpus_per_node=gpu_limit(section),
             copies=predictor.get("minReplicas").option_text("replicas"),
@@ -518,7 +518,7 @@ def _of_values(section: YamlValue) -> Container:
         name=section.get("name").text or "",
         image=section.get("repository").text or "",
         words=_of_stack(section, section.get("modelURL"), section.get("vllmConfig")),
-        world=JobResources(
+        resources=JobResources(
             gpu=gpu_of_nodes(section),
             gpus_per_node=section.get("requestGPU").option_text("requestGPU"),
             copies=section.get("replicaCount").option_text("replicaCount"),
@@ -535,7 +535,7 @@ def _of_runtime_of_stack(spec: YamlValue) -> Container:
         name="",
         image=deployed.get("image", "name").text or "",
         words=_of_stack(model, model.get("modelURL"), model, spec.get("vllmConfig")),
-        world=JobResources(
+        resources=JobResources(
             gpus_per_node=deployed.get("resources", "gpu").option_text("gpu"),
             copies=deployed.get("replicas").option_text("replicas"),
         ),
@@ -582,7 +582,7 @@ def _of_compose(service: str, section: YamlValue, name: str) -> Container:
         if section.get("entrypoint").node is not None
         else program_of(image, words, section.line, _devices(section)),
         environment=environment,
-        world=JobResources(gpus_per_node=_devices(section)),
+        resources=JobResources(gpus_per_node=_devices(section)),
         line=section.line,
     )
 

@@ -31,7 +31,7 @@ from planner.launch.launchers.containers import (
     word_at,
 )
 from planner.launch.option_table import option_aliases, shipped_rows
-from planner.launch.parsed_launch import LENGTHS, MOST_ABOVE, JobResources
+from planner.launch.parsed_launch import LENGTHS, MAX_PARENT_FOLDERS, JobResources
 
 _SECTIONS = ("sglang_config", "vllm_config", "trtllm_config")
 _WORKERS = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
@@ -77,7 +77,7 @@ def requests_at(lengths: YamlValue, concurrency: YamlValue) -> dict[str, ParsedO
     return load
 
 
-def with_arguments(
+def add_file_options(
     words: Sequence[Word], environment: Mapping[str, Word], files: Mapping[str, HereDocument]
 ) -> list[Word]:
     """Words of a command with the options that its container reads from a file.
@@ -126,7 +126,7 @@ def _of_srt(document: YamlValue) -> Iterator[Container]:
                     word_at(model.pieces, model),
                     *options_of(section, "" if engine == "trtllm_config" else "--"),
                 ),
-                world=JobResources(
+                resources=JobResources(
                     gpu=resources.get("gpu_type").text,
                     copies=resources.get(f"{words}_workers").option_text("workers"),
                 ),
@@ -255,7 +255,7 @@ def entry_of(path: Path, text: str) -> RecipeEntry | None:
 
 
 def _configs_above(path: Path) -> Iterator[Path]:
-    for folder in path.absolute().parents[:MOST_ABOVE]:
+    for folder in path.absolute().parents[:MAX_PARENT_FOLDERS]:
         for name in _CONFIGS:
             with suppress(OSError):
                 files = (folder / name).glob("**/*master*.yaml")
@@ -312,7 +312,7 @@ def _servers(entry: YamlValue) -> Iterator[Container]:
                     plain_word(entry.get("model").text or "", entry.get("model").line),
                     *_parallel_options(worker, engine, point.get("spec-decoding").text == "mtp"),
                 ),
-                world=JobResources(
+                resources=JobResources(
                     gpu=worker.get("hardware").text or gpu,
                     copies=worker.get("num-worker").option_text("num-worker"),
                 ),

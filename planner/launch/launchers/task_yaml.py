@@ -106,7 +106,7 @@ def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
             **environment_at(document.get("envs")),
             **{_SKY + name: plain_word(value, nodes.line) for name, value in variables.items()},
         },
-        world=JobResources(
+        resources=JobResources(
             num_nodes=nodes.option_text("num_nodes"),
             gpus_per_node=job.gpus_per_node,
             gpu=job.gpu,
@@ -132,7 +132,7 @@ def _of_dstack(document: YamlValue, resources: YamlValue) -> Container:
             **environment_at(document.get("env")),
             **{f"DSTACK_{name}": plain_word(count, gpu.line) for name in _GPUS_OF_DSTACK},
         },
-        world=JobResources(
+        resources=JobResources(
             gpu=None if is_size else word or None,
             gpus_per_node=implied_option("gpu", count, gpu.line) if count.isdecimal() else None,
             copies=document.get("replicas").option_text("replicas"),
@@ -153,7 +153,7 @@ def _of_kaito(document: YamlValue) -> Container:
         name="",
         image="",
         words=tuple(words),
-        world=JobResources(
+        resources=JobResources(
             gpu=instance.text if machine is None else machine.gpu,
             num_nodes=kind.get("count").option_text("count"),
             gpus_per_node=None
@@ -177,7 +177,7 @@ def _of_kubeai(spec: YamlValue) -> Container:
         image=spec.get("image").text or "",
         words=(*program, model, *options) if is_vllm else (),
         environment=environment_at(spec.get("env")),
-        world=JobResources(
+        resources=JobResources(
             gpu=profile or None,
             gpus_per_node=implied_option("resourceProfile", count or "1", spec.line)
             if profile
@@ -208,7 +208,7 @@ def _of_truss(document: YamlValue, name: str) -> Container:
         image=image,
         words=program_of(image, words, start.line),
         environment=environment,
-        world=_accelerators(document.get("resources", "accelerator")),
+        resources=_accelerators(document.get("resources", "accelerator")),
         line=start.line,
     )
 
@@ -238,7 +238,7 @@ def _of_trt_llm(document: YamlValue) -> Container:
         name="",
         image="",
         words=tuple(words),
-        world=_accelerators(document.get("resources", "accelerator")),
+        resources=_accelerators(document.get("resources", "accelerator")),
         load={LENGTHS[1]: implied_option("base_model", "1", encoder.line)} if is_encoder else {},
         line=build.line,
     )
@@ -295,7 +295,7 @@ def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
             image=container.image,
             words=words,
             environment=container.environment,
-            world=JobResources(
+            resources=JobResources(
                 gpu=next(
                     (label.text for label in labels if parse_gpu_name(label.text or "")), None
                 ),

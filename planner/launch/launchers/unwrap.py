@@ -161,7 +161,7 @@ def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tup
     return read_inner(_pieces(word), environment, outer.text, name).commands
 
 
-def joined(words: Sequence[Word]) -> Word:
+def join_script(words: Sequence[Word]) -> Word:
     """Words joined to the text that ``eval`` parses."""
     pieces = (piece for word in words for piece in (*computed_text(" "), *_pieces(word)))
     return replace(words[0], pieces=tuple(pieces), span=None)
@@ -243,7 +243,7 @@ def unwrap(
         if name in PROGRAMS and PROGRAMS[name].does == "nothing":
             return
         elif name == "eval" and len(state.words) > 1:
-            text = joined(state.words[1:])
+            text = join_script(state.words[1:])
             yield from _unwrap_commands(
                 script, state, script_in(text, state.environment, script), depth
             )

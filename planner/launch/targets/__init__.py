@@ -10,14 +10,14 @@ from planner.launch import READ_ONLY_TOOLS, TARGETS
 from planner.launch.removed import refuse_removed_name
 from planner.launch.target import LaunchTarget
 
-_TOGETHER = {**dict.fromkeys(("transformers", "deepspeed", "accelerate"), "hf_trainer")}
+_SHARED_MODULES = {**dict.fromkeys(("transformers", "deepspeed", "accelerate"), "hf_trainer")}
 """Modules shared by several tools."""
 
 
 @cache
 def targets() -> dict[str, LaunchTarget]:
     """All targets by name: the tools that launch files are written for."""
-    all_targets = {name: _of_module(name) for name in TARGETS}
+    all_targets = {name: _load_target(name) for name in TARGETS}
     # Some programs have read-only updates, but their whole steps can be written.
     steps = {name: all_targets[name].step for name in TARGETS if name in READ_ONLY_TOOLS}
     return {name: steps.get(name) or all_targets[name] for name in TARGETS}
@@ -26,11 +26,11 @@ def targets() -> dict[str, LaunchTarget]:
 @cache
 def readers() -> dict[str, LaunchTarget]:
     """All programs by name whose files can be read: targets and read-only tools."""
-    return {**targets(), **{name: _of_module(name) for name in READ_ONLY_TOOLS}}
+    return {**targets(), **{name: _load_target(name) for name in READ_ONLY_TOOLS}}
 
 
-def _of_module(name: str) -> LaunchTarget:
-    module = import_module(f"{__name__}.{_TOGETHER.get(name, name).replace('-', '_')}")
+def _load_target(name: str) -> LaunchTarget:
+    module = import_module(f"{__name__}.{_SHARED_MODULES.get(name, name).replace('-', '_')}")
     module_targets: tuple[LaunchTarget, ...] = getattr(module, "TARGETS", None) or (module.TARGET,)
     return next(target for target in module_targets if target.name == name)
 

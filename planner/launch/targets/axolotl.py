@@ -16,28 +16,28 @@ from planner.launch.hf_trainer.option_sources import (
     keep_loaded_weights,
     text_of,
 )
-from planner.launch.hf_trainer.read_script import answers_of, gather
+from planner.launch.hf_trainer.read_script import build_settings, gather_options
 from planner.launch.hf_trainer.write_script import (
-    LEFT,
+    LEFT_TO_USER,
     OUTPUT,
     RATE,
     adapter_notes,
     adapter_quantities,
-    adapter_remarks,
+    expert_adapter_notes,
     fill_quantities,
-    fsdp_words,
+    fsdp_quantities,
     has_adapter,
-    nested,
+    nest_options,
     optimizer_name,
     unnamed_optimizer,
 )
 from planner.launch.option_table import (
+    MutableQuantities,
     OptionAliasTable,
     OptionTable,
     OptionTexts,
     ParameterNote,
     Quantities,
-    Words,
 )
 from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.target import (
@@ -46,15 +46,15 @@ from planner.launch.target import (
     LaunchJob,
     LaunchOutputFile,
     LaunchTarget,
-    plan_words,
+    plan_quantities,
 )
-from planner.launch.targets.hf_trainer import DEEPSPEED_FILE, by_deepspeed, deepspeed_file
+from planner.launch.targets.hf_trainer import DEEPSPEED_FILE, deepspeed_file, deepspeed_quantities
 from planner.question.request import Request
 
 _DIALECT = OptionAliasTable.load("axolotl")
 
 
-def axolotl_answers(reading: OptionReader) -> LaunchSettings:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """Settings of a YAML of axolotl, with the files that it names.
 
     Raises LaunchError if its values contradict each other.
@@ -71,11 +71,14 @@ def axolotl_answers(reading: OptionReader) -> LaunchSettings:
         _translate(document, sources)
     for file in command.files.values():
         if file not in documents:
-            gather(file, sources)
+            gather_options(file, sources)
     unfrozen = text_of_key(documents, _UNFROZEN) or ""
     # All of the language model with embedding and logits; the vision tower is frozen.
     trains_language_model = _LANGUAGE in unfrozen and not _LAYERS.search(unfrozen)
-    partial_key = next((key for key in _PARTS if text_of_key(documents, key) not in _NOTHING), None)
+    partial_key = next(
+        (key for key in _PARTIAL_TRAINING_KEYS if text_of_key(documents, key) not in _EMPTY_TEXTS),
+        None,
+    )
     if partial_key is not None and not (partial_key == _UNFROZEN and trains_language_model):
         raise SpecError(
             f"{command.name}: axolotl's {partial_key} is not predicted, as it trains a part of the "
@@ -88,13 +91,13 @@ def axolotl_answers(reading: OptionReader) -> LaunchSettings:
     defaults = apply_program_defaults(sources, _DIALECT)
     if sources.text("--bf16") == "true":
         keep_loaded_weights(sources, "axolotl")
-    settings = answers_of(sources, is_supervised=False)
+    settings = build_settings(sources, is_supervised=False)
     values = dict(settings.values)
     if text_of_key(documents, "gradient_checkpointing") in ("offload", "offload_disk"):
         values["offload"] = "activations"
     if trains_language_model:
         values["freeze_vision_tower"] = True
-    values |= _loss(documents, values)
+    values |= _read_loss(documents, values)
     if text_of_key(documents, "torch_compile") in ("true", "auto"):
         values["torch_compile"] = "true"
     reasons = {name: reason for name, reason in defaults.items() if name in values}
@@ -118,9 +121,9 @@ def axolotl_answers(reading: OptionReader) -> LaunchSettings:
 
 # Keys that train a part of the parameters.
 _UNFROZEN, _LANGUAGE = "unfrozen_parameters", "language_model"
-_PARTS = (_UNFROZEN, "lisa_n_layers")
+_PARTIAL_TRAINING_KEYS = (_UNFROZEN, "lisa_n_layers")
 _LAYERS = re.compile("layers|blocks")
-_NOTHING = (None, "", "null", "0")
+_EMPTY_TEXTS = (None, "", "null", "0")
 
 
 # Keys of loss kernels; the first that is set counts.
@@ -132,20 +135,20 @@ _LOSSES = {
 }
 
 
-_CUT = "CutCrossEntropyPlugin"
+_CUT_CROSS_ENTROPY_PLUGIN = "CutCrossEntropyPlugin"
 """The plugin that enables ``cut_cross_entropy`` unless the file switches it off."""
 
 
-def _loss(documents: list[ParsedCommand], values: Mapping[str, object]) -> Words:
+def _read_loss(documents: list[ParsedCommand], values: Mapping[str, object]) -> MutableQuantities:
     """The loss kernel and its chunks; kernels of adapters do not set it."""
     kernels = [kernel for key, kernel in _LOSSES.items() if text_of_key(documents, key) == "true"]
-    if _CUT in (text_of_key(documents, "plugins") or "") and (
+    if _CUT_CROSS_ENTROPY_PLUGIN in (text_of_key(documents, "plugins") or "") and (
         text_of_key(documents, "cut_cross_entropy") != "false"
     ):
         kernels = [_LOSSES["cut_cross_entropy"]]
     if not kernels:
         return {"loss_kernel": "auto"} if "loss_kernel" in values else {}
-    loss: Words = {"loss_kernel": kernels[0]}
+    loss: MutableQuantities = {"loss_kernel": kernels[0]}
     chunks = text_of_key(documents, "chunked_cross_entropy_num_chunks") or ""
     if kernels[0] == "chunked" and chunks.isdecimal():
         loss["loss_chunks"] = int(chunks)
@@ -167,7 +170,7 @@ def _translate(document: ParsedCommand, sources: OptionSources) -> None:
         text = text_of(option)
         if not option.texts or text in ("null", ""):
             continue
-        for target_option, word in _DIALECT.into(name, text):
+        for target_option, word in _DIALECT.translate(name, text):
             section = sources.script if target_option.startswith("--") else sources.accelerate
             translated = option if word is None else option.with_value(word)
             sources.put(section, target_option, translated)
@@ -178,24 +181,24 @@ def _translate(document: ParsedCommand, sources: OptionSources) -> None:
 
 
 CONFIG = "axolotl.yaml"
-_BY_FSDP = ("HF Trainer FSDP", "HF Trainer bf16")
+_FSDP_PROFILES = ("HF Trainer FSDP", "HF Trainer bf16")
 _DATASET = "DATASET"
 _DATASET_NOTE = "yours: a name on Hugging Face or a folder, with its type"
-_LEFT = (
+_LEFT_TO_USER = (
     ParameterNote(
         parameter="datasets", value="", note=f"set path and type in {CONFIG}: {_DATASET_NOTE}"
     ),
-    *LEFT,
+    *LEFT_TO_USER,
 )
 
 
-def _is_by_fsdp(job: LaunchJob) -> bool:
-    return job.profile.name in _BY_FSDP and bool(job["zero_stage"])
+def _uses_fsdp(job: LaunchJob) -> bool:
+    return job.profile.name in _FSDP_PROFILES and bool(job["zero_stage"])
 
 
-def _has_file(job: LaunchJob) -> bool:
+def _uses_deepspeed(job: LaunchJob) -> bool:
     """Whether DeepSpeed shards or offloads."""
-    if job.profile.name in _BY_FSDP:
+    if job.profile.name in _FSDP_PROFILES:
         return False
     offloads = job["offload"].startswith("optimizer")
     return bool(job["zero_stage"]) or offloads or job.profile.name == "DeepSpeed"
@@ -215,13 +218,13 @@ def _quantities(job: LaunchJob) -> Quantities:
         "fused_kernels": True if job.profile.name == "HF Trainer Triton" and adapter else None,
         "optimizer_name": optimizer_name(job) or "adamw_torch_fused",
         "unnamed_optimizer": unnamed_optimizer(job),
-        "zero_file": DEEPSPEED_FILE if _has_file(job) else None,
+        "zero_file": DEEPSPEED_FILE if _uses_deepspeed(job) else None,
     }
-    return quantities | (_fsdp(job) if _is_by_fsdp(job) else {})
+    return quantities | (_fsdp_quantities(job) if _uses_fsdp(job) else {})
 
 
-def _fsdp(job: LaunchJob) -> Words:
-    words = fsdp_words(job)
+def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
+    words = fsdp_quantities(job)
     return {
         **words,
         "zero_stage_by_fsdp": job["zero_stage"],
@@ -231,35 +234,37 @@ def _fsdp(job: LaunchJob) -> Words:
 
 
 def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    notes = list(adapter_remarks(job))
-    if job.profile.name in _BY_FSDP and job["offload"] == "optimizer":
+    notes = list(expert_adapter_notes(job))
+    if job.profile.name in _FSDP_PROFILES and job["offload"] == "optimizer":
         note = "FSDP offloads weights with the optimizer; DeepSpeed separates them"
         notes.append(ParameterNote(parameter="offload", value="optimizer", note=note))
-    if job["zero_stage"] == 1 and _is_by_fsdp(job):
+    if job["zero_stage"] == 1 and _uses_fsdp(job):
         note = "FSDP shards gradients with the optimizer states"
         notes.append(ParameterNote(parameter="zero_stage", value="1", note=note))
     return tuple(notes)
 
 
-_IN_32_BITS = "HF Trainer FSDP"
+_FP32_WEIGHTS_PROFILE = "HF Trainer FSDP"
 
 
-def _narrowed(request: Request) -> Request:
+def _narrow_request(request: Request) -> Request:
     """The request without the profile of 32-bit weights if all weights are trained."""
     frameworks = request.framework
     if request.adapter not in (None, "none") or not isinstance(frameworks, tuple):
         return request
-    return replace(request, framework=tuple(name for name in frameworks if name != _IN_32_BITS))
+    return replace(
+        request, framework=tuple(name for name in frameworks if name != _FP32_WEIGHTS_PROFILE)
+    )
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
-    if job.profile.name == _IN_32_BITS and not has_adapter(job):
+    if job.profile.name == _FP32_WEIGHTS_PROFILE and not has_adapter(job):
         raise LaunchError(
             "Axolotl keeps trained weights in 16 bits, but the plan in 32: search with "
             "--framework 'HF Trainer bf16' or DeepSpeed, or choose the target accelerate."
         )
     options = {option.option: option.text for option in settings.options}
-    document = nested(options)
+    document = nest_options(options)
     for name in ("lora_target_modules", "lora_modules_to_save"):
         if modules := options.get(name):
             document[name] = modules.split()
@@ -267,14 +272,14 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     notes = {option.option: option.note for option in settings.options if option.note}
     text = yaml_text(document, notes | {"datasets": _DATASET_NOTE})
     files = [LaunchOutputFile(name=CONFIG, text=text, meaning="what axolotl trains, and how")]
-    if _has_file(job):
+    if _uses_deepspeed(job):
         table = OptionTable.load("deepspeed")
         # The Trainer refuses a train_batch_size unlike its own product, which counts every GPU.
         # Parallel degrees are in axolotl's own keys.
         degrees = [name for name in table.parameters if name.endswith("_parallel")]
         omitted = dict.fromkeys(("train_batch_size", *degrees))
-        table_values = {**plan_words(job, table), **by_deepspeed(job), **omitted}
-        files.append(deepspeed_file(table.written(table_values)))
+        table_values = {**plan_quantities(job, table), **deepspeed_quantities(job), **omitted}
+        files.append(deepspeed_file(table.write_options(table_values)))
     arguments = (
         CommandWords(words=("-m", "axolotl.cli.train", CONFIG)),
         CommandWords(words=("--learning-rate", RATE)),
@@ -286,11 +291,11 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         arguments,
         files=tuple(files),
         unexpressed=_unexpressed(job),
-        left=_LEFT,
+        left=_LEFT_TO_USER,
         notes=adapter_notes(job),
     )
 
 
 TARGET = LaunchTarget.of(
-    "axolotl", quantities=_quantities, draft=_draft, answers=axolotl_answers, narrowed=_narrowed
+    "axolotl", quantities=_quantities, draft=_draft, answers=read_settings, narrowed=_narrow_request
 )

@@ -24,12 +24,12 @@ from planner.launch.serving_writer import (
     PREFILL_POOL,
     ServerCommand,
     ServerGroup,
-    benchmark,
-    draft_of,
-    draft_word,
-    model_word,
-    servers_of,
-    workers_of,
+    draft_model_argument,
+    make_benchmark,
+    make_draft,
+    make_servers,
+    model_argument,
+    server_groups,
 )
 from planner.launch.target import (
     CommandWords,
@@ -40,7 +40,7 @@ from planner.launch.target import (
     ShellVariable,
 )
 from planner.launch.targets import sglang, tensorrt_llm, vllm
-from planner.launch.write_launch import heading
+from planner.launch.write_launch import heading_lines
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
@@ -59,36 +59,40 @@ _DRAFT_METHODS = ("draft_model", "STANDALONE", "Draft_Target")
 _TYPES = {AGGREGATED: "worker", PREFILL_POOL: "prefill", "decode": "decode"}
 
 
-def _vllm_words(server: ServerCommand, model: str) -> list[str]:
+def _vllm_arguments(server: ServerCommand, model: str) -> list[str]:
     pool = server.worker.name
-    arguments = ["--model", model, *_flat(vllm.command_options(server), "--kv-transfer-config")]
+    arguments = [
+        "--model",
+        model,
+        *_flatten_words(vllm.command_options(server), "--kv-transfer-config"),
+    ]
     if pool != AGGREGATED:
         arguments += ["--disaggregation-mode", pool, "--kv-transfer-config", _TRANSFER]
     return arguments
 
 
-def _sglang_words(server: ServerCommand, model: str) -> list[str]:
+def _sglang_arguments(server: ServerCommand, model: str) -> list[str]:
     arguments = ["--model-path", model, "--served-model-name", model, "--host", "0.0.0.0"]
-    return [*arguments, *_flat(sglang.command_options(server))]
+    return [*arguments, *_flatten_words(sglang.command_options(server))]
 
 
-def _trtllm_words(server: ServerCommand, model: str) -> list[str]:
+def _trtllm_arguments(server: ServerCommand, model: str) -> list[str]:
     arguments = ["--model-path", model, "--served-model-name", model]
     renamed, yaml_options = option_aliases("dynamo.trtllm"), dict[str, str | None]()
-    for setting in server.settings.options:
-        if setting.option in renamed:
-            arguments += [renamed[setting.option], *([setting.text] if setting.text else [])]
-        elif setting.option == "--kv_cache_dtype":
-            yaml_options["kv_cache_config.dtype"] = setting.text
-        elif setting.option == "--enable_chunked_prefill":
+    for inputs in server.settings.options:
+        if inputs.option in renamed:
+            arguments += [renamed[inputs.option], *([inputs.text] if inputs.text else [])]
+        elif inputs.option == "--kv_cache_dtype":
+            yaml_options["kv_cache_config.dtype"] = inputs.text
+        elif inputs.option == "--enable_chunked_prefill":
             yaml_options["enable_chunked_prefill"] = "true"
     if server.worker.name != AGGREGATED:
         arguments += ["--disaggregation-mode", server.worker.name]
-    document = json.dumps(tensorrt_llm.document(server, yaml_options), separators=(",", ":"))
+    document = json.dumps(tensorrt_llm.yaml_options(server, yaml_options), separators=(",", ":"))
     return [*arguments, "--override-engine-args", document]
 
 
-def _flat(arguments: list[CommandWords], left_out: str = "") -> list[str]:
+def _flatten_words(arguments: list[CommandWords], left_out: str = "") -> list[str]:
     """The options as words; a variable becomes a placeholder that the user replaces."""
     return [
         word if isinstance(word, str) else word.name
@@ -109,10 +113,12 @@ class _DynamoEngine:
 
 
 _ENGINES = {
-    "vLLM": _DynamoEngine(module=vllm, framework="vllm", image="vllm", words=_vllm_words),
-    "SGLang": _DynamoEngine(module=sglang, framework="sglang", image="sglang", words=_sglang_words),
+    "vLLM": _DynamoEngine(module=vllm, framework="vllm", image="vllm", words=_vllm_arguments),
+    "SGLang": _DynamoEngine(
+        module=sglang, framework="sglang", image="sglang", words=_sglang_arguments
+    ),
     "TensorRT-LLM": _DynamoEngine(
-        module=tensorrt_llm, framework="trtllm", image="tensorrtllm", words=_trtllm_words
+        module=tensorrt_llm, framework="trtllm", image="tensorrtllm", words=_trtllm_arguments
     ),
 }
 _REGISTRY = "nvcr.io/nvidia/ai-dynamo/"
@@ -154,12 +160,12 @@ def _graph(
     return {
         "apiVersion": "nvidia.com/v1beta1",
         "kind": "DynamoGraphDeployment",
-        "metadata": {"name": _name(job)},
+        "metadata": {"name": _kubernetes_name(job)},
         "spec": {"backendFramework": engine.framework, "components": [frontend, *workers]},
     }
 
 
-def _name(job: LaunchJob) -> str:
+def _kubernetes_name(job: LaunchJob) -> str:
     """A name of Kubernetes: small letters, digits and hyphens."""
     slug = re.sub(r"[^a-z0-9]+", "-", job.model.name.lower())[:40].strip("-")
     return slug if slug[:1].isalpha() else f"model-{slug}".strip("-")
@@ -172,19 +178,19 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         """Quantities of the engine without nodes: the operator connects them."""
         return {**engine.module.worker_quantities(worker), "num_nodes": None}
 
-    servers = servers_of(job, OptionTable.load(engine.module.NAME), quantities, model_word)
+    servers = make_servers(job, OptionTable.load(engine.module.NAME), quantities, model_argument)
     unset = [server.model for server in servers if isinstance(server.model, ShellVariable)]
     texts = (option.text for server in servers for option in server.settings.options)
     if any(text in _DRAFT_METHODS for text in texts):
-        draft_model = draft_word(servers[0].worker.job)
+        draft_model = draft_model_argument(servers[0].worker.job)
         unset += [draft_model] if isinstance(draft_model, ShellVariable) else []
-    port = f"kubectl port-forward svc/{_name(job)}-frontend 8000:8000"
+    port = f"kubectl port-forward svc/{_kubernetes_name(job)}-frontend 8000:8000"
     notes = [f"`{port}` lets the benchmark reach the frontend."]
     placeholders = {word.name: word for word in unset}.values()
     notes += [f"Replace {word.name} in the graph: {word.meaning}." for word in placeholders]
     # The frontend has OpenAI's API, whatever the engine.
-    benchmark_process = benchmark(NAME, job, servers[-1].model)
-    draft = draft_of(servers, (), benchmark=benchmark_process)
+    benchmark_process = make_benchmark(NAME, job, servers[-1].model)
+    draft = make_draft(servers, (), benchmark=benchmark_process)
     # The engine's own table has further parameters without an option.
     draft = replace(
         draft,
@@ -192,7 +198,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         notes=(*draft.notes, *notes),
     )
     start = f"kubectl apply -f {_GRAPH}"
-    header = heading(TARGET, job, replace(draft, left=settings.left), [], [start])
+    header = heading_lines(TARGET, job, replace(draft, left=settings.left), [], [start])
     text = "".join(f"{line}\n" for line in header) + yaml_text(_graph(job, servers, engine))
     graph = LaunchOutputFile(
         name=_GRAPH,
@@ -205,7 +211,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 TARGET = LaunchTarget.of(
     NAME,
-    quantities=lambda job: {"pool": workers_of(job)[-1].name},
+    quantities=lambda job: {"pool": server_groups(job)[-1].name},
     draft=_draft,
     answers=read_settings,
 )

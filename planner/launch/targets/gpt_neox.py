@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from planner.base.units import ceil_div
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
-from planner.launch.option_table import Words
+from planner.launch.option_table import MutableQuantities
 from planner.launch.parsed_launch import (
     OptionReader,
     ParsedCommand,
@@ -22,36 +22,42 @@ from planner.launch.parsed_launch import (
 )
 from planner.launch.targets.training_reader import (
     make_reader_target,
-    put_batch,
-    put_tokens,
-    ranks_of,
+    set_global_batch,
+    set_gpus,
+    set_total_tokens,
 )
 
 _SHAPE = {"num_layers", "hidden_size", "num_attention_heads"}
 _VOCABULARIES = {"gpt2bpetokenizer": 50257, "hfgpt2tokenizer": 50257, "hftokenizer": 50277,
                  "spmtokenizer": 32000, "charleveltokenizer": 512}  # fmt: skip
-_USUAL_TOKENIZER = "GPT2BPETokenizer"
-_PADDED = 128
+_DEFAULT_TOKENIZER = "GPT2BPETokenizer"
+_DEFAULT_PADDING = 128
 _MULTIPLE = 256
 _GATED = ("geglu", "reglu", "swiglu", "bilinear", "glu")
-_UNREAD = ("mamba", "rwkv", "gmlp", "amlp")
+_UNSUPPORTED_LAYERS = ("mamba", "rwkv", "gmlp", "amlp")
 _POSITIONS = {"rotary": "rotary", "learned": "learned", "alibi": "alibi", "none": "none"}
-_OF_TABLE = "attention_config"
+_ATTENTION_SECTION = "attention_config"
 
 
-def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
+def _add_unlisted_settings(
+    reading: OptionReader, settings: SettingsBuilder
+) -> MutableQuantities | None:
     """Set what no row of the table has; return the sizes of the model.
 
     Raises LaunchError if the model has experts or layers other than attention.
     """
     options = reading.command.options
-    kinds = {option.single for name, option in options.items() if name.startswith(_OF_TABLE)}
-    unsupported = next((layer_kind for layer_kind in _UNREAD if layer_kind in kinds), "")
+    kinds = {
+        option.single for name, option in options.items() if name.startswith(_ATTENTION_SECTION)
+    }
+    unsupported = next(
+        (layer_kind for layer_kind in _UNSUPPORTED_LAYERS if layer_kind in kinds), ""
+    )
     if (reading.number("moe_num_experts") or 1) > 1:
         unsupported = "moe_num_experts"
     if unsupported:
         raise LaunchError(
-            f"{reading.place}: {unsupported}: only GPT-NeoX's layers of attention and a dense "
+            f"{reading.position}: {unsupported}: only GPT-NeoX's layers of attention and a dense "
             "block are read. Describe the run without --from."
         )
     values = settings.values
@@ -63,29 +69,31 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
     offloads = flag(reading, "zero_optimization.cpu_offload") or device in ("cpu", "nvme")
     values["offload"] = "optimizer" if offloads else "none"
     optimizer = (reading.text("optimizer.type") or "adam").lower()
-    settings.put_optimizer(optimizer)
-    _batch(reading, settings)
+    settings.set_optimizer(optimizer)
+    _set_batch(reading, settings)
     if set(options) >= _SHAPE:
-        return _shape(reading, settings)
+        return _read_shape(reading, settings)
     settings.mark_missing("model")
     return None
 
 
-def _spelled(option: str) -> str:
+def _with_underscores(option: str) -> str:
     return option.replace("-", "_")
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     sources = (*(file.options for file in command.files.values()), command.options)
-    return {_spelled(name): option for source in sources for name, option in source.items()}
+    return {
+        _with_underscores(name): option for source in sources for name, option in source.items()
+    }
 
 
-def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_batch(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the GPUs, and the samples of a step and of a micro-batch."""
     values = settings.values
     sizes = {name: int(values[f"{name}_parallel"]) for name in ("tensor", "pipeline")}
     num_gpus = total_gpus(reading.command.resources) or reading.number("global_num_gpus")
-    ranks = ranks_of(reading, settings, num_gpus, **sizes)
+    ranks = set_gpus(reading, settings, num_gpus, **sizes)
     batch, accumulation_steps = (
         reading.number("train_batch_size"),
         reading.number("gradient_accumulation_steps"),
@@ -96,21 +104,21 @@ def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
         values.setdefault("micro_batch_size", max(batch // (ranks * (accumulation_steps or 1)), 1))
     if ranks is not None and "micro_batch_size" not in values:
         settings.mark_missing("micro_batch_size")
-    put_batch(settings, ranks, accumulation_steps)
+    set_global_batch(settings, ranks, accumulation_steps)
     settings.set("global_batch_size", batch)
-    put_tokens(settings, reading.number("train_iters"))
+    set_total_tokens(settings, reading.number("train_iters"))
 
 
-def _shape(reading: OptionReader, settings: SettingsBuilder) -> Words:
+def _read_shape(reading: OptionReader, settings: SettingsBuilder) -> MutableQuantities:
     number = reading.number
     hidden_size, heads = number("hidden_size") or 0, number("num_attention_heads") or 1
     is_gated = (reading.text("activation") or "gelu").lower() in _GATED
     intermediate_size = number("intermediate_size") or 4 * hidden_size
     if is_gated:  # ParallelMLP keeps the parameters of a block that is not gated
         intermediate_size = ceil_div(int(intermediate_size * 2 / 3) // 2, _MULTIPLE) * _MULTIPLE
-    tokenizer = reading.text("tokenizer_type") or _USUAL_TOKENIZER
+    tokenizer = reading.text("tokenizer_type") or _DEFAULT_TOKENIZER
     vocabulary = _VOCABULARIES.get(tokenizer.lower(), _VOCABULARIES["gpt2bpetokenizer"])
-    multiple = number("make_vocab_size_divisible_by") or _PADDED
+    multiple = number("make_vocab_size_divisible_by") or _DEFAULT_PADDING
     multiple *= number("model_parallel_size") or 1
     vocab_size = ceil_div(vocabulary, multiple) * multiple
     settings.notes.append(
@@ -138,4 +146,6 @@ def _shape(reading: OptionReader, settings: SettingsBuilder) -> Words:
     }
 
 
-TARGET = make_reader_target("gpt-neox", _add_unlisted_settings, _merge_config_files, _spelled)
+TARGET = make_reader_target(
+    "gpt-neox", _add_unlisted_settings, _merge_config_files, _with_underscores
+)

@@ -24,37 +24,37 @@ from planner.launch.benchmark import training_draft
 from planner.launch.hf_trainer.option_precedence import split_by_precedence
 from planner.launch.hf_trainer.option_sources import OptionSources
 from planner.launch.hf_trainer.read_script import (
-    gather,
+    gather_options,
     is_trainer_document,
+    read_settings,
     starts_swift,
     starts_trainer,
-    trainer_answers,
 )
 from planner.launch.hf_trainer.write_script import (
     FSDP_FILE,
     SECTION,
     adapter_notes,
-    fsdp_words,
+    fsdp_quantities,
     has_adapter,
     is_supervised,
     json_file,
-    moved_activations,
-    nested,
-    repeats_inside,
+    nest_options,
+    offloaded_activations,
+    recomputes_in_fsdp,
     require_even_copies,
     script_arguments,
     script_files,
+    script_notes,
     script_quantities,
-    script_remarks,
     script_settings,
 )
 from planner.launch.option_table import (
+    MutableQuantities,
     OptionRole,
     OptionTable,
     OptionTexts,
     ParameterNote,
     Quantities,
-    Words,
 )
 from planner.launch.parsed_launch import (
     LaunchSettings,
@@ -76,23 +76,26 @@ from planner.launch.target import (
     LaunchTarget,
 )
 from planner.launch.targets.rl_reader_writer import (
-    put_lengths,
-    put_redrawn,
-    put_split,
     reader_of_steps,
+    set_dynamic_sampling,
+    set_lengths,
+    set_placement,
 )
 from planner.question.terms import glossary
 
 
-def _of_script(job: LaunchJob) -> Quantities:
+def _script_quantities(job: LaunchJob) -> Quantities:
     """Quantities of a script that DeepSpeed or accelerate starts."""
-    return {**script_quantities(job), "offload": moved_activations(job)}
+    return {**script_quantities(job), "offload": offloaded_activations(job)}
 
 
-def _by_trainer(job: LaunchJob) -> Quantities:
+def _trainer_quantities(job: LaunchJob) -> Quantities:
     """Quantities of a script with FSDP."""
     zero_stage, offload = int(job["zero_stage"]), job["offload"]
-    is_sharded, recomputes_inside = zero_stage >= 2, repeats_inside(job, is_sharded=zero_stage >= 2)
+    is_sharded, recomputes_inside = (
+        zero_stage >= 2,
+        recomputes_in_fsdp(job, is_sharded=zero_stage >= 2),
+    )
     return {
         **script_quantities(job),
         "offload": None if offload == "activations" and not is_supervised(job) else offload,
@@ -113,12 +116,12 @@ def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     files = list(script_files(job))
     fsdp_arguments = []
     if keys:
-        document = nested(
+        document = nest_options(
             {"version": "2", **{key.removeprefix(SECTION): text for key, text in keys.items()}}
         )
         files.append(json_file(FSDP_FILE, document, "how FSDP shards"))
         fsdp_arguments.append(CommandWords(words=("--fsdp_config", FSDP_FILE)))
-    unexpressed, left = script_remarks(job)
+    unexpressed, left = script_notes(job)
     notes: tuple[str, ...] = ()
     if has_adapter(job):
         note = "peft adds the adapters with TRL's default lora_alpha and lora_dropout."
@@ -136,16 +139,16 @@ def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 TRANSFORMERS = LaunchTarget.of(
     "transformers",
-    quantities=_by_trainer,
+    quantities=_trainer_quantities,
     draft=_trainer_draft,
-    answers=trainer_answers,
+    answers=read_settings,
     starts=starts_trainer,
     is_of=is_trainer_document,
     honoured=split_by_precedence,
 )
 
 
-def _beside_script(job: LaunchJob, target: str) -> Words:
+def _without_script_parameters(job: LaunchJob, target: str) -> MutableQuantities:
     """None for each parameter that the script's options set and the target's file cannot."""
     expressed = {
         row.parameter for row in OptionTable.load(target).rows if row.role is OptionRole.IS
@@ -157,7 +160,7 @@ DEEPSPEED_FILE = "ds_config.json"
 _WRITTEN = ("bf16", "fp16", "fp32")
 
 
-def by_deepspeed(job: LaunchJob) -> Quantities:
+def deepspeed_quantities(job: LaunchJob) -> Quantities:
     """Quantities of ``ds_config.json``."""
     zero_stage = int(job["zero_stage"])
     accumulation_steps, micro_batch, tensor_parallel = (
@@ -166,7 +169,7 @@ def by_deepspeed(job: LaunchJob) -> Quantities:
         job["tensor_parallel"],
     )
     return {
-        **_beside_script(job, "deepspeed"),
+        **_without_script_parameters(job, "deepspeed"),
         "gradient_accumulation_steps": accumulation_steps,
         # Its parser counts tensor-parallel ranks as data-parallel ones.
         "train_batch_size": micro_batch * accumulation_steps * job.data_parallel * tensor_parallel,
@@ -180,7 +183,7 @@ def by_deepspeed(job: LaunchJob) -> Quantities:
 
 def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
     """The file ``ds_config.json`` with the options of the table."""
-    document = nested({option.option: option.text for option in settings.options})
+    document = nest_options({option.option: option.text for option in settings.options})
     return json_file(DEEPSPEED_FILE, document, "what DeepSpeed shards")
 
 
@@ -189,12 +192,12 @@ def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         job,
         # The script sets what the file cannot.
         precision=job["precision"] if job["precision"] in _WRITTEN else "bf16",
-        offload=moved_activations(job),
+        offload=offloaded_activations(job),
         quantized_storage=(
             "bfloat16" if job["zero_stage"] == 3 and job["adapter"] == "qlora" else None
         ),
     )
-    unexpressed, left = script_remarks(job)
+    unexpressed, left = script_notes(job)
     return training_draft(
         job,
         "deepspeed",
@@ -216,43 +219,43 @@ def _starts_deepspeed(words: Sequence[str]) -> bool:
 
 DEEPSPEED = LaunchTarget.of(
     "deepspeed",
-    quantities=by_deepspeed,
+    quantities=deepspeed_quantities,
     draft=_deepspeed_draft,
-    answers=trainer_answers,
+    answers=read_settings,
     starts=_starts_deepspeed,
     honoured=split_by_precedence,
-    script=_of_script,
+    script=_script_quantities,
 )
 
 
 _ACCELERATE_FILE = "accelerate.yaml"
-_BY_FSDP = ("HF Trainer FSDP", "FSDP", "FSDP compiled", "FSDP bf16", "HF Trainer bf16")
-_UNKNOWN = ("fp4", "int8", "tf32")
+_FSDP_PROFILES = ("HF Trainer FSDP", "FSDP", "FSDP compiled", "FSDP bf16", "HF Trainer bf16")
+_UNKNOWN_PRECISIONS = ("fp4", "int8", "tf32")
 # accelerate's mixed_precision where its name differs from the precision's.
 _PRECISIONS = {"fp4": "bf16", "int8": "bf16", "tf32": "no", "fp32": "no"}
 
 
-def _kind(job: LaunchJob) -> str:
+def _distributed_type(job: LaunchJob) -> str:
     is_unsharded = not job["zero_stage"] and not job["offload"].startswith("optimizer")
     if is_unsharded and (job.profile.name != "DeepSpeed" or job.num_gpus == 1):
         return "NO" if job.num_gpus == 1 else "MULTI_GPU"
-    return "FSDP" if job.profile.name in _BY_FSDP else "DEEPSPEED"
+    return "FSDP" if job.profile.name in _FSDP_PROFILES else "DEEPSPEED"
 
 
-def _by_accelerate(job: LaunchJob) -> Quantities:
+def _accelerate_quantities(job: LaunchJob) -> Quantities:
     distributed_type, precision, is_default = (
-        _kind(job),
+        _distributed_type(job),
         job["precision"],
         job["torch_compile"] == "auto",
     )
     # FSDP and DeepSpeed have keys of their own.
-    sharding_names = {*_fsdp(job), "zero3_init"}
+    sharding_names = {*_fsdp_quantities(job), "zero3_init"}
     quantities = {
         **dict.fromkeys(sharding_names),
-        **_beside_script(job, "accelerate"),
+        **_without_script_parameters(job, "accelerate"),
         "kind": distributed_type,
         "num_nodes": job.num_nodes,
-        "precision": precision if precision in _UNKNOWN else None,
+        "precision": precision if precision in _UNKNOWN_PRECISIONS else None,
         "precision_type": _PRECISIONS.get(precision, precision),
         "cp_comm_type": job["cp_comm_type"] if distributed_type == "FSDP" else None,
         "fp8_backend": "te" if precision == "fp8" else None,
@@ -261,32 +264,32 @@ def _by_accelerate(job: LaunchJob) -> Quantities:
         "compiled": "inductor" if is_default and job.profile.compilation.default else None,
     }
     if distributed_type == "FSDP":
-        return quantities | _fsdp(job)
+        return quantities | _fsdp_quantities(job)
     if distributed_type == "DEEPSPEED":
-        return quantities | _deepspeed(job)
+        return quantities | _deepspeed_plugin_quantities(job)
     return quantities
 
 
-_BY_FSDP2 = {
+_FSDP2_PARAMETERS = {
     row.parameter
     for row in OptionTable.load("accelerate").rows
     if row.option.startswith("parallelism_config.")
 }
-_UNSPLIT = [name for name in glossary() if name in _BY_FSDP2]
+_FSDP2_DEGREES = [name for name in glossary() if name in _FSDP2_PARAMETERS]
 
 
-def _fsdp(job: LaunchJob) -> Words:
+def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
     replicas = int(job["data_parallel_replicas"])
     return {
         "zero_stage": job["zero_stage"],
         "offload": job["offload"] if job["offload"] == "optimizer" else None,
-        **{name: job[name] for name in _UNSPLIT},
+        **{name: job[name] for name in _FSDP2_DEGREES},
         "shard_size": job.data_parallel // replicas,
-        **fsdp_words(job),
+        **fsdp_quantities(job),
     }
 
 
-def _deepspeed(job: LaunchJob) -> Words:
+def _deepspeed_plugin_quantities(job: LaunchJob) -> MutableQuantities:
     zero_stage, offload = int(job["zero_stage"]), Offload[job["offload"].upper()]
     device = "nvme" if offload.to_drives else "cpu"
     return {
@@ -296,15 +299,15 @@ def _deepspeed(job: LaunchJob) -> Words:
         "deepspeed_weights": device if offload.of_weights else "none",
         "deepspeed_init": zero_stage == 3 and job["zero3_init"],
         "deepspeed_save": True if zero_stage == 3 else None,
-        **(_by_heads(job) if _trades_heads(job) else {}),
+        **(_ulysses_quantities(job) if _uses_ulysses(job) else {}),
     }
 
 
-def _trades_heads(job: LaunchJob) -> bool:
+def _uses_ulysses(job: LaunchJob) -> bool:
     return bool(job["context_parallel"] > 1 and job["cp_comm_type"] == "a2a")
 
 
-def _by_heads(job: LaunchJob) -> Words:
+def _ulysses_quantities(job: LaunchJob) -> MutableQuantities:
     """Quantities of DeepSpeed's Ulysses; the product of the sizes is the number of GPUs [1]_.
 
     References
@@ -323,37 +326,39 @@ def _by_heads(job: LaunchJob) -> Words:
 
 def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     require_even_copies(job)
-    distributed_type = _kind(job)
+    distributed_type = _distributed_type(job)
     is_fsdp, recomputes_inside = (
         distributed_type == "FSDP",
-        repeats_inside(job, is_sharded=distributed_type == "FSDP"),
+        recomputes_in_fsdp(job, is_sharded=distributed_type == "FSDP"),
     )
-    is_set_by_accelerate = job["precision"] in ("fp8", *_UNKNOWN)
+    is_set_by_accelerate = job["precision"] in ("fp8", *_UNKNOWN_PRECISIONS)
     script = script_settings(
         job,
         precision=None if is_set_by_accelerate else job["precision"],
         precision_elsewhere=True if job["precision"] == "fp8" else None,
         precision_kept=True if job["precision"] in ("fp4", "int8") else None,
         recompute="none" if recomputes_inside else job["recompute"],
-        offload=moved_activations(job),
+        offload=offloaded_activations(job),
         quantized_storage="bfloat16" if is_fsdp and job["adapter"] == "qlora" else None,
     )
-    unexpressed, left = script_remarks(job)
+    unexpressed, left = script_notes(job)
     note = (
         f"accelerate's YAML has it for FSDP2, not for {distributed_type}; choose the "
         "target deepspeed"
     )
     expressed = (
-        {"context_parallel"} if distributed_type == "DEEPSPEED" and _trades_heads(job) else set()
+        {"context_parallel"} if distributed_type == "DEEPSPEED" and _uses_ulysses(job) else set()
     )
     unexpressed_names = [
-        name for name in _UNSPLIT if job[name] > 1 and not is_fsdp and name not in expressed
+        name for name in _FSDP2_DEGREES if job[name] > 1 and not is_fsdp and name not in expressed
     ]
     notes_on_split = (
         ParameterNote(parameter=name, value=str(job[name]), note=note) for name in unexpressed_names
     )
     notes = {option.option: option.note for option in settings.options if option.note}
-    text = yaml_text(nested({option.option: option.text for option in settings.options}), notes)
+    text = yaml_text(
+        nest_options({option.option: option.text for option in settings.options}), notes
+    )
     config = LaunchOutputFile(
         name=_ACCELERATE_FILE, text=text, meaning="how accelerate starts and shards"
     )
@@ -372,21 +377,21 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 ACCELERATE = LaunchTarget.of(
     "accelerate",
-    quantities=_by_accelerate,
+    quantities=_accelerate_quantities,
     draft=_accelerate_draft,
-    answers=trainer_answers,
+    answers=read_settings,
     honoured=split_by_precedence,
-    script=_of_script,
+    script=_script_quantities,
 )
 
 
-_DEGREE = "--vllm_tensor_parallel_size"
+_ENGINE_TENSOR_PARALLEL = "--vllm_tensor_parallel_size"
 _GENERATIONS, _SAMPLES = "--num_generations", {True: 2, False: 8}
 """Default answers to a prompt: of RLOO, of GRPO."""
-_SHARE = {True: 0.9, False: 0.3}
+_ENGINE_MEMORY_SHARE = {True: 0.9, False: 0.3}
 """Default share of GPU memory: of ms-swift's engine, of TRL's."""
-_SWIFT_PLACES = 256
-_MICRO = 8
+_SWIFT_MAX_NUM_SEQS = 256
+_DEFAULT_MICRO_BATCH = 8
 _SERVERS = ("--vllm_server_host", "--vllm_server_base_url")
 _SERVER = re.compile(
     r"\b(?:trl\s+vllm-serve|swift\s+rollout)\b(?P<words>(?:[^\n\\]|\\\s*\n[#\s]*)*)"
@@ -394,11 +399,11 @@ _SERVER = re.compile(
 _SPLITS = re.compile(r"--(?:vllm[-_])?(?:tensor|data)[-_]parallel[-_]size[\s=]+(\d{1,4})\b")
 
 
-def step_of(target: LaunchTarget) -> LaunchTarget:
+def with_step(target: LaunchTarget) -> LaunchTarget:
     """A target of the Trainer that also reads whole reinforcement-learning steps."""
     update_target = LaunchTarget.of(target.name, answers=target.answers)
     step_target = reader_of_steps(
-        update_target, ("TRL",), _put_step, _merge_config_files, table="trl-step"
+        update_target, ("TRL",), _add_step_settings, _merge_config_files, table="trl-step"
     )
     return replace(target, answers=step_target.answers, step=step_target.step)
 
@@ -410,7 +415,7 @@ def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
     """
     command = with_unknown_options(command)
     sources = OptionSources(name=command.name)
-    gather(command, sources)
+    gather_options(command, sources)
     parsed_names = {gpu_option.option for gpu_option in sources.script.values()}
     unparsed = {
         name: option
@@ -420,7 +425,7 @@ def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
     command = replace(command, options={**unparsed, **sources.script})
     gpu_option, server_gpus = (
         command.resources.num_gpus,
-        _of_server(OptionReader(command=command, meanings={})),
+        _server_gpus(OptionReader(command=command, meanings={})),
     )
     num_gpus = parse_int(gpu_option) or 0
     if gpu_option and server_gpus and not gpu_option.line and num_gpus > server_gpus:
@@ -429,18 +434,20 @@ def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
     return command
 
 
-def _of_server(reading: OptionReader) -> int | None:
+def _server_gpus(reading: OptionReader) -> int | None:
     """GPUs of the server that generates; None where there is none."""
     mode = option_text(reading, "--vllm_mode")
     if mode != "server" and (mode or not any(map(reading.has, _SERVERS))):
         return None
     match = _SERVER.search(reading.command.text)
     if match is None:
-        return number(reading, _DEGREE) or 1
+        return number(reading, _ENGINE_TENSOR_PARALLEL) or 1
     return prod(int(size) for size in _SPLITS.findall(match["words"]))
 
 
-def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
+def _add_step_settings(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
     """Set samples, lengths and placement of a step, which no row of the table has."""
     values = settings.values
     values["framework"] = "TRL"
@@ -451,14 +458,14 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
             "ms-swift has no profile: predicted as TRL, whose trainer it extends."
         )
     if flag(reading, "--dynamic_sample"):
-        put_redrawn(settings)
+        set_dynamic_sampling(settings)
     elif any("rloo" in word for word in words):
         values["algorithm"] = str(Algorithm.RLOO)
-    _put_answers(reading, update, settings)
+    _set_prompts_per_step(reading, update, settings)
     length = int(update.values["sequence_length"])
-    max_answer = number(reading, "--max_completion_length") or _ANSWER
-    put_lengths(settings, length, max_answer, number(reading, "--max_prompt_length"))
-    micro_batch = int(update.values.get("micro_batch_size") or _MICRO)
+    max_answer = number(reading, "--max_completion_length") or _DEFAULT_MAX_ANSWER
+    set_lengths(settings, length, max_answer, number(reading, "--max_prompt_length"))
+    micro_batch = int(update.values.get("micro_batch_size") or _DEFAULT_MICRO_BATCH)
     values["micro_batch_tokens"] = micro_batch * (
         int(values["input_tokens"]) + values["output_cap"]
     )
@@ -469,17 +476,23 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
             "an engine. It is predicted as with vLLM."
         )
     settings.assume(
-        "rollout_gpu_memory", _SHARE[is_swift], f"{_SHARE[is_swift]} of a GPU is the program's"
+        "rollout_gpu_memory",
+        _ENGINE_MEMORY_SHARE[is_swift],
+        f"{_ENGINE_MEMORY_SHARE[is_swift]} of a GPU is the program's",
     )
     if is_swift:
-        settings.assume("max_num_seqs", _SWIFT_PLACES, f"{_SWIFT_PLACES}, ms-swift's default")
-    _put_placement(reading, update, settings)
+        settings.assume(
+            "max_num_seqs", _SWIFT_MAX_NUM_SEQS, f"{_SWIFT_MAX_NUM_SEQS}, ms-swift's default"
+        )
+    _set_placement(reading, update, settings)
 
 
-_ANSWER = 512
+_DEFAULT_MAX_ANSWER = 512
 
 
-def _put_answers(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
+def _set_prompts_per_step(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
     """Set the prompts of a step and the samples per prompt.
 
     By default a generation has as many micro-batches of each rank as an optimizer step. With
@@ -519,25 +532,25 @@ def _put_answers(reading: OptionReader, update: LaunchSettings, settings: Settin
         )
 
 
-def _put_placement(
+def _set_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
     """Set the placement: on the same GPUs, or the engine as a server."""
-    train_gpus, server_gpus = update.values.get("num_gpus"), _of_server(reading)
+    train_gpus, server_gpus = update.values.get("num_gpus"), _server_gpus(reading)
     if server_gpus is None:
         for name, options in (
             ("offload_train", ("--offload_model", "--offload_optimizer")),
             ("offload_rollout", ("--vllm_enable_sleep_mode", "--sleep_level")),
         ):
             settings.values[name] = any(flag(reading, option) for option in options)
-        put_split(settings, Placement.COLOCATED, train_gpus, 0)
+        set_placement(settings, Placement.COLOCATED, train_gpus, 0)
         return
     if _SERVER.search(reading.command.text) is None:
         settings.notes.append(
             "The GPUs of its server are not set: planner assumes one engine of "
             f"{server_gpus}. Set --gpus with --set train_gpus."
         )
-    put_split(settings, Placement.SEPARATE, train_gpus, server_gpus)
+    set_placement(settings, Placement.SEPARATE, train_gpus, server_gpus)
 
 
-TARGETS = tuple(step_of(target) for target in (TRANSFORMERS, DEEPSPEED, ACCELERATE))
+TARGETS = tuple(with_step(target) for target in (TRANSFORMERS, DEEPSPEED, ACCELERATE))

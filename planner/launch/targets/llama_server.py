@@ -13,8 +13,8 @@ from planner.launch.serving_writer import (
     ServerCommand,
     ServerGroup,
     common_quantities,
+    load_draft_model,
     longest_request,
-    named_draft,
     server_hooks,
 )
 from planner.launch.target import CommandWords, LaunchTarget, Process, ShellVariable
@@ -26,13 +26,13 @@ _SINGLE_REQUEST_TOOLS = ("llama-cli", "llama-bench", "llama-batched-bench")
 _BATCH = 2048
 _TABLE = OptionTable.load("llama-server")
 # Weight types in names of GGUF files that are not GGUF's own.
-_OTHERS = {
+_OTHER_TYPES = {
     "mxfp4": "mxfp4", "mxfp4_moe": "mxfp4", "bf16": "w16a16", "f16": "w16a16", "fp16": "w16a16",
     "f32": "w16a16",
 }  # fmt: skip
 _TYPE = re.compile(r"(?i)[-_.](mxfp4(?:_moe)?|bf16|f16|fp16|f32|i?q[1-8](?:_[a-z0-9]+)*)$")
 _ALL_EXPERTS = re.compile(r"[\\.*]*(?:ffn_)?[\w\\.*|()]*exps[\w\\.*]*=CPU")
-_PARTS = re.compile(r"-0*\d+-of-0*\d+$")
+_PART_SUFFIX = re.compile(r"-0*\d+-of-0*\d+$")
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
@@ -40,10 +40,10 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     server = ServerSettings(reading=with_variables(reading, TARGET, option_aliases("llama.cpp")))
     reading = server.reading
     server.values["engine"] = "llama.cpp"
-    _put_model(server)
-    _put_gpus(server)
+    _set_model(server)
+    _set_gpus(server)
     server.values.update(attention_data_parallel=1, expert_parallel=1, kv_offload=0.0)
-    server.copy("kv_cache")
+    server.copy_values("kv_cache")
     slot_limits = (parse_size(reading.value("concurrency")), parse_size(reading.text(ONGOING)))
     words = [argument.single or "" for argument in reading.command.positional[:1]]
     program = "".join(words).rpartition("/")[2]
@@ -53,8 +53,8 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         server.assume("concurrency", 1, f"{program} computes one request at a time")
     else:
         server.assume("concurrency", *_TABLE.default("concurrency", None, 0.0))
-    _put_step(server)
-    _put_layers(server)
+    _set_step_tokens(server)
+    _set_weight_offload(server)
     context = parse_size(reading.value("context_size"))
     if context:
         tokens_per_slot = context // max(int(server.values["concurrency"]), 1)
@@ -68,10 +68,10 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     if draft_tokens and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
         server.values["draft_tokens"] = draft_tokens
     server.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
-    return server.of_workload("inference")
+    return server.build_for_workload("inference")
 
 
-def _put_model(server: ServerSettings) -> None:
+def _set_model(server: ServerSettings) -> None:
     """Set the model and the weight type that the file's name has."""
     reading = server.reading
     name = reading.text("--model") or reading.text("--hf-file") or reading.text("--hf-repo")
@@ -79,19 +79,19 @@ def _put_model(server: ServerSettings) -> None:
         return
     repository, _, tag = name.partition(":") if not reading.text("--model") else (name, "", "")
     file_name = repository.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
-    stem = _PARTS.sub("", file_name)
+    stem = _PART_SUFFIX.sub("", file_name)
     match = _TYPE.search(stem)
     weight_type = tag or (match[1] if match else "")
     stem = stem[: match.start()] if match else stem
     stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
     stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
     server.values["model"] = checkpoint_of(stem).model or stem
-    quantization = _OTHERS.get(weight_type.lower()) or gguf_word(weight_type.lower())
+    quantization = _OTHER_TYPES.get(weight_type.lower()) or gguf_word(weight_type.lower())
     if quantization is None:
         server.assume("quantization", "w4a16", "4 bit; the file's name does not give the type")
         server.assume("expert_quantization", "w4a16", "as the other matrices")
         return
-    is_exact = weight_type.lower() in (*_OTHERS, quantization)
+    is_exact = weight_type.lower() in (*_OTHER_TYPES, quantization)
     reason = f"the file's name has {weight_type}" + (
         "" if is_exact else ", whose nearest type this is"
     )
@@ -99,18 +99,18 @@ def _put_model(server: ServerSettings) -> None:
     server.assume("expert_quantization", quantization, reason)
 
 
-def _put_gpus(server: ServerSettings) -> None:
+def _set_gpus(server: ServerSettings) -> None:
     """Set the GPUs, which split either matrices or layers."""
     reading = server.reading
     split = reading.value("split") or "layer"
-    num_gpus = 1 if split == "none" else _devices(reading)
+    num_gpus = 1 if split == "none" else _visible_devices(reading)
     server.values["tensor_parallel"] = num_gpus if num_gpus and split in ("row", "tensor") else 1
     server.values["pipeline_parallel"] = num_gpus if num_gpus and split == "layer" else 1
     if num_gpus:
         server.values["num_gpus"] = num_gpus
 
 
-def _devices(reading: OptionReader) -> int | None:
+def _visible_devices(reading: OptionReader) -> int | None:
     for text in (reading.text("--tensor-split"), reading.text("--device")):
         if text:
             return len([part for part in re.split(r"[,/]", text) if part.strip() not in ("", "0")])
@@ -122,7 +122,7 @@ def _devices(reading: OptionReader) -> int | None:
     return parse_size(gpus.texts[0]) if gpus is not None and gpus.texts else None
 
 
-def _put_step(server: ServerSettings) -> None:
+def _set_step_tokens(server: ServerSettings) -> None:
     reading = server.reading
     step_tokens, batch = (
         parse_size(reading.text("--ubatch-size")),
@@ -135,7 +135,7 @@ def _put_step(server: ServerSettings) -> None:
         server.values["max_num_batched_tokens"] = min(step_tokens, batch or _BATCH)
 
 
-def _put_layers(server: ServerSettings) -> None:
+def _set_weight_offload(server: ServerSettings) -> None:
     """Set the share of weights in host memory, by layers, if the model is known."""
     reading = server.reading
     model = find_model_by_name(str(server.values.get("model") or ""))
@@ -146,10 +146,10 @@ def _put_layers(server: ServerSettings) -> None:
         server.values["weight_offload"] = min(round(max(1 - gpu_layers / layers, 0.0), 4), 0.99)
     elif gpu_layers is not None and gpu_layers < 99:
         server.notes.append(f"{gpu_layers} layers are on the GPU: give --set weight_offload=SHARE.")
-    _put_experts(server, model)
+    _set_expert_offload(server, model)
 
 
-def _put_experts(server: ServerSettings, model: ModelSpec | None) -> None:
+def _set_expert_offload(server: ServerSettings, model: ModelSpec | None) -> None:
     """Set the share of weights in host memory by experts: of all layers, or of some."""
     reading = server.reading
     overrides = reading.text("--override-tensor")
@@ -171,31 +171,31 @@ def _put_experts(server: ServerSettings, model: ModelSpec | None) -> None:
         if host_layers is None or reading.has("--cpu-moe")
         else min(host_layers / expert_layers, 1)
     )
-    server.put_experts_on_host(model, host_share, "llama.cpp")
+    server.set_experts_on_host(model, host_share, "llama.cpp")
 
 
 NAME = "llama-server"
 # The GGUF type of each weight type.
-_FILES = {"w16a16": "F16", "w8a16": "Q8_0", "w4a16": "Q4_K_M", "mxfp4": "MXFP4"} | {
+_GGUF_TYPES = {"w16a16": "F16", "w8a16": "Q8_0", "w4a16": "Q4_K_M", "mxfp4": "MXFP4"} | {
     code.word: code.name for code in GGUF_BITS
 }
 _ALL = "all"
-_MOST_SLOTS = 256
+_MAX_SLOTS = 256
 
 
 def _worker_quantities(worker: ServerGroup) -> Quantities:
     values, job = common_quantities(worker), worker.job
     tp, pp = int(worker.values["tensor_parallel"]), int(worker.values["pipeline_parallel"])
     slots = int(worker.values["concurrency"])
-    if slots > _MOST_SLOTS:
+    if slots > _MAX_SLOTS:
         raise LaunchError(
-            f"llama.cpp serves at most {_MOST_SLOTS} concurrent requests (LLAMA_MAX_SEQ), the plan "
-            f"has {slots}: plan with --set concurrency={_MOST_SLOTS} or less."
+            f"llama.cpp serves at most {_MAX_SLOTS} concurrent requests (LLAMA_MAX_SEQ), the plan "
+            f"has {slots}: plan with --set concurrency={_MAX_SLOTS} or less."
         )
     types = {str(values["quantization"])}
     if job.model.num_experts:
         types.add(str(values["expert_quantization"]))
-    missing_types = sorted(types - set(_FILES))
+    missing_types = sorted(types - set(_GGUF_TYPES))
     # The output layer counts as one.
     layers, offloaded_share = (
         job.model.num_hidden_layers + 1,
@@ -220,8 +220,8 @@ def _worker_quantities(worker: ServerGroup) -> Quantities:
     }
 
 
-def _model(worker: ServerGroup, _: str | None) -> ShellVariable:
-    file_type = _FILES.get(str(worker.values["quantization"]), "any type")
+def _model_variable(worker: ServerGroup, _: str | None) -> ShellVariable:
+    file_type = _GGUF_TYPES.get(str(worker.values["quantization"]), "any type")
     return ShellVariable(
         name="MODEL", meaning=f"GGUF file of {worker.job.model.name} in {file_type}"
     )
@@ -232,11 +232,11 @@ def _process(server: ServerCommand) -> Process:
     arguments = [
         CommandWords(words=("llama-server",)),
         CommandWords(words=("--model", server.model)),
-        *server.listening,
+        *server.listen_arguments,
         *map(CommandWords.of, server.settings.options),
     ]
     if job["draft_tokens"]:
-        draft_spec = named_draft(job)  # GGUF files have no names that are known
+        draft_spec = load_draft_model(job)  # GGUF files have no names that are known
         meaning = (
             "GGUF file of "
             f"{'the model that' if draft_spec is None else f'{draft_spec.name}, which'} drafts"
@@ -256,7 +256,7 @@ TARGET = LaunchTarget.of(
         NAME,
         _worker_quantities,
         _process,
-        model=_model,
+        model=_model_variable,
         # A benchmark cannot take the tokenizer from a GGUF file.
         tokenizer=lambda job: (
             job.hub_name

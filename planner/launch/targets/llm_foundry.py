@@ -14,8 +14,8 @@ from pathlib import PurePath
 
 from planner.documents.shell.edits import ParsedOption
 from planner.launch.hf_trainer.derive_settings import UNPACKED
-from planner.launch.model_shape import model_named
-from planner.launch.option_table import Words
+from planner.launch.model_shape import find_model_of_name
+from planner.launch.option_table import MutableQuantities
 from planner.launch.parsed_launch import (
     OptionReader,
     ParsedCommand,
@@ -25,14 +25,16 @@ from planner.launch.parsed_launch import (
     option_text,
     with_unknown_options,
 )
-from planner.launch.targets.training_reader import identity, make_reader_target, ranks_of
+from planner.launch.targets.training_reader import keep_name, make_reader_target, set_gpus
 
 _DURATION = re.compile(r"(\d+)\s*(ba|ep|tok|sp|dur)")
 _INTERPOLATED = re.compile(r"\$\{([\w.]+)\}")
 _POSITIONS = {"alibi": "model.attn_config.alibi", "rotary": "model.attn_config.rope"}
 
 
-def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
+def _add_unlisted_settings(
+    reading: OptionReader, settings: SettingsBuilder
+) -> MutableQuantities | None:
     """Set what no row of the table has; return the sizes of an MPT model."""
     values = settings.values
     is_fine_tuning = option_text(reading, "train_loader.name") == "finetuning"
@@ -42,16 +44,18 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
         if reading.has("model.peft_config.target_modules"):
             values["lora_targets"] = "all_linear"
         settings.assume("lora_targets", "query_value", "no target_modules: peft's of most models")
-    settings.put_optimizer(option_text(reading, "optimizer.name") or "adam")
-    ranks_of(reading, settings, number(reading, "--world_size", "-n", "--nproc"))
+    settings.set_optimizer(option_text(reading, "optimizer.name") or "adam")
+    set_gpus(reading, settings, number(reading, "--world_size", "-n", "--nproc"))
     micro = option_text(reading, "device_train_microbatch_size") or "auto"
     settings.require("micro_batch_size", int(micro) if micro.isdecimal() else None)
     shape = None
     if model := reading.text("model.pretrained_model_name_or_path"):
         values["model"] = model
     elif reading.number("model.d_model"):
-        shape = _shape(reading)
-    elif _beside(reading.command) is None and (model_of_name := _called(reading)):
+        shape = _read_shape(reading)
+    elif _config_file(reading.command) is None and (
+        model_of_name := _model_of_config_name(reading)
+    ):
         values |= {"model": model_of_name, "zero_stage": 3}
         reason = (
             f"the configuration of {model_of_name} not found: those of LLM Foundry shard everything"
@@ -59,13 +63,13 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
         settings.defaults["zero_stage"] = reason
     else:
         settings.mark_missing("model")
-    _duration(reading, settings)
+    _set_duration(reading, settings)
     if is_fine_tuning and not reading.has("train_loader.dataset.packing_ratio"):
         settings.notes.append(UNPACKED.format(option="max_seq_len"))
     return shape
 
 
-def _beside(command: ParsedCommand) -> ParsedCommand | None:
+def _config_file(command: ParsedCommand) -> ParsedCommand | None:
     """The configuration that a command names; None if it is missing."""
     files = (command.files.get(file.single or "") for file in command.positional)
     return next((file for file in files if file is not None), None)
@@ -73,19 +77,19 @@ def _beside(command: ParsedCommand) -> ParsedCommand | None:
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     """All options of a command and its configuration, with ``${...}`` references resolved."""
-    config = _beside(command)
+    config = _config_file(command)
     options = {**(config.options if config else {}), **with_unknown_options(command).options}
-    return {name: _followed(option, options) for name, option in options.items()}
+    return {name: _interpolate(option, options) for name, option in options.items()}
 
 
-def _called(reading: OptionReader) -> str | None:
+def _model_of_config_name(reading: OptionReader) -> str | None:
     """The model in the name of a missing configuration; None if there is none."""
     names = (argument.single or "" for argument in reading.command.positional)
     stems = (PurePath(name).stem for name in names if name.endswith((".yaml", ".yml")))
-    return next((model for stem in stems if (model := model_named(stem))), None)
+    return next((model for stem in stems if (model := find_model_of_name(stem))), None)
 
 
-def _followed(option: ParsedOption, options: Mapping[str, ParsedOption]) -> ParsedOption:
+def _interpolate(option: ParsedOption, options: Mapping[str, ParsedOption]) -> ParsedOption:
     """The option with the value of its reference, such as ``${variables.max_seq_len}``."""
     match = _INTERPOLATED.fullmatch(option.single or "")
     referenced = options.get(match[1]) if match is not None else None
@@ -96,7 +100,7 @@ def _followed(option: ParsedOption, options: Mapping[str, ParsedOption]) -> Pars
     )
 
 
-def _duration(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_duration(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the tokens or the epochs of the run."""
     match = _DURATION.match(option_text(reading, "max_duration") or "")
     if match is None:
@@ -112,7 +116,7 @@ def _duration(reading: OptionReader, settings: SettingsBuilder) -> None:
         settings.values["total_tokens"] = amount * length * (batch or 1 if unit == "ba" else 1)
 
 
-def _shape(reading: OptionReader) -> Words:
+def _read_shape(reading: OptionReader) -> MutableQuantities:
     """Sizes of an MPT model."""
     hidden, heads = reading.number("model.d_model"), reading.number("model.n_heads")
     ratio = reading.amount("model.expansion_ratio") or 4
@@ -134,5 +138,5 @@ def _shape(reading: OptionReader) -> Words:
 
 
 TARGET = make_reader_target(
-    "llm-foundry", _add_unlisted_settings, _merge_config_files, spelled=identity
+    "llm-foundry", _add_unlisted_settings, _merge_config_files, format_name=keep_name
 )

@@ -21,7 +21,7 @@ from planner.specs.model import ModelSpec
 
 NAME = "lmdeploy"
 _COMMAND = ["lmdeploy", "serve", "api_server"]
-_MOST = {"a100": 384, "a800": 384, "h100": 1024, "h800": 1024, "h200": 1024}
+_MAX_BATCH_BY_GPU = {"a100": 384, "a800": 384, "h100": 1024, "h800": 1024, "h200": 1024}
 _UNKNOWN = "h100"
 
 
@@ -32,10 +32,10 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     values["max_num_seqs"] = int(values["concurrency"]) // int(values["attention_data_parallel"])
     if reading.text("--backend") == "pytorch":
         server.notes.append("The PyTorch engine is predicted as TurboMind is.")
-    return server.of_pool(AGGREGATED)
+    return server.build_for_pool(AGGREGATED)
 
 
-def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
+def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
     """Set the parallelism; return the attention ranks, which share a server if they divide it."""
     tensor_parallel, ranks = (
         server.count("tensor_parallel"),
@@ -52,23 +52,25 @@ def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
         attention_data_parallel=ranks,
         expert_parallel=expert_parallel,
     )
-    server.put_gpus(server_gpus * num_servers)
+    server.set_gpus(server_gpus * num_servers)
     return ranks
 
 
-def _batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
+def _assume_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
     """Set the default batch of the GPU."""
     if server.reading.value("max_num_seqs") is not None:
         return
     gpu = find_gpu_by_name(server.reading.command.resources.gpu)
     name = _UNKNOWN if gpu is None else gpu.name.lower()
-    max_requests = next((number for gpu_name, number in _MOST.items() if gpu_name in name), None)
+    max_requests = next(
+        (number for gpu_name, number in _MAX_BATCH_BY_GPU.items() if gpu_name in name), None
+    )
     if max_requests is not None:
         reason = f"--max-batch-size is {max_requests:,} by default on {name.split('-')[0].upper()}"
         server.assume("concurrency", max_requests * ranks, reason)
 
 
-def _drafts(reading: OptionReader) -> DraftSettings | None:
+def _read_draft(reading: OptionReader) -> DraftSettings | None:
     if not reading.has("--speculative-algorithm"):
         return None
     return DraftSettings(
@@ -82,9 +84,9 @@ _ENGINE = EngineReader(
     name=NAME,
     model_options=(),
     programs=(*_COMMAND,),
-    layout=_layout,
-    batch=_batch,
-    drafts=_drafts,
+    layout=_set_layout,
+    batch=_assume_batch,
+    drafts=_read_draft,
     switches=("--adapters",),
 )
 

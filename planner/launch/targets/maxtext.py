@@ -20,8 +20,14 @@ from planner.base.software_enums import (
 )
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
-from planner.launch.model_shape import model_named, shape_of
-from planner.launch.option_table import OptionTexts, ParameterNote, Quantities, Words, shipped_rows
+from planner.launch.model_shape import find_model_of_name, shape_of
+from planner.launch.option_table import (
+    MutableQuantities,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+    shipped_rows,
+)
 from planner.launch.parsed_launch import LaunchSettings, OptionReader, parse_int, total_gpus
 from planner.launch.target import (
     MASTER_ADDR,
@@ -32,7 +38,7 @@ from planner.launch.target import (
     LaunchJob,
     LaunchTarget,
     ShellVariable,
-    low_rank_words,
+    lora_quantities,
     option_texts,
     override,
     overrides,
@@ -42,10 +48,10 @@ from planner.specs.model import ModelSpec
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
 """Mesh axes, those with the most communication first: they are placed within a node."""
-_REST = -1
+_REST_OF_GPUS = -1
 
 
-def axes_of(job: LaunchJob) -> dict[str, int]:
+def mesh_axes(job: LaunchJob) -> dict[str, int]:
     """GPUs of each mesh axis within and across nodes.
 
     Raises LaunchError if experts do not divide the data-parallel GPUs, copies do not divide the
@@ -103,21 +109,21 @@ class Mesh:
         return prod(self.sizes[name] for name in ("data", "fsdp", "expert"))
 
 
-def mesh_of(
+def read_mesh(
     number: Callable[[str], int | None], num_nodes: int | None, gpus_per_node: int | None
 ) -> Mesh:
     """The mesh of a file's keys; an axis of -1 takes the remaining GPUs.
 
     Raises `LaunchError`: axes do not fill the GPUs, or two of them take the rest.
     """
-    within = _filled("ici", number, gpus_per_node, "fsdp")
-    across = _filled("dcn", number, num_nodes, "data")
+    within = _fill_axes("ici", number, gpus_per_node, "fsdp")
+    across = _fill_axes("dcn", number, num_nodes, "data")
     sizes = {name: within[0][name] * across[0][name] for name in AXES}
     is_determined = within[1] and across[1]
     return Mesh(sizes=sizes, num_gpus=prod(sizes.values()) if is_determined else None)
 
 
-def _filled(
+def _fill_axes(
     kind: str, number: Callable[[str], int | None], available: int | None, rest_axis: str
 ) -> tuple[dict[str, int], bool]:
     """Sizes of the axes of one kind, ``ici`` or ``dcn``, and whether they are known.
@@ -125,10 +131,10 @@ def _filled(
     Raises LaunchError if they do not fill the available GPUs, or two axes are -1.
     """
     keys = {name: f"{kind}_{name}_parallelism" for name in AXES}
-    defaults = {name: _REST if name == rest_axis else 1 for name in AXES}
+    defaults = {name: _REST_OF_GPUS if name == rest_axis else 1 for name in AXES}
     sizes = {name: number(key) or defaults[name] for name, key in keys.items()}
-    open_axes = [name for name, size in sizes.items() if size == _REST]
-    product = prod(size for size in sizes.values() if size != _REST)
+    open_axes = [name for name, size in sizes.items() if size == _REST_OF_GPUS]
+    product = prod(size for size in sizes.values() if size != _REST_OF_GPUS)
     if not open_axes:
         if available is not None and product != available:
             raise LaunchError(
@@ -149,14 +155,14 @@ def _filled(
 
 _ROWS = shipped_rows("models/maxtext.csv")
 # Models by names of MaxText that no rule of spelling connects.
-_OTHERWISE = {row["name"]: row["model"] for row in _ROWS if row["model"]}
+_MODELS_BY_NAME = {row["name"]: row["model"] for row in _ROWS if row["model"]}
 
 
 def maxtext_name(model: ModelSpec) -> str | None:
     """MaxText's name of a model; None where it ships no configuration of it."""
-    squeezed = _squeezed(model.name)
+    squeezed = _squeeze_name(model.name)
     for name in (row["name"] for row in _ROWS if row["is_shipped"] == "true"):
-        if squeezed in (_squeezed(name), _squeezed(_OTHERWISE.get(name, ""))):
+        if squeezed in (_squeeze_name(name), _squeeze_name(_MODELS_BY_NAME.get(name, ""))):
             return name
     return None
 
@@ -166,10 +172,10 @@ def model_of_maxtext(name: str) -> str | None:
     stem = name.rpartition("/")[2].removesuffix(".yml").removesuffix(".yaml")
     if stem in ("base", "default", ""):
         return None
-    return model_named(_OTHERWISE.get(stem, stem))
+    return find_model_of_name(_MODELS_BY_NAME.get(stem, stem))
 
 
-def _squeezed(text: str) -> str:
+def _squeeze_name(text: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", text.lower())
 
 
@@ -181,55 +187,63 @@ _KEYS = {
     MLPWI: ("mlpwi_0", "mlpwi_1", "mlpwi"),
     MLPWO: ("mlpwo",),
 }
-_OTHERS = {
+_FUSED_KEYS = {
     QKV_PROJ: ("qkv_proj", "kv_proj"),
     MLPWI: ("moe_mlpwi_0", "moe_mlpwi_1"),
     MLPWO: ("moe_mlpwo",),
 }
-KEYS = tuple(key for table in (_KEYS, _OTHERS) for keys in table.values() for key in keys)
+KEYS = tuple(key for table in (_KEYS, _FUSED_KEYS) for keys in table.values() for key in keys)
 """The keys of base.yml that place a tensor."""
-_NAMED = (
+_SAVING_POLICIES = (
     *("save_out_proj", "save_qkv_proj", "save_dot_except_mlp", "save_dot_except_mlpwi"),
     *("save_dot_with_context_except_mlp", "minimal", "minimal_with_context"),
 )
-_OFFLOADED = ("qkv_proj_offloaded", "minimal_offloaded")
-_OLD = ("minimal_flash",)
-_NEAREST = {
+_OFFLOADING_POLICIES = ("qkv_proj_offloaded", "minimal_offloaded")
+_OLD_POLICIES = ("minimal_flash",)
+_NEAREST_POLICIES = {
     "none": "minimal_with_context",
     "selective": "minimal",
     "feed_forward": "save_dot_with_context_except_mlp",
 }
-_OF_NONE = ("none", "")
+_NO_POLICY = ("none", "")
 
 
-def policy_words(job: LaunchJob) -> Words:
+def policy_quantities(job: LaunchJob) -> MutableQuantities:
     """The remat policy of a plan, or ``custom`` with the place of each tensor."""
     recompute = str(job["recompute"])
-    saved, offloaded = (_set(job[name]) for name in ("saved_tensors", "offloaded_tensors"))
+    saved, offloaded = (
+        _split_tensors(job[name]) for name in ("saved_tensors", "offloaded_tensors")
+    )
     if "activations" in str(job["offload"]):
-        computed = saved if recompute == "full" else _set(KeptTensors.meant(_NEAREST[recompute]))
+        computed = (
+            saved
+            if recompute == "full"
+            else _split_tensors(KeptTensors.canonical_word(_NEAREST_POLICIES[recompute]))
+        )
         saved, offloaded = frozenset(), computed | {LAYER_INPUT}
     elif recompute != "full":
-        return {"remat_policy": _NEAREST[recompute]}
-    for policy in ("full", *_NAMED):
-        if not offloaded and saved - {LAYER_INPUT} == _set(KeptTensors.meant(policy)):
+        return {"remat_policy": _NEAREST_POLICIES[recompute]}
+    for policy in ("full", *_SAVING_POLICIES):
+        if not offloaded and saved - {LAYER_INPUT} == _split_tensors(
+            KeptTensors.canonical_word(policy)
+        ):
             return {"remat_policy": policy}
-    for policy in _OFFLOADED:
-        if not saved and offloaded == _set(KeptTensors.meant(policy)):
+    for policy in _OFFLOADING_POLICIES:
+        if not saved and offloaded == _split_tensors(KeptTensors.canonical_word(policy)):
             return {"remat_policy": policy}
-    quantities: Words = {"remat_policy": "custom"}
+    quantities: MutableQuantities = {"remat_policy": "custom"}
     for names, place in ((saved, "device"), (offloaded, "offload")):
         quantities |= {f"place_{key}": place for name in names for key in _KEYS[name]}
     return quantities
 
 
-def remat_of(reading: OptionReader) -> dict[str, str]:
+def read_remat_policy(reading: OptionReader) -> dict[str, str]:
     """Recomputation, saved and offloaded tensors of a file's remat policy; ``full`` by default.
 
     Raises LaunchError if there is no such policy, or no such place of a tensor.
     """
     policy = (reading.text("remat_policy") or "full").lower()
-    if policy in _OF_NONE:
+    if policy in _NO_POLICY:
         return {"recompute": "none"}
     if policy == "full":
         return {"recompute": "full"}
@@ -238,44 +252,49 @@ def remat_of(reading: OptionReader) -> dict[str, str]:
         for key, place in places.items():
             if place not in ("", "device", "offload", "remat"):
                 problem = f"{key} is device, offload or remat, not {place}."
-                raise LaunchError(f"{reading.place}: {problem}")
+                raise LaunchError(f"{reading.position}: {problem}")
         # A tensor counts if all of its parts that the file places are in that place.
         saved, offloaded = (
             frozenset(
                 name
                 for name in TENSORS
-                if {places[key] for key in (*_KEYS[name], *_OTHERS.get(name, ()))} - {""} == {place}
+                if {places[key] for key in (*_KEYS[name], *_FUSED_KEYS.get(name, ()))} - {""}
+                == {place}
             )
             for place in ("device", "offload")
         )
-        return _told(saved - offloaded - {LAYER_INPUT}, offloaded)
+        return _remat_values(saved - offloaded - {LAYER_INPUT}, offloaded)
     # Policies with quantization also save quantized operands.
     base_policy = policy.replace("_with_context_and_quantization", "_with_context")
     base_policy = base_policy.replace("_with_quantization", "")
-    if base_policy not in (*_NAMED, *_OFFLOADED, *_OLD):
-        policies = ", ".join(("full", *_NAMED, *_OFFLOADED, "custom"))
-        raise LaunchError(f"{reading.place}: remat_policy {policy} is not one of {policies}.")
-    tensors = _set(KeptTensors.meant(base_policy))
-    return _told(frozenset(), tensors) if base_policy in _OFFLOADED else _told(tensors, frozenset())
+    if base_policy not in (*_SAVING_POLICIES, *_OFFLOADING_POLICIES, *_OLD_POLICIES):
+        policies = ", ".join(("full", *_SAVING_POLICIES, *_OFFLOADING_POLICIES, "custom"))
+        raise LaunchError(f"{reading.position}: remat_policy {policy} is not one of {policies}.")
+    tensors = _split_tensors(KeptTensors.canonical_word(base_policy))
+    return (
+        _remat_values(frozenset(), tensors)
+        if base_policy in _OFFLOADING_POLICIES
+        else _remat_values(tensors, frozenset())
+    )
 
 
-def _told(saved: Iterable[str], offloaded: Iterable[str]) -> dict[str, str]:
-    values = {"saved_tensors": _word(saved), "offloaded_tensors": _word(offloaded)}
+def _remat_values(saved: Iterable[str], offloaded: Iterable[str]) -> dict[str, str]:
+    values = {"saved_tensors": _join_tensors(saved), "offloaded_tensors": _join_tensors(offloaded)}
     return {"recompute": "full", **{name: text for name, text in values.items() if text}}
 
 
-def _set(text: object) -> frozenset[str]:
+def _split_tensors(text: object) -> frozenset[str]:
     return frozenset(str(text).split("+")) - {"none"}
 
 
-def _word(names: Iterable[str]) -> str:
+def _join_tensors(names: Iterable[str]) -> str:
     present = set(names)
     return "+".join(name for name in TENSORS if name in present)
 
 
 _BATCH_DEFAULT = 12.0
 _LARGEST = 1e9
-_NODE = 8
+_GPUS_PER_NODE = 8
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
@@ -301,20 +320,22 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         across = prod(max(integer(f"dcn_{name}_parallelism") or 1, 1) for name in AXES)
         is_gpu = "gpu" in (reading.text("hardware") or "")
         num_nodes = (
-            across if across > 1 or not is_gpu else launched_gpus // gcd(launched_gpus, _NODE)
+            across
+            if across > 1 or not is_gpu
+            else launched_gpus // gcd(launched_gpus, _GPUS_PER_NODE)
         )
         gpus_per_node = launched_gpus // num_nodes if launched_gpus % num_nodes == 0 else None
     try:
-        mesh = mesh_of(integer, num_nodes, gpus_per_node)
+        mesh = read_mesh(integer, num_nodes, gpus_per_node)
     except LaunchError as error:
         requested = resources.requested_gpus
         hint = (
             "" if requested is None else f" With --gpus {requested} the axes must be changed, too."
         )
-        raise LaunchError(f"{reading.place}: {error}{hint}") from error
+        raise LaunchError(f"{reading.position}: {error}{hint}") from error
     num_gpus = mesh.num_gpus or launched_gpus
     sizes, settings = mesh.sizes, option_texts(reading, "MaxText")
-    values = {"precision": "bf16", **settings.values, **remat_of(reading)}
+    values = {"precision": "bf16", **settings.values, **read_remat_policy(reading)}
     for axis in ("context", "expert", "pipeline"):
         values[f"{axis}_parallel"] = sizes[axis]
     values["tensor_parallel"] = sizes["tensor"] * sizes["tensor_sequence"]
@@ -327,12 +348,12 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     chunks = max(reading.number("num_pipeline_repeats") or 1, 1)
     values["virtual_pipeline"] = chunks if num_gpus and sizes["pipeline"] > 1 else None
     if num_gpus is not None:
-        values |= {"num_gpus": num_gpus, **_batch(reading, mesh, num_gpus, settings.defaults)}
-    values["dropout"] = str(_float(reading, "dropout_rate", 0.0) > 0).lower()
+        values |= {"num_gpus": num_gpus, **_read_batch(reading, mesh, num_gpus, settings.defaults)}
+    values["dropout"] = str(_read_positive(reading, "dropout_rate", 0.0) > 0).lower()
     if values.get("adapter", "none") == "none":
         values["lora_rank"] = None
     values = settings.values = {name: value for name, value in values.items() if value is not None}
-    model, shape = _model(reading)
+    model, shape = _read_model(reading)
     if model is not None:
         values["model"] = model
     (values["framework"],) = TARGET.nearest
@@ -347,10 +368,10 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     )
 
 
-def _batch(
+def _read_batch(
     reading: OptionReader, mesh: Mesh, num_gpus: int, defaults: dict[str, str]
 ) -> dict[str, int]:
-    per_device = _float(reading, "per_device_batch_size", _BATCH_DEFAULT)
+    per_device = _read_positive(reading, "per_device_batch_size", _BATCH_DEFAULT)
     if not reading.has("per_device_batch_size"):
         defaults["global_batch_size"] = f"{_BATCH_DEFAULT:g} sequences of a GPU, as MaxText does"
     accumulation_steps = reading.number("gradient_accumulation_steps") or 1
@@ -364,15 +385,15 @@ def _batch(
     }
 
 
-def _float(reading: OptionReader, key: str, default: float) -> float:
+def _read_positive(reading: OptionReader, key: str, default: float) -> float:
     amount = reading.amount(key)
     number = default if amount is None else amount
     if not 0 <= number < _LARGEST:
-        raise LaunchError(f"{reading.place}: {key} is {number:g}: give a number of at least 0.")
+        raise LaunchError(f"{reading.position}: {key} is {number:g}: give a number of at least 0.")
     return number
 
 
-def _model(reading: OptionReader) -> tuple[str | None, Words | None]:
+def _read_model(reading: OptionReader) -> tuple[str | None, MutableQuantities | None]:
     """The model that the file names, else the sizes that it sets."""
     model_name = reading.text("model_name")
     # The end of a path names the model, even if its beginning is unknown.
@@ -419,22 +440,22 @@ _DROPOUT = 0.1
 def _quantities(job: LaunchJob) -> Quantities:
     stage = int(job["zero_stage"])
     return {
-        **_model_words(job),
-        **axes_of(job),
-        **_batch_words(job),
-        **policy_words(job),
+        **_model_quantities(job),
+        **mesh_axes(job),
+        **_batch_quantities(job),
+        **policy_quantities(job),
         "global_batch_size": None,
         "micro_batch_size": None,
         "sharded_optimizer": stage in (1, 2),
         "train_iterations": job.training_steps,
         "save_interval": megatron_lm.save_interval(job),
-        "fp8_quantization": _QUANTIZATIONS.get(megatron_lm.recipe_of(job, "delayed") or ""),
-        **low_rank_words(job),
+        "fp8_quantization": _QUANTIZATIONS.get(megatron_lm.fp8_recipe_of(job, "delayed") or ""),
+        **lora_quantities(job),
         "dropout_rate": _DROPOUT if job["dropout"] else "0.0",
     }
 
 
-def _model_words(job: LaunchJob) -> Words:
+def _model_quantities(job: LaunchJob) -> MutableQuantities:
     """The model's name in MaxText, else its sizes.
 
     Raises LaunchError if MaxText has no keys for such a model.
@@ -461,7 +482,7 @@ def _model_words(job: LaunchJob) -> Words:
     }
 
 
-def _batch_words(job: LaunchJob) -> Words:
+def _batch_quantities(job: LaunchJob) -> MutableQuantities:
     """Sequences of a GPU in a step, and their micro-batches.
 
     Raises LaunchError if the micro-batches are no multiple of the pipeline stages.
@@ -482,12 +503,12 @@ def _batch_words(job: LaunchJob) -> Words:
         "per_device_batch": per_device,
         "gradient_accumulation_steps": accumulation_steps,
         "pipeline_microbatches": steps if in_pipeline else None,
-        "stage_layers": _chunk(job) if in_pipeline else None,
+        "stage_layers": _layers_per_chunk(job) if in_pipeline else None,
         "virtual_pipeline": job["virtual_pipeline"] if in_pipeline else None,
     }
 
 
-def _chunk(job: LaunchJob) -> int:
+def _layers_per_chunk(job: LaunchJob) -> int:
     chunks = int(job["pipeline_parallel"]) * int(job["virtual_pipeline"])
     layers = job.model.num_hidden_layers - job.model.mtp_num_layers
     if layers % chunks:
@@ -521,8 +542,8 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         ),
         launcher="",
         environment={"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92"},
-        unexpressed=_strange(job),
-        left=megatron_lm.left_of(job),
+        unexpressed=_unexpressed(job),
+        left=megatron_lm.left_to_user(job),
     )
 
 
@@ -553,9 +574,9 @@ def _user_arguments(job: LaunchJob) -> list[CommandWords]:
     ]
 
 
-def _strange(job: LaunchJob) -> tuple[ParameterNote, ...]:
+def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
     sharding_notes: tuple[ParameterNote, ...] = ()
-    axes = axes_of(job)
+    axes = mesh_axes(job)
     if job["zero_stage"] == 3 and axes["within_fsdp"] * axes["across_fsdp"] == 1:
         note = "other axes take all data-parallel GPUs: none is left to shard the weights"
         sharding_notes = (ParameterNote(parameter="zero_stage", value="3", note=note),)

@@ -18,11 +18,16 @@ from planner.launch.parsed_launch import (
     require_split,
     total_gpus,
 )
-from planner.launch.target import open_counts, option_texts
-from planner.launch.targets.megatron_shape import layers_of, parse_layout, shape_read, stages_of
+from planner.launch.target import option_texts, unreadable_counts
+from planner.launch.targets.megatron_shape import (
+    chunks_of_layout,
+    read_num_layers,
+    read_pipeline_layout,
+    read_shape,
+)
 
 TABLE = OptionTable.load("megatron-lm")
-_OF_EXPERTS = {
+_EXPERT_PARAMETERS = {
     row.parameter
     for row in TABLE.rows
     if "-moe-" in row.option and row.role is not OptionRole.READS
@@ -33,30 +38,32 @@ EXPERT_SPLIT = "--expert-tensor-parallel-size"
 _LAYERS_OF_CHUNK = "--num-layers-per-virtual-pipeline-stage"
 _OTHER_SPLITS = (_LAYOUT, *(f"--decoder-{end}-pipeline-num-layers" for end in ("first", "last")))
 # Each of these options counts one more layer in its stage.
-_COUNTED = tuple(f"--account-for-{part}-in-pipeline-split" for part in ("embedding", "loss"))
+_COUNTED_IN_SPLIT = tuple(
+    f"--account-for-{part}-in-pipeline-split" for part in ("embedding", "loss")
+)
 _CONTRADICTIONS = (
     *(("--bf16", "--fp16"), (_LAYERS_OF_CHUNK, _CHUNKS), (_LAYOUT, _CHUNKS)),
     *((_LAYOUT, _LAYERS_OF_CHUNK), ("--train-iters", "--train-samples")),
 )
-_NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+_REQUIRED_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 # Modules that selective recomputation repeats by default: with experts the last two.
-_USUAL_MODULES = ("core_attn", "layernorm+moe_act", "layernorm+mla_up_proj+moe_act")
-_AS_THE_REST = "the tensor parallelism of the rest"
+_DEFAULT_MODULES = ("core_attn", "layernorm+moe_act", "layernorm+mla_up_proj+moe_act")
+_SAME_AS_DENSE = "the tensor parallelism of the rest"
 _DROPOUT = 0.1
 # The dispatcher of "auto" in each profile: the one that its published runs used.
 _DEFAULT_DISPATCHER = {"Megatron-LM": "alltoall", "Megatron-Bridge": "flex", "NeMo": "flex"}
-_DISPATCHER, _USUAL_DISPATCHER = "--moe-token-dispatcher-type", "allgather"
+_DISPATCHER, _MEGATRON_DISPATCHER = "--moe-token-dispatcher-type", "allgather"
 
 
-_OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--zero-stage", "--no-pipeline-parallel")
+_DEEPSPEED_OPTIONS = ("--deepspeed", "--deepspeed_config", "--zero-stage", "--no-pipeline-parallel")
 
 
-def is_deepspeed(words: Sequence[str]) -> bool:
+def has_deepspeed_options(words: Sequence[str]) -> bool:
     """Whether a command has options of Megatron-DeepSpeed."""
-    return any(word.partition("=")[0] in _OF_DEEPSPEED for word in words)
+    return any(word.partition("=")[0] in _DEEPSPEED_OPTIONS for word in words)
 
 
-_IN_8_BITS, _NARROW = "--fp8-param-gather", "--grad-reduce-in-bf16"
+_FP8_WEIGHTS, _BF16_GRADIENTS = "--fp8-param-gather", "--grad-reduce-in-bf16"
 
 
 def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSettings:
@@ -69,18 +76,18 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     settings = option_texts(reading, framework)
     values = settings.values
     values["framework"] = framework
-    (shape, shape_notes), layers = shape_read(reading), layers_of(reading)
+    (shape, shape_notes), layers = read_shape(reading), read_num_layers(reading)
     settings.notes += shape_notes
-    values["virtual_pipeline"] = _chunks(reading, layers, settings.notes)
-    if values.setdefault("precision", "bf16") == "fp16" and not reading.has(_NARROW):
+    values["virtual_pipeline"] = virtual_pipeline_chunks(reading, layers, settings.notes)
+    if values.setdefault("precision", "bf16") == "fp16" and not reading.has(_BF16_GRADIENTS):
         values.pop("main_grads_precision", None)  # fp32, as its profile has them
-    values |= _recomputation(reading, int(values["virtual_pipeline"] or 1))
+    values |= read_recomputation(reading, int(values["virtual_pipeline"] or 1))
     if "dist_muon" in (reading.text("--optimizer") or ""):
         values["zero_stage"] = "1"  # its states are sharded without another option
-    layout = parse_layout(reading, values, layers)
+    layout = read_pipeline_layout(reading, values, layers)
     settings.set("pipeline_layout", layout)
     # A layout with modules of multi-token prediction implies that the model has them.
-    mtp_layers = "".join(stages_of(layout)).count("m") if layout else 0
+    mtp_layers = "".join(chunks_of_layout(layout)).count("m") if layout else 0
     if mtp_layers and not reading.has("--mtp-num-layers"):
         values["mtp_num_layers"] = str(mtp_layers)
     rates = map(reading.amount, ("--attention-dropout", "--hidden-dropout"))
@@ -97,20 +104,20 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
         context_parallel=context,
         pipeline_parallel=stages,
     )
-    _split_experts(reading, shape, settings, tensor)
+    set_expert_split(reading, shape, settings, tensor)
     if (experts := int(values.get("expert_parallel", 1))) > 1:
         # Expert-parallel groups must divide the GPUs of a stage.
         degrees = {"pipeline_parallel": stages, "expert_parallel": experts}
         expert_split = reading.number(EXPERT_SPLIT) or tensor
         require_split(reading, num_gpus, **degrees, expert_tensor_parallel=expert_split)
-    values["token_dispatcher"] = _dispatcher(reading, framework, settings)
+    values["token_dispatcher"] = read_token_dispatcher(reading, framework, settings)
     _require_stages(reading, layers, stages, framework)
     ranks = (num_gpus or 0) // (tensor * context * stages)
     micro = reading.number("--micro-batch-size")
     if not reading.has("--global-batch-size") and num_gpus is not None and micro is not None:
         reason = f"{micro * ranks}, a micro-batch of each data-parallel rank"
         settings.assume("global_batch_size", micro * ranks, reason)
-    settings.set("total_tokens", _tokens(reading))
+    settings.set("total_tokens", total_tokens_of(reading))
     if reading.value("precision") is None:
         settings.notes.append(
             "Neither --bf16 nor --fp16 is set: Megatron-LM then computes in 32 bit, which is not "
@@ -121,20 +128,22 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
         settings.notes.append(
             "Layers of several kinds (--hybrid-layer-pattern) are not read: name the model."
         )
-    if framework == "Megatron-LM" and reading.has(_IN_8_BITS):
+    if framework == "Megatron-LM" and reading.has(_FP8_WEIGHTS):
         # NeMo's profile has weights in 8 bits only; gradients stay as in Megatron-LM.
         values.setdefault("main_grads_precision", "fp32")
         values["framework"] = "NeMo"
         settings.notes.append(
-            f"{_IN_8_BITS}: predicted as NeMo, which also stores weights in 8 bits only."
+            f"{_FP8_WEIGHTS}: predicted as NeMo, which also stores weights in 8 bits only."
         )
-    is_complete = all(shape[name] for name in _NEEDED)
-    settings.missing += ["num_gpus"] * (num_gpus is None) + open_counts(reading, TABLE, values)
+    is_complete = all(shape[name] for name in _REQUIRED_SIZES)
+    settings.missing += ["num_gpus"] * (num_gpus is None) + unreadable_counts(
+        reading, TABLE, values
+    )
     if is_complete and not shape.get("num_experts"):
         settings.values = without_experts(values)
     if not is_complete or not shape["vocab_size"]:
         settings.mark_missing("model")
-    extra_options = {name for name in reading.command.options if name.startswith(_ALSO_USED)}
+    extra_options = {name for name in reading.command.options if name.startswith(_USED_PREFIXES)}
     settings.values = {name: value for name, value in settings.values.items() if value is not None}
     return settings.build(
         shape=shape if is_complete else None, used_options=TABLE.used | extra_options
@@ -143,10 +152,10 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
 
 def without_experts(values: Mapping[str, Quantity]) -> dict[str, Quantity]:
     """The values without parameters of experts, which do nothing in a dense model."""
-    return {name: value for name, value in values.items() if name not in _OF_EXPERTS}
+    return {name: value for name, value in values.items() if name not in _EXPERT_PARAMETERS}
 
 
-def _split_experts(
+def set_expert_split(
     reading: OptionReader, shape: Mapping[str, object], settings: SettingsBuilder, tensor: int
 ) -> None:
     """Set expert tensor parallelism: the option's value, else tensor parallelism.
@@ -159,7 +168,7 @@ def _split_experts(
     if is_sparse and reading.has(EXPERT_SPLIT):
         settings.set("expert_tensor_parallel", reading.number(EXPERT_SPLIT))
     elif is_sparse and tensor > 1:
-        settings.assume("expert_tensor_parallel", tensor, f"{tensor}, {_AS_THE_REST}")
+        settings.assume("expert_tensor_parallel", tensor, f"{tensor}, {_SAME_AS_DENSE}")
 
 
 def _require_stages(
@@ -168,10 +177,10 @@ def _require_stages(
     """Raise LaunchError if stages cannot have equal layers and the file sets no other split."""
     if framework not in _EQUAL_STAGES or not layers or any(map(reading.has, _OTHER_SPLITS)):
         return
-    layers += sum(map(reading.has, _COUNTED))
+    layers += sum(map(reading.has, _COUNTED_IN_SPLIT))
     if layers % num_stages:
         raise LaunchError(
-            f"{reading.place}: {layers} layers are no {num_stages} equal "
+            f"{reading.position}: {layers} layers are no {num_stages} equal "
             f"stages, which {framework} refuses: add --pipeline-model-parallel-layout, or count "
             "the embedding and the loss (--account-for-embedding-in-pipeline-split)."
         )
@@ -188,7 +197,9 @@ def _refuse_contradictions(reading: OptionReader) -> None:
             )
 
 
-def _chunks(reading: OptionReader, layers: int | None, notes: list[str]) -> int | None:
+def virtual_pipeline_chunks(
+    reading: OptionReader, layers: int | None, notes: list[str]
+) -> int | None:
     """Chunks of layers per pipeline stage; None where the file sets none. May add a note.
 
     Raises LaunchError if the chunks of a layout are no multiple of the stages.
@@ -197,7 +208,7 @@ def _chunks(reading: OptionReader, layers: int | None, notes: list[str]) -> int 
     specified, layout = reading.number(_CHUNKS), reading.text(_LAYOUT)
     layers_per_chunk = reading.number(_LAYERS_OF_CHUNK)
     if layout:
-        chunks = stages_of(layout)
+        chunks = chunks_of_layout(layout)
         if len(chunks) % stages:
             raise LaunchError(
                 f"{reading.command.name}: {_LAYOUT} has {len(chunks)} "
@@ -206,7 +217,7 @@ def _chunks(reading: OptionReader, layers: int | None, notes: list[str]) -> int 
         return len(chunks) // stages
     if specified or not layers_per_chunk or not layers:
         return specified
-    counted_layers = layers + sum(map(reading.has, _COUNTED))
+    counted_layers = layers + sum(map(reading.has, _COUNTED_IN_SPLIT))
     if counted_layers % (stages * layers_per_chunk):
         notes.append(
             f"{layers} layers are not a multiple of {stages} stages x {layers_per_chunk} layers."
@@ -214,21 +225,23 @@ def _chunks(reading: OptionReader, layers: int | None, notes: list[str]) -> int 
     return max(counted_layers // (stages * layers_per_chunk), 1)
 
 
-def _dispatcher(reading: OptionReader, framework: str, settings: SettingsBuilder) -> str | None:
+def read_token_dispatcher(
+    reading: OptionReader, framework: str, settings: SettingsBuilder
+) -> str | None:
     """The token dispatcher of experts; None where it is the default of the profile."""
     default, specified = _DEFAULT_DISPATCHER.get(framework), reading.text(_DISPATCHER)
     if default is None or not (specified or reading.number("--num-experts")):
         return None
     experts = int(settings.values.get("expert_parallel") or 1)
     if specified is None and framework == "Megatron-LM" and experts > 1:
-        specified = _USUAL_DISPATCHER
+        specified = _MEGATRON_DISPATCHER
         settings.defaults["token_dispatcher"] = f"{specified}, Megatron-LM's default"
     # alltoall_seq of older releases sends the same bytes.
     dispatcher = (specified or default).removesuffix("_seq")
     return None if dispatcher == default else dispatcher
 
 
-def _recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity | None]:
+def read_recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity | None]:
     """The recomputed modules, and the recomputed layers of a pipeline stage."""
     recompute = reading.value("recompute")
     values: dict[str, Quantity | None] = {"recompute_modules": None, "recompute_num_layers": None}
@@ -236,10 +249,10 @@ def _recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity | N
         modules = set((reading.value("recompute_modules") or "core_attn").split()) & {*MODULES}
         if modules and modules <= {"mlp", "moe"}:
             return {**values, "recompute": "feed_forward"}
-        modules_word = RecomputedModules.meant("+".join(sorted(modules or {"core_attn"})))
+        modules_word = RecomputedModules.canonical_word("+".join(sorted(modules or {"core_attn"})))
         return (
             values
-            if modules_word in _USUAL_MODULES
+            if modules_word in _DEFAULT_MODULES
             else {**values, "recompute_modules": modules_word}
         )
     layers = reading.number("--recompute-num-layers")
@@ -248,7 +261,7 @@ def _recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity | N
     return values
 
 
-def _tokens(reading: OptionReader) -> float | None:
+def total_tokens_of(reading: OptionReader) -> float | None:
     """Tokens of the whole run; None where the file does not set its length."""
     length, steps, sequences, batch = map(
         reading.number, ("--seq-length", "--train-iters", "--train-samples", "--global-batch-size")
@@ -258,7 +271,7 @@ def _tokens(reading: OptionReader) -> float | None:
     return None if sequences is None or length is None else float(sequences * length)
 
 
-_ALSO_USED = (
+_USED_PREFIXES = (
     *("--use-", "--data-parallel-", "--moe-", "--qk-", "--account-for-", "--recompute-"),
     *("--tokenizer-", "--train-", "--vocab-", "--num-", "--fp8-"),
 )

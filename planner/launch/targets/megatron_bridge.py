@@ -16,16 +16,16 @@ from planner.documents.shell.edits import Changes, ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.import_launch import require_counts
-from planner.launch.model_shape import model_named, shape_of
+from planner.launch.model_shape import find_model_of_name, shape_of
 from planner.launch.option_table import (
     FLAG,
+    MutableQuantities,
     OptionAliasTable,
     OptionTable,
     OptionTexts,
     ParameterNote,
     ParserOptions,
     Quantities,
-    Words,
     parse_parameters,
 )
 from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand, total_gpus
@@ -37,15 +37,15 @@ from planner.launch.target import (
     LaunchOutputFile,
     LaunchTarget,
     Value,
-    filled,
-    low_rank_words,
+    fill_template,
+    lora_quantities,
     override,
     overrides,
 )
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_arguments import read_megatron_arguments, without_experts
 from planner.launch.targets.megatron_bridge_recipes import Recipe, choose_recipe, model_of_recipe
-from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
+from planner.launch.targets.megatron_shape import is_hybrid, shape_quantities, unexpressed_parts
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
@@ -54,7 +54,7 @@ PROGRAM = "bridge_train.py"
 SHAPE = "shape"
 """Argument of the program in place of a model on Hugging Face: the overrides set the shape."""
 _PROGRAMS = (PROGRAM, "run_recipe.py", "run_pretrain.py", "run_finetune.py", *_RECIPES_SCRIPTS)
-_STARTER = "train.sh"
+_TRAIN_SCRIPT = "train.sh"
 _NEMO_PROGRAM = re.compile(r"megatron_(gpt|llama)_pretraining\.py")
 """Of examples/nlp/language_modeling of NeMo, with keys of their YAML as overrides."""
 # conf/megatron_llama_config.yaml in the same folder of NVIDIA/NeMo 1.23.
@@ -68,13 +68,13 @@ _NEMO_LLAMA = {
 }
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
-_OF_PRIMUS = ("work_group", "user_name", "exp_name", "workspace")
+_PRIMUS_KEYS = ("work_group", "user_name", "exp_name", "workspace")
 _ARGUMENTS = ("megatron-lm-0.19.2",)
 _SECTIONS = (
     *("model.config.", "model.", "train.", "ddp.", "optimizer.", "dataset.", "checkpoint."),
     *("scheduler.", "trainer.strategy.", "trainer.", "data.", "mixed_precision.", "tokenizer."),
 )
-_NOTHING = ("", "null", "none", "~", "???")
+_NULL_TEXTS = ("", "null", "none", "~", "???")
 # Primus takes a variable of the environment, else what follows the colon.
 _ENVIRONMENT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:-?([^{}]*)\}")
 _DIALECT = OptionAliasTable.load("megatron-bridge")
@@ -88,7 +88,7 @@ _TARGETS = {"linear_qkv": "query_value", "linear_proj": "attention", "linear_fc1
 def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts an entry point of Megatron-Bridge or NeMo."""
     names = [word.rpartition("/")[2] for word in words[:4]]
-    if names[:1] == [_STARTER] and any(word.startswith("--recipe") for word in words):
+    if names[:1] == [_TRAIN_SCRIPT] and any(word.startswith("--recipe") for word in words):
         return True
     if any(_NEMO_PROGRAM.fullmatch(name) for name in names):
         return True
@@ -113,10 +113,10 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         }
     recipe = choose_recipe(options, command.resources.gpu)
     merged = (
-        options if recipe is None else _by_recipe(options, recipe, total_gpus(command.resources))
+        options if recipe is None else _merge_recipe(options, recipe, total_gpus(command.resources))
     )
     table = OptionTable.load("megatron-lm")
-    arguments = _translated(merged, {row.option for row in table.rows if row.text == FLAG})
+    arguments = _translate_keys(merged, {row.option for row in table.rows if row.text == FLAG})
     if f"--{_LAYOUT.replace('_', '-')}" in arguments:
         arguments.pop("--num-virtual-stages-per-pipeline-rank", None)  # a layout sets it
     resources = command.resources
@@ -138,8 +138,8 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     require_counts(inner)
     framework = "NeMo" if any(name.startswith("trainer.") for name in merged) else "Megatron-Bridge"
     settings = read_megatron_arguments(inner, framework)
-    model, model_note = _model(reading, merged)
-    values = {**settings.values, **_own(reading, inner)}
+    model, model_note = _read_model(reading, merged)
+    values = {**settings.values, **_read_own_rows(reading, inner)}
     model_spec = find_model_by_name(model)
     if model_spec is not None and not model_spec.num_experts:
         values = without_experts(values)
@@ -150,8 +150,8 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         if recipe
         else model_note
     )
-    completed = _completed(replace(settings, values=values), merged, model, note)
-    return replace(completed, required=_of_unknown_recipe(merged, recipe, arguments, table))
+    completed = _complete_settings(replace(settings, values=values), merged, model, note)
+    return replace(completed, required=_unknown_recipe_terms(merged, recipe, arguments, table))
 
 
 _RECIPE_OPTIONS = (
@@ -162,7 +162,7 @@ _RECIPE_OPTIONS = (
 )
 
 
-def _of_unknown_recipe(
+def _unknown_recipe_terms(
     options: Mapping[str, ParsedOption],
     recipe: Recipe | None,
     translated: Collection[str],
@@ -177,7 +177,7 @@ def _of_unknown_recipe(
     return {row.parameter: reason for row in table.rows if row.option in unset_options}
 
 
-def _by_recipe(
+def _merge_recipe(
     options: Mapping[str, ParsedOption], recipe: Recipe, num_gpus: int | None
 ) -> dict[str, ParsedOption]:
     """Options of the file over those of a recipe.
@@ -185,29 +185,33 @@ def _by_recipe(
     A batch grows with the GPUs. Sequences are split where tensors are. A layout of the recipe
     counts for the recipe's number of stages only.
     """
-    set_keys = {_key(name) for name in options}
+    set_keys = {_strip_section(name) for name in options}
     recipe_options = {
-        name: option for name, option in recipe.options.items() if _key(name) not in set_keys
+        name: option
+        for name, option in recipe.options.items()
+        if _strip_section(name) not in set_keys
     }
     if set_keys & {_STAGES, f"virtual_{_STAGES}"}:
         recipe_options.pop(f"model.{_LAYOUT}", None)
-    if "1" in [option.single for name, option in options.items() if _key(name) == _STAGES]:
+    if "1" in [
+        option.single for name, option in options.items() if _strip_section(name) == _STAGES
+    ]:
         recipe_options.pop(f"model.virtual_{_STAGES}", None)  # one stage has no chunks
     batch, job_gpus = recipe_options.get(_BATCH), recipe.num_gpus or num_gpus
-    if batch is not None and job_gpus and job_gpus != recipe.gpus:
-        scaled = max(int(batch.single or 1) * job_gpus // recipe.gpus, 1)
+    if batch is not None and job_gpus and job_gpus != recipe.default_num_gpus:
+        scaled = max(int(batch.single or 1) * job_gpus // recipe.default_num_gpus, 1)
         recipe_options[_BATCH] = implied_option(_BATCH, str(scaled))
     switches = [
         option.single
         for name, option in {**recipe_options, **options}.items()
-        if _key(name) == _FSDP
+        if _strip_section(name) == _FSDP
     ]
     if "true" in [(text or "").lower() for text in switches[-1:]]:
         recipe_options[_SHARDING] = implied_option(_SHARDING, "optim_grads_params")
     splits = (
         option.single
         for name, option in {**recipe_options, **options}.items()
-        if _key(name) == _TENSORS
+        if _strip_section(name) == _TENSORS
     )
     if "sequence_parallel" not in set_keys and next(splits, None) not in (None, "1"):
         recipe_options["model.sequence_parallel"] = implied_option(
@@ -216,7 +220,7 @@ def _by_recipe(
     return {**recipe_options, **options}
 
 
-def _own(reading: OptionReader, inner: OptionReader) -> dict[str, str]:
+def _read_own_rows(reading: OptionReader, inner: OptionReader) -> dict[str, str]:
     """Parameters whose rows for Megatron-Bridge read more options than those for Megatron-LM."""
     translated_parameters = {
         row.parameter for row in OptionTable.load("megatron-bridge").rows if row.value
@@ -241,7 +245,7 @@ def _with_defaults(option: ParsedOption) -> ParsedOption:
     return replace(option, texts=texts, spans=spans or option.spans)
 
 
-def _completed(
+def _complete_settings(
     settings: LaunchSettings,
     options: Mapping[str, ParsedOption],
     model: str | None,
@@ -249,7 +253,7 @@ def _completed(
 ) -> LaunchSettings:
     """Settings completed by keys that Megatron-LM has no argument for: model, adapter, defaults."""
     values, notes, defaults = dict(settings.values), list(settings.notes), dict(settings.defaults)
-    values |= _adapter(options)
+    values |= _read_adapter(options)
     missing = [name for name in settings.missing if name != "model"]
     if model is not None:
         values["model"] = model
@@ -279,24 +283,26 @@ def _completed(
         values=values,
         shape=None if model is not None else settings.shape,
         used_options=frozenset(name for name, option in options.items() if _is_used(name, option)),
-        ignored_options=frozenset(name for name in _OF_PRIMUS if name in options),
-        unread=_of_megatron(options),
+        ignored_options=frozenset(name for name in _PRIMUS_KEYS if name in options),
+        unread=_megatron_keys(options),
         defaults={name: text for name, text in defaults.items() if name in values},
         missing=tuple(missing),
         notes=tuple(notes),
     )
 
 
-def _of_megatron(options: Mapping[str, ParsedOption]) -> frozenset[str]:
+def _megatron_keys(options: Mapping[str, ParsedOption]) -> frozenset[str]:
     """Keys of Primus that are arguments of Megatron-LM."""
     keys = [name for name in options if name.startswith(_PRIMUS)]
     if not keys:
         return frozenset()
     accepted = ParserOptions.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
-    return frozenset(name for name in keys if accepted.find(_dashed(_key(name))) is not None)
+    return frozenset(
+        name for name in keys if accepted.find(_dashed(_strip_section(name))) is not None
+    )
 
 
-_USED = re.compile(
+_USED_KEYS = re.compile(
     "parallel|max_steps|megatron_fsdp|devices|--recipe|--mode|batch_size|seq_length|recompute|num_|hidden|precision|offload|fp8|fp4|optimizer"
     r"|peft\.|dropout|iters|checkpoint_"
 )
@@ -305,28 +311,30 @@ _USED = re.compile(
 def _is_used(name: str, option: ParsedOption) -> bool:
     """Whether the prediction depends on a key."""
     options = OptionTable.load("megatron-lm").options
-    if name.startswith(_PRIMUS) and _dashed(_key(name)) in options:
+    if name.startswith(_PRIMUS) and _dashed(_strip_section(name)) in options:
         return True
-    return bool(option.texts and _USED.search(name))
+    return bool(option.texts and _USED_KEYS.search(name))
 
 
-def _translated(options: Mapping[str, ParsedOption], flags: set[str]) -> dict[str, ParsedOption]:
+def _translate_keys(
+    options: Mapping[str, ParsedOption], flags: set[str]
+) -> dict[str, ParsedOption]:
     """The arguments of Megatron-LM that stand for the keys."""
     arguments: dict[str, ParsedOption] = {}
     for name, parsed in options.items():
-        key = _key(name)
-        for option, texts in _arguments(key, _text(parsed), flags):
+        key = _strip_section(name)
+        for option, texts in _arguments_of_key(key, _text(parsed), flags):
             spans = parsed.spans if len(parsed.spans) == len(texts) else (None,) * len(texts)
             arguments[option] = replace(parsed, option=option, texts=texts, spans=spans)
     fp8_text = next(
-        (_text(parsed) for name, parsed in options.items() if _key(name) == "fp8"), None
+        (_text(parsed) for name, parsed in options.items() if _strip_section(name) == "fp8"), None
     )
-    if (fp8_text or "").lower() in ("false", *_NOTHING[1:]):
+    if (fp8_text or "").lower() in ("false", *_NULL_TEXTS[1:]):
         arguments.pop("--fp8-format", None)  # recipes set the format even where FP8 is off
     return arguments
 
 
-def _key(name: str) -> str:
+def _strip_section(name: str) -> str:
     """A key without its sections, in its current spelling."""
     key = name.removeprefix(f"{_PRIMUS}overrides.")
     key = _SHORT.get(key, key.removeprefix("--"))
@@ -340,17 +348,17 @@ def _key(name: str) -> str:
 _Texts = tuple[str | None, ...]
 
 
-def _arguments(key: str, text: str | None, flags: set[str]) -> list[tuple[str, _Texts]]:
+def _arguments_of_key(key: str, text: str | None, flags: set[str]) -> list[tuple[str, _Texts]]:
     """The arguments of Megatron-LM for a key with this text."""
     if text is None:
         return [(_RENAMED.get(key, _dashed(key)), (None,))]
     unquoted = _ENVIRONMENT.sub(r"\1", text.strip().strip("\"'"))
-    if unquoted.lower() in _NOTHING:
+    if unquoted.lower() in _NULL_TEXTS:
         return []
-    if key in _SPECIAL:
-        return _SPECIAL[key](unquoted)
+    if key in _SPECIAL_KEYS:
+        return _SPECIAL_KEYS[key](unquoted)
     if key in _DIALECT.names("word"):
-        words = _DIALECT.into(key, unquoted.lower())
+        words = _DIALECT.translate(key, unquoted.lower())
         return [(option_name, (word,) if word else ()) for option_name, word in words]
     option = _RENAMED.get(key, _dashed(key))
     if option in flags:
@@ -374,20 +382,23 @@ def _precision(text: str) -> list[tuple[str, _Texts]]:
     return [("--fp16", ()), *narrow] if "16" in lower else narrow
 
 
-_COMPUTED = {"fp8_mx": "bf16 mxfp8", "nvfp4": "bf16 fp4", "fp8": "bf16 fp8", "fp8_cs": "bf16 fp8",
+_COMPUTE_DTYPES = {"fp8_mx": (
+    "bf16 "
+    "mxfp8"
+), "nvfp4": "bf16 fp4", "fp8": "bf16 fp8", "fp8_cs": "bf16 fp8",
            "fp8_sc": "bf16 fp8", "fp8_ds": "bf16 fp8"}  # fmt: skip
 
 
-def _listed(option: str) -> Callable[[str], list[tuple[str, _Texts]]]:
+def _list_argument(option: str) -> Callable[[str], list[tuple[str, _Texts]]]:
     return lambda text: [(option, (text.strip("[]").replace(",", " ").replace("  ", " "),))]
 
 
-_SPECIAL: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
+_SPECIAL_KEYS: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
     "precision": _precision,
     "mixed_precision": _precision,
-    "compute_dtype": lambda text: _precision(_COMPUTED.get(text.lower(), text)),
-    "recompute_modules": _listed("--recompute-modules"),
-    "offload_modules": _listed("--offload-modules"),
+    "compute_dtype": lambda text: _precision(_COMPUTE_DTYPES.get(text.lower(), text)),
+    "recompute_modules": _list_argument("--recompute-modules"),
+    "offload_modules": _list_argument("--offload-modules"),
     "num_query_groups": lambda text: [
         ("--num-query-groups", (text,)),
         ("--group-query-attention", ()),
@@ -407,7 +418,9 @@ def _text(option: ParsedOption | None) -> str | None:
     return None if option is None else option.joined
 
 
-def _model(reading: OptionReader, options: Mapping[str, ParsedOption]) -> tuple[str | None, str]:
+def _read_model(
+    reading: OptionReader, options: Mapping[str, ParsedOption]
+) -> tuple[str | None, str]:
     """The model that an entry point or a recipe names, and a note on it."""
     words = [
         text for word_option in reading.command.positional for text in word_option.texts if text
@@ -421,14 +434,14 @@ def _model(reading: OptionReader, options: Mapping[str, ParsedOption]) -> tuple[
     )
     if model_name is None:
         return None, ""
-    model = model_named(_ENVIRONMENT.sub(r"\1", model_name))
+    model = find_model_of_name(_ENVIRONMENT.sub(r"\1", model_name))
     if model is None:
         return None, f"planner does not know the model {model_name}."
     note = "the recipe sets what the file does not, and planner does not know the recipe"
     return model, f"{model_name}: {note}."
 
 
-def _adapter(options: Mapping[str, ParsedOption]) -> dict[str, str]:
+def _read_adapter(options: Mapping[str, ParsedOption]) -> dict[str, str]:
     """The adapter with its rank and matrices; empty where the file trains all weights."""
     peft_options = {name: option for name, option in options.items() if name.startswith("peft.")}
     mode = _text(options.get("--mode")) or _text(options.get("model.peft.peft_scheme"))
@@ -450,17 +463,17 @@ def _adapter(options: Mapping[str, ParsedOption]) -> dict[str, str]:
     return {**values, **({"lora_targets": target_names[-1]} if target_names else {})}
 
 
-_NARROW = 2
+_BYTES_PER_GRADIENT_16_BIT = 2
 """Bytes of a gradient that is exchanged in 16 bit."""
 _FUSED_LOSS = 4
 """Bytes per logit with a fused loss."""
-_UNSAVED = "checkpoint.save=null"
-_SPLIT = {"embedding_in_split": False, "loss_in_split": False}
+_NO_CHECKPOINT = "checkpoint.save=null"
+_UNCOUNTED_ENDS = {"embedding_in_split": False, "loss_in_split": False}
 
 
 def _quantities(job: LaunchJob) -> Quantities:
     shape = shape_overrides(job) if job.hub_name is None else {}
-    shared = megatron_lm.core_words(job)
+    shared = megatron_lm.core_quantities(job)
     has_experts = bool(job.model.num_experts)
     overlap, execution = job.profile.overlap, job.profile.execution
     merged = has_experts and overlap.expert_parallel > 0
@@ -471,14 +484,14 @@ def _quantities(job: LaunchJob) -> Quantities:
     dispatcher = (megatron_lm.dispatcher(job) or default_dispatcher) if has_experts else None
     is_fused = job["loss_kernel"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
     return {
-        **(_SPLIT if not split else {}),
+        **(_UNCOUNTED_ENDS if not split else {}),
         **shape,
         **shared,
-        **megatron_lm.backend_words(job),
+        **megatron_lm.backend_quantities(job),
         "has_experts": has_experts,
         "dropout_rate": shared["attention_dropout"],
-        **low_rank_words(job),
-        "wide_gradients": None if names_gradients else wire > _NARROW,
+        **lora_quantities(job),
+        "wide_gradients": None if names_gradients else wire > _BYTES_PER_GRADIENT_16_BIT,
         "tensor_overlap": bool(job["sequence_parallel"])
         and overlap.tensor_parallel > 0
         and not job["tp_comm_overlap"],
@@ -493,12 +506,12 @@ def _quantities(job: LaunchJob) -> Quantities:
     }
 
 
-def shape_overrides(job: LaunchJob) -> Words:
+def shape_overrides(job: LaunchJob) -> MutableQuantities:
     """Overrides that set a model's shape.
 
     Raises LaunchError if the model has latent attention.
     """
-    shape = shape_words(job.model, int(job["tensor_parallel"]))
+    shape = shape_quantities(job.model, int(job["tensor_parallel"]))
     if shape["latent_attention"]:
         raise LaunchError(
             f"{job.model.name} is not on Hugging Face, and Megatron-Bridge's GPT has no latent "
@@ -514,7 +527,7 @@ def shape_overrides(job: LaunchJob) -> Words:
     }
 
 
-def _narrowed(request: Request) -> Request:
+def _narrow_request(request: Request) -> Request:
     """The request with one pipeline stage where the model has layers of several kinds."""
     names = (request.model,) if isinstance(request.model, str) else tuple(request.model or ())
     catalogue = Catalogue(request.specs)
@@ -530,7 +543,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
             "into stages: plan pipeline_parallel 1, or choose megatron-lm."
         )
     model, is_adapted = job.hub_name or SHAPE, job["adapter"] not in (None, "none")
-    environment = dict(megatron_lm.environment_of(job))
+    environment = dict(megatron_lm.environment_variables(job))
     if job.profile.name == "Megatron-Bridge":
         # The prediction assumes next to no fragmentation between segments.
         environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
@@ -540,7 +553,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         "is_adapted": is_adapted,
         "function": "finetune" if is_adapted else "pretrain",
     }
-    program = filled("bridge_train.txt", values)
+    program = fill_template("bridge_train.txt", values)
     return training_draft(
         job,
         "megatron-bridge",
@@ -550,13 +563,13 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
             *_user_arguments(job, is_adapted),
         ),
         environment=environment,
-        more=(_UNSAVED,),
+        extra=(_NO_CHECKPOINT,),
         files=(LaunchOutputFile(name=PROGRAM, text=program, meaning="what the overrides change"),),
         unexpressed=(
-            *(strange_parts(job.model, "Megatron-Bridge") if job.hub_name is None else ()),
-            *megatron_lm.uneven_blocks(job),
+            *(unexpressed_parts(job.model, "Megatron-Bridge") if job.hub_name is None else ()),
+            *megatron_lm.uneven_recompute_notes(job),
         ),
-        left=(*megatron_lm.left_of(job), *_left(job)),
+        left=(*megatron_lm.left_to_user(job), *_left_to_user(job)),
     )
 
 
@@ -581,7 +594,7 @@ def _user_arguments(job: LaunchJob, is_adapted: bool) -> list[CommandWords]:
     return [*arguments, override("dataset.data_path", "DATA_PATH", meaning)]
 
 
-def _left(job: LaunchJob) -> tuple[ParameterNote, ...]:
+def _left_to_user(job: LaunchJob) -> tuple[ParameterNote, ...]:
     notes = []
     if job.profile.name == "Megatron-Bridge":
         note = "predicted with one CUDA graph of the whole iteration, which not every model allows"
@@ -592,17 +605,17 @@ def _left(job: LaunchJob) -> tuple[ParameterNote, ...]:
     return tuple(notes)
 
 
-def _honoured(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
+def _split_changes(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
     """Changes by the keys that the file has; new keys of Primus are arguments of Megatron-LM.
 
     Raises LaunchError if Primus has no argument for one of them.
     """
-    keys_in_file = {_key(name): name for name in command.options}
+    keys_in_file = {_strip_section(name): name for name in command.options}
     is_of_primus = any(name.startswith(_PRIMUS) for name in command.options)
     accepted = ParserOptions.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
     file_changes: dict[str, tuple[str, ...] | None] = {}
     for name, texts in changes.items():
-        key = _key(name)
+        key = _strip_section(name)
         argument = accepted.find(_RENAMED.get(key, _dashed(key)))
         if is_of_primus and key not in keys_in_file:
             if argument is None:
@@ -620,6 +633,6 @@ TARGET = LaunchTarget.of(
     draft=_draft,
     answers=read_settings,
     starts=matches_command,
-    honoured=_honoured,
-    narrowed=_narrowed,
+    honoured=_split_changes,
+    narrowed=_narrow_request,
 )

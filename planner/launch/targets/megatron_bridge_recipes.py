@@ -29,11 +29,13 @@ _SMALLEST_BY_DEFAULT = ("llama3_8b", "qwen3_30b_a3b")
 
 @record(kw_only=True)
 class Recipe:
-    """Options of a performance recipe for ``gpus`` GPUs; ``num_gpus`` and ``gpu`` of the job."""
+    """Options of a performance recipe for ``default_num_gpus`` GPUs; ``num_gpus`` and ``gpu`` of
+    the job.
+    """
 
     name: str
     options: Mapping[str, ParsedOption]
-    gpus: int
+    default_num_gpus: int
     num_gpus: int | None
     gpu: str | None
 
@@ -84,7 +86,7 @@ def choose_recipe(options: Mapping[str, ParsedOption], gpu: str | None) -> Recip
     return Recipe(
         name=row["recipe"],
         options={key: implied_option(key, text) for key, text in texts.items()},
-        gpus=gpus,
+        default_num_gpus=gpus,
         num_gpus=num_gpus,
         gpu=parse_gpu_name(gpu_name) if gpu_option else None,
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
-from planner.launch.hf_trainer.write_script import json_file, nested
+from planner.launch.hf_trainer.write_script import json_file, nest_options
 from planner.launch.option_table import (
     OptionAliasTable,
     OptionTable,
@@ -19,14 +19,14 @@ from planner.launch.option_table import (
 from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand, parse_int
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.megatron_arguments import is_deepspeed, read_megatron_arguments
-from planner.launch.targets.megatron_shape import shape_words, strange_parts
+from planner.launch.targets.megatron_arguments import has_deepspeed_options, read_megatron_arguments
+from planner.launch.targets.megatron_shape import shape_quantities, unexpressed_parts
 
 _PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
 _DIALECT = OptionAliasTable.load("megatron-deepspeed")
 _OFFLOADED = ("cpu", "nvme")
 _FEWEST_EXPERTS = 2
-_EVERY = 2
+_DEFAULT_EXPERT_INTERVAL = 2
 
 
 def matches_command(words: Sequence[str]) -> bool:
@@ -37,7 +37,7 @@ def matches_command(words: Sequence[str]) -> bool:
     """
     is_program = any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
     # With a checkpoint of Hugging Face the options do not set the model's sizes.
-    return is_program and is_deepspeed(words) and "--model_name" not in words
+    return is_program and has_deepspeed_options(words) and "--model_name" not in words
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
@@ -46,20 +46,24 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     Raises LaunchError if its options contradict each other, or the number of GPUs.
     """
     command = reading.command
-    config = _config(command)
-    options = _translated(command, config)
+    config = _config_options(command)
+    options = _translate_arguments(command, config)
     inner = OptionReader.of(replace(command, options=options), OptionTable.load("megatron-lm"))
     settings = read_megatron_arguments(inner, "Megatron-DeepSpeed")
     table, notes = OptionTable.load("megatron-deepspeed"), list(settings.notes)
-    values = {name: value for name, value in settings.values.items() if table.can_say(name, value)}
-    values["zero_stage"], zero_notes = _zero(reading, config, str(values["precision"]))
+    values = {
+        name: value for name, value in settings.values.items() if table.can_express(name, value)
+    }
+    values["zero_stage"], zero_notes = _read_zero_stage(reading, config, str(values["precision"]))
     values["flash_attention"] = str("--use-flash-attn" in options).lower()
     if kernel := reading.value("attention_kernel"):
         values["attention_kernel"] = kernel
-    values["offload"] = _offload(reading, config)
+    values["offload"] = _read_offload(reading, config)
     if str(values.get("context_parallel", 1)) != "1":
         values["cp_comm_type"] = "a2a"  # --ds-sequence-parallel-size
-    defaults = {name: text for name, text in settings.defaults.items() if name not in _DECIDED}
+    defaults = {
+        name: text for name, text in settings.defaults.items() if name not in _SET_BY_DEEPSPEED
+    }
     return replace(
         settings,
         values=values,
@@ -70,10 +74,10 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     )
 
 
-_DECIDED = ("zero_stage", "flash_attention")
+_SET_BY_DEEPSPEED = ("zero_stage", "flash_attention")
 
 
-def _config(command: ParsedCommand) -> Mapping[str, ParsedOption]:
+def _config_options(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     """Options of ``ds_config.json`` by key; empty where the file is missing."""
     option = command.options.get("--deepspeed_config") or command.options.get("--deepspeed-config")
     text = option.texts[0] if option is not None and option.texts else None
@@ -81,7 +85,7 @@ def _config(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     return {} if document is None else document.options
 
 
-def _translated(
+def _translate_arguments(
     command: ParsedCommand, config: Mapping[str, ParsedOption]
 ) -> dict[str, ParsedOption]:
     """Options in the spelling of Megatron-LM; those of the configuration fill gaps."""
@@ -105,10 +109,10 @@ def _translated(
     if groups is not None:
         options["--num-query-groups"] = replace(groups, option="--num-query-groups")
         options["--group-query-attention"] = _flag("--group-query-attention")
-    _correct(options)
+    _correct_renamed_options(options)
     layers = parse_int(options.get("--num-layers"))
     expert_interval = (
-        parse_int(options.get("--expert-interval")) or _EVERY
+        parse_int(options.get("--expert-interval")) or _DEFAULT_EXPERT_INTERVAL
     )  # second one has experts
     if "--num-experts" in options and layers and expert_interval > 1:
         name = "--moe-layer-freq"
@@ -118,7 +122,7 @@ def _translated(
     return options
 
 
-def _correct(options: dict[str, ParsedOption]) -> None:
+def _correct_renamed_options(options: dict[str, ParsedOption]) -> None:
     """Correct options whose name means something else than in Megatron-LM, in place."""
     experts = parse_int(options.get("--num-experts"))
     if experts is not None and experts < _FEWEST_EXPERTS:
@@ -151,7 +155,7 @@ def _is_true(option: ParsedOption | None) -> bool:
     return _text(option).lower() == "true"
 
 
-def _zero(
+def _read_zero_stage(
     reading: OptionReader, config: Mapping[str, ParsedOption], precision: str
 ) -> tuple[str, tuple[str, ...]]:
     """The ZeRO stage and notes on it; the configuration overrides the argument."""
@@ -169,7 +173,7 @@ def _zero(
     return stage, notes
 
 
-def _offload(reading: OptionReader, config: Mapping[str, ParsedOption]) -> str:
+def _read_offload(reading: OptionReader, config: Mapping[str, ParsedOption]) -> str:
     def is_moved(key: str) -> bool:
         return _text(config.get(f"zero_optimization.{key}.device")) in _OFFLOADED
 
@@ -184,14 +188,14 @@ def _offload(reading: OptionReader, config: Mapping[str, ParsedOption]) -> str:
 
 _PROGRAM = "pretrain_gpt.py"
 _CONFIG = "ds_config.json"
-_LACKING = {
+_UNSUPPORTED_SHAPE = {
     "kv_lora_rank": "latent attention",
     "shared_intermediate_size": "shared experts",
     "num_dense_layers": "dense layers before those with experts",
     "moe_latent_size": "a latent width of experts",
 }
 """Sizes of a shape that Megatron-DeepSpeed cannot express: it refuses such models."""
-_UNSAID = {
+_UNEXPRESSED_SHAPE = {
     "qk_norm": "norms of queries and keys",
     "sliding_window": "a sliding window",
     "sinks": "attention sinks",
@@ -201,8 +205,8 @@ _UNSAID = {
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    shape = shape_words(job.model, int(job["tensor_parallel"]))
-    for name, part in _LACKING.items():
+    shape = shape_quantities(job.model, int(job["tensor_parallel"]))
+    for name, part in _UNSUPPORTED_SHAPE.items():
         if shape[name]:
             raise LaunchError(
                 f"Megatron-DeepSpeed has no argument for {part}, which {job.model.name} has: "
@@ -211,7 +215,7 @@ def _quantities(job: LaunchJob) -> Quantities:
     has_fp32_gradients = job["precision"] == "bf16" and int(job["zero_stage"]) <= 1
     return {
         **shape,
-        **megatron_lm.run_words(job),
+        **megatron_lm.run_quantities(job),
         "cp_comm_type": job["cp_comm_type"] if job["context_parallel"] > 1 else None,
         "expert_interval": 1 if job.model.num_experts else None,
         "wide_gradients": has_fp32_gradients,
@@ -225,7 +229,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         suffix=f"/{_PROGRAM}",
     )
     flags = [option for option in settings.options if option.option.startswith("--")]
-    document = nested(
+    document = nest_options(
         {option.option: option.text for option in settings.options if option not in flags}
     )
     arguments = (
@@ -240,22 +244,22 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         job,
         "megatron-deepspeed",
         arguments,
-        environment=megatron_lm.environment_of(job),
+        environment=megatron_lm.environment_variables(job),
         files=(json_file(_CONFIG, document, "how DeepSpeed shards"),),
-        unexpressed=(*strange_parts(job.model, "Megatron-DeepSpeed"), *_unsaid(job)),
-        left=(*megatron_lm.left_of(job), *((split,) if job["pipeline_parallel"] > 1 else ())),
+        unexpressed=(*unexpressed_parts(job.model, "Megatron-DeepSpeed"), *_unexpressed(job)),
+        left=(*megatron_lm.left_to_user(job), *((split,) if job["pipeline_parallel"] > 1 else ())),
     )
 
 
-def _unsaid(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    shape = shape_words(job.model, 1)
+def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    shape = shape_quantities(job.model, 1)
     zero_note = ParameterNote(
         parameter="zero_stage",
         value="0",
         note="in bf16 DeepSpeed's optimizer shards its states as stage 1 does",
     )
     is_sharded = int(job["zero_stage"]) == 0 and job["precision"] == "bf16"
-    parts = [part for name, part in _UNSAID.items() if shape[name]]
+    parts = [part for name, part in _UNEXPRESSED_SHAPE.items() if shape[name]]
     if shape["qkv_bias"]:
         parts.append("biases of queries, keys and values alone")
     note = "Megatron-DeepSpeed has no argument for it"

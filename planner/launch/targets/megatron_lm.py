@@ -10,17 +10,23 @@ import re
 from collections.abc import Sequence
 
 from planner.launch.benchmark import training_draft
-from planner.launch.option_table import OptionTexts, ParameterNote, Quantities, Words, is_command
+from planner.launch.option_table import (
+    MutableQuantities,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+    is_command,
+)
 from planner.launch.parsed_launch import LaunchSettings, OptionReader
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
-from planner.launch.targets.megatron_arguments import is_deepspeed, read_megatron_arguments
+from planner.launch.targets.megatron_arguments import has_deepspeed_options, read_megatron_arguments
 from planner.launch.targets.megatron_shape import (
     PROGRAM,
-    hybrid_words,
+    hybrid_quantities,
     is_hybrid,
-    shape_words,
-    split_words,
-    strange_parts,
+    shape_quantities,
+    split_quantities,
+    unexpressed_parts,
 )
 from planner.launch.targets.megatron_swift import (
     is_swift_command,
@@ -31,8 +37,8 @@ from planner.launch.targets.megatron_swift import (
 
 _PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
 # Names of the program in forks and patches.
-_PATCHED = re.compile(r"pretrain_(?!vlm|bert|t5|retro|ict|vision|vit)\w+\.py")
-_SEVERAL = ("--recompute-modules", "--offload-modules")
+_FORK_PROGRAM = re.compile(r"pretrain_(?!vlm|bert|t5|retro|ict|vision|vit)\w+\.py")
+_LIST_OPTIONS = ("--recompute-modules", "--offload-modules")
 """Options with several values, each a word of its own."""
 _DROPOUT = 0.1
 
@@ -42,11 +48,19 @@ def _quantities(job: LaunchJob) -> Quantities:
     tensor = int(job["tensor_parallel"])
     if is_hybrid(job.model):
         chunks = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
-        return {**core_words(job), **backend_words(job), **hybrid_words(job.model, tensor, *chunks)}
-    return {**shape_words(job.model, tensor), **core_words(job), **backend_words(job)}
+        return {
+            **core_quantities(job),
+            **backend_quantities(job),
+            **hybrid_quantities(job.model, tensor, *chunks),
+        }
+    return {
+        **shape_quantities(job.model, tensor),
+        **core_quantities(job),
+        **backend_quantities(job),
+    }
 
 
-def backend_words(job: LaunchJob) -> Words:
+def backend_quantities(job: LaunchJob) -> MutableQuantities:
     """The attention backend "auto" for latent attention, whose kernel Megatron-LM must choose.
 
     FlashAttention 2 refuses values of another width than keys, as latent attention has them.
@@ -57,7 +71,7 @@ def backend_words(job: LaunchJob) -> Words:
     return {"flash_attention": None, "latent_backend": "auto"}
 
 
-def run_words(job: LaunchJob) -> Words:
+def run_quantities(job: LaunchJob) -> MutableQuantities:
     """Quantities of the run that all versions and forks take: all but the model's shape."""
     return {
         "max_positions": max(int(job["sequence_length"]), job.model.max_position_embeddings or 0),
@@ -66,22 +80,22 @@ def run_words(job: LaunchJob) -> Words:
         "mtp_num_layers": job["mtp_num_layers"] or 0,
         "attention_dropout": _DROPOUT if job["dropout"] else "0.0",
         "hidden_dropout": _DROPOUT if job["dropout"] else "0.0",
-        **overlap_words(job),
-        **precision_words(job),
+        **overlap_quantities(job),
+        **precision_quantities(job),
     }
 
 
-def core_words(job: LaunchJob) -> Words:
+def core_quantities(job: LaunchJob) -> MutableQuantities:
     """Quantities of the run in Megatron-Core: with pipeline split, experts and recomputation."""
     has_experts = bool(job.model.num_experts)
     tensor, split = int(job["tensor_parallel"]), int(job["expert_tensor_parallel"])
     return {
-        **run_words(job),
-        **split_words(job),
+        **run_quantities(job),
+        **split_quantities(job),
         "expert_tensor_parallel": split if has_experts and max(tensor, split) > 1 else None,
         "token_dispatcher": dispatcher(job) or "alltoall" if has_experts else None,
-        **recompute_words(job),
-        "offload_modules": _offloaded(job),
+        **recompute_quantities(job),
+        "offload_modules": _offload_modules(job),
     }
 
 
@@ -97,7 +111,7 @@ def save_interval(job: LaunchJob) -> int:
     return max(round(interval / step), 1) if interval and step else 1000
 
 
-def recompute_words(job: LaunchJob) -> Words:
+def recompute_quantities(job: LaunchJob) -> MutableQuantities:
     """Method, layers and modules of activation recomputation."""
     recompute, layers = job["recompute"], int(job["recompute_num_layers"] or 0)
     if recompute == "full":
@@ -109,11 +123,11 @@ def recompute_words(job: LaunchJob) -> Words:
             "recompute_num_layers": layers_per_chunk,
             "recompute_modules": None,
         }
-    modules = " ".join(_modules(job, recompute)) or None
+    modules = " ".join(_recompute_modules(job, recompute)) or None
     return {"recompute_modules": modules, "recompute_num_layers": None}
 
 
-def _modules(job: LaunchJob, kind: str) -> list[str]:
+def _recompute_modules(job: LaunchJob, kind: str) -> list[str]:
     groups = job.model.layer_groups
     if kind == "feed_forward":
         dense = any(group.feed_forward and not group.num_experts for group in groups)
@@ -130,7 +144,7 @@ def _modules(job: LaunchJob, kind: str) -> list[str]:
     return ["layernorm", "moe_act", *(["mla_up_proj"] if is_latent else [])]
 
 
-def overlap_words(job: LaunchJob) -> dict[str, bool]:
+def overlap_quantities(job: LaunchJob) -> dict[str, bool]:
     """Communication that the prediction overlaps with computation."""
     overlap, ranks = job.profile.overlap, int(job["data_parallel"] * job["context_parallel"])
     gradients = ranks > 1 and overlap.data_parallel > 0
@@ -142,7 +156,7 @@ def overlap_words(job: LaunchJob) -> dict[str, bool]:
     }
 
 
-def recipe_of(job: LaunchJob, default: str) -> str | None:
+def fp8_recipe_of(job: LaunchJob, default: str) -> str | None:
     """The FP8 recipe: that of the plan, else the default of the GPU; None without FP8."""
     if job["precision"] != "fp8":
         return None
@@ -151,32 +165,30 @@ def recipe_of(job: LaunchJob, default: str) -> str | None:
     return "mxfp8" if job.gpu.architecture == "blackwell" else default
 
 
-def precision_words(job: LaunchJob) -> Words:
+def precision_quantities(job: LaunchJob) -> MutableQuantities:
     """FP8 format and recipe that kernels of the GPU take; empty without FP8."""
     # Delayed scaling cannot recompute norms and activation functions of experts.
     repeats = job["recompute"] == "selective" and bool(job.model.num_experts)
-    recipe = recipe_of(job, "tensorwise" if repeats else "delayed")
+    recipe = fp8_recipe_of(job, "tensorwise" if repeats else "delayed")
     if recipe is None:
         return {}
     return {"fp8_format": "e4m3" if recipe == "mxfp8" else "hybrid", "scaling": recipe}
 
 
-def _offloaded(job: LaunchJob) -> str | None:
+def _offload_modules(job: LaunchJob) -> str | None:
     if "activations" not in job["offload"]:
         return None
     has_experts = job.model.num_experts and job["recompute"] != "feed_forward"
     return "qkv_linear core_attn attn_proj" + (" expert_fc1 moe_act" if has_experts else "")
 
 
-def words_of(settings: OptionTexts) -> list[CommandWords]:
+def arguments_of(settings: OptionTexts) -> list[CommandWords]:
     """Options of the table as arguments; an option with several values has a word for each."""
     arguments = []
-    for setting in settings.options:
-        argument = CommandWords.of(setting)
-        if setting.option in _SEVERAL and setting.text:
-            argument = CommandWords(
-                words=(setting.option, *setting.text.split()), note=setting.note
-            )
+    for inputs in settings.options:
+        argument = CommandWords.of(inputs)
+        if inputs.option in _LIST_OPTIONS and inputs.text:
+            argument = CommandWords(words=(inputs.option, *inputs.text.split()), note=inputs.note)
         arguments.append(argument)
     return arguments
 
@@ -204,7 +216,7 @@ def user_arguments(job: LaunchJob) -> list[CommandWords]:
     ]
 
 
-def environment_of(job: LaunchJob) -> dict[str, str]:
+def environment_variables(job: LaunchJob) -> dict[str, str]:
     """Environment variables that the plan assumes."""
     environment = {}
     is_split = job["tensor_parallel"] > 1 or job["context_parallel"] > 1
@@ -225,14 +237,14 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     return training_draft(
         job,
         "megatron-lm",
-        (CommandWords(words=(program,)), *words_of(settings), *user_arguments(job)),
-        environment=environment_of(job),
-        unexpressed=(*strange_parts(job.model), *uneven_blocks(job)),
-        left=left_of(job),
+        (CommandWords(words=(program,)), *arguments_of(settings), *user_arguments(job)),
+        environment=environment_variables(job),
+        unexpressed=(*unexpressed_parts(job.model), *uneven_recompute_notes(job)),
+        left=left_to_user(job),
     )
 
 
-def left_of(job: LaunchJob) -> tuple[ParameterNote, ...]:
+def left_to_user(job: LaunchJob) -> tuple[ParameterNote, ...]:
     """Notes on options that the plan leaves to the user: the router of experts."""
     if not job.model.num_experts:
         return ()
@@ -250,7 +262,7 @@ def left_of(job: LaunchJob) -> tuple[ParameterNote, ...]:
     )
 
 
-def uneven_blocks(job: LaunchJob) -> tuple[ParameterNote, ...]:
+def uneven_recompute_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
     """A note if the chunks of a stage cannot share the recomputed layers equally."""
     layers, chunks = int(job["recompute_num_layers"] or 0), int(job["virtual_pipeline"])
     if not layers or layers % chunks == 0:
@@ -276,8 +288,8 @@ def matches_command(words: Sequence[str]) -> bool:
     names = [word.rpartition("/")[2] for word in words[:3]]
     if is_command("megatron-swift", words):
         return True
-    is_program = any(name in _PROGRAMS or _PATCHED.fullmatch(name) for name in names)
-    return is_program and not is_deepspeed(words)
+    is_program = any(name in _PROGRAMS or _FORK_PROGRAM.fullmatch(name) for name in names)
+    return is_program and not has_deepspeed_options(words)
 
 
 TARGET = LaunchTarget.of(

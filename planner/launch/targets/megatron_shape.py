@@ -12,7 +12,7 @@ from planner.base.enums import AttentionKind
 from planner.errors import LaunchError, SpecError
 from planner.estimators.training.sharding import chunk_split, layer_kinds
 from planner.launch.model_shape import shape_of
-from planner.launch.option_table import ParameterNote, Quantities, Words
+from planner.launch.option_table import MutableQuantities, ParameterNote, Quantities
 from planner.launch.parsed_launch import OptionReader
 from planner.launch.target import LaunchJob
 from planner.specs.attention import AttentionSpec
@@ -22,7 +22,7 @@ from planner.specs.training_workload import chunks_of
 
 PROGRAM = "pretrain_hybrid.py"
 Block = TypeVar("Block")
-_ATTENTION = {
+_PATTERN_LETTERS = {
     AttentionKind.MAMBA2: "M",
     AttentionKind.LINEAR: "G",
     AttentionKind.STANDARD: "*",
@@ -38,7 +38,9 @@ def is_hybrid(model: ModelSpec) -> bool:
     )
 
 
-def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> Words:
+def hybrid_quantities(
+    model: ModelSpec, tensor: int, pipeline: int, virtual: int
+) -> MutableQuantities:
     """Quantities of the option table for a hybrid model; its pattern has the pipeline split.
 
     Raises LaunchError if layers of one kind differ among themselves, or it has modules of
@@ -49,12 +51,14 @@ def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> 
             f"{model.name}: the plan has no pattern of its modules of multi-token prediction: "
             "plan it with --mtp-num-layers 0."
         )
-    dense = _only(model, (ff for ff in model.feed_forwards if not ff.num_experts))
-    experts = _only(model, (ff for ff in model.feed_forwards if ff.num_experts))
-    standard = _only(
+    dense = _single_block(model, (ff for ff in model.feed_forwards if not ff.num_experts))
+    experts = _single_block(model, (ff for ff in model.feed_forwards if ff.num_experts))
+    standard = _single_block(
         model, (attention for attention in model.attentions if not attention.has_state)
     )
-    state = _only(model, (attention for attention in model.attentions if attention.has_state))
+    state = _single_block(
+        model, (attention for attention in model.attentions if attention.has_state)
+    )
     attention = (
         standard
         if standard or not state
@@ -74,19 +78,19 @@ def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> 
         )
         for block in blocks or [FeedForwardSpec(intermediate_size=4 * model.hidden_size)]
     )
-    shape = shape_words(replace(model, layer_groups=groups), tensor)
+    shape = shape_quantities(replace(model, layer_groups=groups), tensor)
     return {
         **shape,
         "num_hidden_layers": None,  # the pattern counts them
         "moe_layer_freq": None,
-        "hybrid_pattern": _pattern(model, pipeline, virtual),
-        **_state_words(state),
+        "hybrid_pattern": hybrid_pattern(model, pipeline, virtual),
+        **_state_quantities(state),
         **dict.fromkeys(("virtual_pipeline", "pipeline_layout")),
         **dict.fromkeys(("embedding_in_split", "loss_in_split")),
     }
 
 
-def _only(model: ModelSpec, blocks: Iterator[Block]) -> Block | None:
+def _single_block(model: ModelSpec, blocks: Iterator[Block]) -> Block | None:
     distinct = list(dict.fromkeys(blocks))
     if len(distinct) > 1:
         raise LaunchError(
@@ -95,15 +99,15 @@ def _only(model: ModelSpec, blocks: Iterator[Block]) -> Block | None:
     return distinct[0] if distinct else None
 
 
-def _pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
+def hybrid_pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
     symbols = []
     for group in model.layer_groups:
         kind = group.attention.kind if group.attention else None
         if group.state:
             raise LaunchError(f"{model.name}: a pattern has no letter for two mixers of a layer.")
-        if kind is not None and kind not in _ATTENTION:
+        if kind is not None and kind not in _PATTERN_LETTERS:
             raise LaunchError(f"{model.name}: a pattern has no letter for {kind} layers.")
-        attention = "" if kind is None else _ATTENTION[kind]
+        attention = "" if kind is None else _PATTERN_LETTERS[kind]
         forward = "" if group.feed_forward is None else "E" if group.num_experts else "-"
         symbols.append(attention + forward)
     layers = [symbols[kind] for kind in layer_kinds(model.layer_groups)]
@@ -112,7 +116,7 @@ def _pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
     return "|".join("".join(islice(remaining, size)) for size in sizes)
 
 
-def _state_words(state: AttentionSpec | None) -> Words:
+def _state_quantities(state: AttentionSpec | None) -> MutableQuantities:
     if state is None:
         return {}
     kind = "mamba" if state.kind is AttentionKind.MAMBA2 else "delta"
@@ -125,7 +129,7 @@ def _state_words(state: AttentionSpec | None) -> Words:
     }
 
 
-def split_words(job: LaunchJob) -> Words:
+def split_quantities(job: LaunchJob) -> MutableQuantities:
     """The pipeline split of the plan: nothing where it is even, else the two ends or a layout."""
     pp, vp = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
     sizes = chunk_split(job.model, pp, vp, job["pipeline_layout"] or "")
@@ -138,10 +142,10 @@ def split_words(job: LaunchJob) -> Words:
         ends = {"embedding_in_split": sizes[0] < largest, "loss_in_split": sizes[-1] < largest}
         return {"virtual_pipeline": vp, **ends}
     # The layout sets the chunks, too, and Megatron-Core refuses both options.
-    return {"virtual_pipeline": None, "pipeline_layout": layout_of(sizes, mtp_layers)}
+    return {"virtual_pipeline": None, "pipeline_layout": format_layout(sizes, mtp_layers)}
 
 
-def layout_of(sizes: list[int], mtp_layers: int = 0) -> str:
+def format_layout(sizes: list[int], mtp_layers: int = 0) -> str:
     """The pipeline layout of chunks of ``sizes`` layers, the last of multi-token prediction.
 
     Megatron-Core does not count these in ``--num-layers`` and needs all of them in one chunk;
@@ -178,7 +182,7 @@ def layout_of(sizes: list[int], mtp_layers: int = 0) -> str:
     return "".join(parts) + last + "L"
 
 
-def stages_of(layout: str) -> list[str]:
+def chunks_of_layout(layout: str) -> list[str]:
     """The chunks of a pipeline layout, a letter for each layer.
 
     >>> stages_of("Et*3|(tt|)*2,m|L")
@@ -192,7 +196,9 @@ def stages_of(layout: str) -> list[str]:
         raise LaunchError(str(error)) from error
 
 
-def parse_layout(reading: OptionReader, values: Quantities, layers: int | None) -> str | None:
+def read_pipeline_layout(
+    reading: OptionReader, values: Quantities, layers: int | None
+) -> str | None:
     """The pipeline layout of the file, or the one of its layers in the first and last stage.
 
     None where the file sets neither.
@@ -214,7 +220,7 @@ def parse_layout(reading: OptionReader, values: Quantities, layers: int | None) 
         ends[0] or layers_by_stage[0],
         ends[1] or layers_by_stage[-1],
     )
-    return layout_of([number // chunks for _ in range(chunks) for number in layers_by_stage])
+    return format_layout([number // chunks for _ in range(chunks) for number in layers_by_stage])
 
 
 _DEFAULT_MULTIPLE = 128
@@ -225,7 +231,7 @@ _MOST_LAYERS = 10_000
 _TRUE = "true"
 
 
-def shape_words(model: ModelSpec, tensor_parallel: int) -> Words:
+def shape_quantities(model: ModelSpec, tensor_parallel: int) -> MutableQuantities:
     """Quantities of the option table for a model's shape; None writes no option.
 
     Raises LaunchError if its layers differ in more than dense layers before those with experts.
@@ -259,7 +265,7 @@ def shape_words(model: ModelSpec, tensor_parallel: int) -> Words:
     }
 
 
-def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[ParameterNote, ...]:
+def unexpressed_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[ParameterNote, ...]:
     """Notes on parts of a model that no argument of the tool sets: the started model lacks them."""
     parts = {
         "more norms than those before attention and feed-forward": any(
@@ -323,29 +329,29 @@ def expert_layers(text: str, num_layers: int) -> list[bool] | None:
     return (layers * min(int(repeats or 1), _MOST_LAYERS))[:_MOST_LAYERS]
 
 
-def layers_of(reading: OptionReader) -> int | None:
+def read_num_layers(reading: OptionReader) -> int | None:
     """Layers of the model; None where the command does not set them."""
     return reading.number("--num-layers") or reading.number("--encoder-num-layers")
 
 
-def shape_read(reading: OptionReader, prefix: str = "--") -> tuple[Words, list[str]]:
+def read_shape(reading: OptionReader, prefix: str = "--") -> tuple[MutableQuantities, list[str]]:
     """The model's shape that arguments of Megatron-LM set, and notes on its uncertain parts."""
     number, value = reading.number, reading.value
     notes: list[str] = []
-    layers = layers_of(reading)
+    layers = read_num_layers(reading)
     hidden, heads = number("--hidden-size"), number("--num-attention-heads")
     gated = value("gated") == _TRUE
     width = hidden and (int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden)
     has_biases = not reading.has("--disable-bias-linear")
     qkv = has_biases or reading.has("--add-qkv-bias")
     window_text = (reading.text("--window-size") or "").strip("()").split(",")[0].strip()
-    shape: Words = {
+    shape: MutableQuantities = {
         "num_hidden_layers": layers,
         "hidden_size": hidden,
         "num_attention_heads": heads,
         "gated": gated,
         "intermediate_size": number("--ffn-hidden-size") or width,
-        "vocab_size": _vocabulary(reading),
+        "vocab_size": _read_vocab_size(reading),
         "tie_word_embeddings": value("tie_word_embeddings") == _TRUE,
         "position_embedding": value("position_embedding") or "learned",
         "max_position_embeddings": number("--max-position-embeddings") or number("--seq-length"),
@@ -358,12 +364,12 @@ def shape_read(reading: OptionReader, prefix: str = "--") -> tuple[Words, list[s
         "attn_output_gate": reading.has("--attention-output-gate"),
         "sinks": value("sinks") == _TRUE,
     }
-    shape |= _attention(reading, hidden, heads)
-    shape |= _experts(reading, shape, layers or 0, notes)
+    shape |= _read_attention(reading, hidden, heads)
+    shape |= _read_experts(reading, shape, layers or 0, notes)
     return shape, notes
 
 
-def _vocabulary(reading: OptionReader) -> int | None:
+def _read_vocab_size(reading: OptionReader) -> int | None:
     specified = reading.number("--vocab-size") or reading.number("--padded-vocab-size")
     if specified:
         return specified
@@ -379,7 +385,9 @@ def _vocabulary(reading: OptionReader) -> int | None:
     return _VOCABULARIES.get(tokenizer)
 
 
-def _attention(reading: OptionReader, hidden: int | None, heads: int | None) -> Words:
+def _read_attention(
+    reading: OptionReader, hidden: int | None, heads: int | None
+) -> MutableQuantities:
     number = reading.number
     if reading.has("--multi-latent-attention"):
         return {
@@ -400,7 +408,9 @@ def _attention(reading: OptionReader, hidden: int | None, heads: int | None) -> 
     }
 
 
-def _experts(reading: OptionReader, shape: Words, layers: int, notes: list[str]) -> Words:
+def _read_experts(
+    reading: OptionReader, shape: MutableQuantities, layers: int, notes: list[str]
+) -> MutableQuantities:
     number = reading.number
     if not number("--num-experts"):
         return {}

@@ -11,8 +11,8 @@ from planner.base.training_aliases import ExpertAdapters, TrainingObjective, nea
 from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.launch.hf_trainer.derive_settings import ADAPTED_TOWER
 from planner.launch.hf_trainer.option_sources import (
-    DISTILLED,
-    TEACHER,
+    DISTILLATION,
+    TEACHER_NOTE,
     objective_of_word,
     refuse_unknown_training,
 )
@@ -133,8 +133,8 @@ def read_swift_arguments(written: ParsedCommand, command: ParsedCommand) -> Laun
     if is_adapted and str(values.get("mtp_num_layers", "0")) != "0":
         values["mtp_num_layers"] = "0"
         notes.append("Multi-token prediction with an adapter is not predicted.")
-    if _text(swift_options, "rlhf_type") == DISTILLED:
-        notes.append(TEACHER)
+    if _text(swift_options, "rlhf_type") == DISTILLATION:
+        notes.append(TEACHER_NOTE)
     trains_language_model = _text(swift_options, "freeze_llm") == "false"
     used = _all_spellings(
         settings.used_options

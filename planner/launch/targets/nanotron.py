@@ -12,28 +12,30 @@ from math import prod
 from planner.base.units import ceil_div
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
-from planner.launch.option_table import Words
+from planner.launch.option_table import MutableQuantities
 from planner.launch.parsed_launch import OptionReader, ParsedCommand, SettingsBuilder, total_gpus
 from planner.launch.targets.training_reader import (
     make_reader_target,
-    put_batch,
-    put_tokens,
-    ranks_of,
+    set_global_batch,
+    set_gpus,
+    set_total_tokens,
 )
 
 _MODEL = "model.model_config."
-_NOTHING = ("", "null", "none", "~")
-_ALL_AT_ONCE = (
+_NULL_TEXTS = ("", "null", "none", "~")
+_AFAB_NOTE = (
     "pp_engine afab runs all forward passes before the backward passes. Its first stage keeps the "
     "activations of all micro-batches of a step; 1f1b, which is predicted, those of {stages}."
 )
-_WITHOUT_COPY = (
+_NO_FP32_COPY_NOTE = (
     "accumulate_grad_in_fp32 false: nanotron then updates the 16-bit weights themselves. Memory is "
     "predicted with 32-bit gradients and weights, as accumulate_grad_in_fp32 true has them."
 )
 
 
-def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
+def _add_unlisted_settings(
+    reading: OptionReader, settings: SettingsBuilder
+) -> MutableQuantities | None:
     """Set what no row of the table has; return the sizes of the model.
 
     Raises LaunchError if experts are split, or the model is of an unsupported kind.
@@ -41,21 +43,22 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
     values = settings.values
     if int(values.get("expert_parallel") or 1) > 1:
         raise LaunchError(
-            f"{reading.place}: expert_parallel_size above 1 is not read: nanotron counts its GPUs "
+            f"{reading.position}: expert_parallel_size above 1 is not read: nanotron counts "
+            "its GPUs "
             "otherwise in each version. Describe the run without --from."
         )
     mode, recomputes = (
         (reading.text(f"parallelism.{key}") or "").lower() for key in ("tp_mode", "recompute_layer")
     )
-    _put_batch_and_gpus(reading, settings)
+    _set_batch_and_gpus(reading, settings)
     values["sequence_parallel"] = mode == "reduce_scatter"
     values["recompute"] = "full" if recomputes == "true" else "none"
     if (reading.text("optimizer.accumulate_grad_in_fp32") or "true").lower() == "false":
-        settings.notes.append(_WITHOUT_COPY)
-    shape = _shape(reading)
+        settings.notes.append(_NO_FP32_COPY_NOTE)
+    shape = _read_shape(reading)
     if shape is None:
         settings.mark_missing("model")
-    put_tokens(settings, reading.number("tokens.train_steps"))
+    set_total_tokens(settings, reading.number("tokens.train_steps"))
     return shape
 
 
@@ -66,7 +69,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     return {**(document.options if document else {}), **command.options}
 
 
-def _put_batch_and_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_batch_and_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the GPUs, of the launcher or else of the layout, and the batch of a step."""
     sizes = {
         degree: int(settings.values.get(f"{name}_parallel") or 1)
@@ -76,19 +79,19 @@ def _put_batch_and_gpus(reading: OptionReader, settings: SettingsBuilder) -> Non
     num_gpus = total_gpus(reading.command.resources) or (
         data_parallel and data_parallel * prod(sizes.values())
     )
-    ranks = ranks_of(reading, settings, num_gpus, **sizes)
+    ranks = set_gpus(reading, settings, num_gpus, **sizes)
     if ranks is None:
         settings.mark_missing("global_batch_size")
         return
     accumulation_steps = reading.number("tokens.batch_accumulation_per_replica") or 0
     if accumulation_steps:
-        put_batch(settings, ranks, accumulation_steps)
+        set_global_batch(settings, ranks, accumulation_steps)
     engine = (reading.text("parallelism.pp_engine") or "").lower()
-    if engine in (*_NOTHING, "afab") and accumulation_steps > sizes["pp"] > 1:
-        settings.notes.append(_ALL_AT_ONCE.format(stages=sizes["pp"]))
+    if engine in (*_NULL_TEXTS, "afab") and accumulation_steps > sizes["pp"] > 1:
+        settings.notes.append(_AFAB_NOTE.format(stages=sizes["pp"]))
 
 
-def _shape(reading: OptionReader) -> Words | None:
+def _read_shape(reading: OptionReader) -> MutableQuantities | None:
     """Sizes of the model; None where the file has none.
 
     Raises LaunchError if the model has experts or states.
@@ -98,13 +101,14 @@ def _shape(reading: OptionReader) -> Words | None:
         for name in reading.command.options
         if name.startswith(_MODEL)
     }
-    sizes = {name: text for name, text in texts.items() if text not in _NOTHING}
+    sizes = {name: text for name, text in texts.items() if text not in _NULL_TEXTS}
     if "hidden_size" not in sizes or "num_hidden_layers" not in sizes:
         return None
     unsupported = [name for name in sizes if name.startswith(("moe_", "d_state", "is_starcoder"))]
     if unsupported:
         raise LaunchError(
-            f"{reading.place}: {_MODEL}{unsupported[0]}: nanotron's models with experts or states "
+            f"{reading.position}: {_MODEL}{unsupported[0]}: nanotron's models with experts "
+            "or states "
             "and its Starcoder are not read. Set --model and leave model_config out."
         )
 

@@ -26,7 +26,11 @@ from planner.launch.parsed_launch import (
     require_split,
     total_gpus,
 )
-from planner.launch.targets.training_reader import make_reader_target, put_tokens, strip_dashes
+from planner.launch.targets.training_reader import (
+    make_reader_target,
+    set_total_tokens,
+    strip_dashes,
+)
 from planner.specs.catalogue import load_model
 
 _RECIPES = ("FinetuneRecipeForNextTokenPrediction", "FinetuneRecipeForVLM",
@@ -42,13 +46,13 @@ _MODELS = ("model.pretrained_model_name_or_path", "model.config.pretrained_model
 _LENGTHS = ("packed_sequence.packed_sequence_size", "packed_sequence.pack_size",
             "dataset.seq_len", "dataset.seq_length", "dataset.max_length")  # fmt: skip
 _PIPELINES = ("distributed.pipeline.", "autopipeline.")
-_REPEATS = ("distributed.activation_checkpointing", "parallelizer.activation_checkpointing")
-_RESHARDS = ("distributed.reshard_after_forward", "distributed.moe.reshard_after_forward")
+_RECOMPUTE_KEYS = ("distributed.activation_checkpointing", "parallelizer.activation_checkpointing")
+_RESHARD_KEYS = ("distributed.reshard_after_forward", "distributed.moe.reshard_after_forward")
 _BATCHES = ("micro_batch_size", "global_batch_size")
 _GPUS_PER_NODE = 8
-_OF_GB200 = 4
+_GB200_GPUS_PER_NODE = 4
 # Layers that equal chunks may lack: embedding and logits count as that many.
-_EMPTY = 3
+_MAX_MISSING_LAYERS = 3
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
@@ -56,14 +60,14 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
     Raises LaunchError if the recipe trains something that is not predicted.
     """
-    _refuse(reading)
+    _refuse_unsupported(reading)
     for split in SPLITS:
         settings.values.setdefault(split, 1)
-    settings.require("model", _model(reading))
-    _adapter(reading, settings)
-    _states(reading, settings)
-    _gpus(reading, settings)
-    _batch(reading, settings)
+    settings.require("model", _read_model(reading))
+    _set_adapter(reading, settings)
+    _set_states(reading, settings)
+    _set_gpus(reading, settings)
+    _set_batch(reading, settings)
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
@@ -92,29 +96,30 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     return {**document.options, **options}
 
 
-def _refuse(reading: OptionReader) -> None:
+def _refuse_unsupported(reading: OptionReader) -> None:
     recipe = option_text(reading, "recipe", "recipe._target_")
     names = (name for name in reading.command.options if name.startswith(_UNSUPPORTED_TRAINING))
     unsupported = next((name for name in names if flag(reading, name)), "")
     if recipe and not any(supported.lower() in recipe for supported in _RECIPES):
         unsupported = f"recipe {reading.text('recipe') or reading.text('recipe._target_')}"
-    num_layers, model = number(reading, "model.config.num_hidden_layers"), _model(reading)
-    if num_layers and (model is None or _layers(model) not in (num_layers, None)):
+    num_layers, model = number(reading, "model.config.num_hidden_layers"), _read_model(reading)
+    if num_layers and (model is None or _num_layers(model) not in (num_layers, None)):
         unsupported = "model of sizes in the file (model.config)"
     if unsupported:
         raise LaunchError(
-            f"{reading.place}: NeMo AutoModel's {unsupported} is not predicted, only recipes that "
+            f"{reading.position}: NeMo AutoModel's {unsupported} is not predicted, only "
+            "recipes that "
             "fine-tune or pretrain one published model."
         )
 
 
-def _model(reading: OptionReader) -> str | None:
+def _read_model(reading: OptionReader) -> str | None:
     return next(
         (text for key in _MODELS if option_text(reading, key) and (text := reading.text(key))), None
     )
 
 
-def _layers(model: str) -> int | None:
+def _num_layers(model: str) -> int | None:
     """Layers of the model; None where the model is unknown."""
     try:
         return load_model(model).num_hidden_layers
@@ -122,7 +127,7 @@ def _layers(model: str) -> int | None:
         return None
 
 
-def _adapter(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_adapter(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the trained weights: vision tower, and an adapter with its rank and matrices."""
     values = settings.values
     if option_text(reading, "recipe", "recipe._target_") and _RECIPES[1].lower() in str(
@@ -144,7 +149,7 @@ def _adapter(reading: OptionReader, settings: SettingsBuilder) -> None:
     values["expert_adapters"] = "each" if "*" in modules else "none"
 
 
-def _states(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_states(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the ZeRO stage, recomputation, offloading, the loss kernel and the optimizer."""
     values = settings.values
     strategy = option_text(reading, "distributed.strategy", "distributed._target_") or ""
@@ -154,10 +159,10 @@ def _states(reading: OptionReader, settings: SettingsBuilder) -> None:
         stage = number(reading, "distributed.zero_dp_strategy") or 3
     else:
         is_model_split = int(values["expert_parallel"]) > 1 or int(values["pipeline_parallel"]) > 1
-        keys = _RESHARDS if int(values["expert_parallel"]) > 1 else _RESHARDS[:1]
+        keys = _RESHARD_KEYS if int(values["expert_parallel"]) > 1 else _RESHARD_KEYS[:1]
         stage = 3 if flag(reading, *keys, default=not is_model_split) else 2
     values["zero_stage"] = stage
-    recompute = option_text(reading, *_REPEATS) or "false"
+    recompute = option_text(reading, *_RECOMPUTE_KEYS) or "false"
     values["recompute"] = {"true": "full", "false": "none"}.get(recompute, recompute)
     offload_options = [
         name for name in reading.command.options if name.startswith("distributed.offload_policy")
@@ -169,10 +174,10 @@ def _states(reading: OptionReader, settings: SettingsBuilder) -> None:
     if "maskedcrossentropy" in loss and flag(reading, "loss_fn.fp32_upcast", default=True):
         values["loss_kernel"] = "eager"
     values["optimizer"] = "adam"
-    settings.put_optimizer(option_text(reading, "optimizer._target_") or "adam")
+    settings.set_optimizer(option_text(reading, "optimizer._target_") or "adam")
 
 
-def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the GPUs of the launcher, else of the layout, else those that its authors use."""
     values = settings.values
     sizes = {split: int(values[split]) for split in MODEL_SPLITS}
@@ -192,7 +197,7 @@ def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
     if num_gpus is None and num_nodes:
         is_gb200 = "gb200" in (option_text(reading, "ci.cluster_tag") or "")
         gpus_per_node = number(reading, "ci.nproc_per_node") or (
-            _OF_GB200 if is_gb200 else _GPUS_PER_NODE
+            _GB200_GPUS_PER_NODE if is_gb200 else _GPUS_PER_NODE
         )
         ranks, remainder = divmod(num_nodes * gpus_per_node, prod(sizes.values()))
         micro_batch, batch = (int(values.get(name) or 1) for name in _BATCHES)
@@ -206,7 +211,7 @@ def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
     settings.set("num_gpus", num_gpus)
 
 
-def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_batch(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the sequences of a micro-batch, their tokens, and the chunks of a pipeline stage.
 
     Raises LaunchError if the global batch is no multiple of the local batches.
@@ -220,7 +225,8 @@ def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
         )
         if batch % smallest_batch:
             raise LaunchError(
-                f"{reading.place}: global_batch_size {batch} is not a multiple of local_batch_size "
+                f"{reading.position}: global_batch_size {batch} is not a multiple of "
+                "local_batch_size "
                 f"{micro_batch} x data-parallel ranks = {smallest_batch}: NeMo AutoModel "
                 "refuses that."
             )
@@ -232,7 +238,7 @@ def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
     if num_stages > 1:
         keys = [f"{section}pp_microbatch_size" for section in _PIPELINES]
         values["micro_batch_size"] = number(reading, *keys) or 1
-        _chunks(reading, settings, num_stages)
+        _set_virtual_pipeline(reading, settings, num_stages)
     length = number(reading, *_LENGTHS)
     settings.set("sequence_length", length)
     if length is None:
@@ -241,10 +247,12 @@ def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
         settings.notes.append(
             UNPACKED.format(option="the assumed length" if length is None else "that")
         )
-    put_tokens(settings, number(reading, "step_scheduler.max_steps"))
+    set_total_tokens(settings, number(reading, "step_scheduler.max_steps"))
 
 
-def _chunks(reading: OptionReader, settings: SettingsBuilder, num_stages: int) -> None:
+def _set_virtual_pipeline(
+    reading: OptionReader, settings: SettingsBuilder, num_stages: int
+) -> None:
     """Set the chunks of a pipeline stage; unequal chunks are predicted as equal ones."""
     schedule, rounding = (
         option_text(reading, *(section + name for section in _PIPELINES)) or ""
@@ -254,7 +262,7 @@ def _chunks(reading: OptionReader, settings: SettingsBuilder, num_stages: int) -
         return
     layers_per_stage = number(reading, *(f"{section}layers_per_stage" for section in _PIPELINES))
     chunks, model = 2, settings.values.get("model")
-    layers = _layers(model) if layers_per_stage and model else None
+    layers = _num_layers(model) if layers_per_stage and model else None
     if layers_per_stage and layers:
         chunks_per_stage = math.ceil(layers / layers_per_stage) / num_stages
         chunks = max(
@@ -264,7 +272,10 @@ def _chunks(reading: OptionReader, settings: SettingsBuilder, num_stages: int) -
     if layers and layers % (num_stages * chunks):
         nearest = min(
             (chunks, chunks + 1, max(chunks - 1, 1)),
-            key=lambda count: (-layers % (num_stages * count) > _EMPTY, abs(count - chunks)),
+            key=lambda count: (
+                -layers % (num_stages * count) > _MAX_MISSING_LAYERS,
+                abs(count - chunks),
+            ),
         )
         settings.values["virtual_pipeline"] = nearest
         settings.notes.append(

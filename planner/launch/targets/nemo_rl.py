@@ -17,8 +17,8 @@ from planner.base.training_aliases import Algorithm, TrainingObjective
 from planner.documents.shell.edits import ParsedOption
 from planner.documents.yaml_writer import yaml_text
 from planner.errors import LaunchError
-from planner.launch.hf_trainer.option_sources import TEACHER
-from planner.launch.hf_trainer.write_script import nested
+from planner.launch.hf_trainer.option_sources import TEACHER_NOTE
+from planner.launch.hf_trainer.write_script import nest_options
 from planner.launch.import_launch import MODEL_SPLITS
 from planner.launch.option_table import OptionTexts, ParameterNote, Quantities
 from planner.launch.parsed_launch import (
@@ -44,37 +44,46 @@ from planner.launch.target import (
 )
 from planner.launch.targets.rl_reader_writer import (
     OUTPUT,
-    put_lengths,
-    put_redrawn,
-    put_split,
+    fsdp_quantities,
     reader_of_steps,
+    set_dynamic_sampling,
+    set_lengths,
+    set_placement,
     step_draft,
-    step_words,
-    words_of_fsdp,
+    step_quantities,
 )
 from planner.launch.targets.training_reader import (
+    classify_unused_options,
     fsdp_profile,
     note_updates,
-    put_lora,
-    put_megatron_split,
-    put_objective,
-    put_plain,
-    put_token_budget,
-    require_ranks,
-    unread_of_sections,
+    require_model_ranks,
+    set_full_training,
+    set_lora,
+    set_megatron_parallelism,
+    set_objective,
+    set_token_budget,
 )
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
 _PROGRAM = re.compile(r"run_(vlm_)?(grpo|sft|dpo|rm|ppo|distillation)\w*\.py")
-_OTHERS = ("sft", "dpo", "rm")
+_OTHER_OBJECTIVES = ("sft", "dpo", "rm")
 _DTENSOR, _MEGATRON = "policy.dtensor_cfg.", "policy.megatron_cfg."
-_BY_TOKENS = {"policy.sequence_packing": True, "policy.dynamic_batching": False}
+_TOKEN_BATCHING_DEFAULTS = {"policy.sequence_packing": True, "policy.dynamic_batching": False}
 """Sections that batch by tokens, and whether grpo_math_1B.yaml enables them."""
 _ALGORITHMS = ("grpo.", "ppo.", "distillation.", "sft.", "dpo.", "rm.")
-_CHANGED = (*_ALGORITHMS, "policy.", "cluster.")
+_CONFIG_SECTIONS = (*_ALGORITHMS, "policy.", "cluster.")
 _SECTIONS = (
-    *(*_CHANGED, "loss_fn.", "data.", "env.", "logger.", "checkpointing.", "defaults", "--config"),
+    *(
+        *_CONFIG_SECTIONS,
+        "loss_fn.",
+        "data.",
+        "env.",
+        "logger.",
+        "checkpointing.",
+        "defaults",
+        "--config",
+    ),
     *("teacher.", "value.", "value_loss_fn.", "async_rl.", "data_plane."),
 )
 
@@ -92,7 +101,7 @@ def matches_document(values: Mapping[str, object]) -> bool:
     >>> matches_document({"defaults": "grpo_math_1B.yaml", "cluster.num_nodes": 4})
     True
     """
-    if "defaults" in values and any(name.startswith(_CHANGED) for name in values):
+    if "defaults" in values and any(name.startswith(_CONFIG_SECTIONS) for name in values):
         return True
     return "policy.model_name" in values
 
@@ -107,14 +116,14 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     settings = option_texts(reading, "NeMo-RL")
     values = settings.values
     precision = "fp8" if flag(reading, "policy.megatron_cfg.fp8_cfg.enabled") else "bf16"
-    put_plain(settings, precision)
+    set_full_training(settings, precision)
     model = reading.text("policy.model_name") or ""
     settings.require("model", None if model.lower() in NOTHING else model)
     if missing_files:
         names = " and ".join(missing_files)
         settings.notes.append(f"{names} not found: the values of grpo_math_1B.yaml are used.")
     is_megatron = flag(reading, f"{_MEGATRON}enabled")
-    (_on_megatron if is_megatron else _on_dtensor)(reading, settings)
+    (_set_megatron_parallelism if is_megatron else _set_dtensor_parallelism)(reading, settings)
     length = number(reading, "policy.max_total_sequence_length")
     batch = number(reading, "policy.train_global_batch_size")
     micro_batch = number(reading, "policy.train_micro_batch_size")
@@ -125,28 +134,30 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     ):
         settings.set(term, size)
         settings.assume(term, default, f"{default} is the default of grpo_math_1B.yaml")
-    _gpus(reading, settings)
+    _set_gpus(reading, settings)
     if "num_gpus" in values:  # with packing, this many sequences set the tokens
         ranks = int(values["num_gpus"]) // prod(int(values[name]) for name in MODEL_SPLITS)
         max_micro_batch = max(int(values["global_batch_size"]) // max(ranks, 1), 1)
         values["micro_batch_size"] = min(int(values["micro_batch_size"]), max_micro_batch)
-    objective = next((name for name in _OTHERS if _has_section(reading, name)), None)
+    objective = next((name for name in _OTHER_OBJECTIVES if _has_section(reading, name)), None)
     if objective is not None:
         values["training_objective"] = objective
     elif _has_section(reading, "distillation"):
         values["training_objective"] = str(TrainingObjective.SFT)
-        settings.notes.append(TEACHER)
+        settings.notes.append(TEACHER_NOTE)
     else:
         penalty = reading.amount("loss_fn.reference_policy_kl_penalty")
-        skips_reference = flag(reading, *(f"{algorithm}{_SKIPS}" for algorithm in _ALGORITHMS[:2]))
+        skips_reference = flag(
+            reading, *(f"{algorithm}{_SKIPS_REFERENCE}" for algorithm in _ALGORITHMS[:2])
+        )
         has_reference = not skips_reference and (penalty is None or penalty > 0)
-        put_objective(settings, has_reference, has_critic=_has_section(reading, "ppo"))
-        _updates(reading, settings)
+        set_objective(settings, has_reference, has_critic=_has_section(reading, "ppo"))
+        _note_updates(reading, settings)
     used = TARGET.table.used
-    return settings.build(used_options=used, **unread_of_sections(reading, _SECTIONS, used))
+    return settings.build(used_options=used, **classify_unused_options(reading, _SECTIONS, used))
 
 
-_SKIPS = "skip_reference_policy_logprobs_calculation"
+_SKIPS_REFERENCE = "skip_reference_policy_logprobs_calculation"
 
 
 def _merge_config_files(command: ParsedCommand) -> tuple[ParsedCommand, list[str]]:
@@ -156,18 +167,18 @@ def _merge_config_files(command: ParsedCommand) -> tuple[ParsedCommand, list[str
     """
     missing_files: list[str] = []
     command = with_unknown_options(command)
-    options = _inherited(command, missing_files)
+    options = _merge_inherited(command, missing_files)
 
     def value(key: str) -> str | None:
         return None if key not in options else options[key].single
 
     for key, option in options.items():
-        if (text := option.single) and (resolved := interpolated(text, value)) not in (None, text):
+        if (text := option.single) and (resolved := interpolate(text, value)) not in (None, text):
             options[key] = replace(option, texts=(resolved,))
     return replace(command, options=options), missing_files
 
 
-def _inherited(command: ParsedCommand, missing_files: list[str]) -> dict[str, ParsedOption]:
+def _merge_inherited(command: ParsedCommand, missing_files: list[str]) -> dict[str, ParsedOption]:
     """The options of a document over those of the files it extends, of which the last wins.
 
     A section with ``_override_`` (``nemo_rl/utils/config.py``), or null, replaces all its keys.
@@ -178,7 +189,7 @@ def _inherited(command: ParsedCommand, missing_files: list[str]) -> dict[str, Pa
         base = command.options.get(key)
         for name in filter(None, () if base is None else base.texts):
             if name in command.files:
-                options |= _inherited(command.files[name], missing_files)
+                options |= _merge_inherited(command.files[name], missing_files)
             else:
                 missing_files.append(name)
     marker = "._override_"
@@ -198,14 +209,14 @@ def _has_section(reading: OptionReader, name: str) -> bool:
     return any(option.startswith(f"{name}.") for option in reading.command.options)
 
 
-def _on_dtensor(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_dtensor_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the parallelism of the DTensor backend: FSDP2 with tensor and context parallelism."""
     values = settings.values
     if flag(reading, f"{_DTENSOR}lora_cfg.enabled"):
-        rank = number(reading, f"{_DTENSOR}lora_cfg.dim") or _RANK
+        rank = number(reading, f"{_DTENSOR}lora_cfg.dim") or _DEFAULT_LORA_RANK
         is_all = flag(reading, f"{_DTENSOR}lora_cfg.match_all_linear", default=True)
         target_options = [] if is_all else [f"{_DTENSOR}lora_cfg.target_modules"]
-        put_lora(reading, settings, rank, *target_options)
+        set_lora(reading, settings, rank, *target_options)
     values["tensor_parallel"] = number(reading, f"{_DTENSOR}tensor_parallel_size") or 1
     values["context_parallel"] = number(reading, f"{_DTENSOR}context_parallel_size") or 1
     values["pipeline_parallel"] = 1
@@ -219,17 +230,17 @@ def _on_dtensor(reading: OptionReader, settings: SettingsBuilder) -> None:
     values["recompute"] = "full" if flag(reading, f"{_DTENSOR}activation_checkpointing") else "none"
 
 
-_RANK = 8
+_DEFAULT_LORA_RANK = 8
 
 
-def _on_megatron(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_megatron_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the parallelism of the Megatron-Core backend."""
     values = settings.values
     values["framework"] = "Megatron-Bridge"
     if flag(reading, f"{_MEGATRON}peft.enabled"):
-        rank = number(reading, f"{_MEGATRON}peft.dim") or _RANK
-        put_lora(reading, settings, rank, f"{_MEGATRON}peft.target_modules")
-    put_megatron_split(reading, settings, _MEGATRON)
+        rank = number(reading, f"{_MEGATRON}peft.dim") or _DEFAULT_LORA_RANK
+        set_lora(reading, settings, rank, f"{_MEGATRON}peft.target_modules")
+    set_megatron_parallelism(reading, settings, _MEGATRON)
     if values.get("expert_parallel", 1) == 1:
         values.pop("expert_parallel", None)
         values.pop("expert_tensor_parallel", None)
@@ -245,7 +256,7 @@ def _on_megatron(reading: OptionReader, settings: SettingsBuilder) -> None:
     values["recompute"] = granularity if recomputes else "none"
 
 
-def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the GPUs that train: those of the cluster without GPUs that only generate."""
     values = settings.values
     gpus_per_node, num_nodes = (
@@ -265,19 +276,21 @@ def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
             )
             num_gpus -= rollout_gpus
     values["num_gpus"] = num_gpus
-    _token_budget(reading, settings, num_gpus // require_ranks(reading, settings, num_gpus))
+    _set_token_budget(
+        reading, settings, num_gpus // require_model_ranks(reading, settings, num_gpus)
+    )
 
 
-def _token_budget(reading: OptionReader, settings: SettingsBuilder, copies: int) -> None:
+def _set_token_budget(reading: OptionReader, settings: SettingsBuilder, copies: int) -> None:
     """Set the tokens of a micro-batch if sequences are packed or batched by their lengths."""
-    for section, default in _BY_TOKENS.items():
+    for section, default in _TOKEN_BATCHING_DEFAULTS.items():
         tokens = number(reading, f"{section}.train_mb_tokens")
         if tokens and flag(reading, f"{section}.enabled", default=default):
             batch = int(settings.values["global_batch_size"])
-            put_token_budget(settings, tokens, None if batch % copies else batch // copies)
+            set_token_budget(settings, tokens, None if batch % copies else batch // copies)
 
 
-def _updates(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _note_updates(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Note how many updates one step of NeMo-RL has."""
     sections = _ALGORITHMS[:3]
     prompts = number(reading, *(f"{section}num_prompts_per_step" for section in sections))
@@ -290,11 +303,13 @@ def _updates(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 _GENERATION = "policy.generation."
 _ASYNC = ("grpo.async_grpo.", "ppo.async_ppo.")
-_CONTROLLED, _SAMPLER, _ORDERED = "async_rl.", "async_rl.sampler.", "in_order"
+_ASYNC_CONTROLLER, _SAMPLER, _IN_ORDER_SAMPLER = "async_rl.", "async_rl.sampler.", "in_order"
 """Options of its single controller, which changes weights during generation."""
 
 
-def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
+def _add_step_settings(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
     """Set lengths, micro-batches and placement of a step, which no row of the table has."""
     values = settings.values
     is_megatron = flag(reading, f"{_MEGATRON}enabled")
@@ -302,34 +317,34 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
     normalizes_rewards = flag(reading, "grpo.normalize_rewards", default=True)
     values["algorithm"] = str(Algorithm.GRPO if normalizes_rewards else Algorithm.RLOO)
     if flag(reading, "grpo.use_dynamic_sampling"):
-        put_redrawn(settings)
+        set_dynamic_sampling(settings)
     if _has_section(reading, "ppo"):
         values["algorithm"] = str(Algorithm.PPO)
     length = int(update.values["sequence_length"])
     prompt_length = number(reading, "data.max_input_seq_length")
     # The recipe sets it to the length of the whole sequence.
     bounds_prompt = prompt_length is not None and prompt_length < length
-    put_lengths(
+    set_lengths(
         settings,
         length,
         number(reading, f"{_GENERATION}max_new_tokens"),
         prompt_length if bounds_prompt else None,
     )
     values["micro_batch_tokens"] = (number(reading, "policy.train_micro_batch_size") or 4) * length
-    for section, default in _BY_TOKENS.items():
+    for section, default in _TOKEN_BATCHING_DEFAULTS.items():
         tokens = number(reading, f"{section}.train_mb_tokens")
         if tokens and flag(reading, f"{section}.enabled", default=default):
             values["micro_batch_tokens"] = tokens
     steps = number(reading, "grpo.max_num_steps")
-    settings.set("max_steps", None if steps == _UNBOUND else steps)
-    _put_placement(reading, update, settings)
+    settings.set("max_steps", None if steps == _UNBOUNDED_STEPS else steps)
+    _set_placement(reading, update, settings)
 
 
-_UNBOUND = 1_000_000
+_UNBOUNDED_STEPS = 1_000_000
 """``max_num_steps`` of grpo_math_1B.yaml: epochs bound it."""
 
 
-def _put_placement(
+def _set_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
     """Set the placement of trainer and engine, and the staleness of weights."""
@@ -341,8 +356,10 @@ def _put_placement(
     age = number(reading, *(f"{section}max_trajectory_age_steps" for section in _ASYNC)) or 1
     is_partial = flag(reading, *(f"{section}in_flight_weight_updates" for section in _ASYNC))
     is_async = any(flag(reading, f"{section}enabled") for section in _ASYNC)
-    if any(name.startswith(_CONTROLLED) for name in reading.command.options):
-        is_ordered = (option_text(reading, f"{_SAMPLER}name") or _ORDERED) == _ORDERED
+    if any(name.startswith(_ASYNC_CONTROLLER) for name in reading.command.options):
+        is_ordered = (
+            option_text(reading, f"{_SAMPLER}name") or _IN_ORDER_SAMPLER
+        ) == _IN_ORDER_SAMPLER
         window = "max_lookahead_versions" if is_ordered else "max_staleness_versions"
         versions_ahead = reading.number(f"{_SAMPLER}{window}")
         age = 1 if versions_ahead is None else versions_ahead
@@ -355,7 +372,7 @@ def _put_placement(
         number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes")
     )
     rollout_gpus = (gpus_per_node or 0) * (num_nodes or 1) - int(train_gpus or 0)
-    put_split(
+    set_placement(
         settings,
         separate_placement if is_separate else Placement.COLOCATED,
         train_gpus,
@@ -364,10 +381,10 @@ def _put_placement(
 
 
 CONFIG = "grpo.yaml"
-_CHECKOUT, _FOLDER = "NEMO_RL", "/opt/nemo-rl"
+_CHECKOUT, _CHECKOUT_FOLDER = "NEMO_RL", "/opt/nemo-rl"
 """The folder of the checkout in NeMo-RL's containers."""
-_EXAMPLES = f"${{oc.env:{_CHECKOUT},{_FOLDER}}}/examples"
-_DIVERGENCE = 0.01
+_EXAMPLES = f"${{oc.env:{_CHECKOUT},{_CHECKOUT_FOLDER}}}/examples"
+_KL_PENALTY = 0.01
 """``reference_policy_kl_penalty`` of grpo_math_1B.yaml."""
 
 
@@ -376,7 +393,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
     Raises LaunchError if NeMo-RL cannot start such a step.
     """
-    quantities = step_words(job)
+    quantities = step_quantities(job)
     if not str(job["engine"]).startswith("vllm"):
         raise LaunchError(
             f"NeMo-RL with {job['engine']} is read and not written: leave --engine out for vLLM."
@@ -411,13 +428,13 @@ def _quantities(job: LaunchJob) -> Quantities:
         raise LaunchError(f"NeMo-RL splits only whole nodes; nearest: --set train_gpus={nearest}.")
     is_megatron = job.profile.name == "NeMo-RL"
     quantities |= {
-        **({} if is_megatron else words_of_fsdp(job, "nemo-rl", _MEGATRON)),
+        **({} if is_megatron else fsdp_quantities(job, "nemo-rl", _MEGATRON)),
         "recipe": f"{_EXAMPLES}/configs/grpo_math_1B{'_megatron' if is_megatron else ''}.yaml",
         "has_megatron": is_megatron,
         "has_dtensor": not is_megatron,
         "prompt_file": f"{_EXAMPLES}/prompts/cot.txt",
         "model_path": job.hub_name or "MODEL",
-        "divergence": _DIVERGENCE if job["reference_model"] else 0,
+        "divergence": _KL_PENALTY if job["reference_model"] else 0,
         "corrects": is_async or job["rollout_quantization"] == "fp8",
         "longest_prompt": job["input_tokens"],
         "streams": is_async,
@@ -429,8 +446,10 @@ def _quantities(job: LaunchJob) -> Quantities:
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     options = {option.option: option.text for option in settings.options}
     notes = {option.option: option.note for option in settings.options if option.note}
-    text = yaml_text(nested(options), notes)
-    checkout = ShellVariable(name=_CHECKOUT, meaning="the checkout of NeMo-RL 0.7", default=_FOLDER)
+    text = yaml_text(nest_options(options), notes)
+    checkout = ShellVariable(
+        name=_CHECKOUT, meaning="the checkout of NeMo-RL 0.7", default=_CHECKOUT_FOLDER
+    )
     arguments = (
         CommandWords(words=("uv", "run", "--project", checkout)),
         CommandWords(words=(replace(checkout, suffix="/examples/run_grpo.py"),)),
@@ -438,10 +457,10 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         override("checkpointing.checkpoint_dir", OUTPUT.name, OUTPUT.meaning, OUTPUT.default),
     )
     file = LaunchOutputFile(name=CONFIG, text=text, meaning="what NeMo-RL trains, and how")
-    return step_draft(job, "nemo-rl", arguments, files=(file,), left=_LEFT)
+    return step_draft(job, "nemo-rl", arguments, files=(file,), left=_LEFT_TO_USER)
 
 
-_LEFT = (
+_LEFT_TO_USER = (
     ParameterNote(
         parameter="data",
         value="",
@@ -459,7 +478,7 @@ _LEFT = (
 _DTENSOR_PROFILE = "NeMo-RL DTensor"
 
 
-def _narrowed(request: Request) -> Request:
+def _narrow_request(request: Request) -> Request:
     """The request without expert parallelism of DTensor: only Megatron-Core has a key for it."""
     catalogue, frameworks = Catalogue(request.specs), request.framework
     names = (request.model,) if isinstance(request.model, str) else request.model
@@ -482,10 +501,10 @@ TARGET = reader_of_steps(
         starts=matches_command,
         is_of=matches_document,
         inherits=True,
-        narrowed=_narrowed,
+        narrowed=_narrow_request,
     ),
     profiles=("NeMo-RL", "NeMo-RL DTensor"),
-    add_step_settings=_put_step,
+    add_step_settings=_add_step_settings,
     complete_command=lambda command: _merge_config_files(command)[0],
     version="NeMo-RL 0.7",
     quantities=_quantities,
@@ -494,18 +513,18 @@ TARGET = reader_of_steps(
 )
 
 
-_INNERMOST = re.compile(r"\$\{([^${}]*)\}")
-_CALLED = re.compile(r"(\w+):\s*([\d.]+)\s*,\s*([\d.]+)\s*")
+_INNERMOST_REFERENCE = re.compile(r"\$\{([^${}]*)\}")
+_RESOLVER_CALL = re.compile(r"(\w+):\s*([\d.]+)\s*,\s*([\d.]+)\s*")
 _RESOLVERS: Mapping[str, Callable[[float, float], float]] = {
     "add": lambda a, b: a + b,
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
     "max": max,
 }
-_MOST = 32
+_MAX_REFERENCES = 32
 
 
-def interpolated(text: str, value: Callable[[str], str | None]) -> str | None:
+def interpolate(text: str, value: Callable[[str], str | None]) -> str | None:
     """The text with its references resolved; None where one has no value.
 
     ``value`` returns the text of a key, None if it is not set.
@@ -514,20 +533,20 @@ def interpolated(text: str, value: Callable[[str], str | None]) -> str | None:
     '1024'
     >>> interpolated("${oc.env:HOME}", {}.get)
     """
-    for _ in range(_MOST):
-        match = _INNERMOST.search(text)
+    for _ in range(_MAX_REFERENCES):
+        match = _INNERMOST_REFERENCE.search(text)
         if match is None:
             return text
-        resolved = _told(match[1].strip(), value)
+        resolved = _resolve(match[1].strip(), value)
         if resolved is None:
             return None
         text = text[: match.start()] + resolved + text[match.end() :]
     return None
 
 
-def _told(expression: str, value: Callable[[str], str | None]) -> str | None:
+def _resolve(expression: str, value: Callable[[str], str | None]) -> str | None:
     """The value of one reference: a key, or a resolver with two numbers; None if unknown."""
-    call = _CALLED.fullmatch(expression)
+    call = _RESOLVER_CALL.fullmatch(expression)
     if call is None:
         return value(expression)
     resolver = _RESOLVERS.get(call[1])

@@ -32,13 +32,13 @@ _TYPE = re.compile(r"(?i)(?:^|-)(i?q\d\w*|fp16|f16|bf16|mxfp4)$")
 _INSTRUCTION = re.compile(
     r"(?P<name>FROM|ADAPTER|PARAMETER +\w+)[ \t]+(?P<text>\S+)", re.IGNORECASE
 )
-_OF_MODELFILES = re.compile(r"^(?:PARAMETER|TEMPLATE|SYSTEM|ADAPTER)\b", re.MULTILINE)
-_USUAL = "q4_k_m"
-_SPREAD = ("1", "true")
-_BY_VARIABLE = {"f16": "f16", "fp16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
+_MODELFILE_INSTRUCTION = re.compile(r"^(?:PARAMETER|TEMPLATE|SYSTEM|ADAPTER)\b", re.MULTILINE)
+_DEFAULT_TYPE = "q4_k_m"
+_TRUE_TEXTS = ("1", "true")
+_CACHE_TYPES = {"f16": "f16", "fp16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
 
 
-def with_models(commands: Sequence[ParsedCommand]) -> list[ParsedCommand]:
+def without_idle_servers(commands: Sequence[ParsedCommand]) -> list[ParsedCommand]:
     """The commands without servers of Ollama if other commands name the models."""
     servers = [
         command
@@ -66,7 +66,7 @@ def modelfile_of(text: str, name: str) -> ParsedCommand | None:
             options[option] = implied_option(option, match["text"].strip("\"'"), line)
     lines = (line.strip() for line in text.split("\n"))
     first = next((line for line in lines if line and not line.startswith("#")), "")
-    has_instructions = bool(_INSTRUCTION.match(first)) and bool(_OF_MODELFILES.search(text))
+    has_instructions = bool(_INSTRUCTION.match(first)) and bool(_MODELFILE_INSTRUCTION.search(text))
     if "FROM" not in options or not (has_modelfile_name or has_instructions):
         return None
     return ParsedCommand(
@@ -82,9 +82,9 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     texts = {name: server_options.single or "" for name, server_options in options.items()}
     words = _words(command)
     name = texts.get("FROM") or (words[2] if words[1:2] in (["run"], ["pull"]) else "")
-    parallel = parse_size(_variable(command, "OLLAMA_NUM_PARALLEL")) or 1
-    context = parse_size(texts.get("num_ctx") or _variable(command, "OLLAMA_CONTEXT_LENGTH"))
-    cache = _BY_VARIABLE.get((_variable(command, "OLLAMA_KV_CACHE_TYPE") or "").lower())
+    parallel = parse_size(_read_variable(command, "OLLAMA_NUM_PARALLEL")) or 1
+    context = parse_size(texts.get("num_ctx") or _read_variable(command, "OLLAMA_CONTEXT_LENGTH"))
+    cache = _CACHE_TYPES.get((_read_variable(command, "OLLAMA_KV_CACHE_TYPE") or "").lower())
     server_texts: dict[str, str | None] = {
         "--parallel": str(parallel),
         "--ctx-size": str(parallel * context) if context else None,
@@ -92,14 +92,14 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         "--gpu-layers": texts.get("num_gpu"),
         "--cache-type-k": cache,
         "--cache-type-v": cache,
-        **_weights(name),
+        **_weight_options(name),
     }
     server_options = {
         option: implied_option(option, text) for option, text in server_texts.items() if text
     }
     if ONGOING in command.options:
         server_options[ONGOING] = command.options[ONGOING]
-    uses_all_gpus = _variable(command, "OLLAMA_SCHED_SPREAD") in _SPREAD
+    uses_all_gpus = _read_variable(command, "OLLAMA_SCHED_SPREAD") in _TRUE_TEXTS
     is_set_by_user = command.resources.num_gpus is not None and command.resources.num_gpus.line == 0
     resources = (
         command.resources
@@ -111,10 +111,14 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     server_settings = llama_server.read_settings(
         OptionReader.of(inner, OptionTable.load(llama_server.NAME))
     )
-    return _as_ollama(server_settings, name, _variable(command, "OLLAMA_NUM_PARALLEL") is None)
+    return _complete_settings(
+        server_settings, name, _read_variable(command, "OLLAMA_NUM_PARALLEL") is None
+    )
 
 
-def _as_ollama(settings: LaunchSettings, name: str, is_default_parallel: bool) -> LaunchSettings:
+def _complete_settings(
+    settings: LaunchSettings, name: str, is_default_parallel: bool
+) -> LaunchSettings:
     values, notes = dict(settings.values), [*settings.notes]
     if not find_model_by_name(str(values.get("model") or "")):
         values.pop("model", None)
@@ -140,13 +144,13 @@ def _as_ollama(settings: LaunchSettings, name: str, is_default_parallel: bool) -
     )
 
 
-def _weights(name: str) -> Mapping[str, str]:
+def _weight_options(name: str) -> Mapping[str, str]:
     """The model of a name as options of llama.cpp: a file, or a repository with a type."""
     if name.lower().endswith(".gguf"):
         return {"--model": name}
     repository = _HUB.sub("", name)
     if repository != name:
-        return {"--hf-repo": repository if ":" in repository else f"{repository}:{_USUAL}"}
+        return {"--hf-repo": repository if ":" in repository else f"{repository}:{_DEFAULT_TYPE}"}
     base, _, tag = name.rpartition("/")[2].partition(":")
     type_match, size_match = _TYPE.search(tag), _TAG.match(tag)
     rows = {(row["name"], row["tag"]): row for row in shipped_rows("launchers/ollama.csv")}
@@ -162,11 +166,11 @@ def _weights(name: str) -> Mapping[str, str]:
         library_row = tagged or default
         model = base if library_row is None else library_row["model"]
     weight_type = type_match[1] if type_match else (tagged or default or {}).get("quantization")
-    weight_type = weight_type or (default or {}).get("quantization") or _USUAL
+    weight_type = weight_type or (default or {}).get("quantization") or _DEFAULT_TYPE
     return {"--hf-repo": f"{model}:{weight_type}"} if base else {}
 
 
-def _variable(command: ParsedCommand, name: str) -> str | None:
+def _read_variable(command: ParsedCommand, name: str) -> str | None:
     """The value of a server variable: from the command's environment, else from the text."""
     option = command.environment.get(name)
     if option is not None and re.fullmatch(r"[\w.]+", option.single or ""):

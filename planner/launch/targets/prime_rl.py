@@ -19,28 +19,35 @@ from planner.launch.parsed_launch import (
     with_unknown_options,
 )
 from planner.launch.target import LaunchTarget
-from planner.launch.targets.rl_reader_writer import put_lengths, put_split, reader_of_steps
+from planner.launch.targets.rl_reader_writer import reader_of_steps, set_lengths, set_placement
 from planner.launch.targets.training_reader import (
     make_update_reader,
-    put_lora,
-    put_objective,
-    require_ranks,
+    require_model_ranks,
+    set_lora,
+    set_objective,
 )
 from planner.specs.quantization import checkpoint_of
 
 _MODEL = "trainer.model."
 _ENGINE = "inference.vllm."
 _LENGTHS = ("orchestrator.seq_len", "seq_len", f"{_MODEL}seq_len")
-_PACKS = (f"{_MODEL}seq_len", "seq_len", "orchestrator.seq_len")
-_LENGTH, _BATCH, _NODE, _OFF_POLICY = 2048, 128, 8, 8
-_ANSWERS = ("orchestrator.train.sampling.max_completion_tokens", "orchestrator.sampling.max_tokens")
+_PACK_LENGTHS = (f"{_MODEL}seq_len", "seq_len", "orchestrator.seq_len")
+_LENGTH, _BATCH, _DEFAULT_GPUS_PER_NODE, _OFF_POLICY = 2048, 128, 8, 8
+_ANSWER_LENGTHS = (
+    "orchestrator.train.sampling.max_completion_tokens",
+    "orchestrator.sampling.max_tokens",
+)
 _SECTIONS = ("trainer", "orchestrator", "inference", "deployment", "monitors", "ckpt", "slurm")
-_OTHERS = (
+_OTHER_OPTIONS = (
     *("log", "wandb", "env_vars", "weight_broadcast", "model", "run", "tokenizer", "resume"),
     *("seq_len", "max_", "output_dir", "clean"),
 )
-_STALE = ("max_async_level", "orchestrator.max_async_level", "orchestrator.max_off_policy_steps")
-_IN_FLIGHT = 1024
+_STALENESS = (
+    "max_async_level",
+    "orchestrator.max_async_level",
+    "orchestrator.max_off_policy_steps",
+)
+_DEFAULT_MAX_IN_FLIGHT = 1024
 """Default of ``max_inflight``: concurrent answers of all engines."""
 _MODELS = ("model.name", f"{_MODEL}name")
 
@@ -49,8 +56,8 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
     """Set what no row of the table has for the policy's update."""
     values = settings.values
     if f"{_MODEL}lora.rank" in reading.command.options or reading.has("trainer.model.lora"):
-        rank = number(reading, f"{_MODEL}lora.rank") or _RANK
-        put_lora(reading, settings, rank, f"{_MODEL}lora.target_modules")
+        rank = number(reading, f"{_MODEL}lora.rank") or _DEFAULT_LORA_RANK
+        set_lora(reading, settings, rank, f"{_MODEL}lora.target_modules")
     values |= {"framework": "prime-rl", "pipeline_parallel": 1}
     values["tensor_parallel"] = number(reading, f"{_MODEL}tp") or 1
     values["context_parallel"] = number(reading, f"{_MODEL}cp") or 1
@@ -66,56 +73,64 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
         settings.defaults["recompute"] = "full: prime-rl's default"
     offloads_weights = flag(reading, f"{_MODEL}fsdp_cpu_offload")
     offload = "optimizer_weights" if offloads_weights else "optimizer"
-    values["offload"] = offload if flag(reading, *_AWAY, default=True) else "none"
-    if not any(map(reading.has, _AWAY)):
+    values["offload"] = offload if flag(reading, *_OFFLOAD_OPTIONS, default=True) else "none"
+    if not any(map(reading.has, _OFFLOAD_OPTIONS)):
         settings.defaults["offload"] = "optimizer: prime-rl's default"
     length = number(reading, *_LENGTHS) or _LENGTH
     values |= {"sequence_length": length, "micro_batch_size": 1}
     values["global_batch_size"] = number(reading, "orchestrator.batch_size") or _BATCH
-    settings.require("num_gpus", train_gpus := _gpus(reading, "train"))
+    settings.require("num_gpus", train_gpus := _gpus_of_side(reading, "train"))
     if train_gpus is not None:
-        require_ranks(reading, settings, train_gpus)
+        require_model_ranks(reading, settings, train_gpus)
     if steps := number(reading, "max_steps", "orchestrator.max_steps"):
         values["total_tokens"] = steps * int(values["global_batch_size"]) * length
-    put_objective(settings, has_reference=False)
+    set_objective(settings, has_reference=False)
 
 
-_AWAY = (f"{_MODEL}fsdp_cpu_offload", f"{_MODEL}optim_cpu_offload")
-_RANK = 16
+_OFFLOAD_OPTIONS = (f"{_MODEL}fsdp_cpu_offload", f"{_MODEL}optim_cpu_offload")
+_DEFAULT_LORA_RANK = 16
 
 
-def _gpus(reading: OptionReader, side: str) -> int | None:
+def _gpus_of_side(reading: OptionReader, side: str) -> int | None:
     """GPUs of a side, ``train`` or ``infer``: set by nodes, by number, or by a list of GPUs.
 
     None where the file does not set them.
     """
     num_nodes = number(reading, f"deployment.num_{side}_nodes")
     if num_nodes is not None:
-        return num_nodes * (number(reading, "deployment.gpus_per_node") or _NODE)
+        return num_nodes * (number(reading, "deployment.gpus_per_node") or _DEFAULT_GPUS_PER_NODE)
     if option_text(reading, "deployment.type") == "multi_node":
-        return None if side == "train" else _apart(reading)
+        return None if side == "train" else _disaggregated_gpus(reading)
     name = "trainer_gpu_ids" if side == "train" else "inference_gpu_ids"
     gpu_list = reading.command.options.get(name)
     default = 1 if gpu_list is None else len(gpu_list.texts)
     return number(reading, f"deployment.num_{side}_gpus") or default
 
 
-def _apart(reading: OptionReader) -> int | None:
+def _disaggregated_gpus(reading: OptionReader) -> int | None:
     """GPUs of disaggregated engines, with nodes for prefill and for decode; None for others."""
-    if option_text(reading, f"{_SERVED}type") != "disaggregated":
+    if option_text(reading, f"{_ENGINE_DEPLOYMENT}type") != "disaggregated":
         return None
     num_nodes = 0
     for stage in ("prefill", "decode"):
-        nodes_per_replica = number(reading, f"{_SERVED}{stage}_nodes_per_replica") or 1
-        num_nodes += nodes_per_replica * (number(reading, f"{_SERVED}num_{stage}_replicas") or 1)
+        nodes_per_replica = number(reading, f"{_ENGINE_DEPLOYMENT}{stage}_nodes_per_replica") or 1
+        num_nodes += nodes_per_replica * (
+            number(reading, f"{_ENGINE_DEPLOYMENT}num_{stage}_replicas") or 1
+        )
     replicas = number(reading, "deployment.num_infer_replicas") or 1
-    return replicas * num_nodes * (number(reading, "deployment.gpus_per_node") or _NODE)
+    return (
+        replicas
+        * num_nodes
+        * (number(reading, "deployment.gpus_per_node") or _DEFAULT_GPUS_PER_NODE)
+    )
 
 
-_SERVED = "inference.deployment."
+_ENGINE_DEPLOYMENT = "inference.deployment."
 
 
-def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
+def _add_step_settings(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
     """Set lengths, packs and placement of a step, which no row of the table has."""
     values = settings.values
     values["old_logprob"] = False
@@ -129,24 +144,28 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
         "orchestrator.train.sampling.max_completion_tokens",
         "orchestrator.sampling.max_tokens",
     )
-    put_lengths(settings, length, number(reading, *answer_options))
-    values["micro_batch_tokens"] = max(number(reading, *_PACKS) or length, length)
-    train_gpus, rollout_gpus = _gpus(reading, "train"), _gpus(reading, "infer")
-    limits = (reading.number(name) for name in _STALE)
+    set_lengths(settings, length, number(reading, *answer_options))
+    values["micro_batch_tokens"] = max(number(reading, *_PACK_LENGTHS) or length, length)
+    train_gpus, rollout_gpus = _gpus_of_side(reading, "train"), _gpus_of_side(reading, "infer")
+    limits = (reading.number(name) for name in _STALENESS)
     staleness = next((steps for steps in limits if steps is not None), _OFF_POLICY)
     values |= {"staleness": staleness, "partial_rollout": staleness > 0}
-    if rollout_gpus and not any(map(reading.has, _STALE[:2])):  # only later releases bound it
-        max_in_flight = number(reading, "orchestrator.concurrency.max_inflight") or _IN_FLIGHT
+    if rollout_gpus and not any(map(reading.has, _STALENESS[:2])):  # only later releases bound it
+        max_in_flight = (
+            number(reading, "orchestrator.concurrency.max_inflight") or _DEFAULT_MAX_IN_FLIGHT
+        )
         engines = max(rollout_gpus // int(values.get("rollout_tensor_parallel", 1)), 1)
         max_per_engine = ceil_div(max_in_flight, engines)
         values["max_num_seqs"] = min(
             int(values.get("max_num_seqs", max_per_engine)), max_per_engine
         )
-    put_split(settings, Placement.ASYNC, train_gpus if rollout_gpus else None, rollout_gpus or 0)
+    set_placement(
+        settings, Placement.ASYNC, train_gpus if rollout_gpus else None, rollout_gpus or 0
+    )
     quantization = checkpoint_of(reading.text(f"{_ENGINE}model") or "").quantization or ""
     if quantization.startswith("fp8"):
         values["rollout_quantization"] = "fp8"
-    if option_text(reading, f"{_SERVED}type") == "disaggregated":
+    if option_text(reading, f"{_ENGINE_DEPLOYMENT}type") == "disaggregated":
         settings.notes.append("Separate prefill and decode engines are predicted as one kind.")
     if flag(reading, f"{_ENGINE}enable_expert_parallel"):
         values["rollout_expert_parallel"] = values.get("rollout_tensor_parallel", 1)
@@ -156,10 +175,10 @@ TARGET = reader_of_steps(
     LaunchTarget.of(
         "prime-rl",
         answers=make_update_reader(
-            "prime-rl", _add_unlisted_settings, _MODELS, (*_SECTIONS, *_OTHERS)
+            "prime-rl", _add_unlisted_settings, _MODELS, (*_SECTIONS, *_OTHER_OPTIONS)
         ),
     ),
     profiles=("prime-rl",),
-    add_step_settings=_put_step,
+    add_step_settings=_add_step_settings,
     complete_command=with_unknown_options,
 )

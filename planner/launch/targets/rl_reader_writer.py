@@ -18,13 +18,13 @@ from planner.base.training_aliases import Algorithm, TrainingObjective
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import (
+    MutableQuantities,
     OptionRole,
     OptionTable,
     OptionTexts,
     ParameterNote,
     Quantities,
-    Words,
-    word_of,
+    format_option_value,
 )
 from planner.launch.parsed_launch import (
     LaunchSettings,
@@ -43,9 +43,9 @@ from planner.launch.target import (
 )
 from planner.question.terms import terms_of
 
-OF_MEAN = 4
+CAP_PER_MEAN_LENGTH = 4
 """Longest answer over the mean answer: the default of `--output-cap`."""
-_MOST_PROMPT, _OF_LENGTH = 1024, 8
+_MAX_DEFAULT_PROMPT, _LENGTH_PER_PROMPT = 1024, 8
 """Most tokens of a prompt, and sequence length over prompt length, if only sequences are
 bounded.
 """
@@ -53,7 +53,7 @@ _MICRO_BATCH = "micro_batch_size"
 """A parameter of the update only: a step packs answers into micro-batches of tokens."""
 
 
-_ON_ANSWERS = (TrainingObjective.GRPO, TrainingObjective.DAPO)
+_ROLLOUT_OBJECTIVES = (TrainingObjective.GRPO, TrainingObjective.DAPO)
 _FULL_STEP_HINT = (
     "--workload rl predicts the whole step: generation, passes, update and weight transfer."
 )
@@ -83,17 +83,17 @@ def reader_of_steps(
         update = target.answers(reading)
         return (
             replace(update, notes=(*update.notes, _FULL_STEP_HINT))
-            if _generates(update)
+            if trains_on_rollouts(update)
             else update
         )
 
     def read_step(reading: OptionReader) -> LaunchSettings:
         update = target.answers(reading)
-        if not _generates(update):
+        if not trains_on_rollouts(update):
             return update
-        settings = _around(reading, update, target)
+        settings = _step_settings_of_update(reading, update, target)
         add_step_settings(reading, update, settings)
-        _complete(settings)
+        _set_remaining(settings)
         names = step.table.options | step.table.used
         used = {option.option for name, option in reading.command.options.items() if name in names}
         return settings.build(
@@ -116,12 +116,14 @@ def reader_of_steps(
     return replace(target, answers=read_update, step=step)
 
 
-def _generates(update: LaunchSettings) -> bool:
+def trains_on_rollouts(update: LaunchSettings) -> bool:
     """Whether the program trains on answers that it generates."""
-    return update.values.get("training_objective") in _ON_ANSWERS
+    return update.values.get("training_objective") in _ROLLOUT_OBJECTIVES
 
 
-def _around(reading: OptionReader, update: LaunchSettings, target: LaunchTarget) -> SettingsBuilder:
+def _step_settings_of_update(
+    reading: OptionReader, update: LaunchSettings, target: LaunchTarget
+) -> SettingsBuilder:
     """Settings of the step: those of the update that a step has, too, and those of its table."""
     step_terms = terms_of("rl", "parameter", "question").keys() - {_MICRO_BATCH, "framework"}
     settings = option_texts(reading, target.title, "rl")
@@ -144,11 +146,11 @@ def _around(reading: OptionReader, update: LaunchSettings, target: LaunchTarget)
     return settings
 
 
-def _complete(settings: SettingsBuilder) -> None:
+def _set_remaining(settings: SettingsBuilder) -> None:
     """Set the mean answer length and the critic; drop offloading if placements are separate."""
     values = settings.values
     if "output_cap" in values:
-        mean_length = max(int(values["output_cap"]) // OF_MEAN, 1)
+        mean_length = max(int(values["output_cap"]) // CAP_PER_MEAN_LENGTH, 1)
         reason = f"{mean_length:,}, a quarter of the longest: files do not set the mean"
         settings.assume("output_tokens", mean_length, reason)
     values["critic"] = values.get("algorithm") == Algorithm.PPO
@@ -158,13 +160,13 @@ def _complete(settings: SettingsBuilder) -> None:
             settings.defaults.pop(name, None)
 
 
-def put_redrawn(settings: SettingsBuilder) -> None:
+def set_dynamic_sampling(settings: SettingsBuilder) -> None:
     """Set DAPO's dynamic sampling, with a note that no option has its share of flat groups."""
     settings.values["algorithm"] = str(Algorithm.DAPO)
     settings.notes.append("No option sets the share of resampled prompts: use --flat-groups.")
 
 
-def put_lengths(
+def set_lengths(
     settings: SettingsBuilder,
     sequence_length: int,
     max_answer: int | None,
@@ -172,20 +174,21 @@ def put_lengths(
 ) -> None:
     """Set the tokens of a prompt and of the longest answer, within a sequence length."""
     if prompt_length is None:
-        prompt_length = max(min(sequence_length // _OF_LENGTH, _MOST_PROMPT), 1)
-        reason = f"an eighth of a sequence, {_MOST_PROMPT:,} at most: no option sets it"
+        prompt_length = max(min(sequence_length // _LENGTH_PER_PROMPT, _MAX_DEFAULT_PROMPT), 1)
+        reason = f"an eighth of a sequence, {_MAX_DEFAULT_PROMPT:,} at most: no option sets it"
         settings.assume("input_tokens", prompt_length, f"{prompt_length:,}, {reason}")
     settings.values["input_tokens"] = prompt_length
     longest_answer = max(sequence_length - prompt_length, 1)
     settings.values["output_cap"] = min(max_answer or longest_answer, longest_answer)
 
 
-def put_sequences(
+def set_sequences_per_micro_batch(
     settings: SettingsBuilder, num_sequences: int, length: int, is_packed: bool
 ) -> None:
     """Set the tokens of a micro-batch of ``num_sequences``: of mean length if they are packed."""
     mean_length = (
-        int(settings.values["input_tokens"]) + int(settings.values["output_cap"]) // OF_MEAN
+        int(settings.values["input_tokens"])
+        + int(settings.values["output_cap"]) // CAP_PER_MEAN_LENGTH
     )
     tokens_per_sequence = mean_length if is_packed and num_sequences > 1 else length
     settings.values["micro_batch_tokens"] = max(num_sequences * tokens_per_sequence, length)
@@ -196,7 +199,7 @@ def put_sequences(
         )
 
 
-def put_split(
+def set_placement(
     settings: SettingsBuilder, placement: Placement, train_gpus: int | None, rollout_gpus: int
 ) -> None:
     """Set the placement and the GPUs of both sides; ``rollout_gpus`` does not count if
@@ -224,11 +227,11 @@ def has_separate_gpus(job: LaunchJob) -> bool:
     return bool(job["placement"] != Placement.COLOCATED.word)
 
 
-_OLDER = ("staleness", "partial_rollout")
+_ASYNC_PARAMETERS = ("staleness", "partial_rollout")
 """Parameters of asynchronous steps: the other placements imply them."""
 
 
-def step_words(job: LaunchJob) -> Words:
+def step_quantities(job: LaunchJob) -> MutableQuantities:
     """Quantities of a step that all programs share.
 
     Raises LaunchError if no program can start such a step.
@@ -247,12 +250,13 @@ def step_words(job: LaunchJob) -> Words:
         )
     if job["critic"] != (job["algorithm"] == Algorithm.PPO):
         raise LaunchError(
-            f"{job['algorithm']} with critic {word_of(job['critic'])} is not written: only "
+            f"{job['algorithm']} with critic {format_option_value(job['critic'])} is not "
+            "written: only "
             "--algorithm ppo has a critic."
         )
     longest = job["input_tokens"] + job["output_cap"]
     streams = job["placement"] == Placement.ASYNC.word
-    train_nodes, train_gpus_per_node = _nodes(job, job["train_gpus"] or job["num_gpus"])
+    train_nodes, train_gpus_per_node = _split_nodes(job, job["train_gpus"] or job["num_gpus"])
     return {
         "model_path": job.hub_name,
         "longest": longest,
@@ -262,18 +266,18 @@ def step_words(job: LaunchJob) -> Words:
         "weight_sync": None,
         "colocated": not is_separate,
         "streams": streams,
-        **{name: job[name] if streams else None for name in _OLDER},
+        **{name: job[name] if streams else None for name in _ASYNC_PARAMETERS},
         "num_nodes": job.num_nodes,
         "node_size": job.gpus_per_node,
         "train_nodes": train_nodes,
         "train_each": train_gpus_per_node,
-        **(_rollout_gpus(job) if is_separate else {}),
+        **(_rollout_quantities(job) if is_separate else {}),
     }
 
 
-def _rollout_gpus(job: LaunchJob) -> Words:
+def _rollout_quantities(job: LaunchJob) -> MutableQuantities:
     """Quantities of the GPUs that generate; offloading between the sides does not apply."""
-    nodes, gpus_per_node = _nodes(job, job["rollout_gpus"])
+    nodes, gpus_per_node = _split_nodes(job, job["rollout_gpus"])
     return {
         "rollout_nodes": nodes,
         "rollout_each": gpus_per_node,
@@ -282,7 +286,7 @@ def _rollout_gpus(job: LaunchJob) -> Words:
     }
 
 
-def _nodes(job: LaunchJob, gpus: int) -> tuple[int, int]:
+def _split_nodes(job: LaunchJob, gpus: int) -> tuple[int, int]:
     """Nodes of a side, and its GPUs on each node.
 
     Raises LaunchError if the sides have neither full nodes nor equal GPUs on each node.
@@ -300,20 +304,22 @@ def _nodes(job: LaunchJob, gpus: int) -> tuple[int, int]:
     )
 
 
-def per_rank(token_budget: object, *degrees: object) -> int:
+def tokens_per_rank(token_budget: object, *degrees: object) -> int:
     """Token budget of one rank, if ``degrees`` ranks share a sequence."""
     return ceil(int(str(token_budget)) / prod(int(str(degree)) for degree in degrees))
 
 
-OF_FSDP = " of FSDP"
+FSDP_SUFFIX = " of FSDP"
 """Suffix of the parameter in rows with FSDP's own options."""
 
 
-def words_of_fsdp(job: LaunchJob, target: str, excluded_prefix: str) -> Words:
+def fsdp_quantities(job: LaunchJob, target: str, excluded_prefix: str) -> MutableQuantities:
     """Quantities of rows with FSDP's own options; options with ``excluded_prefix`` are off."""
     table = OptionTable.load(f"{target}-step")
-    parameters = {name: name.removesuffix(OF_FSDP) for name in table.parameters if OF_FSDP in name}
-    quantities: Words = {
+    parameters = {
+        name: name.removesuffix(FSDP_SUFFIX) for name in table.parameters if FSDP_SUFFIX in name
+    }
+    quantities: MutableQuantities = {
         row.parameter: None for row in table.rows if row.option.startswith(excluded_prefix)
     }
     return (
@@ -333,7 +339,7 @@ def require_all_expressed(
 
     def drafted(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         table_values = job.option_values(target.table_input(job))
-        if unexpressed := [*_unsaid(target.table, table_values)]:
+        if unexpressed := [*_unexpressed_values(target.table, table_values)]:
             raise LaunchError(
                 f"{target.title} cannot start this plan: {'; '.join(unexpressed)}. Change it "
                 "with --set."
@@ -346,7 +352,7 @@ def require_all_expressed(
 _SELF_SUFFICIENT_ROLES = (OptionRole.USUAL, OptionRole.OMITTED, OptionRole.DERIVED)
 
 
-def _unsaid(table: OptionTable, table_values: Quantities) -> Iterator[str]:
+def _unexpressed_values(table: OptionTable, table_values: Quantities) -> Iterator[str]:
     """Values that no option of the table can set, each with the values that one can.
 
     A value that is off needs no option, unless the table has the program's default.
@@ -356,7 +362,7 @@ def _unsaid(table: OptionTable, table_values: Quantities) -> Iterator[str]:
         value, rows = table_values.get(name), table.rows_of(name, *OptionRole)
         if value is None:
             continue
-        notes = [row.note for row in rows if row.role is OptionRole.NONE and row.is_of(value)]
+        notes = [row.note for row in rows if row.role is OptionRole.NONE and row.matches(value)]
         if notes and name in answers:  # the file has it as a comment
             continue
         option_rows = [
@@ -366,10 +372,13 @@ def _unsaid(table: OptionTable, table_values: Quantities) -> Iterator[str]:
         ]
         needs_no_option = not value and not any(row.role in _SELF_SUFFICIENT_ROLES for row in rows)
         if notes or not (
-            needs_no_option or not option_rows or any(row.is_of(value) for row in option_rows)
+            needs_no_option or not option_rows or any(row.matches(value) for row in option_rows)
         ):
             available = " and ".join(dict.fromkeys(row.value for row in option_rows))
-            yield f"{name} {word_of(value)} ({notes[0] if notes else f'it has {available}'})"
+            yield (
+                f"{name} {format_option_value(value)} "
+                f"({notes[0] if notes else f'it has {available}'})"
+            )
 
 
 def step_draft(
@@ -385,5 +394,5 @@ def step_draft(
     ``benchmark_words`` are further arguments of the benchmark.
     """
     return training_draft(
-        job, target, arguments, launcher="ray", more=benchmark_words, files=files, left=left
+        job, target, arguments, launcher="ray", extra=benchmark_words, files=files, left=left
     )

@@ -13,9 +13,9 @@ from planner.launch.serving_reader import (
     EngineReader,
     ServerSettings,
     find_model_by_name,
+    merge_config,
     parse_size,
     read_server,
-    with_config,
 )
 from planner.launch.serving_writer import (
     AGGREGATED,
@@ -24,13 +24,13 @@ from planner.launch.serving_writer import (
     ServerCommand,
     ServerGroup,
     common_quantities,
-    draft_word,
-    method_arguments,
-    router,
+    draft_method_arguments,
+    draft_model_argument,
+    make_routers,
+    quantization_options,
     server_hooks,
+    server_urls,
     target_modules,
-    urls,
-    with_online,
 )
 from planner.launch.target import (
     COPY,
@@ -44,7 +44,7 @@ from planner.launch.target import (
 from planner.specs.model import ModelSpec
 
 NAME = "sglang"
-_OF_DOCUMENT = {
+_DOCUMENT_KEYS = {
     *("tp-size", "dp-size", "ep-size", "mem-fraction-static", "chunked-prefill-size"),
     *("max-running-requests", "enable-dp-attention", "disaggregation-mode", "context-length"),
 }
@@ -52,12 +52,12 @@ _OF_DOCUMENT = {
 
 def matches_document(values: Mapping[str, object]) -> bool:
     """Whether a document has options of SGLang's server."""
-    return len(_OF_DOCUMENT & {name.replace("_", "-") for name in values}) > 1
+    return len(_DOCUMENT_KEYS & {name.replace("_", "-") for name in values}) > 1
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
     """Settings of the deployment that a command starts."""
-    reading = with_config(reading, _ENGINE)
+    reading = merge_config(reading, _ENGINE)
     pool = reading.value("pool") or AGGREGATED
     server = read_server(reading, _ENGINE, pool)
     gpu_experts = reading.number(
@@ -65,11 +65,11 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     )  # KTransformers: of each layer, on the GPUs
     model = find_model_by_name(str(server.values.get("model") or ""))
     if gpu_experts is not None and model is not None and (experts := model.num_experts):
-        server.put_experts_on_host(model, max(1 - gpu_experts / experts, 0), "KTransformers")
-    return server.of_pool(pool)
+        server.set_experts_on_host(model, max(1 - gpu_experts / experts, 0), "KTransformers")
+    return server.build_for_pool(pool)
 
 
-def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
+def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
     """Set the parallelism; return the attention ranks, which are in the tensor-parallel group."""
     stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
     ranks, server_copies = server.count("attention_data_parallel"), server.count("server_copies")
@@ -84,7 +84,7 @@ def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
         attention_data_parallel=ranks,
         expert_parallel=stage_gpus if spreads_experts else server.count("expert_parallel"),
     )
-    server.put_gpus(stage_gpus * num_stages * server_copies)
+    server.set_gpus(stage_gpus * num_stages * server_copies)
     if ranks > stage_gpus or stage_gpus % ranks:
         server.notes.append(
             f"--tp-size {stage_gpus} is not a multiple of its {ranks} attention ranks."
@@ -92,7 +92,7 @@ def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
     return ranks
 
 
-def _drafts(reading: OptionReader) -> DraftSettings | None:
+def _read_draft(reading: OptionReader) -> DraftSettings | None:
     """The drafting of a command; verified tokens include the one before the drafted tokens."""
     method = reading.text("--speculative-algorithm") or ""
     if not reading.has("--speculative-algorithm"):
@@ -113,18 +113,18 @@ def _drafts(reading: OptionReader) -> DraftSettings | None:
 _ENGINE = EngineReader(
     name=NAME,
     model_options=("--model-path", "--model"),
-    layout=_layout,
-    drafts=_drafts,
+    layout=_set_layout,
+    drafts=_read_draft,
     switches=("--enable-lora", "--lora-paths"),
     host_cache="--enable-hierarchical-cache",
     weights_on_host="--cpu-offload-gb",
     finds_prefixes=lambda reading: reading.value("pool") != PREFILL_POOL,
 )
-_ONLINE = {"fp8": True}
-_WIDTHS = (1, 2, 4, 8)
-_MOST_PREFILL_TOKENS = 16384
+_ONLINE_QUANTIZATION = {"fp8": True}
+_TREE_WIDTHS = (1, 2, 4, 8)
+_MAX_PREFILL_TOKENS = 16384
 _ROUTER_NOTE = "sglang_router (pip install sglang-router) spreads the requests"
-_HEAD = ShellVariable(name=MASTER_ADDR.name, meaning=MASTER_ADDR.meaning, suffix=":20000")
+_MASTER_ADDRESS = ShellVariable(name=MASTER_ADDR.name, meaning=MASTER_ADDR.meaning, suffix=":20000")
 # First port of the prefill workers on a node; each has its own.
 _FIRST_PORT = 5000
 _BOOTSTRAP = ShellVariable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST_PORT)
@@ -132,25 +132,25 @@ _BOOTSTRAP = ShellVariable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_
 
 def worker_quantities(worker: ServerGroup) -> Quantities:
     """Quantities of SGLang's option table for a worker."""
-    tokens, draft_tokens = worker.max_num_batched_tokens, worker.drafts
+    tokens, draft_tokens = worker.max_num_batched_tokens, worker.draft_tokens
     offloaded_gib, host_cache_gib = worker.offloaded_gib, worker.cache_on_host_gib
     draft_steps = draft_tokens and int(worker.job["draft_steps"] or draft_tokens)
     is_decode = worker.name == DECODE_POOL
     # Branches of a tree with these tokens and steps.
     widths = [
         candidate
-        for candidate in _WIDTHS
+        for candidate in _TREE_WIDTHS
         if draft_steps and draft_tokens and candidate * draft_steps >= draft_tokens
     ]
-    tree_width = None if draft_steps is None else next(iter(widths), _WIDTHS[-1])
+    tree_width = None if draft_steps is None else next(iter(widths), _TREE_WIDTHS[-1])
     is_rounded = offloaded_gib is not None and offloaded_gib % 1
     return {
         **common_quantities(worker),
-        **with_online(worker, _ONLINE),
+        **quantization_options(worker, _ONLINE_QUANTIZATION),
         "stage_gpus": worker.stage_gpus,
         "server_seqs": worker.max_num_seqs * worker.ranks,
         "server_step_tokens": None if is_decode else tokens * worker.ranks,
-        "most_prefill_tokens": tokens if tokens > _MOST_PREFILL_TOKENS and not is_decode else None,
+        "most_prefill_tokens": tokens if tokens > _MAX_PREFILL_TOKENS and not is_decode else None,
         "max_num_batched_tokens": worker.values["max_num_batched_tokens"] if is_decode else None,
         "gpu_memory_utilization": worker.static_share,
         "offloaded_whole_gib": None if offloaded_gib is None else math.ceil(offloaded_gib),
@@ -166,13 +166,13 @@ def worker_quantities(worker: ServerGroup) -> Quantities:
 
 def command_options(server: ServerCommand) -> list[CommandWords]:
     """The engine's options of a server, without address and nodes."""
-    arguments = [CommandWords.of(setting) for setting in server.settings.options]
+    arguments = [CommandWords.of(inputs) for inputs in server.settings.options]
     if any(argument.words[1:] == ("STANDALONE",) for argument in arguments):
-        draft_model = draft_word(server.worker.job)
+        draft_model = draft_model_argument(server.worker.job)
         arguments.append(CommandWords(words=("--speculative-draft-model-path", draft_model)))
     job = server.worker.job
     options = ("--speculative-algorithm", "--speculative-draft-model-path")
-    method_words = method_arguments(job, *options, upper=True)
+    method_words = draft_method_arguments(job, *options, upper=True)
     return [*arguments, *method_words, *target_modules(job, says_all=True)]
 
 
@@ -181,7 +181,7 @@ def _process(server: ServerCommand) -> Process:
     arguments = [
         CommandWords(words=("python3", "-m", "sglang.launch_server")),
         CommandWords(words=("--model-path", server.model)),
-        *server.listening,
+        *server.listen_arguments,
         *command_options(server),
     ]
     if worker.name == PREFILL_POOL:
@@ -189,7 +189,7 @@ def _process(server: ServerCommand) -> Process:
         arguments.append(CommandWords(words=("--disaggregation-bootstrap-port", port)))
     if worker.num_nodes > 1:
         arguments.append(CommandWords(words=("--node-rank", NODE_RANK)))
-        arguments.append(CommandWords(words=("--dist-init-addr", _HEAD)))
+        arguments.append(CommandWords(words=("--dist-init-addr", _MASTER_ADDRESS)))
     return server.process(arguments)
 
 
@@ -197,11 +197,11 @@ def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
     commands = ("python3", "-m", "sglang_router.launch_router"), ("--policy", "round_robin")
     pools = [
         CommandWords(words=("--prefill", url, str(_FIRST_PORT + copy)))
-        for copy, url in enumerate(urls(servers[0].worker))
+        for copy, url in enumerate(server_urls(servers[0].worker))
     ]
-    pools += [CommandWords(words=("--decode", url)) for url in urls(servers[-1].worker)]
+    pools += [CommandWords(words=("--decode", url)) for url in server_urls(servers[-1].worker)]
     program = [CommandWords(words=words) for words in commands]
-    return router(servers, program, "--pd-disaggregation", pools, _ROUTER_NOTE)
+    return make_routers(servers, program, "--pd-disaggregation", pools, _ROUTER_NOTE)
 
 
 TARGET = LaunchTarget.of(

@@ -24,23 +24,27 @@ from planner.launch.parsed_launch import (
 from planner.launch.target import LaunchTarget
 from planner.launch.targets.megatron_arguments import read_megatron_arguments
 from planner.launch.targets.rl_reader_writer import (
-    put_lengths,
-    put_redrawn,
-    put_split,
     reader_of_steps,
+    set_dynamic_sampling,
+    set_lengths,
+    set_placement,
 )
 from planner.launch.targets.training_reader import (
+    classify_unused_options,
     note_updates,
-    put_objective,
-    put_token_budget,
-    unread_of_sections,
+    set_objective,
+    set_token_budget,
 )
 from planner.specs.quantization import checkpoint_of
 
 _MODEL = "--hf-checkpoint"
-_SET = {"--bf16": "true", "--use-distributed-optimizer": "true", "--micro-batch-size": "1"}
+_IMPLIED_OPTIONS = {
+    "--bf16": "true",
+    "--use-distributed-optimizer": "true",
+    "--micro-batch-size": "1",
+}
 """Defaults of slime for options of Megatron-LM."""
-_NODE = 8
+_DEFAULT_GPUS_PER_NODE = 8
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
@@ -49,12 +53,12 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     Raises LaunchError if the command's split of the model does not divide its GPUs.
     """
     command = with_unknown_options(reading.command)
-    options = {name: implied_option(name, text) for name, text in _SET.items()} | {
+    options = {name: implied_option(name, text) for name, text in _IMPLIED_OPTIONS.items()} | {
         **command.options
     }
     if "--fp16" in options:
         del options["--bf16"]
-    num_gpus = command.resources.requested_gpus or _actor_gpus(replace(reading, command=command))
+    num_gpus = command.resources.requested_gpus or _train_gpus(replace(reading, command=command))
     resources = JobResources(
         num_gpus=implied_option("num_gpus", str(num_gpus)), gpu=command.resources.gpu
     )
@@ -71,63 +75,66 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     )
     settings.require("model", reading.text(_MODEL))
     used = TARGET.table.used | TARGET.table.options | megatron.used_options
-    unread = unread_of_sections(reading, ("--",), used)
+    unread = classify_unused_options(reading, ("--",), used)
     if reading.text("--loss-type") == "sft_loss":
         settings.values["training_objective"] = "sft"
         settings.require("sequence_length", number(reading, "--seq-length"))
         return settings.build(used_options=used, **unread)
-    _on_rollouts(reading, settings)
+    _set_rollout_update(reading, settings)
     return settings.build(used_options=used, **unread)
 
 
-def _actor_gpus(reading: OptionReader) -> int:
+def _train_gpus(reading: OptionReader) -> int:
     """GPUs that train; one node by default."""
     nodes = number(reading, "--actor-num-nodes") or 1
-    return nodes * (number(reading, "--actor-num-gpus-per-node") or _NODE)
+    return nodes * (number(reading, "--actor-num-gpus-per-node") or _DEFAULT_GPUS_PER_NODE)
 
 
-def _on_rollouts(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_rollout_update(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the sequences of an update, their longest length, and those of a micro-batch."""
     values = settings.values
     values.pop("total_tokens", None)  # a rollout is not one iteration of Megatron-LM
-    max_length = _longest(reading)
+    max_length = _max_sequence_length(reading)
     settings.require("sequence_length", max_length)
-    answers_per_step = _generated(reading)
-    batch, updates = number(reading, "--global-batch-size"), number(reading, _TIMES) or 1
+    answers_per_step = _answers_per_step(reading)
+    batch, updates = (
+        number(reading, "--global-batch-size"),
+        number(reading, _UPDATES_PER_ROLLOUT) or 1,
+    )
     if batch is None and answers_per_step:
         batch = max(answers_per_step // updates, 1)
     settings.require("global_batch_size", batch)
     if batch:
         note_updates(settings, "slime", answers_per_step, batch)
-    if max_length and batch and (budget := _budget(reading, settings)):
+    if max_length and batch and (budget := _token_budget(reading, settings)):
         sizes = (int(values.get(f"{name}_parallel", 1)) for name in ("tensor", "pipeline"))
         ranks = int(values.get("context_parallel", 1))
         for size in sizes:
             ranks *= size
         copies = max(int(values["num_gpus"]) // ranks, 1)
-        put_token_budget(settings, budget, None if batch % copies else batch // copies)
+        set_token_budget(settings, budget, None if batch % copies else batch // copies)
     kl_coefficient = reading.amount("--kl-coef") or 0.0
     has_critic = reading.text("--advantage-estimator") == "ppo"
-    put_objective(
+    set_objective(
         settings, reading.has("--use-kl-loss") or kl_coefficient > 0, has_critic=has_critic
     )
 
 
-_TIMES = "--num-steps-per-rollout"
+_UPDATES_PER_ROLLOUT = "--num-steps-per-rollout"
 
 
-def _generated(reading: OptionReader) -> int | None:
+def _answers_per_step(reading: OptionReader) -> int | None:
     """Generated answers of a step; None where the command does not set its prompts."""
     prompts = number(reading, "--rollout-batch-size")
     return prompts and prompts * (number(reading, "--n-samples-per-prompt") or 1)
 
 
-def _longest(reading: OptionReader) -> int | None:
+def _max_sequence_length(reading: OptionReader) -> int | None:
     """Most tokens of a prompt with its answer; None where no option bounds them."""
     context, max_answer = number(reading, _CONTEXT), number(reading, _ANSWER)
     if context or max_answer is None:
         return context
-    return max_answer + (number(reading, _PROMPT) or max(max_answer // _OF_ANSWER, 1))
+    return max_answer + (number(reading, _PROMPT) or max(max_answer // _ANSWER_PER_PROMPT, 1))
 
 
 _CONTEXT, _PROMPT, _ANSWER = (
@@ -135,11 +142,11 @@ _CONTEXT, _PROMPT, _ANSWER = (
     "--rollout-max-prompt-len",
     "--rollout-max-response-len",
 )
-_OF_ANSWER = 8
+_ANSWER_PER_PROMPT = 8
 """Longest answer over the prompt length, if no option bounds prompts."""
 
 
-def _budget(reading: OptionReader, settings: SettingsBuilder) -> int | None:
+def _token_budget(reading: OptionReader, settings: SettingsBuilder) -> int | None:
     """Tokens of a micro-batch over context-parallel ranks; None if it is set in sequences."""
     tokens = number(reading, "--max-tokens-per-gpu")
     if tokens is None or not reading.has("--use-dynamic-batch-size"):
@@ -147,20 +154,22 @@ def _budget(reading: OptionReader, settings: SettingsBuilder) -> int | None:
     return tokens * int(settings.values.get("context_parallel", 1))
 
 
-def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
+def _add_step_settings(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
     """Set lengths, micro-batches and placement of a step, which no row of the table has."""
     values = settings.values
     values["framework"] = "slime"
     values["old_logprob"] = not reading.has("--use-rollout-logprobs")
     if reading.has("--dynamic-sampling-filter-path"):
-        put_redrawn(settings)
+        set_dynamic_sampling(settings)
     length = update.values.get("sequence_length")
     if length is None:
         settings.mark_missing("output_cap")
     else:
-        put_lengths(settings, int(length), number(reading, _ANSWER), number(reading, _PROMPT))
+        set_lengths(settings, int(length), number(reading, _ANSWER), number(reading, _PROMPT))
         longest = int(values["input_tokens"]) + int(values["output_cap"])
-        budget = _budget(reading, settings)
+        budget = _token_budget(reading, settings)
         micro_batch_tokens = int(update.values["micro_batch_size"]) * longest
         values["micro_batch_tokens"] = max(budget or micro_batch_tokens, longest)
         if budget and budget < longest:
@@ -170,10 +179,10 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
             )
     if (checkpoint_of(reading.text(_MODEL) or "").quantization or "").startswith("fp8"):
         values["rollout_quantization"] = "fp8"
-    _put_placement(reading, update, settings)
+    _set_placement(reading, update, settings)
 
 
-def _put_placement(
+def _set_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
     """Set the placement of trainer and engines, and the staleness of weights.
@@ -191,20 +200,20 @@ def _put_placement(
         placement, values["staleness"] = Placement.ASYNC, 1
     elif any(word.endswith("train_async.py") for word in words):
         placement, values["staleness"] = Placement.ONE_STEP_OFF, 1
-    train_gpus, rollout_gpus = _split_of(reading, placement)
+    train_gpus, rollout_gpus = _split_gpus(reading, placement)
     values["partial_rollout"] = reading.has("--partial-rollout") and placement in (
         Placement.COLOCATED,
         Placement.ASYNC,
     )
-    put_split(settings, placement, train_gpus if rollout_gpus else None, rollout_gpus)
+    set_placement(settings, placement, train_gpus if rollout_gpus else None, rollout_gpus)
 
 
-def _split_of(reading: OptionReader, placement: Placement) -> tuple[int, int]:
+def _split_gpus(reading: OptionReader, placement: Placement) -> tuple[int, int]:
     """GPUs that train and GPUs that generate; 0 of the latter if the command does not set them.
 
     Raises LaunchError if the GPUs that the user sets cannot be split like those of the file.
     """
-    train_gpus, rollout_gpus = _actor_gpus(reading), number(reading, "--rollout-num-gpus") or 0
+    train_gpus, rollout_gpus = _train_gpus(reading), number(reading, "--rollout-num-gpus") or 0
     num_gpus = reading.command.resources.requested_gpus
     if num_gpus is None or placement is Placement.COLOCATED:
         return train_gpus, rollout_gpus
@@ -219,12 +228,14 @@ def _split_of(reading: OptionReader, placement: Placement) -> tuple[int, int]:
         advice = f"cannot be split so: give --gpus {gpus}, or another multiple."
     else:
         advice = f"leave none to generate: give more than --gpus {train_gpus}."
-    raise LaunchError(f"{reading.place}: of the GPUs of the file {split}, and {num_gpus} {advice}")
+    raise LaunchError(
+        f"{reading.position}: of the GPUs of the file {split}, and {num_gpus} {advice}"
+    )
 
 
 TARGET = reader_of_steps(
     LaunchTarget.of("slime", answers=read_settings),
     profiles=("slime",),
-    add_step_settings=_put_step,
+    add_step_settings=_add_step_settings,
     complete_command=with_unknown_options,
 )

@@ -9,7 +9,7 @@ from planner.base.units import GIB
 from planner.documents.shell.edits import Changes, ParsedOption
 from planner.documents.yaml_tree import flattened, plain_text
 from planner.documents.yaml_writer import yaml_text
-from planner.launch.hf_trainer.write_script import nested
+from planner.launch.hf_trainer.write_script import nest_options
 from planner.launch.option_table import (
     OptionTable,
     ParameterNote,
@@ -33,11 +33,11 @@ from planner.launch.serving_writer import (
     ServerCommand,
     ServerGroup,
     common_quantities,
-    draft_word,
-    router_of,
+    draft_model_argument,
+    make_router_process,
+    quantization_options,
     server_hooks,
-    urls,
-    with_online,
+    server_urls,
 )
 from planner.launch.target import (
     CommandWords,
@@ -50,7 +50,7 @@ from planner.specs.model import ModelSpec
 
 NAME = "tensorrt-llm"
 _MODULE = "dynamo.trtllm"
-_BENCH, _MEASURES = "trtllm-bench", ("throughput", "latency", "build")
+_BENCH, _BENCH_COMMANDS = "trtllm-bench", ("throughput", "latency", "build")
 _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
 _OVERRIDE = "--override-engine-args"
 _TABLE = OptionTable.load("tensorrt-llm")
@@ -61,7 +61,7 @@ def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts a server of TensorRT-LLM, or benchmarks the engine."""
     names = [word.rsplit("/", 1)[-1] for word in words[:4]]
     if _BENCH in names:
-        return bool({*_MEASURES} & {*words})
+        return bool({*_BENCH_COMMANDS} & {*words})
     if "trtllm-serve" in names:
         arguments = list(words[names.index("trtllm-serve") + 1 :])
         return bool(arguments) and not arguments[0].startswith("disaggregated")
@@ -71,15 +71,19 @@ def matches_command(words: Sequence[str]) -> bool:
 def read_settings(reading: OptionReader) -> LaunchSettings:
     """Settings of the deployment that a command starts, or a document with two pools describes."""
     if {*_POOLS} <= {name.split(".")[0] for name in reading.command.options}:
-        return _pools(reading)
+        return _read_pools(reading)
     pool = reading.value("pool") or AGGREGATED
     options = reading.command.options
-    if _is_bench(reading.command, *_MEASURES) and "-m" in options and "--model" not in options:
-        reading = _of(reading, {**options, "--model": options["-m"]})
-    server = read_server(_with_files(reading), _ENGINE, pool)
+    if (
+        _is_bench(reading.command, *_BENCH_COMMANDS)
+        and "-m" in options
+        and "--model" not in options
+    ):
+        reading = _reading_with(reading, {**options, "--model": options["-m"]})
+    server = read_server(_with_config_file(reading), _ENGINE, pool)
     if _is_bench(reading.command, "latency"):
         server.values["concurrency"] = 1  # low_latency.py sets the batch to it
-    return server.of_pool(pool)
+    return server.build_for_pool(pool)
 
 
 def _is_bench(command: ParsedCommand, *commands: str) -> bool:
@@ -87,9 +91,9 @@ def _is_bench(command: ParsedCommand, *commands: str) -> bool:
     return _BENCH in words and bool({*commands} & words)
 
 
-def _honoured(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
+def _split_changes(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
     """A change split into options that the command accepts, and keys of its YAML file."""
-    if not _is_bench(command, *_MEASURES[:2]):
+    if not _is_bench(command, *_BENCH_COMMANDS[:2]):
         return changes, {}
     bench_options = option_aliases("trtllm-bench")
     command_changes = {
@@ -106,7 +110,7 @@ def _honoured(command: ParsedCommand, changes: Changes) -> tuple[Changes, Change
     }
 
 
-def _pools(reading: OptionReader) -> LaunchSettings:
+def _read_pools(reading: OptionReader) -> LaunchSettings:
     """Settings of a document with a prefill and a decode pool."""
     options = reading.command.options
     common = {name: option for name, option in options.items() if name.split(".")[0] not in _POOLS}
@@ -119,9 +123,9 @@ def _pools(reading: OptionReader) -> LaunchSettings:
         }
         count = pool_options.get("num_instances")
         instances = 1 if count is None else parse_size(count.single) or 1
-        settings = read_server(_of(reading, {**common, **pool_options}), _ENGINE, pool).of_pool(
-            pool
-        )
+        settings = read_server(
+            _reading_with(reading, {**common, **pool_options}), _ENGINE, pool
+        ).build_for_pool(pool)
         replicas_term = "prefill_replicas" if pool == PREFILL_POOL else "replicas"
         values = {**settings.values, replicas_term: instances}
         values["num_gpus"] = int(settings.values["num_gpus"]) * instances
@@ -136,7 +140,7 @@ def _pools(reading: OptionReader) -> LaunchSettings:
     )
 
 
-def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
+def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
     stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
     ranks = stage_gpus if server.reading.value("splits_requests") == "true" else 1
     server.values.update(
@@ -145,11 +149,11 @@ def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
         attention_data_parallel=ranks,
         expert_parallel=server.count("expert_parallel"),
     )
-    server.put_gpus(stage_gpus * num_stages)
+    server.set_gpus(stage_gpus * num_stages)
     return ranks
 
 
-def _drafts(reading: OptionReader) -> DraftSettings | None:
+def _read_draft(reading: OptionReader) -> DraftSettings | None:
     num_tokens = parse_size(reading.value("mtp_tokens")) or parse_size(
         reading.value("draft_tokens")
     )
@@ -160,17 +164,17 @@ _ENGINE = EngineReader(
     name=NAME,
     model_options=("--model", "--model-path", "model"),
     programs=(
-        *(_BENCH, *_MEASURES),
+        *(_BENCH, *_BENCH_COMMANDS),
         *("trtllm-serve", "trtllm-llmapi-launch", "serve", "python", "python3", "env", "-m"),
         *("mpirun", _MODULE, "LLM"),
     ),
-    layout=_layout,
-    drafts=_drafts,
+    layout=_set_layout,
+    drafts=_read_draft,
     finds_prefixes=lambda reading: False,
 )
 
 
-def _with_files(reading: OptionReader) -> OptionReader:
+def _with_config_file(reading: OptionReader) -> OptionReader:
     """The reading with keys of the command's YAML, which go before its options."""
     file_name = next(
         (reading.text(option) for option in _CONFIG_FILE_OPTIONS if reading.text(option)), None
@@ -188,10 +192,10 @@ def _with_files(reading: OptionReader) -> OptionReader:
         },
     }
     # The table reads keys of documents before options of the command, as the engine does.
-    return _of(reading, {**reading.command.options, **document})
+    return _reading_with(reading, {**reading.command.options, **document})
 
 
-def _of(reading: OptionReader, options: Mapping[str, ParsedOption]) -> OptionReader:
+def _reading_with(reading: OptionReader, options: Mapping[str, ParsedOption]) -> OptionReader:
     texts = {name: option.single for name, option in options.items()}
     normalized = {
         name: text.lower() if text in ("True", "False") else text for name, text in texts.items()
@@ -210,12 +214,12 @@ _SCRIPT = (
 def worker_quantities(worker: ServerGroup) -> Quantities:
     """Quantities of TensorRT-LLM's option table for a worker."""
     values = common_quantities(worker)
-    draft_tokens, host_cache_gib = worker.drafts, worker.cache_on_host_gib
+    draft_tokens, host_cache_gib = worker.draft_tokens, worker.cache_on_host_gib
     splits_requests = worker.ranks > 1 and worker.ranks == worker.stage_gpus
     uses_modules = values["draft_method"] == "mtp"
     return {
         **values,
-        **with_online(worker, {}),
+        **quantization_options(worker, {}),
         "stage_gpus": worker.stage_gpus,
         "splits_requests": splits_requests,
         "attention_data_parallel": worker.ranks
@@ -233,23 +237,23 @@ def worker_quantities(worker: ServerGroup) -> Quantities:
     }
 
 
-def document(
+def yaml_options(
     server: ServerCommand, extra: Mapping[str, str | None] | None = None
 ) -> dict[str, object]:
     """The YAML of a server: the options that are keys, and ``extra``."""
     options = {
-        setting.option: setting.text
-        for setting in server.settings.options
-        if not setting.option.startswith("--")
+        inputs.option: inputs.text
+        for inputs in server.settings.options
+        if not inputs.option.startswith("--")
     } | dict(extra or {})
     if "speculative_config.max_draft_len" in options:
-        draft_model = draft_word(server.worker.job)
+        draft_model = draft_model_argument(server.worker.job)
         draft_name = draft_model if isinstance(draft_model, str) else draft_model.name
         options["speculative_config.speculative_model"] = draft_name
-    return nested(options, _value)
+    return nest_options(options, _parse_yaml_value)
 
 
-def _value(text: str | None) -> Quantity:
+def _parse_yaml_value(text: str | None) -> Quantity:
     if text in ("true", "false"):
         return text == "true"
     return int(text) if text is not None and text.isdigit() else text or ""
@@ -259,7 +263,7 @@ def _process(server: ServerCommand) -> Process:
     worker = server.worker
     arguments = [
         CommandWords(words=("trtllm-serve", server.model)),
-        *server.listening,
+        *server.listen_arguments,
         *(
             CommandWords.of(option)
             for option in server.settings.options
@@ -273,11 +277,11 @@ def _process(server: ServerCommand) -> Process:
     return server.process(arguments, launcher="mpirun")
 
 
-def _file(server: ServerCommand) -> LaunchOutputFile:
-    notes = {setting.option: setting.note for setting in server.settings.options if setting.note}
+def _yaml_file(server: ServerCommand) -> LaunchOutputFile:
+    notes = {inputs.option: inputs.note for inputs in server.settings.options if inputs.note}
     return LaunchOutputFile(
         name=f"{server.worker.name}.yaml",
-        text=yaml_text(document(server), notes),
+        text=yaml_text(yaml_options(server), notes),
         meaning=f"further options of {server.worker.name}",
     )
 
@@ -289,17 +293,17 @@ def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
     for server in servers:
         section = "context" if server.worker.name == PREFILL_POOL else "generation"
         lines += [f"{section}_servers:", f"  num_instances: {server.worker.copies}", "  urls:"]
-        lines += _addresses(server)
+        lines += _address_lines(server)
     arguments = (
         CommandWords(
             words=("sh", "-c", _SCRIPT, "sh"), note="each word below is a line of its YAML"
         ),
         *(CommandWords(words=(line,)) for line in lines),
     )
-    return [router_of(arguments, _ROUTER_NOTE)]
+    return [make_router_process(arguments, _ROUTER_NOTE)]
 
 
-def _addresses(server: ServerCommand) -> list[ShellVariable]:
+def _address_lines(server: ServerCommand) -> list[ShellVariable]:
     """HOST:PORT of every copy, as lines of YAML."""
     return [
         ShellVariable(
@@ -308,15 +312,15 @@ def _addresses(server: ServerCommand) -> list[ShellVariable]:
             prefix='    - "',
             suffix=f':{server.port + copy}"',
         )
-        for copy, url in enumerate(urls(server.worker))
+        for copy, url in enumerate(server_urls(server.worker))
     ]
 
 
-def _asked(servers: tuple[ServerCommand, ...]) -> tuple[ParameterNote, ...]:
+def _draft_model_note(servers: tuple[ServerCommand, ...]) -> tuple[ParameterNote, ...]:
     """A note on the placeholder in the YAML that the user replaces by the draft model."""
-    draft_model = draft_word(servers[0].worker.job)
+    draft_model = draft_model_argument(servers[0].worker.job)
     if isinstance(draft_model, str) or not any(
-        draft_model.name in str(document(server)) for server in servers
+        draft_model.name in str(yaml_options(server)) for server in servers
     ):
         return ()
     return (
@@ -332,8 +336,14 @@ TARGET = LaunchTarget.of(
     NAME,
     answers=read_settings,
     starts=matches_command,
-    honoured=_honoured,
+    honoured=_split_changes,
     **server_hooks(
-        NAME, worker_quantities, _process, _router, files=_file, left=_asked, routes_replicas=False
+        NAME,
+        worker_quantities,
+        _process,
+        _router,
+        files=_yaml_file,
+        left=_draft_model_note,
+        routes_replicas=False,
     ),
 )

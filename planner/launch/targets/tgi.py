@@ -26,43 +26,44 @@ from planner.specs.model import ModelSpec
 
 NAME = "tgi"
 # Share of GPU memory in the profile, if the launcher may use all of it.
-_SHARE = 0.9
+_MEMORY_SHARE = 0.9
 _FIRST, _SECOND, _THIRD = (1,), (2,), (3,)
-_LONGEST = {_FIRST: 2048, _SECOND: 4096}
-_MORE = 50
+_DEFAULT_MAX_MODEL_LEN = {_FIRST: 2048, _SECOND: 4096}
+_EXTRA_PREFILL_TOKENS = 50
 # 16-bit TFLOP/s that the launcher assumes for the cards it knows.
-_CARDS = {"rtx4090": 82, "t4": 65, "l4-": 121, "l40-": 181, "l40s": 363, "a10g": 125, "a40": 149,
+_TERAFLOPS_BY_CARD = {"rtx4090": 82, "t4": 65, "l4-": 121, "l40-": 181, "l40s": 363, "a10g": 125,
+          "a40": 149,
           "h100-sxm-80gb": 900, "h100-nvl": 900, "a100-sxm": 312, "a100-pcie-80gb": 312,
           "h200": 989}  # fmt: skip
-_FEWEST, _WIGGLE_ROOM = 100, 0.95
-_AS_COMPUTED = (
+_MIN_PREFILL_TOKENS, _WIGGLE_ROOM = 100, 0.95
+_PREFILL_REASON = (
     "from 3.0 on --max-batch-prefill-tokens defaults to what these cards compute in a second"
 )
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
     """Settings of the server that a command starts."""
-    reading = with_variables(reading, TGI, variables(TGI))
+    reading = with_variables(reading, TGI, options_by_variable(TGI))
     server = read_server(reading, _TGI, AGGREGATED)
     server.values["max_num_seqs"] = server.values["concurrency"]
-    put_share(server)
+    set_memory_share(server)
     if reading.text("--quantize") == "exl2":
         server.notes.append(
             "exl2 has weights of any number of bits, and only the checkpoint has that number: "
             "use --set quantization=TYPE."
         )
-    return server.of_pool(AGGREGATED)
+    return server.build_for_pool(AGGREGATED)
 
 
-def put_share(server: ServerSettings) -> None:
+def set_memory_share(server: ServerSettings) -> None:
     """Set the share of GPU memory if --cuda-memory-fraction limits the shards."""
     share = parse_float(server.reading.value("memory_fraction"))
     if share is not None and share < 1:
-        reason = f"{_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
-        server.assume("gpu_memory_utilization", round(_SHARE * share, 4), reason)
+        reason = f"{_MEMORY_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
+        server.assume("gpu_memory_utilization", round(_MEMORY_SHARE * share, 4), reason)
 
 
-def variables(target: LaunchTarget) -> Mapping[str, str]:
+def options_by_variable(target: LaunchTarget) -> Mapping[str, str]:
     """Options by environment variable: MODEL_ID is --model-id."""
     return {name.lstrip("-").replace("-", "_").upper(): name for name in target.options.options}
 
@@ -84,7 +85,7 @@ def with_variables(
     )
 
 
-def layout(server: ServerSettings, _: ModelSpec | None) -> int:
+def set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
     """Set tensor parallelism to the shards: by default all GPUs of the container."""
     reading = server.reading
     server.values.update(pipeline_parallel=1, attention_data_parallel=1, expert_parallel=1)
@@ -97,11 +98,11 @@ def layout(server: ServerSettings, _: ModelSpec | None) -> int:
         server.assume("tensor_parallel", shards, f"{reason}, without --num-shard")
     else:
         server.values["tensor_parallel"] = shards = shards or 1
-    server.put_gpus(shards)
+    server.set_gpus(shards)
     return 1
 
 
-def _batch(server: ServerSettings, model: ModelSpec | None, _: int) -> None:
+def _assume_batch(server: ServerSettings, model: ModelSpec | None, _: int) -> None:
     """Set the default tokens of a prefill: before 3.0 the longest prompt, from 3.0 on what the
     card computes in a second."""
     reading, version = server.reading, version_of(NAME, server.reading.command)
@@ -111,11 +112,12 @@ def _batch(server: ServerSettings, model: ModelSpec | None, _: int) -> None:
     if version is not None and version.parts < _THIRD:
         if version.parts >= _SECOND and longest:
             reason = (
-                f"--max-batch-prefill-tokens is the longest prompt and {_MORE} by default in 2.x"
+                "--max-batch-prefill-tokens is the longest prompt and "
+                f"{_EXTRA_PREFILL_TOKENS} by default in 2.x"
             )
-            server.assume("max_num_batched_tokens", longest + _MORE, reason)
+            server.assume("max_num_batched_tokens", longest + _EXTRA_PREFILL_TOKENS, reason)
     elif model is not None and (tokens := _prefill_tokens(server, model)):
-        server.assume("max_num_batched_tokens", tokens, _AS_COMPUTED)
+        server.assume("max_num_batched_tokens", tokens, _PREFILL_REASON)
 
 
 def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
@@ -128,7 +130,7 @@ def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
     teraflops = next(
         (
             card_teraflops
-            for name, card_teraflops in _CARDS.items()
+            for name, card_teraflops in _TERAFLOPS_BY_CARD.items()
             if (gpu_name or "").startswith(name)
         ),
         None,
@@ -154,7 +156,7 @@ def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
         + 6 * hidden_size * intermediate_size
     )
     tokens = int(shards * teraflops * 1e12 // (layers * flops_per_layer))
-    if tokens <= _FEWEST:
+    if tokens <= _MIN_PREFILL_TOKENS:
         return None
     weight_bytes = layers * (
         3 * intermediate_size * hidden_size
@@ -175,7 +177,7 @@ def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
     return min(tokens, model.max_position_embeddings or tokens)
 
 
-def _longest(server: ServerSettings, model: ModelSpec | None) -> None:
+def _set_max_model_len(server: ServerSettings, model: ModelSpec | None) -> None:
     """Set the longest request; from 3.0 on what fits, up to the model's positions."""
     max_model_len = parse_size(server.reading.value("max_model_len"))
     if max_model_len is not None:
@@ -184,13 +186,13 @@ def _longest(server: ServerSettings, model: ModelSpec | None) -> None:
     version = version_of(NAME, server.reading.command)
     if version is None or version.parts >= _THIRD:
         return
-    max_length = _LONGEST[_SECOND if version.parts >= _SECOND else _FIRST]
+    max_length = _DEFAULT_MAX_MODEL_LEN[_SECOND if version.parts >= _SECOND else _FIRST]
     server.assume(
         "max_model_len", max_length, f"--max-total-tokens is {max_length:,} by default before 3.0"
     )
 
 
-def drafts(reading: OptionReader) -> DraftSettings | None:
+def read_draft(reading: OptionReader) -> DraftSettings | None:
     """Drafting by n-grams of the prompt; None where the command sets none."""
     num_tokens = parse_size(reading.value("draft_tokens"))
     return DraftSettings(number=num_tokens, method="ngram") if num_tokens else None
@@ -199,10 +201,10 @@ def drafts(reading: OptionReader) -> DraftSettings | None:
 _TGI = EngineReader(
     name=NAME,
     model_options=("--model-id",),
-    layout=layout,
-    batch=_batch,
-    drafts=drafts,
-    longest=_longest,
+    layout=set_layout,
+    batch=_assume_batch,
+    drafts=read_draft,
+    longest=_set_max_model_len,
     switches=("--lora-adapters",),
 )
 

@@ -14,7 +14,7 @@ from planner.errors import LaunchError, PlannerError
 from planner.estimators.training.sharding import chunk_split
 from planner.launch.benchmark import training_draft
 from planner.launch.hf_trainer.write_script import require_even_copies
-from planner.launch.model_shape import config_json, model_named, without_modules
+from planner.launch.model_shape import config_json, find_model_of_name, without_mtp_modules
 from planner.launch.option_table import (
     OptionAliasTable,
     OptionTexts,
@@ -38,10 +38,10 @@ from planner.launch.target import (
     LaunchTarget,
     ShellVariable,
     Value,
-    filled,
+    fill_template,
     option_texts,
 )
-from planner.launch.targets.megatron_lm import recipe_of
+from planner.launch.targets.megatron_lm import fp8_recipe_of
 from planner.specs.catalogue import load_model
 from planner.specs.model import ModelSpec
 
@@ -96,9 +96,9 @@ FUNCTIONS = {
 """Configuration functions by name."""
 
 
-def shipped(model: ModelSpec) -> ShippedModel | None:
+def shipped_model_of(model: ModelSpec) -> ShippedModel | None:
     """The shipped model of the same sizes; None if torchtitan ships none."""
-    without_mtp = without_modules(model)
+    without_mtp = without_mtp_modules(model)
     for shipped_model in SHIPPED:
         spec = load_model(shipped_model.model)
         compared = ("hidden_size", "vocab_size", "layer_groups", "tie_word_embeddings")
@@ -107,7 +107,7 @@ def shipped(model: ModelSpec) -> ShippedModel | None:
     return None
 
 
-def function_of(job: LaunchJob) -> str:
+def config_function_name(job: LaunchJob) -> str:
     """Name of the plan's own configuration function: the model and a suffix of the precision."""
     words = "".join(
         character if character.isalnum() else "_" for character in job.model.name.lower()
@@ -121,21 +121,21 @@ def custom_config_module(job: LaunchJob, stage_modules: list[list[str]] | None) 
 
     Raises LaunchError if torchtitan has no model whose sizes could be those of the plan.
     """
-    shipped_model = shipped(job.model)
+    shipped_model = shipped_model_of(job.model)
     module = "llama3" if shipped_model is None else shipped_model.module
     converters = _converters(job)
     converter_lines = "".join(f"\n        {converter}," for converter in converters)
     values: dict[str, Value] = {
         "module": module,
         "base": _BASES[module],
-        "function": function_of(job),
+        "function": config_function_name(job),
         "flavor": "" if shipped_model is None else shipped_model.flavor,
         "sizes": _sizes_of(job.model) if shipped_model is None else (),
         "quantizers": ", ".join(sorted({converter.partition(".")[0] for converter in converters})),
         "converters": f"[{converter_lines}\n    ]" if converters else "[]",
         "stages": [f"{modules!r}," for modules in stage_modules or ()],
     }
-    return filled("torchtitan_config.txt", values, blank_lines=2)
+    return fill_template("torchtitan_config.txt", values, blank_lines=2)
 
 
 def _converters(job: LaunchJob) -> list[str]:
@@ -144,7 +144,7 @@ def _converters(job: LaunchJob) -> list[str]:
     compile_argument = "model_compile_enabled=True"
     if job["precision"] == "fp4":
         return [f'NVFP4LinearConverter.Config(fqns=["layers"], {compile_argument})']
-    recipe = recipe_of(job, "tensorwise")
+    recipe = fp8_recipe_of(job, "tensorwise")
     if recipe is None:
         return []
     if recipe == "mxfp8":
@@ -190,17 +190,17 @@ def _sizes_of(model: ModelSpec) -> list[str]:
 
 
 # Keys of earlier versions with their current names.
-_OLDER = OptionAliasTable.load("torchtitan").of("is")
+_RENAMED_KEYS = OptionAliasTable.load("torchtitan").of("is")
 _SUBCOMMAND = "activation-checkpoint:"
 # torchtitan's script, the variables that it passes on, and its default number of processes.
 _SCRIPT = "run_train.sh"
 _VARIABLES = {"MODULE": "module", "CONFIG": "config", "CONFIG_FILE": "job.config_file"}
-_USUAL_PROCESSES = 8
+_DEFAULT_PROCESSES = 8
 # pytorch/torchtitan 00d1c0e, torchtitan/models/llama3/config_registry.py: 8B and 70B are eager.
-_COMPILED = ("llama3_405b",)
+_COMPILED_CONFIGS = ("llama3_405b",)
 _KEY = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)+")
-_MODES = ("none", "selective", "full")
-_KINDS = (("float8", "fp8"), ("fp8", "fp8"), ("mxfp8", "fp8"), ("nvfp4", "fp4"))
+_RECOMPUTE_MODES = ("none", "selective", "full")
+_PRECISION_SUFFIXES = (("float8", "fp8"), ("fp8", "fp8"), ("mxfp8", "fp8"), ("nvfp4", "fp4"))
 
 
 # Defaults of TrainingConfig and ParallelismConfig.
@@ -237,10 +237,10 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
     Raises LaunchError if the file's split of the model does not divide its GPUs.
     """
-    options = _options(reading.command)
+    options = _collect_options(reading.command)
     if options.is_script and not {*_VARIABLES.values()} & {*options.options}:
         raise LaunchError(
-            f"{reading.place}: {_SCRIPT} is read as torchtitan's. It needs its model in "
+            f"{reading.position}: {_SCRIPT} is read as torchtitan's. It needs its model in "
             "CONFIG=... before the command: set that, or read the configuration file itself."
         )
     # The name of a function or a TOML file, or a flavor in one.
@@ -250,30 +250,36 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     custom_name = options.text("function") or options.text("model.flavor")
     is_self_contained = not options.text("config") and custom_name is not None
     if is_self_contained:
-        name = _flavor(options)
+        name = _model_flavor(options)
     function = _DEFAULT_FUNCTION if is_self_contained else FUNCTIONS.get(name, _DEFAULT_FUNCTION)
     settings = option_texts(reading, "torchtitan")
     values, notes = settings.values, settings.notes
     values["framework"] = "torchtitan"
     changes_model = options.text("model.changed") is not None
     is_flavored = options.text("model.flavor") is not None
-    model = None if changes_model else _model(options, _flavor(options) if is_flavored else name)
+    model = (
+        None
+        if changes_model
+        else _read_model(options, _model_flavor(options) if is_flavored else name)
+    )
     settings.set("model", model)
-    _sizes(options, name, function, settings)
-    _states(options, function, settings)
-    num_gpus = _split(reading, options, settings)
+    _set_sizes(options, name, function, settings)
+    _set_states(options, function, settings)
+    num_gpus = _set_gpus(reading, options, settings)
     settings.missing += ["model"] * (model is None) + ["num_gpus"] * (num_gpus is None)
-    _batch(options, function, num_gpus, settings)
-    values["precision"] = _precision(options, options.text("function") or name, function)
-    _parts_of_model(reading, options, settings)
+    _set_batch(options, function, num_gpus, settings)
+    values["precision"] = _read_precision(options, options.text("function") or name, function)
+    _set_model_parts(reading, options, settings)
     if model is None and _is_looped(options, function):
         settings.mark_missing("virtual_pipeline")
     elif model is not None and values["pipeline_parallel"] > 1:
-        values["virtual_pipeline"] = _chunks(options, values["pipeline_parallel"], function, model)
+        values["virtual_pipeline"] = _stages_per_rank(
+            options, values["pipeline_parallel"], function, model
+        )
     if options.is_older:
         notes.append("torchtitan 0.3.0 reads no TOML: it takes --module, --config and overrides.")
     compile_text = options.text("compile.enable")
-    is_compiled = not is_self_contained and name in _COMPILED
+    is_compiled = not is_self_contained and name in _COMPILED_CONFIGS
     if compile_text is not None:
         is_compiled = compile_text.lower() != "false" and "model" in (
             options.text("compile.components") or "model"
@@ -287,7 +293,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     return settings.build(used_options=frozenset(options.used))
 
 
-def _flavor(options: _Options) -> str:
+def _model_flavor(options: _Options) -> str:
     """The model as in the name of its function: ``llama3_8b``."""
     flavor = (options.text("model.flavor") or "").lower()
     if module := options.text("model.name"):
@@ -307,7 +313,7 @@ def _flavor(options: _Options) -> str:
     return f"{module}_{flavor}" if module else function_name
 
 
-def _sizes(
+def _set_sizes(
     options: _Options, name: str, function: ConfigFunction, settings: SettingsBuilder
 ) -> None:
     """Set the degrees of parallelism and the sequence length."""
@@ -322,7 +328,7 @@ def _sizes(
         settings.assume(term, default, f"{default} is that of {name or 'torchtitan'}")
 
 
-def _options(command: ParsedCommand) -> _Options:
+def _collect_options(command: ParsedCommand) -> _Options:
     options = _Options()
     for document in (command, *command.files.values()):
         parsed_options = {
@@ -342,7 +348,7 @@ def _options(command: ParsedCommand) -> _Options:
             name = option.lstrip("-").replace("-", "_") if is_command else option
             if _KEY.fullmatch(option):
                 options.is_older = True
-            options.options.setdefault(_OLDER.get(name, name), parsed)
+            options.options.setdefault(_RENAMED_KEYS.get(name, name), parsed)
     program = next((word_option.single or "" for word_option in command.positional), "")
     options.is_script = program.rpartition("/")[2] == _SCRIPT
     if options.is_script:
@@ -352,9 +358,9 @@ def _options(command: ParsedCommand) -> _Options:
     return options
 
 
-def _model(options: _Options, name: str) -> str | None:
+def _read_model(options: _Options, name: str) -> str | None:
     base_name = name
-    for suffix, _ in _KINDS:
+    for suffix, _ in _PRECISION_SUFFIXES:
         base_name = base_name.removesuffix(f"_{suffix}")
     for shipped_model in SHIPPED:
         flavor = shipped_model.flavor.lower().replace("-", "_").replace(".", "_")
@@ -363,12 +369,12 @@ def _model(options: _Options, name: str) -> str | None:
             == f"{shipped_model.module}_{flavor}"
         ):
             return shipped_model.model
-    model = model_named(base_name) if base_name else None
+    model = find_model_of_name(base_name) if base_name else None
     assets = options.text("hf_assets_path")
-    return model or (model_named(assets.rstrip("/").rpartition("/")[2]) if assets else None)
+    return model or (find_model_of_name(assets.rstrip("/").rpartition("/")[2]) if assets else None)
 
 
-def _states(options: _Options, function: ConfigFunction, settings: SettingsBuilder) -> None:
+def _set_states(options: _Options, function: ConfigFunction, settings: SettingsBuilder) -> None:
     values = settings.values
     reshard = options.text("parallelism.fsdp_reshard_after_forward") or "default"
     keeps_weights = reshard == "never" or (reshard == "default" and values["pipeline_parallel"] > 1)
@@ -380,7 +386,7 @@ def _states(options: _Options, function: ConfigFunction, settings: SettingsBuild
     )
     offloads = (options.text("training.enable_cpu_offload") or "false").lower() == "true"
     recompute = options.subcommand or options.text("activation_checkpoint.mode")
-    settings.set("recompute", recompute if recompute in _MODES else None)
+    settings.set("recompute", recompute if recompute in _RECOMPUTE_MODES else None)
     default = function.recompute
     settings.assume("recompute", default, f"{default} is that of the configuration")
     values["zero_stage"] = 2 if keeps_weights else 3
@@ -389,7 +395,7 @@ def _states(options: _Options, function: ConfigFunction, settings: SettingsBuild
     values["flash_attention"] = True
 
 
-def _split(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> int | None:
+def _set_gpus(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> int | None:
     """Set the GPUs, the ZeRO stage and the replicas; return the GPUs, None if they are open.
 
     Raises LaunchError if shards and replicas do not fit the GPUs.
@@ -406,7 +412,7 @@ def _split(reading: OptionReader, options: _Options, settings: SettingsBuilder) 
     if num_gpus is None and shards > 0:
         num_gpus = copies * shards * gpus_per_shard
     if num_gpus is None and options.is_script:
-        num_gpus = _USUAL_PROCESSES
+        num_gpus = _DEFAULT_PROCESSES
         settings.defaults["num_gpus"] = f"{num_gpus} are the processes that {_SCRIPT} starts"
     if num_gpus is not None and (
         num_gpus % (gpus_per_shard * copies) or 0 < shards != num_gpus // (gpus_per_shard * copies)
@@ -415,7 +421,7 @@ def _split(reading: OptionReader, options: _Options, settings: SettingsBuilder) 
             f"{copies} copies x {'the rest' if shards < 0 else shards} shards x {gpus_per_shard}"
         )
         raise LaunchError(
-            f"{reading.place}: {num_gpus} GPUs are not {split} GPUs of a "
+            f"{reading.position}: {num_gpus} GPUs are not {split} GPUs of a "
             "shard (tensor x context x pipeline): change one of them."
         )
     sharding = shards if shards > 0 or num_gpus is None else num_gpus // (gpus_per_shard * copies)
@@ -429,7 +435,7 @@ def _split(reading: OptionReader, options: _Options, settings: SettingsBuilder) 
     return num_gpus
 
 
-def _batch(
+def _set_batch(
     options: _Options, function: ConfigFunction, num_gpus: int | None, settings: SettingsBuilder
 ) -> None:
     values = settings.values
@@ -457,13 +463,13 @@ def _batch(
         values["global_batch_size"] = local_batch * num_gpus // gpus_per_copy
 
 
-def _precision(options: _Options, name: str, function: ConfigFunction) -> str:
+def _read_precision(options: _Options, name: str, function: ConfigFunction) -> str:
     precision = function.precision
-    for suffix, format_name in _KINDS:
+    for suffix, format_name in _PRECISION_SUFFIXES:
         if name.endswith(f"_{suffix}"):
             precision = format_name
     converters = (options.text("model.converters") or "").lower()
-    for word, format_name in _KINDS:
+    for word, format_name in _PRECISION_SUFFIXES:
         if word in converters:
             precision = format_name
     if (options.text("float8.enable_float8_linear") or "").lower() == "true":
@@ -471,19 +477,20 @@ def _precision(options: _Options, name: str, function: ConfigFunction) -> str:
     return precision
 
 
-def _parts_of_model(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> None:
+def _set_model_parts(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> None:
     """Set the layers of multi-token prediction and the optimizer.
 
     Raises LaunchError if the model has LoRA adapters.
     """
     if "lora" in (options.text("model.converters") or "").lower():
         raise LaunchError(
-            f"{reading.place}: torchtitan's LoRA converter is not predicted, only configurations "
+            f"{reading.position}: torchtitan's LoRA converter is not predicted, only "
+            "configurations "
             "that train all weights."
         )
     settings.set("mtp_num_layers", options.number("model.mtp"))
     if name := options.text("optimizer.name"):
-        settings.put_optimizer(name)
+        settings.set_optimizer(name)
 
 
 def _is_looped(options: _Options, function: ConfigFunction) -> bool:
@@ -492,7 +499,7 @@ def _is_looped(options: _Options, function: ConfigFunction) -> bool:
     return pp > 1 and "1F1B" != schedule != "GPipe"
 
 
-def _chunks(options: _Options, stages: int, function: ConfigFunction, model: str) -> int:
+def _stages_per_rank(options: _Options, stages: int, function: ConfigFunction, model: str) -> int:
     """Pipeline stages of each rank."""
     layers_per_stage = options.number("parallelism.pipeline_parallel_layers_per_stage")
     if layers_per_stage is None:
@@ -517,19 +524,19 @@ _OUTPUT = ShellVariable(
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    dp, copies = job.data_parallel, _copies(job)
+    dp, copies = job.data_parallel, _num_copies(job)
     pp, micro_batch = int(job["pipeline_parallel"]), int(job["micro_batch_size"])
     precision = job["precision"]
     schedule = "Interleaved1F1B" if job["virtual_pipeline"] > 1 else "1F1B"
-    shipped_model = shipped(job.model)
+    shipped_model = shipped_model_of(job.model)
     has_custom_config = _needs_custom_config(job)
     return {
         "module": MODULE if has_custom_config or shipped_model is None else shipped_model.module,
-        "config": function_of(job)
+        "config": config_function_name(job)
         if has_custom_config or shipped_model is None
         else shipped_model.config,
         # A split that no option expresses is in the plan's own function.
-        **({"schedule": schedule, **(_split_words(job) or {})} if pp > 1 else {}),
+        **({"schedule": schedule, **(_split_quantities(job) or {})} if pp > 1 else {}),
         "replicas": copies,
         "shards": dp // copies,
         "local_batch": micro_batch
@@ -545,22 +552,22 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 def _needs_custom_config(job: LaunchJob) -> bool:
     """Whether the plan needs its own configuration function, as overrides cannot express it."""
-    shipped_model = shipped(job.model)
+    shipped_model = shipped_model_of(job.model)
     is_expressible = (
         job["precision"] not in ("fp8", "fp4")
         and shipped_model is not None
         and shipped_model.config
     )
-    return not is_expressible or _parts(job) is not None
+    return not is_expressible or _stage_modules(job) is not None
 
 
 def _stage_sizes(job: LaunchJob) -> list[int]:
     """Layers of each of torchtitan's stages: the chunks of the plan."""
     pp, vp = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
-    return chunk_split(without_modules(job.model), pp, vp)
+    return chunk_split(without_mtp_modules(job.model), pp, vp)
 
 
-def _split_words(job: LaunchJob) -> dict[str, int] | None:
+def _split_quantities(job: LaunchJob) -> dict[str, int] | None:
     """Options that split the layers as planned; None where no option does."""
     sizes = _stage_sizes(job)
     layers, stages = sum(sizes), len(sizes)
@@ -587,9 +594,9 @@ def split_layers(layers: int, stages: int, first: int, last: int) -> list[int]:
     return sizes
 
 
-def _parts(job: LaunchJob) -> list[list[str]] | None:
+def _stage_modules(job: LaunchJob) -> list[list[str]] | None:
     """Modules of each stage; None where options can express the split."""
-    if job["pipeline_parallel"] == 1 or _split_words(job) is not None:
+    if job["pipeline_parallel"] == 1 or _split_quantities(job) is not None:
         return None
     layers = count()
     modules = [[f"layers.{next(layers)}" for _ in range(size)] for size in _stage_sizes(job)]
@@ -600,8 +607,8 @@ def _parts(job: LaunchJob) -> list[list[str]] | None:
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     require_even_copies(job)
-    _require_experts(job)
-    module = custom_config_module(job, _parts(job)) if _needs_custom_config(job) else ""
+    _require_expert_split(job)
+    module = custom_config_module(job, _stage_modules(job)) if _needs_custom_config(job) else ""
     files = (
         LaunchOutputFile(name=f"{MODULE}.py", text=module, meaning="the model's configuration"),
     )
@@ -631,9 +638,9 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     )
 
 
-def _require_experts(job: LaunchJob) -> None:
+def _require_expert_split(job: LaunchJob) -> None:
     """Raise LaunchError if the experts do not divide the GPUs of a copy and a stage."""
-    shards = job.data_parallel // _copies(job)
+    shards = job.data_parallel // _num_copies(job)
     ranks = shards * job["context_parallel"] * job["tensor_parallel"]
     if ranks % job["expert_parallel"]:
         raise LaunchError(
@@ -643,7 +650,7 @@ def _require_experts(job: LaunchJob) -> None:
         )
 
 
-def _copies(job: LaunchJob) -> int:
+def _num_copies(job: LaunchJob) -> int:
     return int(job["data_parallel_replicas"]) if job["zero_stage"] else job.data_parallel
 
 

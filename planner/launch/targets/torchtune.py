@@ -14,7 +14,7 @@ from functools import cache
 from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.hf_trainer.derive_settings import UNPACKED
-from planner.launch.model_shape import model_named
+from planner.launch.model_shape import find_model_of_name
 from planner.launch.option_table import shipped_rows
 from planner.launch.parsed_launch import (
     OptionReader,
@@ -25,20 +25,29 @@ from planner.launch.parsed_launch import (
     total_gpus,
     with_unknown_options,
 )
-from planner.launch.targets.training_reader import identity, make_reader_target, put_batch, ranks_of
+from planner.launch.targets.training_reader import (
+    keep_name,
+    make_reader_target,
+    set_global_batch,
+    set_gpus,
+)
 
-_UNREAD = ("qat_", "knowledge_distillation", "ppo_full", "grpo", "dev/")
-_UNREAD_KEYS = ("teacher_model._component_", "policy_model._component_", "quantizer._component_")
-_ONE_GPU = "single_device"
-_ADAPTED = re.compile(r"^(q?lora|q?dora)_")
+_UNSUPPORTED_RECIPES = ("qat_", "knowledge_distillation", "ppo_full", "grpo", "dev/")
+_UNSUPPORTED_KEYS = (
+    "teacher_model._component_",
+    "policy_model._component_",
+    "quantizer._component_",
+)
+_SINGLE_DEVICE = "single_device"
+_ADAPTER_PREFIX = re.compile(r"^(q?lora|q?dora)_")
 _ATTENTION = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "output_proj": "o_proj"}
-_FORWARD = ("gate_proj", "up_proj", "down_proj")
-_RANK = 8
-_FORMATS = {"bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32", "float32": "fp32"}
+_FEED_FORWARD = ("gate_proj", "up_proj", "down_proj")
+_DEFAULT_LORA_RANK = 8
+_PRECISIONS = {"bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32", "float32": "fp32"}
 
 
 @cache
-def _shipped() -> Mapping[str, Mapping[str, ParsedOption]]:
+def _shipped_configs() -> Mapping[str, Mapping[str, ParsedOption]]:
     """Options of the configurations that torchtune ships, by name."""
     return {
         row["config"]: {
@@ -54,12 +63,12 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
     Raises LaunchError if the recipe trains something that is not predicted.
     """
     recipe = next((argument.single or "" for argument in reading.command.positional), "")
-    _refuse(reading, recipe)
+    _refuse_unsupported(reading, recipe)
     settings.values["framework"] = "torchtune"
-    _model(reading, settings)
-    _batch(reading, settings, recipe)
-    _memory(reading, settings)
-    _optimizer(reading, settings)
+    _set_model(reading, settings)
+    _set_batch(reading, settings, recipe)
+    _set_memory(reading, settings)
+    _set_optimizer(reading, settings)
     is_dpo = (reading.text("loss._component_") or "").endswith("DPOLoss")
     settings.values["training_objective"] = "dpo" if is_dpo else "sft"
 
@@ -74,7 +83,9 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     if config_option is None or config_option.single is None:
         return options
     document = command.files.get(config_option.single)
-    config = document.options if document is not None else _shipped().get(config_option.single)
+    config = (
+        document.options if document is not None else _shipped_configs().get(config_option.single)
+    )
     if config is None and "model._component_" not in options:
         raise LaunchError(
             f"{command.name}:{command.line}: --config {config_option.single} is no configuration "
@@ -83,49 +94,52 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     return {**(config or {}), **options}
 
 
-def _refuse(reading: OptionReader, recipe: str) -> None:
-    unsupported = next((key for key in _UNREAD_KEYS if reading.has(key)), "")
-    if not unsupported and recipe.startswith(_UNREAD):
+def _refuse_unsupported(reading: OptionReader, recipe: str) -> None:
+    unsupported = next((key for key in _UNSUPPORTED_KEYS if reading.has(key)), "")
+    if not unsupported and recipe.startswith(_UNSUPPORTED_RECIPES):
         unsupported = recipe
     if not unsupported and flag(reading, "model.use_dora"):
         unsupported = "model.use_dora"
     if unsupported:
         raise LaunchError(
-            f"{reading.place}: torchtune's {unsupported} is not predicted, as it trains or keeps "
+            f"{reading.position}: torchtune's {unsupported} is not predicted, as it trains "
+            "or keeps "
             "other parameters. Recipes of full, LoRA and QLoRA fine-tuning and of DPO are."
         )
 
 
-def _model(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_model(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the model and its adapter."""
     values = settings.values
     component = (reading.text("model._component_") or "").rpartition(".")[2]
-    adapter_match = _ADAPTED.match(component)
-    model = next(filter(None, map(model_named, _spelled(component))), None)
+    adapter_match = _ADAPTER_PREFIX.match(component)
+    model = next(filter(None, map(find_model_of_name, _candidate_names(component))), None)
     settings.require("model", model)
     if adapter_match is None:
         values.pop("lora_rank", None)
         return
     is_quantized = adapter_match[1].startswith("q") or flag(reading, "model.quantize_base")
     values["adapter"] = "qlora" if is_quantized else "lora"
-    settings.assume("lora_rank", _RANK, f"no model.lora_rank: {_RANK} is torchtune's")
+    settings.assume(
+        "lora_rank", _DEFAULT_LORA_RANK, f"no model.lora_rank: {_DEFAULT_LORA_RANK} is torchtune's"
+    )
     lora_modules = reading.command.options.get("model.lora_attn_modules")
     words = re.findall(r"\w+", (lora_modules.joined or "") if lora_modules else "")
     targets = [_ATTENTION[word] for word in words if word in _ATTENTION]
-    targets += _FORWARD if flag(reading, "model.apply_lora_to_mlp") else ()
+    targets += _FEED_FORWARD if flag(reading, "model.apply_lora_to_mlp") else ()
     if targets:
         values["lora_targets"] = ",".join(targets)
     if flag(reading, "model.apply_lora_to_output"):
         settings.notes.append("The adapter of the logits (apply_lora_to_output) is not counted.")
 
 
-def _spelled(component: str) -> Iterator[str]:
+def _candidate_names(component: str) -> Iterator[str]:
     """Candidate model names of a builder: ``lora_llama3_1_8b``, ``qwen2_5_0_5b``, ``qwen2_1_5b``.
 
     >>> "qwen2-1.5b" in [*_spelled("qwen2_1_5b")]
     True
     """
-    base_name = _ADAPTED.sub("", component)
+    base_name = _ADAPTER_PREFIX.sub("", component)
     for suffix in ("_instruct", "_base"):
         base_name = base_name.removesuffix(suffix)
     # Each underscore between digits may be a point or a hyphen; the size is tried first.
@@ -138,7 +152,7 @@ def _spelled(component: str) -> Iterator[str]:
     yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", text)
 
 
-def _batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) -> None:
+def _set_batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) -> None:
     """Set the GPUs, the ZeRO stage, the batch and the sequence length."""
     values = settings.values
     recipe_name = (recipe or reading.command.name).removesuffix(".py").removesuffix(".yaml")
@@ -146,7 +160,7 @@ def _batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) -> Non
     num_gpus = total_gpus(reading.command.resources)
     if (
         num_gpus is None
-        and _ONE_GPU in f"{recipe_name} {config}"
+        and _SINGLE_DEVICE in f"{recipe_name} {config}"
         and "distributed" not in recipe_name
     ):
         num_gpus = 1
@@ -154,7 +168,7 @@ def _batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) -> Non
     tensor_parallel, context_parallel = (
         int(values[f"{name}_parallel"]) for name in ("tensor", "context")
     )
-    ranks = ranks_of(reading, settings, num_gpus, tp=tensor_parallel, cp=context_parallel)
+    ranks = set_gpus(reading, settings, num_gpus, tp=tensor_parallel, cp=context_parallel)
     copies = reading.number("data_parallel_replicate_dim") or 1
     keeps_weights = (reading.text("fsdp_reshard_after_forward") or "true").lower() == "false"
     values["zero_stage"] = 0 if num_gpus == 1 else 2 if keeps_weights else 3
@@ -162,7 +176,7 @@ def _batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) -> Non
         values["data_parallel_replicas"] = copies
     if ranks is None:
         settings.mark_missing("global_batch_size")
-    put_batch(settings, ranks, reading.number("gradient_accumulation_steps"))
+    set_global_batch(settings, ranks, reading.number("gradient_accumulation_steps"))
     settings.require(
         "sequence_length", number(reading, "tokenizer.max_seq_len", "dataset.max_seq_len")
     )
@@ -170,10 +184,10 @@ def _batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) -> Non
         settings.notes.append(UNPACKED.format(option="tokenizer.max_seq_len"))
 
 
-def _memory(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_memory(reading: OptionReader, settings: SettingsBuilder) -> None:
     values = settings.values
     dtype = (reading.text("dtype") or "bf16").lower()
-    values["precision"] = _FORMATS.get(dtype, dtype)
+    values["precision"] = _PRECISIONS.get(dtype, dtype)
     if flag(reading, "enable_fp8_training"):
         values["precision"] = "fp8"
     recomputes = flag(reading, "enable_activation_checkpointing")
@@ -185,14 +199,14 @@ def _memory(reading: OptionReader, settings: SettingsBuilder) -> None:
     values["torch_compile"] = str(flag(reading, "compile")).lower()
 
 
-def _optimizer(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_optimizer(reading: OptionReader, settings: SettingsBuilder) -> None:
     values = settings.values
     component = reading.text("optimizer._component_") or "torch.optim.AdamW"
     if component.endswith("CPUOffloadOptimizer"):
         values["offload"], component = "optimizer", "torch.optim.AdamW"
     values["optimizer"] = "adam"
-    settings.put_optimizer(component)
+    settings.set_optimizer(component)
     values["optimizer_in_backward"] = flag(reading, "optimizer_in_bwd")
 
 
-TARGET = make_reader_target("torchtune", _add_unlisted_settings, _merge_config_files, identity)
+TARGET = make_reader_target("torchtune", _add_unlisted_settings, _merge_config_files, keep_name)

@@ -16,7 +16,14 @@ from planner.base.training_aliases import (
 )
 from planner.documents.shell.edits import ParsedOption
 from planner.launch.import_launch import MODEL_SPLITS
-from planner.launch.option_table import VALUE, OptionRole, OptionTable, Words, is_among, tool_row
+from planner.launch.option_table import (
+    VALUE,
+    MutableQuantities,
+    OptionRole,
+    OptionTable,
+    matches_option,
+    tool_row,
+)
 from planner.launch.parsed_launch import (
     NOTHING,
     LaunchSettings,
@@ -32,7 +39,7 @@ from planner.launch.parsed_launch import (
 from planner.launch.target import LaunchTarget, option_texts
 from planner.question.terms import terms_about
 
-Spelled: TypeAlias = Callable[[str], str]
+NameFormatter: TypeAlias = Callable[[str], str]
 """Turns the name of an option in a command into its name in the table."""
 
 
@@ -41,16 +48,16 @@ def strip_dashes(option: str) -> str:
     return option.lstrip("-")
 
 
-def identity(option: str) -> str:
+def keep_name(option: str) -> str:
     """The option's name, unchanged."""
     return option
 
 
 def make_reader_target(
     name: str,
-    add_unlisted_settings: Callable[[OptionReader, SettingsBuilder], Words | None],
+    add_unlisted_settings: Callable[[OptionReader, SettingsBuilder], MutableQuantities | None],
     merge_config_files: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
-    spelled: Spelled = strip_dashes,
+    format_name: NameFormatter = strip_dashes,
 ) -> LaunchTarget:
     """The target of a read-only training program.
 
@@ -61,7 +68,7 @@ def make_reader_target(
         model without a name; raises `LaunchError` or `SpecError` if something is not predicted
     merge_config_files : returns the options of a command or document with those of the file it
         names, by their names in the table
-    spelled : turns the name of an option into its name in the table
+    format_name : turns the name of an option into its name in the table
     """
     table = OptionTable.load(name)
 
@@ -75,10 +82,12 @@ def make_reader_target(
         )[0]
         shape = add_unlisted_settings(inner, settings)
         names = {*reading.command.options, *(option.option for option in reading.command.unknown)}
-        table_names = {spelled(name) for name in table.used | table.options}
-        used = frozenset(name for name in names if is_among(spelled(name), table_names))
-        ignored = frozenset(name for name in names if spelled(name) in table.ignored)
-        unread = frozenset(name for name in names if is_among(spelled(name), table.unread))
+        table_names = {format_name(name) for name in table.used | table.options}
+        used = frozenset(name for name in names if matches_option(format_name(name), table_names))
+        ignored = frozenset(name for name in names if format_name(name) in table.ignored)
+        unread = frozenset(
+            name for name in names if matches_option(format_name(name), table.unread)
+        )
         return settings.build(
             shape=shape, used_options=used, ignored_options=ignored - used, unread=unread
         )
@@ -107,15 +116,15 @@ def make_update_reader(
     def read_settings(reading: OptionReader) -> LaunchSettings:
         reading = replace(reading, command=with_unknown_options(reading.command))
         settings = option_texts(reading, title)
-        put_plain(settings)
+        set_full_training(settings)
         settings.require("model", next(filter(None, map(reading.text, models)), None))
         add_unlisted_settings(reading, settings)
-        return settings.build(used_options=table.used, **unread_of_sections(reading, sections))
+        return settings.build(used_options=table.used, **classify_unused_options(reading, sections))
 
     return read_settings
 
 
-def ranks_of(
+def set_gpus(
     reading: OptionReader, settings: SettingsBuilder, num_gpus: int | None = None, **sizes: int
 ) -> int | None:
     """Set the GPUs of the job; return its data-parallel ranks, None if the GPUs are open.
@@ -131,21 +140,23 @@ def ranks_of(
     return None if num_gpus is None else num_gpus // prod(sizes.values())
 
 
-def put_batch(settings: SettingsBuilder, ranks: int | None, accumulation_steps: int | None) -> None:
+def set_global_batch(
+    settings: SettingsBuilder, ranks: int | None, accumulation_steps: int | None
+) -> None:
     """Set the global batch: micro-batch size x accumulation steps x data-parallel ranks."""
     micro_batch = settings.values.get("micro_batch_size")
     if ranks is not None and micro_batch is not None:
         settings.values["global_batch_size"] = int(micro_batch) * (accumulation_steps or 1) * ranks
 
 
-def put_tokens(settings: SettingsBuilder, steps: int | None) -> None:
+def set_total_tokens(settings: SettingsBuilder, steps: int | None) -> None:
     """Set the tokens of ``steps`` steps if batch and length are known."""
     batch, length = (settings.values.get(name) for name in ("global_batch_size", "sequence_length"))
     if steps and batch and length:
         settings.values["total_tokens"] = steps * int(batch) * int(length)
 
 
-_DEGREES = {*terms_about("layout_size", "train"), "expert_tensor_parallel"}
+_MODEL_DEGREES = {*terms_about("layout_size", "train"), "expert_tensor_parallel"}
 
 
 def fsdp_profile(values: Mapping[str, object]) -> str:
@@ -158,14 +169,14 @@ def fsdp_profile(values: Mapping[str, object]) -> str:
     return "NeMo AutoModel" if is_split else "FSDP"
 
 
-def put_plain(settings: SettingsBuilder, precision: str = "bf16") -> None:
+def set_full_training(settings: SettingsBuilder, precision: str = "bf16") -> None:
     """Set an update of all weights in a precision, without adapter and multi-token prediction."""
     settings.set("precision", precision)
     settings.set("mtp_num_layers", 0)
     settings.set("adapter", "none")
 
 
-def put_lora(reading: OptionReader, settings: SettingsBuilder, rank: int, *options: str) -> None:
+def set_lora(reading: OptionReader, settings: SettingsBuilder, rank: int, *options: str) -> None:
     """Set low-rank adapters of the matrices in the first of ``options`` set, else of all linear."""
     settings.set("adapter", "lora")
     settings.set("lora_rank", rank)
@@ -186,17 +197,19 @@ def put_lora(reading: OptionReader, settings: SettingsBuilder, rank: int, *optio
 _MODULE = re.compile(r"[\w.*-]+")
 
 
-def put_megatron_split(reading: OptionReader, settings: SettingsBuilder, section: str) -> None:
+def set_megatron_parallelism(
+    reading: OptionReader, settings: SettingsBuilder, section: str
+) -> None:
     """Set the parallel degrees from a section of a file with Megatron-Core's own keys."""
     for row in OptionTable.load("megatron-bridge").rows:
         key = row.option.rpartition(".")[2]
-        if row.role is OptionRole.IS and row.parameter in _DEGREES and VALUE in row.text:
+        if row.role is OptionRole.IS and row.parameter in _MODEL_DEGREES and VALUE in row.text:
             settings.set(row.parameter, number(reading, f"{section}{key}"))
     for term in MODEL_SPLITS:
         settings.values.setdefault(term, 1)
 
 
-def require_ranks(reading: OptionReader, settings: SettingsBuilder, num_gpus: int) -> int:
+def require_model_ranks(reading: OptionReader, settings: SettingsBuilder, num_gpus: int) -> int:
     """GPUs of a copy of the model.
 
     Raises LaunchError if they do not divide the GPUs.
@@ -206,7 +219,7 @@ def require_ranks(reading: OptionReader, settings: SettingsBuilder, num_gpus: in
     return prod(sizes.values())
 
 
-def put_objective(settings: SettingsBuilder, has_reference: bool, has_critic: bool = False) -> None:
+def set_objective(settings: SettingsBuilder, has_reference: bool, has_critic: bool = False) -> None:
     """Set the objective GRPO with a reference model, else DAPO; note a critic."""
     if has_critic:
         settings.notes.append("It also trains a critic, which is not predicted.")
@@ -227,7 +240,7 @@ def note_updates(
         )
 
 
-def put_token_budget(
+def set_token_budget(
     settings: SettingsBuilder, tokens: int, sequences_per_rank: int | None
 ) -> None:
     """Set the micro-batch to the most full-length sequences within a token budget.
@@ -247,17 +260,17 @@ def put_token_budget(
     )
 
 
-def unread_of_sections(
+def classify_unused_options(
     reading: OptionReader, sections: tuple[str, ...], used: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
     """Unused options of sections: ``ignored_options`` of generation and of other models than the
     policy, which do not affect the update, and ``unread``."""
     names = {name for name in reading.command.options if name.startswith(sections)} - used
-    generation_options = frozenset(name for name in names if _OF_OTHERS.match(name))
+    generation_options = frozenset(name for name in names if _OTHER_MODELS.match(name))
     return {"ignored_options": generation_options, "unread": frozenset(names - generation_options)}
 
 
-_OF_OTHERS = re.compile(
+_OTHER_MODELS = re.compile(
     r"(--)?(actor_rollout_ref\.(rollout|ref)|critic|reward|rollout|vllm|sglang|ref|eval"
     r"|valid|env|orchestrator|inference|policy\.generation|teacher|value"
     r"|value_loss_fn|custom_reward_function)(?![a-z])"

@@ -21,7 +21,13 @@ from planner.base.units import ceil_div
 from planner.errors import LaunchError
 from planner.launch.benchmark import STEPS
 from planner.launch.hf_trainer.derive_settings import UNPACKED
-from planner.launch.option_table import OptionText, OptionTexts, ParameterNote, Quantities, Words
+from planner.launch.option_table import (
+    MutableQuantities,
+    OptionText,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+)
 from planner.launch.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -35,28 +41,28 @@ from planner.launch.parsed_launch import (
 )
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, override
 from planner.launch.targets.rl_reader_writer import (
+    FSDP_SUFFIX,
     MODEL,
-    OF_FSDP,
     OUTPUT,
+    fsdp_quantities,
     has_separate_gpus,
-    per_rank,
-    put_redrawn,
-    put_sequences,
-    put_split,
     reader_of_steps,
+    set_dynamic_sampling,
+    set_placement,
+    set_sequences_per_micro_batch,
     step_draft,
-    step_words,
-    words_of_fsdp,
+    step_quantities,
+    tokens_per_rank,
 )
 from planner.launch.targets.training_reader import (
     fsdp_profile,
     make_update_reader,
     note_updates,
-    put_lora,
-    put_megatron_split,
-    put_objective,
-    put_token_budget,
-    require_ranks,
+    require_model_ranks,
+    set_lora,
+    set_megatron_parallelism,
+    set_objective,
+    set_token_budget,
 )
 
 _PROGRAMS = (
@@ -64,7 +70,7 @@ _PROGRAMS = (
     *("one_step_off_policy.main_ppo", "one_step_off_policy.async_main_ppo"),
     *("fully_async_policy.fully_async_main", "fully_async_main.py"),
 )
-_SUPERVISED = ("fsdp_sft_trainer", "fsdp_sft_trainer.py", "verl.trainer.sft_trainer")
+_FINE_TUNING_PROGRAMS = ("fsdp_sft_trainer", "fsdp_sft_trainer.py", "verl.trainer.sft_trainer")
 _ACTOR = "actor_rollout_ref.actor."
 _MEGATRON = f"{_ACTOR}megatron."
 _FSDP = f"{_ACTOR}fsdp_config."
@@ -82,13 +88,13 @@ _SECTIONS = (
 _RECOGNIZED_BY = (f"{_MODEL}path=", f"{_ACTOR}ppo_mini_batch_size=")
 """Options that programs take which extend verl's trainer."""
 _MODELS = (f"{_MODEL}path", "model.partial_pretrain", "model.path")
-_HOST = (
+_OFFLOAD_NOTE = (
     "param_offload and optimizer_offload move weights and states to the host between the phases of "
     "a step: in the update, which is predicted, they are on the GPU."
 )
 
 
-_ADAPTED = ("lora.target_modules", "target_modules")
+_LORA_TARGET_KEYS = ("lora.target_modules", "target_modules")
 
 
 def matches_command(words: Sequence[str]) -> bool:
@@ -99,7 +105,7 @@ def matches_command(words: Sequence[str]) -> bool:
     >>> matches_command(["recipe.spo.main", "actor_rollout_ref.model.path=Qwen/Qwen3-8B"])
     True
     """
-    if any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3]):
+    if any(word.endswith((*_PROGRAMS, *_FINE_TUNING_PROGRAMS)) for word in words[:3]):
         return True
     is_script = any(word.endswith(".sh") for word in words[:3])
     return not is_script and any(word.lstrip("+").startswith(_RECOGNIZED_BY) for word in words)
@@ -112,41 +118,42 @@ def matches_document(values: Mapping[str, object]) -> bool:
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set what no row of the table has for the policy's update, or for fine-tuning."""
-    _tell_program(reading, settings)
+    _note_other_program(reading, settings)
     if any(
-        (argument.single or "").endswith(_SUPERVISED) for argument in reading.command.positional
+        (argument.single or "").endswith(_FINE_TUNING_PROGRAMS)
+        for argument in reading.command.positional
     ):
-        _supervised(reading, settings)
+        _set_fine_tuning(reading, settings)
         return
     if rank := number(reading, f"{_MODEL}lora_rank", f"{_MODEL}lora.rank"):
-        put_lora(reading, settings, rank, *(f"{_MODEL}{name}" for name in _ADAPTED))
+        set_lora(reading, settings, rank, *(f"{_MODEL}{name}" for name in _LORA_TARGET_KEYS))
     strategy = (
         option_text(reading, f"{_ACTOR}strategy") or option_text(reading, "--config-name") or ""
     )
     is_megatron = "megatron" in strategy or (
         not strategy and any(name.startswith(_MEGATRON) for name in reading.command.options)
     )
-    (_on_megatron if is_megatron else _on_fsdp)(reading, settings)
-    length = _length(reading, settings)
-    _batch(reading, settings, length)
+    (_set_megatron_parallelism if is_megatron else _set_fsdp_parallelism)(reading, settings)
+    length = _set_sequence_length(reading, settings)
+    _set_batch(reading, settings, length)
     has_reference = flag(reading, f"{_ACTOR}use_kl_loss")
     has_critic = (option_text(reading, "algorithm.adv_estimator") or "gae") == "gae"
     has_reference = has_reference or flag(reading, "algorithm.use_kl_in_reward")
-    put_objective(settings, has_reference, has_critic=has_critic)
-    if any(flag(reading, f"{part}{name}") for part in (_FSDP, _MEGATRON) for name in _MOVED):
-        settings.notes.append(_HOST)
+    set_objective(settings, has_reference, has_critic=has_critic)
+    if any(flag(reading, f"{part}{name}") for part in (_FSDP, _MEGATRON) for name in _OFFLOAD_KEYS):
+        settings.notes.append(_OFFLOAD_NOTE)
 
 
-def _tell_program(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _note_other_program(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Add a note if another program is read as verl's."""
     words = [text for argument in reading.command.positional for text in argument.texts if text]
-    if words and not any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3]):
+    if words and not any(word.endswith((*_PROGRAMS, *_FINE_TUNING_PROGRAMS)) for word in words[:3]):
         settings.notes.append(
             f"{words[0]} is read as verl.trainer.main_ppo: its differences are not predicted."
         )
 
 
-_OF_SFT = {
+_FINE_TUNING_OPTIONS = {
     "rank": ("model.lora_rank", "model.lora.rank"),
     "ulysses": ("ulysses_sequence_parallel_size", "engine.ulysses_sequence_parallel_size"),
     "length": ("data.max_length",),
@@ -158,7 +165,7 @@ _OF_SFT = {
 _SFT_DEFAULTS = {"length": 1024, "batch": 256, "micro": 4}
 
 
-def _supervised(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_fine_tuning(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set what no row of the table has for supervised fine-tuning with FSDP.
 
     Raises LaunchError if another engine than FSDP trains.
@@ -168,15 +175,15 @@ def _supervised(reading: OptionReader, settings: SettingsBuilder) -> None:
         "fsdp"
     ):
         raise LaunchError(
-            f"{reading.place}: {engine} of verl's fine-tuning is not read: only FSDP is."
+            f"{reading.position}: {engine} of verl's fine-tuning is not read: only FSDP is."
         )
-    if rank := number(reading, *_OF_SFT["rank"]):
-        put_lora(reading, settings, rank, *(f"model.{name}" for name in _ADAPTED))
+    if rank := number(reading, *_FINE_TUNING_OPTIONS["rank"]):
+        set_lora(reading, settings, rank, *(f"model.{name}" for name in _LORA_TARGET_KEYS))
     values["training_objective"] = "sft"
-    _shard(reading, settings, _OF_SFT)
+    _set_fsdp_sharding(reading, settings, _FINE_TUNING_OPTIONS)
     names = {"length": "sequence_length", "batch": "global_batch_size", "micro": "micro_batch_size"}
     for key, name in names.items():
-        size = number(reading, *_OF_SFT[key])
+        size = number(reading, *_FINE_TUNING_OPTIONS[key])
         values[name] = size or _SFT_DEFAULTS[key]
         if size is None:
             settings.defaults[name] = f"{_SFT_DEFAULTS[key]:,} is verl's"
@@ -189,10 +196,10 @@ def _supervised(reading: OptionReader, settings: SettingsBuilder) -> None:
     settings.notes.append(UNPACKED.format(option="data.max_length"))
 
 
-_MOVED = ("param_offload", "optimizer_offload", "grad_offload")
+_OFFLOAD_KEYS = ("param_offload", "optimizer_offload", "grad_offload")
 
 
-def _on_fsdp(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_fsdp_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the parallelism of the FSDP backend."""
     name = "ulysses_sequence_parallel_size"
     options = {
@@ -200,14 +207,14 @@ def _on_fsdp(reading: OptionReader, settings: SettingsBuilder) -> None:
         "offload": (f"{_FSDP}offload_policy",),
         "repeats": (f"{_MODEL}enable_gradient_checkpointing",),
     }
-    _shard(reading, settings, options)
+    _set_fsdp_sharding(reading, settings, options)
     if flag(reading, f"{_MODEL}enable_activation_offload"):
         settings.values["offload"] = "activations"
     if not flag(reading, f"{_FSDP}reshard_after_forward", default=True):
         settings.values["zero_stage"] = 2
 
 
-def _shard(
+def _set_fsdp_sharding(
     reading: OptionReader, settings: SettingsBuilder, option_names: Mapping[str, Sequence[str]]
 ) -> None:
     """Set FSDP sharding with Ulysses, offloading and recomputation, by the names of their
@@ -225,11 +232,11 @@ def _shard(
     settings.assume("recompute", "full", "full: verl's default")
 
 
-def _on_megatron(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_megatron_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the parallelism of the Megatron-Core backend."""
     values = settings.values
     values["framework"] = "Megatron-LM" if values["adapter"] == "none" else "Megatron-Bridge"
-    put_megatron_split(reading, settings, _MEGATRON)
+    set_megatron_parallelism(reading, settings, _MEGATRON)
     is_sequence_split = flag(reading, f"{_MEGATRON}sequence_parallel", default=True)
     values["sequence_parallel"] = is_sequence_split and values["tensor_parallel"] > 1
     is_sharded = flag(reading, f"{_MEGATRON}use_distributed_optimizer", default=True)
@@ -249,24 +256,26 @@ def _on_megatron(reading: OptionReader, settings: SettingsBuilder) -> None:
         settings.defaults["recompute"] = "none: verl sets no recompute_granularity"
 
 
-def _length(reading: OptionReader, settings: SettingsBuilder) -> int | None:
+def _set_sequence_length(reading: OptionReader, settings: SettingsBuilder) -> int | None:
     """Set and return the most tokens of a prompt with its answer; None where a value is unknown."""
     names = ("data.max_prompt_length", "data.max_response_length")
     if has_unknown_value(reading, *names):
         settings.mark_missing("sequence_length")
         return None
     lengths = [number(reading, name) for name in names]
-    length = sum(part_length or _TOKENS for part_length in lengths)
+    length = sum(part_length or _DEFAULT_LENGTH for part_length in lengths)
     settings.values["sequence_length"] = length
     if None in lengths:
-        settings.defaults["sequence_length"] = f"{_TOKENS} of a prompt or an answer are verl's"
+        settings.defaults["sequence_length"] = (
+            f"{_DEFAULT_LENGTH} of a prompt or an answer are verl's"
+        )
     return length
 
 
-_TOKENS, _MINI, _NODE = 512, 256, 8
+_DEFAULT_LENGTH, _DEFAULT_MINI_BATCH, _DEFAULT_GPUS_PER_NODE = 512, 256, 8
 
 
-def _batch(reading: OptionReader, settings: SettingsBuilder, length: int | None) -> None:
+def _set_batch(reading: OptionReader, settings: SettingsBuilder, length: int | None) -> None:
     """Set the GPUs, the sequences of an optimizer step, and those of a micro-batch.
 
     ``ppo_mini_batch_size`` counts prompts, each with its ``rollout.n`` answers.
@@ -277,9 +286,9 @@ def _batch(reading: OptionReader, settings: SettingsBuilder, length: int | None)
         settings.mark_missing("num_gpus")
     else:
         nodes = number(reading, "trainer.nnodes") or 1
-        num_gpus = nodes * (number(reading, "trainer.n_gpus_per_node") or _NODE)
+        num_gpus = nodes * (number(reading, "trainer.n_gpus_per_node") or _DEFAULT_GPUS_PER_NODE)
         values["num_gpus"] = num_gpus
-        model_ranks = require_ranks(reading, settings, num_gpus)
+        model_ranks = require_model_ranks(reading, settings, num_gpus)
     mini_batch_option = f"{_ACTOR}ppo_mini_batch_size"
     if has_unknown_value(reading, mini_batch_option, "actor_rollout_ref.rollout.n"):
         settings.mark_missing("global_batch_size")
@@ -288,25 +297,27 @@ def _batch(reading: OptionReader, settings: SettingsBuilder, length: int | None)
         number(reading, mini_batch_option),
         number(reading, "actor_rollout_ref.rollout.n"),
     )
-    batch = (mini_batch or _MINI) * (samples_per_prompt or 1)
+    batch = (mini_batch or _DEFAULT_MINI_BATCH) * (samples_per_prompt or 1)
     values["global_batch_size"] = batch
     if mini_batch is None:
-        settings.defaults["global_batch_size"] = f"ppo_mini_batch_size of {_MINI} prompts is verl's"
+        settings.defaults["global_batch_size"] = (
+            f"ppo_mini_batch_size of {_DEFAULT_MINI_BATCH} prompts is verl's"
+        )
     copies = num_gpus // model_ranks if num_gpus and model_ranks else None
     batch_per_copy = batch // copies if copies and batch % copies == 0 else None
     steps = number(reading, "trainer.total_training_steps")
     prompts_per_step = number(reading, "data.train_batch_size")
-    note_updates(settings, "verl", prompts_per_step, mini_batch or _MINI)
+    note_updates(settings, "verl", prompts_per_step, mini_batch or _DEFAULT_MINI_BATCH)
     if steps and prompts_per_step and length:
         values["total_tokens"] = steps * prompts_per_step * (samples_per_prompt or 1) * length
     if flag(reading, f"{_ACTOR}use_dynamic_bsz") and length:
-        budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
-        put_token_budget(settings, budget * int(values["context_parallel"]), batch_per_copy)
+        budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _DEFAULT_TOKEN_BUDGET
+        set_token_budget(settings, budget * int(values["context_parallel"]), batch_per_copy)
     else:
-        _told_micro_batch(reading, settings, copies)
+        _set_micro_batch(reading, settings, copies)
 
 
-def _told_micro_batch(reading: OptionReader, settings: SettingsBuilder, copies: int | None) -> None:
+def _set_micro_batch(reading: OptionReader, settings: SettingsBuilder, copies: int | None) -> None:
     """Set the sequences of a micro-batch on each rank; older files count those of all ranks."""
     total_micro_batch = number(reading, f"{_ACTOR}ppo_micro_batch_size")
     micro_batch = number(reading, f"{_ACTOR}ppo_micro_batch_size_per_gpu")
@@ -320,50 +331,56 @@ def _told_micro_batch(reading: OptionReader, settings: SettingsBuilder, copies: 
         )
 
 
-_BUDGET = 16384
-_GENERATED, _PROMPTS = "data.train_batch_size", 1024
+_DEFAULT_TOKEN_BUDGET = 16384
+_PROMPTS_PER_STEP, _DEFAULT_PROMPTS_PER_STEP = "data.train_batch_size", 1024
 _ROLLOUT = "actor_rollout_ref.rollout."
 _ASYNC = "async_training."
 _V1 = "trainer.v1."
-_AHEAD, _VERSIONS = 1, 8
+_DEFAULT_WARMUP_BATCHES, _MAX_VERSIONS = 1, 8
 """Defaults of ``num_warmup_batches``, by which prompts run ahead of training, and of
 ``max_off_policy_threshold``, above which answers are dropped."""
-_STALE, _SYNC_STEPS, _CONCURRENT = 0.1, 4, 16
+_DEFAULT_STALENESS, _DEFAULT_UPDATES_PER_SYNC, _DEFAULT_CONCURRENT_PROMPTS = 0.1, 4, 16
 """Defaults of ``fully_async_ppo_trainer.yaml``: share of older answers, updates between two
 weight transfers, concurrent prompts of each engine."""
 
 
-def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
+def _add_step_settings(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
     """Set placement, passes and offloading of a step, which no row of the table has."""
     values = settings.values
-    _tell_program(reading, settings)
+    _note_other_program(reading, settings)
     is_megatron = str(update.values["framework"]).startswith("Megatron")
     values["framework"] = "verl Megatron" if is_megatron else "verl"
     values["old_logprob"] = not flag(reading, "algorithm.rollout_correction.bypass_mode")
     if flag(reading, "algorithm.filter_groups.enable"):
-        put_redrawn(settings)
+        set_dynamic_sampling(settings)
     section = _MEGATRON if is_megatron else _FSDP
-    offload_flags = [flag(reading, f"{section}{name}") for name in _MOVED[:2]]
+    offload_flags = [flag(reading, f"{section}{name}") for name in _OFFLOAD_KEYS[:2]]
     values["offload_train"] = all(offload_flags)
     if any(offload_flags) and not all(offload_flags):
         settings.notes.append(
             "The file offloads either weights or states: planner assumes that both stay."
         )
-    if has_unknown_value(reading, _GENERATED):
+    if has_unknown_value(reading, _PROMPTS_PER_STEP):
         settings.mark_missing("prompts_per_step")
     else:  # asynchronous trainers set 0
-        settings.set("prompts_per_step", number(reading, _GENERATED))
-        settings.assume("prompts_per_step", _PROMPTS, f"{_PROMPTS:,}, verl's default")
-    _put_micro_batch(reading, update, settings)
-    _put_placement(reading, update, settings)
+        settings.set("prompts_per_step", number(reading, _PROMPTS_PER_STEP))
+        settings.assume(
+            "prompts_per_step",
+            _DEFAULT_PROMPTS_PER_STEP,
+            f"{_DEFAULT_PROMPTS_PER_STEP:,}, verl's default",
+        )
+    _set_micro_batch_tokens(reading, update, settings)
+    _set_placement(reading, update, settings)
 
 
-def _put_micro_batch(
+def _set_micro_batch_tokens(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
     """Set the tokens of a micro-batch: a budget, or a number of sequences."""
     if flag(reading, f"{_ACTOR}use_dynamic_bsz"):
-        budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
+        budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _DEFAULT_TOKEN_BUDGET
         settings.values["micro_batch_tokens"] = budget * int(update.values["context_parallel"])
         return
     micro_batch, sequence_length = (
@@ -371,12 +388,12 @@ def _put_micro_batch(
     )
     if micro_batch is not None and sequence_length is not None:
         is_packed = flag(reading, f"{_MODEL}use_remove_padding", default=True)
-        put_sequences(
+        set_sequences_per_micro_batch(
             settings, int(str(micro_batch)), int(str(sequence_length)), is_packed=is_packed
         )
 
 
-def _put_placement(
+def _set_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
     """Set the placement of trainer and engine, and the staleness of weights."""
@@ -389,11 +406,11 @@ def _put_placement(
         placement, values["staleness"] = Placement.ONE_STEP_OFF, 1
     elif any("fully_async" in word for word in words):
         placement = Placement.ASYNC
-        _put_streamed(reading, settings)
+        _set_async_step(reading, settings)
     elif mode.endswith("_async"):
         placement = Placement.ASYNC if mode.startswith("separate") else Placement.COLOCATED
         warmup_batches = reading.number(f"{_V1}{mode}.num_warmup_batches")
-        values["staleness"] = _AHEAD if warmup_batches is None else warmup_batches
+        values["staleness"] = _DEFAULT_WARMUP_BATCHES if warmup_batches is None else warmup_batches
         values["partial_rollout"] = values["staleness"] > 0
     elif not flag(reading, "actor_rollout_ref.hybrid_engine", default=True):
         placement = Placement.SEPARATE
@@ -403,28 +420,35 @@ def _put_placement(
         for name in ("nnodes", "n_gpus_per_node")
     )
     train_gpus = update.values.get("num_gpus")
-    put_split(settings, placement, train_gpus, (num_nodes or 1) * (gpus_per_node or _NODE))
+    set_placement(
+        settings,
+        placement,
+        train_gpus,
+        (num_nodes or 1) * (gpus_per_node or _DEFAULT_GPUS_PER_NODE),
+    )
 
 
-def _put_streamed(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_async_step(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set a step of the fully asynchronous trainer: its updates between two weight transfers.
 
     The staleness threshold is a share of the answers of a step; it is rounded up to steps.
     """
     values = settings.values
-    mini_batch = number(reading, f"{_ACTOR}ppo_mini_batch_size") or _MINI
+    mini_batch = number(reading, f"{_ACTOR}ppo_mini_batch_size") or _DEFAULT_MINI_BATCH
     batches = number(reading, f"{_ASYNC}require_batches") or 1
-    updates = number(reading, f"{_ASYNC}trigger_parameter_sync_step") or _SYNC_STEPS
+    updates = number(reading, f"{_ASYNC}trigger_parameter_sync_step") or _DEFAULT_UPDATES_PER_SYNC
     values["prompts_per_step"] = mini_batch * batches * updates
     if "global_batch_size" in values:
         values["global_batch_size"] = int(values["global_batch_size"]) * batches
     settings.defaults.pop("prompts_per_step", None)
     settings.missing = [name for name in settings.missing if name != "prompts_per_step"]
     threshold = reading.amount(f"{_ASYNC}staleness_threshold")
-    values["staleness"] = ceil(_STALE if threshold is None else threshold)
+    values["staleness"] = ceil(_DEFAULT_STALENESS if threshold is None else threshold)
     is_partial = flag(reading, f"{_ASYNC}partial_rollout", default=True)
     values["partial_rollout"] = is_partial and values["staleness"] > 0
-    prompts = number(reading, f"{_ASYNC}concurrent_samples_per_replica") or _CONCURRENT
+    prompts = (
+        number(reading, f"{_ASYNC}concurrent_samples_per_replica") or _DEFAULT_CONCURRENT_PROMPTS
+    )
     max_sequences = prompts * int(values.get("samples_per_prompt", 0))
     if 0 < max_sequences < int(values.get("max_num_seqs", 0)):
         values["max_num_seqs"] = max_sequences
@@ -442,7 +466,7 @@ def _put_streamed(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 _SEPARATED_PACKAGE = "verl.experimental"
-_PLACED = {
+_PROGRAMS_BY_PLACEMENT = {
     Placement.COLOCATED.word: ("verl.trainer.main_ppo", "ppo"),
     Placement.ONE_STEP_OFF.word: (
         f"{_SEPARATED_PACKAGE}.one_step_off_policy.main_ppo",
@@ -456,12 +480,12 @@ _PLACED = {
 """Programs of verl 0.9 by placement, each with the prefix of its configurations."""
 
 
-def _program(job: LaunchJob) -> tuple[str, str]:
+def _program_of(job: LaunchJob) -> tuple[str, str]:
     """The module that starts a plan, and the name of its configuration.
 
     Raises LaunchError if verl has no such placement, or no dynamic sampling with it.
     """
-    if job["placement"] not in _PLACED:
+    if job["placement"] not in _PROGRAMS_BY_PLACEMENT:
         raise LaunchError(
             "verl runs a synchronous trainer and engine only on the same GPUs: --set "
             "placement=colocated, or placement=one_step_off or async for separate GPUs."
@@ -472,7 +496,7 @@ def _program(job: LaunchJob) -> tuple[str, str]:
             "--set placement=colocated with --set partial_rollout=false, or --algorithm grpo "
             "--no-reference-model."
         )
-    module, stem = _PLACED[str(job["placement"])]
+    module, stem = _PROGRAMS_BY_PLACEMENT[str(job["placement"])]
     config_suffix = "megatron_trainer" if job.profile.name == "verl Megatron" else "trainer"
     return module, f"{stem}_{config_suffix}"
 
@@ -482,8 +506,8 @@ def _quantities(job: LaunchJob) -> Quantities:
 
     Raises LaunchError if no program of verl can start such a step.
     """
-    quantities = step_words(job)
-    _, config = _program(job)
+    quantities = step_quantities(job)
+    _, config = _program_of(job)
     global_batch_size, samples_per_prompt = (
         int(job["global_batch_size"]),
         int(job["samples_per_prompt"]),
@@ -496,7 +520,7 @@ def _quantities(job: LaunchJob) -> Quantities:
             f"--global-batch-size {nearest}."
         )
     is_megatron = job.profile.name == "verl Megatron"
-    budget = per_rank(quantities["token_budget"], job["context_parallel"])
+    budget = tokens_per_rank(quantities["token_budget"], job["context_parallel"])
     prompts_per_step = int(job["prompts_per_step"])
     is_async, is_ppo = bool(quantities["streams"]), job["algorithm"] == Algorithm.PPO
     quantities |= {
@@ -514,27 +538,27 @@ def _quantities(job: LaunchJob) -> Quantities:
     if has_separate_gpus(job):
         quantities |= {"offload_rollout": False}
     else:
-        quantities |= _colocated(job)
+        quantities |= _colocated_quantities(job)
     if is_async:
         quantities |= {
             "hybrid": "False",
             "stream_prompts": 1,
             "updates": prompts_per_step * samples_per_prompt // global_batch_size,
             "prompts_at_once": ceil_div(int(str(quantities["max_num_seqs"])), samples_per_prompt),
-            "partial_rollout": _flag(job["partial_rollout"]),
+            "partial_rollout": _format_flag(job["partial_rollout"]),
             "total_prompts": prompts_per_step * int(job["max_steps"]),
         }
     return quantities | (
-        _by_megatron(job, quantities) if is_megatron else _by_fsdp(job, quantities)
+        _megatron_quantities(job, quantities) if is_megatron else _fsdp_quantities(job, quantities)
     )
 
 
-def _colocated(job: LaunchJob) -> Words:
+def _colocated_quantities(job: LaunchJob) -> MutableQuantities:
     """Quantities of a colocated step: both sides take turns, or rollouts continue over updates."""
     if not job["partial_rollout"]:
         return {"trainer_mode": "sync"}
     batches_ahead = int(job["staleness"])
-    max_versions = _VERSIONS - _AHEAD + batches_ahead
+    max_versions = _MAX_VERSIONS - _DEFAULT_WARMUP_BATCHES + batches_ahead
     return {
         "trainer_mode": "colocate_async",
         "batches_ahead": batches_ahead,
@@ -542,19 +566,19 @@ def _colocated(job: LaunchJob) -> Words:
     }
 
 
-def _flag(value: object) -> str:
+def _format_flag(value: object) -> str:
     """A boolean as hydra's YAML spells it."""
     return str(bool(value))
 
 
-def _by_megatron(job: LaunchJob, common: Words) -> Words:
+def _megatron_quantities(job: LaunchJob, common: MutableQuantities) -> MutableQuantities:
     """Quantities of the Megatron-Core backend.
 
     Raises LaunchError if the chunks of a stage cannot share the recomputed layers equally.
     """
-    quantities: Words = {"sequence_parallel": _flag(job["sequence_parallel"])}
+    quantities: MutableQuantities = {"sequence_parallel": _format_flag(job["sequence_parallel"])}
     if "offload_train" not in common:
-        quantities["offload_train"] = _flag(job["offload_train"])
+        quantities["offload_train"] = _format_flag(job["offload_train"])
     layers, chunks = int(job["recompute_num_layers"]), int(job["virtual_pipeline"])
     if layers % chunks:
         raise LaunchError(
@@ -569,24 +593,24 @@ def _by_megatron(job: LaunchJob, common: Words) -> Words:
     return quantities
 
 
-def _by_fsdp(job: LaunchJob, common: Words) -> Words:
+def _fsdp_quantities(job: LaunchJob, common: MutableQuantities) -> MutableQuantities:
     """Quantities of the FSDP backend, without options of Megatron-Core."""
-    quantities = words_of_fsdp(job, "verl", _MEGATRON)
+    quantities = fsdp_quantities(job, "verl", _MEGATRON)
     if int(job["context_parallel"]) == 1:
-        quantities[f"cp_comm_type{OF_FSDP}"] = None
-    offload = None if "offload_train" in common else _flag(job["offload_train"])
-    return quantities | {f"offload_train{OF_FSDP}": offload, "packed by FSDP": True}
+        quantities[f"cp_comm_type{FSDP_SUFFIX}"] = None
+    offload = None if "offload_train" in common else _format_flag(job["offload_train"])
+    return quantities | {f"offload_train{FSDP_SUFFIX}": offload, "packed by FSDP": True}
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
-    module, _ = _program(job)
-    options = _arguments(settings.options)
+    module, _ = _program_of(job)
+    options = _format_arguments(settings.options)
     is_ppo = job["algorithm"] == Algorithm.PPO
     if job.hub_name is None:
         names = [f"{_MODEL}path", *(["critic.model.path"] if is_ppo else [])]
         options[:0] = [override(name, MODEL.name, MODEL.meaning) for name in names]
     if is_ppo:
-        options += _arguments(_of_critic(settings))
+        options += _format_arguments(_critic_options(settings))
     arguments = (
         CommandWords(words=("python3", "-m", module)),
         *options,
@@ -598,11 +622,11 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     benchmark_words = (
         [f"rollout.total_rollout_steps={benchmark_prompts}"] if "fully_async" in module else []
     )
-    left = (*([_FOLDER] if has_separate_gpus(job) else []), *_LEFT)
+    left = (*([_WORKING_FOLDER_NOTE] if has_separate_gpus(job) else []), *_LEFT_TO_USER)
     return step_draft(job, "verl", arguments, benchmark_words, left=left)
 
 
-def _arguments(options: Iterable[OptionText]) -> list[CommandWords]:
+def _format_arguments(options: Iterable[OptionText]) -> list[CommandWords]:
     """Options of hydra as two words, keys of the configuration as ``KEY=TEXT``."""
     return [
         CommandWords.of(option)
@@ -615,7 +639,7 @@ def _arguments(options: Iterable[OptionText]) -> list[CommandWords]:
 _CRITIC = {_MEGATRON: "critic.megatron.", _FSDP: "critic.fsdp."}
 
 
-def _of_critic(settings: OptionTexts) -> Iterator[OptionText]:
+def _critic_options(settings: OptionTexts) -> Iterator[OptionText]:
     """Sharding options of the critic, copied from those of the policy."""
     for option in settings.options:
         for actor, critic in _CRITIC.items():
@@ -623,12 +647,12 @@ def _of_critic(settings: OptionTexts) -> Iterator[OptionText]:
                 yield replace(option, option=option.option.replace(actor, critic), note="")
 
 
-_FOLDER = ParameterNote(
+_WORKING_FOLDER_NOTE = ParameterNote(
     parameter="where it starts",
     value="",
     note="in a checkout of verl 0.9: its configuration extends verl/trainer/config there",
 )
-_LEFT = (
+_LEFT_TO_USER = (
     ParameterNote(
         parameter="learning rate",
         value="",
@@ -650,7 +674,7 @@ TARGET = reader_of_steps(
         is_of=matches_document,
     ),
     profiles=("verl", "verl Megatron"),
-    add_step_settings=_put_step,
+    add_step_settings=_add_step_settings,
     complete_command=with_unknown_options,
     version="verl 0.9",
     quantities=_quantities,

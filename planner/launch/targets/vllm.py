@@ -14,11 +14,11 @@ from planner.launch.serving_reader import (
     EngineReader,
     ServerSettings,
     json_table,
+    merge_config,
     parse_size,
-    put_experts,
     read_server,
     scheduler_default_of,
-    with_config,
+    set_experts,
 )
 from planner.launch.serving_writer import (
     AGGREGATED,
@@ -27,13 +27,13 @@ from planner.launch.serving_writer import (
     ServerCommand,
     ServerGroup,
     common_quantities,
-    draft_word,
-    method_arguments,
-    router,
+    draft_method_arguments,
+    draft_model_argument,
+    make_routers,
+    quantization_options,
     server_hooks,
+    server_urls,
     target_modules,
-    urls,
-    with_online,
 )
 from planner.launch.target import (
     COPY,
@@ -56,17 +56,17 @@ _MODULES = (
     "dynamo.vllm",
 )
 # Long options without dashes, in the spelling of vLLM only.
-_OF_DOCUMENT = {
+_DOCUMENT_KEYS = {
     *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "max-num-seqs"),
     *("max-num-batched-tokens", "max-model-len", "gpu-memory-utilization", "kv-cache-dtype"),
     *("enable-expert-parallel", "no-enable-prefix-caching"),
 }
 _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
 _OFFLINE = ("LLM", "throughput", "latency", "benchmark_throughput.py", "benchmark_latency.py")
-_SECOND_ENGINE = (0, 8)
+_V1_ENGINE = (0, 8)
 # gpu_memory_utilization of vllm/config/cache.py of 0.25 and 0.33; 0.9 before.
-_LARGER_SHARE, _SHARE = (0, 25), "0.92"
-_LONG = 32_768  # config.py of 0.6: prompts of longer models are computed in chunks
+_LARGER_SHARE_SINCE, _DEFAULT_MEMORY_SHARE = (0, 25), "0.92"
+_LONGEST_UNCHUNKED = 32_768  # config.py of 0.6: prompts of longer models are computed in chunks
 
 
 def matches_command(words: Sequence[str]) -> bool:
@@ -87,33 +87,33 @@ def matches_document(values: Mapping[str, object]) -> bool:
     """Whether a document has options of ``vllm serve``, or of Triton's ``model.json`` for vLLM."""
     keys = {name.replace("_", "-") for name in values}
     accepted = _ENGINE.accepts
-    document_keys = _OF_DOCUMENT & keys
+    document_keys = _DOCUMENT_KEYS & keys
     is_certain = len(document_keys) > 1 or document_keys & {*values, "gpu-memory-utilization"}
     is_config = bool(is_certain) and all(accepted.find(f"--{key}") for key in keys)
-    return is_config or len(_OF_DOCUMENT & {*values}) > 1
+    return is_config or len(_DOCUMENT_KEYS & {*values}) > 1
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
     """Settings of the deployment that a command starts."""
-    reading = with_config(reading, _ENGINE)
+    reading = merge_config(reading, _ENGINE)
     server = read_server(reading, _ENGINE, AGGREGATED)
-    pool, values = _pool(server), server.values
+    pool, values = _read_pool(server), server.values
     version = version_of("vllm", reading.command)
-    if version is None or version.parts >= _LARGER_SHARE:  # without one it is the newest
-        reason = f"--gpu-memory-utilization is {_SHARE} by default from 0.25 on"
-        server.assume("gpu_memory_utilization", _SHARE, reason)
+    if version is None or version.parts >= _LARGER_SHARE_SINCE:  # without one it is the newest
+        reason = f"--gpu-memory-utilization is {_DEFAULT_MEMORY_SHARE} by default from 0.25 on"
+        server.assume("gpu_memory_utilization", _DEFAULT_MEMORY_SHARE, reason)
     if pool == AGGREGATED:
         # At its start a rank samples max_num_seqs sequences, however few fit, and has less cache
         # for that (`gpu_model_runner.py`, `_dummy_sampler_run`). A plan with two pools has no
         # number for each.
         values["max_num_seqs"] = values["concurrency"] // values["attention_data_parallel"]
-    return server.of_pool(pool)
+    return server.build_for_pool(pool)
 
 
 _PARTITION = "VLLM_PP_LAYER_PARTITION"
 
 
-def _note_stages(server: ServerSettings, stages: int) -> None:
+def _note_uneven_stages(server: ServerSettings, stages: int) -> None:
     """Add a note if the file splits layers unevenly: even stages are predicted."""
     partition = server.reading.command.environment.get(_PARTITION)
     layers = [parse_size(part) or 0 for part in ((partition and partition.single) or "").split(",")]
@@ -125,7 +125,7 @@ def _note_stages(server: ServerSettings, stages: int) -> None:
         )
 
 
-def _layout(server: ServerSettings, model: ModelSpec | None) -> int:
+def _set_layout(server: ServerSettings, model: ModelSpec | None) -> int:
     """Set the parallelism; return the attention ranks: those of a dense model are replicas."""
     tensor_parallel, num_stages = server.count("tensor_parallel"), server.count("pipeline_parallel")
     data_parallel = server.count("attention_data_parallel")
@@ -134,23 +134,23 @@ def _layout(server: ServerSettings, model: ModelSpec | None) -> int:
     server.values.update(
         tensor_parallel=tensor_parallel, pipeline_parallel=num_stages, attention_data_parallel=ranks
     )
-    server.put_gpus(tensor_parallel * num_stages * data_parallel)
+    server.set_gpus(tensor_parallel * num_stages * data_parallel)
     if is_dense and data_parallel > 1:
         server.notes.append(
             f"The {data_parallel} data-parallel ranks of a dense model are replicas."
         )
-    put_experts(server, model, tensor_parallel * data_parallel)
-    _note_stages(server, num_stages)
+    set_experts(server, model, tensor_parallel * data_parallel)
+    _note_uneven_stages(server, num_stages)
     return ranks
 
 
-def _is_first_engine(reading: OptionReader) -> bool:
+def _is_v0_engine(reading: OptionReader) -> bool:
     """Whether the file names a version before 0.8, which has other defaults."""
     version = version_of("vllm", reading.command)
-    return version is not None and version.parts < _SECOND_ENGINE
+    return version is not None and version.parts < _V1_ENGINE
 
 
-def _first_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
+def _assume_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
     """Set the default batch of offline programs, and of the engine before 0.8.
 
     Prompts are not split, unless they may be long: then in chunks.
@@ -160,7 +160,7 @@ def _first_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) ->
     if words & {*_OFFLINE} and server.reading.value("max_num_batched_tokens") is None:
         step_tokens, reason = scheduler_default_of(server, _ENGINE, "offline_batched_tokens")
         server.assume("max_num_batched_tokens", step_tokens, reason)
-    if not _is_first_engine(server.reading):
+    if not _is_v0_engine(server.reading):
         return
     max_num_seqs = parse_size(server.reading.value("max_num_seqs"))
     if max_num_seqs is None:
@@ -171,12 +171,12 @@ def _first_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) ->
     if parse_size(server.reading.value("max_num_batched_tokens")) is None:
         max_length = parse_size(server.reading.value("max_model_len"))
         max_length = max_length or (model.max_position_embeddings if model else None) or 0
-        tokens = max(2048, max_length if max_length <= _LONG else 0, max_num_seqs)
+        tokens = max(2048, max_length if max_length <= _LONGEST_UNCHUNKED else 0, max_num_seqs)
         reason = f"--max-num-batched-tokens is {tokens:,} by default before 0.8"
         server.assume("max_num_batched_tokens", tokens, reason)
 
 
-def _longest(server: ServerSettings, model: ModelSpec | None) -> None:
+def _set_max_model_len(server: ServerSettings, model: ModelSpec | None) -> None:
     """Set the longest request, which vLLM needs KV cache for; -1 and auto: what fits."""
     max_model_len = server.reading.value("max_model_len")
     if parse_size(max_model_len):
@@ -186,7 +186,7 @@ def _longest(server: ServerSettings, model: ModelSpec | None) -> None:
         server.assume("max_model_len", model.max_position_embeddings, reason)
 
 
-def _drafts(reading: OptionReader) -> DraftSettings | None:
+def _read_draft(reading: OptionReader) -> DraftSettings | None:
     config = json_table(reading.text("--speculative-config"))
     number = parse_size(reading.value("draft_tokens")) or 0
     draft_tokens = config.get("num_speculative_tokens")
@@ -204,7 +204,7 @@ def _drafts(reading: OptionReader) -> DraftSettings | None:
     )
 
 
-def _pool(server: ServerSettings) -> str:
+def _read_pool(server: ServerSettings) -> str:
     reading = server.reading
     config = {**json_table(reading.text("--kv-transfer-config"))}
     transfer_option = reading.command.options.get("--kv-transfer-config")
@@ -249,19 +249,19 @@ _ENGINE = EngineReader(
         "-m",
         *_MODULES,
     ),
-    layout=_layout,
-    batch=_first_batch,
-    drafts=_drafts,
-    longest=_longest,
+    layout=_set_layout,
+    batch=_assume_batch,
+    drafts=_read_draft,
+    longest=_set_max_model_len,
     switches=("--enable-lora",),
     host_cache="--kv-offloading-size",
     weights_on_host="--cpu-offload-gb",
     finds_prefixes=lambda reading: (
-        reading.has("--enable-prefix-caching") or not _is_first_engine(reading)
+        reading.has("--enable-prefix-caching") or not _is_v0_engine(reading)
     ),
 )
 # Online quantization, and whether it covers all matrices or only experts.
-_ONLINE = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}
+_ONLINE_QUANTIZATION = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 # First port of the copies on a node, below the ports that systems assign.
 _SIDE_CHANNEL = {PREFILL_POOL: 16000, DECODE_POOL: 24000}
@@ -278,7 +278,7 @@ def worker_quantities(worker: ServerGroup) -> Quantities:
     )
     return {
         **common_quantities(worker),
-        **with_online(worker, _ONLINE),
+        **quantization_options(worker, _ONLINE_QUANTIZATION),
         "expert_parallel": None if experts in (1, stage_gpus) else experts,
         "splits_experts": experts > 1 and experts == stage_gpus,
         "gpu_memory_utilization": worker.total_share,
@@ -292,11 +292,11 @@ def worker_quantities(worker: ServerGroup) -> Quantities:
 
 def command_options(server: ServerCommand) -> list[CommandWords]:
     """The engine's options of a server, without address and nodes."""
-    arguments = [CommandWords.of(setting) for setting in server.settings.options]
+    arguments = [CommandWords.of(inputs) for inputs in server.settings.options]
     has_draft_model = any(argument.words[1:] == ("draft_model",) for argument in arguments)
-    draft_argument = CommandWords(words=("--spec-model", draft_word(server.worker.job)))
+    draft_argument = CommandWords(words=("--spec-model", draft_model_argument(server.worker.job)))
     job = server.worker.job
-    method_words = method_arguments(job, "--spec-method", "--spec-model", upper=False)
+    method_words = draft_method_arguments(job, "--spec-method", "--spec-model", upper=False)
     lora_words = target_modules(job, says_all=False)
     return [*arguments, *([draft_argument] if has_draft_model else []), *method_words, *lora_words]
 
@@ -314,7 +314,7 @@ def _process(server: ServerCommand) -> Process:
             name=HOST_ADDRESS.name, meaning=HOST_ADDRESS.meaning, prefix=f"{channel}HOST="
         )
         arguments.insert(0, CommandWords(words=("env", port, host)))
-    arguments += [*server.listening, *command_options(server)]
+    arguments += [*server.listen_arguments, *command_options(server)]
     followers: tuple[CommandWords, ...] = ()
     if worker.num_nodes > 1:
         arguments += [
@@ -331,9 +331,9 @@ def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
     pools = [
         CommandWords(words=(f"--{server.worker.name}", url))
         for server in servers
-        for url in urls(server.worker)
+        for url in server_urls(server.worker)
     ]
-    return router(servers, program, "--vllm-pd-disaggregation", pools, _ROUTER_NOTE)
+    return make_routers(servers, program, "--vllm-pd-disaggregation", pools, _ROUTER_NOTE)
 
 
 TARGET = LaunchTarget.of(

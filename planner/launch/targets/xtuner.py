@@ -18,7 +18,7 @@ from planner.documents.python_calls import Call, Value
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.model_shape import with_sizes
-from planner.launch.option_table import Words, shipped_rows
+from planner.launch.option_table import MutableQuantities, shipped_rows
 from planner.launch.parsed_launch import (
     OptionReader,
     ParsedCommand,
@@ -28,14 +28,14 @@ from planner.launch.parsed_launch import (
     option_text,
     with_unknown_options,
 )
-from planner.launch.targets.training_reader import make_reader_target, put_tokens, ranks_of
+from planner.launch.targets.training_reader import make_reader_target, set_gpus, set_total_tokens
 from planner.specs.catalogue import load_model
 
 _ROWS = shipped_rows("models/xtuner.csv")
 _MODELS = {row["class"]: row["model"] for row in _ROWS}
-_NAMED = {row["name"]: row["model"] for row in _ROWS if row["name"]}
+_MODELS_BY_NAME = {row["name"]: row["model"] for row in _ROWS if row["name"]}
 # Options of the command with their names in a configuration.
-_SPELLED = {"fsdp_config": "fsdp_cfg", "loss_config": "loss_cfg", "pack_max_length":
+_CONFIG_NAMES = {"fsdp_config": "fsdp_cfg", "loss_config": "loss_cfg", "pack_max_length":
             "dataloader_cfg.pack_max_length", "optim": "optim_cfg", "epoch_num": "total_epoch",
             "float8_config": "model_cfg.float8_cfg"}  # fmt: skip
 # Sizes that a file may change in a class of models, with their names in planner.
@@ -50,44 +50,47 @@ _ULYSSES = (
     "sp_size splits attention heads (Ulysses): predicted as torchtitan's ring of context "
     "parallelism."
 )
-_PACKED, _PACKED_BY_COMMAND = 32768, 4096
+_DEFAULT_PACK_LENGTH, _COMMAND_PACK_LENGTH = 32768, 4096
 
 
-def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
+def _add_unlisted_settings(
+    reading: OptionReader, settings: SettingsBuilder
+) -> MutableQuantities | None:
     """Set what no row of the table has; return the sizes of a changed model."""
     is_command = bool(reading.command.positional)
     is_new = "pretrain" in (option_text(reading, "tokenize_fn") or "")
     settings.values |= {"adapter": "none", "training_objective": "pretrain" if is_new else "sft"}
     settings.notes.append(_NEAREST)
-    length = _PACKED_BY_COMMAND if is_command else _PACKED
+    length = _COMMAND_PACK_LENGTH if is_command else _DEFAULT_PACK_LENGTH
     settings.assume("sequence_length", length, f"{length:,} is XTuner's pack_max_length")
-    shape = _model(reading, settings)
-    _layout(reading, settings)
-    _memory(reading, settings)
-    put_tokens(settings, reading.number("total_step"))
+    shape = _set_model(reading, settings)
+    _set_layout(reading, settings)
+    _set_memory(reading, settings)
+    set_total_tokens(settings, reading.number("total_step"))
     return shape
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     return {
-        _name(option): parsed for option, parsed in with_unknown_options(command).options.items()
+        _config_name(option): parsed
+        for option, parsed in with_unknown_options(command).options.items()
     }
 
 
-def _name(option: str) -> str:
+def _config_name(option: str) -> str:
     """The name of a command's option in a configuration.
 
     >>> _name("--fsdp-config.cpu-offload")
     'fsdp_cfg.cpu_offload'
     """
     head, dot, key = option.removeprefix("--").replace("-", "_").partition(".")
-    return _SPELLED.get(head, head) + dot + key
+    return _CONFIG_NAMES.get(head, head) + dot + key
 
 
-def _model(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
+def _set_model(reading: OptionReader, settings: SettingsBuilder) -> MutableQuantities | None:
     """Set the model of the class in the file, else of the loaded weights; return changed sizes."""
     class_name = reading.text("model_cfg") or ""
-    model = _MODELS.get(class_name) or _NAMED.get(class_name.lower().replace("_", "-"))
+    model = _MODELS.get(class_name) or _MODELS_BY_NAME.get(class_name.lower().replace("_", "-"))
     loaded = (reading.text(name) for name in ("load_from", "tokenizer_path"))
     if model is None:
         settings.require("model", next(filter(None, loaded), None))
@@ -100,13 +103,13 @@ def _model(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
     return shape
 
 
-def _layout(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_layout(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the GPUs, the batch, the replicas and expert parallelism."""
     values = settings.values
     tensor_parallel, context_parallel = (
         int(values[f"{name}_parallel"]) for name in ("tensor", "context")
     )
-    data_ranks = ranks_of(reading, settings, tp_size=tensor_parallel, sp_size=context_parallel)
+    data_ranks = set_gpus(reading, settings, tp_size=tensor_parallel, sp_size=context_parallel)
     values["expert_parallel"] = number(reading, "fsdp_cfg.ep_size", "model_cfg.ep_size") or 1
     if context_parallel > 1:
         settings.notes.append(_ULYSSES)
@@ -120,7 +123,7 @@ def _layout(reading: OptionReader, settings: SettingsBuilder) -> None:
         values["data_parallel_replicas"] = max(values["num_gpus"] // (tensor_parallel * shards), 1)
 
 
-def _memory(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _set_memory(reading: OptionReader, settings: SettingsBuilder) -> None:
     values = settings.values
     ratio = reading.amount("fsdp_cfg.recompute_ratio")
     share = 1.0 if ratio is None else ratio
@@ -144,16 +147,17 @@ def _memory(reading: OptionReader, settings: SettingsBuilder) -> None:
     settings.assume("loss_kernel", kernel, f"{kernel} is XTuner's")
 
 
-TARGET = make_reader_target("xtuner", _add_unlisted_settings, _merge_config_files, _name)
+TARGET = make_reader_target("xtuner", _add_unlisted_settings, _merge_config_files, _config_name)
 
 
-_SAME = {"accumulative_counts": "gradient_accumulation_steps", "max_epochs": "num_train_epochs",
+_TRAINER_NAMES = {"accumulative_counts": "gradient_accumulation_steps",
+         "max_epochs": "num_train_epochs",
          "max_iters": "max_steps", "batch_size": "per_device_train_batch_size",
          "max_length": "max_seq_length", "pack_to_max_length": "packing"}  # fmt: skip
-_PARTS = ("accumulative_counts", "max_epochs", "max_iters", "sampler", "pack_to_max_length")
+_TRAINER_PARTS = ("accumulative_counts", "max_epochs", "max_iters", "sampler", "pack_to_max_length")
 
 
-def trained_by_xtuner(calls: Sequence[Call], name: str) -> tuple[Mapping[str, Value], int] | None:
+def read_xtuner_config(calls: Sequence[Call], name: str) -> tuple[Mapping[str, Value], int] | None:
     """Options of the Trainer for a configuration of 0.x, and the line of its model.
 
     None if the calls are no such configuration.
@@ -175,11 +179,11 @@ def trained_by_xtuner(calls: Sequence[Call], name: str) -> tuple[Mapping[str, Va
             "supervised fine-tuning of a language model is."
         )
     options: dict[str, Value] = {}
-    for key in _PARTS:
+    for key in _TRAINER_PARTS:
         keywords = next((call.keywords for call in calls_of_dict if key in call.keywords), {})
         options |= {
-            _SAME[name]: keywords[name]
-            for name in _SAME
+            _TRAINER_NAMES[name]: keywords[name]
+            for name in _TRAINER_NAMES
             if name in keywords and name not in options
         }
     formats = (
@@ -190,36 +194,41 @@ def trained_by_xtuner(calls: Sequence[Call], name: str) -> tuple[Mapping[str, Va
     options["bf16" if next(formats, None) == "bfloat16" else "fp16"] = True
     checkpointing = model_call.keywords.get("use_activation_checkpointing")
     options["gradient_checkpointing"] = checkpointing is not False
-    options |= _loaded(model_call)
+    options |= _read_loaded_model(model_call)
     return options, model_call.line
 
 
-_TRAINER, _OF_ANSWERS = "TrainerConfig", ("RLColocateTrainerConfig", "RLDisaggregatedTrainerConfig")
-_NEEDED = {"model_cfg", "dataloader_cfg"}
+_TRAINER, _RL_TRAINERS = (
+    "TrainerConfig",
+    ("RLColocateTrainerConfig", "RLDisaggregatedTrainerConfig"),
+)
+_REQUIRED_KEYS = {"model_cfg", "dataloader_cfg"}
 
 
-def configured(calls: Sequence[Call], name: str) -> Iterator[tuple[int, Mapping[str, Value]]]:
+def read_trainer_config(
+    calls: Sequence[Call], name: str
+) -> Iterator[tuple[int, Mapping[str, Value]]]:
     """Line and settings of each ``TrainerConfig`` of XTuner 1, by dotted names.
 
     The text of an object is its class; its arguments have names below it.
     Raises LaunchError if it trains on rollouts.
     """
     for call in calls:
-        if call.ends(*_OF_ANSWERS):
+        if call.ends(*_RL_TRAINERS):
             class_name = call.name.rpartition(".")[2]
             raise LaunchError(
                 f"{name}: line {call.line}: XTuner's {class_name} trains on rollouts, which is not "
                 "predicted, only TrainerConfig. Describe the training step without --from, "
                 "with --objective grpo."
             )
-        if call.ends(_TRAINER) and {*call.keywords} >= _NEEDED:
+        if call.ends(_TRAINER) and {*call.keywords} >= _REQUIRED_KEYS:
             functions = (call.name for call in calls if "TokenizeF" in call.name)
             class_name = next(functions, "").rpartition(".")[2].lower()
             parts = {key.replace("text_config.", ""): part for key, part in call.parts.items()}
             yield call.line, {"tokenize_fn": class_name or None, **parts}
 
 
-def _loaded(model_call: Call) -> Mapping[str, Value]:
+def _read_loaded_model(model_call: Call) -> Mapping[str, Value]:
     """Options of the loaded model and of its adapter."""
     loaded, lora = (_mapping(model_call.keywords.get(key)) for key in ("llm", "lora"))
     quantization = _mapping(loaded.get("quantization_config"))

@@ -20,7 +20,7 @@ from planner.launch.target import (
     Process,
     ShellVariable,
     Value,
-    filled,
+    fill_template,
 )
 from planner.launch.wrappers.script import (
     MASTER_PORT,
@@ -32,12 +32,12 @@ from planner.launch.wrappers.script import (
     check_user_variables,
     command,
     exports,
+    find_reached_copies,
     place_processes,
-    reaches,
     runs_by_rank,
-    uses,
+    uses_variable,
 )
-from planner.launch.write_launch import environment_of, heading, variables_of
+from planner.launch.write_launch import heading_lines, process_environment, user_variables
 
 FOLDER = "/launch"
 """Mount path of the files that commands read."""
@@ -114,7 +114,7 @@ def pod_script(
         "has_files": bool(draft.files),
         "folder": FOLDER,
         "work": _WORK_FOLDER,
-        "environment": exports(environment_of(target, job, process)),
+        "environment": exports(process_environment(target, job, process)),
         "asked": check_user_variables([process]),
         "several_nodes": process.num_nodes > 1,
         "num_nodes": process.num_nodes,
@@ -125,7 +125,7 @@ def pod_script(
         "arguments": arguments_lines(process),
         "command": command(process),
     }
-    return _REFERENCE.sub("$$", filled("pod.sh", values))
+    return _REFERENCE.sub("$$", fill_template("pod.sh", values))
 
 
 _LONGEST_NAME = 40
@@ -175,7 +175,9 @@ def _manifest_file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFil
         service = f"service/{manifest.name_of(server)}"
         start_lines.append(f"  kubectl port-forward {service} {server.port}  # for the benchmark")
     shown_draft = LaunchDraft(processes=()) if is_benchmark else draft
-    head = heading(target, job, shown_draft, draft.processes, start_lines, manifest.user_steps())
+    head = heading_lines(
+        target, job, shown_draft, draft.processes, start_lines, manifest.user_steps()
+    )
     text = "\n".join(head) + "\n" + manifest.text()
     start = f"kubectl apply -f {name}"
     meaning = MEASURES if is_benchmark else "everything that the cluster needs"
@@ -200,7 +202,7 @@ class Manifest:
 
     def user_steps(self) -> list[str]:
         """Steps of the user before the manifest can run."""
-        values = [variable.name for variable in variables_of(self.draft.processes)]
+        values = [variable.name for variable in user_variables(self.draft.processes)]
         steps = []
         if values:
             steps.append(f"these values: in the ConfigMap {self.shared}-settings below")
@@ -233,7 +235,7 @@ class Manifest:
 
     def settings(self) -> list[Object]:
         """ConfigMaps of the user's settings and of files that commands read."""
-        variables = variables_of(self.draft.processes)
+        variables = user_variables(self.draft.processes)
         public_values = {
             variable.name: variable.default or ""
             for variable in variables
@@ -258,7 +260,7 @@ class Manifest:
     ) -> list[str]:
         """The lines of a pod that runs a process; ``answers``: it serves requests."""
         names = {other.name: self.name_of(other) for other in self.draft.processes}
-        links = tuple(reaches(process, self.places))
+        links = tuple(find_reached_copies(process, self.places))
         script = pod_script(self.target, self.job, self.draft, process, variables, links, names)
         files = [
             {"key": file.name.replace("/", "."), "path": file.name} for file in self.draft.files
@@ -270,7 +272,7 @@ class Manifest:
             "script": _yaml_lines(args=[script]),
             "environment": _yaml_lines(env=self._environment(process)),
             "has_settings": any(
-                not _SECRET.fullmatch(variable.name) for variable in variables_of([process])
+                not _SECRET.fullmatch(variable.name) for variable in user_variables([process])
             ),
             "shared": self.shared,
             "port": port,
@@ -283,7 +285,7 @@ class Manifest:
             "is_training": self.job.is_training,
             "claim": CLAIM,
         }
-        return filled("pod.yaml", values, blank_lines=_ALL_BLANK_LINES).split("\n")[:-1]
+        return fill_template("pod.yaml", values, blank_lines=_ALL_BLANK_LINES).split("\n")[:-1]
 
     def _object_text(self, process: Process) -> str:
         """The object of a process and its service: a job with indexed pods, or copies of one pod
@@ -295,9 +297,11 @@ class Manifest:
                 "choose --wrapper slurm, or a plan of one node."
             )
         is_training = self.job.is_training
-        is_group, counts = has_several_nodes and not is_training, uses(process, "COPY")
+        is_group, counts = has_several_nodes and not is_training, uses_variable(process, "COPY")
         reached_copies = (
-            placed for other in self.draft.processes for placed in reaches(other, self.places)
+            placed
+            for other in self.draft.processes
+            for placed in find_reached_copies(other, self.places)
         )
         is_named = not (is_training or is_group) and (
             counts or any(placed.process is process for placed in reached_copies)
@@ -338,7 +342,7 @@ class Manifest:
             "pod": self.pod(process, variables, answers=not is_training),
             "worker": self.pod(process, variables, answers=False) if is_group else (),
         }
-        return filled("kubernetes.yaml", values, blank_lines=_ALL_BLANK_LINES)
+        return fill_template("kubernetes.yaml", values, blank_lines=_ALL_BLANK_LINES)
 
     def _environment(self, process: Process) -> list[Object]:
         entries: list[Object] = [
@@ -347,9 +351,9 @@ class Manifest:
             for name in self._secrets()
         ]  # fmt: skip
         fields = {
-            "HOST_ADDRESS": "status.podIP" * uses(process, "HOST_ADDRESS"),
+            "HOST_ADDRESS": "status.podIP" * uses_variable(process, "HOST_ADDRESS"),
             "COPY": f"metadata.labels['{_GROUP}']"
-            * (uses(process, "COPY") * process.num_nodes > 1),
+            * (uses_variable(process, "COPY") * process.num_nodes > 1),
         }
         for name, path in fields.items():
             if path:
@@ -357,7 +361,7 @@ class Manifest:
         return entries
 
     def _secrets(self) -> list[str]:
-        names = [variable.name for variable in variables_of(self.draft.processes)]
+        names = [variable.name for variable in user_variables(self.draft.processes)]
         hub = [_HUB_TOKEN] if self.job.hub_name and not self.job.is_training else []
         return list(dict.fromkeys([*hub, *(name for name in names if _SECRET.fullmatch(name))]))
 
@@ -410,7 +414,7 @@ def make_kserve_files(
     )  # fmt: skip
     manifest = Manifest(target, job, server_draft)
     name = f"{process.name}.yaml"
-    head = heading(
+    head = heading_lines(
         target, job, server_draft, [process], [f"  kubectl apply -f {name}"], manifest.user_steps()
     )
     values: dict[str, Value] = {
@@ -419,7 +423,7 @@ def make_kserve_files(
         "copies": process.copies,
         "pod": manifest.pod(process, {}, answers=True, container=_KSERVE_CONTAINER),
     }
-    service = filled("kserve.yaml", values, blank_lines=_ALL_BLANK_LINES)
+    service = fill_template("kserve.yaml", values, blank_lines=_ALL_BLANK_LINES)
     text = "\n".join(head) + "\n" + documents(manifest.settings()) + service
     start = f"kubectl apply -f {name}"
     file = LaunchOutputFile(name=name, text=text, meaning="the inference service", start=start)
@@ -438,7 +442,7 @@ def _single_server(job: LaunchJob, draft: LaunchDraft) -> Process:
             "An InferenceService has one kind of server, which fits on a node: choose "
             "--wrapper kubernetes."
         )
-    if uses(servers[0], "COPY"):
+    if uses_variable(servers[0], "COPY"):
         raise LaunchError(
             "KServe does not number the copies of a server, which this server needs: choose "
             "--wrapper kubernetes."

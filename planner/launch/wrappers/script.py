@@ -16,15 +16,15 @@ from planner.launch.target import (
     Process,
     ShellVariable,
     Value,
-    filled,
+    fill_template,
 )
 from planner.launch.write_launch import (
     EnvironmentDefault,
     comment,
-    environment_of,
-    heading,
+    heading_lines,
     one_line,
-    variables_of,
+    process_environment,
+    user_variables,
 )
 
 MASTER_PORT = 29500
@@ -50,7 +50,7 @@ def exports(assumed: Iterable[EnvironmentDefault]) -> list[str]:
 def check_user_variables(processes: Iterable[Process]) -> list[str]:
     """Lines that set defaults of the user's variables, or end the script without a value."""
     lines = []
-    for variable in variables_of(processes):
+    for variable in user_variables(processes):
         if variable.default is None:
             lines.append(f': "${{{variable.name}:?{_escape_for_quotes(variable.meaning)}}}"')
         elif "'" in variable.default:  # bash looks for its pair within "${NAME:=...}"
@@ -67,7 +67,7 @@ def array(arguments: Sequence[CommandWords], name: str = "ARGUMENTS") -> list[st
     """Arguments as an array, one on each line with its note."""
     lines = [f"{name}=("]
     for argument in arguments:
-        words = " ".join(map(expanded, argument.words))
+        words = " ".join(map(expand_word, argument.words))
         lines.append(f"  {words}" + (f"  # {one_line(argument.note)}" if argument.note else ""))
     return [*lines, ")"]
 
@@ -97,13 +97,13 @@ def command(process: Process) -> str:
     words = [
         *_launcher_words(process),
         *(
-            expanded(word)
+            expand_word(word)
             for launcher_argument in process.launcher_arguments
             for word in launcher_argument.words
         ),
         *expand_arrays(process),
     ]
-    return folded(words)
+    return fold_words(words)
 
 
 def expand_arrays(process: Process) -> list[str]:
@@ -112,7 +112,7 @@ def expand_arrays(process: Process) -> list[str]:
     return ['"${ARGUMENTS[@]}"', *later]
 
 
-def folded(words: Sequence[str]) -> str:
+def fold_words(words: Sequence[str]) -> str:
     """Words of a command, folded into lines."""
     lines = [""]
     for word in words:
@@ -133,7 +133,7 @@ def runs_by_rank(process: Process) -> bool:
     return process.launcher in _RANK_LAUNCHERS
 
 
-def expanded(word: str | ShellVariable) -> str:
+def expand_word(word: str | ShellVariable) -> str:
     """A word of a command: quoted text, or a shell variable."""
     if isinstance(word, ShellVariable):
         before, after = (shell_word(text) if text else "" for text in (word.prefix, word.suffix))
@@ -144,7 +144,7 @@ def expanded(word: str | ShellVariable) -> str:
     return shell_word(word)
 
 
-def uses(process: Process, *names: str) -> bool:
+def uses_variable(process: Process, *names: str) -> bool:
     """Whether the arguments of a process use one of these variables."""
     all_arguments = (*process.launcher_arguments, *process.arguments, *process.follower_arguments)
     return any(
@@ -314,7 +314,9 @@ def addresses(
     return lines
 
 
-def reaches(process: Process, placed_processes: Sequence[PlacedProcess]) -> list[PlacedProcess]:
+def find_reached_copies(
+    process: Process, placed_processes: Sequence[PlacedProcess]
+) -> list[PlacedProcess]:
     """The copies with an address in the arguments of a process."""
     names = {getattr(word, "name", "") for argument in process.arguments for word in argument.words}
     return [
@@ -334,9 +336,9 @@ def _script_text(
 ) -> str:
     """The script of a process with its start lines; without places that of a benchmark."""
     gpus, of_node = process.gpus_per_node, job.cluster.gpus_per_node
-    is_single_node, copies_on_node = process.num_nodes == 1, copies_here(process, of_node)
+    is_single_node, copies_on_node = process.num_nodes == 1, copies_per_node(process, of_node)
     values: dict[str, Value] = {
-        "heading": heading(
+        "heading": heading_lines(
             target,
             job,
             draft if placed_processes else LaunchDraft(processes=()),
@@ -344,14 +346,14 @@ def _script_text(
             start_lines,
         ),
         "has_files": bool(draft.files),
-        "environment": exports(environment_of(target, job, process)),
+        "environment": exports(process_environment(target, job, process)),
         "asked": check_user_variables([process]),
-        "links": addresses(placed_processes, reaches(process, placed_processes)),
+        "links": addresses(placed_processes, find_reached_copies(process, placed_processes)),
         "several_nodes": not is_single_node,
         "num_nodes": process.num_nodes,
         "by_rank": runs_by_rank(process),
         "master_port": MASTER_PORT,
-        "names_host": uses(process, "HOST_ADDRESS"),
+        "names_host": uses_variable(process, "HOST_ADDRESS"),
         "one_here": process.copies == 1 or not is_single_node,
         "several_copies": process.copies > 1,
         "copies_here": process.copies > 1 and is_single_node,
@@ -365,10 +367,10 @@ def _script_text(
         "arguments": arguments_lines(process),
         "command": command(process),
     }
-    return filled("script.sh", values)
+    return fill_template("script.sh", values)
 
 
-def copies_here(process: Process, gpus_per_node: int) -> int:
+def copies_per_node(process: Process, gpus_per_node: int) -> int:
     """Copies of a process that one node holds."""
     if process.num_nodes > 1 or not process.gpus_per_node:
         return process.copies
@@ -390,7 +392,7 @@ def _start_all_script(
     return (
         LaunchOutputFile(
             name=START,
-            text=filled(START, {"starts": starts}),
+            text=fill_template(START, {"starts": starts}),
             is_executable=True,
             meaning="starts all on one node",
             start=f"bash {START}",
@@ -462,5 +464,5 @@ def _manual_command(process: Process, job: LaunchJob) -> str:
     """The command that starts a script on the first node."""
     has_several_nodes = process.num_nodes > 1 and not runs_by_rank(process)
     address = "MASTER_ADDR=$(hostname) " * (process.num_nodes > 1)
-    first = "FIRST_COPY=0 " * (process.copies > copies_here(process, job.cluster.gpus_per_node))
+    first = "FIRST_COPY=0 " * (process.copies > copies_per_node(process, job.cluster.gpus_per_node))
     return f"  {'NODE_RANK=0 ' * has_several_nodes}{address}{first}bash {process.name}.sh"

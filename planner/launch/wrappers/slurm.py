@@ -17,7 +17,7 @@ from planner.launch.target import (
     LaunchTarget,
     Process,
     Value,
-    filled,
+    fill_template,
 )
 from planner.launch.wrappers.script import (
     MASTER_PORT,
@@ -30,14 +30,14 @@ from planner.launch.wrappers.script import (
     command,
     expand_arrays,
     exports,
-    folded,
+    fold_words,
     num_nodes,
     place_processes,
     runs_by_rank,
-    uses,
+    uses_variable,
     visible_gpus,
 )
-from planner.launch.write_launch import environment_of, heading, variables_of
+from planner.launch.write_launch import heading_lines, process_environment, user_variables
 
 _ALL_CPUS = '--cpus-per-task="$SLURM_CPUS_ON_NODE"'
 _USER_SETTINGS = (
@@ -71,7 +71,7 @@ def _batch_file(
     placed_processes = place_processes(draft.processes, job.cluster.gpus_per_node)
     base_name = draft.processes[0].name if len(draft.processes) == 1 else "launch"
     name = f"{base_name}.sbatch"
-    names = [variable.name for variable in variables_of(draft.processes)]
+    names = [variable.name for variable in user_variables(draft.processes)]
     start_lines = [SOME_STEPS] if is_benchmark else _checkpoint_notes(job)
     start_lines = [f"Submit it from its folder: sbatch {name}", *start_lines]
     cores = (
@@ -89,7 +89,7 @@ def _batch_file(
         "limit": "" if days is None else time_limit(days),
         "limit_is": reason,
         "goes_on": job.is_training and not is_benchmark,
-        "heading": heading(target, job, draft, draft.processes, start_lines, user_settings),
+        "heading": heading_lines(target, job, draft, draft.processes, start_lines, user_settings),
         # Checked before any step starts, and exported to all of them.
         "asked": [
             *check_user_variables(draft.processes),
@@ -106,7 +106,7 @@ def _batch_file(
         "several_steps": has_several_steps,
         "steps": _job_steps(placed_processes),
     }
-    text = filled("slurm.sbatch", values)
+    text = fill_template("slurm.sbatch", values)
     meaning = MEASURES if is_benchmark else "the batch job"
     return LaunchOutputFile(name=name, text=text, meaning=meaning, start=f"sbatch {name}")
 
@@ -178,7 +178,7 @@ def _function_values(
     by_rank = runs_by_rank(process)
     return {
         "function": _function_name(process),
-        "environment": exports(environment_of(target, job, process)),
+        "environment": exports(process_environment(target, job, process)),
         "shares_nodes": len(placed_processes) > 1 and process.gpus_per_node > 0,
         "first_gpus": next(placed.gpus for placed in placed_processes if placed.process is process),
         "several_copies": process.copies > 1,
@@ -186,7 +186,7 @@ def _function_values(
         "several_nodes": process.num_nodes > 1,
         "num_nodes": process.num_nodes,
         "rank": "SLURM_NODEID" if by_rank else "SLURM_PROCID",
-        "names_host": uses(process, "HOST_ADDRESS"),
+        "names_host": uses_variable(process, "HOST_ADDRESS"),
         "arguments": arguments_lines(process),
         "command": " ".join(expand_arrays(process)) if by_rank else command(process),
     }
@@ -232,4 +232,4 @@ def _job_step(placed: PlacedProcess, words: list[str]) -> str:
         "-c",
         f'"set -euo pipefail; $(declare -f {name}); {name}"',
     ]
-    return folded(words)
+    return fold_words(words)

@@ -32,28 +32,30 @@ def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> 
         mix += f" ({formatting.format_count(compared.cached_tokens)} cached)"
     mix += f" and {formatting.format_count(compared.output_tokens)} output tokens a request"
     yield Title(text=f"Self-host or API: {mix}")
-    for line in _of_deployment(compared):
+    for line in _deployment_lines(compared):
         yield make_lines(line)
     if not compared.offers:
         yield make_lines(compared.note)
         return
-    shown = compared.offers if is_full else _chosen(compared)
+    shown = compared.offers if is_full else _shown_offers(compared)
     yield from _offers_blocks(compared, shown)
-    for line in _remarks(compared, shown):
+    for line in _note_lines(compared, shown):
         yield make_lines(line)
 
 
-def _of_deployment(compared: ApiComparison) -> list[str]:
+def _deployment_lines(compared: ApiComparison) -> list[str]:
     """Sentences on the cost of self-hosting at full load and at the requested load."""
     if not math.isfinite(compared.cost_rate):
         return ["Self-host: the price of the GPUs is unknown: give --price."]
     low, high = compared.cost_ends
-    interval = f" ({_cents(low)} to {_cents(high)})" if math.isfinite(low) else ""
+    interval = (
+        f" ({_usd_per_thousand(low)} to {_usd_per_thousand(high)})" if math.isfinite(low) else ""
+    )
     lines = [
         f"Self-host: {formatting.format_usd(compared.cost_rate * HOUR)} per hour, busy or "
         "not. At full "
         f"load, {formatting.format_significant(compared.request_rate)} requests/s, "
-        f"{_cents(compared.cost)}"
+        f"{_usd_per_thousand(compared.cost)}"
         f"{interval} USD per 1,000 requests; at half of it twice as much. "
         f"A million tokens cost {token_costs(compared.token_costs)}."
     ]
@@ -61,7 +63,7 @@ def _of_deployment(compared: ApiComparison) -> list[str]:
     if lowest < highest:
         lowest_text = formatting.format_usd(lowest * HOUR).removesuffix(" USD")
         lowest_cost, highest_cost = (
-            _cents(rate / compared.request_rate) for rate in (lowest, highest)
+            _usd_per_thousand(rate / compared.request_rate) for rate in (lowest, highest)
         )
         lines.append(
             f"These GPUs are offered from {lowest_text} to "
@@ -74,14 +76,15 @@ def _of_deployment(compared: ApiComparison) -> list[str]:
         cost, offers = compared.cost_rate / rate, compared.current or compared.offers
         dearer = sum(offer.cost > cost for offer in offers)
         lines.append(
-            f"At the {formatting.format_significant(rate)} requests/s requested {_cents(cost)} USD "
+            f"At the {formatting.format_significant(rate)} requests/s requested "
+            f"{_usd_per_thousand(cost)} USD "
             "per 1,000 "
             f"requests: less than {dearer} of {len(offers)} offers."
         )
     return lines
 
 
-def _chosen(compared: ApiComparison) -> list[Offer]:
+def _shown_offers(compared: ApiComparison) -> list[Offer]:
     """The cheapest offer of each provider, with the median and the dearest of all offers."""
     offers = compared.current or compared.offers
     marked = [*compared.marked.values()]
@@ -96,25 +99,25 @@ def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator
     median = compared.marked["median"]
     rows = [
         (
-            _named(offer, is_median=offer is median),
-            _cents(offer.cost) + "*" * _is_charged_in_full(compared, offer),
+            _offer_name(offer, is_median=offer is median),
+            _usd_per_thousand(offer.cost) + "*" * _is_charged_in_full(compared, offer),
             Cell(text=_CHEAPER[cheaper], mark=_MARKS.get(cheaper, "")),
             _rate(offer.break_even),
             _share(offer.utilization),
             _date(offer),
         )
         for offer in offers
-        for cheaper in [compared.cheaper(offer)]
+        for cheaper in [compared.cheaper_option(offer)]
     ]
     yield GAP
-    yield replace(text_table(_HEADS, rows, words=(0, 2, 5)), is_low=True)
+    yield replace(text_table(_HEADS, rows, text_columns=(0, 2, 5)), is_low=True)
 
 
-def _remarks(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
+def _note_lines(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
     lines = []
     if any(_is_charged_in_full(compared, offer) for offer in shown):
         lines.append("* no price for cached tokens is published: they are charged as other input")
-    if any(compared.cheaper(offer) == "tie" for offer in shown):
+    if any(compared.cheaper_option(offer) == "tie" for offer in shown):
         lines.append("tie: the offer is inside the interval of the self-hosting cost")
     if math.isfinite((compared.current or compared.offers)[0].break_even):
         lines.append(_break_even(compared))
@@ -127,7 +130,7 @@ def _remarks(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
     return lines
 
 
-def _named(offer: Offer, *, is_median: bool) -> str:
+def _offer_name(offer: Offer, *, is_median: bool) -> str:
     served = offer.price.served_as.rpartition("/")[2]
     return f"{offer.price.provider}{' (median)' if is_median else ''} {served}"
 
@@ -153,7 +156,7 @@ def _is_charged_in_full(compared: ApiComparison, offer: Offer) -> bool:
     return bool(compared.cached_tokens) and offer.price.cached_input is None
 
 
-def _cents(cost: float) -> str:
+def _usd_per_thousand(cost: float) -> str:
     """USD of 1,000 requests from the USD of one request, as text."""
     thousand = cost * _THOUSAND
     return f"{thousand:.3g}" if thousand < 1 else formatting.format_significant(thousand)

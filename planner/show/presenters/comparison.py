@@ -27,11 +27,11 @@ from planner.show.output_blocks import (
     make_lines,
     text_table,
 )
-from planner.show.presenters.explanation import seen_plan
+from planner.show.presenters.explanation import predict_plan
 from planner.show.presenters.format_results import format_result, label, short_plan
-from planner.show.presenters.infeasible import impossible_words
+from planner.show.presenters.infeasible import infeasible_reason
 from planner.show.presenters.question_summary import question_title
-from planner.show.presenters.spec_numbers import plain_fields, spec_table
+from planner.show.presenters.spec_numbers import scalar_fields, spec_table
 from planner.show.results import recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind, names
@@ -45,12 +45,12 @@ _TERMS = 8
 
 def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
     """The plans, their differences, results and parts of time, and the best by column."""
-    for letter, seen in zip(LETTERS, comparison.seens, strict=False):
+    for letter, seen in zip(LETTERS, comparison.predicted, strict=False):
         plan = f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
         text = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
         yield make_lines(text, indent="   ")
         if seen.reason:
-            yield make_lines(f"   impossible: {impossible_words(seen)}", indent="   ")
+            yield make_lines(f"   impossible: {infeasible_reason(seen)}", indent="   ")
     for name, reason in comparison.missing.items():
         yield make_lines(f"-  {name}: no plan: {reason}", indent="   ")
     yield from _settings_blocks(comparison)
@@ -140,8 +140,8 @@ def _parts_blocks(comparison: ComparedPlans, *, is_full: bool) -> Iterator[Block
 def _table(
     comparison: ComparedPlans, title: str, rows: Sequence[Sequence[Any]], *, has_words: bool = False
 ) -> Table:
-    heads = (title, *LETTERS[: len(comparison.seens)])
-    return text_table(heads, rows, words=range(len(heads) * has_words or 1))
+    heads = (title, *LETTERS[: len(comparison.predicted)])
+    return text_table(heads, rows, text_columns=range(len(heads) * has_words or 1))
 
 
 def comparison_dict(comparison: ComparedPlans) -> dict[str, object]:
@@ -167,8 +167,10 @@ def compared_specs(
         return {kind.singular: _differing(numbers_by_thing)}
     differences = {}
     for kind in _IN_FOLDERS:
-        for name in _named_in(kind, [thing.path for thing in things]):
-            numbers_by_thing = [_known(kind, name, Catalogue(thing.path)) for thing in things]
+        for name in _user_specs(kind, [thing.path for thing in things]):
+            numbers_by_thing = [
+                _numbers_or_empty(kind, name, Catalogue(thing.path)) for thing in things
+            ]
             if differing := _differing(numbers_by_thing):
                 differences[f"{kind.singular} {name}"] = differing
     return differences
@@ -197,7 +199,7 @@ def specs_blocks(
             yield make_lines(f"and {len(numbers) - max_rows} more: --full")
 
 
-def _named_in(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:
+def _user_specs(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:
     """Names of the specs in folders of the user that planner does not ship."""
     shipped = {name: Catalogue().find(kind, name) for name in names(kind)}
     user_specs = {
@@ -210,7 +212,7 @@ def _named_in(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:
     return sorted(user_specs)
 
 
-def _known(kind: SpecKind, name: str, catalogue: Catalogue) -> dict[str, str]:
+def _numbers_or_empty(kind: SpecKind, name: str, catalogue: Catalogue) -> dict[str, str]:
     try:
         return dict(_numbers(kind, name, catalogue))
     except SpecError:
@@ -227,12 +229,12 @@ def _numbers(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[tuple[
         yield "parameters", formatting.format_large(counted.total)
         yield "active parameters", formatting.format_large(counted.active)
         yield from (
-            (field, formatting.format_parameter(value)) for field, value in plain_fields(model)
+            (field, formatting.format_parameter(value)) for field, value in scalar_fields(model)
         )
         for number, group in enumerate(model.layer_groups, start=1):
             blocks = [part for part in (group, *group.mixers, group.feed_forward) if part]
             for block in blocks:
-                for field, value in plain_fields(block):
+                for field, value in scalar_fields(block):
                     yield f"layers {number}: {field}", formatting.format_parameter(value)
         return
     path = catalogue.find(kind, name)
@@ -346,10 +348,10 @@ def compared_plans(
         raise SearchSpaceError(f"Plans of {' and '.join(sorted(kinds))} have nothing in common.")
     if len(requests) < 2:
         raise InfeasibleError("\n".join(f"{name}: {reason}" for name, reason in missing.items()))
-    predicted = tuple(seen_plan(request, name=name) for name, request in requests.items())
+    predicted = tuple(predict_plan(request, name=name) for name, request in requests.items())
     if all(seen.reason for seen in predicted):
         raise InfeasibleError("\n".join(f"{seen.name}: {seen.reason}" for seen in predicted))
-    return ComparedPlans(seens=predicted, missing=missing)
+    return ComparedPlans(predicted=predicted, missing=missing)
 
 
 def has_question(things: Sequence[ComparedThing], answers: Mapping[str, object]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import formatting
 from planner.base.units import HOUR
-from planner.decide.sizing.autoscaling import HOLD, LATE
+from planner.decide.sizing.autoscaling import MAX_LATE_SHARE, SCALE_DOWN_DELAY
 from planner.decide.sizing.daily_schedule import DailySchedule
 from planner.optimize.collector import value_or_none
 from planner.show.output_blocks import (  # fmt: skip
@@ -23,7 +23,7 @@ from planner.show.output_blocks import (  # fmt: skip
 from planner.show.presenters.format_results import layout_of, number_of
 from planner.workloads.registry import workload_of
 
-_MOST_HOURS = 48
+_MAX_HOURS = 48
 A_DAY = "A day, by cost"
 HOURLY = "Hour by hour"
 SCALED = "An autoscaler that reacts to the load, by its spare"
@@ -48,7 +48,7 @@ def days_blocks(days: Sequence[DailySchedule]) -> Iterator[Block]:
     yield days_table([day_row(day) for day in days])
     for line in day_lines(days[0]):
         yield make_lines(line)
-    if days[0].startup_time and days[0].scaled[0].late:
+    if days[0].startup_time and days[0].autoscaled[0].late:
         yield Title(text=SCALED)
         scaled = scaled_rows(days[0])  # up to the first with which no request is late
         last = next(
@@ -56,7 +56,7 @@ def days_blocks(days: Sequence[DailySchedule]) -> Iterator[Block]:
         )
         yield scaled_table(scaled[: last + 1])
     rows = [*days[0].rows()]
-    if len(rows) > _MOST_HOURS:
+    if len(rows) > _MAX_HOURS:
         yield make_lines(f"{len(rows)} periods: --csv, --json and their page have each.")
         return
     yield Title(text=f"{HOURLY} on {days[0].gpu}")
@@ -74,12 +74,12 @@ def day_row(day: DailySchedule) -> dict[str, str | float | None]:
         "base_cost_usd": day.base_cost,
         "hourly_cost_usd": day.cost - day.base_cost,
         "base_utilization": day.base_utilization,
-        "base_signed_usd": day.signed,
+        "base_signed_usd": day.commitment_cost,
         "starting_gpu_hours": day.starting_hours,
         "startup_time_s": day.startup_time,
-        "late_requests": day.scaled[0].late * day.load.requests,
-        "late_share": day.scaled[0].late,
-        "most_waiting_requests": day.scaled[0].longest,
+        "late_requests": day.autoscaled[0].late * day.load.requests,
+        "late_share": day.autoscaled[0].late,
+        "most_waiting_requests": day.autoscaled[0].longest,
     }
     return {
         "gpu": day.gpu,
@@ -150,10 +150,10 @@ def day_lines(day: DailySchedule) -> list[str]:
             f"{terms.hourly_contract} at "
             f"{rates[1]}, {formatting.format_count(day.cost - day.base_cost)} USD a day."
         ]
-        if math.isfinite(day.signed):
+        if math.isfinite(day.commitment_cost):
             lines.append(
                 f"Signed for the term of {terms.base_contract}: "
-                f"{formatting.format_usd(day.signed)}."
+                f"{formatting.format_usd(day.commitment_cost)}."
             )
     saved = 1 - day.cost / day.cost_at_peak if day.cost_at_peak else 0.0
     if saved > 0:
@@ -172,9 +172,10 @@ def _start_line(day: DailySchedule) -> str:
         f"Starting GPUs {formatting.format_duration(day.startup_time)} early by a schedule costs "
         f"{formatting.format_significant(day.starting_hours)} GPU-hours a day."
     )
-    without_spare, with_spare = day.scaled[0], day.with_spare
+    without_spare, with_spare = day.autoscaled[0], day.with_spare
     line += (
-        f" An autoscaler that keeps GPUs for {formatting.format_duration(HOLD)} after the load "
+        f" An autoscaler that keeps GPUs for {formatting.format_duration(SCALE_DOWN_DELAY)} "
+        "after the load "
         f"falls takes {formatting.format_count(without_spare.gpu_hours)} GPU-hours: "
     )
     if not without_spare.late:
@@ -184,7 +185,10 @@ def _start_line(day: DailySchedule) -> str:
         f"{formatting.format_count(without_spare.longest)} wait at once; "
     )
     if with_spare is None:
-        return f"{line}no spare capacity makes it less than {formatting.format_percent(LATE)}."
+        return (
+            f"{line}no spare capacity makes it less than "
+            f"{formatting.format_percent(MAX_LATE_SHARE)}."
+        )
     if with_spare is without_spare:
         return f"{line}it needs no spare capacity."
     return (
@@ -206,7 +210,7 @@ def scaled_rows(day: DailySchedule) -> list[dict[str, float | None]]:
             "late_share": scaling.late,
             "most_waiting_requests": scaling.longest,
         }
-        for scaling in day.scaled
+        for scaling in day.autoscaled
     ]
 
 

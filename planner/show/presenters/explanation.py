@@ -26,7 +26,7 @@ from planner.decide.explain.step_breakdown import (
 )
 from planner.errors import InfeasibleError
 from planner.question.request import Request
-from planner.question.terms import columns_about, glossary, is_of_answers, term_of_column
+from planner.question.terms import columns_about, glossary, is_answer_column, term_of_column
 from planner.show.output_blocks import (
     BAD,
     GAP,
@@ -40,28 +40,28 @@ from planner.show.output_blocks import (
     text_table,
 )
 from planner.show.presenters.format_results import (
+    format_host_memory,
+    format_paged_states,
     format_result,
-    host_words,
     label,
-    paged_words,
     share,
     short_plan,
 )
-from planner.show.presenters.infeasible import impossible_words, infeasible_message
+from planner.show.presenters.infeasible import infeasible_message, infeasible_reason
 from planner.show.presenters.json_files import command_manifest
 from planner.show.presenters.load_check import load_line
-from planner.show.presenters.pareto_front import of_objective
-from planner.show.presenters.prices import charged_whole_line
+from planner.show.presenters.pareto_front import plan_objective_column
+from planner.show.presenters.prices import charged_in_full_line
 from planner.show.presenters.question_summary import question_title
 from planner.show.presenters.row_files import RowFiles, blocks
-from planner.show.presenters.uncertainty import other_formats, range_words
+from planner.show.presenters.uncertainty import format_column_range, other_formats
 from planner.workloads.make_plan import evaluate, make_single_plan, result_of
 
 _LONGEST = 10
 _ASSUMED = 3
-_LARGE = 5e-3
+_MIN_SHOWN_SHARE = 5e-3
 HEADS = ("10 % change of", "affects", "worse", "better")
-LEAST = 5e-4
+MIN_SHOWN_CHANGE = 5e-4
 """Changes below this share are not shown."""
 
 _MIN_SHOWN_CHANGE = 2e-3
@@ -71,9 +71,9 @@ _OPTIONS = ("10 % worse", "10 % better")
 _MOST = 4
 _FIRST = 2
 _PEAK = "peak_memory_gib"
-_BEYOND = 1.005
+_MIN_EXCESS = 1.005
 _PEAKS = {"bandwidth_fraction": "the memory bandwidth", "compute_fraction": "the dense peak"}
-_LEAST = 0.002
+_MIN_TERM_DIFFERENCE = 0.002
 """The short form omits terms that differ by less than this share of the total."""
 
 
@@ -106,10 +106,10 @@ def _answer_blocks(explained: Explanation) -> Iterator[Block]:
     yield make_lines(short_plan(plan, row))
     if line := load_line(plan, explained.evaluation.candidates):
         yield make_lines(line)
-    intervals = explained.seen.ends
+    intervals = explained.predicted.ends
     bound = explained.bound or {}
     for name in explained.columns[:2]:
-        if is_of_answers(name) and number_or_nan(row[name]) != number_or_nan(row[name]):
+        if is_answer_column(name) and number_or_nan(row[name]) != number_or_nan(row[name]):
             continue  # nothing is generated
         text = f"{label(name)} {format_result(name, row[name], intervals.get(name))}"
         term = term_of_column(name)
@@ -129,7 +129,7 @@ def _step_blocks(
     shares = [
         f"{kind} {share(time / step.seconds)}"
         for kind, time in step.bounds.items()
-        if is_full or time >= _LARGE * step.seconds
+        if is_full or time >= _MIN_SHOWN_SHARE * step.seconds
     ]
     yield make_lines(f"Bound by {', '.join(shares)}")
     shown = step.parts if is_full else step.parts[:max_parts]
@@ -138,7 +138,7 @@ def _step_blocks(
     if rest:
         yield make_lines(f"and {len(rest)} more: {format_seconds(sum(rest))}")
     for part in shown:
-        if part.part.done and part.of_roofline >= _BEYOND:
+        if part.part.done and part.roofline_share >= _MIN_EXCESS:
             yield make_lines(_beyond_line(part, step.software or software))
     if is_full:
         yield Title(text="How these times are computed")
@@ -178,12 +178,12 @@ def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
             format_seconds(part.part.seconds),
             f"{100 * part.part.seconds / step.seconds:.1f}",
             part.bound,
-            f"{100 * part.of_roofline:.0f} %" if part.part.done else "-",
+            f"{100 * part.roofline_share:.0f} %" if part.part.done else "-",
         )
         for part in shown
     ]
     heads = ("longest parts", "time", "%", "bound by", "of roofline")
-    return text_table(heads, rows, words=(0, 3), late=(2, 4))
+    return text_table(heads, rows, text_columns=(0, 3), late=(2, 4))
 
 
 def _work_lines(part: ExplainedPart) -> Iterator[str]:
@@ -196,13 +196,13 @@ def _work_lines(part: ExplainedPart) -> Iterator[str]:
 
 
 def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
-    capacity = explained.plan.problem.setting.machine.gpu.allocatable_memory / GIB
+    capacity = explained.plan.problem.inputs.machine.gpu.allocatable_memory / GIB
     peak = number_or_nan(explained.row["peak_memory_gib"])
     yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
     parts = [
         f"{name.replace('_', ' ')} {amount:,.1f} ({share(amount / peak)})"
         for name, amount in [*explained.memory.items()][:_LONGEST]
-        if amount / peak > (LEAST if is_full else _LARGE)
+        if amount / peak > (MIN_SHOWN_CHANGE if is_full else _MIN_SHOWN_SHARE)
     ]
     row = explained.row
     phases = {name: number_or_nan(row.get(name, 0.0)) for name in columns_about("memory_phase")}
@@ -214,9 +214,9 @@ def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     ]
     yield make_lines(", ".join(parts))
     plan = explained.plan
-    if host_memory := host_words(row, plan.source_of(row).setting.machine):
+    if host_memory := format_host_memory(row, plan.source_of(row).inputs.machine):
         yield make_lines(f"in host memory {host_memory}")
-    if paged := paged_words(row):
+    if paged := format_paged_states(row):
         yield make_lines(f"paged {paged}")
 
 
@@ -225,7 +225,7 @@ def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Bl
     if not assumptions:
         return
     yield Title(text="Assumptions, largest effect first")
-    facts = {fact.name: fact for fact in explained.seen.facts}
+    facts = {fact.name: fact for fact in explained.predicted.facts}
     for assumption in assumptions if is_full else assumptions[:_ASSUMED]:
         others = other_formats(facts[assumption.name]) if assumption.name in facts else []
         values_text = (
@@ -235,7 +235,7 @@ def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Bl
         )
         effect = (
             f"{assumption.name} ({values_text}): "
-            f"{range_words(assumption.column, assumption.low, assumption.high)}"
+            f"{format_column_range(assumption.column, assumption.low, assumption.high)}"
         )
         yield make_lines("; ".join([effect, *others]))
     if not is_full and len(assumptions) > _ASSUMED:
@@ -255,13 +255,15 @@ def _sources_blocks(explained: Explanation) -> Iterator[Block]:
     for name in dict.fromkeys(done.work.formula for part in parts for done in part.done):
         formula = FORMULAS[name]
         cited = f"; {' '.join(formula.references)}" if formula.references else ""
-        yield make_lines(f"{formula.title}: {formula.place}{cited}")
+        yield make_lines(f"{formula.title}: {formula.function_path}{cited}")
 
 
 def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     """A table of the effects of 10 % changes, then a line for each other node count and length."""
     yield Title(text="What if (each one predicted again)")
-    yield text_table(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1), name="what_if")
+    yield text_table(
+        HEADS, what_if_rows(explained, is_full=is_full), text_columns=(0, 1), name="what_if"
+    )
     for line in question_lines(explained, is_full=is_full):
         yield make_lines(line, most=9 if is_full else 2)
 
@@ -277,10 +279,12 @@ def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str
     significant = [
         sensitivity
         for sensitivity in sensitivities
-        if sensitivity.moved(base_row, columns) >= LEAST or _fails(sensitivity)
+        if sensitivity.largest_change(base_row, columns) >= MIN_SHOWN_CHANGE or _fails(sensitivity)
     ]
     significant.sort(
-        key=lambda sensitivity: -sensitivity.moved(base_row, _sorted_by(explained, sensitivity))
+        key=lambda sensitivity: (
+            -sensitivity.largest_change(base_row, _sorted_by(explained, sensitivity))
+        )
     )
     shown = (
         significant
@@ -289,11 +293,12 @@ def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str
             sensitivity
             for sensitivity in significant
             if _fails(sensitivity)
-            or sensitivity.moved(base_row, _sorted_by(explained, sensitivity)) >= _MIN_SHOWN_CHANGE
+            or sensitivity.largest_change(base_row, _sorted_by(explained, sensitivity))
+            >= _MIN_SHOWN_CHANGE
         ][:_FACTS]
     )
     for sensitivity in shown:
-        for column in _told_columns(explained, sensitivity, is_full=is_full):
+        for column in _shown_columns(explained, sensitivity, is_full=is_full):
             rows = [sensitivity.outcomes[option].row for option in _OPTIONS]
             cells = [
                 "impossible" if row is None else _change(row, base_row, column) for row in rows
@@ -314,14 +319,14 @@ def signed(moved: float) -> str:
     >>> signed(0.0421), signed(-0.31), signed(1e-6)
     ('+4.2 %', '-31 %', '0 %')
     """
-    if abs(moved) < LEAST:
+    if abs(moved) < MIN_SHOWN_CHANGE:
         return "0 %"
     return f"{100 * moved:+.1f} %" if abs(moved) < 0.0995 else f"{100 * moved:+,.0f} %"
 
 
 def _sorted_by(explained: Explanation, sensitivity: Sensitivity) -> tuple[str, ...]:
     """The shown columns of a change without memory, to sort by."""
-    shown_columns = _told_columns(explained, sensitivity, is_full=False)
+    shown_columns = _shown_columns(explained, sensitivity, is_full=False)
     return tuple(name for name in shown_columns if name not in MEMORY)
 
 
@@ -332,13 +337,15 @@ def _fails(sensitivity: Sensitivity) -> bool:
 def _goal(explained: Explanation) -> str:
     """The column of the first objective."""
     goal = explained.plan.problem.objectives[0].name
-    return of_objective(explained.plan, goal, explained.row)
+    return plan_objective_column(explained.plan, goal, explained.row)
 
 
-def _told_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full: bool) -> list[str]:
+def _shown_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full: bool) -> list[str]:
     """The columns of a change to show: in full all that it moves, otherwise the objective."""
     moved = [
-        name for name in explained.columns if sensitivity.moved(explained.row, (name,)) >= LEAST
+        name
+        for name in explained.columns
+        if sensitivity.largest_change(explained.row, (name,)) >= MIN_SHOWN_CHANGE
     ]
     goal = _goal(explained)
     if is_full:
@@ -371,7 +378,7 @@ def _question_lines(
         moved = [
             name
             for name in (explained.columns if is_full else shown)
-            if abs(relative_change(row[name], explained.row[name]) or 0.0) >= LEAST
+            if abs(relative_change(row[name], explained.row[name]) or 0.0) >= MIN_SHOWN_CHANGE
         ]
         changes = []
         for name in moved:
@@ -386,7 +393,7 @@ def _question_lines(
             for option, outcome in sensitivity.outcomes.items()
             if outcome.row is not None
         }
-        yield from filter(None, [charged_whole_line(rows)])
+        yield from filter(None, [charged_in_full_line(rows)])
 
 
 def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
@@ -394,28 +401,28 @@ def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
 
     The short form has the main results only.
     """
-    return [*_lines(difference, is_full=is_full)]
+    return [*_difference_lines(difference, is_full=is_full)]
 
 
-def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
+def _difference_lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
     changes = [
-        f"{name.replace('_', ' ')} {_word(other)} instead of {_word(first)}"
+        f"{name.replace('_', ' ')} {_format_setting(other)} instead of {_format_setting(first)}"
         for name, (first, other) in difference.settings.items()
     ]
     yield f"Changed: {', '.join(changes) or 'nothing'}."
     if difference.other.reason:
-        yield f"It is impossible: {impossible_words(difference.other)}."
+        yield f"It is impossible: {infeasible_reason(difference.other)}."
         return
-    yield from _results(difference, is_full=is_full)
+    yield from _result_lines(difference, is_full=is_full)
     for name, terms in difference.times.items():
         total = difference.first.steps[name].seconds
         step = "step" if name == "step" else f"{name} step"
-        yield from _gains(f"Of the {step}'s time", terms, total, format_seconds)
+        yield from _gain_lines(f"Of the {step}'s time", terms, total, format_seconds)
     total = number_or_nan(difference.first.row[_PEAK])
-    yield from _gains("Of the memory", difference.memory, total, lambda gib: f"{gib:,.2f} GiB")
+    yield from _gain_lines("Of the memory", difference.memory, total, lambda gib: f"{gib:,.2f} GiB")
 
 
-def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
+def _result_lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
     first = {term.name for term in difference.results[:_FIRST]}
     moved = [
         term
@@ -440,14 +447,14 @@ def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
         )
 
 
-def _gains(
+def _gain_lines(
     total_label: str,
     terms: Sequence[PartDifference],
     total: float,
     format_value: Callable[[float], str],
 ) -> Iterator[str]:
     for verb, sign in (("loses", 1), ("gains", -1)):
-        significant = [term for term in terms if sign * term.gain > _LEAST * total]
+        significant = [term for term in terms if sign * term.gain > _MIN_TERM_DIFFERENCE * total]
         texts = [
             f"{term.name.replace('_', ' ')} {format_value(abs(term.gain))} "
             f"({_format_or_zero(term.first, format_value)} to "
@@ -485,11 +492,11 @@ def _signed(term: PartDifference) -> str:
     return "-" if relative is None else f"{100 * relative:+.1f} %"
 
 
-def _word(value: object) -> str:
+def _format_setting(value: object) -> str:
     return "none" if value is None else formatting.format_parameter(value)
 
 
-def explained_plan(
+def explain_plan(
     request: Request, burst: int | None = None, against: Request | None = None
 ) -> Explanation:
     """The explanation of the plan of a request, compared with the plan of another request.
@@ -502,11 +509,11 @@ def explained_plan(
     evaluation = evaluate(plan, burst)
     if evaluation.rejected_by:
         raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
-    other = None if against is None else seen_plan(against, burst)
+    other = None if against is None else predict_plan(against, burst)
     return Explanation(plan=plan, evaluation=evaluation, against=other, burst=burst)
 
 
-def seen_plan(request: Request, burst: int | None = None, name: str = "") -> PredictedPlan:
+def predict_plan(request: Request, burst: int | None = None, name: str = "") -> PredictedPlan:
     """The prediction of the single plan of a request."""
     plan = make_single_plan(request, burst)
     return PredictedPlan(plan=plan, evaluation=evaluate(plan, burst), name=name)
@@ -529,7 +536,7 @@ def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
     """The assumptions, the values that all rows share, and a table of operators."""
     if times.assumed:
         yield make_lines(f"Assumed: {'; '.join(times.assumed)}")
-    same = _same(times)
+    same = _shared_values(times)
     if same:
         yield make_lines(", ".join(same))
     yield fit_table(_columns(times), _rank)
@@ -551,18 +558,18 @@ def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str])
         files.finish(command_manifest(command))
 
 
-def _same(times: OperatorTimes) -> list[str]:
+def _shared_values(times: OperatorTimes) -> list[str]:
     """The GPU, framework and words that are equal in all rows."""
     shared = []
-    for name in (*_NAMED, *_words()):
+    for name in (*_NAMED, *_text_columns()):
         values = set(times.columns.get(name, ()))
         if len(values) == 1:
             shared.append(str(next(iter(values))))
     return shared
 
 
-def _words() -> list[str]:
-    return list(dict.fromkeys(name for kind in KINDS.values() for name in kind.words))
+def _text_columns() -> list[str]:
+    return list(dict.fromkeys(name for kind in KINDS.values() for name in kind.choices))
 
 
 def _columns(times: OperatorTimes) -> list[Column]:
@@ -583,7 +590,7 @@ def _columns(times: OperatorTimes) -> list[Column]:
 
 def _is_shown(name: str, values: Sequence[object]) -> bool:
     """Whether a column is shown: its values differ between rows or from the default."""
-    if name in (*_NAMED, *_words()):
+    if name in (*_NAMED, *_text_columns()):
         return len(set(values)) > 1
     term = glossary().get(name)
     default_values = (

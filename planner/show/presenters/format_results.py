@@ -23,7 +23,7 @@ from planner.workloads.make_plan import Plan
 from planner.workloads.workload import Workload
 
 SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
-_PLACES = *terms_about("system"), "contract"
+_HARDWARE_COLUMNS = *terms_about("system"), "contract"
 # Rank of the first rarely set training parameter; defaults from this rank on are not shown.
 _RARE = 29
 
@@ -31,7 +31,9 @@ _RARE = 29
 def short_plan(plan: Plan, row: Mapping[str, object]) -> str:
     """A short text of a row, with its value on every searched axis."""
     wording = plan.workload.wording
-    return ", ".join([*_where(plan.problem.axes, row), (wording.brief or wording.in_short)(row)])
+    return ", ".join(
+        [*_where(plan.problem.axes, row), (wording.format_brief or wording.format_short)(row)]
+    )
 
 
 def shortest_plan(
@@ -39,13 +41,13 @@ def shortest_plan(
 ) -> str:
     """A row's layout and its values on the searched ``axes``, except the axis ``without``."""
     wording = workload.wording
-    layout = wording.layout or wording.brief or wording.in_short
+    layout = wording.layout or wording.format_brief or wording.format_short
     where = _where([name for name in axes if name != without], row)
     return ", ".join([*(SHORT_WORDS.get(word, word) for word in where), layout(row)])
 
 
 def _where(axes: Collection[str], row: Mapping[str, object]) -> list[str]:
-    where = [formatting.format_parameter(row[name]) for name in axes if name in _PLACES]
+    where = [formatting.format_parameter(row[name]) for name in axes if name in _HARDWARE_COLUMNS]
     if "num_gpus" not in axes:
         return where
     count = number_of(row, "num_gpus")
@@ -77,7 +79,7 @@ def plan_of(workload: Workload, row: Mapping[str, object]) -> str:
     wording = workload.wording
     software = [row.get(name) for name in ("mode", *terms_about("software"))]
     texts = [str(text) for text in software if text]
-    return ", ".join([*texts, (wording.brief or wording.in_short)(row)])
+    return ", ".join([*texts, (wording.format_brief or wording.format_short)(row)])
 
 
 def settings_text(plan: Plan, row: Mapping[str, object]) -> str:
@@ -100,7 +102,7 @@ def _is_implied(name: str, value: object) -> bool:
     term = glossary().get(name)
     is_rare = term is not None and bool(term.axis) and int(term.rank or 0) >= _RARE
     return value in IMPLIED_BY_OTHERS.get(name, ()) or (
-        is_rare and term is not None and value == term.plain
+        is_rare and term is not None and value == term.default_value
     )
 
 
@@ -251,24 +253,24 @@ def _scale(column: str, value: float) -> tuple[float, str]:
     if column.endswith("_gib"):
         return 1.0, " GiB"
     if column.endswith("_days"):
-        divisor, unit = _of(_TIMES, value * DAY, (DAY, "days"))
+        divisor, unit = _pick_unit(_TIMES, value * DAY, (DAY, "days"))
         return divisor / DAY, f" {unit}"
     if column.endswith("_usd"):
-        divisor, unit = _of(_MONEY, value, (1e9, "billion USD"))
+        divisor, unit = _pick_unit(_MONEY, value, (1e9, "billion USD"))
         return divisor, "" if label(column).startswith("USD") else f" {unit}"
     if column.endswith("_kg"):
-        divisor, unit = _of(_MASS, value, (1e3, "t CO2e"))
+        divisor, unit = _pick_unit(_MASS, value, (1e3, "t CO2e"))
         return divisor, f" {unit}"
     if column.endswith(("_kw", "_kwh")):
-        divisor, unit = _of(_ENERGY, value, (1e6, "G"))
+        divisor, unit = _pick_unit(_ENERGY, value, (1e6, "G"))
         return divisor, f" {unit}{'Wh' if column.endswith('h') else 'W'}"
     if column.endswith("_s") and not column.endswith("_per_s"):
-        divisor, unit = _of(_TIMES, value, (DAY, "days"))
+        divisor, unit = _pick_unit(_TIMES, value, (DAY, "days"))
         return divisor, f" {unit}"
     return 1.0, ""
 
 
-def _of(
+def _pick_unit(
     scales: tuple[tuple[float, float, str], ...], value: float, largest: tuple[float, str]
 ) -> tuple[float, str]:
     matching = ((divisor, unit) for limit, divisor, unit in scales if value < limit)
@@ -299,7 +301,7 @@ def memory_table(row: Mapping[str, object], machine: Machine) -> Table:
     if (paged := number_of(row, "paged_states_gib")) > 0:
         extra_rows.append(("paged states", f"{paged:,.2f}", ""))
     return parts_table(
-        "GiB", memory_parts(row), "peak", peak, capacity, beside=extra_rows, digits=2
+        "GiB", memory_parts(row), "peak", peak, capacity, extra_rows=extra_rows, digits=2
     )
 
 
@@ -310,7 +312,7 @@ def host_room(row: Mapping[str, object], machine: Machine) -> float:
     return float(machine.host_room(number_of(row, "num_gpus")))
 
 
-def host_words(row: Mapping[str, object], machine: Machine) -> str:
+def format_host_memory(row: Mapping[str, object], machine: Machine) -> str:
     """Host memory per node that a training run needs and has, in GiB; "" if it needs none."""
     if "micro_batch_size" not in row or not row["host_memory_gib"]:
         return ""
@@ -327,7 +329,7 @@ def host_words(row: Mapping[str, object], machine: Machine) -> str:
     )
 
 
-def paged_words(row: Mapping[str, object]) -> str:
+def format_paged_states(row: Mapping[str, object]) -> str:
     """GiB of optimizer states that a paged optimizer moves; "" if none."""
     paged = row.get("paged_states_gib") or 0.0
     if not paged:
@@ -355,7 +357,7 @@ def parts_table(
     capacity: float,
     *,
     digits: int,
-    beside: Sequence[tuple[str, str, str]] = (),
+    extra_rows: Sequence[tuple[str, str, str]] = (),
 ) -> Table:
     """A table of nonzero parts, their total and extra rows, with shares of the capacity."""
     nonzero = {part: amount for part, amount in parts.items() if amount}
@@ -363,7 +365,9 @@ def parts_table(
         (part.replace("_", " "), f"{amount:,.{digits}f}", f"{100 * amount / capacity:.1f}")
         for part, amount in (*nonzero.items(), (name, total))
     ]
-    return text_table(("part", unit, "%"), [*rows, *beside], marked=[*[""] * len(nonzero), TOTAL])
+    return text_table(
+        ("part", unit, "%"), [*rows, *extra_rows], marked=[*[""] * len(nonzero), TOTAL]
+    )
 
 
 def first(array: ArrayLike) -> float:
@@ -371,15 +375,15 @@ def first(array: ArrayLike) -> float:
     return float(np.ravel(array)[0])
 
 
-def hours_words(hours: float) -> str:
+def format_gpu_hours(hours: float) -> str:
     """GPU-hours as text, without a fraction from 100 on."""
     return formatting.format_count(hours) if hours >= 100 else formatting.format_significant(hours)
 
 
 def campaign_pairs(row: Mapping[str, object]) -> dict[str, str]:
     """The paid GPU-hours if they exceed those of the computation; else empty."""
-    text = hours_words(number_of(row, "campaign_gpu_hours"))
-    if text == hours_words(number_of(row, "gpu_hours")):
+    text = format_gpu_hours(number_of(row, "campaign_gpu_hours"))
+    if text == format_gpu_hours(number_of(row, "gpu_hours")):
         return {}
     return {"campaign": f"{text} GPU-hours, with lost time and spare GPUs: the cost counts these"}
 

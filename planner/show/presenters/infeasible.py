@@ -15,7 +15,7 @@ from planner.configurations.configuration_tables import (
 )
 from planner.decide.explain.plan_comparison import PredictedPlan
 from planner.decide.suggestions.infeasible import suggest_feasible
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.memory import longest_that_fits, serving_memory
 from planner.launch.option_table import OptionRole
 from planner.launch.targets import readers
@@ -23,9 +23,9 @@ from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.question.terms import glossary
-from planner.show.presenters.format_results import host_words
+from planner.show.presenters.format_results import format_host_memory
 from planner.show.presenters.question_summary import describe, where
-from planner.show.presenters.uncertainty import fits_words
+from planner.show.presenters.uncertainty import format_fit
 from planner.workloads.make_plan import Plan, result_of
 from planner.workloads.workload import Evaluation
 
@@ -48,38 +48,42 @@ def infeasible_message(
     lines = [headline(plan, result)]
     for name, number in counts:
         sentence = _sentence(plan, result, misses.get(name), name, evaluation)
-        number_first = "" if _is_alone(result) else f"{formatting.format_count(number):>{width}}  "
-        lines.append(wrapped(sentence, "  " + number_first))
+        number_first = (
+            ""
+            if _is_single_configuration(result)
+            else f"{formatting.format_count(number):>{width}}  "
+        )
+        lines.append(wrap_sentence(sentence, "  " + number_first))
     if result.configurations_feasible:
         goals = " or ".join(objective.name for objective in plan.problem.objectives)
         feasible = formatting.format_count(result.configurations_feasible)
-        lines.append(wrapped(f"{feasible} fit, but their {goals} is unknown", "  "))
+        lines.append(wrap_sentence(f"{feasible} fit, but their {goals} is unknown", "  "))
         return "\n".join(lines)
     suggestions = suggest_feasible(plan, result)
     if suggestions:
-        lines.append(wrapped(f"Try {listed(suggestions)}.", ""))
+        lines.append(wrap_sentence(f"Try {join_or(suggestions)}.", ""))
     return "\n".join(lines)
 
 
-def missed_words(plan: Plan, result: SearchResult) -> list[str]:
+def miss_texts(plan: Plan, result: SearchResult) -> list[str]:
     """Sentences on the nearest misses: what they need and what is available."""
     return [_sentence(plan, result, miss, miss.rejection, None) for miss in result.nearest_misses]
 
 
-def impossible_words(seen: PredictedPlan) -> str:
+def infeasible_reason(seen: PredictedPlan) -> str:
     """Why a compared plan is infeasible."""
-    texts = missed_words(seen.plan, result_of(seen.plan, seen.evaluation))
+    texts = miss_texts(seen.plan, result_of(seen.plan, seen.evaluation))
     return texts[0] if texts else seen.reason
 
 
-def _is_alone(result: SearchResult) -> bool:
+def _is_single_configuration(result: SearchResult) -> bool:
     return result.configurations_evaluated == 1
 
 
 def headline(plan: Plan, result: SearchResult) -> str:
     """The first line of `infeasible_message`: the number of candidates, the model and the GPUs."""
-    model_and_gpus = f"{plan.problem.setting.model.name} on {where(plan)}"
-    if not _is_alone(result):
+    model_and_gpus = f"{plan.problem.inputs.model.name} on {where(plan)}"
+    if not _is_single_configuration(result):
         noun, number = (
             plan.workload.wording.noun,
             formatting.format_count(result.configurations_evaluated),
@@ -99,24 +103,30 @@ def _sentence(
 ) -> str:
     text, wording = describe(plan.problem, name), plan.workload.wording
     if miss is None:
-        blamed = wording.blamed(evaluation.candidates, name) if evaluation else ""
+        blamed = wording.broken_rule_text(evaluation.candidates, name) if evaluation else ""
         return f"{text}: {blamed}" if blamed else text
     if not math.isfinite(miss.value):
         return f"{text}: {name} is unknown, give --price"
     bound, value = limit_texts(miss, plan.problem)
     is_memory = name in plan.problem.sources[0].rejections
     room_text = _room(plan, miss) if is_memory else ""
-    if is_memory and (start := no_start(miss)):
-        return f"{start}{'' if _is_alone(result) else f' (nearest: {wording.in_short(miss.row)})'}"
+    if is_memory and (start := start_problem(miss)):
+        if _is_single_configuration(result):
+            return start
+        return f"{start} (nearest: {wording.format_short(miss.row)})"
     # If requests exceed the KV cache, the probability to fit does not apply.
     is_host = name == OUT_OF_HOST_MEMORY.name
-    if is_host and (host_memory := host_words(miss.row, miss.source.setting.machine)):
-        nearest_text = "" if _is_alone(result) else f" (nearest: {wording.in_short(miss.row)})"
+    if is_host and (host_memory := format_host_memory(miss.row, miss.source.inputs.machine)):
+        nearest_text = (
+            ""
+            if _is_single_configuration(result)
+            else f" (nearest: {wording.format_short(miss.row)})"
+        )
         peak, usable = float(str(miss.row["peak_memory_gib"])) * GIB, _usable(miss)
         gpu_text = f"of a GPU {formatting.format_gib(peak)} against {formatting.format_gib(usable)}"
         return f"{text}: {host_memory}; {gpu_text}{nearest_text}"
-    likelihood = fits_words(miss.row) if is_memory and not (room_text or is_host) else ""
-    if _is_alone(result):
+    likelihood = format_fit(miss.row) if is_memory and not (room_text or is_host) else ""
+    if _is_single_configuration(result):
         against = f"{value} against {bound}"
         if likelihood:
             usable = _usable(miss)
@@ -130,13 +140,15 @@ def _sentence(
     limits = {limit.name: limit.format_confidence for limit in plan.problem.constraints}
     missed = f"miss {name} {bound}{limits.get(name, '')}"
     requirement = f"need more than {bound}" if is_memory else missed
-    nearest = ", ".join(filter(None, (value, likelihood, room_text, wording.in_short(miss.row))))
+    nearest = ", ".join(
+        filter(None, (value, likelihood, room_text, wording.format_short(miss.row)))
+    )
     return f"{requirement} (nearest: {nearest})"
 
 
 def _usable(miss: NearestMiss) -> float:
     """Usable memory of a GPU in bytes."""
-    return float(miss.source.setting.machine.gpu.allocatable_memory)
+    return float(miss.source.inputs.machine.gpu.allocatable_memory)
 
 
 def _room(plan: Plan, miss: NearestMiss) -> str:
@@ -156,14 +168,14 @@ def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:
     return bound, value
 
 
-def listed(options: Sequence[str]) -> str:
+def join_or(options: Sequence[str]) -> str:
     """``a, b or c``."""
     if len(options) == 1:
         return options[0]
     return f"{', '.join(options[:-1])} or {options[-1]}"
 
 
-def wrapped(sentence: str, indent: str) -> str:
+def wrap_sentence(sentence: str, indent: str) -> str:
     """A sentence wrapped to 80 columns between words."""
     return textwrap.fill(
         sentence,
@@ -175,30 +187,30 @@ def wrapped(sentence: str, indent: str) -> str:
     )
 
 
-def no_start(miss: NearestMiss) -> str:
+def start_problem(miss: NearestMiss) -> str:
     """Why an engine does not (or may not) start with its longest request, and the length that
     works.
 
     Empty if the longest request is not the cause.
     """
-    setting, c = miss.source.setting, miss.configuration
-    if not isinstance(setting, ServingSetting) or not isinstance(c, ServingConfigurations):
+    inputs, c = miss.source.inputs, miss.configuration
+    if not isinstance(inputs, ServingInputs) or not isinstance(c, ServingConfigurations):
         return ""
-    if setting.workload.max_model_len is None:
+    if inputs.workload.max_model_len is None:
         return ""
-    if setting.engine.memory.shortens_longest:
+    if inputs.engine.memory.shortens_longest:
         return ""
     c = c.decode if isinstance(c, PoolConfigurations) else c
-    memory, longest = serving_memory(setting, c), setting.workload.max_model_len
-    longest_fitting = longest_that_fits(setting, memory, c)
-    longest_likely = longest_that_fits(setting, memory, c, min(setting.sure_share, 1.0))
+    memory, longest = serving_memory(inputs, c), inputs.workload.max_model_len
+    longest_fitting = longest_that_fits(inputs, memory, c)
+    longest_likely = longest_that_fits(inputs, memory, c, min(inputs.sure_share, 1.0))
     if not 0 < longest_likely < longest:
         return ""
-    slots = 1 if setting.engine.scheduler.continuous else int(c.concurrency[0])
-    option, value = _told(setting.engine.name, longest_likely, slots)
+    slots = 1 if inputs.engine.scheduler.continuous else int(c.concurrency[0])
+    option, value = _longest_request_option(inputs.engine.name, longest_likely, slots)
     verb, capacity = "does not start", f"{longest_fitting:,}"
     if longest_fitting >= longest:
-        verb, capacity = "may not start", f"little more ({fits_words(miss.row)})"
+        verb, capacity = "may not start", f"little more ({format_fit(miss.row)})"
     if slots > 1:
         capacity = f"{capacity} in each of {slots} slots"
     return (
@@ -206,7 +218,7 @@ def no_start(miss: NearestMiss) -> str:
     )
 
 
-def _told(engine: str, length: int, slots: int) -> tuple[str, int]:
+def _longest_request_option(engine: str, length: int, slots: int) -> tuple[str, int]:
     """The engine's option for the longest request, and its value."""
     for target in readers().values():
         if any(engine.startswith(profile) for profile in target.profiles):

@@ -15,7 +15,7 @@ from planner.base.csv_cells import number_of_row
 from planner.base.version import __version__
 from planner.decide.assumptions import sensitive_assumptions
 from planner.optimize.collector import full_rows, value_or_none
-from planner.optimize.problem import limit_rows, with_rate
+from planner.optimize.problem import limit_rows, with_rate_limit
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.source import Candidates
 from planner.question.request import Request
@@ -75,7 +75,7 @@ def finish_search(
             "recommended_row": _row(plan, best),
             "recommended_limits": _limits(plan, best),
             "recommended_load": load_line(plan, best),
-            "recommended_sure": {**_sureness(plan, best), "regret": value_or_none(result.regret)},
+            "recommended_sure": {**_evidence(plan, best), "regret": value_or_none(result.regret)},
             "open_facts": _open_facts(plan, best),
             "proven_row": _row(plan, result.proven),
             "tied_row": _row(plan, result.better_tied),
@@ -102,7 +102,7 @@ def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, object]]:
     return [fact.to_dict() for fact in sensitive_assumptions(plan, candidates)]
 
 
-def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
+def _evidence(plan: Plan, candidates: Candidates) -> dict[str, object]:
     """The evidence of a plan's intervals, and the factor within which layouts are tied.
 
     Empty without published runs.
@@ -110,7 +110,7 @@ def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
     confidence = candidates.source.confidence(number_of_row(candidates.row, "num_gpus"))
     if confidence is None:
         return {}
-    factor = float(confidence.layout) if plan.problem.has_ties else 1.0
+    factor = float(confidence.layout_tie_factor) if plan.problem.has_ties else 1.0
     return {"basis": confidence.basis, "tie_factor": factor}
 
 
@@ -122,7 +122,7 @@ def _row(plan: Plan, candidates: Candidates | None) -> dict[str, object] | None:
 
 
 def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
-    constraints = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    constraints = with_rate_limit(plan.problem.constraints, plan.request.lasting_rate)
     return limit_rows(candidates, constraints)
 
 
@@ -154,7 +154,7 @@ def add_estimate(
         plan_manifest(plan, command),
         operators=details.operators(evaluation),
         open_facts=_open_facts(plan, evaluation.candidates),
-        sure=_sureness(plan, evaluation.candidates),
+        sure=_evidence(plan, evaluation.candidates),
         limits=_limits(plan, evaluation.candidates),
         load=load_line(plan, evaluation.candidates),
         **more,
@@ -191,7 +191,7 @@ def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, object]:
     return {
         **command_manifest(command),
         "workload": plan.workload.name,
-        "model": problem.setting.model.name,
+        "model": problem.inputs.model.name,
         "question": question_lines(plan),
         "answers": single_answers(plan.request),
         "words": {name: dict(words) for name, words in plan.words.items()},

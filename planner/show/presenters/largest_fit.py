@@ -9,7 +9,7 @@ from planner.base import formatting
 from planner.base.units import GIB
 from planner.decide.explain.largest_fit import LargestFit, Methods
 from planner.errors import InfeasibleError
-from planner.question.terms import is_of_answers
+from planner.question.terms import is_answer_column
 from planner.show.output_blocks import (
     BEST,
     FAINT,
@@ -21,11 +21,16 @@ from planner.show.output_blocks import (
     make_lines,
     text_table,
 )
-from planner.show.presenters.format_results import format_result, host_words, label, short_plan
+from planner.show.presenters.format_results import (
+    format_host_memory,
+    format_result,
+    label,
+    short_plan,
+)
 from planner.show.presenters.json_files import plan_manifest
 from planner.show.presenters.question_summary import question_title
 from planner.show.presenters.row_files import RowFiles
-from planner.show.presenters.uncertainty import fits_words
+from planner.show.presenters.uncertainty import format_fit
 from planner.specs.serving_workload import ServingWorkload
 from planner.specs.validated import replace_unvalidated
 from planner.workloads.make_plan import Plan
@@ -40,7 +45,7 @@ def largest_blocks(
     """The plan and, for each batch or length, the largest that fits, its limit and its results."""
     yield make_lines(question_title(plan), mark=TOTAL, indent="")
     yield make_lines(short_plan(plan, row))
-    work = plan.problem.setting.workload
+    work = plan.problem.inputs.workload
     varies = work.output_variation if isinstance(work, ServingWorkload) else 0
     if varies and plan.request.output_variation is None:
         yield make_lines(f"Assumed: lengths are means, and vary by {varies:g}")
@@ -54,26 +59,26 @@ def largest_blocks(
 
 def largest_lines(plan: Plan, fit: LargestFit, missed: Sequence[str] = ()) -> list[str]:
     """Sentences with the largest value and its limit; ``missed``: the plan's own misses."""
-    return [*_lines(plan, fit, missed)]
+    return [*_fit_lines(plan, fit, missed)]
 
 
-def _lines(plan: Plan, fit: LargestFit, missed: Sequence[str]) -> Iterator[str]:
+def _fit_lines(plan: Plan, fit: LargestFit, missed: Sequence[str]) -> Iterator[str]:
     name = fit.name.replace("_", " ")
-    capacity = plan.problem.setting.machine.gpu.allocatable_memory / GIB
+    capacity = plan.problem.inputs.machine.gpu.allocatable_memory / GIB
     if fit.row is None:
         matching = (texts for texts in missed if texts.startswith(fit.reason))
         yield f"No {name} is feasible: {next(matching, fit.reason)}."
         return
     memory = f"{fit.row[_PEAK]:,.1f} of {capacity:,.1f} GiB"
     texts = [f"largest {name} {fit.largest:,} (the plan has {fit.current:,})", memory]
-    yield ", ".join(filter(None, (*texts, fits_words(fit.row))))
-    setting = plan.problem.setting
-    if host_memory := host_words(fit.row, setting.machine):
+    yield ", ".join(filter(None, (*texts, format_fit(fit.row))))
+    inputs = plan.problem.inputs
+    if host_memory := format_host_memory(fit.row, inputs.machine):
         yield f"in host memory {host_memory}"
     if fit.name == "sequence_length" and fit.largest:
         yield from plan.workload.wording.unusual(
             replace(
-                setting, workload=replace_unvalidated(setting.workload, sequence_length=fit.largest)
+                inputs, workload=replace_unvalidated(inputs.workload, sequence_length=fit.largest)
             )
         )
     if fit.following is not None:
@@ -85,12 +90,12 @@ def _lines(plan: Plan, fit: LargestFit, missed: Sequence[str]) -> Iterator[str]:
 
 
 def _rows_blocks(plan: Plan, fit: LargestFit) -> Iterator[Block]:
-    work = plan.problem.setting.workload
+    work = plan.problem.inputs.workload
     embeds = isinstance(work, ServingWorkload) and work.embeds
     shown_columns = [
         name
         for name in plan.workload.wording.shown_columns
-        if name in next(iter(fit.rows.values())) and not (embeds and is_of_answers(name))
+        if name in next(iter(fit.rows.values())) and not (embeds and is_answer_column(name))
     ]
     columns = [_PEAK, *shown_columns[:_COLUMNS]]
     rows = [
@@ -102,7 +107,7 @@ def _rows_blocks(plan: Plan, fit: LargestFit) -> Iterator[Block]:
     ]
     heads = (fit.name.replace("_", " "), *map(label, columns))
     marks = [BEST if number == fit.largest else "" for number in fit.rows]
-    yield text_table(heads, rows, words=(), marked=marks)
+    yield text_table(heads, rows, text_columns=(), marked=marks)
 
 
 def methods_blocks(methods: Methods) -> Iterator[Block]:
@@ -113,7 +118,12 @@ def methods_blocks(methods: Methods) -> Iterator[Block]:
     reasons = dict.fromkeys(method.reason for method in methods.methods)
     marks = {reason: f"({number})" for number, reason in enumerate(reasons, 1)}
     columns = _columns(methods, [marks[method.reason] for method in methods.methods])
-    ranks = {**dict.fromkeys(_told(methods), 3), _throughput(methods): 2, _PEAK: 1, "ended_by": 1}
+    ranks = {
+        **dict.fromkeys(_time_columns(methods), 3),
+        _throughput(methods): 2,
+        _PEAK: 1,
+        "ended_by": 1,
+    }
     marked = ["" if method.row else FAINT for method in methods.methods]
     yield fit_table(columns, lambda name: ranks.get(name, 0), marked)
     for reason, mark in marks.items():
@@ -126,7 +136,7 @@ def add_methods(files: RowFiles, methods: Methods, command: Sequence[str]) -> No
     files.finish(plan_manifest(methods.plan, command))
 
 
-def check_some(methods: Methods) -> None:
+def require_feasible_method(methods: Methods) -> None:
     """Raises InfeasibleError with the reasons if no method is feasible."""
     if not any(method.row for method in methods.methods):
         reasons = "; ".join(dict.fromkeys(method.reason for method in methods.methods))
@@ -136,7 +146,7 @@ def check_some(methods: Methods) -> None:
 def _columns(methods: Methods, reasons: Sequence[str]) -> list[Column]:
     table = methods.columns
     parameters = dict.fromkeys(name for method in methods.methods for name in method.values)
-    result_columns = [name for name in (_PEAK, *_told(methods)) if name in table]
+    result_columns = [name for name in (_PEAK, *_time_columns(methods)) if name in table]
     parameter_columns = [
         _column(name, [formatting.format_parameter(v) for v in table[name]], table[name])
         for name in parameters
@@ -166,7 +176,7 @@ def _batch(methods: Methods) -> str:
     return methods.name.replace("_", " ")
 
 
-def _told(methods: Methods) -> Sequence[str]:
+def _time_columns(methods: Methods) -> Sequence[str]:
     """Columns of some times of the workload and its throughput."""
     first = methods.plan.workload.wording.shown_columns[:_COLUMNS]
     return [*dict.fromkeys((*first, _throughput(methods)))]

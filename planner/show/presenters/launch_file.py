@@ -20,7 +20,7 @@ from planner.decide.fitting import MoreGpus
 from planner.decide.near import Change
 from planner.decide.suggestions.launch_changes import Attempts
 from planner.documents.shell.scope import ONLY_IN_SOME
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.launch import MANIFEST, TARGETS
 from planner.launch.hf_trainer.derive_settings import UNPACKED
 from planner.launch.import_launch import ImportedLaunch
@@ -43,8 +43,8 @@ from planner.show.output_blocks import (
     text_table,
 )
 from planner.show.presenters.format_results import (
+    format_host_memory,
     format_result,
-    host_words,
     label,
     memory_parts,
     share,
@@ -53,16 +53,16 @@ from planner.show.presenters.format_results import (
 from planner.show.presenters.load_check import start_pairs
 from planner.show.presenters.question_summary import question_blocks
 from planner.show.presenters.search import estimate_command
-from planner.show.presenters.uncertainty import fits_words
+from planner.show.presenters.uncertainty import format_fit
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import Evaluation
 
 _UNPACKED = UNPACKED.partition("{")[0]
-_MOST_NAMED = 6
-_TELLABLE = 0.01
-_MOST_PARTS = 3
-_OF_COUNTS = columns_about("speed")
-_OF_REQUESTS = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
+_MAX_NAMED = 6
+_MIN_SHOWN_SHARE = 0.01
+_MAX_PARTS = 3
+_SPEED_COLUMNS = columns_about("speed")
+_REQUEST_TIMES = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
 _WASTED = {
     "time_recompute_s": "recomputation",
     "time_pipeline_bubble_s": "idle pipeline stages",
@@ -89,7 +89,7 @@ def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Bl
     yield make_lines(f"  sets {_stated_settings(imported)}", indent="    ")
     if imported.assumed:
         assumed = (
-            f"{_word(name)} {_shown(imported.values[name])} ({reason})"
+            f"{_parameter_label(name)} {_format_setting(imported.values[name])} ({reason})"
             for name, reason in imported.assumed.items()
         )
         yield make_lines(f"  assumes {', '.join(assumed)}", indent="    ")
@@ -112,16 +112,16 @@ def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Bl
             f" (no options of {target.tool}).",
         ),
     ):
-        if lines := imported.of(status):
-            yield make_lines(f"  {prefix}{_named(lines)}{suffix}")
-    for line in imported.of(Status.OPEN):
+        if lines := imported.lines_with_status(status):
+            yield make_lines(f"  {prefix}{_format_options(lines)}{suffix}")
+    for line in imported.lines_with_status(Status.OPEN):
         if ONLY_IN_SOME in line.meaning:
             yield make_lines(f"  {line.meaning.partition(';')[0]}.")
-    if ignored := imported.of(Status.IGNORED):
+    if ignored := imported.lines_with_status(Status.IGNORED):
         is_single = len(ignored) == 1
         yield make_lines(
             f"  {len(ignored)} {'option has' if is_single else 'options have'} no effect on the "
-            f"prediction: {_named(ignored)}; --full shows each."
+            f"prediction: {_format_options(ignored)}; --full shows each."
         )
 
 
@@ -131,32 +131,32 @@ def _stated_settings(imported: ImportedLaunch) -> str:
     if str(values.get("quantization_bits")) == "8":
         values["adapter"] = "8-bit lora"
     texts = [
-        f"{_word(name)} {_shown(values[name])}"
+        f"{_parameter_label(name)} {_format_setting(values[name])}"
         for name, term in glossary().items()
         if name in imported.values.keys() - imported.assumed.keys()
-        and not _is_plain(term, imported.values[name])
+        and not _is_default(term, imported.values[name])
     ]
     return ", ".join(texts)
 
 
-def _word(name: str) -> str:
+def _parameter_label(name: str) -> str:
     return glossary()[name].short or name.replace("_", " ")
 
 
-def _is_plain(term: Term, value: object) -> bool:
+def _is_default(term: Term, value: object) -> bool:
     """Whether a parameter has its default value."""
-    return "parameter" in term.kind and str(value).lower() == str(term.plain).lower()
+    return "parameter" in term.kind and str(value).lower() == str(term.default_value).lower()
 
 
-def _shown(value: object) -> str:
+def _format_setting(value: object) -> str:
     text = str(value)
     return text.rpartition("/")[2] if text.endswith(".toml") else shown(value)
 
 
-def _named(lines: list[Line]) -> str:
+def _format_options(lines: list[Line]) -> str:
     names = list(dict.fromkeys(line.option for line in lines))
-    rest = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + rest
+    rest = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED]) + rest
 
 
 def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
@@ -165,22 +165,22 @@ def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
         for line in imported.lines
     ]
     yield GAP
-    yield text_table(("line", "option", "value", "meaning"), rows, words=(1, 2, 3))
+    yield text_table(("line", "option", "value", "meaning"), rows, text_columns=(1, 2, 3))
 
 
 def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     """GPU and host memory that a configuration needs, and that is available."""
-    needs, gpu = row["peak_memory_gib"], plan.problem.setting.machine.gpu
+    needs, gpu = row["peak_memory_gib"], plan.problem.inputs.machine.gpu
     has = gpu.allocatable_memory / GIB
-    parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MOST_PARTS]
+    parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MAX_PARTS]
     shares = ", ".join(f"{name.replace('_', ' ')} {share(size / needs)}" for name, size in parts)
     yield from question_blocks(plan)
     yield make_lines(short_plan(plan, row), mark=TOTAL, indent="")
-    likelihood = f" ({fit_text})" if (fit_text := fits_words(row)) else ""
+    likelihood = f" ({fit_text})" if (fit_text := format_fit(row)) else ""
     phase = f", in the phase {row['fullest_phase']}" if row.get("fullest_phase") else ""
     breakdown = f": {shares}" if shares else phase
     peak = f"peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{likelihood}{breakdown}"
-    host_memory = host_words(row, plan.problem.setting.machine)
+    host_memory = format_host_memory(row, plan.problem.inputs.machine)
     texts = [peak, f"host memory {host_memory}"] if host_memory else [peak]
     if row["rejected_by"] == OUT_OF_HOST_MEMORY.name:
         texts.reverse()
@@ -195,7 +195,7 @@ def other_counts_blocks(question: LaunchQuestion) -> Iterator[Block]:
     for other_count in question.other_counts:
         reached = [
             f"{label(name)} {format_result(name, other_count.row[name])}"
-            for name in _OF_COUNTS
+            for name in _SPEED_COLUMNS
             if other_count.row.get(name) is not None and not other_count.rejected_by
         ]
         memory = f"{other_count.row['peak_memory_gib']:,.1f} GiB a GPU"
@@ -212,17 +212,17 @@ def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
         return
     parts = {name: row.get(name) or 0.0 for name in _WASTED}
     lost = sorted(((time / step, name) for name, time in parts.items()), reverse=True)
-    texts = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
+    texts = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _MIN_SHOWN_SHARE]
     if texts:
         yield make_lines(f"Lost in each step: {', '.join(texts)}.")
 
 
 def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
     """The values that the engine's log shows at start; nothing for training."""
-    setting = plan.source_of(row).setting
+    inputs = plan.source_of(row).inputs
     pairs = {}
-    if isinstance(setting, ServingSetting):
-        pairs = start_pairs(row, shortens=setting.engine.memory.shortens_longest)
+    if isinstance(inputs, ServingInputs):
+        pairs = start_pairs(row, shortens=inputs.engine.memory.shortens_longest)
     if pairs:
         text = ", ".join(f"{name} {value}" for name, value in pairs.items())
         yield make_lines(f"At start the engine logs: {text}.")
@@ -349,12 +349,12 @@ def change_text(workload: str, change: Change, base_row: Mapping[str, object]) -
     if not math.isfinite(change.gain):
         gains = [
             f"{label(name)} {format_result(name, change.row[name])}"
-            for name in _OF_COUNTS
+            for name in _SPEED_COLUMNS
             if change.row.get(name) is not None
         ]
     else:
         gains = [f"{share(change.gain)} {'faster' if workload == 'train' else 'more tokens/s'}"]
-    for name in _OF_REQUESTS:
+    for name in _REQUEST_TIMES:
         if base_row.get(name) is not None and change.row.get(name) is not None:
             after, before = (
                 format_result(name, change.row[name]),
@@ -363,7 +363,7 @@ def change_text(workload: str, change: Change, base_row: Mapping[str, object]) -
             # A plan that does not run has no times.
             instead = f" instead of {before}" if math.isfinite(change.gain) else ""
             gains += [f"{label(name)} {after}{instead}"] if after != before else []
-    fits = fits_text(change.fits) if math.isfinite(change.fits) else "fits"
+    fits = fits_text(change.fit_probability) if math.isfinite(change.fit_probability) else "fits"
     doubt = "" if change.is_significant else " The gain is within the error of the prediction."
     return f"{', '.join(changes) or 'unchanged'}: {', '.join(gains)}; {fits}.{doubt}"
 
@@ -375,7 +375,7 @@ def translation_text(first_request: Request, other: Request, *rows: Row) -> str:
         profile = request.framework if request.workload == "train" else request.engine
         speeds = [
             f"{label(name)} {format_result(name, row[name])}"
-            for name in _OF_COUNTS
+            for name in _SPEED_COLUMNS
             if row.get(name)
         ]
         memory = f"peak memory {row['peak_memory_gib']:,.1f} GiB" if row["peak_memory_gib"] else ""
@@ -441,4 +441,6 @@ def targets_blocks() -> Iterator[Block]:
         )
         for target in map(target_of, TARGETS)
     ]
-    yield text_table(("target", "written for", "starts", "predicted as"), rows, words=range(4))
+    yield text_table(
+        ("target", "written for", "starts", "predicted as"), rows, text_columns=range(4)
+    )

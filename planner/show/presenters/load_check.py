@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from planner.base import formatting
 from planner.base.csv_cells import number_of_row
 from planner.errors import InfeasibleError
-from planner.optimize.problem import with_rate
+from planner.optimize.problem import with_rate_limit
 from planner.optimize.source import Candidates
 from planner.show.output_blocks import Block, make_lines, text_table
 from planner.show.presenters.format_results import label, number_of
@@ -57,14 +57,14 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
         waiting = _waiting_line(row) if candidates.waits and not row.get("rejected_by") else ""
         lines = _preempted_line(row), _end_line(plan, candidates, row), _reuse_line(row)
         return _sentences(waiting, *lines)
-    if candidates.is_beyond:
+    if candidates.exceeds_capacity:
         beyond, end = _beyond_line(plan, row, rate), _end_line(plan, candidates, row)
         return _sentences(beyond, _room_line(candidates, row), end)
-    constraints = with_rate(plan.problem.constraints, rate)
+    constraints = with_rate_limit(plan.problem.constraints, rate)
     probabilities = [
         probability
         for limit in constraints
-        if math.isfinite(probability := limit.chance(candidates))
+        if math.isfinite(probability := limit.probability(candidates))
     ]
     likelihood = (
         f" ({formatting.format_probability(min(probabilities))} likely)" if probabilities else ""
@@ -115,7 +115,7 @@ def refuse_overload(plan: Plan, candidates: Candidates) -> None:
     Raises InfeasibleError if the rate exceeds the capacity and the number of requests is open.
     """
     rate = plan.request.request_rate
-    if rate is None or plan.request.num_requests is not None or not candidates.is_beyond:
+    if rate is None or plan.request.num_requests is not None or not candidates.exceeds_capacity:
         return
     raise InfeasibleError(_beyond_line(plan, candidates.row, rate))
 
@@ -208,12 +208,12 @@ def replay_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
         )
         for name in LATENCIES
         for latency_label, source, latencies in (
-            (label(f"{name}_s"), "replayed", replay.seen[name]),
+            (label(f"{name}_s"), "replayed", replay.replayed[name]),
             ("", "predicted", replay.predicted[name]),
         )
     ]
     yield make_lines(f"Replay of {formatting.format_count(replay.requests)} requests:")
-    yield text_table(heads, rows, words=(0, 1))
+    yield text_table(heads, rows, text_columns=(0, 1))
     if replay.hit_rates is not None:
         predicted, seen = (formatting.format_percent(share) for share in replay.hit_rates)
         yield make_lines(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")

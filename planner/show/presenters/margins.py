@@ -11,13 +11,13 @@ from planner.decide.sizing.size_all import Sizes
 from planner.show.presenters.format_results import label
 
 
-def margin_words(margin: Margin, confidence: float) -> str:
+def format_margin(margin: Margin, confidence: float) -> str:
     """``27.1 of 30.0 days at 90 %, 2.90 days to spare; predicted 21.0 days``."""
     confidence_text = (
         f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.has_errors else ""
     )
     sure_text, bound_text = (
-        formatting.format_limit(margin.sure, margin.unit),
+        formatting.format_limit(margin.value_at_confidence, margin.unit),
         formatting.format_limit(margin.bound, margin.unit),
     )
     if " " in bound_text:  # write a common unit once
@@ -31,7 +31,7 @@ def margin_words(margin: Margin, confidence: float) -> str:
     return text
 
 
-def limit_words(name: str, sign: int, bound: float, unit: str) -> str:
+def format_constraint(name: str, sign: int, bound: float, unit: str) -> str:
     """``TTFT at most 2.00 s``."""
     return (
         f"{limit_name(name)} at {'most' if sign > 0 else 'least'} "
@@ -48,7 +48,7 @@ def relaxed_lines(sizes: Sizes) -> Iterator[str]:
     """Sentences on assumed limits that were relaxed for a GPU, and the GPUs that they would
     need.
     """
-    for size in sizes.found:
+    for size in sizes.feasible:
         margins = () if size.fewest is None else size.fewest.margins
         relaxed = [m for m in margins if m.bound != size.assumed.get(m.name, m.bound)]
         if not relaxed:
@@ -66,7 +66,7 @@ def relaxed_lines(sizes: Sizes) -> Iterator[str]:
                     else ""
                 )
                 effect = f"which takes {formatting.format_gpus(before.num_gpus)}{cost}"
-            text = limit_words(margin.name, margin.sign, margin.bound, margin.unit)
+            text = format_constraint(margin.name, margin.sign, margin.bound, margin.unit)
             text += f" in place of {formatting.format_limit(assumed, margin.unit)}"
             effects.setdefault(effect, []).append(text)
         hardware = f"{size.gpu} {size.contract}".strip()

@@ -15,11 +15,17 @@ from planner.base import formatting
 from planner.base.arrays import FloatArray
 from planner.base.csv_cells import number_of_row
 from planner.base.records import record
-from planner.optimize.collector import rows_of
+from planner.optimize.collector import iterate_rows
 from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import ends_of, full_columns, intervals
 from planner.optimize.source import Columns, first_row
-from planner.question.terms import glossary, is_of_answers, percentile_of, term_of_column, terms_of
+from planner.question.terms import (
+    glossary,
+    is_answer_column,
+    parse_percentile,
+    term_of_column,
+    terms_of,
+)
 from planner.show.output_blocks import (
     BEST,
     GAP,
@@ -60,11 +66,11 @@ def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
     if not result.table:
         return
     number = len(result.table["num_gpus"])
-    rows = _chosen(plan, number, top)
+    rows = _shown_rows(plan, number, top)
     yield Title(text=_title(plan, number, len(rows)))
     chosen = {name: [values[row] for row in rows] for name, values in result.table.items()}
     shown = _with_layout(plan, chosen)
-    settings = _told_settings(plan, shown)
+    settings = _shown_settings(plan, shown)
     varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
     same = [
         f"{name} {formatting.format_parameter(shown[name][0])}"
@@ -94,7 +100,7 @@ def short_front_blocks(
     number = len(result.table["num_gpus"])
     if number < 2:
         return
-    rows = _chosen(plan, number, top)
+    rows = _shown_rows(plan, number, top)
     names = [*plan.problem.cells[0], *terms_of(plan.workload.name, "parameter", "pool")]
     names = [name for name in names if name in recommended]
     stars = [all(result.table[name][row] == recommended[name] for name in names) for row in rows]
@@ -107,10 +113,10 @@ def short_front_blocks(
         table = {name: [recommended[name], *values] for name, values in table.items()}
     shown = _with_layout(plan, table, is_short=True)
     hidden = plan.workload.wording.degrees
-    settings = [name for name in _told_settings(plan, shown) if name not in hidden]
+    settings = [name for name in _shown_settings(plan, shown) if name not in hidden]
     varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
     yield Title(text=_title(plan, number, len(rows)).partition(", from")[0])
-    columns = [_headed(column) for column in _columns(plan, shown, ranks, varying)]
+    columns = [_shorten_head(column) for column in _columns(plan, shown, ranks, varying)]
     yield _table(plan, columns, [BEST if star else "" for star in stars])
     marks = ["* recommended"] if any(stars) else []
     if any(tied):
@@ -118,7 +124,7 @@ def short_front_blocks(
     yield make_lines("; ".join(marks))
 
 
-def _chosen(plan: Plan, number: int, top: int) -> list[int]:
+def _shown_rows(plan: Plan, number: int, top: int) -> list[int]:
     """Indexes of the rows to show: spread over the front, or the first ones."""
     is_spread = plan.workload.wording.from_end_to_end
     if not is_spread or number <= top:
@@ -135,7 +141,7 @@ def _title(plan: Plan, number: int, shown: int) -> str:
     return f"Pareto front by {goals}: {count_text}, {order}"
 
 
-def _headed(column: Column) -> Column:
+def _shorten_head(column: Column) -> Column:
     """The column with a head of at most two lines."""
     term = term_of_column(column.name)
     if term is not None and term.short:
@@ -152,7 +158,7 @@ def _columns(
     """The columns: ranks, varying settings, objectives and other results."""
     goals = _goals(plan, shown)
     results = plan.workload.wording.results(plan.counts)
-    names = dict.fromkeys([*varying, *goals, *limited(plan, shown), *results])
+    names = dict.fromkeys([*varying, *goals, *percentile_limit_columns(plan, shown), *results])
     rank_cells = [Cell(text=rank, mark=TIE if rank.endswith("=") else "") for rank in ranks]
     return [
         Column("#", rank_cells, "#"),
@@ -160,24 +166,24 @@ def _columns(
             _column(name, values)
             for name in names
             if (values := shown.get(name)) is not None
-            and not (is_of_answers(name) and all(value != value for value in values))
+            and not (is_answer_column(name) and all(value != value for value in values))
         ),
     ]
 
 
-def limited(plan: Plan, table: Mapping[str, object]) -> list[str]:
+def percentile_limit_columns(plan: Plan, table: Mapping[str, object]) -> list[str]:
     """The columns of limits on percentiles."""
     return percentile_columns([limit.name for limit in plan.problem.constraints], table)
 
 
 def percentile_columns(limits: Iterable[str], table: Mapping[str, object]) -> list[str]:
     """The columns of limits on percentiles, by the names of limits."""
-    names = {name for name in limits if percentile_of(name)}
+    names = {name for name in limits if parse_percentile(name)}
     return [column for column in table if (term := term_of_column(column)) and term.term in names]
 
 
 def _goals(plan: Plan, shown: Mapping[str, object]) -> list[str]:
-    return [of_objective(plan, goal.name, shown) for goal in plan.problem.objectives]
+    return [plan_objective_column(plan, goal.name, shown) for goal in plan.problem.objectives]
 
 
 def _table(plan: Plan, columns: Sequence[Column], marked: Sequence[str]) -> Table:
@@ -195,7 +201,7 @@ def _with_layout(
         layout = partial(degrees, names=wording.degrees)
     if layout is None:
         return dict(table)
-    return {**table, "layout": [layout(row) for row in rows_of(table)]}
+    return {**table, "layout": [layout(row) for row in iterate_rows(table)]}
 
 
 def settings_of(
@@ -219,7 +225,7 @@ def settings_of(
     ]  # fmt: skip
 
 
-def _told_settings(plan: Plan, shown: Mapping[str, Sequence[object]]) -> list[str]:
+def _shown_settings(plan: Plan, shown: Mapping[str, Sequence[object]]) -> list[str]:
     """The settings columns whose values are not in the title."""
     hardware_columns, terms = plan.problem.cells[0], glossary()
     return [
@@ -233,7 +239,7 @@ def _told_settings(plan: Plan, shown: Mapping[str, Sequence[object]]) -> list[st
     ]
 
 
-def of_objective(plan: Plan, name: str, table: Mapping[str, object]) -> str:
+def plan_objective_column(plan: Plan, name: str, table: Mapping[str, object]) -> str:
     """The column of an objective: the workload's choice, or that of the term."""
     return objective_column(plan.workload.wording, plan.problem.axes, name, table)
 
@@ -258,8 +264,8 @@ def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
     confidence = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
     if confidence is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
-    values = np.asarray(table[of_objective(plan, goal, table)], dtype=np.float64)
-    return ties(values.tolist(), confidence.layout), confidence.layout
+    values = np.asarray(table[plan_objective_column(plan, goal, table)], dtype=np.float64)
+    return ties(values.tolist(), confidence.layout_tie_factor), confidence.layout_tie_factor
 
 
 def marked_rows(plan: Plan, result: SearchResult) -> Columns:
@@ -282,7 +288,7 @@ def marked_rows(plan: Plan, result: SearchResult) -> Columns:
     table = {name: [values[index] for index in order] for name, values in front.items()}
     marks = {"rank": [ranks[index] for index in order], "tied": [tied[index] for index in order]}
     if not matching_indexes:
-        goal = of_objective(plan, plan.problem.objectives[0].name, front)
+        goal = plan_objective_column(plan, plan.problem.objectives[0].name, front)
         values = [number_of_row(row, goal) for row in (first_row(front), best)]
         is_tied = ties(values, factor)[1] or result.better_tied is not None
         table = {name: [best[name], *values] for name, values in table.items()}
@@ -355,14 +361,14 @@ class FrontPoints:
     """The front and the recommended plan, which may not be on it.
 
     ``first`` has the first objective. ``ties``: whether each plan is tied with the first one.
-    ``words`` are texts of the recommended plan, the first and the last of the front.
+    ``texts`` are texts of the recommended plan, the first and the last of the front.
     """
 
     first: Points
     second: Points
     ties: Sequence[bool]
     recommended: tuple[Points, Points]
-    words: tuple[str, str, str]
+    texts: tuple[str, str, str]
 
 
 def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
@@ -374,7 +380,7 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
         raise ValueError("The search found no plan.")
     table = full_columns(result.table, plan.problem.sources)
     recommended = result.recommended.row
-    goals = [of_objective(plan, goal.name, table) for goal in plan.problem.objectives]
+    goals = [plan_objective_column(plan, goal.name, table) for goal in plan.problem.objectives]
     columns = dict.fromkeys((*goals, _MEMORY, *plan.workload.wording.shown_columns))
     first, second = [name for name in columns if name in table][:2]
     number = len(table["num_gpus"])
@@ -387,7 +393,7 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
         second=_points(second, table),
         ties=tied_with_first(plan, result.table)[0],
         recommended=(_point(first, recommended, ends), _point(second, recommended, ends)),
-        words=(recommended_text, best_text, last_text),
+        texts=(recommended_text, best_text, last_text),
     )
 
 
@@ -434,7 +440,7 @@ def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[s
     other = _ASCII_MARKS if is_plain else _OTHER
     marks = [_TIE if tie else other for tie in front.ties] + [_RECOMMENDED]
     rank = {other: 0, _TIE: 1, _RECOMMENDED: 2, " ": -1}
-    positions = zip(_places(x, columns), _places(y, _HEIGHT), marks, strict=True)
+    positions = zip(_cell_indexes(x, columns), _cell_indexes(y, _HEIGHT), marks, strict=True)
     for column, row, mark in positions:
         line = grid[_HEIGHT - 1 - row]
         if rank[mark] > rank[line[column]]:
@@ -453,7 +459,7 @@ def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[s
     ]
 
 
-def _places(values: FloatArray, cells: int) -> list[int]:
+def _cell_indexes(values: FloatArray, cells: int) -> list[int]:
     """The cell index of each value; logarithmic if the values span a wide range."""
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.min() > 0 and numbers.max() > _WIDE * numbers.min():

@@ -24,7 +24,7 @@ _NO_TERMS_OF_A_SELLER = (Contract.OWNED, Contract.ON_DEMAND)
 Row = Mapping[str, object]
 
 
-def price_words(row: Row) -> str:
+def format_price(row: Row) -> str:
     """The price of a row with provider and date: ``3.85 USD (median of 48 offers, 2026-11)``."""
     price = number_of(row, "price_per_gpu_hour_usd")
     if not math.isfinite(price):
@@ -43,7 +43,7 @@ def prices_lines(rows: Iterable[Row]) -> list[str]:
     texts = [
         " ".join(filter(None, (gpu, contract, price)))
         for (gpu, contract), row in rows_by_hardware.items()
-        if (price := price_words(row))
+        if (price := format_price(row))
     ]
     lines = [f"Prices per GPU-hour: {'; '.join(texts)}"] if texts else []
     return [*lines, *_doubts_lines(rows_by_hardware)]
@@ -106,7 +106,7 @@ def plan_prices_lines(plan: Plan) -> list[str]:
     return [*prices_lines(rows), *filter(None, [basis_line(rows)])]
 
 
-def signed_lines(row: Row) -> list[str]:
+def commitment_lines(row: Row) -> list[str]:
     """Sentences on GPUs charged beyond those of a plan, its contract and its currency."""
     step, needed = number_of(row, "gpus_sold_together"), number_of(row, "num_gpus")
     lines = [*_contract_lines(row), *_currency_lines(row)]
@@ -122,7 +122,7 @@ def terms_lines(rows: Iterable[Row]) -> list[str]:
     lines = prices_lines(rows_by_hardware.values())
     for hardware, row in rows_by_hardware.items():
         prefix = f"{hardware}: " if len(rows_by_hardware) > 1 else ""
-        lines += [f"{prefix}{line}" for line in signed_lines(row)]
+        lines += [f"{prefix}{line}" for line in commitment_lines(row)]
     return lines
 
 
@@ -155,23 +155,24 @@ def _contract_lines(row: Row) -> list[str]:
     signed = number_of(row, "signed_gpu_hours")
     if not signed > 0:
         return [
-            f"{verb}: {format_result('outlay_usd', paid)} for {_length(days)}{_service_words(row)}"
+            f"{verb}: {format_result('outlay_usd', paid)} for "
+            f"{_format_term(days)}{_format_service(row)}"
         ]
     used = signed - number_of(row, "unused_gpu_hours")
     gpus = max(round(used / (24 * number_of(row, "calendar_time_days"))), 1)
     terms = (
         f"{format_result('outlay_usd', paid)} for {formatting.format_count(gpus)} GPUs for "
-        f"{_length(signed / gpus / 24)}; the run uses {share(used / signed)} of the hours"
+        f"{_format_term(signed / gpus / 24)}; the run uses {share(used / signed)} of the hours"
     )
-    return [f"{verb}: {terms}, {_charged_words(row, signed, used)}{_even_words(row)}"]
+    return [f"{verb}: {terms}, {_format_charge(row, signed, used)}{_format_break_even(row)}"]
 
 
-def charged_whole_line(rows: Mapping[str, Row]) -> str:
+def charged_in_full_line(rows: Mapping[str, Row]) -> str:
     """A sentence naming the contracts that charge a run their whole term; empty if none does."""
     contracts = [
         contract
         for contract, row in rows.items()
-        if number_of(row, "signed_gpu_hours") > 0 and math.isnan(_given(row))
+        if number_of(row, "signed_gpu_hours") > 0 and math.isnan(_charged_utilization(row))
     ]
     if not contracts:
         return ""
@@ -181,11 +182,14 @@ def charged_whole_line(rows: Mapping[str, Row]) -> str:
     )
 
 
-def _charged_words(row: Row, signed: float, used: float) -> str:
+def _format_charge(row: Row, signed: float, used: float) -> str:
     price, in_use = (
         number_of(row, name) for name in ("price_per_gpu_hour_usd", "priced_utilization")
     )
-    full_cost, utilization = format_result("cost_usd", signed * price * in_use), _given(row)
+    full_cost, utilization = (
+        format_result("cost_usd", signed * price * in_use),
+        _charged_utilization(row),
+    )
     if math.isnan(utilization):
         part = format_result("cost_usd", used * price)
         return (
@@ -195,23 +199,23 @@ def _charged_words(row: Row, signed: float, used: float) -> str:
     return f"and is charged its part: {share(utilization)} have work. Alone it costs {full_cost}"
 
 
-def _service_words(row: Row) -> str:
-    utilization = _given(row)
+def _format_service(row: Row) -> str:
+    utilization = _charged_utilization(row)
     if math.isnan(utilization):
         return f", assumed to be used the whole time (change with {_UTILIZATION})"
     return f"; {share(utilization)} of its hours have work and pay for all"
 
 
-def _given(row: Row) -> float:
+def _charged_utilization(row: Row) -> float:
     return number_of(row, "charged_utilization")
 
 
-def _length(days: float) -> str:
+def _format_term(days: float) -> str:
     number, unit = (days * DAY / YEAR, "year") if days * DAY >= 0.99 * YEAR else (days, "day")
     return f"{number:.3g} {unit}{'s' * (f'{number:.3g}' != '1')}"
 
 
-def _even_words(row: Row) -> str:
+def _format_break_even(row: Row) -> str:
     even = number_of(row, "contract_break_even")
     if math.isnan(even):
         return ". No seller of it is known to have it on demand"

@@ -31,15 +31,15 @@ def question_blocks(plan: Plan) -> Iterator[Block]:
 
 def question_lines(plan: Plan) -> list[str]:
     """The question as lines; the first is the title."""
-    setting, wording = plan.problem.setting, plan.workload.wording
-    settings = {source.setting.model.name: source.setting for source in plan.problem.sources}
+    inputs, wording = plan.problem.inputs, plan.workload.wording
+    settings = {source.inputs.model.name: source.inputs for source in plan.problem.sources}
     unusual = (
         line for serving_setting in settings.values() for line in wording.unusual(serving_setting)
     )
-    lines = [question_title(plan), *omitted_lines(plan), *wording.question_lines(setting), *unusual]
-    if not setting.machine.cluster.name.endswith("-default"):
-        lines.append(f"in cluster {setting.machine.cluster.name}")
-    lines += ideal_lines(setting.machine)
+    lines = [question_title(plan), *omitted_lines(plan), *wording.question_lines(inputs), *unusual]
+    if not inputs.machine.cluster.name.endswith("-default"):
+        lines.append(f"in cluster {inputs.machine.cluster.name}")
+    lines += ideal_lines(inputs.machine)
     if (confidence := plan.request.limit_confidence) > MEDIAN:
         lines.append(f"Limits: {100 * confidence:g} % likely to be kept")
     return lines
@@ -78,8 +78,8 @@ def ideal_lines(machine: Machine) -> list[str]:
 
 def omitted_lines(plan: Plan) -> list[str]:
     """Parts of a model that are not predicted, such as an audio encoder."""
-    model = plan.problem.setting.model
-    work, tower = plan.problem.setting.workload, model.vision_tower
+    model = plan.problem.inputs.model
+    work, tower = plan.problem.inputs.workload, model.vision_tower
     if "model" in plan.problem.axes or not model.omitted_parts:
         return []
     if tower is not None and not isinstance(work, RlWorkload):
@@ -96,7 +96,7 @@ def omitted_lines(plan: Plan) -> list[str]:
 
 def question_title(plan: Plan) -> str:
     """The model (or the number of models) and the GPUs."""
-    model = plan.problem.setting.model
+    model = plan.problem.inputs.model
     models = plan.problem.axes.get("model", ())
     name = f"{len(models)} models" if models else f"{model.name} ({_size(model)})"
     return f"{name} on {where(plan)}"
@@ -139,7 +139,7 @@ def counts_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
             for name, n in rejected
         ),
     ]
-    yield text_table(("", ""), rows, words=(1,))
+    yield text_table(("", ""), rows, text_columns=(1,))
 
 
 def describe(problem: Problem, rejection: str) -> str:

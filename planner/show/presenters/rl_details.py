@@ -23,8 +23,13 @@ from planner.show.output_blocks import (
     make_lines,
     text_table,
 )
-from planner.show.presenters.format_results import campaign_pairs, first, hours_words, parts_table
-from planner.show.presenters.prices import price_words, signed_lines
+from planner.show.presenters.format_results import (
+    campaign_pairs,
+    first,
+    format_gpu_hours,
+    parts_table,
+)
+from planner.show.presenters.prices import commitment_lines, format_price
 from planner.show.presenters.workload_details import Details, uncertainty_blocks
 from planner.workloads.make_plan import Plan
 from planner.workloads.rl_runs import RlRuns
@@ -55,7 +60,7 @@ def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
 
 def _memory(runs: RlRuns) -> Table:
     """Memory of the fullest GPU in each phase, in GiB; with separate GPUs for each side."""
-    capacity = runs.source.setting.machine.gpu.allocatable_memory
+    capacity = runs.source.inputs.machine.gpu.allocatable_memory
     has_separate_gpus = not bool(first(runs.configurations.colocated))
     sides = ("rollout", "", "trainer") if has_separate_gpus else ("", "", "")
     sizes = {
@@ -114,7 +119,7 @@ def _fastest(runs: RlRuns, total: float) -> str:
     """The split with the shortest step, in whole nodes or in GPUs of a single node."""
     trains, seconds = runs.fastest_split()
     step_time = first(runs.step_time)
-    has_several_nodes = total > runs.source.setting.machine.cluster.gpus_per_node
+    has_several_nodes = total > runs.source.inputs.machine.cluster.gpus_per_node
     split = "split in whole nodes" if has_several_nodes else "split"
     if seconds >= step_time:
         return f"no other {split} is faster"
@@ -124,7 +129,7 @@ def _fastest(runs: RlRuns, total: float) -> str:
 
 def _turns(runs: RlRuns) -> str:
     """A sentence on alternating sides, and the step time of an asynchronous placement."""
-    placements = runs.source.setting.rollouts.placements
+    placements = runs.source.inputs.rollouts.placements
     text = "Both sides take turns, each idle while the other works"
     other = next((name for name in ("async", "one_step_off") if name in placements), None)
     if other is None:
@@ -137,7 +142,7 @@ def _turns(runs: RlRuns) -> str:
 
 
 def _speed(runs: RlRuns) -> dict[str, str]:
-    work, hidden = runs.source.setting.workload, ("generate", "update")
+    work, hidden = runs.source.inputs.workload, ("generate", "update")
     rollout = runs.step.rollout
     times = {name: first(runs.step.times[name]) for name in PHASES}
     tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
@@ -164,25 +169,25 @@ def _speed(runs: RlRuns) -> dict[str, str]:
 
 def _run(runs: RlRuns) -> Iterator[Block]:
     """Time, GPU-hours and cost of all steps."""
-    site, work = runs.source.site, runs.source.setting.workload
+    site, work = runs.source.site, runs.source.inputs.workload
     yield Title(text=f"A run of {work.steps:,} steps")
     pairs = {
         "time to train": formatting.format_duration(first(runs.time_to_train)),
-        "GPU-hours": hours_words(number_of_row(runs.row, "gpu_hours")),
+        "GPU-hours": format_gpu_hours(number_of_row(runs.row, "gpu_hours")),
         "calendar time": f"{formatting.format_duration(first(runs.calendar_time))}, failures as "
         f"{site.reliability.name}",
         **campaign_pairs(runs.row),
         "cost": "price unknown: give --price",
     }
     if not math.isnan(site.price):
-        hourly = f"{price_words({**site.columns, **site.grounds})} per GPU-hour, {site.contract}"
+        hourly = f"{format_price({**site.columns, **site.grounds})} per GPU-hour, {site.contract}"
         pairs["cost"] = f"{formatting.format_usd(first(runs.cost))} at {hourly}"
         million = formatting.format_usd(
             number_of_row(runs.row, "cost_per_million_trained_tokens_usd")
         )
         pairs["cost/Mtok"] = f"{million} per million trained tokens"
     yield KeyValues(pairs=pairs)
-    yield make_lines(*signed_lines({**runs.row, **site.columns, **site.grounds}))
+    yield make_lines(*commitment_lines({**runs.row, **site.columns, **site.grounds}))
 
 
 def _times(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:

@@ -18,11 +18,11 @@ from planner.base.atomic_write import is_device, manifest_path, write_atomically
 from planner.base.csv_cells import Value
 from planner.base.formatting import printable
 from planner.base.units import to_si
-from planner.confidence.intervals import chance_below
-from planner.optimize.problem import Constraint, with_rate
+from planner.confidence.intervals import probability_below
+from planner.optimize.problem import Constraint, with_rate_limit
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Columns
-from planner.question.terms import glossary, percentile_of, term_of_column
+from planner.question.terms import glossary, parse_percentile, term_of_column
 from planner.workloads.make_plan import Plan
 
 PROBABILITY = "limits_probability"
@@ -66,7 +66,9 @@ def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | Non
     scale = 1.0 if term.type in _UNITLESS else to_si(1.0, term.unit, term.type)
     rows = zip(values.tolist(), *(end.tolist() for end in ends), strict=True)
     bound = limit.bound / scale
-    probabilities = np.array([chance_below(bound, value, (low, high)) for value, low, high in rows])
+    probabilities = np.array(
+        [probability_below(bound, value, (low, high)) for value, low, high in rows]
+    )
     return probabilities if limit.sign > 0 else 1 - probabilities
 
 
@@ -82,7 +84,7 @@ def _ends(
     table: Mapping[str, object], name: str, column: str, values: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
     """The intervals of a column; a percentile uses those of its mean."""
-    mean = percentile_of(name)
+    mean = parse_percentile(name)
     base = mean[0] if mean else name
     for first, rest in _PARTS.get(base, ()):
         ends = _ends_of_mean(table, first), _ends_of_mean(table, rest)
@@ -115,7 +117,7 @@ Block = Mapping[str, Any]
 
 def result_blocks(plan: Plan, table: Block) -> Iterator[Block]:
     """The columns of results and their intervals, in blocks of some thousand rows."""
-    limits = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    limits = with_rate_limit(plan.problem.constraints, plan.request.lasting_rate)
     yield from blocks(with_limits(full_columns(table, plan.problem.sources), limits))
 
 
@@ -156,11 +158,11 @@ class RowFiles:
             if self._empty:
                 self._csv.write(",".join(map(csv_cell, block)) + "\n")
             columns = [(values, "") for values in block.values()]
-            self._csv.write("\n".join(joined(columns, csv_cell, ",")) + "\n")
+            self._csv.write("\n".join(join_columns(columns, csv_cell, ",")) + "\n")
         if self._json is not None:
             self._json.write('{"rows": [\n' if self._empty else ",\n")
             columns = [(values, f"{json.dumps(name)}: ") for name, values in block.items()]
-            rows = joined(columns, json_cell, ", ")
+            rows = join_columns(columns, json_cell, ", ")
             self._json.write("{" + "},\n{".join(rows) + "}")
         self._empty = False
 
@@ -253,7 +255,7 @@ def json_cell(value: object) -> str:
     return json.dumps(plain_value(value))
 
 
-def joined(columns: Sequence[tuple[Any, str]], cell: Cell, separator: str) -> list[str]:
+def join_columns(columns: Sequence[tuple[Any, str]], cell: Cell, separator: str) -> list[str]:
     """One text per row, joined from columns of values, each with a prefix.
 
     Adjacent constant columns are joined once.
@@ -292,16 +294,16 @@ def _is_constant(values: Any) -> bool:
     )
 
 
-def texts(values: Any, cell: Cell, before: str = "") -> list[str]:
-    """The cell texts of a column, an array or a list, each with the prefix ``before``."""
+def texts(values: Any, cell: Cell, prefix: str = "") -> list[str]:
+    """The cell texts of a column, an array or a list, each with the prefix ``prefix``."""
     if isinstance(values, np.ndarray):
-        return _of_array(values, cell, before)
+        return _array_texts(values, cell, prefix)
     kinds = set(map(type, values))
     if kinds == {float}:
-        return _of_array(np.asarray(values), cell, before)
+        return _array_texts(np.asarray(values), cell, prefix)
     if len(kinds - {type(None)}) > 1 or float in kinds:  # 1, 1.0 and True are equal
-        return [before + cell(value) for value in values]
-    text_by_value = {value: before + cell(value) for value in set(values)}
+        return [prefix + cell(value) for value in values]
+    text_by_value = {value: prefix + cell(value) for value in set(values)}
     return (
         [text_by_value[value] for value in values]
         if len(text_by_value) > 1
@@ -309,14 +311,14 @@ def texts(values: Any, cell: Cell, before: str = "") -> list[str]:
     )
 
 
-def _of_array(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
+def _array_texts(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
     bits = _bits(values)
     if (bits == bits[:1]).all():
-        return _written(values[:1], cell, prefix) * len(values)
+        return _format_values(values[:1], cell, prefix) * len(values)
     if np.unique(bits[:_SAMPLE]).size > _SAMPLE // 2:
-        return _written(values, cell, prefix)
+        return _format_values(values, cell, prefix)
     _, first, inverse = np.unique(bits, return_index=True, return_inverse=True)
-    distinct_texts = np.array(_written(values[first], cell, prefix), dtype=object)
+    distinct_texts = np.array(_format_values(values[first], cell, prefix), dtype=object)
     cells: list[str] = distinct_texts[inverse].tolist()
     return cells
 
@@ -326,7 +328,7 @@ def _bits(values: AnyArray) -> AnyArray:
     return values.astype(np.float64).view(np.int64) if values.dtype.kind == "f" else values
 
 
-def _written(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
+def _format_values(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
     if values.dtype.kind != "f" or not np.isfinite(values).all():
         return [prefix + cell(value) for value in values.tolist()]
     texts = _numbers(values)

@@ -14,12 +14,12 @@ from planner.base.csv_cells import Row
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
 from planner.decide.assumptions import sensitive_assumptions
-from planner.decide.fitting import surer_options
-from planner.decide.near import SURE
+from planner.decide.fitting import options_that_raise_fit_probability
+from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.decide.suggestions.cost_levers import CostLever
-from planner.optimize.collector import rows_of
-from planner.optimize.problem import limit_rows, with_rate
-from planner.optimize.result import COLUMN as SCALING
+from planner.optimize.collector import iterate_rows
+from planner.optimize.problem import limit_rows, with_rate_limit
+from planner.optimize.result import SCALING_COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import RUNS, full_columns, full_row, intervals
 from planner.optimize.source import Candidates, Columns, first_row
@@ -41,11 +41,11 @@ from planner.show.output_blocks import (
 )  # fmt: skip
 from planner.show.presenters.format_results import (
     ends_in,
+    format_host_memory,
+    format_paged_states,
     format_result,
-    host_words,
     label,
     number_of,
-    paged_words,
     plan_of,
     result_cell,
     settings_text,
@@ -58,11 +58,11 @@ from planner.show.presenters.json_files import add_estimate
 from planner.show.presenters.load_check import load_line, replay_blocks
 from planner.show.presenters.pareto_front import (
     front_blocks,
-    limited,
-    of_objective,
+    percentile_limit_columns,
+    plan_objective_column,
     short_front_blocks,
 )
-from planner.show.presenters.prices import charged_whole_line, plan_prices_lines, signed_lines
+from planner.show.presenters.prices import charged_in_full_line, commitment_lines, plan_prices_lines
 from planner.show.presenters.question_summary import (
     assumed_blocks,
     counts_blocks,
@@ -72,10 +72,10 @@ from planner.show.presenters.question_summary import (
 )
 from planner.show.presenters.row_files import row_files
 from planner.show.presenters.uncertainty import (
-    reached_pairs,
-    regret_words,
+    format_regret,
     report_columns,
-    short_open_lines,
+    result_pairs,
+    short_assumption_lines,
     uncertainty_lines,
 )
 from planner.show.presenters.workload_details import details_of, memory_blocks
@@ -83,9 +83,9 @@ from planner.workloads.make_plan import Plan
 from planner.workloads.saved_plan import all_answers, non_default_parameters
 from planner.workloads.workload import Evaluation, Workload
 
-_MOST_ASSUMED = 4
-_MOST, _LINES, _ALL_LINES = 8, 7, 1000
-_SAME = 1e-3
+_MAX_ASSUMED = 4
+_MAX_ROWS, _LINES, _ALL_LINES = 8, 7, 1000
+_MIN_DIFFERENCE = 1e-3
 
 
 def interrupted_message(plan: Plan, result: SearchResult) -> str:
@@ -127,8 +127,8 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
     yield from question_blocks(plan)
     yield from defaults_blocks(plan)
     yield from comparisons_blocks(plan, result, is_full=True)
-    column = of_objective(plan, plan.problem.objectives[0].name, result.table)
-    if result.table and (line := regret_words(result.regret, label(column))):
+    column = plan_objective_column(plan, plan.problem.objectives[0].name, result.table)
+    if result.table and (line := format_regret(result.regret, label(column))):
         yield make_lines(line, indent="")
     yield from front_blocks(plan, result, top)
     if result.recommended is not None:
@@ -154,15 +154,15 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     for line in (proven_line(plan, result), _tied_line(plan, result)):
         if line:
             yield make_lines(line, most=_LINES)
-    yield from _reached_blocks(plan, result.recommended, row)
+    yield from _result_blocks(plan, result.recommended, row)
     yield from surer_blocks(plan, row)
-    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    column = plan_objective_column(plan, plan.problem.objectives[0].name, row)
     best = first_row(result.table)
     better = result.better_tied
     is_tied_with_best = better is not None and better.row[column] == best[column]
     if not is_tied_with_best and (line := fastest_line(column, row, best, short_plan(plan, best))):
         yield make_lines(line)
-    if line := solid_line(plan, result, row):
+    if line := undoubted_price_line(plan, result, row):
         yield make_lines(line)
     yield from comparisons_blocks(plan, result)
     yield from short_front_blocks(plan, result, top, row)
@@ -173,21 +173,21 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     yield Code(text=estimate_command(plan, row))
 
 
-def one_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+def single_plan_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
     """The question of a single configuration, its results and its cost."""
     row = first_row(evaluation.table())
     yield from _question_blocks(plan)
     yield GAP
     yield make_lines(short_plan(plan, row), mark=TOTAL, indent="")
-    yield from _reached_blocks(plan, evaluation.candidates, row)
+    yield from _result_blocks(plan, evaluation.candidates, row)
 
 
 def _question_blocks(plan: Plan) -> Iterator[Block]:
     """The question, the assumed values and the prices, in a few lines."""
     yield from question_blocks(plan)
     if assumed := assumed_line(plan):
-        yield make_lines(assumed, most=_MOST_ASSUMED)
-    yield make_lines(*plan_prices_lines(plan), most=_MOST_ASSUMED)
+        yield make_lines(assumed, most=_MAX_ASSUMED)
+    yield make_lines(*plan_prices_lines(plan), most=_MAX_ASSUMED)
 
 
 def assumed_line(plan: Plan) -> str:
@@ -201,7 +201,7 @@ def assumed_line(plan: Plan) -> str:
     return f"Assumed: {'; '.join(texts)}" if texts else ""
 
 
-def _reached_blocks(
+def _result_blocks(
     plan: Plan, candidates: Candidates, row: Mapping[str, object]
 ) -> Iterator[Block]:
     if line := load_line(plan, candidates):
@@ -211,10 +211,10 @@ def _reached_blocks(
     confidence = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
     assumptions = sensitive_assumptions(plan, candidates)
     yield KeyValues(pairs=recommended_pairs(plan, row, confidence), is_two_column=True)
-    constraints = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    constraints = with_rate_limit(plan.problem.constraints, plan.request.lasting_rate)
     limits = limit_rows(candidates, constraints) if confidence is not None else ()
     basis = "" if confidence is None else confidence.basis
-    yield make_lines(*signed_lines({**candidates.source.question_columns, **row}))
+    yield make_lines(*commitment_lines({**candidates.source.question_columns, **row}))
     yield make_lines(
         *uncertainty_lines(
             basis,
@@ -223,36 +223,45 @@ def _reached_blocks(
             None if confidence is None else confidence.runs,
             str(row["gpu"]),
         ),
-        *short_open_lines(plan, assumptions),
+        *short_assumption_lines(plan, assumptions),
     )
 
 
 def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
     """Options that are more likely to fit, if the plan is not likely enough to fit."""
-    if options := surer_options(plan, row):
+    if options := options_that_raise_fit_probability(plan, row):
         texts = (
             f"{option} ({formatting.format_fit_probability(chance)})"
             for option, chance in options.items()
         )
-        yield make_lines(f"Less than {100 * SURE:g} % likely to fit. Surer: {', or '.join(texts)}.")
+        yield make_lines(
+            f"Less than {100 * TARGET_FIT_PROBABILITY:g} % likely to fit. Surer: "
+            f"{', or '.join(texts)}."
+        )
 
 
 def recommended_pairs(
     plan: Plan, row: Mapping[str, object], confidence: Confidence | None
 ) -> dict[str, str]:
     """Results and costs of a plan with their intervals."""
-    goals = [of_objective(plan, objective.name, row) for objective in plan.problem.objectives]
+    goals = [
+        plan_objective_column(plan, objective.name, row) for objective in plan.problem.objectives
+    ]
     source = plan.source_of(row)
-    machine = source.setting.machine
+    machine = source.inputs.machine
     columns = report_columns(
-        plan.workload.wording, goals, limited(plan, row), row, source.question_columns
+        plan.workload.wording,
+        goals,
+        percentile_limit_columns(plan, row),
+        row,
+        source.question_columns,
     )
     column_intervals = intervals(row, confidence)
     capacity = machine.gpu.allocatable_memory / GIB
     pairs = {} if plan.counts else {"GPUs": formatting.format_count(number_of(row, "num_gpus"))}
-    pairs |= reached_pairs(columns, row, column_intervals, capacity)
-    host_memory = host_words(row, machine)
-    host_pairs = {"host memory": host_memory, "paged": paged_words(row)}
+    pairs |= result_pairs(columns, row, column_intervals, capacity)
+    host_memory = format_host_memory(row, machine)
+    host_pairs = {"host memory": host_memory, "paged": format_paged_states(row)}
     return pairs | {name: text for name, text in host_pairs.items() if text}
 
 
@@ -265,7 +274,7 @@ def headline(plan: Plan, result: SearchResult) -> str:
     confidence = best.source.confidence(number_of(best.row, "num_gpus"))
     if confidence is not None and not confidence.is_proven:
         parts.append("not proven")
-    constraints = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    constraints = with_rate_limit(plan.problem.constraints, plan.request.lasting_rate)
     chances = [row["probability"] for row in limit_rows(best, constraints)] if confidence else []
     probabilities = [float(chance) for chance in chances if chance is not None]
     if probabilities:
@@ -293,7 +302,7 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
     if result.proven is None:
         return f"{missing}, nor of any other choice here."
     row = full_row(result.proven, plan.problem.sources)
-    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    column = plan_objective_column(plan, plan.problem.objectives[0].name, row)
     current, other = number_of(best.row, column), number_of(row, column)
     difference = (
         ""
@@ -314,10 +323,10 @@ def _tied_line(plan: Plan, result: SearchResult) -> str:
         return ""
     row = full_row(better, plan.problem.sources)
     goal = plan.problem.objectives[0].name
-    return tied_words(plan.workload, of_objective(plan, goal, row), best.row, row)
+    return format_tie(plan.workload, plan_objective_column(plan, goal, row), best.row, row)
 
 
-def tied_words(
+def format_tie(
     workload: Workload, column: str, row: Mapping[str, object], better: Mapping[str, object]
 ) -> str:
     """A sentence on a plan that is tied with one predicted to be ``better``."""
@@ -340,7 +349,7 @@ def lever_lines(levers: Iterable[CostLever]) -> Iterator[str]:
         others = [f"{lever.other} {100 * lever.change:+,.0f} %" for lever in several]
         others[0] += f" ({label(first.column)} {reached})"
         yield f"{name} ({first.current} here): {', '.join(others)}"
-        if name == "contract" and (line := charged_whole_line({o.other: o.row for o in several})):
+        if name == "contract" and (line := charged_in_full_line({o.other: o.row for o in several})):
             yield line
 
 
@@ -350,20 +359,20 @@ def fastest_line(
     """The plan that is best in a column, with its gain; empty if the gain is negligible."""
     current, other = number_of(row, column), number_of(best, column)
     gain = abs(other / current - 1) if current else 0.0
-    if not gain >= _SAME:  # also False for NaN
+    if not gain >= _MIN_DIFFERENCE:  # also False for NaN
         return ""
     gain_text = f"{label(column)} {format_result(column, best[column])}, {share(gain)} better"
     return f"Best by {label(column)}: {plan_text}; {gain_text}"
 
 
-def solid_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> str:
+def undoubted_price_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> str:
     """The best plan at a price without doubts, if the recommended plan's price has doubts."""
     goal, compared = plan.problem.objectives[0].name, result.comparisons.get("gpu")
     if glossary()[goal].type != "usd" or compared is None or not _doubts(plan, row):
         return ""
-    for other in rows_of(full_columns(compared.table, plan.problem.sources)):
+    for other in iterate_rows(full_columns(compared.table, plan.problem.sources)):
         if not _doubts(plan, other):
-            column = of_objective(plan, goal, other)
+            column = plan_objective_column(plan, goal, other)
             text = format_result(column, other[column], ends_in(column, other))
             return f"Best at a solid price: {short_plan(plan, other)}; {label(column)} {text}"
     return ""
@@ -381,7 +390,7 @@ def starting_plan_line(
     name = f"Yours: {short_plan(plan, starting_row)}"
     if rejected:
         return f"{name}: does not run ({rejected})"
-    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    column = plan_objective_column(plan, plan.problem.objectives[0].name, row)
     current, better = number_of(starting_row, column), number_of(row, column)
     if math.isnan(current) or math.isnan(better) or not better:
         return name
@@ -389,12 +398,12 @@ def starting_plan_line(
     text = f"{label(column)} {format_result(column, starting_row[column])}"
     return (
         f"{name}; {text}, {share(difference)} worse"
-        if difference >= _SAME
+        if difference >= _MIN_DIFFERENCE
         else f"{name}; {text}, the same"
     )
 
 
-def held_line(plan: Plan, starting_row: Mapping[str, object]) -> str:
+def unchanged_settings_line(plan: Plan, starting_row: Mapping[str, object]) -> str:
     """A sentence on the settings of the user's plan that affect learning; "" if none."""
     names = terms_about("learning_setting", plan.workload.name)
     fixed = [name for name in names if plan.request.settings.get(name) == starting_row[name]]
@@ -419,9 +428,11 @@ def comparisons_blocks(
     for axis, compared in result.comparisons.items():
         if axis not in table_axes:
             has_results = axis == plan.workload.profile_kind and not table_axes
-            changes = _told(plan, compared) if has_results else _changes(plan, compared)
+            changes = (
+                _changes_with_results(plan, compared) if has_results else _changes(plan, compared)
+            )
             line = (
-                f"By {_words(axis)} ({_words(plan.problem.objectives[0].name)}): "
+                f"By {_spaced(axis)} ({_spaced(plan.problem.objectives[0].name)}): "
                 f"{', '.join(changes)}"
             )
             yield make_lines(line, most=_LINES)
@@ -433,23 +444,23 @@ def comparisons_blocks(
         table = compared.table
         if axis == "num_gpus":
             table = result.scaled(table)
-        max_rows = len(compared.losses) if is_full else _MOST
+        max_rows = len(compared.losses) if is_full else _MAX_ROWS
         yield from _table_blocks(plan, compared, table, max_rows)
         if axis == "contract":
-            rows = rows_of(full_columns(compared.table, plan.problem.sources))
-            lines = [f"{row[axis]}: {line}" for row in rows for line in signed_lines(row)]
+            rows = iterate_rows(full_columns(compared.table, plan.problem.sources))
+            lines = [f"{row[axis]}: {line}" for row in rows for line in commitment_lines(row)]
             yield make_lines(*lines, most=_ALL_LINES)
         for line in without_plan_lines(plan, compared):
             yield make_lines(line, most=_ALL_LINES if is_full else 2)
 
 
-def _words(axis: str) -> str:
+def _spaced(axis: str) -> str:
     return axis.replace("_", " ")
 
 
-def _told(plan: Plan, compared: Comparison) -> list[str]:
+def _changes_with_results(plan: Plan, compared: Comparison) -> list[str]:
     """As `_changes`, with the result of each value except the first."""
-    column = of_objective(plan, plan.problem.objectives[0].name, compared.table)
+    column = plan_objective_column(plan, plan.problem.objectives[0].name, compared.table)
     changes, others = _changes(plan, compared), compared.table.get(column, ())[1:]
     reached = [f": {format_result(column, value)}" for value in others]
     return [
@@ -486,15 +497,16 @@ def _table_blocks(
     plan: Plan, compared: Comparison, columns: Columns, max_rows: int
 ) -> Iterator[Block]:
     table, objective = full_columns(columns, plan.problem.sources), plan.problem.objectives[0]
-    rows = [*islice(rows_of(table), max_rows)]
+    rows = [*islice(iterate_rows(table), max_rows)]
     num_hidden = len(compared.losses) - len(rows)
     table_columns = compared_columns(
         plan.workload, plan.problem.axes, compared.axis, rows, compared.losses[: len(rows)],
-        column=of_objective(plan, objective.name, table), goal=objective.name, sign=objective.sign,
+        column=plan_objective_column(plan, objective.name, table), goal=objective.name,
+        sign=objective.sign,
     )  # fmt: skip
     cells = [*zip(*(column.cells for column in table_columns), strict=True)]
     yield text_table(
-        [column.header for column in table_columns], cells, words=(0, 1), marked=[BEST]
+        [column.header for column in table_columns], cells, text_columns=(0, 1), marked=[BEST]
     )
     if num_hidden:
         yield make_lines(f"and {num_hidden} more: --full")
@@ -532,10 +544,10 @@ def compared_columns(
     plans = [shortest_plan(workload, axes, row, axis) for row in rows]
     values = [formatting.format_parameter(row[axis]) for row in rows]
     return [
-        Column(axis, values, f"by {_words(axis)}", numeric=False),
+        Column(axis, values, f"by {_spaced(axis)}", numeric=False),
         Column("plan", plans, "plan", numeric=False),
         Column(column, result_cells, label(column)),
-        Column("loss", changes, _words(goal)),
+        Column("loss", changes, _spaced(goal)),
         *(
             [Column(SCALING, [f"{efficiency:.1%}" for efficiency in scaling], label(SCALING))]
             if scaling
@@ -573,10 +585,10 @@ def estimate_command(plan: Plan, row: Row) -> str:
         if "parameter" in term.kind:
             arguments += [term.option_name, str(row[name])]
         elif name in terms_about("chosen_by_plan") or getattr(request, name, None) is not None:
-            arguments += _option(term, answers.get(name), getattr(Request, name, None))
+            arguments += _option_arguments(term, answers.get(name), getattr(Request, name, None))
     arguments += ["--gpus", str(row["num_gpus"])]
     parameters = terms_of(workload.name, "parameter")
-    defaults = workload.unset(plan.source_of(row))
+    defaults = workload.unset_defaults(plan.source_of(row))
     for name, value in non_default_parameters(workload.name, row, defaults).items():
         abbreviation = parameters[name].short if name in parameters else ""
         arguments += ["--set", f"{abbreviation or name}={str(value).lower()}"]
@@ -585,7 +597,7 @@ def estimate_command(plan: Plan, row: Row) -> str:
     return "planner estimate " + shlex.join(arguments)
 
 
-def _option(term: Term, answer: object, default: object) -> list[str]:
+def _option_arguments(term: Term, answer: object, default: object) -> list[str]:
     """An option and its value; empty if the answer is the default."""
     if answer is None or answer == default:
         return []
@@ -600,7 +612,7 @@ def _option(term: Term, answer: object, default: object) -> list[str]:
 def estimate_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
     """The question, the configuration, its memory, its time by part, module and operator."""
     details = details_of(plan)
-    yield from _head_blocks(plan, evaluation)
+    yield from _configuration_blocks(plan, evaluation)
     yield from details.memory_and_speed(plan, evaluation.candidates)
     yield from details.more(plan, evaluation)
     yield from assumed_blocks(plan)
@@ -608,12 +620,12 @@ def estimate_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 def misfit_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
     """The memory of a configuration that is valid but too large for the GPU."""
-    yield from _head_blocks(plan, evaluation)
+    yield from _configuration_blocks(plan, evaluation)
     yield from memory_blocks(evaluation.candidates)
     yield GAP
 
 
-def _head_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+def _configuration_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
     yield from question_blocks(plan)
     yield from defaults_blocks(plan)
     if line := load_line(plan, evaluation.candidates):

@@ -31,8 +31,8 @@ from planner.workloads.registry import workload_of
 
 PLACED, POOLS = "Where each service runs", "GPUs that they share"
 CUTS = "Where prompts are cut"
-_ENDS, _DAY = "prompts_up_to", "cost_per_day_usd"
-_AS_MUCH = 0.005
+_PROMPTS_UP_TO, _DAY = "prompts_up_to", "cost_per_day_usd"
+_MIN_DIFFERENCE = 0.005
 _PEAK, _STANDALONE_COLUMNS = "peak_request_rate", "alone_per_day_usd"
 Rows = Sequence[Mapping[str, object]]
 _MOST_TYPES = 5
@@ -58,7 +58,9 @@ def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
 
 def answer_lines(fleet: SharedFleet) -> list[str]:
     """Sentences on the GPUs of all services, their cost, and services on a dearer type."""
-    pools = ", ".join(f"{formatting.format_count(pool.most)} {pool.gpu}" for pool in fleet.pools)
+    pools = ", ".join(
+        f"{formatting.format_count(pool.peak_gpus)} {pool.gpu}" for pool in fleet.pools
+    )
     lines = [f"{len(fleet.placements)} services on {pools}"]
     if math.isfinite(fleet.cost):
         lines.append(
@@ -72,11 +74,11 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
         )
         lines.append(f"All on one type, whatever its stock: {costs} a day.")
     for pool in fleet.pools:
-        if pool.of_peaks > pool.most:
+        if pool.of_peaks > pool.peak_gpus:
             lines.append(
                 f"{pool.gpu}: the peaks of its services add up to "
                 f"{formatting.format_count(pool.of_peaks)} "
-                f"GPUs, {formatting.format_count(pool.most)} are needed at once."
+                f"GPUs, {formatting.format_count(pool.peak_gpus)} are needed at once."
             )
         if pool.held and pool.terms.base_contract != pool.terms.hourly_contract:
             lines.append(
@@ -114,10 +116,18 @@ def placed_columns(rows: Rows) -> list[Column]:
     return [
         Column("service", [str(row["service"]) for row in placed], numeric=False),
         Column("model", [str(row["model"]) for row in placed], numeric=False),
-        Column("peak", [Cell(text=f"{n:g}", number=n) for n in _all(placed, _PEAK)], "requests /s"),
+        Column(
+            "peak",
+            [Cell(text=f"{n:g}", number=n) for n in _values_of(placed, _PEAK)],
+            "requests /s",
+        ),
         Column("gpu", [str(row["gpu"]) for row in placed], "GPU", numeric=False),
-        Column("number", [_count(n) for n in _all(placed, "num_gpus")], "GPUs"),
-        Column("a_day", [_count(n) for n in _all(placed, _STANDALONE_COLUMNS)], "all here USD/day"),
+        Column("number", [_count(n) for n in _values_of(placed, "num_gpus")], "GPUs"),
+        Column(
+            "a_day",
+            [_count(n) for n in _values_of(placed, _STANDALONE_COLUMNS)],
+            "all here USD/day",
+        ),
         Column(
             "others", [_others(row, rows) for row in placed], "all there USD/day", numeric=False
         ),
@@ -125,7 +135,7 @@ def placed_columns(rows: Rows) -> list[Column]:
     ]
 
 
-def _all(rows: Rows, name: str) -> list[float]:
+def _values_of(rows: Rows, name: str) -> list[float]:
     return [number_of(row, name) for row in rows]
 
 
@@ -152,7 +162,7 @@ def pool_columns(rows: Rows) -> list[Column]:
     return [
         Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
         *(
-            Column(name, [_count(n) for n in _all(rows, name)], head)
+            Column(name, [_count(n) for n in _values_of(rows, name)], head)
             for name, head in names.items()
         ),
     ]
@@ -209,7 +219,7 @@ def length_pools_lines(length_pools: LengthPools) -> list[str]:
     is_by_limits = (
         2 * abs(length_pools.limits_saved) > abs(fewer) and length_pools.limits_saved * fewer > 0
     )
-    if abs(length_pools.saved) < _AS_MUCH:
+    if abs(length_pools.saved) < _MIN_DIFFERENCE:
         reason = "Pools take as much as one:"
     elif length_pools.saved > 0:
         share = formatting.format_percent(length_pools.saved)
@@ -230,7 +240,7 @@ def cut_rows(pools: LengthPools) -> list[dict[str, Value]]:
     """A row for each cut: its prompt lengths and the USD of the pools a day."""
     return [
         {
-            _ENDS: ", ".join(f"{end}" for end in cut.ends),
+            _PROMPTS_UP_TO: ", ".join(f"{end}" for end in cut.ends),
             _DAY: cut.cost if math.isfinite(cut.cost) else None,
         }
         for cut in pools.cuts
@@ -240,8 +250,8 @@ def cut_rows(pools: LengthPools) -> list[dict[str, Value]]:
 def cut_columns(rows: Rows) -> list[Column]:
     """Columns of the cuts, the cheapest first."""
     return [
-        Column(_ENDS, [str(row[_ENDS]) for row in rows], "prompts up to tokens"),
-        Column(_DAY, [_count(n) for n in _all(rows, _DAY)], "USD /day"),
+        Column(_PROMPTS_UP_TO, [str(row[_PROMPTS_UP_TO]) for row in rows], "prompts up to tokens"),
+        Column(_DAY, [_count(n) for n in _values_of(rows, _DAY)], "USD /day"),
     ]
 
 
@@ -261,7 +271,7 @@ MOST_TOKENS = "The most tokens first"
 _CARRIED = {"gpu": 0, "num_gpus": 0, "tokens": 0, "cost_per_hour_usd": 1, "profit": 1, "plan": 5}
 
 
-def envelope_words(sizes: Sizes) -> str:
+def format_budget(sizes: Sizes) -> str:
     """The power and the cost of the budget, for a title."""
     power, budget = sizes.request.constraints.get("power"), sizes.budget
     texts = [] if power is None else [formatting.format_kw(power)]
@@ -272,11 +282,13 @@ def envelope_words(sizes: Sizes) -> str:
 
 def carried_lines(sizes: Sizes) -> list[str]:
     """Sentences on the most tokens, the cheapest tokens and the most profit within the budget."""
-    results = [(size, size.carried) for size in sizes.found if size.carried is not None]
+    results = [(size, size.carried) for size in sizes.feasible if size.carried is not None]
     best_by_measure = {
         "Most tokens": max(results, key=lambda pair: pair[1].output_tokens),
-        "Cheapest per token": min(results, key=lambda pair: _or(_per_million(pair[1]), math.inf)),
-        "Most profit": max(results, key=lambda pair: _or(pair[1].profit, -math.inf)),
+        "Cheapest per token": min(
+            results, key=lambda pair: _replace_nan(_per_million(pair[1]), math.inf)
+        ),
+        "Most profit": max(results, key=lambda pair: _replace_nan(pair[1].profit, -math.inf)),
     }
     lines, measures_by_gpu = [], dict[str, list[str]]()
     for measure, (size, _) in best_by_measure.items():
@@ -285,7 +297,9 @@ def carried_lines(sizes: Sizes) -> list[str]:
         size, budget_result = best_by_measure[measures[0]]
         first, *others = measures
         lines.append(
-            _line(", ".join([first, *(measure.lower() for measure in others)]), size, budget_result)
+            _budget_line(
+                ", ".join([first, *(measure.lower() for measure in others)]), size, budget_result
+            )
         )
     best = results[0][1]
     if best.pue is not None:
@@ -295,7 +309,7 @@ def carried_lines(sizes: Sizes) -> list[str]:
     return [*lines, _price_line(best)]
 
 
-def _or(value: float, other: float) -> float:
+def _replace_nan(value: float, other: float) -> float:
     return other if math.isnan(value) else value
 
 
@@ -303,13 +317,13 @@ def _per_million(budget_result: BudgetResult) -> float:
     return number_or_nan(budget_result.fleet.row["cost_per_million_tokens_usd"])
 
 
-def _line(measure: str, size: Size, budget_result: BudgetResult) -> str:
+def _budget_line(measure: str, size: Size, budget_result: BudgetResult) -> str:
     row, workload = budget_result.fleet.row, workload_of("serve")
     tokens_per_user = number_or_nan(row["tokens_per_s_per_user"])
     parts = [
         f"{measure}: {formatting.format_count(budget_result.fleet.num_gpus)} x {size.gpu} "
         f"{size.contract}".rstrip(),
-        f"{row['engine']}, {(workload.wording.brief or workload.wording.in_short)(row)}",
+        f"{row['engine']}, {(workload.wording.format_brief or workload.wording.format_short)(row)}",
         f"{formatting.format_large(budget_result.output_tokens)} output tokens/s",
         f"{formatting.format_significant(number_or_nan(row['requests_per_s']))} requests/s of "
         f"{formatting.format_count(budget_result.users)} "
@@ -351,8 +365,8 @@ def _price_line(budget_result: BudgetResult) -> str:
 def carried_blocks(sizes: Sizes) -> Iterator[Block]:
     """A table of all GPUs, the most tokens first."""
     confidence = sizes.request.limit_confidence
-    rows = [row for size in sizes.found for row in size.rows(confidence)]
-    yield Title(text=f"Within {envelope_words(sizes)}, the most tokens first")
+    rows = [row for size in sizes.feasible for row in size.rows(confidence)]
+    yield Title(text=f"Within {format_budget(sizes)}, the most tokens first")
     yield fit_table(carried_columns(rows), lambda name: _CARRIED.get(name, 3), [BEST])
 
 

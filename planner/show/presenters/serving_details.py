@@ -17,7 +17,7 @@ from planner.estimators.timeline.step_timelines import step_timeline
 from planner.optimize.collector import value_or_none
 from planner.optimize.source import Candidates, first_row
 from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
-from planner.question.terms import is_of_answers, terms_about
+from planner.question.terms import is_answer_column, terms_about
 from planner.show.output_blocks import (
     GAP,
     TOTAL,
@@ -60,7 +60,7 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
     row, at_load = candidates.row, candidates.at_load
     pairs = _speed_pairs(row)
     if not isinstance(at_load, Replicas):
-        yield from memory_blocks(candidates, of="decode GPU")
+        yield from memory_blocks(candidates, gpu_label="decode GPU")
         pairs = {
             "time to first token": formatting.format_duration(
                 number_of_row(row, "time_to_first_token_s")
@@ -80,7 +80,7 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
         yield Title(text=f"Latency at {requests} requests a replica")
         yield _latency_table(at_load.estimate)
     if start := start_pairs(
-        row, shortens=candidates.setting.engine.memory.shortens_longest
+        row, shortens=candidates.inputs.engine.memory.shortens_longest
     ):  # to compare
         yield Title(text="Values in the engine's log")
         yield KeyValues(pairs=start)
@@ -97,7 +97,7 @@ def _latency_table(estimate: ServingEstimate) -> Table:
         TIME_PER_OUTPUT_TOKEN: served.time_per_output_token,
         REQUEST_LATENCY: estimate.request_latency,
     }
-    shown = latencies_of(estimate.setting.workload)
+    shown = latencies_of(estimate.inputs.workload)
     rows = [
         (
             name.replace("_", " "),
@@ -162,7 +162,7 @@ def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
     return pairs
 
 
-def _more_of_deployment(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
+def _deployment_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
     if isinstance(evaluation.detail, Burst):
         yield from _burst_blocks(evaluation.detail)
     elif isinstance(evaluation.candidates, Deployments):
@@ -184,13 +184,13 @@ def _burst_blocks(burst: Burst) -> Iterator[Block]:
                 f"{formatting.format_count(burst.in_a_wave)} requests "
                 "a replica"
             ),
-            "time to first token": _listed(firsts),
-            "request latency": _listed(latencies),
+            "time to first token": _format_latencies(firsts),
+            "request latency": _format_latencies(latencies),
         }
     )
 
 
-def _listed(seconds: dict[str, float]) -> str:
+def _format_latencies(seconds: dict[str, float]) -> str:
     return ", ".join(
         f"{name} {formatting.format_duration(value)}" for name, value in seconds.items()
     )
@@ -231,7 +231,7 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
     yield from uncertainty_blocks(plan, candidates)
 
 
-def _more_of_batch(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
+def _batch_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
     largest_batch = number_of_row(first_row(evaluation.more), "largest_batch")
     text = (
         f"largest batch: {formatting.format_count(largest_batch)} requests of full length a replica"
@@ -250,7 +250,7 @@ def _steps(candidates: Candidates) -> dict[str, InferenceStep]:
     """The steps whose operators are shown."""
     if isinstance(candidates, Batches):
         return inference_steps(candidates)
-    if isinstance(candidates, TokenGeneration) and candidates.setting.workload.embeds:
+    if isinstance(candidates, TokenGeneration) and candidates.inputs.workload.embeds:
         return inference_steps(candidates)
     return {"decode": decode_step(candidates)}
 
@@ -266,7 +266,7 @@ def _timelines(candidates: TokenGeneration) -> list[Timeline]:
     Prefill workers have no memory here: the row has the memory of decode workers only.
     """
     row = candidates.row
-    capacity = candidates.source.setting.machine.gpu.allocatable_memory
+    capacity = candidates.source.inputs.machine.gpu.allocatable_memory
     has_prefill_workers = row.get("prefill_gpu") is not None
     return [
         step_timeline(
@@ -287,7 +287,7 @@ LATENCIES = terms_about("latency", "serve")
 
 def latencies_of(work: ServingWorkload) -> list[str]:
     """The latencies of requests; without answers there is no time per output token."""
-    return [name for name in LATENCIES if not (work.embeds and is_of_answers(f"{name}_s"))]
+    return [name for name in LATENCIES if not (work.embeds and is_answer_column(f"{name}_s"))]
 
 
 PERCENTS = tuple(range(1, 100))
@@ -297,7 +297,7 @@ _SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[object]]:
     """Percentiles 1 to 99 of each latency [s] of the first row; None for an unbounded latency."""
     curves: dict[str, Sequence[object]] = {"percent": PERCENTS}
-    for name in latencies_of(candidates.setting.workload):
+    for name in latencies_of(candidates.inputs.workload):
         curves[f"{name}_s"] = [value_or_none(value) for value in _curve(candidates, name, PERCENTS)]
     return curves
 
@@ -309,7 +309,7 @@ def _curve(candidates: Deployments, name: str, percents: Sequence[int]) -> list[
 
 def latency_blocks(candidates: Deployments) -> Iterator[Block]:
     """A table of some percentiles of the latencies."""
-    names = latencies_of(candidates.setting.workload)
+    names = latencies_of(candidates.inputs.workload)
     curves = [_curve(candidates, name, _SHOWN) for name in names]
     rows = [
         (f"{percent} % within", *map(formatting.format_duration, times))
@@ -321,7 +321,7 @@ def latency_blocks(candidates: Deployments) -> Iterator[Block]:
 
 DEPLOYMENTS = Details(
     memory_and_speed=_deployment,
-    more=_more_of_deployment,
+    more=_deployment_details,
     distributions=latency_distribution,
     operators=_operators,
     times=_times,
@@ -329,7 +329,7 @@ DEPLOYMENTS = Details(
 )
 BATCHES = Details(
     memory_and_speed=_batch,
-    more=_more_of_batch,
+    more=_batch_details,
     operators=_operators,
     times=_times,
     timelines=_timelines,

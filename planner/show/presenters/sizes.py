@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from planner.base import formatting
 from planner.base.csv_cells import number_or_nan
 from planner.confidence.intervals import MEDIAN
-from planner.decide.near import SURE
+from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.decide.sizing.daily_schedule import DailySchedule
 from planner.decide.sizing.fleet import (
     DEADLINES,
@@ -16,8 +16,8 @@ from planner.decide.sizing.fleet import (
     SUFFIXES,
     FeasiblePlan,
     Size,
+    are_tied_with_first,
     order_by_cost,
-    tied_with_first,
 )
 from planner.decide.sizing.size_all import Sizes
 from planner.optimize.result_columns import RUNS
@@ -50,15 +50,20 @@ from planner.show.presenters.format_results import (
     without_origin,
 )
 from planner.show.presenters.json_files import question_manifest
-from planner.show.presenters.margins import limit_name, limit_words, margin_words, relaxed_lines
+from planner.show.presenters.margins import (
+    format_constraint,
+    format_margin,
+    limit_name,
+    relaxed_lines,
+)
 from planner.show.presenters.prices import basis_line, terms_lines
 from planner.show.presenters.row_files import RowFiles, blocks
-from planner.show.presenters.services import carried_blocks, carried_lines, envelope_words
-from planner.show.presenters.uncertainty import other_formats, regret_words
+from planner.show.presenters.services import carried_blocks, carried_lines, format_budget
+from planner.show.presenters.uncertainty import format_regret, other_formats
 from planner.workloads.registry import workload_of
 from planner.workloads.workload import Workload
 
-_MOST_REASONS = 40
+_MAX_REASONS = 40
 # A narrow terminal omits the largest ranks.
 _PLACES = ("gpu", "num_gpus")
 _RANKS = {"rank": 0, **dict.fromkeys(_PLACES, 0), "least spare": 2, RUNS: 2, "plan": 3}
@@ -74,7 +79,7 @@ _LIMIT = "limit_"
 _BATCH = "global_batch_size"
 Rows = Sequence[Mapping[str, object]]
 # Maximum number of GPUs and contracts with terms below a table.
-_MOST_TERMS = 8
+_MAX_TERMS = 8
 
 
 def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
@@ -85,13 +90,13 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
     yield GAP
     yield make_lines(*best_lines(sizes))
     if sizes.load is not None:
-        yield from days_blocks([size.day for size in sizes.found if size.day is not None])
+        yield from days_blocks([size.day for size in sizes.feasible if size.day is not None])
     elif sizes.best is not None and sizes.best.carried is not None:
         yield from carried_blocks(sizes)
-    elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
+    elif len(sizes.feasible) > 1 or any(len(size.choices) > 1 for size in sizes.feasible):
         confidence = sizes.request.limit_confidence
-        rows = order_by_cost([row for size in sizes.found for row in size.rows(confidence)])
-        has_contract = any(size.is_other_contract for size in sizes.found)
+        rows = order_by_cost([row for size in sizes.feasible for row in size.rows(confidence)])
+        has_contract = any(size.is_other_contract for size in sizes.feasible)
         yield Title(text=BY_COST)
         yield fit_table(
             [*choice_columns(rows, has_contract=has_contract)],
@@ -105,7 +110,9 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
 def question_lines(sizes: Sizes) -> list[str]:
     """Lines with the work, the limits and the confidence of a size."""
     request, best = sizes.request, sizes.best
-    model = str(request.model) if best is None or best.fewest is None else _row(best)["model"]
+    model = (
+        str(request.model) if best is None or best.fewest is None else _fewest_row(best)["model"]
+    )
     work_text = (
         ""
         if request.total_tokens is None
@@ -117,7 +124,7 @@ def question_lines(sizes: Sizes) -> list[str]:
             f", the load of {sizes.load.name}{source} with {request.request_rate:g} at its peak"
         )
     elif best is not None and best.carried is not None:
-        work_text = f", as much as {envelope_words(sizes)} carry"
+        work_text = f", as much as {format_budget(sizes)} carry"
     elif request.request_rate is not None:
         work_text = f", {request.request_rate:g} requests per second"
     verb = _VERBS.get(request.workload, request.workload)
@@ -126,9 +133,9 @@ def question_lines(sizes: Sizes) -> list[str]:
     if limits:
         lines.append(f"Limits: {'; '.join(limits)}")
     confidence = request.limit_confidence
-    if sizes.fits_alone:
+    if sizes.is_memory_only:
         fewest = "No rate, deadline or budget is specified: the fewest GPUs on which it fits"
-        return [*lines, f"{fewest}, at least {100 * SURE:g} % likely"]
+        return [*lines, f"{fewest}, at least {100 * TARGET_FIT_PROBABILITY:g} % likely"]
     lines.append(
         "Sized at the predictions: 50 % likely to keep them"
         if confidence == MEDIAN
@@ -148,7 +155,7 @@ def _work_lines(sizes: Sizes) -> list[str]:
     best_size = sizes.best
     margins = _fewest(best_size).margins if best_size is not None else ()
     chosen += [
-        limit_words(margin.name, margin.sign, margin.bound, margin.unit)
+        format_constraint(margin.name, margin.sign, margin.bound, margin.unit)
         for margin in margins
         if best_size is not None and margin.name in best_size.assumed
     ]
@@ -171,7 +178,7 @@ def best_lines(sizes: Sizes) -> list[str]:
             _best_line("Tied with it, predicted to cost less", other, _cheapest(other), confidence)
         )
     undoubted = next(
-        (size for size in sizes.found if not _cheapest(size).row.get("price_doubts")), None
+        (size for size in sizes.feasible if not _cheapest(size).row.get("price_doubts")), None
     )
     if undoubted is not None and undoubted is not best:
         lines.append(
@@ -181,18 +188,18 @@ def best_lines(sizes: Sizes) -> list[str]:
         )
     if not best.is_proven:
         lines.append(_proven_line(best, sizes.proven, confidence))
-    if line := regret_words(sizes.regret, "cost"):
+    if line := format_regret(sizes.regret, "cost"):
         lines.append(line)
     if line := _spare_line(best.cheapest or best.fewest):
         lines.append(line)
     if best.simplest is not None:
         lines.append(_best_line("Simplest that ties with it", best, best.simplest, confidence))
-    fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
+    fewest = min(sizes.feasible, key=lambda size: _fewest(size).num_gpus)
     if _fewest(fewest) is not (best.cheapest or best.fewest):
         lines.append(_best_line("Fewest", fewest, fewest.fewest, confidence))
-    if any(size.fastest for size in sizes.found):
+    if any(size.fastest for size in sizes.feasible):
         fastest = min(
-            (size for size in sizes.found if size.fastest), key=lambda size: _time(size.fastest)
+            (size for size in sizes.feasible if size.fastest), key=lambda size: _time(size.fastest)
         )
         lines.append(_best_line("Fastest within the budget", fastest, fastest.fastest, confidence))
     return lines
@@ -210,7 +217,7 @@ def _spare_line(fleet: FeasiblePlan | None) -> str:
 
 def _proven_line(best: Size, proven: Size | None, confidence: float) -> str:
     """A sentence on an unproven cheapest plan with the cheapest proven one."""
-    row = _row(best)
+    row = _fewest_row(best)
     software = row[_workload(row).profile_kind]
     missing = f"Not proven: no published run of {software} on {best.gpu} is known"
     if proven is None:
@@ -225,18 +232,18 @@ def note_lines(sizes: Sizes) -> list[str]:
     """Notes on prices, relaxed limits, precision, assumptions and numbers not tried."""
     lines = []
     if sizes.load is None:  # days have their own terms
-        sizes_shown = [*_recommended(sizes), *sizes.found][:_MOST_TERMS]
+        sizes_shown = [*_recommended(sizes), *sizes.feasible][:_MAX_TERMS]
         lines += terms_lines([_cheapest(size).row for size in sizes_shown])
-        if basis := basis_line(_cheapest(size).row for size in sizes.found):
+        if basis := basis_line(_cheapest(size).row for size in sizes.feasible):
             lines.append(basis)
     lines += relaxed_lines(sizes)
-    if others := [_named(size) for size in sizes.found if size.is_other_contract]:
+    if others := [_gpu_and_contract(size) for size in sizes.feasible if size.is_other_contract]:
         lines.append(f"No on-demand price known, priced as: {', '.join(others)}")
     lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
     untried = [
-        f"{_named(size)} {formatting.format_count(size.not_tried[0])} to "
+        f"{_gpu_and_contract(size)} {formatting.format_count(size.not_tried[0])} to "
         f"{formatting.format_count(size.not_tried[-1])}"
-        for size in sizes.found
+        for size in sizes.feasible
         if size.not_tried
     ]
     if untried:
@@ -251,7 +258,7 @@ def _recommended(sizes: Sizes) -> list[Size]:
     """The cheapest size and that of the fewest GPUs."""
     if sizes.best is None or sizes.best.carried is not None:
         return [] if sizes.best is None else [sizes.best]
-    fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
+    fewest = min(sizes.feasible, key=lambda size: _fewest(size).num_gpus)
     return [sizes.best] if fewest is sizes.best else [sizes.best, fewest]
 
 
@@ -268,7 +275,7 @@ def _precision_lines(sizes: Sizes) -> list[str]:
 
 def _assumed_lines(sizes: Sizes) -> list[str]:
     """A line with the numbers of the recommended fleets that have no source."""
-    assumed_by_gpu = {size.gpu: _row(size).get("assumed") for size in _recommended(sizes)}
+    assumed_by_gpu = {size.gpu: _fewest_row(size).get("assumed") for size in _recommended(sizes)}
     texts_by_gpu = {gpu: text for gpu, text in assumed_by_gpu.items() if text}
     if not texts_by_gpu:
         return []
@@ -283,16 +290,16 @@ def reason_lines(sizes: Sizes) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for size in sizes.sizes:
         if size.fewest is None:
-            reasons.setdefault(size.reason, []).append(_named(size))
+            reasons.setdefault(size.reason, []).append(_gpu_and_contract(size))
     lines = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    return ["", "Not possible:", *lines[:_MOST_REASONS]] if lines else []
+    return ["", "Not possible:", *lines[:_MAX_REASONS]] if lines else []
 
 
 def _best_line(title: str, size: Size, fleet: FeasiblePlan | None, confidence: float) -> str:
     if fleet is None:
         return ""
-    row, parts = fleet.row, [f"{title}: {fleet.num_gpus:,} x {_named(size)}"]
-    parts.append(f"{row[_workload(row).profile_kind]}, {_brief(row)}")
+    row, parts = fleet.row, [f"{title}: {fleet.num_gpus:,} x {_gpu_and_contract(size)}"]
+    parts.append(f"{row[_workload(row).profile_kind]}, {_layout_text(row)}")
     if not fleet.is_proven:
         parts.append("not proven")
     for column in COSTS:
@@ -305,7 +312,7 @@ def _best_line(title: str, size: Size, fleet: FeasiblePlan | None, confidence: f
             parts.append(text)
     if _TIME in row and not {margin.name for margin in fleet.margins} & set(DEADLINES):
         parts.append(format_result(_TIME, row[_TIME], ends_in(_TIME, row)))
-    parts += [margin_words(margin, confidence) for margin in fleet.margins]
+    parts += [format_margin(margin, confidence) for margin in fleet.margins]
     return "; ".join(filter(None, parts))
 
 
@@ -313,20 +320,20 @@ def _day_best_lines(size: Size, day: DailySchedule, confidence: float) -> Iterat
     """The cheapest day, and the cost of the layout with the fewest GPUs at the peak."""
     row = day.peak.row
     min_gpus = min(hour.num_gpus for hour in day.hours)
-    parts = [f"Cheapest day: {_from_to(min_gpus, day.peak.num_gpus)} x {size.gpu}"]
-    parts.append(f"at the peak {row['engine']}, {_brief(row)}")
+    parts = [f"Cheapest day: {_format_span(min_gpus, day.peak.num_gpus)} x {size.gpu}"]
+    parts.append(f"at the peak {row['engine']}, {_layout_text(row)}")
     if math.isfinite(day.cost):
         request_cost = formatting.format_significant(1000 * day.cost / day.load.requests)
         parts += [
             f"{formatting.format_count(day.cost)} USD a day",
             f"{request_cost} USD per 1,000 requests",
         ]
-    parts += [margin_words(margin, confidence) for margin in day.peak.margins]
+    parts += [format_margin(margin, confidence) for margin in day.peak.margins]
     yield "; ".join(parts)
     other = size.day_of_fewest
     if other is None or other.order <= day.order:
         return
-    layout_text = _brief(other.peak.row)
+    layout_text = _layout_text(other.peak.row)
     min_gpus = min(hour.num_gpus for hour in other.hours)
     difference = (
         f"{formatting.format_count(other.gpu_hours)} GPU-hours a day, not "
@@ -339,16 +346,16 @@ def _day_best_lines(size: Size, day: DailySchedule, confidence: float) -> Iterat
         )
     yield (
         f"Fewest at the peak: {other.peak.row['engine']}, {layout_text}; "
-        f"{_from_to(min_gpus, other.peak.num_gpus)} GPUs over the day: {difference}"
+        f"{_format_span(min_gpus, other.peak.num_gpus)} GPUs over the day: {difference}"
     )
 
 
-def _brief(row: Mapping[str, object]) -> str:
+def _layout_text(row: Mapping[str, object]) -> str:
     wording = _workload(row).wording
-    return (wording.brief or wording.in_short)(row)
+    return (wording.format_brief or wording.format_short)(row)
 
 
-def _from_to(low: float, high: float) -> str:
+def _format_span(low: float, high: float) -> str:
     return (
         formatting.format_count(high)
         if low == high
@@ -358,14 +365,14 @@ def _from_to(low: float, high: float) -> str:
 
 def row_lines(rows: Rows) -> Iterator[str]:
     """Explanations of the marks in a table of choices, and of different batches."""
-    if any(tied_with_first(rows)):
+    if any(are_tied_with_first(rows)):
         yield "= tied with #1: the difference is within the error of the predictions"
     if any(row.get(RUNS) == 0 for row in rows):
         yield "runs like it 0: not proven, no published run of this software on this GPU"
     batches = sorted({number_of(row, _BATCH) for row in rows} - {math.nan})
     if len(batches) > 1 and all(map(math.isfinite, batches)):
         yield (
-            f"Batches differ by row, {_from_to(batches[0], batches[-1])} sequences, as GPUs "
+            f"Batches differ by row, {_format_span(batches[0], batches[-1])} sequences, as GPUs "
             "share them: "
             "--global-batch-size sizes all at one"
         )
@@ -373,7 +380,7 @@ def row_lines(rows: Rows) -> Iterator[str]:
 
 def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column]:
     """Columns of a table of choices, from the result rows of a size."""
-    tied = tied_with_first(rows)
+    tied = are_tied_with_first(rows)
     ranks = [f"{number}{'=' * is_tied}" for number, is_tied in enumerate(tied, start=1)]
     yield Column("rank", ranks, "#", numeric=False)
     yield Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False)
@@ -426,10 +433,10 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
         ]
         cells = [Cell(text=formatting.format_percent(share), number=100 * share) for share in spare]
         yield Column("least spare", cells)
-    yield Column("plan", [_planned(row) for row in rows], numeric=False)
+    yield Column("plan", [_profile_and_layout(row) for row in rows], numeric=False)
 
 
-def _planned(row: Mapping[str, object]) -> str:
+def _profile_and_layout(row: Mapping[str, object]) -> str:
     workload = _workload(row)
     return f"{row[workload.profile_kind]} {layout_of(workload, row)}"
 
@@ -460,20 +467,22 @@ def _limits(sizes: Sizes) -> list[str]:
         margins = _fewest(sizes.best).margins
         without = {RATE, *sizes.best.assumed}
         return [
-            limit_words(m.name, m.sign, m.bound, m.unit) for m in margins if m.name not in without
+            format_constraint(m.name, m.sign, m.bound, m.unit)
+            for m in margins
+            if m.name not in without
         ]
     terms = glossary()
     return [
-        limit_words(name, terms[name].sign, bound, terms[name].type)
+        format_constraint(name, terms[name].sign, bound, terms[name].type)
         for name, bound in sizes.request.constraints.items()
     ]
 
 
-def _named(size: Size) -> str:
+def _gpu_and_contract(size: Size) -> str:
     return f"{size.gpu} {size.contract}".strip()
 
 
-def _row(size: Size) -> Mapping[str, object]:
+def _fewest_row(size: Size) -> Mapping[str, object]:
     return _fewest(size).row
 
 
@@ -495,7 +504,7 @@ def _time(fleet: FeasiblePlan | None) -> float:
 def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:
     """Write the rows of a size, or of a day by hour, with question, answer and notes."""
     files.add(blocks(sizes.hours if sizes.load else sizes.table))
-    days = [size.day for size in sizes.found if size.day is not None]
+    days = [size.day for size in sizes.feasible if size.day is not None]
     day_fields: dict[str, object] = {}
     if days:
         day_fields = {"days": [*map(day_row, days)], "day": day_lines(days[0])}

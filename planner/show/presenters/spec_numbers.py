@@ -11,7 +11,7 @@ from planner.base import formatting
 from planner.base.enums import Precision
 from planner.base.units import GIB, GIGA, HOUR, KILOWATT_HOUR, MONTH, TERA, YEAR
 from planner.errors import PlannerError, SpecError, did_you_mean
-from planner.estimators.ownership_cost import owned, used_figures
+from planner.estimators.ownership_cost import owned_gpu_price, used_figures
 from planner.layers.model import count_parameters
 from planner.question.terms import terms_about
 from planner.show.output_blocks import (
@@ -104,7 +104,7 @@ def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
         index for index, head in enumerate(headers) if index == 0 or head.startswith(_WORDS)
     ]
     heads = (head.lstrip(_WORDS).replace("|", "\n") for head in headers)
-    yield text_table(heads, rows, words=text_columns)
+    yield text_table(heads, rows, text_columns=text_columns)
 
 
 def _numbers_blocks(
@@ -288,14 +288,14 @@ def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Blo
     yield from _sections_blocks(table, sources)
     if kind is SpecKind.GPUS:
         yield from prices_blocks(catalogue.load_gpu(str(path)).spec, catalogue)
-    cited = [key for key in dict.fromkeys(_used(table)) if key in sources]
+    cited = [key for key in dict.fromkeys(_used_sources(table)) if key in sources]
     if cited:
         yield Title(text="Sources")
         yield from (make_lines(f"[{key}] {sources[key]}", indent="") for key in cited)
     if kind in _PROFILES:
         yield Title(text="Meanings")
         meanings = field_words(_PROFILES[kind])
-        specified = [name for name in meanings if "." in name and _is_given(table, name.split("."))]
+        specified = [name for name in meanings if "." in name and _has_key(table, name.split("."))]
         yield KeyValues(pairs={name: meanings[name] for name in specified})
 
 
@@ -318,7 +318,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
     yield make_lines(f"model {model.name}", mark=TOTAL, indent="")
     facts = {
         "parameters": f"{parameters.total:,.0f}",
-        **{name: formatting.format_parameter(value) for name, value in plain_fields(model)},
+        **{name: formatting.format_parameter(value) for name, value in scalar_fields(model)},
         "source": model.source,
     }
     if model.published_parameters is not None:
@@ -329,7 +329,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
     for number, group in enumerate(model.layer_groups, start=1):
         yield Title(text=f"Layers, group {number} of {len(model.layer_groups)}")
         blocks = [block for block in (*group.mixers, group.feed_forward) if block is not None]
-        fields = [field for spec in (group, *blocks) for field in plain_fields(spec)]
+        fields = [field for spec in (group, *blocks) for field in scalar_fields(spec)]
         yield KeyValues(pairs={name: formatting.format_parameter(value) for name, value in fields})
     if model.training is not None:
         yield Title(text="Published training")
@@ -338,12 +338,12 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
                 n: formatting.format_large(g)
                 if isinstance(g, float)
                 else formatting.format_parameter(g)
-                for n, g in plain_fields(model.training)
+                for n, g in scalar_fields(model.training)
             }
         )
 
 
-def plain_fields(spec: Any) -> Iterator[tuple[str, Any]]:
+def scalar_fields(spec: Any) -> Iterator[tuple[str, Any]]:
     """The names and values of nonzero scalar fields of a model or of a part of it."""
     for name in type(spec).__dataclass_fields__:
         value = getattr(spec, name)
@@ -364,11 +364,11 @@ def _sections_blocks(
             unit = "" if value["unit"] == "1" else f" {value['unit']}"
             rows.append((key, f"{value['value']:g}{unit}", _mark(str(value["source"]), sources)))
         elif not _is_section(value):
-            rows.append((key, _words(value), ""))
+            rows.append((key, _format_entry(value), ""))
     if title and rows:
         yield Title(text=title)
     if rows:
-        yield text_table(("", " ", "  "), rows, words=range(3))
+        yield text_table(("", " ", "  "), rows, text_columns=range(3))
     for key, value in table.items():
         if _is_section(value):
             yield from _sections_blocks(value, sources, f"{title}.{key}".removeprefix("."))
@@ -383,7 +383,7 @@ def _is_quantity(value: object) -> bool:
     return isinstance(value, Mapping) and "value" in value and "source" in value
 
 
-def _words(value: object) -> str:
+def _format_entry(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key.replace('_', ' ')} {part}" for key, part in value.items())
     if isinstance(value, list):
@@ -404,7 +404,7 @@ def _mark(source: str, sources: Mapping[str, str]) -> str:
     return f"[{source}]"
 
 
-def _is_given(table: object, keys: list[str]) -> bool:
+def _has_key(table: object, keys: list[str]) -> bool:
     for key in keys:
         if not isinstance(table, Mapping) or key not in table:
             return False
@@ -412,12 +412,12 @@ def _is_given(table: object, keys: list[str]) -> bool:
     return not _is_section(table)
 
 
-def _used(table: Mapping[str, Any]) -> Iterator[str]:
+def _used_sources(table: Mapping[str, Any]) -> Iterator[str]:
     for value in table.values():
         if _is_quantity(value):
             yield value["source"]
         elif isinstance(value, Mapping):
-            yield from _used(value)
+            yield from _used_sources(value)
 
 
 def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
@@ -430,7 +430,7 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
             price.contract, *map(_hourly, (price.value, price.low, price.high)),
             formatting.format_count(price.offers), price.when or UNDATED,
         ]
-        for price in (*prices, owned(gpu, catalogue))
+        for price in (*prices, owned_gpu_price(gpu, catalogue))
         if price is not None
     ]  # fmt: skip
     offers = sorted(catalogue.offers(gpu.name), key=lambda offer: offer.provider)
@@ -455,14 +455,14 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
         yield _table(_OFFER, rows)
     if figures := used_figures(gpu, catalogue):
         yield Title(text="Ownership")
-        yield _table(_FIGURE, [_figure(name, figure) for name, figure in figures.items()])
+        yield _table(_FIGURE, [_figure_cells(name, figure) for name, figure in figures.items()])
         for name, figure in figures.items():
             when = f", {figure.date}" if figure.date else ""
             source = "ASSUMED" if figure.source == ASSUMED else figure.source
             yield make_lines(f"[{name}] {source}{when}", indent="")
 
 
-def _figure(name: str, figure: SourcedQuantity) -> list[str]:
+def _figure_cells(name: str, figure: SourcedQuantity) -> list[str]:
     scale, unit = _UNITS[DIMENSIONS.get(name, "1")]
     value, low, high = (
         f"{number / scale:,.6g}" for number in (figure.value, figure.low, figure.high)
@@ -476,11 +476,11 @@ def _hourly(rate: float) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return text_table(
-        heads, rows, words=[n for n, name in enumerate(heads) if name not in _NUMBERS]
+        heads, rows, text_columns=[n for n, name in enumerate(heads) if name not in _NUMBERS]
     )
 
 
-def files_to_check(
+def files_of_arguments(
     targets: Sequence[str], catalogue: Catalogue
 ) -> list[tuple[SpecKind | None, Path]]:
     """The files that arguments of the command line name, each with its kind; None for a table.
@@ -492,8 +492,8 @@ def files_to_check(
     if paths and not os.path.isfile(paths[0]) and "/" not in paths[0] and "." not in paths[0]:
         kind = spec_kind(paths.pop(0))
     if paths:
-        return [_given(kind, Path(path)) for path in paths]
-    return [*_of_kinds((kind,) if kind else KINDS, catalogue)]
+        return [_kind_and_path(kind, Path(path)) for path in paths]
+    return [*_files_of_kinds((kind,) if kind else KINDS, catalogue)]
 
 
 def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalogue) -> list[str]:
@@ -512,7 +512,7 @@ def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalo
     return errors
 
 
-def _of_kinds(
+def _files_of_kinds(
     kinds: Sequence[SpecKind], catalogue: Catalogue
 ) -> Iterator[tuple[SpecKind | None, Path]]:
     for kind in kinds:
@@ -526,7 +526,7 @@ def _of_kinds(
             yield from ((None, path) for path in api_price_files(catalogue.folder))
 
 
-def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
+def _kind_and_path(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
     if path.suffix == ".csv" or (kind is None and path.name == POWER):
         return None, path
     if kind is None and path.suffix == ".json":

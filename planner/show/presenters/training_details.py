@@ -26,12 +26,12 @@ from planner.show.presenters.format_results import (
     campaign_pairs,
     electricity_pairs,
     first,
-    hours_words,
+    format_gpu_hours,
     memory_table,
     number_of,
     parts_table,
 )
-from planner.show.presenters.prices import price_words, signed_lines
+from planner.show.presenters.prices import commitment_lines, format_price
 from planner.show.presenters.workload_details import OTHERS, Details, by_module, uncertainty_blocks
 from planner.workloads.make_plan import Plan
 from planner.workloads.training_runs import TrainingRuns
@@ -56,7 +56,7 @@ def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
 
 def _breakdowns_blocks(runs: TrainingRuns) -> Iterator[Block]:
     """Memory and time of the first row by part; overlapped time is in no part."""
-    row, machine = runs.row, runs.source.setting.machine
+    row, machine = runs.row, runs.source.inputs.machine
     memory = {"Memory of the fullest GPU": memory_table(row, machine)}
     total = first(runs.step_time)
     time = parts_table("s", _seconds(runs), "step", total, total, digits=3)
@@ -74,7 +74,7 @@ def _speed(runs: TrainingRuns) -> dict[str, str]:
     estimate = runs.estimate
     tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
     samples = {}
-    if estimate.setting.workload.training_objective.is_preference:  # of several sequences each
+    if estimate.inputs.workload.training_objective.is_preference:  # of several sequences each
         samples["samples/s"] = formatting.format_significant(first(estimate.samples_per_second))
     return {
         "step time": formatting.format_duration(first(runs.step_time)),
@@ -93,19 +93,19 @@ def _speed(runs: TrainingRuns) -> dict[str, str]:
 
 def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
     """Time, GPU-hours and cost of the whole run."""
-    work = runs.source.setting.workload
+    work = runs.source.inputs.workload
     tokens = work.total_tokens
     yield Title(text=f"A run of {formatting.format_large(tokens)} tokens")
     pairs = {
         "time to train": formatting.format_duration(first(runs.time_to_train)),
-        "GPU-hours": hours_words(number_of(runs.row, "gpu_hours")),
+        "GPU-hours": format_gpu_hours(number_of(runs.row, "gpu_hours")),
         **_calendar(runs),
         **campaign_pairs(runs.row),
         "cost": "price unknown: give --price",
     }
     site = runs.source.site
     if not math.isnan(site.price):
-        hourly = f"{price_words({**site.columns, **site.grounds})} per GPU-hour, {site.contract}"
+        hourly = f"{format_price({**site.columns, **site.grounds})} per GPU-hour, {site.contract}"
         pairs["cost"] = f"{formatting.format_usd(first(runs.cost))} at {hourly}"
         if work.training_objective is not TrainingObjective.PRETRAIN:
             million = formatting.format_usd(1e6 / tokens * first(runs.cost))
@@ -113,7 +113,7 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
         pairs["PFLOP/s-day"] = formatting.format_usd(first(runs.cost_per_pflop_day))
     pairs |= electricity_pairs(runs, runs.row)
     yield KeyValues(pairs=pairs)
-    yield make_lines(*signed_lines({**runs.row, **site.columns, **site.grounds}))
+    yield make_lines(*commitment_lines({**runs.row, **site.columns, **site.grounds}))
 
 
 def _calendar(runs: TrainingRuns) -> dict[str, str]:

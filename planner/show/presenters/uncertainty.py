@@ -9,8 +9,8 @@ from typing import Any
 from planner.base import formatting
 from planner.confidence.intervals import Confidence
 from planner.decide.assumptions import SensitiveAssumption
-from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
-from planner.question.terms import glossary, is_of_answers
+from planner.optimize.result_columns import COLUMNS_BY_ERROR, fit_probability, intervals
+from planner.question.terms import glossary, is_answer_column
 from planner.show.presenters.format_results import (
     Ends,
     electricity_columns,
@@ -39,7 +39,7 @@ _SAME_AS = {"calendar_time_days": "time_to_train_days"}
 _RATE_COLUMNS = ("requests_per_s", "capacity_requests_per_s_per_gpu")
 _MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
-_MOST = 3
+_MAX_EFFECTS = 3
 EVIDENCE = {
     "measured": ("this hardware and software", "measured runs of this software on such GPUs"),
     "transferred": (
@@ -53,12 +53,12 @@ EVIDENCE = {
     "assumed": ("kernel rates assumed", "its kernel efficiencies are assumed"),
 }
 """A short and a long text of each basis (`planner.confidence.intervals.basis_of`)."""
-_OF_PROMPTS = "cost_per_million_input_tokens_usd"
+_PROMPT_COST = "cost_per_million_input_tokens_usd"
 FOR_ASSUMED = "The intervals are for the values assumed."
 """The note below assumptions."""
 
 
-def sure_pairs(
+def interval_pairs(
     row: Mapping[str, object], confidence: Confidence, capacity: float
 ) -> dict[str, str]:
     """90 % intervals of a row as text; the memory has ``capacity`` [GiB]."""
@@ -67,18 +67,18 @@ def sure_pairs(
         _label(name): _range(name, *column_intervals[name])
         for name in _HEADLINE_COLUMNS
         if name in column_intervals
-        and not says_nothing(name, row)
-        and not (is_of_answers(name) and row[name] != row[name])
+        and not is_redundant(name, row)
+        and not (is_answer_column(name) and row[name] != row[name])
     }
     if column_intervals.get(_MEMORY, (0.0, 0.0))[1] > capacity:
         del pairs[_label(_MEMORY)]
-    if fit_text := fits_words(row):
+    if fit_text := format_fit(row):
         pairs["memory"] = fit_text
     pairs["meaning"] = f"90 % interval; evidence: {evidence(confidence.basis, confidence.runs)}"
     return pairs
 
 
-def regret_words(regret: float, quantity: str) -> str:
+def format_regret(regret: float, quantity: str) -> str:
     """The expected loss against the option that turns out best, as text; empty if unknown."""
     if not math.isfinite(regret):
         return ""
@@ -86,14 +86,14 @@ def regret_words(regret: float, quantity: str) -> str:
     return f"On average the best choice turns out {percent} better in {quantity} (expected regret)"
 
 
-def says_nothing(column: str, row: Mapping[str, object]) -> bool:
+def is_redundant(column: str, row: Mapping[str, object]) -> bool:
     """Whether a column repeats another one: equal times, or rates if the capacity is shown."""
     if column in _RATE_COLUMNS and "capacity_requests_per_s" in row:
         return True
     return column in _SAME_AS and row[column] == row.get(_SAME_AS[column])
 
 
-def fits_words(row: Mapping[str, object]) -> str:
+def format_fit(row: Mapping[str, object]) -> str:
     """``fits, 97 % likely``; empty if the probability is unknown."""
     probability = fit_probability(row)
     return formatting.format_fit_probability(probability) if math.isfinite(probability) else ""
@@ -139,7 +139,7 @@ def evidence(basis: str, runs: int | None = None) -> str:
     'similar hardware or software, a first run; 3 runs on this GPU'
     """
     code, comma, rest = basis.partition(",")
-    run_text = f"; {formatting.counted(runs, 'run')} on this GPU" if runs else ""
+    run_text = f"; {formatting.format_counted(runs, 'run')} on this GPU" if runs else ""
     run_text = "; not proven, no runs on this GPU" if runs == 0 else run_text
     return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{run_text}"
 
@@ -186,36 +186,36 @@ def _range(column: str, low: float, high: float) -> str:
 
 def assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> list[str]:
     """A line for each assumption, and a note that the intervals depend on them."""
-    lines = [_line(plan, assumption) for assumption in assumptions]
+    lines = [_assumption_line(plan, assumption) for assumption in assumptions]
     if any(assumption.moved for assumption in assumptions):
         lines.append(FOR_ASSUMED)
     return lines
 
 
-def short_open_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> list[str]:
+def short_assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> list[str]:
     """A short line for each assumption with the quantity that it changes most."""
     return [_short_line(plan, assumption) for assumption in assumptions]
 
 
-def _line(plan: Plan, assumption: SensitiveAssumption) -> str:
+def _assumption_line(plan: Plan, assumption: SensitiveAssumption) -> str:
     assumed = f"assumed {assumption.assumed}"
     if assumption.tried:
         assumed += f"; tried {', '.join(assumption.tried)}"
-    effects = effect_words(plan.workload.wording, assumption, _MOST)
+    effects = effect_texts(plan.workload.wording, assumption, _MAX_EFFECTS)
     name = assumption.name[0].upper() + assumption.name[1:]
     return f"{name} not specified ({assumed}): {'; '.join(effects)}."
 
 
-def effect_words(
+def effect_texts(
     wording: ResultWording, assumption: SensitiveAssumption, max_columns: int | None = None
 ) -> list[str]:
     """The effects of an assumption on at most ``max_columns`` columns, and values that do not
     fit.
     """
     columns = moved_columns(wording, assumption)[:max_columns]
-    texts = [range_words(name, *assumption.moved[name]) for name in columns] + other_formats(
-        assumption
-    )
+    texts = [
+        format_column_range(name, *assumption.moved[name]) for name in columns
+    ] + other_formats(assumption)
     misfit = f"does not fit with {' or '.join(assumption.does_not_fit)}"
     return [*texts, misfit] if assumption.does_not_fit else texts
 
@@ -225,7 +225,7 @@ def _short_line(plan: Plan, assumption: SensitiveAssumption) -> str:
     spreads = {n: h / low if low > 0 else math.inf for n, (low, h) in moved.items()}
     columns = sorted(moved_columns(plan.workload.wording, assumption), key=spreads.__getitem__)
     texts = other_formats(assumption)
-    texts = texts or [range_words(name, *moved[name]) for name in columns[-1:]]
+    texts = texts or [format_column_range(name, *moved[name]) for name in columns[-1:]]
     if assumption.does_not_fit:
         texts.append(f"does not fit with {' or '.join(assumption.does_not_fit)}")
     return f"Unknown: {assumption.name} (assumed {assumption.assumed}): {'; '.join(texts)}"
@@ -255,7 +255,7 @@ def moved_columns(wording: ResultWording, assumption: SensitiveAssumption) -> li
     for name in shown or assumption.moved:
         quantities = {
             key
-            for key, column_groups in FOLLOWING.items()
+            for key, column_groups in COLUMNS_BY_ERROR.items()
             if any(name in column_group for column_group in column_groups)
         }
         if not quantities & covered:
@@ -264,7 +264,7 @@ def moved_columns(wording: ResultWording, assumption: SensitiveAssumption) -> li
     return columns
 
 
-def range_words(column: str, low: float, high: float) -> str:
+def format_column_range(column: str, low: float, high: float) -> str:
     """The range of a column with its label and unit."""
     ends, unit = format_in_common_unit(column, [low, high])
     return " ".join(filter(None, (label(column), f"{ends[0]} to {ends[1]}", unit)))
@@ -284,11 +284,11 @@ def report_columns(
     goal = [name for name in goals[:1] if name != "num_gpus"]
     shown = [*(wording.shown_columns or goals), *limited, *electricity_columns(row), *goal]
     if answers.get("output_tokens") == 0:  # embedded or scored
-        shown = [name for name in shown if not is_of_answers(name)]
+        shown = [name for name in shown if not is_answer_column(name)]
     return [*dict.fromkeys(name for name in shown if name in row)]
 
 
-def reached_pairs(
+def result_pairs(
     names: Iterable[str],
     row: Mapping[str, object],
     column_intervals: Mapping[str, Ends],
@@ -298,10 +298,10 @@ def reached_pairs(
     pairs = {
         label(name): format_result(name, row[name], column_intervals.get(name))
         for name in names
-        if not says_nothing(name, row)
+        if not is_redundant(name, row)
     }
     if _MEMORY in row:
         within = format_result(_MEMORY, row[_MEMORY]).removesuffix(" GiB")
         text = f"{within} of {capacity:.1f} GiB"
-        pairs[label(_MEMORY)] = ", ".join(filter(None, (text, fits_words(row))))
+        pairs[label(_MEMORY)] = ", ".join(filter(None, (text, format_fit(row))))
     return pairs

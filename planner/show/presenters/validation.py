@@ -89,7 +89,7 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Compared
         name
         for runs, _ in tables
         for name in (
-            *(end for quantity in runs.quantities for end in _ends(quantity)),
+            *(end for quantity in runs.quantities for end in _interval_columns(quantity)),
             *result_columns,
         )
     )
@@ -104,12 +104,12 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Compared
 
 def _cells(runs: Runs, row: ComparedRun) -> dict[str, str]:
     prediction = row.prediction
-    cells = {name: "" for quantity in runs.quantities for name in _ends(quantity)}
+    cells = {name: "" for quantity in runs.quantities for name in _interval_columns(quantity)}
     for quantity in runs.quantities:
         interval = row.ranges.get(quantity)
         if interval is not None:
             values = (interval.value, interval.low, interval.high)
-            cells |= dict(zip(_ends(quantity), map(_number, values), strict=True))
+            cells |= dict(zip(_interval_columns(quantity), map(_number, values), strict=True))
     fits = "" if prediction.reason else str(int(prediction.fits))
     return {
         **cells,
@@ -123,7 +123,7 @@ def _cells(runs: Runs, row: ComparedRun) -> dict[str, str]:
 
 
 @cache
-def _ends(quantity: str) -> tuple[str, str, str]:
+def _interval_columns(quantity: str) -> tuple[str, str, str]:
     name = PREDICTED + quantity
     return name, f"{name}_low", f"{name}_high"
 
@@ -134,7 +134,7 @@ def _number(value: float) -> str:
 
 
 def _row(errors: Errors, with_regret: bool) -> Iterator[str]:
-    yield _shortened(errors.name)
+    yield _shorten(errors.name)
     yield format_count(errors.rows)
     yield format_count(errors.predicted)
     yield _percent(errors.mape)
@@ -146,7 +146,7 @@ def _row(errors: Errors, with_regret: bool) -> Iterator[str]:
         yield _percent(errors.regret)
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     """A long name without its middle."""
     if len(name) <= _NAME_WIDTH:
         return name
@@ -217,7 +217,7 @@ def nothing_compared(runs: Runs, rows: Sequence[ComparedRun]) -> str:
                 [
                     name
                     for name in runs.columns
-                    if name.startswith(MEASURED) and name in runs.schema.known
+                    if name.startswith(MEASURED) and name in runs.schema.column_names
                 ],
             )
         )
@@ -225,7 +225,7 @@ def nothing_compared(runs: Runs, rows: Sequence[ComparedRun]) -> str:
     )
     template = kind_of(runs).template
     measured_columns = ", ".join(
-        name for name in sorted(runs.schema.known) if name.startswith(MEASURED)
+        name for name in sorted(runs.schema.column_names) if name.startswith(MEASURED)
     )
     return "\n".join(
         (
@@ -241,7 +241,7 @@ def nothing_compared(runs: Runs, rows: Sequence[ComparedRun]) -> str:
 def _counts_blocks(reasons: Counter[str]) -> Iterator[Block]:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     yield text_table(
-        ("", ""), [(format_count(number), reason) for reason, number in ordered], words=(1,)
+        ("", ""), [(format_count(number), reason) for reason, number in ordered], text_columns=(1,)
     )
 
 
@@ -398,10 +398,10 @@ def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Itera
     for name, fitted in ((time, fit.time), ("peak memory", fit.memory)):
         if fitted is not None:
             yield Title(text=f"Mean error of the {name} (measurements: {fitted.measurements})")
-            yield KeyValues(pairs=_fitted(fitted, fit.folds))
+            yield KeyValues(pairs=_error_pairs(fitted, fit.folds))
 
 
-def _fitted(errors: Fitted, folds: int) -> dict[str, str]:
+def _error_pairs(errors: Fitted, folds: int) -> dict[str, str]:
     pairs = {
         "shipped values": f"{100 * errors.before:.1f} %",
         "fitted values": f"{100 * errors.after:.1f} %",

@@ -13,8 +13,8 @@ from planner.decide.assumptions import sensitive_assumptions
 from planner.optimize.source import Candidates
 from planner.question.terms import term_of_column
 from planner.show.output_blocks import Block, KeyValues, Title, make_lines
-from planner.show.presenters.format_results import host_words, memory_table, number_of
-from planner.show.presenters.uncertainty import assumption_lines, sure_pairs, unnamed_lines
+from planner.show.presenters.format_results import format_host_memory, memory_table, number_of
+from planner.show.presenters.uncertainty import assumption_lines, interval_pairs, unnamed_lines
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import Evaluation
 
@@ -87,9 +87,9 @@ def uncertainty_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     if confidence is not None or lines:
         yield Title(text="Uncertainty")
     if confidence is not None:
-        capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
-        pairs = sure_pairs(row, confidence, capacity)
-        if host_memory := host_words(row, candidates.source.setting.machine):
+        capacity = candidates.source.inputs.machine.gpu.allocatable_memory / GIB
+        pairs = interval_pairs(row, confidence, capacity)
+        if host_memory := format_host_memory(row, candidates.source.inputs.machine):
             pairs["host memory"] = host_memory
         yield KeyValues(pairs=pairs)
         lines = [*unnamed_lines(candidates.source.gpu), *lines]
@@ -97,11 +97,11 @@ def uncertainty_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
         yield make_lines(line)
 
 
-def memory_blocks(candidates: Candidates, of: str = "GPU") -> Iterator[Block]:
+def memory_blocks(candidates: Candidates, gpu_label: str = "GPU") -> Iterator[Block]:
     """The memory of the first row by part."""
     row = candidates.row
-    yield Title(text=f"Memory of the fullest {of}")
-    yield memory_table(row, candidates.source.setting.machine)
+    yield Title(text=f"Memory of the fullest {gpu_label}")
+    yield memory_table(row, candidates.source.inputs.machine)
 
 
 def _results(plan: Plan, candidates: Candidates) -> Iterator[Block]:

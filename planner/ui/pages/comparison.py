@@ -70,18 +70,18 @@ from planner.ui.pages.headline import (
     ends_of_row,
     evidence,
     figures,
+    format_price,
     headline,
     hints,
-    price_words,
     ranking,
     verb,
-    with_meanings,
+    with_glossary,
 )
 from planner.ui.pages.result_json import ResultDocument, ResultRow, read_row, version_notes
 from planner.ui.pages.result_tables import (
     MOST_BARS,
     MOST_ROWS,
-    PLACES,
+    PLACEMENT_COLUMNS,
     PLAN,
     assumptions,
     breakdowns,
@@ -95,7 +95,7 @@ from planner.workloads.workload import Workload
 
 ResultObject = Mapping[str, Any]
 
-_DIFFERS = "How do they differ?"
+_DIFFERENCES_TITLE = "How do they differ?"
 _MOST_PARTS = 12
 
 
@@ -112,7 +112,7 @@ def comparison_page(table: Any, where: str) -> Page:
     sections = [*page.sections, manifest_section(manifest)]
     question = [*page.question, *version_notes(str(manifest.get("version")))]
     page = replace(page, question=question, sections=sections)
-    return with_meanings(page, str(table.get("plans", [{}])[0].get("workload", "")))
+    return with_glossary(page, str(table.get("plans", [{}])[0].get("workload", "")))
 
 
 def _specs_page(table: ResultObject) -> Page:
@@ -125,7 +125,7 @@ def _specs_page(table: ResultObject) -> Page:
             for n, v in numbers.items()
         ]
         numbers_table = text_table(
-            ("differs", *letters), rows, words=range(len(letters) + 1), name=f"of {name}"
+            ("differs", *letters), rows, text_columns=range(len(letters) + 1), name=f"of {name}"
         )
         blocks.append(replace(numbers_table, caption=name))
     count = sum(map(len, table["specs"].values()))
@@ -136,7 +136,7 @@ def _specs_page(table: ResultObject) -> Page:
         headline=f"They differ in {formatting.format_count(count)} numbers."
         if count
         else "They do not differ.",
-        sections=[Section(title=_DIFFERS, blocks=blocks)],
+        sections=[Section(title=_DIFFERENCES_TITLE, blocks=blocks)],
     )
 
 
@@ -145,7 +145,7 @@ def _plans_page(table: ResultObject) -> Page:
     names = [
         f"{a}: {plan['name']}" for a, plan in zip(_letters(table), table["plans"], strict=True)
     ]
-    results = [result for result in table["results"] if _known(result["values"])]
+    results = [result for result in table["results"] if _has_number(result["values"])]
     wins = Counter(result["best"] for result in results)
     best = wins.most_common(1)[0][0] if wins else 0
     possible = [index for index, plan in enumerate(table["plans"]) if not plan["impossible"]]
@@ -162,11 +162,11 @@ def _plans_page(table: ResultObject) -> Page:
     missing = [*((n, reason) for n, reason in impossible if reason), *table["without_plan"].items()]
     sections = [
         Section(title="What does each reach?", blocks=[_results(results, names)]),
-        Section(title=_DIFFERS, blocks=[_settings(table["settings"], names)]),
+        Section(title=_DIFFERENCES_TITLE, blocks=[_settings(table["settings"], names)]),
         Section(title="Where do time and memory go?", blocks=[*_parts(table, names)]),
     ]
     if missing:
-        no_plan = text_table(("plan", "why not"), missing, words=(0, 1), name="no_plan")
+        no_plan = text_table(("plan", "why not"), missing, text_columns=(0, 1), name="no_plan")
         caption = f"{formatting.format_count(len(missing))} without a plan, and why"
         folded = replace(no_plan, caption=caption, is_folded=True)
         sections.append(Section(title="What is not possible, and why?", blocks=[folded]))
@@ -174,7 +174,7 @@ def _plans_page(table: ResultObject) -> Page:
     return Page(
         title=f"Which of these {formatting.format_count(len(names))} plans is better?",
         question=[
-            f"{name}: {_asked(plan['asked'])}"
+            f"{name}: {_plan_subject(plan['asked'])}"
             for name, plan in zip(names, table["plans"], strict=True)
         ],
         answer=[*map(str, table["sentences"])],
@@ -192,11 +192,11 @@ def _letters(things: Any) -> str:
     return "".join(chr(ord("A") + index) for index in range(count))
 
 
-def _known(values: Sequence[Any]) -> bool:
+def _has_number(values: Sequence[Any]) -> bool:
     return any(isinstance(value, float | int) and math.isfinite(value) for value in values)
 
 
-def _asked(answers: Mapping[str, Any]) -> str:
+def _plan_subject(answers: Mapping[str, Any]) -> str:
     count = answers.get("num_gpus")
     software = answers.get("framework") or answers.get("engine") or ""
     where = (
@@ -221,7 +221,7 @@ def _ranking(results: Sequence[ResultObject], names: Sequence[str], best: int) -
     rows = []
     for index in order:
         ends = result["intervals"][index]
-        hints = {label(other["name"]): _told(other, index) for other in results}
+        hints = {label(other["name"]): _format_cell(other, index) for other in results}
         rows.append(
             RankingRow(
                 label=names[index],
@@ -237,7 +237,7 @@ def _ranking(results: Sequence[ResultObject], names: Sequence[str], best: int) -
     return RankingChart(name="answers", caption=caption, unit=unit, rows=rows)
 
 
-def _told(result: ResultObject, index: int) -> str:
+def _format_cell(result: ResultObject, index: int) -> str:
     value, ends = result["values"][index], result["intervals"][index]
     return (
         "-"
@@ -254,10 +254,12 @@ def _results(results: Sequence[ResultObject], names: Sequence[str]) -> Table:
             BEST if index == result["best"] else TIE * (index in result["ties"])
             for index in range(len(names))
         ]
-        cells = [Cell(text=_told(result, index), mark=mark) for index, mark in enumerate(marks)]
+        cells = [
+            Cell(text=_format_cell(result, index), mark=mark) for index, mark in enumerate(marks)
+        ]
         rows.append([Cell(text=label(result["name"])), *cells])
     results_table = text_table(
-        ("result", *names), rows, words=range(len(names) + 1), name="results"
+        ("result", *names), rows, text_columns=range(len(names) + 1), name="results"
     )
     titles = ["", *([""] * len(names))]
     heads = [
@@ -279,7 +281,9 @@ def _settings(settings: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Bl
     ]
     if not rows:
         return make_lines("Their settings do not differ.")
-    return text_table(("setting", *names), rows, words=range(len(names) + 1), name="settings")
+    return text_table(
+        ("setting", *names), rows, text_columns=range(len(names) + 1), name="settings"
+    )
 
 
 def _parts(table: ResultObject, names: Sequence[str]) -> Iterator[Block]:
@@ -290,7 +294,9 @@ def _parts(table: ResultObject, names: Sequence[str]) -> Iterator[Block]:
         "Memory of the fullest GPU": (table["memory_gib"], "GiB"),
     }.items():
         shown = {
-            n: [value or 0.0 for value in values] for n, values in parts.items() if _known(values)
+            n: [value or 0.0 for value in values]
+            for n, values in parts.items()
+            if _has_number(values)
         }
         if shown:
             name = caption.lower().replace(" ", "_")
@@ -331,7 +337,9 @@ def bounds_section(table: ResultObject, where: str) -> Section:
                 for operator in step["operators"][:_MOST_PARTS]
             ]
             heads = ("part", "time", "share", "bound by", "of roofline")
-            parts_table = text_table(heads, rows, words=(0, 3), name=f"bounds of {step['step']}")
+            parts_table = text_table(
+                heads, rows, text_columns=(0, 3), name=f"bounds of {step['step']}"
+            )
             caption = (
                 f"The {step['step']} takes {formatting.format_duration(step_time)}, bound by "
                 f"{formatting.join_words(causes)}"
@@ -343,8 +351,8 @@ def bounds_section(table: ResultObject, where: str) -> Section:
 
 
 _HOUR, _COST = "time", "cost_usd"
-_OF_DAY = ("hours", "base_contract", "hourly_contract", "cost_usd")
-_AMONG = (GPU, CONTRACT, "choice", NUM_GPUS)
+_DAY_COLUMNS = ("hours", "base_contract", "hourly_contract", "cost_usd")
+_CHOICE_COLUMNS = (GPU, CONTRACT, "choice", NUM_GPUS)
 
 
 def sizes_page(document: ResultDocument, catalogue: Catalogue) -> Page:
@@ -366,8 +374,10 @@ def sizes_page(document: ResultDocument, catalogue: Catalogue) -> Page:
         blocks = _choices(document.workload, rows)
         sections.append(Section(title="Which choices are there?", blocks=blocks))
     if infeasible:
-        reasons = [(_named(row), str(row.get("reason") or "no plan")) for row in infeasible]
-        no_plan = text_table(("GPU", "why not"), reasons, words=(0, 1), name="no_plan")
+        reasons = [
+            (_gpu_and_contract(row), str(row.get("reason") or "no plan")) for row in infeasible
+        ]
+        no_plan = text_table(("GPU", "why not"), reasons, text_columns=(0, 1), name="no_plan")
         caption = f"{formatting.format_count(len(reasons))} GPUs without a plan, and why"
         folded = replace(no_plan, caption=caption, is_folded=True)
         sections.append(Section(title="What is not possible, and why?", blocks=[folded]))
@@ -392,18 +402,18 @@ def sizes_page(document: ResultDocument, catalogue: Catalogue) -> Page:
     )
     first = page
     if days:
-        first = _of_days(page, document, days)
+        first = _with_cheapest_day(page, document, days)
     elif pools:
-        first = _of_services(page, document, rows, pools)
+        first = _with_services(page, document, rows, pools)
     elif rows and not is_carried:
-        first = _of_choice(page, document, rows)
+        first = _with_cheapest_choice(page, document, rows)
     elif rows:
         basis = evidence(rows[0].get("basis"), rows[0].get("evidence_runs"))
         first = replace(page, headline=page.answer[0], answer=page.answer[1:], evidence=basis)
-    return with_meanings(first, document.workload.name)
+    return with_glossary(first, document.workload.name)
 
 
-def _of_choice(page: Page, document: ResultDocument, rows: Sequence[ResultRow]) -> Page:
+def _with_cheapest_choice(page: Page, document: ResultDocument, rows: Sequence[ResultRow]) -> Page:
     """The page with the cheapest choice on its first screen, and its probability to meet limits."""
     row, column = rows[0], next((name for name in COSTS if name in rows[0]), NUM_GPUS)
     confidence = number_of(row, "confidence")
@@ -413,13 +423,13 @@ def _of_choice(page: Page, document: ResultDocument, rows: Sequence[ResultRow]) 
         else ""
     )
     limits = [{"probability": confidence}] if math.isfinite(confidence) else []
-    cheapest = {_named(choice): choice for choice in reversed(rows)}
+    cheapest = {_gpu_and_contract(choice): choice for choice in reversed(rows)}
     is_least = column == NUM_GPUS or number_of(row, column) <= min(
         number_of(choice, column) for choice in rows
     )
     wins = "is cheapest" if is_least else "runs best"  # a cheaper one is tied and has less evidence
-    choices = [choice for choice in rows if cheapest[_named(choice)] is choice]
-    price_text = price_words(row)
+    choices = [choice for choice in rows if cheapest[_gpu_and_contract(choice)] is choice]
+    price_text = format_price(row)
     return replace(
         page,
         question=[*page.question, *([f"Price: {price_text}."] if price_text else [])],
@@ -428,13 +438,16 @@ def _of_choice(page: Page, document: ResultDocument, rows: Sequence[ResultRow]) 
         evidence=evidence(row.get("basis"), row.get("evidence_runs")),
         chart=ranking(
             document.workload, choices, column,
-            lambda choice: f"{formatting.format_count(choice[NUM_GPUS])} x {_named(choice)}",
+            lambda choice: (
+                f"{formatting.format_count(choice[NUM_GPUS])} x "
+                f"{_gpu_and_contract(choice)}"
+            ),
             "The cost on each GPU, the best first",
         ),
     )  # fmt: skip
 
 
-def _of_days(page: Page, document: ResultDocument, days: Sequence[object]) -> Page:
+def _with_cheapest_day(page: Page, document: ResultDocument, days: Sequence[object]) -> Page:
     """The page with the cheapest day on its first screen."""
     day_rows = [ResultRow(read_row(document.where, day), document.row_name) for day in days]
     day, basis = day_rows[0], [row.get("basis") for row in document.rows if row.get("basis")]
@@ -464,7 +477,7 @@ def _of_days(page: Page, document: ResultDocument, days: Sequence[object]) -> Pa
     )
 
 
-def _of_services(
+def _with_services(
     page: Page, document: ResultDocument, rows: Sequence[ResultRow], pools: Sequence[object]
 ) -> Page:
     """The page with the GPUs of all services and their cost on its first screen."""
@@ -508,7 +521,7 @@ def _day(
     columns = hour_columns(rows)
     if len(set(gpus)) > 1:
         columns.insert(0, Column("gpu", gpus, "GPU", numeric=False))
-    others = [name for name in rows[0] if name in _OF_DAY]
+    others = [name for name in rows[0] if name in _DAY_COLUMNS]
     hours = make_table("hours", HOURLY, document.workload, rows, others, first=columns)
     if not days:
         return [hours]
@@ -550,17 +563,22 @@ def _choices(workload: Workload, rows: Sequence[ResultRow]) -> list[Block]:
     margins = [name for name in rows[0] if name.startswith("spare_")]
     costs = [name for name in COSTS if name in rows[0]]
     shown = {PLAN, *(column.name for column in first)}
-    others = shown_columns(workload, rows, costs, dict.fromkeys([*_AMONG, *PLACES]))
+    others = shown_columns(
+        workload, rows, costs, dict.fromkeys([*_CHOICE_COLUMNS, *PLACEMENT_COLUMNS])
+    )
     names = [name for name in dict.fromkeys([*others, *margins]) if name not in shown]
     caption = MOST_TOKENS if is_carried else BY_COST
     table = make_table("choices", caption, workload, rows, names, [BEST], first=first)
     table = replace(table, hints=[hints(workload, row) for row in rows[:MOST_ROWS]])
-    labels = [f"{row['num_gpus']:,} x {_named(row)}: {layout_of(workload, row)}" for row in rows]
+    labels = [
+        f"{row['num_gpus']:,} x {_gpu_and_contract(row)}: {layout_of(workload, row)}"
+        for row in rows
+    ]
     bars = breakdowns(labels[:MOST_BARS], rows[:MOST_BARS])
     axes = [head.name for head in table.heads]
     return [*front_chart("choices", axes, [*costs[:1], "num_gpus"]), table, *bars]
 
 
-def _named(row: Mapping[str, Any]) -> str:
+def _gpu_and_contract(row: Mapping[str, Any]) -> str:
     """The GPU and the contract of a row."""
     return f"{row.get('gpu', '')} {row.get('contract') or ''}".strip()

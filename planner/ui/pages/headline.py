@@ -30,7 +30,7 @@ from planner.show.presenters.format_results import (
     number_of,
     plan_of,
 )  # fmt: skip
-from planner.show.presenters.uncertainty import EVIDENCE, says_nothing, ties
+from planner.show.presenters.uncertainty import EVIDENCE, is_redundant, ties
 from planner.ui.pages.result_json import numbers
 from planner.workloads.workload import Workload
 
@@ -55,7 +55,7 @@ _COSTS: Mapping[str, str] = {
     "cost_per_million_tokens_usd": "costs {} USD per million tokens",
     "cost_per_hour_usd": "costs {} an hour",
 }
-_OTHERS = (
+_FURTHER_COLUMNS = (
     "step_time_s", "time_to_first_token_s", "prefill_latency_s", "tokens_per_s_per_gpu", _MEMORY,
 )  # fmt: skip
 _BATCHES = ("global_batch_size", "batch_size", "concurrency")
@@ -66,18 +66,18 @@ def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
     """The answer as a sentence: the GPUs on which a model ``verb``, its time and its cost."""
     software = next((str(row[name]) for name in terms_about("software") if row.get(name)), "")
     contract = str(row.get("contract") or "")
-    gpus = f"{_where(row)}{f' {contract}' if contract not in ('', 'on-demand') else ''}"
+    gpus = f"{_format_gpus(row)}{f' {contract}' if contract not in ('', 'on-demand') else ''}"
     where = f"{row.get('model') or 'It'} {verb} on {gpus}"
     statements = [
         phrase.format(format_result(name, row[name]))
         for phrases in (_TIMES, _COSTS)
-        for name, phrase in _first(row, phrases)
+        for name, phrase in _first_with_number(row, phrases)
     ]
     plan = f"{f' with {software}' if software else ''} ({layout_of(workload, row)})"
     return f"{where}{plan}: it {' and '.join(statements)}." if statements else f"{where}{plan}."
 
 
-def _first(row: AnyRow, names: Mapping[str, str]) -> list[tuple[str, str]]:
+def _first_with_number(row: AnyRow, names: Mapping[str, str]) -> list[tuple[str, str]]:
     """The first column with a number in the row, with its phrase; empty if there is none."""
     pairs = (item for item in names.items() if math.isfinite(number_of(row, item[0])))
     return [*pairs][:1]
@@ -95,7 +95,10 @@ def figures(
     """
     columns = [name for name in first if math.isfinite(number_of(row, name))]
     columns += [
-        name for phrases in (_TIMES, _COSTS) for name, _ in _first(row, phrases) if not first
+        name
+        for phrases in (_TIMES, _COSTS)
+        for name, _ in _first_with_number(row, phrases)
+        if not first
     ]
     chosen = [_figure(row, name, ends) for name in dict.fromkeys(columns)]
     chances = numbers(limit.get("probability") for limit in limits)
@@ -103,7 +106,7 @@ def figures(
         chosen.append(_chance("keeps the limits", min(chances), "of the least likely one"))
     elif math.isfinite(number_of(row, _FITS)):
         chosen.append(_chance("fits in memory", number_of(row, _FITS), _meaning(_FITS)))
-    for name in _OTHERS:
+    for name in _FURTHER_COLUMNS:
         if len(chosen) < _FIGURES and math.isfinite(number_of(row, name)) and name not in columns:
             chosen.append(_figure(row, name, ends))
     return chosen[:_FIGURES]
@@ -168,23 +171,23 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
 def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
     """Main values of a row by label: GPUs, plan, batch, results, memory, price, evidence."""
     if not row.get("feasible", True):
-        return {"GPUs": _where(row), "no plan": str(row.get("reason") or "")}
+        return {"GPUs": _format_gpus(row), "no plan": str(row.get("reason") or "")}
     if _GPUS not in row:  # a day, whose hours have plans
         return {name.replace("_", " "): format_result(name, value) for name, value in row.items()}
-    details = {"GPUs": _where(row), "plan": plan_of(workload, row)}
+    details = {"GPUs": _format_gpus(row), "plan": plan_of(workload, row)}
     details |= {
         label(name): formatting.format_parameter(row[name]) for name in _BATCHES if row.get(name)
     }
     for name in dict.fromkeys([*workload.wording.shown_columns, *_COSTS, _MEMORY]):
-        if math.isfinite(number_of(row, name)) and not says_nothing(name, row):
+        if math.isfinite(number_of(row, name)) and not is_redundant(name, row):
             details[label(name)] = format_result(name, row[name], ends_in(name, row))
     badge = evidence(row.get("basis"), row.get(_RUNS))
     if math.isfinite(number_of(row, _FITS)):
         details["fits"] = formatting.format_probability(number_of(row, _FITS))
-    return details | {"price": price_words(row), "evidence": badge.text if badge else ""}
+    return details | {"price": format_price(row), "evidence": badge.text if badge else ""}
 
 
-def _where(row: AnyRow) -> str:
+def _format_gpus(row: AnyRow) -> str:
     count = number_of(row, _GPUS)
     return (
         f"{formatting.format_count(count)} x {row['gpu']}"
@@ -193,7 +196,7 @@ def _where(row: AnyRow) -> str:
     )
 
 
-def price_words(row: AnyRow) -> str:
+def format_price(row: AnyRow) -> str:
     """Price of a GPU-hour with its contract, provider and date; empty if unknown."""
     price, ends = number_of(row, _PRICE), ends_in(_PRICE, row)
     if not math.isfinite(price):
@@ -257,7 +260,7 @@ def ranking(
     )
 
 
-def lever_ranks(row: AnyRow, levers: Sequence[AnyRow]) -> RankingChart | None:
+def suggestion_ranking(row: AnyRow, levers: Sequence[AnyRow]) -> RankingChart | None:
     """Chart of the cost of an answer with one change each, from `levers`; None without any.
 
     Each has the question (``lever``), its current answer (``own``) and the ``other`` one, the
@@ -291,7 +294,7 @@ def lever_ranks(row: AnyRow, levers: Sequence[AnyRow]) -> RankingChart | None:
     )
 
 
-def with_meanings(page: Page, workload: str) -> Page:
+def with_glossary(page: Page, workload: str) -> Page:
     """The page with a glossary of the terms on it."""
     return replace(page, glossary=_meanings(page, workload))
 
@@ -312,11 +315,11 @@ def _meanings(page: Page, workload: str) -> dict[str, str]:
         for cell in (row[index] for row in table.rows)
     }
     lines = [page.headline, *page.answer, *plans, *(figure.name for figure in page.figures)]
-    words_on_page = {word.rstrip("0123456789") for line in lines for word in _words(line)}
+    words_on_page = {word.rstrip("0123456789") for line in lines for word in _split_words(line)}
     titles = {h.text: h.title for table in tables for h in table.heads if h.title and h.text}
     shown = {*heads, *words_on_page, *page.reached}
     return {n: meaning for n, meaning in {**titles, **meanings}.items() if n.strip() and n in shown}
 
 
-def _words(line: str) -> list[str]:
+def _split_words(line: str) -> list[str]:
     return line.replace(",", " ").replace(";", " ").replace("(", " ").replace(")", " ").split()

@@ -41,12 +41,12 @@ from planner.show.presenters.infeasible import infeasible_message
 from planner.show.presenters.json_files import add_estimate, object_text
 from planner.show.presenters.load_check import start_pairs
 from planner.show.presenters.pareto_front import objective_column, percentile_columns
-from planner.show.presenters.search import compared_columns, fastest_line, tied_words
+from planner.show.presenters.search import compared_columns, fastest_line, format_tie
 from planner.show.presenters.uncertainty import (
-    fits_words,
-    reached_pairs,
-    regret_words,
+    format_fit,
+    format_regret,
     report_columns,
+    result_pairs,
     ties,
     uncertainty_lines,
 )
@@ -57,13 +57,13 @@ from planner.ui.pages.headline import (
     ends_of_row,
     evidence,
     figures,
+    format_price,
     headline,
     hints,
-    lever_ranks,
-    price_words,
     ranking,
+    suggestion_ranking,
     verb,
-    with_meanings,
+    with_glossary,
 )
 from planner.ui.pages.result_json import (
     ESTIMATE,
@@ -80,8 +80,9 @@ from planner.ui.pages.result_tables import (
     CHANGES,
     MOST_BARS,
     MOST_ROWS,
-    PLACES,
+    PLACEMENT_COLUMNS,
     PLAN,
+    add_new_prediction,
     assumptions,
     breakdowns,
     facts_of,
@@ -89,7 +90,6 @@ from planner.ui.pages.result_tables import (
     front_chart,
     make_table,
     manifest_section,
-    predicted_anew,
     shown_columns,
     used_specs,
 )
@@ -98,11 +98,11 @@ from planner.workloads.make_plan import evaluate, make_single_plan, result_of
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Workload
 
-_OF_PLAN = {"workload", "answers", "parameters"}
-_OF_COMPARISON, _OF_EXPLANATION = {"plans", "results", "sentences"}, {"plan", "row", "steps"}
+_PLAN_KEYS = {"workload", "answers", "parameters"}
+_COMPARISON_KEYS, _EXPLANATION_KEYS = {"plans", "results", "sentences"}, {"plan", "row", "steps"}
 
 
-def page_of(path: Path, specs: Path | None = None) -> Page:
+def read_page(path: Path, specs: Path | None = None) -> Page:
     """The page of a result, a plan, or the directory of a sweep.
 
     Raises SpecError if the file cannot be read, is no result, or lacks a part or column.
@@ -114,19 +114,19 @@ def page_of(path: Path, specs: Path | None = None) -> Page:
     if path.suffix == ".toml":
         return plan_page(SavedPlan.read(path), str(path), catalogue)
     table = read_json(path, RESULT)
-    if isinstance(table, Mapping) and set(table) >= _OF_PLAN:
+    if isinstance(table, Mapping) and set(table) >= _PLAN_KEYS:
         return plan_page(SavedPlan.from_dict(table, str(path)), str(path), catalogue)
     if isinstance(table, Mapping) and isinstance(table.get("manifest"), Mapping):
-        if set(table) >= _OF_COMPARISON or "specs" in table:
+        if set(table) >= _COMPARISON_KEYS or "specs" in table:
             return comparison_page(table, str(path))
-        if set(table) >= _OF_EXPLANATION:
+        if set(table) >= _EXPLANATION_KEYS:
             return _explanation_page(table, str(path), catalogue)
     document = ResultDocument.of(table, str(path))
     page = document_page(document, catalogue)
     recommended = document.part("recommended", dict)
     if not recommended:
         return page
-    return predicted_anew(page, SavedPlan.from_dict(recommended, f"{path}: recommended"))
+    return add_new_prediction(page, SavedPlan.from_dict(recommended, f"{path}: recommended"))
 
 
 def _explanation_page(table: Mapping[str, Any], where: str, catalogue: Catalogue) -> Page:
@@ -147,17 +147,17 @@ def document_page(document: ResultDocument, catalogue: Catalogue) -> Page:
 def plan_page(pinned: SavedPlan, where: str, catalogue: Catalogue) -> Page:
     """The page of a plan, with a new estimate."""
     try:
-        table = _estimated(pinned, where)
+        table = _estimate_object(pinned, where)
     except PlannerError as error:
         raise type(error)(f"{where}: {error}") from error
     page = document_page(ResultDocument.of(table, where), catalogue)
     notes = [line.replace("this page by", "estimated by") for line in version_notes(pinned.version)]
     if pinned.defaulted:
         notes.append(f"Missing parameters have their defaults: {', '.join(pinned.defaulted)}.")
-    return predicted_anew(replace(page, question=[*page.question, *notes]), pinned)
+    return add_new_prediction(replace(page, question=[*page.question, *notes]), pinned)
 
 
-def _estimated(pinned: SavedPlan, where: str) -> object:
+def _estimate_object(pinned: SavedPlan, where: str) -> object:
     """The object that ``planner estimate --plan`` writes."""
     plan = make_single_plan(pinned.request())
     evaluation = evaluate(plan)
@@ -194,14 +194,14 @@ def search_page(document: ResultDocument, catalogue: Catalogue) -> Page:
     if best is not None and goals:
         better = fastest_line(goals[0], row, best, plan_of(document.workload, best))
     other = document.row("tied_row")
-    tied = tied_words(document.workload, goals[0], row, other) if other and goals else ""
+    tied = format_tie(document.workload, goals[0], row, other) if other and goals else ""
     page = _page(document, catalogue, row, goals, sections, "recommended_")
     try:
-        moved = lever_ranks(row, document.part("levers", list))
+        moved = suggestion_ranking(row, document.part("levers", list))
     except (KeyError, TypeError, ValueError) as error:
         raise SpecError(f"{document.where}: its part levers is damaged ({error}).") from error
     regret = number_of(document.part("recommended_sure", dict), "regret")
-    lost = regret_words(regret, label(goals[0])) if goals else ""
+    lost = format_regret(regret, label(goals[0])) if goals else ""
     page = replace(
         page,
         sure=[*page.sure, *([f"{lost}."] if lost else [])],
@@ -211,14 +211,14 @@ def search_page(document: ResultDocument, catalogue: Catalogue) -> Page:
             else section
             for section in page.sections
         ],
-        title=f"What is the best way to {verb(document.workload)} {_asked(document)}?",
+        title=f"What is the best way to {verb(document.workload)} {_question_subject(document)}?",
         answer=[*page.answer, *(f"{line}." for line in (tied, better) if line)],
         chart=_best_of_each(document, row, goals, compared, factor) if goals else None,
     )
-    return with_meanings(page, document.workload.name)
+    return with_glossary(page, document.workload.name)
 
 
-def _asked(document: ResultDocument) -> str:
+def _question_subject(document: ResultDocument) -> str:
     """The model and its GPUs as in the question, without the size of the model."""
     first = next(iter(document.manifest.get("question") or ()), document.manifest.get("model"))
     return _SIZE_OF.sub("", str(first or "it"))
@@ -278,11 +278,11 @@ def _page(
     started = f"At its start the engine prints: {start_text}." if start_text else ""
     model = str(manifest.get("model") or "the model")
     return Page(
-        title=f"How fast is {_asked(document)}, and what does it cost?",
+        title=f"How fast is {_question_subject(document)}, and what does it cost?",
         subject=model,
         question=[
             *map(str, manifest.get("question") or ()),
-            *([f"Price: {price_text}."] if (price_text := price_words(row)) else []),
+            *([f"Price: {price_text}."] if (price_text := format_price(row)) else []),
             *document.notes,
         ],
         headline=headline(document.workload, row, "runs best" if prefix else "runs"),
@@ -292,7 +292,7 @@ def _page(
             _sentence(document, row, goals, ends, "Recommended: " if prefix else ""),
             *filter(None, (document.part(f"{prefix}load", str), started)),
         ],
-        reached=reached_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
+        reached=result_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
         sure=uncertainty_lines(
             str(confidence.get("basis") or ""),
             limits,
@@ -340,7 +340,7 @@ def _alternatives(
                 column=goals[0], goal=term.term, sign=term.sign,
             )  # fmt: skip
             shown = {PLAN, *(column.name for column in first)}
-            others = shown_columns(workload, rows, goals, dict.fromkeys([axis, *PLACES]))
+            others = shown_columns(workload, rows, goals, dict.fromkeys([axis, *PLACEMENT_COLUMNS]))
             names = [name for name in others if name not in shown]
             tied = ties([number_of(row, goals[0]) for row in rows], factor)
             caption, marks = (
@@ -353,7 +353,7 @@ def _alternatives(
         reasons = [(str(value), str(reason).replace("_", " ")) for value, reason in without.items()]
         if reasons:
             no_plan = text_table(
-                (axis_label, "why it has no plan"), reasons, words=(0, 1), name=f"no_{axis}"
+                (axis_label, "why it has no plan"), reasons, text_columns=(0, 1), name=f"no_{axis}"
             )
             caption = f"{formatting.format_count(len(reasons))} without a plan, and why"
             blocks.append(replace(no_plan, caption=caption, is_folded=True))
@@ -389,7 +389,7 @@ def _front(
 
 
 def _is_same(workload: Workload, first: ResultRow, second: ResultRow) -> bool:
-    names = [*PLACES, *terms_of(workload.name, "parameter", "pool")]
+    names = [*PLACEMENT_COLUMNS, *terms_of(workload.name, "parameter", "pool")]
     return all(first.get(name) == second.get(name) for name in names)
 
 
@@ -432,7 +432,7 @@ def _sentence(
         f"{label(name)} {format_result(name, row[name], ends.get(name))}" for name in columns
     ]
     where = f"{formatting.format_count(row['num_gpus'])} x {row['gpu']}"
-    parts = [f"{prefix}{where}, {plan_of(document.workload, row)}", *results, fits_words(row)]
+    parts = [f"{prefix}{where}, {plan_of(document.workload, row)}", *results, format_fit(row)]
     return f"{'; '.join(filter(None, parts))}."
 
 
@@ -449,7 +449,7 @@ def estimate_page(document: ResultDocument, catalogue: Catalogue) -> Page:
     settings = {  # every parameter without its default
         label(name): formatting.format_parameter(row[name])
         for name, term in terms_of(workload.name, "parameter", "derived", "pool").items()
-        if row.get(name) is not None and row[name] != term.plain
+        if row.get(name) is not None and row[name] != term.default_value
     }
     sections = [
         Section(title="What is the plan?", blocks=[KeyValues(pairs=settings)]),
@@ -465,7 +465,7 @@ def estimate_page(document: ResultDocument, catalogue: Catalogue) -> Page:
             for section in page.sections
         ]
         page = replace(page, chart=bars[0], sections=sections)
-    return with_meanings(page, document.workload.name)
+    return with_glossary(page, document.workload.name)
 
 
 def _operators(where: str, operators: Sequence[object]) -> Section:

@@ -18,8 +18,8 @@ SEARCH, ESTIMATE, SIZE = "search", "estimate", "size"
 
 # A part that only the files of one command have; a size is recognized by its rows.
 _KIND_MARKERS = {SEARCH: "recommended_row", ESTIMATE: "operators"}
-_OF_SIZE = {"choice", "feasible"}
-_WANTED = (
+_SIZE_COLUMNS = {"choice", "feasible"}
+_SUPPORTED_FILES = (
     "give the file of --json of planner search, size, estimate, explain or compare, a plan, or "
     "the directory of planner sweep"
 )
@@ -80,7 +80,7 @@ class ResultDocument:
     @property
     def row_name(self) -> str:
         """The name of the file for messages about a row, with its version."""
-        return named(self.where, self.manifest)
+        return name_with_version(self.where, self.manifest)
 
     @classmethod
     def of(cls, table: object, where: str) -> Self:
@@ -89,10 +89,10 @@ class ResultDocument:
         Raises SpecError if the value is no result, or damaged.
         """
         if not isinstance(table, Mapping) or not isinstance(table.get("rows"), list):
-            raise SpecError(f"{where}: is not a result of planner: {_WANTED}.")
+            raise SpecError(f"{where}: is not a result of planner: {_SUPPORTED_FILES}.")
         manifest = table.get("manifest")
         if not isinstance(manifest, Mapping) or "version" not in manifest:
-            raise SpecError(f"{where}: has no manifest: {_WANTED}.")
+            raise SpecError(f"{where}: has no manifest: {_SUPPORTED_FILES}.")
         if manifest.get("workload") not in workload_names():
             word, command = manifest.get("workload"), manifest.get("command")
             again = f" Run its command again: {command}" if command else ""
@@ -105,7 +105,7 @@ class ResultDocument:
         return cls(
             where=where,
             kind=_kind(where, rows, more),
-            rows=[ResultRow(row, named(where, manifest)) for row in rows],
+            rows=[ResultRow(row, name_with_version(where, manifest)) for row in rows],
             manifest=manifest,
             more=more,
         )
@@ -131,7 +131,7 @@ def version_notes(version: str) -> list[str]:
     return [f"Made by planner {version}; this page by {__version__}, predictions may differ."]
 
 
-def named(where: str, manifest: Mapping[str, object]) -> str:
+def name_with_version(where: str, manifest: Mapping[str, object]) -> str:
     """The name of a file in a message, with its version if that is another one."""
     version = manifest.get("version")
     return where if version == __version__ else f"{where} (made by planner {version})"
@@ -141,9 +141,9 @@ def _kind(where: str, rows: Sequence[Mapping[str, object]], more: Mapping[str, o
     for kind, part in _KIND_MARKERS.items():
         if part in more:
             return kind
-    if set(rows[0]) >= _OF_SIZE or "answer" in more:
+    if set(rows[0]) >= _SIZE_COLUMNS or "answer" in more:
         return SIZE
-    raise SpecError(f"{where}: no page can be made of this result: {_WANTED}.")
+    raise SpecError(f"{where}: no page can be made of this result: {_SUPPORTED_FILES}.")
 
 
 def numbers(values: Iterable[object]) -> list[float]:

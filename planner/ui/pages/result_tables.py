@@ -41,7 +41,7 @@ from planner.show.presenters.format_results import (
     number_of,
 )
 from planner.show.presenters.pareto_front import settings_of
-from planner.show.presenters.uncertainty import FOR_ASSUMED, effect_words
+from planner.show.presenters.uncertainty import FOR_ASSUMED, effect_texts
 from planner.show.presenters.workload_details import details_of
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 from planner.specs.catalogue import Catalogue
@@ -58,7 +58,7 @@ MOST_ROWS = 1000
 PLAN = "plan"
 """The column with a short description of the layout."""
 
-PLACES = tuple(dict.fromkeys(["mode", *terms_about("system"), "num_gpus"]))
+PLACEMENT_COLUMNS = tuple(dict.fromkeys(["mode", *terms_about("system"), "num_gpus"]))
 """Columns of the hardware and software of a row."""
 
 AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
@@ -68,7 +68,7 @@ MOST_BARS = 6
 """Maximum number of plans in a chart of parts."""
 
 _MEMORY, _FITS = "peak_memory_gib", "fit_probability"
-_LONGEST = 60
+_MAX_CELL_CHARACTERS = 60
 _HEADS = {"gpu": "GPU", "prefill_gpu": "prefill GPU"}
 
 # By name of a chart: prefix and suffix of its columns, their order, their sum, its caption.
@@ -90,7 +90,10 @@ _MOST_PHASED = 2
 
 
 def shown_columns(
-    workload: Workload, rows: Rows, goals: Iterable[str] = (), among: Iterable[str] = PLACES
+    workload: Workload,
+    rows: Rows,
+    goals: Iterable[str] = (),
+    among: Iterable[str] = PLACEMENT_COLUMNS,
 ) -> list[str]:
     """Columns that differ between rows, columns of results, and columns of memory."""
     wording, places = workload.wording, [*among]
@@ -106,7 +109,7 @@ def shown_columns(
     ]
     settings = [name for name in differing if name not in places]
     reached = [*goals, *wording.results(()), *wording.shown_columns, _MEMORY, _FITS]
-    results = [name for name in dict.fromkeys(reached) if any(map(_is_known, table.get(name, ())))]
+    results = [name for name in dict.fromkeys(reached) if any(map(_has_value, table.get(name, ())))]
     return [*(name for name in differing if name in places), PLAN, *settings, *results]
 
 
@@ -157,24 +160,26 @@ def _column(workload: Workload, name: str, rows: Rows) -> tuple[ColumnHead, list
         ]
         return ColumnHead(name=name, text=name, title="degrees of parallelism above 1"), cells
     values = [row.get(name) for row in rows]
-    are_numbers = all(isinstance(value, float | int) or not _is_known(value) for value in values)
+    are_numbers = all(isinstance(value, float | int) or not _has_value(value) for value in values)
     if are_numbers and any(isinstance(value, float) and math.isfinite(value) for value in values):
-        return _of_numbers(name, rows, values)
+        return _number_column(name, rows, values)
     is_numeric = all(
-        (isinstance(value, int) and not isinstance(value, bool)) or not _is_known(value)
+        (isinstance(value, int) and not isinstance(value, bool)) or not _has_value(value)
         for value in values
     )
-    cells = [_of_word(value) for value in values]
-    return _head(name, _short(name), is_numeric), cells
+    cells = [_text_cell(value) for value in values]
+    return _head(name, _abbreviation(name), is_numeric), cells
 
 
-def _of_numbers(name: str, rows: Rows, values: Sequence[object]) -> tuple[ColumnHead, list[Cell]]:
+def _number_column(
+    name: str, rows: Rows, values: Sequence[object]
+) -> tuple[ColumnHead, list[Cell]]:
     """Head and cells of a column of numbers in a common unit, with intervals."""
     if name == _FITS:
-        return _head(name, "fits", True), [_chance(number_of(row, name)) for row in rows]
+        return _head(name, "fits", True), [_probability_cell(number_of(row, name)) for row in rows]
     low, high = ends_of(name)
     scale, unit = common_scale(name, numbers(values))
-    text = _short(name)
+    text = _abbreviation(name)
     head = text if not unit or unit in text.split() else f"{text} {unit}"
     cells = []
     for row in rows:
@@ -199,19 +204,22 @@ def _of_numbers(name: str, rows: Rows, values: Sequence[object]) -> tuple[Column
     return _head(name, head, True), cells
 
 
-def _chance(value: float) -> Cell:
+def _probability_cell(value: float) -> Cell:
     if math.isnan(value):
         return Cell(text="-")
     return Cell(text=formatting.format_probability(value), number=value)
 
 
-def _of_word(value: object) -> Cell:
-    if not _is_known(value):
+def _text_cell(value: object) -> Cell:
+    if not _has_value(value):
         return Cell(text="-")
     text = formatting.format_parameter(value)
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     number = float(value) if is_integer and isinstance(value, int) else None
-    return Cell(text=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...", number=number)
+    return Cell(
+        text=text if len(text) <= _MAX_CELL_CHARACTERS else f"{text[:_MAX_CELL_CHARACTERS]}...",
+        number=number,
+    )
 
 
 def _head(name: str, text: str, numeric: bool) -> ColumnHead:
@@ -220,7 +228,7 @@ def _head(name: str, text: str, numeric: bool) -> ColumnHead:
     return ColumnHead(name=name, text=text, title=title, numeric=numeric)
 
 
-def _short(name: str) -> str:
+def _abbreviation(name: str) -> str:
     """The abbreviation of a parameter, or the label of another column."""
     term: Term | None = glossary().get(name)
     if term is not None and term.short:
@@ -231,7 +239,7 @@ def _short(name: str) -> str:
     return _HEADS.get(name) or label(name)
 
 
-def _is_known(value: object) -> bool:
+def _has_value(value: object) -> bool:
     return value not in (None, "") and not (isinstance(value, float) and not math.isfinite(value))
 
 
@@ -329,7 +337,9 @@ def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> lis
     axes = [name for name in dict.fromkeys([*goals, *fallback_axes]) if name in columns]
     if len(axes) < 2:
         return []
-    color_column = next((name for name in PLACES if name in columns and name != "num_gpus"), "")
+    color_column = next(
+        (name for name in PLACEMENT_COLUMNS if name in columns and name != "num_gpus"), ""
+    )
     shape_column = next(
         (
             name
@@ -371,14 +381,14 @@ def assumptions(
         rows = [(name.replace("_", " "), str(value)) for name, value in defaults.items()]
         caption = "Not given, assumed"
         table = text_table(
-            ("question", "chosen"), rows, words=(0, 1), name="defaults", caption=caption
+            ("question", "chosen"), rows, text_columns=(0, 1), name="defaults", caption=caption
         )
         blocks.append(table)
     if line := formatting.summarize_assumed([*map(str, facts.get("assumed") or ())]):
         blocks.append(make_lines(f"No source, or default of the GPU's class: {line}."))
     if sources := [*_sources(specs, catalogue)]:
         heads, caption = ("spec", "figures", "source"), "Sources of the figures"
-        table = text_table(heads, sources, words=range(3), name="sources", caption=caption)
+        table = text_table(heads, sources, text_columns=range(3), name="sources", caption=caption)
         blocks.append(replace(table, is_small=False, is_folded=True))
     return Section(title="What does it rest on?", blocks=blocks)
 
@@ -452,9 +462,9 @@ _COUNTS = {
 
 def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
     """Section of the command, versions, counts and specs of a manifest, and ``more`` pairs."""
-    pairs = {name: _words(manifest[name]) for name in _PROVENANCE_KEYS if manifest.get(name)}
+    pairs = {name: _format_entry(manifest[name]) for name in _PROVENANCE_KEYS if manifest.get(name)}
     pairs |= {
-        count_label: _words(manifest[name])
+        count_label: _format_entry(manifest[name])
         for name, count_label in _COUNTS.items()
         if name in manifest
     }
@@ -464,7 +474,7 @@ def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
     rejected = manifest.get("rejected_by")
     if isinstance(rejected, Mapping) and rejected:
         ordered = sorted(rejected.items(), key=lambda item: -sum(numbers([item[1]])))
-        counts = {f"rejected: {name.replace('_', ' ')}": _words(n) for name, n in ordered}
+        counts = {f"rejected: {name.replace('_', ' ')}": _format_entry(n) for name, n in ordered}
         blocks.append(KeyValues(pairs=counts))
     specs = manifest.get("specs")
     if isinstance(specs, Mapping) and specs:
@@ -474,7 +484,7 @@ def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
     return Section(title="How was this made?", blocks=blocks, is_folded=True)
 
 
-def _words(value: object) -> str:
+def _format_entry(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return formatting.format_parameter(value)
@@ -498,16 +508,16 @@ def facts_of(document: ResultDocument) -> list[SensitiveAssumption]:
 def facts_section(wording: ResultWording, facts: Sequence[SensitiveAssumption]) -> Section:
     """Section with a row for each assumption: its value, the values tried, and their effect."""
     rows = [
-        (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(effect_words(wording, fact)))
+        (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(effect_texts(wording, fact)))
         for fact in facts
     ]
     heads, caption = ("unknown", "assumed", "tried", "effect"), "Relevant, but not specified"
-    table = text_table(heads, rows, words=range(len(heads)), name="facts", caption=caption)
+    table = text_table(heads, rows, text_columns=range(len(heads)), name="facts", caption=caption)
     held = [make_lines(FOR_ASSUMED)] if any(fact.moved for fact in facts) else []
     return Section(title=CHANGES, blocks=[table if rows else make_lines(_NOTHING), *held])
 
 
-def predicted_anew(page: Page, pinned: SavedPlan) -> Page:
+def add_new_prediction(page: Page, pinned: SavedPlan) -> Page:
     """The page with a new prediction of the plan: all results, and the effect of 10 % changes,
     another node or another length.
     """

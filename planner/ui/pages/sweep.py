@@ -24,7 +24,7 @@ from planner.show.output_blocks import (  # fmt: skip
     Section,
     Table,
 )
-from planner.show.presenters.uncertainty import fits_words
+from planner.show.presenters.uncertainty import format_fit
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, column_of_measure, measured, measured_ends
 from planner.sweeps.columns import PLACES as TERMS
@@ -32,27 +32,27 @@ from planner.sweeps.plan import SweepPlan
 from planner.sweeps.summary import Summary, WorkloadGroup, summarize
 from planner.sweeps.summary_blocks import (
     BRACKETS,
-    best_words,
     by_group,
     counts_lines,
-    found_blocks,
+    format_best_plan,
+    format_placement,
+    format_plan,
+    group_detail_blocks,
     group_title,
     headlines,
     marks_lines,
     money_lines,
-    nowhere_lines,
-    plan_in_short,
+    no_plan_lines,
     price_difference_lines,
     proven_lines,
-    where,
 )
 from planner.sweeps.sweep_folder import Sweep
-from planner.ui.pages.headline import evidence, figures, headline, hints, ranking, with_meanings
+from planner.ui.pages.headline import evidence, figures, headline, hints, ranking, with_glossary
 from planner.ui.pages.result_json import ResultRow, version_notes
 from planner.ui.pages.result_tables import (
     AXES,
     MOST_ROWS,
-    PLACES,
+    PLACEMENT_COLUMNS,
     assumptions,
     breakdowns,
     front_chart,
@@ -64,7 +64,7 @@ from planner.ui.pages.result_tables import (
 from planner.workloads.registry import workload_of
 from planner.workloads.workload import Workload
 
-_MOST_WITHOUT = 200
+_MAX_WITHOUT_PLAN = 200
 
 
 def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
@@ -79,12 +79,12 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     best = [row for group in groups for row in group.best.values()]
     numbers = {row["scenario"] for row in best}
     rows = [ResultRow(dict(row.items()), where) for row in _first_rows(sweep, numbers)]
-    lines = [line for group in groups for line in _answers(group, is_named=len(groups) > 1)]
+    lines = [line for group in groups for line in _answer_lines(group, is_named=len(groups) > 1)]
     sections = [
         Section(
             title=f"What is best for {group_title(group)}?",
             blocks=[
-                *_found(group, fronts.get((group.work, group.model), ()), f"matrix{number}"),
+                *_group_blocks(group, fronts.get((group.work, group.model), ()), f"matrix{number}"),
                 *_parts(group, rows, number),
             ],
         )
@@ -122,7 +122,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         return replace(page, headline="No scenario has a plan.")
     group, row = priced[0] if priced else (groups[0], best[0])
     workload = workload_of(group.workload)
-    return with_meanings(
+    return with_glossary(
         replace(
             page,
             headline=_headline(groups, row, [priced_row for _, priced_row in priced]),
@@ -145,13 +145,13 @@ def _first_rows(sweep: Sweep, best: Collection[object]) -> list[SweepRow]:
     infeasible = (row for row in sweep.rows() if not row["feasible"])
     return [
         *heapq.nsmallest(MOST_ROWS, feasible, order),
-        *itertools.islice(infeasible, _MOST_WITHOUT),
+        *itertools.islice(infeasible, _MAX_WITHOUT_PLAN),
     ]
 
 
-def _found(group: WorkloadGroup, front: Sequence[SweepRow], matrix: str) -> list[Block]:
+def _group_blocks(group: WorkloadGroup, front: Sequence[SweepRow], matrix: str) -> list[Block]:
     """The blocks of `planner sweep show` for a group; the matrix has its best rows first."""
-    blocks = [*found_blocks(group, front, name=matrix)]
+    blocks = [*group_detail_blocks(group, front, name=matrix)]
     for index, block in enumerate(blocks):
         if isinstance(block, Table) and block.name == matrix:
             best = [max((cell.shade or 0.0 for cell in row), default=0.0) for row in block.rows]
@@ -224,25 +224,27 @@ def _ranking(
     answer = priced[0][1]["scenario"]
     for row in sorted(rows, key=lambda row: (row["scenario"] != answer, measured(COST, row))):
         if math.isfinite(measured(COST, row)):
-            places.setdefault(where(row), row)
+            places.setdefault(format_placement(row), row)
     return ranking(
         workload, [*places.values()], column,
-        lambda row: f"{formatting.format_count(row['num_gpus'])} x {where(row)}",
+        lambda row: f"{formatting.format_count(row['num_gpus'])} x {format_placement(row)}",
         "The cost on each GPU and contract with its cheapest number of GPUs, and 90 % intervals",
         float(priced[0][1].get("tie_factor") or 1.0), partial(measured_ends, COST),
     )  # fmt: skip
 
 
-def _answers(group: WorkloadGroup, *, is_named: bool) -> list[str]:
+def _answer_lines(group: WorkloadGroup, *, is_named: bool) -> list[str]:
     """One sentence for each of the best scenarios of a group."""
     prefix = f"{group_title(group)}: " if is_named else ""
     if not group.best:
-        return [f"{prefix}no plan at all; {'; '.join(nowhere_lines(group))}"]
+        return [f"{prefix}no plan at all; {'; '.join(no_plan_lines(group))}"]
     titles_by_scenario: dict[Value, list[str]] = {}
     for title, row in headlines(group):
         titles_by_scenario.setdefault(row["scenario"], []).append(title)
     rows = {row["scenario"]: row for _, row in headlines(group)}
-    plan_lines = {n: [*best_words(row).split("\n"), fits_words(row)] for n, row in rows.items()}
+    plan_lines = {
+        n: [*format_best_plan(row).split("\n"), format_fit(row)] for n, row in rows.items()
+    }
     details = {n: "; ".join(filter(None, lines)) for n, lines in plan_lines.items()}
     best = [
         f"{prefix}{' and '.join(titles).capitalize()}: {details[number]}."
@@ -256,7 +258,7 @@ def _parts(group: WorkloadGroup, rows: Sequence[ResultRow], number: int) -> list
     """Charts of the time and memory of the best scenarios of a group."""
     best = {row["scenario"] for row in group.best.values()}
     chosen = [row for row in rows if row["scenario"] in best]
-    labels = [f"{row['num_gpus']:,} x {row['gpu']}: {plan_in_short(row)}" for row in chosen]
+    labels = [f"{row['num_gpus']:,} x {row['gpu']}: {format_plan(row)}" for row in chosen]
     return breakdowns(labels, chosen, f"group{number}_") if chosen else []
 
 
@@ -285,7 +287,7 @@ def _scenarios(
             name for name in measures if any(row.get(name) is not None for row in workload_rows)
         ]
         varied = [name if name in workload_rows[0] else limit_column(name) for name in plan.varied]
-        among = dict.fromkeys(["work", *varied, *TERMS, *PLACES])
+        among = dict.fromkeys(["work", *varied, *TERMS, *PLACEMENT_COLUMNS])
         columns = ["scenario", *shown_columns(workload, workload_rows, goals, among)]
         name = f"scenarios_{workload.name}"
         feasible_rows = [row for row in workload_rows if row["feasible"]]

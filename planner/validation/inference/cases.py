@@ -13,11 +13,11 @@ import numpy as np
 from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.confidence.error_classes import batching, stated_release, unmeasured_features
+from planner.confidence.error_classes import batching_kind, stated_release, unmeasured_features
 from planner.confidence.intervals import INFERENCE_TABLES, MemoryErrors, memory_errors
 from planner.confidence.profile_rules import EngineRule, engine_rule
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
 from planner.question.terms import terms_about
@@ -38,7 +38,7 @@ from planner.validation.spec_library import (
     spelled,
     without_variant,
 )
-from planner.workloads.serving_space import eager, limited
+from planner.workloads.serving_space import with_sequence_limit, without_cuda_graphs
 
 
 def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
@@ -48,10 +48,10 @@ def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
         name: int(run.number(name) or 0) for name in names if run.text(name)
     }
     if run.flag("enforce_eager"):
-        engine = eager(engine)
+        engine = without_cuda_graphs(engine)
     try:
         if "max_num_seqs" in settings:
-            engine = limited(engine, settings["max_num_seqs"])
+            engine = with_sequence_limit(engine, settings["max_num_seqs"])
         return (
             replace(engine, scheduler=replace(engine.scheduler, **settings)) if settings else engine
         )
@@ -280,7 +280,7 @@ class InferenceCase(Case):
         return self.group, self.traffic.workload
 
     @property
-    def setting(self) -> ServingSetting:
+    def inputs(self) -> ServingInputs:
         """Inputs of the estimator besides the replicas."""
         return setting_of([self])
 
@@ -292,12 +292,12 @@ class InferenceCase(Case):
     @property
     def memory_errors(self) -> MemoryErrors:
         """By engine, and how requests meet there."""
-        return memory_errors(INFERENCE_TABLES, self.rule.label, batching(self.engine), "")
+        return memory_errors(INFERENCE_TABLES, self.rule.label, batching_kind(self.engine), "")
 
 
 def setting_of(
     cases: Sequence[InferenceCase], *, endless: bool = False, columns: bool = False
-) -> ServingSetting:
+) -> ServingInputs:
     """Inputs of the estimator for cases of one group, besides the replicas.
 
     Where lengths differ they are arrays, one row per case; ``columns``: of shape (cases, 1).
@@ -314,7 +314,7 @@ def setting_of(
         lengths["num_requests"] = sent[:, None] if columns else sent
     if lengths:
         workload = WorkloadRows(**{**vars(workload), **lengths})
-    return ServingSetting(
+    return ServingInputs(
         machine=Machine(gpu=first.gpu, cluster=first.cluster, catalogue=first.catalogue),
         model=first.model,
         engine=first.engine,
@@ -489,19 +489,19 @@ def _error_of_numbers(run: Run, case: InferenceCase) -> str:
 
 def _errors_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) -> Iterator[str]:
     first = pools[0][0]
-    setting = first.setting
+    inputs = first.inputs
     c = configurations([pool for _, pool in pools], [1.0] * len(pools))
     context = ServingContext(
         gpu=first.gpu,
         model=first.model,
         engine=first.engine,
-        workload=setting.workload,
+        workload=inputs.workload,
         domain_size=first.cluster.scale_up.domain_size,
     )
     violated = [
         (rule, np.broadcast_to(rule.violated(c, context), c.num_gpus.shape)) for rule in _RULES
     ]
-    weights = np.broadcast_to(weight_bytes(setting, c).total, c.num_gpus.shape)
+    weights = np.broadcast_to(weight_bytes(inputs, c).total, c.num_gpus.shape)
     for row, (case, pool) in enumerate(pools):
         broken = [rule for rule, where in violated if where[row] and not case.stages]
         on_gpu = weights[row] * case.weight_scale * (1 - pool.weight_offload)

@@ -19,7 +19,7 @@ from planner.estimators.inference.closed_loop import (
     served_at_concurrency,
     served_at_rate,
 )
-from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import decode_line, wave_time
 from planner.estimators.inference.disaggregated import (
     Pools,
@@ -30,7 +30,7 @@ from planner.estimators.inference.disaggregated import (
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.queueing_delay import OfferedLoad
 from planner.estimators.inference.static_batch import static_batch
-from planner.formulas.draining import longest_answer
+from planner.formulas.draining import longest_answer_ratio
 from planner.validation.case_prediction import MEMORY, RATES, Prediction
 from planner.validation.inference.cases import MICRO_BATCHES, WAVES, InferenceCase, Mode, setting_of
 from planner.validation.inference.deployments import configurations
@@ -137,7 +137,7 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
 def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: OfferedLoad) -> Outcome:
     """The outcome with rates as reported by a benchmark with a request rate."""
     carried = outcome.quantities["requests_per_s"] / Columns.of(cases).replicas
-    longest = longest_answer(setting_of(cases).workload.output_variation)
+    longest = longest_answer_ratio(setting_of(cases).workload.output_variation)
     last = outcome.quantities["time_to_first_token_s"] + offered.answer * longest
     last = last + np.maximum(offered.last_wait - offered.mean_wait, 0.0)
     return _scaled(outcome, offered.until_the_end(carried, last) / carried)
@@ -183,14 +183,14 @@ def _largest_wave(cases: Sequence[InferenceCase]) -> FloatArray:
 
 def _room(cases: Sequence[InferenceCase], sizes: FloatArray) -> FloatArray:
     """Number of full-length sequences that fit a replica, by its concurrency."""
-    setting, c = _at(cases, sizes)
-    return _places(cases, serving_memory(setting, c).most_whole_sequences)
+    inputs, c = _at(cases, sizes)
+    return _places(cases, serving_memory(inputs, c).most_whole_sequences)
 
 
 def _wave_times(cases: Sequence[InferenceCase], sizes: FloatArray) -> FloatArray:
     """Seconds of a wave of every size: shape ``(cases, sizes)``."""
-    setting, c = _at(cases, sizes)
-    return np.broadcast_to(wave_time(setting, c), sizes.shape)
+    inputs, c = _at(cases, sizes)
+    return np.broadcast_to(wave_time(inputs, c), sizes.shape)
 
 
 def _scaled(outcome: Outcome, factor: FloatArray) -> Outcome:
@@ -207,9 +207,9 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
 
     If it cannot keep up, the largest concurrency that fits.
     """
-    setting, c = _at(cases, _GRID[None, :])
-    memory = serving_memory(setting, c)
-    served = served_at_concurrency(setting, c, memory)
+    inputs, c = _at(cases, _GRID[None, :])
+    memory = serving_memory(inputs, c)
+    served = served_at_concurrency(inputs, c, memory)
     replicas = Columns.of(cases).replicas
     rate = np.array([case.traffic.request_rate or np.inf for case in cases]) / replicas
     number = np.array([case.traffic.num_requests or np.inf for case in cases]) / replicas
@@ -246,33 +246,33 @@ def _places(cases: Sequence[InferenceCase], room: FloatArray) -> FloatArray:
 
 def _at(
     cases: Sequence[InferenceCase], concurrency: FloatArray
-) -> tuple[ServingSetting, ServingConfigurations]:
+) -> tuple[ServingInputs, ServingConfigurations]:
     """Every replica at concurrencies, one row each, and the setting without bursts."""
-    setting = setting_of(cases, endless=True, columns=True)
+    inputs = setting_of(cases, endless=True, columns=True)
     flat = configurations([case.replica for case in cases], [1.0] * len(cases))
     columns = {n: np.broadcast_to(value, flat.shape)[:, None] for n, value in vars(flat).items()}
-    return setting, ServingConfigurations(**{**columns, "concurrency": concurrency})
+    return inputs, ServingConfigurations(**{**columns, "concurrency": concurrency})
 
 
 def _outcome(
     cases: Sequence[InferenceCase], concurrency: FloatArray, offered: OfferedLoad | None = None
 ) -> Outcome:
     """Predictions at a concurrency per replica, which may follow from a request rate."""
-    setting, columns = setting_of(cases), Columns.of(cases)
+    inputs, columns = setting_of(cases), Columns.of(cases)
     c = fitting_cache(
-        setting, configurations([case.replica for case in cases], list(concurrency)), cases
+        inputs, configurations([case.replica for case in cases], list(concurrency)), cases
     )
-    memory = serving_memory(setting, c)
+    memory = serving_memory(inputs, c)
     if offered is None:
-        memory = serving_memory(setting, with_filled_cache(setting, c, memory))
-        served = served_at_concurrency(setting, c, memory)
+        memory = serving_memory(inputs, with_filled_cache(inputs, c, memory))
+        served = served_at_concurrency(inputs, c, memory)
     else:
-        served = served_at_rate(setting, c, memory, offered, concurrency)
+        served = served_at_rate(inputs, c, memory, offered, concurrency)
     token = np.broadcast_to(served.time_per_output_token, concurrency.shape)
     slots = _places(cases, memory.most_sequences[..., None])[:, 0]
     first = served.time_to_first_token
     latency = first + np.maximum(columns.output_tokens - 1, 0.0) * token
-    reported = _until_the_end(cases, setting, served, np.minimum(concurrency, slots))
+    reported = _until_the_end(cases, inputs, served, np.minimum(concurrency, slots))
     shape = concurrency.shape
     quantities = {
         "time_to_first_token_s": first,
@@ -294,25 +294,25 @@ def _outcome(
 
 def _until_the_end(
     cases: Sequence[InferenceCase],
-    setting: ServingSetting,
+    inputs: ServingInputs,
     served: RequestMeans,
     running: FloatArray,
 ) -> FloatArray:
     """The reported share of the rate if clients send a fixed number of requests; else 1."""
-    if setting.workload.request_rate is not None:
+    if inputs.workload.request_rate is not None:
         return np.ones(len(cases))
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
     is_counted = np.isfinite(number) & (running > 0)
     each = np.where(is_counted, number, running) / Columns.of(cases).replicas
-    share = share_until_the_end(setting, served, np.maximum(running, 1e-3), each)
+    share = share_until_the_end(inputs, served, np.maximum(running, 1e-3), each)
     return np.where(is_counted, share, 1.0)
 
 
 def fitting_cache(
-    setting: ServingSetting, c: ServingConfigurations, cases: Sequence[InferenceCase]
+    inputs: ServingInputs, c: ServingConfigurations, cases: Sequence[InferenceCase]
 ) -> ServingConfigurations:
     """The configurations with an fp8 cache where a run may have one and needs it."""
-    lacking = serving_memory(setting, c).most_sequences < c.concurrency
+    lacking = serving_memory(inputs, c).most_sequences < c.concurrency
     narrow = lacking & np.array([case.replica.narrow_cache for case in cases])
     return replace(c, kv_cache=np.where(narrow, np.int8(CacheType.FP8), c.kv_cache))
 
@@ -322,23 +322,23 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
 
     If a source does not count its workers, one decodes and enough prefill workers keep up.
     """
-    setting, columns = setting_of(cases), Columns.of(cases)
+    inputs, columns = setting_of(cases), Columns.of(cases)
     requests = np.array([case.traffic.concurrency or 1.0 for case in cases])
     decoders = np.array([float(case.decode_workers) for case in cases])
     prefill = [
         (case.prefill.deployment if case.prefill is not None else case.replica) for case in cases
     ]
     c = configurations([case.replica for case in cases], list(requests / decoders))
-    c = fitting_cache(setting, c, cases)
-    memory = serving_memory(setting, c)
+    c = fitting_cache(inputs, c, cases)
+    memory = serving_memory(inputs, c)
     pool = configurations(prefill, [1.0] * len(cases))
     most_prompts = np.array([float(workers.max_num_seqs) for workers in prefill])
-    prompt, service = prefill_times(setting, pool, most_prompts)
+    prompt, service = prefill_times(inputs, pool, most_prompts)
     seqs = np.array([float(case.replica.max_num_seqs) for case in cases])
     slots = decoders * seqs * c.attention_data_parallel
-    fixed, slope = decode_line(setting, c, np.minimum(slots, requests) / decoders)
+    fixed, slope = decode_line(inputs, c, np.minimum(slots, requests) / decoders)
     moved = np.maximum(
-        *(cache_transfer_time(setting, workers, inside_fabric=False) for workers in (pool, c))
+        *(cache_transfer_time(inputs, workers, inside_fabric=False) for workers in (pool, c))
     )
     pools = Pools(
         prompt_time=prompt,
@@ -353,7 +353,7 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
         places=slots,
         stream_interval=np.array([float(case.replica.stream_interval) for case in cases]),
     )
-    served = disaggregated_run(setting, pools, requests)
+    served = disaggregated_run(inputs, pools, requests)
     first, token = served.time_to_first_token, served.time_per_output_token
     answer = np.maximum(columns.output_tokens - 1, 0.0) * token
     decoding = served.request_rate * answer
@@ -364,14 +364,14 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
         **rates(columns, request_rate=served.request_rate, decode_rate=decoding / token),
     }
     return Outcome(
-        quantities={name: _whole(value, requests) for name, value in quantities.items()},
-        memory=_whole(whole_memory(memory, columns.weight_scale), requests),
-        reserved=_whole(memory.reserved, requests),
+        quantities={name: _broadcast_like(value, requests) for name, value in quantities.items()},
+        memory=_broadcast_like(whole_memory(memory, columns.weight_scale), requests),
+        reserved=_broadcast_like(memory.reserved, requests),
         needed=needed_memory(memory, columns),
     )
 
 
-def _whole(values: FloatArray, like: FloatArray) -> FloatArray:
+def _broadcast_like(values: FloatArray, like: FloatArray) -> FloatArray:
     return np.broadcast_to(values, like.shape)
 
 
@@ -386,16 +386,16 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
     reserves whole requests, in waves that end together. An engine without continuous batching
     needs room for all. Stages that work one at a time are timed as one GPU with the memory of all.
     """
-    setting, columns = setting_of(cases), Columns.of(cases)
+    inputs, columns = setting_of(cases), Columns.of(cases)
     batch = np.array([case.traffic.concurrency or 1.0 for case in cases]) / columns.replicas
     deployments = [case.replica for case in cases]
     c = configurations(deployments, list(batch))
-    memory = serving_memory(setting, c)
-    fitting, scheduler = memory.most_sequences, setting.engine.scheduler
+    memory = serving_memory(inputs, c)
+    fitting, scheduler = memory.most_sequences, inputs.engine.scheduler
     running = np.clip(fitting, 1.0, batch) if scheduler.continuous else batch
 
     def times(sequences: FloatArray) -> tuple[FloatArray, FloatArray]:
-        of_batch = static_batch(setting, _timed(cases, replace(c, concurrency=sequences)))
+        of_batch = static_batch(inputs, _timed(cases, replace(c, concurrency=sequences)))
         first = of_batch.time_to_first_token * _overlap(cases, c)
         return first, np.broadcast_to(of_batch.time_per_output_token, batch.shape)
 
@@ -472,7 +472,7 @@ def _prediction(case: InferenceCase, outcome: Outcome, index: int, usable: float
         return Prediction(case=case, reason=reason)
     reported = memory - (float(outcome.reserved[index]) if case.tensors_only else 0.0)
     needed = float(outcome.needed[index])
-    chance = float(case.memory_errors.chance(predicted=needed, usable=usable))
+    chance = float(case.memory_errors.fit_probability(predicted=needed, usable=usable))
     return Prediction(
         case=case,
         values=values | {MEMORY: reported / GIB},

@@ -99,7 +99,7 @@ def run_cells(
     return {column: cell for column, cell in formatted.items() if cell and column in columns}
 
 
-def unsaid(planned: PredictedRun) -> Iterator[str]:
+def unrecorded_parts(planned: PredictedRun) -> Iterator[str]:
     """Parts of the plan that no column holds, so that a row would describe another run."""
     row = planned.row
     if planned.is_training:
@@ -124,7 +124,7 @@ def _named(planned: PredictedRun, question: str) -> str:
 
 
 def _training(planned: PredictedRun) -> Mapping[str, object]:
-    row, work = planned.row, planned.setting.workload
+    row, work = planned.row, planned.inputs.workload
     adapter = row.get("adapter", "none")
     return {
         **{name: row[name] for name in terms_about("logged")},
@@ -138,7 +138,7 @@ def _training(planned: PredictedRun) -> Mapping[str, object]:
 
 def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
     """Cells of a step of reinforcement learning; lengths come from the log where it has them."""
-    row, work = planned.row, planned.setting.workload
+    row, work = planned.row, planned.inputs.workload
     logged_lengths = {
         name: reading.facts[name] for name in terms_about("length", "rl") if name in reading.facts
     }
@@ -148,7 +148,7 @@ def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
         if getattr(work, name, None) or (hasattr(work, name) and column.type is ColumnType.FLAG)
     }
     rollouts = {
-        "engine": row.get("engine") or planned.setting.rollouts.engine,
+        "engine": row.get("engine") or planned.inputs.rollouts.engine,
         "train_gpus": "" if row["placement"] == Placement.COLOCATED.word else row["train_gpus"],
     }
     return {
@@ -156,7 +156,7 @@ def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
         **answers,
         **{name: round(value) for name, value in logged_lengths.items() if value},
         **rollouts,
-        "framework": planned.setting.framework.name,
+        "framework": planned.inputs.framework.name,
         "algorithm": str(work.algorithm),
     }
 
@@ -172,7 +172,7 @@ def _parameters(planned: PredictedRun) -> dict[str, object]:
 
 
 def _serving(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
-    row, work = planned.row, planned.setting.workload
+    row, work = planned.row, planned.inputs.workload
     return {
         "framework": row["engine"],
         **_parameters(planned),
@@ -252,7 +252,7 @@ def _workers(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
 
 def _machine(planned: PredictedRun) -> dict[str, object]:
     """Columns of the node, and of its network if the run uses several nodes."""
-    cluster, row = planned.setting.machine.cluster, planned.row
+    cluster, row = planned.inputs.machine.cluster, planned.row
     cells: dict[str, object] = {"gpus_per_node": cluster.gpus_per_node}
     if cluster.scale_up.kind is LinkKind.PCIE:
         cells["scale_up_link"] = "pcie"
@@ -375,7 +375,7 @@ def _require_same_run(reading: LogSummary, planned: PredictedRun) -> None:
 
 def _facts(reading: LogSummary, planned: PredictedRun) -> Iterator[tuple[str, float, float, float]]:
     """Numbers in both the log and the plan, with the largest allowed relative difference."""
-    row, work, facts = planned.row, planned.setting.workload, reading.facts
+    row, work, facts = planned.row, planned.inputs.workload, reading.facts
     if not planned.is_training:
         for name in ("input_tokens", "output_tokens"):
             if name in facts:
@@ -404,7 +404,7 @@ def _of_training(reading: LogSummary, planned: PredictedRun, name: str) -> Compa
     quantities = []
     measured = {}
     if step_time is not None:
-        tokens = planned.row["global_batch_size"] * planned.setting.workload.sequence_length
+        tokens = planned.row["global_batch_size"] * planned.inputs.workload.sequence_length
         per_gpu = tokens / planned.row["num_gpus"]
         for column, step in ((STEP_TIME, step_time), (TOKENS, _turned(step_time, per_gpu))):
             quantities.append(
@@ -518,13 +518,13 @@ def _step_time(
     )
     if reading.quantity == STEP_TIME:
         return steady, about
-    tokens = batch * planned.setting.workload.sequence_length / planned.row["num_gpus"]
+    tokens = batch * planned.inputs.workload.sequence_length / planned.row["num_gpus"]
     return _turned(steady, tokens if reading.quantity == TOKENS else batch), about
 
 
 def _of_generations(steps: Sequence[LoggedStep], planned: PredictedRun) -> Sequence[LoggedStep]:
     """Steps of the plan from the first on; each is one or more steps of the optimizer."""
-    passes = float(planned.row["samples_per_step"]) * planned.setting.workload.update_epochs
+    passes = float(planned.row["samples_per_step"]) * planned.inputs.workload.update_epochs
     updates = max(round(passes / planned.row["global_batch_size"]), 1)
     if updates > len(steps):
         raise LaunchError(
@@ -547,7 +547,7 @@ def _turned(steady: SteadyValue, amount: float) -> SteadyValue:
 
 def _of_serving(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
     cells, no_row = _cells(reading, planned, reading.values, name)
-    missing = list(unsaid(planned))
+    missing = list(unrecorded_parts(planned))
     at_load = _at_load(reading, planned)
     predicted = (at_load or planned).ranges
     notes = list(reading.notes)
@@ -658,7 +658,7 @@ def _of_row(cells: Cells, planned: PredictedRun) -> tuple[Mapping[str, Range], t
     column_ranges = ranges(prediction, KINDS[schema.kind])
     if not column_ranges:
         return {}, (f"`planner validate` cannot predict the row of the run: {prediction.reason}",)
-    run_profile, plan_profile = _software(prediction.case), _software(planned.setting)
+    run_profile, plan_profile = _software(prediction.case), _software(planned.inputs)
     if run_profile != plan_profile:
         return column_ranges, (
             f"in a table of runs {cells['framework']} is the profile {run_profile}, in the plan "

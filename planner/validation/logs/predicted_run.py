@@ -82,14 +82,14 @@ class PredictedRun:
         return self.pinned.workload == RL
 
     @property
-    def setting(self) -> Any:
+    def inputs(self) -> Any:
         """The machine, the model, the software and the work."""
-        return self.evaluation.source.setting
+        return self.evaluation.source.inputs
 
     @property
     def model(self) -> ModelSpec:
         """The model that is trained or served."""
-        model: ModelSpec = self.setting.model
+        model: ModelSpec = self.inputs.model
         return model
 
     @cached_property
@@ -116,7 +116,7 @@ class PredictedRun:
     @property
     def out_of_memory(self) -> Range:
         """Whether it is predicted to run out of memory: 1 or 0, as are the ends."""
-        capacity = self.setting.machine.gpu.allocatable_memory / GIB
+        capacity = self.inputs.machine.gpu.allocatable_memory / GIB
         peak = self.memory(MemoryKind.DEVICE)
         value, low, high = (float(end > capacity) for end in (peak.value, peak.low, peak.high))
         return Range(value=value, low=low, high=high)

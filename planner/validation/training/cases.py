@@ -36,7 +36,7 @@ from planner.configurations.training_rules import RULES
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
-from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.layers.model import count_parameters
 from planner.question.terms import terms_about
 from planner.specs.framework import FrameworkProfile
@@ -92,7 +92,7 @@ class TrainingCase(Case):
     sequence_length: int
     layouts: tuple[Layout, ...]
     memory_kind: MemoryKind
-    own_loss: bool = False
+    has_fixed_loss: bool = False
     adapter: AdapterKind = AdapterKind.NONE
     lora_rank: int = _LORA_RANK
     modules_to_save: SavedModules = SavedModules.NONE
@@ -125,9 +125,9 @@ class TrainingCase(Case):
         )
 
     @property
-    def setting(self) -> Setting:
+    def inputs(self) -> TrainingInputs:
         """Inputs of the estimator besides the layouts."""
-        return Setting(
+        return TrainingInputs(
             machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
             model=self.model,
             framework=self.framework,
@@ -186,7 +186,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
     loss, code = _loss(run, rule)
     # The profile of the run; packages that fuse the loss fuse other kernels too.
     if adapter is not AdapterKind.NONE and rule.adapter_profile:
-        rule = rule.of_adapter(fused=loss != "eager")
+        rule = rule.rule_for_adapter(fused=loss != "eager")
     elif run.count("num_gpus") not in (None, 1):
         rule = replace(rule, profile=rule.sharded_profile)
     shipped = library.framework(rule.profile)
@@ -211,7 +211,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         sequence_length=length,
         layouts=tuple(layouts(context)),
         memory_kind=memory_kind(run),
-        own_loss=has_fixed_loss or code != LossKernel.AUTO,
+        has_fixed_loss=has_fixed_loss or code != LossKernel.AUTO,
         adapter=adapter,
         lora_rank=run.count("lora_rank") or _LORA_RANK,
         modules_to_save=_saved_modules(run, adapter),
@@ -222,9 +222,9 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         catalogue=library.catalogue,
     )
     try:
-        _ = case.setting
+        _ = case.inputs
     except ValidationErrors as error:  # a number of the run is outside the range of a question
-        (name,), text = error.found[0]
+        (name,), text = error.errors[0]
         raise NotPredicted(f"impossible {name}: {text}") from error
     return case
 
@@ -440,7 +440,7 @@ def predict_training_group(cases: Sequence[TrainingCase]) -> Iterable[Prediction
     configurations = TrainingConfigurations.of(
         **{name: [getattr(layout, name) for layout in every] for name in NAMES}
     )
-    estimate = evaluate(cases[0].setting, configurations, usable_share=LIKELY_SHARE)
+    estimate = evaluate(cases[0].inputs, configurations, usable_share=LIKELY_SHARE)
     table = _Columns.of(estimate, len(every))
     start = 0
     for case in cases:
@@ -500,7 +500,7 @@ def _summed_up(case: TrainingCase, rows: _Columns) -> Prediction:
 
     device, capacity = mean(rows.memory[MemoryKind.DEVICE]), case.gpu.allocatable_memory
     tokens = mean(rows.tokens_per_second)
-    chance = float(case.memory_errors.chance(predicted=device, usable=capacity))
+    chance = float(case.memory_errors.fit_probability(predicted=device, usable=capacity))
     return Prediction(
         case=case,
         values={

@@ -62,7 +62,7 @@ def options_of(
 
     Raises NotPredicted if a column has a word that its parameter does not have.
     """
-    defaults = TrainingConfigurations.plain()
+    defaults = TrainingConfigurations.default_codes()
     # A loop up to the year in which its framework left it; a run of no year is of today.
     year, last = run.number("year"), rule.loops_experts_until
     may_loop = profile.execution.expert_loop_time > 0 and model.num_experts > 0
@@ -159,7 +159,7 @@ def recipe_of(run: Run, precision: ComputePrecision) -> Fp8Recipe:
     words = run.word("precision").split("/")
     word = run.word("fp8_recipe") or ("mxfp8" if "mxfp8" in words else "delayed")
     codes = {code.word: code for code in Fp8Recipe}
-    code = codes.get(Fp8Recipe.meant(word))
+    code = codes.get(Fp8Recipe.canonical_word(word))
     if code is None:
         raise NotPredicted(f"fp8_recipe {word!r} is not one of {', '.join(codes)}")
     return code
@@ -517,7 +517,7 @@ def _recompute(context: LayoutChoice) -> list[Recompute]:
 
 def _stated_set(run: Run, sets: type[NameSet]) -> int | None:
     """Tensors or modules, if a run specifies its recomputation by them; else None."""
-    word = sets.meant(run.word("recompute")).upper()
+    word = sets.canonical_word(run.word("recompute")).upper()
     if not word or word.lower() in _RECOMPUTE:
         return None
     try:
@@ -528,7 +528,9 @@ def _stated_set(run: Run, sets: type[NameSet]) -> int | None:
 
 def _parts_of_layers(run: Run) -> str:
     """The tensors of layers that a run offloads, joined to one word."""
-    return str(KeptTensors.meant("+".join(part for part in _offloads(run) if part in TENSORS)))
+    return str(
+        KeptTensors.canonical_word("+".join(part for part in _offloads(run) if part in TENSORS))
+    )
 
 
 def _offloads(run: Run) -> list[str]:

@@ -16,12 +16,12 @@ from planner.estimators.timeline.pipeline_schedule import (
     WEIGHTS,
     MicroBatchPass,
     Pipeline,
-    in_order,
-    placed,
+    schedule_passes,
     starts,
+    topological_order,
 )
 from planner.formulas.pipeline import (
-    bubble_time,
+    bubble_time_1f1b,
     dualpipe_bubble_time,
     micro_batches_in_flight,
     zero_bubble_time,
@@ -55,12 +55,12 @@ def _strict(pipeline: Pipeline, *, splits: bool) -> float:
     works = pipeline.works(pipeline.micro_batches)
     duration = _duration(pipeline.chunks, splits=splits)
     chunks = pipeline.ranks * pipeline.chunks
-    found = placed(works, duration, chunks - 1, 1e-9)  # no share is small enough
+    found = schedule_passes(works, duration, chunks - 1, 1e-9)  # no share is small enough
     busy = sum(map(duration, works[0]))
     low, high = busy, 10 * busy
     for _ in range(60):  # the end at which a pass is handed over when it ends
         middle = (low + high) / 2
-        found = placed(works, duration, chunks - 1, middle)
+        found = schedule_passes(works, duration, chunks - 1, middle)
         low, high = (middle, high) if found.hand_over < 1 else (low, middle)
     return high
 
@@ -89,7 +89,7 @@ def test_works_keep_their_order_and_wait_for_what_they_need(schedule, ranks, chu
     splits = schedule >= PipelineSchedule.ZERO_BUBBLE
     duration = _duration(chunks, splits=splits)
     end = 1.3 * number * (F + B + W) + ranks
-    found = placed(pipeline.works(number), duration, ranks * chunks - 1, end)
+    found = schedule_passes(pipeline.works(number), duration, ranks * chunks - 1, end)
     lanes = [[*zip(*lane, strict=True)] for lane in zip(found.works, found.starts, strict=True)]
     begin = {work.key: start for lane in lanes for work, start in lane}
     ends = [start + duration(work) for lane in lanes for work, start in lane]
@@ -119,13 +119,13 @@ def test_equal_stages_have_the_bubble_of_the_formula(ranks, number):
     t = F + B + W
     equal = {"all_stages": ranks * t, "slowest_stage": t}
     one = PipelineSchedule.ONE_FORWARD_ONE_BACKWARD
-    bubble = bubble_time(**equal, virtual_pipeline=1)
+    bubble = bubble_time_1f1b(**equal, virtual_pipeline=1)
     assert _strict(_pipeline(one, ranks, 1, number), splits=False) == pytest.approx(
         number * t + bubble, rel=1e-9
     )
     for chunks in (2, 3):
         pipeline = _pipeline(PipelineSchedule.INTERLEAVED, ranks, chunks, number)
-        bubble = bubble_time(**equal, virtual_pipeline=chunks)
+        bubble = bubble_time_1f1b(**equal, virtual_pipeline=chunks)
         assert _strict(pipeline, splits=False) == pytest.approx(number * t + bubble, rel=1e-9)
     bubble = zero_bubble_time(**equal, all_weights=ranks * W, slowest_weights=W)
     pipeline = _pipeline(PipelineSchedule.ZERO_BUBBLE, ranks, 1, number)
@@ -160,7 +160,7 @@ def test_of_many_micro_batches_few_are_shown(schedule):
 
 def test_works_that_wait_for_each_other_are_refused():
     with pytest.raises(ValueError, match="wait for each other"):
-        in_order([[1], [0]])
+        topological_order([[1], [0]])
 
 
 def test_a_work_starts_after_the_one_before_it_and_what_it_waits_for():

@@ -28,8 +28,11 @@ def test_a_group_of_pods_has_a_leader_and_a_size() -> None:
 
     assert not leader.is_follower
     assert worker.is_follower
-    assert (_number(leader.world.num_nodes), _number(leader.world.gpus_per_node)) == ("2", "8")
-    assert _number(leader.world.copies) == "2"
+    assert (_number(leader.resources.num_nodes), _number(leader.resources.gpus_per_node)) == (
+        "2",
+        "8",
+    )
+    assert _number(leader.resources.copies) == "2"
     assert _words(text, leader)[-2:] == ["--pipeline_parallel_size", "2"]
 
 
@@ -51,22 +54,22 @@ def test_a_value_is_edited_where_it_stands() -> None:
     changed = apply_edits(text, {size.span: "8"})
     assert "--tensor-parallel-size 8 \\\n" in changed
     assert text.splitlines()[size.line - 1].strip() == "--tensor-parallel-size 16 \\"
-    assert _number(container.world.num_nodes) == "2"
-    assert container.world.copies is None
+    assert _number(container.resources.num_nodes) == "2"
+    assert container.resources.copies is None
 
 
 def test_the_environment_of_a_container_is_put_in() -> None:
     text, (container,) = _read("k8s-vllm-llama-l4")
 
     assert "--model=meta-llama/Llama-3.1-8B-Instruct" in _words(text, container)
-    assert container.world.gpu == "nvidia-l4"
+    assert container.resources.gpu == "nvidia-l4"
 
 
 def test_workers_of_a_graph_have_roles_and_a_shell() -> None:
     text, (prefill, decode) = _read("dynamo-llama-70b-disaggregated")
 
-    assert (prefill.role, _number(prefill.world.copies)) == ("prefill", "2")
-    assert (decode.role, _number(decode.world.gpus_per_node)) == ("decode", "4")
+    assert (prefill.role, _number(prefill.resources.copies)) == ("prefill", "2")
+    assert (decode.role, _number(decode.resources.gpus_per_node)) == ("decode", "4")
     words = _words(text, decode)
     assert words[:4] == ["python3", "-m", "dynamo.vllm", "--model"]
     assert "models--RedHatAI--Llama-3.3-70B-Instruct-FP8-dynamic" in str(words[4])
@@ -94,7 +97,7 @@ def test_a_service_of_compose_starts_what_its_image_does(
     text, (container,) = _read(name)
 
     assert _words(text, container)[: len(words)] == words
-    assert _number(container.world.gpus_per_node) == gpus
+    assert _number(container.resources.gpus_per_node) == gpus
 
 
 def test_defaults_of_variables_count_in_compose() -> None:
@@ -200,9 +203,9 @@ def test_a_task_of_skypilot_says_its_gpus_in_each_of_their_forms() -> None:
         task = f"resources:\n  accelerators: {asked}\nrun: |\n  vllm serve a/b\n"
         (container,) = tasks_of(task, "task.yaml")
 
-        assert container.world.gpu == "H100", asked
-        assert container.world.gpus_per_node is not None
-        assert container.world.gpus_per_node.texts == ("8",)
+        assert container.resources.gpu == "H100", asked
+        assert container.resources.gpus_per_node is not None
+        assert container.resources.gpus_per_node.texts == ("8",)
 
 
 def test_workers_of_a_pytorch_job_are_nodes_of_its_one_job() -> None:
@@ -212,13 +215,13 @@ def test_workers_of_a_pytorch_job_are_nodes_of_its_one_job() -> None:
     both = f"{job}    Master: {{replicas: 1, {pod}}}\n"
 
     assert not alone.is_follower
-    assert alone.world.num_nodes is not None
-    assert alone.world.num_nodes.texts == ("4",)
+    assert alone.resources.num_nodes is not None
+    assert alone.resources.num_nodes.texts == ("4",)
     worker, master = containers_of(both, "job.yaml")
     assert worker.is_follower
     assert not master.is_follower
-    assert master.world.num_nodes is not None
-    assert master.world.num_nodes.texts == ("5",)
+    assert master.resources.num_nodes is not None
+    assert master.resources.num_nodes.texts == ("5",)
 
 
 def test_a_train_job_says_its_nodes_and_the_gpus_of_each() -> None:
@@ -229,7 +232,7 @@ def test_a_train_job_says_its_nodes_and_the_gpus_of_each() -> None:
     for words, each in ((asked, "8"), ("numProcPerNode: 4", "4")):
         (container,) = containers_of(job.format(spec, words), "job.yaml")
 
-        world = container.world
+        world = container.resources
         assert world.num_nodes is not None
         assert world.gpus_per_node is not None
         assert (world.num_nodes.texts, world.gpus_per_node.texts) == (("2",), (each,))

@@ -62,7 +62,7 @@ def test_a_script_whose_server_stands_elsewhere_is_its_entry(repository: Path) -
     load = {"input_tokens": "1024", "output_tokens": "512", "concurrency": 16}
     assert {**told, **load, "num_gpus": 4}.items() <= found.values.items()
     assert (found.path.name, found.command.line) == ("nvidia-master.yaml", 24)
-    assert "--speculative-config" in {line.option for line in found.of(Status.OPEN)}
+    assert "--speculative-config" in {line.option for line in found.lines_with_status(Status.OPEN)}
 
 
 def test_points_of_a_search_space_are_things_of_their_own(repository: Path) -> None:

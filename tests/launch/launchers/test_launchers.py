@@ -121,7 +121,7 @@ def test_programs(text: str, words: list[str]) -> None:
 def test_worlds(
     text: str, nodes: str | None, each: str | None, total: str | None, gpu: str | None
 ) -> None:
-    world = only(text).world
+    world = only(text).resources
     assert (value(world.num_nodes), value(world.gpus_per_node)) == (nodes, each)
     assert (value(world.num_gpus), world.gpu) == (total, gpu)
 
@@ -138,14 +138,14 @@ def test_places_are_those_of_the_file() -> None:
         assert word.span is not None
         assert text[word.span.start : word.span.end] == word.text
         edits[word.span] = word.text.upper() if word.text != "16" else "32"
-    for told, new in ((one.world.num_nodes, "7"), (one.world.gpus_per_node, "5")):
+    for told, new in ((one.resources.num_nodes, "7"), (one.resources.gpus_per_node, "5")):
         assert told is not None
         assert told.spans[0] is not None
         edits[told.spans[0]] = new
     again = only(apply_edits(text, edits))
     assert texts(again)[2:] == ["M", "--TP", "32", "--PP", "2"]
-    assert value(again.world.num_nodes) == "7"
-    assert value(again.world.gpus_per_node) == "5"
+    assert value(again.resources.num_nodes) == "7"
+    assert value(again.resources.gpus_per_node) == "5"
     assert [word.line for word in one.words[2:]] == [4, 4, 2, 3, 3]
 
 
@@ -226,7 +226,7 @@ def test_rounds_with_devices_of_their_own_run_at_once() -> None:
         ("", "&", None),
     ):
         (one,) = inner_commands(read_script(text.format(devices, end), {}, "run.sh"))
-        told = one.world.copies
+        told = one.resources.copies
         assert (told.single if told else None) == copies
 
 

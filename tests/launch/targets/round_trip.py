@@ -13,7 +13,7 @@ from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.launch.option_table import OptionRole
 from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchDraft, LaunchJob, LaunchTarget, Process
-from planner.optimize.collector import rows_of, value_or_none
+from planner.optimize.collector import iterate_rows, value_or_none
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import to_python_values
 from planner.question.parse_values import parse_value
@@ -47,13 +47,13 @@ def job_of(**asked: Any) -> LaunchJob | None:
     if found.rejected_by and found.rejected_by not in ENOUGH:
         return None
     columns = full_columns(found.table(), [found.source])
-    (row,) = rows_of(
+    (row,) = iterate_rows(
         {name: [*map(value_or_none, to_python_values(each))] for name, each in columns.items()}
     )
     source: Any = found.source
     setting = source.setting
     return LaunchJob(
-        pinned=SavedPlan.of(plan, row),
+        saved_plan=SavedPlan.of(plan, row),
         model=setting.model,
         gpu=setting.machine.gpu,
         cluster=setting.machine.cluster,
@@ -230,10 +230,10 @@ def lost(
     unless they are ``derived`` and told.
     """
     terms = terms_of(job.workload, "parameter", "pool", "question")
-    told = {remark.parameter for remark in target.drafted(job).unexpressed}
+    told = {remark.parameter for remark in target.make_draft(job).unexpressed}
     wrong: dict[str, tuple[Any, Any]] = {}
-    asked = {name: job.pinned.answers.get(name) for name in _QUESTIONS}
-    for name, value in {**job.pinned.parameters, **asked}.items():
+    asked = {name: job.saved_plan.answers.get(name) for name in _QUESTIONS}
+    for name, value in {**job.saved_plan.parameters, **asked}.items():
         if name in told or value is None or name not in terms:
             continue
         if name.endswith(("gpu_memory_utilization", "rollout_gpu_memory")) and not value:
@@ -253,4 +253,4 @@ def lost(
 
 def round_trip(target: LaunchTarget, job: LaunchJob) -> dict[str, tuple[Any, Any]]:
     """What is lost from a plan to the target's command and back: nothing, if all is well."""
-    return lost(target, job, target.read(found_of(target, target.drafted(job))))
+    return lost(target, job, target.read_settings(found_of(target, target.make_draft(job))))

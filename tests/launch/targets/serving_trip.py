@@ -14,7 +14,7 @@ from planner.launch.target import LaunchDraft, LaunchJob, LaunchTarget, Process,
 def answered(target: LaunchTarget, draft: LaunchDraft) -> LaunchSettings:
     """What all servers of a draft say together; copies are those of the draft."""
     servers = [process for process in draft.processes if process.gpus_per_node]
-    return together([(one, target.read(found_of(target, draft, one))) for one in servers])
+    return together([(one, target.read_settings(found_of(target, draft, one))) for one in servers])
 
 
 def together(answers: Sequence[tuple[Process, LaunchSettings]]) -> LaunchSettings:
@@ -33,7 +33,7 @@ def lost_between(target: LaunchTarget, job: LaunchJob) -> dict[str, tuple[Any, A
 
     That a checkpoint must have a quantization is told; its name is the user's.
     """
-    draft = target.drafted(job)
+    draft = target.make_draft(job)
     told = {remark.parameter for remark in draft.unexpressed}
     wrong = lost(target, job, answered(target, draft))
     return {

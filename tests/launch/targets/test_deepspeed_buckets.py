@@ -32,7 +32,7 @@ def test_buckets_of_deepspeed_are_read_and_auto_is_of_the_hidden_size() -> None:
     }
     found = values_found("deepspeed", script)
     world = JobResources(gpus_per_node=stated("--nproc-per-node", "8"))
-    answers = target_of("deepspeed").read(replace(found, files=files, resources=world))
+    answers = target_of("deepspeed").read_settings(replace(found, files=files, resources=world))
     assert answers.values["reduce_bucket_size"] == 4096**2
     assert answers.values["sub_group_size"] == 100_000_000
     # What is needed again within 10^8 parameters stays, and 2 x 10^7 are fetched ahead.

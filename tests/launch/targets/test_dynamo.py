@@ -15,7 +15,7 @@ from planner.launch.parsed_launch import LaunchSettings
 from planner.launch.read_launch import read_launch
 from planner.launch.target import LaunchJob
 from planner.launch.targets.dynamo import TARGET
-from planner.launch.write_launch import launch_of
+from planner.launch.write_launch import make_launch
 from planner.question.request import Request
 
 POOLS = {
@@ -30,7 +30,7 @@ ENGINES = ("vllm", "sglang", "tensorrt-llm")
 
 
 def graph_of(job: LaunchJob) -> dict[str, Any]:
-    (file,) = TARGET.drafted(job).files
+    (file,) = TARGET.make_draft(job).files
     graph = yaml.safe_load(file.text)
     assert isinstance(graph, dict)
     return graph
@@ -70,7 +70,7 @@ def test_a_graph_is_read_again(engine: str, mode: str, tmp_path: Path) -> None:
     if engine == "tensorrt-llm":  # types of weights are the checkpoint's
         asked = {**asked, "quantization": "w16a16"}
     job = planned(model="llama-3.1-8b", engine=engine, mode=mode, settings=asked)
-    (file,) = TARGET.drafted(job).files
+    (file,) = TARGET.make_draft(job).files
     path = tmp_path / file.name
     path.write_text(file.text)
     read = read_launch(path)
@@ -98,7 +98,7 @@ def test_workers_of_several_nodes() -> None:
 def test_what_the_engine_cannot_say_and_what_is_to_be_replaced() -> None:
     asked = {"tensor_parallel": 8, "quantization": "w4a16"}
     job = planned(model="llama-3.1-70b", engine="vllm", draft_tokens=2, settings=asked)
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     assert [one.parameter for one in draft.unexpressed] == ["checkpoint_quantization"]
     notes = " ".join(draft.notes)
     assert "Replace MODEL" in notes
@@ -125,10 +125,10 @@ def test_a_graph_needs_no_other_document_around_it() -> None:
     request = Request(
         workload="serve", model="llama-3.1-8b", gpu="h100-sxm", engine="vllm", num_gpus=1
     )
-    launch = launch_of(request, "dynamo", "kubernetes")
+    launch = make_launch(request, "dynamo", "kubernetes")
     assert launch.starts == ("kubectl apply -f graph.yaml", "bash benchmark.sh")
     for wrapper in ("slurm", "kserve"):
         with pytest.raises(LaunchError, match=f"leave --wrapper {wrapper} out"):
-            launch_of(request, "dynamo", wrapper)
+            make_launch(request, "dynamo", wrapper)
     assert [file.name for file in launch.files] == ["graph.yaml", "benchmark.sh", "plan.toml"]
     assert "kubectl apply -f graph.yaml" in launch.starts

@@ -116,7 +116,7 @@ def test_what_trains_other_parameters_is_refused(
 def test_none_of_its_keys_is_unknown(tmp_path: Path) -> None:
     more = "quantization_bit: 4\ndataset: identity\noverwrite_cache: true\nplot_loss: true\n"
     (tmp_path / "lf.yaml").write_text(ADAPTER + more)
-    assert not read_launch(tmp_path / "lf.yaml").of(Status.UNKNOWN)
+    assert not read_launch(tmp_path / "lf.yaml").lines_with_status(Status.UNKNOWN)
 
 
 def test_a_change_is_in_words_that_the_program_honours(tmp_path: Path) -> None:
@@ -159,14 +159,14 @@ def test_options_of_its_command_are_its_own(tmp_path: Path) -> None:
     )
     found = read_launch(tmp_path / "run.sh")
     assert (found.values["adapter"], found.values["num_gpus"]) == ("lora", 2)
-    assert not found.of(Status.UNKNOWN)
+    assert not found.lines_with_status(Status.UNKNOWN)
 
 
 def test_what_an_adapter_begins_from_costs_nothing(tmp_path: Path) -> None:
     found = read(tmp_path, ADAPTER)
     more = "pissa_init: true\npissa_iter: 16\nuse_rslora: true\nloraplus_lr_ratio: 16.0\n"
     assert read(tmp_path, ADAPTER + more) == found
-    assert not read_launch(tmp_path / "lf.yaml").of(Status.UNKNOWN)
+    assert not read_launch(tmp_path / "lf.yaml").lines_with_status(Status.UNKNOWN)
 
 
 def test_norms_of_dora_are_said_to_be_left_out(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_norms_of_dora_are_said_to_be_left_out(tmp_path: Path) -> None:
         (tmp_path / "lf.yaml").write_text(ADAPTER + more)
         found = read_launch(tmp_path / "lf.yaml")
         assert any("DoRA" in note for note in found.notes) is is_said
-        assert not found.of(Status.UNKNOWN)
+        assert not found.lines_with_status(Status.UNKNOWN)
 
 
 def test_keys_of_megatron_split_the_model(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ V1 = "model: Qwen/Qwen3-4B\ntrain_dataset: data/a.yaml\nmicro_batch_size: 2\n"
 )  # fmt: skip
 def test_keys_of_its_v1_are_read(tmp_path: Path, more: str, name: str, value: object) -> None:
     assert read(tmp_path, V1 + more)[name] == value
-    assert not read_launch(tmp_path / "lf.yaml").of(Status.UNKNOWN)
+    assert not read_launch(tmp_path / "lf.yaml").lines_with_status(Status.UNKNOWN)
 
 
 def test_a_command_of_its_v1_says_what_is_trained(tmp_path: Path) -> None:

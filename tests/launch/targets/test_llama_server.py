@@ -49,10 +49,10 @@ def jobs(draw: st.DrawFn) -> LaunchJob:
 @settings(max_examples=examples(30, 6), suppress_health_check=list(HealthCheck))
 @given(jobs())
 def test_commands_of_a_plan_tell_it_again(job: LaunchJob) -> None:
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     (serve,) = draft.processes
     command = found_of(TARGET, draft, serve)
-    wrong = lost(TARGET, job, TARGET.read(command)).keys() - OF_FILE
+    wrong = lost(TARGET, job, TARGET.read_settings(command)).keys() - OF_FILE
     told = {remark.parameter for remark in draft.unexpressed}
     assert wrong <= ({"tensor_parallel", "pipeline_parallel"} if told else set())
     assert told <= {"both_splits"}
@@ -61,7 +61,7 @@ def test_commands_of_a_plan_tell_it_again(job: LaunchJob) -> None:
 def test_gpus_split_matrices_or_layers() -> None:
     for tp, pp, word in ((2, 1, "row"), (1, 2, "layer")):
         job = planned(num_gpus=tp * pp, tensor_parallel=tp, pipeline_parallel=pp)
-        draft = TARGET.drafted(job)
+        draft = TARGET.make_draft(job)
         assert value_of(draft.processes[0], "--split-mode") == word
         assert not draft.unexpressed
 
@@ -101,13 +101,13 @@ def test_what_it_has_no_option_of_is_no_plan_of_it(settings: dict[str, Any], rul
     ],
 )
 def test_the_name_of_the_file_tells_model_and_type(name: str, model: str, word: str) -> None:
-    answers = TARGET.read(found(TARGET, "llama-server", model=name))
+    answers = TARGET.read_settings(found(TARGET, "llama-server", model=name))
     assert (answers.values["model"], answers.values["quantization"]) == (model, word)
     assert "quantization" in answers.defaults
 
 
 def test_a_repository_with_its_type_behind() -> None:
-    answers = TARGET.read(found(TARGET, hf_repo="ggml-org/gpt-oss-20b-GGUF:MXFP4"))
+    answers = TARGET.read_settings(found(TARGET, hf_repo="ggml-org/gpt-oss-20b-GGUF:MXFP4"))
     assert (answers.values["model"], answers.values["quantization"]) == ("gpt-oss-20b", "mxfp4")
 
 
@@ -125,7 +125,7 @@ def test_layers_and_devices_of_a_command() -> None:
         options={name: stated(name, text) for name, text in options.items()},
         environment={"CUDA_VISIBLE_DEVICES": stated("CUDA_VISIBLE_DEVICES", "0,1")},
     )
-    answers = TARGET.read(command)
+    answers = TARGET.read_settings(command)
     assert answers.workload == "inference"
     assert (answers.values["num_gpus"], answers.values["pipeline_parallel"]) == (2, 2)
     assert answers.values["weight_offload"] == pytest.approx(13 / 33, abs=1e-4)
@@ -138,6 +138,6 @@ def test_commands_that_start_it() -> None:
 
 
 def test_more_slots_than_it_has_are_refused() -> None:
-    TARGET.drafted(planned(concurrency=256))
+    TARGET.make_draft(planned(concurrency=256))
     with pytest.raises(LaunchError, match="--set concurrency=256"):
-        TARGET.drafted(planned(concurrency=257))
+        TARGET.make_draft(planned(concurrency=257))

@@ -19,7 +19,7 @@ from planner.launch.read_launch import read_launch
 from planner.launch.target import LaunchJob, ShellVariable
 from planner.launch.targets import target_of
 from planner.launch.targets.maxtext import KEYS, maxtext_name, model_of_maxtext
-from planner.launch.write_launch import for_target, launch_of
+from planner.launch.write_launch import make_launch, restrict_to_target
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
@@ -50,15 +50,15 @@ def read(*positional: str, world: JobResources | None = None, **options: str) ->
         positional=tuple(stated("", word) for word in positional),
         resources=world or JobResources(),
     )
-    return TARGET.read(found)
+    return TARGET.read_settings(found)
 
 
 def come_back(made: LaunchJob) -> None:
     try:
-        draft = TARGET.drafted(made)
+        draft = TARGET.make_draft(made)
     except LaunchError:
         reject()
-    answers = TARGET.read(found_of(TARGET, draft))
+    answers = TARGET.read_settings(found_of(TARGET, draft))
     wrong = lost(TARGET, made, answers, derived=True)
     # A file names the kernels that its framework runs.
     kernel = wrong.pop("attention_kernel", ("auto", "cudnn"))
@@ -120,29 +120,29 @@ def test_what_exchanges_most_stands_within_a_node() -> None:
 
 
 def test_nodes_meet_where_jax_looks() -> None:
-    (process,) = TARGET.drafted(job("llama-2-7b", 64)).processes
+    (process,) = TARGET.make_draft(job("llama-2-7b", 64)).processes
     names = {word.prefix: word.name for each in process.arguments for word in each.words
              if isinstance(word, ShellVariable)}  # fmt: skip
     assert names["JAX_COORDINATOR_IP="] == "MASTER_ADDR"
     assert names["NODE_RANK="] == "NODE_RANK"
-    (alone,) = TARGET.drafted(job("llama-2-7b", 8)).processes
+    (alone,) = TARGET.make_draft(job("llama-2-7b", 8)).processes
     assert alone.arguments[0].words[0] == "python3"
 
 
 def test_it_is_told_that_no_profile_is_its_own() -> None:
-    draft = TARGET.drafted(job("llama-2-7b", 8))
+    draft = TARGET.make_draft(job("llama-2-7b", 8))
     assert any("predicted as for" in note for note in map(str, draft.notes))
 
 
 def test_gradients_alone_are_not_sharded() -> None:
-    draft = TARGET.drafted(job("llama-2-7b", 8, framework="deepspeed", zero_stage=2))
+    draft = TARGET.make_draft(job("llama-2-7b", 8, framework="deepspeed", zero_stage=2))
     assert "zero_stage" in [each.parameter for each in draft.unexpressed]
 
 
 def test_a_pipeline_of_unequal_chunks_is_refused() -> None:
     made = job("deepseek-v3", 256, framework="megatron-lm", pipeline_parallel=16)
     with pytest.raises(LaunchError, match="equal chunks"):
-        TARGET.drafted(made)
+        TARGET.make_draft(made)
 
 
 @pytest.mark.parametrize(
@@ -216,14 +216,14 @@ def written_and_read(folder: Path, framework: str, zero_stage: int) -> ImportedL
         settings={"zero_stage": zero_stage, "global_batch_size": 64},
     )
     path = folder / "train.sh"
-    (script,) = (f for f in launch_of(request, "maxtext", "script").files if f.name == path.name)
+    (script,) = (f for f in make_launch(request, "maxtext", "script").files if f.name == path.name)
     path.write_text(script.text, encoding="utf-8")
     return read_launch(path)
 
 
 @pytest.mark.parametrize("stage", [1, 3])
 def test_files_of_maxtext_are_judged_as_it(stage: int, tmp_path: Path) -> None:
-    asked = for_target(Request(workload="train", model="llama-3-8b", num_gpus=8), "maxtext")
+    asked = restrict_to_target(Request(workload="train", model="llama-3-8b", num_gpus=8), "maxtext")
     assert asked.framework == "MaxText"
     back = written_and_read(tmp_path, "maxtext", stage)
     assert back.values["framework"] == "MaxText"
@@ -297,4 +297,4 @@ def test_adapters_are_judged_as_a_framework_that_trains_them() -> None:
 
 def test_paths_leave_nothing_open(tmp_path: Path) -> None:
     back = written_and_read(tmp_path, "maxtext", 3)
-    assert [line.option for line in back.of(Status.OPEN)] == []
+    assert [line.option for line in back.lines_with_status(Status.OPEN)] == []

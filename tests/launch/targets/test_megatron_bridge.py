@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, round_trip, stated, training_jobs
 
 from planner.errors import LaunchError
-from planner.launch.model_shape import model_named
+from planner.launch.model_shape import find_model_of_name
 from planner.launch.option_lines import Status
 from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
 from planner.launch.read_launch import read_launch
@@ -48,7 +48,7 @@ def read(*positional: str, world: JobResources | None = None, **options: str) ->
         positional=tuple(stated("", word) for word in positional),
         resources=world or JobResources(),
     )
-    return TARGET.read(found)
+    return TARGET.read_settings(found)
 
 
 @SOME
@@ -58,7 +58,7 @@ def test_a_plan_comes_back_from_its_overrides(made: LaunchJob) -> None:
 
 
 def test_the_program_is_python_that_has_the_model_s_name_as_an_argument() -> None:
-    draft = TARGET.drafted(job("llama-3-8b", 8))
+    draft = TARGET.make_draft(job("llama-3-8b", 8))
     (program,) = draft.files
     tree = ast.parse(program.text)
     assert "pretrain" in {
@@ -81,7 +81,7 @@ def test_a_model_that_is_nowhere_else_is_described() -> None:
 
 def test_adapters_are_trained_of_frozen_weights() -> None:
     made = job("llama-3-8b", 8, adapter="lora", lora_rank=16, lora_targets="attention")
-    draft = TARGET.drafted(made)
+    draft = TARGET.make_draft(made)
     assert words(made)["peft.dim"] == "16"
     assert words(made)["peft.target_modules"] == "[linear_qkv,linear_proj]"
     assert "finetune(config" in draft.files[0].text
@@ -97,7 +97,7 @@ def test_adapters_are_trained_of_frozen_weights() -> None:
 
 def test_what_fused_matrices_cannot_say_is_told() -> None:
     made = job("llama-3-8b", 8, adapter="lora", lora_rank=16, lora_targets="query_value")
-    assert [each.parameter for each in TARGET.drafted(made).unexpressed] == ["lora_targets"]
+    assert [each.parameter for each in TARGET.make_draft(made).unexpressed] == ["lora_targets"]
 
 
 def test_what_each_profile_assumes_is_written() -> None:
@@ -109,7 +109,7 @@ def test_what_each_profile_assumes_is_written() -> None:
     assert words(nemo)["model.moe_flex_dispatcher_backend"] == "deepep"
     assert words(nemo)["comm_overlap.tp_comm_overlap"] == "true"
     assert words(nemo)["mixed_precision.grad_reduce_in_fp32"] == "false"
-    environment = TARGET.drafted(bridge).processes[0].environment
+    environment = TARGET.make_draft(bridge).processes[0].environment
     assert environment["PYTORCH_CUDA_ALLOC_CONF"] == "expandable_segments:True"
 
 
@@ -124,7 +124,7 @@ def test_a_layout_is_quoted_for_hydra() -> None:
 
 
 def test_nothing_is_saved_by_a_benchmark() -> None:
-    (measured,) = TARGET.drafted(job("llama-3-8b", 8)).benchmark
+    (measured,) = TARGET.make_draft(job("llama-3-8b", 8)).benchmark
     saved = [
         word.prefix
         for each in measured.arguments
@@ -137,7 +137,7 @@ def test_nothing_is_saved_by_a_benchmark() -> None:
 def test_a_recipe_names_the_model() -> None:
     recipe = {"--recipe": stated("--recipe", "llama31_405b_pretrain_256gpu_h100_bf16_config")}
     found = ParsedCommand(target=TARGET.name, name="run.sh", text="", options=recipe)
-    answers = TARGET.read(found)
+    answers = TARGET.read_settings(found)
     assert answers.values["model"] == "llama-3.1-405b"
     assert answers.values["zero_stage"] == "1"
     assert any("recipe" in note for note in answers.notes)
@@ -154,7 +154,7 @@ def test_a_recipe_names_the_model() -> None:
     ],
 )
 def test_models_by_the_names_of_recipes(name: str, model: str | None) -> None:
-    assert model_named(name) == model
+    assert find_model_of_name(name) == model
 
 
 def test_a_configuration_of_nemo() -> None:
@@ -237,7 +237,7 @@ def test_gpus_that_the_split_does_not_divide_are_refused() -> None:
 
 def test_what_a_plan_writes_names_its_model() -> None:
     made = job("llama-3-8b", 8)
-    answers = TARGET.read(found_of(TARGET, TARGET.drafted(made)))
+    answers = TARGET.read_settings(found_of(TARGET, TARGET.make_draft(made)))
     assert answers.values["model"] == "meta-llama/Meta-Llama-3-8B"
     assert answers.shape is None
 

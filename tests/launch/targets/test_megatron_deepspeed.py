@@ -63,19 +63,19 @@ def read(
         files={CONFIG: document},
         resources=world or JobResources(),
     )
-    return TARGET.read(found)
+    return TARGET.read_settings(found)
 
 
 @settings(max_examples=examples(50, 4), suppress_health_check=list(HealthCheck))
 @given(made=training_jobs(framework="megatron-deepspeed", gpu="a100", models=MODELS))
 def test_a_plan_comes_back(made: LaunchJob) -> None:
-    draft = TARGET.drafted(made)
-    assert lost(TARGET, made, TARGET.read(found_of(TARGET, draft))) == {}
+    draft = TARGET.make_draft(made)
+    assert lost(TARGET, made, TARGET.read_settings(found_of(TARGET, draft))) == {}
 
 
 def test_the_configuration_agrees_with_the_arguments() -> None:
     made = job("llama-65b", 64, tensor_parallel=8, pipeline_parallel=4, sequence_parallel=True)
-    (file,) = TARGET.drafted(made).files
+    (file,) = TARGET.make_draft(made).files
     config = json.loads(file.text)
     assert config["train_batch_size"] == 512
     assert config["train_micro_batch_size_per_gpu"] == 1
@@ -91,12 +91,12 @@ def test_a_pipeline_of_one_stage_is_none() -> None:
 
 def test_bf16_shards_even_without_zero() -> None:
     made = job("llama-65b", 64, tensor_parallel=8, zero_stage=0)
-    assert [each.parameter for each in TARGET.drafted(made).unexpressed] == ["zero_stage"]
+    assert [each.parameter for each in TARGET.make_draft(made).unexpressed] == ["zero_stage"]
 
 
 def test_models_that_would_be_others_are_refused() -> None:
     with pytest.raises(LaunchError, match="latent attention"):
-        TARGET.drafted(job("deepseek-v3", 256, pipeline_parallel=16))
+        TARGET.make_draft(job("deepseek-v3", 256, pipeline_parallel=16))
 
 
 def test_a_script_of_bigscience() -> None:

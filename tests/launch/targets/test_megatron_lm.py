@@ -17,7 +17,7 @@ from planner.launch.model_shape import model_of, shape_of
 from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchJob, ShellVariable
 from planner.launch.targets import target_of
-from planner.launch.targets.megatron_shape import expert_layers, layout_of, stages_of
+from planner.launch.targets.megatron_shape import chunks_of_layout, expert_layers, format_layout
 
 TARGET = target_of("megatron-lm")
 SOME = settings(max_examples=examples(60, 8), suppress_health_check=list(HealthCheck))
@@ -53,7 +53,7 @@ def read(world: JobResources | None = None, **options: str | None) -> LaunchSett
         options={n: stated(n, *([] if t is None else [t])) for n, t in named.items()},
         resources=world or JobResources(),
     )
-    return TARGET.read(found)
+    return TARGET.read_settings(found)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_how_tokens_get_to_their_experts_is_read(written: str | None, read_as: s
 
 def test_a_dispatcher_of_the_plan_comes_back() -> None:
     made = job("mixtral-8x7b", 8, expert_parallel=8, token_dispatcher="flex")
-    answers = TARGET.read(found_of(TARGET, TARGET.drafted(made)))
+    answers = TARGET.read_settings(found_of(TARGET, TARGET.make_draft(made)))
     assert answers.values["token_dispatcher"] == "flex"
     assert lost(TARGET, made, answers) == {}
 
@@ -99,7 +99,7 @@ def test_a_plan_comes_back_from_its_arguments(made: LaunchJob) -> None:
 @SOME
 @given(made=training_jobs())
 def test_a_shape_comes_back_from_its_arguments(made: LaunchJob) -> None:
-    shape = TARGET.read(found_of(TARGET, TARGET.drafted(made))).shape
+    shape = TARGET.read_settings(found_of(TARGET, TARGET.make_draft(made))).shape
     assert shape is not None
     wanted = {name: value for name, value in shape_of(made.model).items() if value}
     wanted.pop("max_position_embeddings", None)
@@ -108,7 +108,7 @@ def test_a_shape_comes_back_from_its_arguments(made: LaunchJob) -> None:
 
 def test_what_is_lost_is_seen() -> None:
     made = job("llama-65b", 64, tensor_parallel=8, pipeline_parallel=2, sequence_parallel=True)
-    answers = TARGET.read(found_of(TARGET, TARGET.drafted(made)))
+    answers = TARGET.read_settings(found_of(TARGET, TARGET.make_draft(made)))
     other = replace(answers, values={**answers.values, "tensor_parallel": "4"})
     assert lost(TARGET, made, other) == {"tensor_parallel": (8, 4)}
 
@@ -126,7 +126,7 @@ def test_layers_that_do_not_divide_account_for_both_ends() -> None:
 def test_other_splits_are_a_layout_which_tells_the_chunks() -> None:
     made = job("deepseek-v3", 256, pipeline_parallel=16, expert_parallel=8, mtp_num_layers=1)
     said = words(made)
-    chunks = stages_of(said["--pipeline-model-parallel-layout"])
+    chunks = chunks_of_layout(said["--pipeline-model-parallel-layout"])
     assert [chunk.count("t") + chunk.count("m") for chunk in chunks] == chunk_split(
         made.model, 16, 1
     )
@@ -141,7 +141,7 @@ def test_layers_of_later_tokens_are_counted_once(stages: int, chunks: int) -> No
         "deepseek-v3", 8 * stages, global_batch_size=2048 // 31 * stages * 8,
         pipeline_parallel=stages, virtual_pipeline=chunks, expert_parallel=8, mtp_num_layers=1,
     )  # fmt: skip
-    found = stages_of(words(made)["--pipeline-model-parallel-layout"])
+    found = chunks_of_layout(words(made)["--pipeline-model-parallel-layout"])
     assert sum(chunk.count("t") for chunk in found) == 61
     assert [chunk.count("t") + chunk.count("m") for chunk in found] == chunk_split(
         made.model, stages, chunks
@@ -153,7 +153,7 @@ def test_layers_of_later_tokens_are_counted_once(stages: int, chunks: int) -> No
 
 def test_later_tokens_of_several_chunks_are_refused() -> None:
     with pytest.raises(LaunchError, match="in several chunks"):
-        layout_of([1, 1, 1, 1], 2)
+        format_layout([1, 1, 1, 1], 2)
 
 
 def test_ends_that_lack_several_layers_are_a_layout() -> None:
@@ -161,7 +161,7 @@ def test_ends_that_lack_several_layers_are_a_layout() -> None:
     sizes = chunk_split(made.model, 4, 4)
     assert min(sizes) < max(sizes) - 1
     said = words(made)
-    layout = stages_of(said["--pipeline-model-parallel-layout"])
+    layout = chunks_of_layout(said["--pipeline-model-parallel-layout"])
     assert [chunk.count("t") for chunk in layout] == sizes
     assert "--account-for-loss-in-pipeline-split" not in said
 
@@ -197,8 +197,8 @@ def test_dense_layers_come_before_experts() -> None:
 
 
 def test_one_connection_is_of_split_layers() -> None:
-    (split,) = TARGET.drafted(job("llama-2-7b", 8, tensor_parallel=2)).processes
-    (whole,) = TARGET.drafted(job("llama-2-7b", 8)).processes
+    (split,) = TARGET.make_draft(job("llama-2-7b", 8, tensor_parallel=2)).processes
+    (whole,) = TARGET.make_draft(job("llama-2-7b", 8)).processes
     assert split.environment["CUDA_DEVICE_MAX_CONNECTIONS"] == "1"
     assert "CUDA_DEVICE_MAX_CONNECTIONS" not in whole.environment
 
@@ -212,18 +212,18 @@ def test_scaling_of_8_bit_is_that_of_the_gpu() -> None:
 
 def test_what_megatron_cannot_say_is_told() -> None:
     made = job("llama-2-7b", 8, precision="fp8", fp8_attention=True)
-    assert [each.parameter for each in TARGET.drafted(made).unexpressed] == ["fp8_attention"]
+    assert [each.parameter for each in TARGET.make_draft(made).unexpressed] == ["fp8_attention"]
     uneven = job("llama-65b", 16, pipeline_parallel=4, virtual_pipeline=5, recompute="full",
                  recompute_num_layers=7)  # fmt: skip
-    assert [each.parameter for each in TARGET.drafted(uneven).unexpressed] == [
+    assert [each.parameter for each in TARGET.make_draft(uneven).unexpressed] == [
         "recompute_num_layers"
     ]
-    parallel = TARGET.drafted(job("falcon-7b", 8)).unexpressed
+    parallel = TARGET.make_draft(job("falcon-7b", 8)).unexpressed
     assert "side by side" in " ".join(map(str, parallel))
 
 
 def test_a_benchmark_ends_and_saves_nothing() -> None:
-    (measured,) = TARGET.drafted(job("llama-2-7b", 8)).benchmark
+    (measured,) = TARGET.make_draft(job("llama-2-7b", 8)).benchmark
     options = [each.words[0] for each in measured.arguments]
     assert "--save" not in options
     assert "--load" not in options
@@ -232,12 +232,12 @@ def test_a_benchmark_ends_and_saves_nothing() -> None:
 
 
 def test_layouts() -> None:
-    assert stages_of("Et*3|(tt|)*29,m|L") == ["Ettt", *["tt"] * 29, "m", "L"]
+    assert chunks_of_layout("Et*3|(tt|)*29,m|L") == ["Ettt", *["tt"] * 29, "m", "L"]
     sizes = [3, 4, 4, 0, 5]
-    assert [chunk.count("t") for chunk in stages_of(layout_of(sizes))] == sizes
+    assert [chunk.count("t") for chunk in chunks_of_layout(format_layout(sizes))] == sizes
     for wrong in ("Ex|L", "(t|)*9999*9999*9999", "E" + "t*9999" * 20):
         with pytest.raises(LaunchError, match="layout"):
-            stages_of(wrong)
+            chunks_of_layout(wrong)
 
 
 def test_layers_with_experts() -> None:
@@ -255,7 +255,7 @@ def test_layers_of_several_kinds_are_a_pattern_cut_at_the_stages() -> None:
     assert said["--mamba-num-heads"] == "128"
     for refused in ("--num-layers", "--num-virtual-stages-per-pipeline-rank"):
         assert refused not in said
-    (process,) = TARGET.drafted(made).processes
+    (process,) = TARGET.make_draft(made).processes
     (program,) = process.arguments[0].words
     assert isinstance(program, ShellVariable)
     assert program.suffix == "/pretrain_hybrid.py"
@@ -267,7 +267,7 @@ def test_a_layer_with_both_blocks_is_two_symbols() -> None:
     assert (pattern.count("GE"), pattern.count("*E")) == (36, 12)
     with_module = job("qwen3-next-80b-a3b", 64, expert_parallel=8, mtp_num_layers=1)
     with pytest.raises(LaunchError, match="--mtp-num-layers 0"):
-        TARGET.drafted(with_module)
+        TARGET.make_draft(with_module)
 
 
 def test_layers_with_a_window_between_those_without_come_back() -> None:
@@ -275,7 +275,7 @@ def test_layers_with_a_window_between_those_without_come_back() -> None:
     said = words(made)
     assert (said["--window-size"], said["--window-attn-skip-freq"]) == ("127,0", "2")
     assert "--moe-router-enable-expert-bias" not in said  # a bias of the linear layer
-    shape = TARGET.read(found_of(TARGET, TARGET.drafted(made))).shape
+    shape = TARGET.read_settings(found_of(TARGET, TARGET.make_draft(made))).shape
     assert shape is not None
     assert model_of(shape, "x", "x").layer_groups == made.model.layer_groups
 
@@ -311,7 +311,7 @@ def test_a_number_that_text_does_not_tell_is_asked() -> None:
     options = {name: stated(name, *([] if t is None else [t])) for name, t in plain.items()}
     found = ParsedCommand(target=TARGET.name, name="run.sh", text="",
                   options={**options, unknown.option: unknown})  # fmt: skip
-    assert "tensor_parallel" in TARGET.read(found).missing
+    assert "tensor_parallel" in TARGET.read_settings(found).missing
 
 
 def test_what_is_not_said_is_what_megatron_does() -> None:
@@ -396,7 +396,7 @@ def test_latent_attention_leaves_the_kernel_open() -> None:
 
 def test_narrow_gradients_are_read() -> None:
     """Two bytes of each decide whether a plan fits."""
-    reading = TARGET.reading(
+    reading = TARGET.make_reader(
         ParsedCommand(
             target="megatron-lm",
             name="run.sh",
@@ -416,4 +416,4 @@ def test_narrow_gradients_are_read() -> None:
 )
 def test_the_work_of_experts_that_was_predicted_is_told(imbalance: float, words: str) -> None:
     made = job("mixtral-8x7b", 8, expert_parallel=8, expert_imbalance=imbalance)
-    assert any(words in remark.note for remark in TARGET.drafted(made).left)
+    assert any(words in remark.note for remark in TARGET.make_draft(made).left)

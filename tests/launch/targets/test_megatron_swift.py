@@ -30,7 +30,7 @@ def test_an_adapter_of_each_expert_of_converted_weights(tmp_path: Path) -> None:
     assert (found["lora_rank"], found["lora_targets"]) == ("8", "all_linear")
     assert (found["expert_parallel"], found["recompute"]) == ("4", "full")
     assert (found["sequence_length"], found["zero_stage"]) == ("4096", "1")
-    assert not launch.of(Status.UNKNOWN)
+    assert not launch.lines_with_status(Status.UNKNOWN)
 
 
 def test_its_defaults_and_flags_with_words(tmp_path: Path) -> None:

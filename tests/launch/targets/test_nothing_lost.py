@@ -41,11 +41,11 @@ CASES = [
 def test_every_option_that_is_written_is_read_back(name: str, plan: str) -> None:
     """Plans of worked values, which have every row of a table: see ``test_worked_values``."""
     target, one = target_of(name), job(PLANS[name][plan])
-    draft = target.drafted(one)
+    draft = target.make_draft(one)
     if one.workload == "train" or not one.is_disaggregated:
         document = with_files(target, draft)
         found = replace(found_of(target, draft), options=document.options, files=document.files)
-        wrong = lost(target, one, target.read(found))
+        wrong = lost(target, one, target.read_settings(found))
     else:
         wrong = lost_between(target, one)
     known = {*NOT_READ.get(name, ()), *NOT_READ.get(f"{name} {plan}", ())}

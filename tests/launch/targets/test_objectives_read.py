@@ -6,7 +6,7 @@ import pytest
 
 from planner.errors import LaunchError, SpecError
 from planner.launch.read_launch import read_launch
-from planner.launch.write_launch import launch_of
+from planner.launch.write_launch import make_launch
 from planner.question.request import Request
 
 _BATCH = "--model_name_or_path Qwen/Qwen2.5-7B-Instruct --per_device_train_batch_size 2"
@@ -101,7 +101,7 @@ def test_no_file_of_preferences_is_written() -> None:
         settings={"zero_stage": 3, "recompute": "full"},
     )
     with pytest.raises(LaunchError, match="No launch file of dpo is written"):
-        launch_of(request, "deepspeed", "script")
+        make_launch(request, "deepspeed", "script")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_step_of_prime_rl(tmp_path: Path) -> None:
     assert told(found, *engine) == ["2", "0.9", "store", "False"]
     names = ("framework", "reference_model", "recompute", "offload", "max_steps")
     assert told(found, *names) == ["prime-rl", "False", "full", "optimizer", "100"]
-    assert not found.of(Status.UNKNOWN)
+    assert not found.lines_with_status(Status.UNKNOWN)
 
 
 @each(
@@ -94,7 +94,7 @@ def test_words_of_prime_rl(tmp_path: Path, old: str, new: str, name: str, value:
 def test_engines_that_are_told_of_apart_are_asked_for(tmp_path: Path) -> None:
     nodes = "type = 'multi_node'\nnum_train_nodes = 1"
     found = read(tmp_path, "num_train_gpus = 2\nnum_infer_gpus = 6", nodes)
-    assert "num_gpus" in found.lacking({"gpu": "h100-sxm-80gb"})
+    assert "num_gpus" in found.missing_terms({"gpu": "h100-sxm-80gb"})
 
 
 def test_engines_of_prompts_and_of_answers_are_counted(tmp_path: Path) -> None:

@@ -7,15 +7,15 @@ import pytest
 from rows import each
 
 import planner
-from planner.decide.suggestions.launch_changes import allowed, best_changes
+from planner.decide.suggestions.launch_changes import allowed_changes, best_changes
 from planner.errors import PlannerError
 from planner.launch.import_launch import ImportedLaunch
 from planner.launch.launch_file import LaunchFile, evaluate_launch, full_row
 from planner.launch.option_lines import Status
 from planner.launch.read_launch import read_launch
-from planner.launch.rewrite_launch import can_say
+from planner.launch.rewrite_launch import can_express
 from planner.show.presenters.search import estimate_command
-from planner.sweeps.find_plan import request_in
+from planner.sweeps.find_plan import read_request_of_file
 
 _VERL = (
     "actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct algorithm.adv_estimator=grpo "
@@ -54,7 +54,7 @@ def test_a_step_of_verl(tmp_path: Path) -> None:
     assert told(found, *engine) == ["4", "0.6", "2", "256"]
     assert told(found, "algorithm", "reference_model", "critic") == ["grpo", "True", "False"]
     assert told(found, "framework", "placement") == ["verl", "colocated"]
-    assert not found.of(Status.UNKNOWN)
+    assert not found.lines_with_status(Status.UNKNOWN)
 
 
 def test_what_verl_has_where_a_file_is_silent(tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_what_verl_has_where_a_file_is_silent(tmp_path: Path) -> None:
 def test_counts_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
     words = "data.train_batch_size=$PROMPTS data.max_response_length=$LONGEST"
     found = read(tmp_path, _MAIN + _VERL + words)
-    assert {"prompts_per_step", "output_cap"} <= {*found.lacking({})}
+    assert {"prompts_per_step", "output_cap"} <= {*found.missing_terms({})}
     words = "actor_rollout_ref.rollout.n=$N actor_rollout_ref.rollout.max_num_seqs=$PLACES"
-    assert "samples_per_prompt" in read(tmp_path, f"{_STREAMED}{_VERL}{words}").lacking({})
+    assert "samples_per_prompt" in read(tmp_path, f"{_STREAMED}{_VERL}{words}").missing_terms({})
 
 
 @each(
@@ -428,7 +428,7 @@ def test_a_step_of_openrlhf_in_older_and_newer_words(tmp_path: Path, words: str)
     assert told(found, "offload_train", "offload_rollout") == ["true", "true"]
     assert told(found, "algorithm", "reference_model", "critic") == ["grpo", "True", "False"]
     assert told(found, "framework", "placement") == ["OpenRLHF", "colocated"]
-    assert not found.of(Status.UNKNOWN)
+    assert not found.lines_with_status(Status.UNKNOWN)
 
 
 @each(
@@ -494,8 +494,8 @@ def test_a_change_is_offered_for_a_step(tmp_path: Path) -> None:
     plan, found, _ = evaluate_launch(question.request)
     assert found.rejected_by
     imported = question.imported
-    may_be = allowed(
-        question.request, full_row(found), partial(can_say, imported), imported.defaults
+    may_be = allowed_changes(
+        question.request, full_row(found), partial(can_express, imported), imported.defaults
     )
     changes = best_changes(plan, found, may_be)
     assert changes
@@ -531,6 +531,6 @@ def test_a_step_stands_beside_that_of_another_file(tmp_path: Path) -> None:
         (tmp_path / name).write_text(_MAIN + _VERL + words)
     asked = {"gpu": "h100-sxm-80gb"}
     own = LaunchFile(path=tmp_path / "a.sh", answers=asked, workload="rl").question().request
-    other = request_in(tmp_path / "b.sh", None, {}, beside=own)
+    other = read_request_of_file(tmp_path / "b.sh", None, {}, fallback=own)
     degrees = [str(one.settings["rollout_tensor_parallel"]) for one in (own, other)]
     assert (other.workload, degrees) == ("rl", ["4", "2"])

@@ -104,8 +104,8 @@ PLACEMENTS = {"verl": ("one_step_off",), "nemo-rl": ("separate",), "openrlhf": (
 
 def written(folder: Path, job: LaunchJob, wrapper: str = "script") -> str:
     """The files of a job in a folder; the text of the one that starts it."""
-    target = target_of(TARGETS[job.pinned.answers["framework"]])
-    files = wrapper_of(wrapper)(target, job, target.drafted(job))
+    target = target_of(TARGETS[job.saved_plan.answers["framework"]])
+    files = wrapper_of(wrapper)(target, job, target.make_draft(job))
     for file in files:
         (folder / file.name).write_text(file.text)
     return files[0].text
@@ -134,7 +134,7 @@ def test_what_is_written_is_read_back(
         reject()
     back = read(folder / "train.sh")
     for told in ("parameters", "answers"):
-        was, found = getattr(job.pinned, told), getattr(back.pinned, told)
+        was, found = getattr(job.pinned, told), getattr(back.saved_plan, told)
         lost = {name for name in was if was[name] != found.get(name)} - {*NOT_OF_THEM}
         assert lost <= {"rollout_gpu_memory"}  # the framework's own, which files spell out
     for name in ("step_time_s", "time_generate_s", "time_sync_s", "peak_memory_gib"):
@@ -226,7 +226,7 @@ def test_what_a_program_cannot_do_is_refused_with_the_nearest(
 ) -> None:
     job = plan(framework, settings, **asked)
     with pytest.raises(LaunchError, match=words):
-        target_of(TARGETS[framework]).drafted(job)
+        target_of(TARGETS[framework]).make_draft(job)
 
 
 def test_the_critic_is_split_as_the_policy(tmp_path: Path) -> None:

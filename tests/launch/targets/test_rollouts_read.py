@@ -75,7 +75,7 @@ def test_what_verl_moves_between_phases_is_on_the_gpu_in_the_update(tmp_path: Pa
 
 def test_sizes_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
     found = read(tmp_path, _VERL + "trainer.nnodes=$NODES data.max_response_length=$LONGEST")
-    assert {"num_gpus", "sequence_length", "micro_batch_size"} <= {*found.lacking({})}
+    assert {"num_gpus", "sequence_length", "micro_batch_size"} <= {*found.missing_terms({})}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_older_and_newer_words_of_openrlhf_say_the_same(tmp_path: Path, words: s
     found = read(tmp_path, _OPEN + words)
     told = ("global_batch_size", "training_objective", "zero_stage", "sequence_length", "num_gpus")
     assert [str(found.values[name]) for name in told] == ["256", "dapo", "3", "4096", "8"]
-    assert not list(found.of(Status.UNKNOWN))
+    assert not list(found.lines_with_status(Status.UNKNOWN))
 
 
 def test_nodes_of_nemo_rl_that_generate_alone_do_not_train(tmp_path: Path) -> None:

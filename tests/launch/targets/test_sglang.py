@@ -32,7 +32,7 @@ def test_commands_of_a_plan_tell_it_again(job: LaunchJob) -> None:
 
 def test_attention_ranks_are_inside_the_tensor_parallel_group() -> None:
     job = planned(model="deepseek-v3", engine="sglang", num_gpus=16, settings=WIDE)
-    (serve,) = TARGET.drafted(job).processes
+    (serve,) = TARGET.make_draft(job).processes
     assert value_of(serve, "--tp-size") == "16"
     assert value_of(serve, "--attn-dp-size") == "4"
     assert value_of(serve, "--ep-size") == "16"
@@ -45,7 +45,7 @@ def test_attention_ranks_are_inside_the_tensor_parallel_group() -> None:
 
 def test_the_memory_share_is_that_of_weights_and_cache() -> None:
     job = planned(model="llama-3.1-70b", engine="sglang", settings={"tensor_parallel": 8})
-    (serve,) = TARGET.drafted(job).processes
+    (serve,) = TARGET.make_draft(job).processes
     beside = job.row["memory_activations_gib"] + job.row["memory_reserved_gib"]
     size = job.gpu.allocatable_memory / 2**30
     share = job.profile.memory.gpu_memory_utilization - beside / size
@@ -59,7 +59,7 @@ def test_drafted_tokens_and_the_verified_one() -> None:
             model=model, engine="sglang", draft_tokens=3, num_gpus=16 if method == "NEXTN" else 8,
             settings={**asked, **({"pipeline_parallel": 2} if method == "NEXTN" else {})},
         )  # fmt: skip
-        (serve,) = TARGET.drafted(job).processes
+        (serve,) = TARGET.make_draft(job).processes
         assert value_of(serve, "--speculative-algorithm") == method
         assert value_of(serve, "--speculative-num-draft-tokens") == "4"
         assert value_of(serve, "--speculative-num-steps") == "3"
@@ -70,18 +70,22 @@ def test_drafted_tokens_and_the_verified_one() -> None:
 def test_a_tree_is_as_deep_as_its_steps() -> None:
     tree = {"num_steps": "5", "eagle_topk": "8", "num_draft_tokens": "64"}
     options = {f"speculative_{name}": text for name, text in tree.items()}
-    read = TARGET.read(found(TARGET, "x", model="m", speculative_algorithm="EAGLE3", **options))
+    read = TARGET.read_settings(
+        found(TARGET, "x", model="m", speculative_algorithm="EAGLE3", **options)
+    )
     told = ("draft_tokens", "draft_steps", "draft_method")
     assert [read.values[name] for name in told] == [63, 5, "eagle3"]
     chain = {**options, "speculative_eagle_topk": "1", "speculative_num_draft_tokens": "6"}
-    read = TARGET.read(found(TARGET, "x", model="m", speculative_algorithm="EAGLE", **chain))
+    read = TARGET.read_settings(
+        found(TARGET, "x", model="m", speculative_algorithm="EAGLE", **chain)
+    )
     assert (read.values["draft_tokens"], read.values["draft_method"]) == (5, "eagle")
     assert "draft_steps" not in read.values
     job = planned(
         model="llama-3.1-8b", engine="sglang", draft_tokens=63, draft_steps=5,
         draft_method="eagle3", num_gpus=1,
     )  # fmt: skip
-    (serve,) = TARGET.drafted(job).processes
+    (serve,) = TARGET.make_draft(job).processes
     written = {name: value_of(serve, f"--speculative-{name.replace('_', '-')}") for name in tree}
     assert written == tree
     assert value_of(serve, "--speculative-algorithm") == "EAGLE3"
@@ -99,7 +103,7 @@ def test_a_cache_that_it_does_not_have_is_no_plan_of_it() -> None:
 def test_host_memory_is_in_whole_units() -> None:
     asked = {"tensor_parallel": 8, "weight_offload": 0.1, "kv_offload": 0.2, "concurrency": 64}
     job = planned(model="llama-3.1-70b", engine="sglang", settings=asked)
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     gib = int(value_of(draft.processes[0], "--cpu-offload-gb") or 0)
     weights = job.row["memory_weights_gib"] / 0.9 * 0.1
     assert weights <= gib < weights + 1
@@ -110,7 +114,7 @@ def test_host_memory_is_in_whole_units() -> None:
 def test_pools_have_modes_and_ports_to_meet() -> None:
     asked = {"prefill_replicas": 2, "tensor_parallel": 2, "concurrency": 64}
     job = planned(model="llama-3.1-8b", engine="sglang", mode="disaggregated", settings=asked)
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     prefill, decode = (process_of(draft, name) for name in ("prefill", "decode"))
     assert value_of(prefill, "--disaggregation-mode") == "prefill"
     assert value_of(decode, "--disaggregation-mode") == "decode"
@@ -122,7 +126,7 @@ def test_pools_have_modes_and_ports_to_meet() -> None:
 
 def test_the_older_words_for_attention_ranks() -> None:
     command = {"model_path": "deepseek-ai/DeepSeek-V3", "tp_size": "16", "dp_size": "8"}
-    answers = TARGET.read(
+    answers = TARGET.read_settings(
         found(TARGET, enable_dp_attention=None, chunked_prefill_size="8192", **command)
     )
     wanted = {
@@ -133,13 +137,13 @@ def test_the_older_words_for_attention_ranks() -> None:
         "quantization": "fp8_block",
     }
     assert wanted.items() <= answers.values.items()
-    replicas = TARGET.read(found(TARGET, **command))
+    replicas = TARGET.read_settings(found(TARGET, **command))
     assert replicas.values["attention_data_parallel"] == 1
     assert replicas.values["num_gpus"] == 128
 
 
 def test_a_prefill_worker_answers_for_its_pool() -> None:
-    answers = TARGET.read(
+    answers = TARGET.read_settings(
         found(TARGET, model_path="x/y-70b-FP8", tp_size="4", disaggregation_mode="prefill")
     )
     wanted = {
@@ -170,8 +174,10 @@ def test_gpus_that_are_no_whole_servers_are_refused() -> None:
     command = found(TARGET, model_path="x/y", tp_size="16")
     world = JobResources(num_gpus=stated("--gpus", "8"))
     with pytest.raises(LaunchError, match="a server takes 16 GPUs, and --gpus gives 8"):
-        TARGET.read(replace(command, resources=world))
-    more = TARGET.read(replace(command, resources=JobResources(num_gpus=stated("--gpus", "32"))))
+        TARGET.read_settings(replace(command, resources=world))
+    more = TARGET.read_settings(
+        replace(command, resources=JobResources(num_gpus=stated("--gpus", "32")))
+    )
     assert more.values["num_gpus"] == 32
 
 
@@ -188,10 +194,13 @@ def test_flags_and_a_launch_file_have_the_same_step(gpu: str, ranks: int) -> Non
         precision="w8a8",
     )  # fmt: skip
     assert job["max_num_batched_tokens"] * ranks == WHOLE_STEPS[gpu]
-    (serve,) = TARGET.drafted(job).processes
+    (serve,) = TARGET.make_draft(job).processes
     assert value_of(serve, "--chunked-prefill-size") == str(WHOLE_STEPS[gpu])
     options = {"tp_size": "4", "model_path": "x/mixtral-8x7b"}
     if ranks > 1:
         options |= {"dp_size": str(ranks), "enable_dp_attention": None}
     asked = replace(found(TARGET, **options), resources=JobResources(gpu=gpu))
-    assert TARGET.read(asked).values["max_num_batched_tokens"] == job["max_num_batched_tokens"]
+    assert (
+        TARGET.read_settings(asked).values["max_num_batched_tokens"]
+        == job["max_num_batched_tokens"]
+    )

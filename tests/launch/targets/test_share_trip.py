@@ -21,7 +21,7 @@ def test_a_share_is_written_as_the_plan_has_it_and_read_again(
 ) -> None:
     asked = {"tensor_parallel": 2, "concurrency": 4, "gpu_memory_utilization": 0.437}
     job = planned(model="llama-3.1-8b", engine=engine, num_gpus=2, settings=asked)
-    draft = (target or ENGINES[engine]).drafted(job)
+    draft = (target or ENGINES[engine]).make_draft(job)
     if target is None:
         words = [str(word) for a in draft.processes[0].arguments for word in a.words]
         path = tmp_path / "run.sh"

@@ -76,7 +76,7 @@ def test_a_step_in_arrays_of_arguments(tmp_path: Path) -> None:
     names = ("framework", "placement", "offload_train", "offload_rollout", "old_logprob")
     assert told(found, *names) == ["slime", "colocated", "True", "True", "True"]
     assert told(found, "algorithm", "reference_model", "max_steps") == ["grpo", "False", "3000"]
-    assert not found.of(Status.UNKNOWN)
+    assert not found.lines_with_status(Status.UNKNOWN)
 
 
 @each(
@@ -121,7 +121,7 @@ def test_placements_of_slime(tmp_path: Path, program: str, words: str, split: li
 
 
 def test_gpus_that_generate_are_asked_for_where_no_option_counts_them(tmp_path: Path) -> None:
-    assert "num_gpus" in read(tmp_path, "").lacking({"gpu": "h100-sxm-80gb"})
+    assert "num_gpus" in read(tmp_path, "").missing_terms({"gpu": "h100-sxm-80gb"})
 
 
 def test_a_sequence_above_the_budget_is_a_micro_batch_of_its_own(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_its_defaults_are_told(tmp_path: Path) -> None:
     assert found.values["micro_batch_size"] == 1
     told = {"adapter", "lora_rank", "lora_targets", "recompute", "micro_batch_size", "precision"}
     assert told <= set(found.defaults)
-    assert not found.of(Status.UNKNOWN)
+    assert not found.lines_with_status(Status.UNKNOWN)
 
 
 def test_words_of_its_own_are_read(tmp_path: Path) -> None:

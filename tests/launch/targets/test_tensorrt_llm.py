@@ -56,7 +56,7 @@ def read_again(draft: LaunchDraft) -> LaunchSettings:
             if role:
                 options["--server_role"] = stated("--server_role", role)
             files = {f"{process.name}.yaml": beside}
-            read = TARGET.read(replace(command, options=options, files=files))
+            read = TARGET.read_settings(replace(command, options=options, files=files))
             answers.append((process, read))
     return together(answers)
 
@@ -64,14 +64,14 @@ def read_again(draft: LaunchDraft) -> LaunchSettings:
 @settings(max_examples=examples(40, 5), suppress_health_check=list(HealthCheck))
 @given(serving_jobs(engine="tensorrt-llm"))
 def test_commands_and_files_of_a_plan_tell_it_again(job: LaunchJob) -> None:
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     told = {remark.parameter for remark in draft.unexpressed}
     assert not lost(TARGET, job, read_again(draft)).keys() - told - OF_CHECKPOINT
 
 
 def test_attention_ranks_are_all_gpus_or_one() -> None:
     job = planned(model="qwen3-30b-a3b", engine="tensorrt-llm", settings=WIDE)
-    (serve,) = TARGET.drafted(job).processes
+    (serve,) = TARGET.make_draft(job).processes
     assert "--enable_attention_dp" in words(serve)
     assert value_of(serve, "--tp_size") == "8"
     assert value_of(serve, "--max_batch_size") == "8"
@@ -83,7 +83,7 @@ def test_attention_ranks_are_all_gpus_or_one() -> None:
 def test_the_memory_share_is_of_what_is_free() -> None:
     asked = {"tensor_parallel": 8}
     job = planned(model="llama-3.1-70b", engine="tensorrt-llm", settings=asked)
-    (serve,) = TARGET.drafted(job).processes
+    (serve,) = TARGET.make_draft(job).processes
     row, size = job.row, job.gpu.allocatable_memory / 2**30
     names = ("weights", "activations", "reserved")
     free = size - sum(row[f"memory_{name}_gib"] for name in names)
@@ -98,7 +98,7 @@ def test_what_only_the_yaml_says() -> None:
         model="deepseek-v3", engine="tensorrt-llm", num_gpus=16, settings=asked,
         draft_tokens=2, prefix_cache_hit_rate=0.5,
     )  # fmt: skip
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     (serve,) = draft.processes
     document = document_of(draft, serve)
     assert document["kv_cache_config"]["enable_block_reuse"] is True
@@ -115,7 +115,7 @@ def test_a_model_that_drafts_is_to_be_named() -> None:
         draft_tokens=3,
         settings={"tensor_parallel": 8},
     )
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     document = document_of(draft, draft.processes[0])
     assert document["speculative_config"]["max_draft_len"] == 3
     assert any("DRAFT_MODEL" in remark.note for remark in draft.left)
@@ -126,7 +126,7 @@ def test_a_model_that_drafts_and_is_named_is_written() -> None:
     job = planned(
         model="llama-3.1-70b", engine="tensorrt-llm", **asked, settings={"tensor_parallel": 8}
     )
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     config = document_of(draft, draft.processes[0])["speculative_config"]
     assert config["speculative_model"] == "meta-llama/Llama-3.2-1B"
     assert not any("DRAFT_MODEL" in remark.note for remark in draft.left)
@@ -135,7 +135,7 @@ def test_a_model_that_drafts_and_is_named_is_written() -> None:
 def test_pools_are_named_to_the_server_in_front() -> None:
     asked = {"prefill_replicas": 2, "tensor_parallel": 2, "concurrency": 64}
     job = planned(model="llama-3.1-8b", engine="tensorrt-llm", mode="disaggregated", settings=asked)
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     prefill = document_of(draft, process_of(draft, "prefill"))
     assert prefill["disable_overlap_scheduler"] is True
     assert prefill["cache_transceiver_config"] == {"backend": "DEFAULT"}
@@ -166,7 +166,7 @@ def test_the_yaml_beside_goes_before_the_command() -> None:
             "--extra_llm_api_options": "./extra.yml",
         }.items()
     }
-    answers = TARGET.read(replace(command, options=options, files={"extra.yml": beside}))
+    answers = TARGET.read_settings(replace(command, options=options, files={"extra.yml": beside}))
     wanted = {
         "model": "deepseek-ai/DeepSeek-R1",
         "tensor_parallel": 1,
@@ -185,7 +185,7 @@ def test_a_server_without_overlap_is_no_prefill_worker() -> None:
     )
     command = found(TARGET, "trtllm-serve", "x/y")
     options = {"--extra_llm_api_options": stated("--extra_llm_api_options", "a.yaml")}
-    answers = TARGET.read(replace(command, options=options, files={"a.yaml": beside}))
+    answers = TARGET.read_settings(replace(command, options=options, files={"a.yaml": beside}))
     assert answers.values["mode"] == "aggregated"
 
 
@@ -208,7 +208,7 @@ def test_a_worker_of_dynamo_has_words_of_its_own() -> None:
         "prefill_kv_cache": "fp8",
         "prefill_max_num_batched_tokens": 4096,
     }
-    assert wanted.items() <= TARGET.read(command).values.items()
+    assert wanted.items() <= TARGET.read_settings(command).values.items()
 
 
 def test_a_document_of_two_pools() -> None:
@@ -229,7 +229,7 @@ def test_a_document_of_two_pools() -> None:
         "concurrency": 32,
         "num_gpus": 6,
     }
-    assert wanted.items() <= TARGET.read(document).values.items()
+    assert wanted.items() <= TARGET.read_settings(document).values.items()
 
 
 @pytest.mark.parametrize(

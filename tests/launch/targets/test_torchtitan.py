@@ -21,7 +21,7 @@ from planner.launch.read_launch import read_launch
 from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
 from planner.launch.targets.torchtitan import split_layers
-from planner.launch.write_launch import launch_of
+from planner.launch.write_launch import make_launch
 from planner.specs.catalogue import load_model
 
 TARGET = target_of("torchtitan")
@@ -43,8 +43,8 @@ def test_round_trip(data: st.DataObject) -> None:
     assume(_can_deal_experts(job))
     # What it cannot say then is told: see below.
     assume(job["zero_stage"] or job["context_parallel"] == 1)
-    draft = TARGET.drafted(job)
-    answers = TARGET.read(found_of(TARGET, draft))
+    draft = TARGET.make_draft(job)
+    answers = TARGET.read_settings(found_of(TARGET, draft))
     assert lost(TARGET, job, answers) == {}
     told = {remark.parameter for remark in draft.unexpressed}
     for name in ("num_gpus", "micro_batch_size", "zero_stage", "virtual_pipeline"):
@@ -74,14 +74,14 @@ def _job(model: str, **asked: Any) -> LaunchJob:
 
 
 def _words(job: LaunchJob) -> list[Any]:
-    return [word for each in TARGET.drafted(job).processes[0].arguments for word in each.words]
+    return [word for each in TARGET.make_draft(job).processes[0].arguments for word in each.words]
 
 
 def test_recomputation_is_the_last_word() -> None:
     words = _words(_job("llama-3.1-8b", settings={"recompute": "full"}))
     assert words[-1] == "activation-checkpoint:full"
     assert words[words.index("--config") + 1] == "llama3_8b"
-    assert not TARGET.drafted(_job("llama-3.1-8b")).files
+    assert not TARGET.make_draft(_job("llama-3.1-8b")).files
 
 
 @pytest.mark.parametrize(
@@ -101,30 +101,30 @@ def test_layers_are_dealt_as_torchtitan_does(
 
 def test_8_bits_and_sizes_of_ones_own_are_a_function() -> None:
     job = _job("llama-65b", settings={"precision": "fp8"})
-    (file,) = TARGET.drafted(job).files
+    (file,) = TARGET.make_draft(job).files
     assert file.name == "planned_config.py"
     assert "def llama_65b_float8():" in file.text
     assert "Float8LinearConverter" in file.text
     assert "LAYERS = 80\nHIDDEN = 8192\nHEADS = 64" in file.text
-    answers = TARGET.read(found_of(TARGET, TARGET.drafted(job)))
+    answers = TARGET.read_settings(found_of(TARGET, TARGET.make_draft(job)))
     assert answers.values["precision"] == "fp8"
     assert load_model(answers.values["model"]) == load_model("llama-65b")
 
 
 def test_a_model_of_another_kind_is_refused() -> None:
     with pytest.raises(LaunchError, match="ships no model of its kind"):
-        TARGET.drafted(_job("mixtral-8x7b"))
+        TARGET.make_draft(_job("mixtral-8x7b"))
 
 
 def test_what_context_parallelism_shards_is_told() -> None:
     job = _job("llama-3.1-8b", settings={"zero_stage": 0, "context_parallel": 2})
-    assert "zero_stage" in {remark.parameter for remark in TARGET.drafted(job).unexpressed}
+    assert "zero_stage" in {remark.parameter for remark in TARGET.make_draft(job).unexpressed}
 
 
 def test_defaults_are_those_of_the_configuration() -> None:
     found = values_found("torchtitan", {"--module": "llama3", "--config": "llama3_70b"})
     world = JobResources(gpus_per_node=stated("--nproc", "8"), num_nodes=stated("--nnodes", "4"))
-    answers = TARGET.read(replace(found, resources=world))
+    answers = TARGET.read_settings(replace(found, resources=world))
     wanted = {
         "model": "llama-3.1-70b",
         "tensor_parallel": 8,
@@ -147,7 +147,7 @@ def test_a_file_of_an_earlier_version_is_read_and_told() -> None:
         "activation_checkpoint": {"mode": "full"},
     }
     world = JobResources(gpus_per_node=stated("--nproc", "8"), num_nodes=stated("--nnodes", "8"))
-    answers = TARGET.read(replace(values_found("torchtitan", table), resources=world))
+    answers = TARGET.read_settings(replace(values_found("torchtitan", table), resources=world))
     assert answers.values["model"] == "llama-3.1-70b"
     assert answers.values["tensor_parallel"] == 8
     assert answers.values["pipeline_parallel"] == 4
@@ -158,13 +158,13 @@ def test_gpus_that_are_no_product_are_refused() -> None:
     options = {"--config": "llama3_8b", "--parallelism.data_parallel_shard_degree": 3}
     world = JobResources(num_gpus=stated("--n", "8"))
     with pytest.raises(LaunchError, match="8 GPUs are not"):
-        TARGET.read(replace(values_found("torchtitan", options), resources=world))
+        TARGET.read_settings(replace(values_found("torchtitan", options), resources=world))
 
 
 def test_the_script_reads_back(tmp_path: Path) -> None:
     """Flags stand without values, and the last word is no value of one."""
     job = _job("llama-3.1-8b", settings={"recompute": "full", "tensor_parallel": 2})
-    for file in launch_of(job.pinned.request(), "torchtitan", "script").files:
+    for file in make_launch(job.saved_plan.request(), "torchtitan", "script").files:
         (tmp_path / file.name).write_text(file.text, encoding="utf-8")
     imported = read_launch(tmp_path / "train.sh")
     wanted = {"recompute": "full", "num_gpus": 64, "tensor_parallel": 2, "micro_batch_size": 1}

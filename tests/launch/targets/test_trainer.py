@@ -42,7 +42,7 @@ def derived(
     target: LaunchTarget, job: LaunchJob, answers: LaunchSettings
 ) -> dict[str, tuple[Any, Any]]:
     """What is told by several options together, which `lost` takes on trust."""
-    told = {remark.parameter for remark in target.drafted(job).unexpressed}
+    told = {remark.parameter for remark in target.make_draft(job).unexpressed}
     terms = glossary()
     pairs = {
         name: (job[name], parse_value(terms[name], str(answers.values.get(name))))
@@ -63,6 +63,6 @@ def test_round_trip(
     job = data.draw(training_jobs(framework=framework, adapters=adapters, models=MODELS, **fixed))
     assume(job.num_gpus % job.gpus_per_node == 0)
     target = target_of(name)
-    answers = target.read(with_files(target, target.drafted(job)))
+    answers = target.read_settings(with_files(target, target.make_draft(job)))
     assert lost(target, job, answers) == {}
     assert derived(target, job, answers) == {}

@@ -54,7 +54,9 @@ def _words(draft: LaunchDraft) -> list[Any]:
 
 def _read(target: str, values: dict[str, Any], **fields: Any) -> LaunchSettings:
     tool = target_of(target)
-    return tool.read(replace(values_found(target, values), **{"resources": _EIGHT, **fields}))
+    return tool.read_settings(
+        replace(values_found(target, values), **{"resources": _EIGHT, **fields})
+    )
 
 
 def _command(options: dict[str, Any], *words: str, **fields: Any) -> ParsedCommand:
@@ -65,7 +67,7 @@ def _command(options: dict[str, Any], *words: str, **fields: Any) -> ParsedComma
 
 def test_the_batch_of_deepspeed_is_its_own_product() -> None:
     job = _job("DeepSpeed", settings={"zero_stage": 3, "offload": "optimizer_weights"})
-    config = _file(target_of("deepspeed").drafted(job), "ds_config.json")
+    config = _file(target_of("deepspeed").make_draft(job), "ds_config.json")
     assert config["train_batch_size"] == 64
     assert config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] == 8
     assert config["bf16"] == {"enabled": True}
@@ -76,7 +78,7 @@ def test_the_batch_of_deepspeed_is_its_own_product() -> None:
 
 def test_ranks_that_split_tensors_count_in_the_batch_of_deepspeed() -> None:
     job = _job("DeepSpeed", settings={"tensor_parallel": 2, "zero_stage": 1})
-    draft = target_of("deepspeed").drafted(job)
+    draft = target_of("deepspeed").make_draft(job)
     config = _file(draft, "ds_config.json")
     assert config["tensor_parallel"]["autotp_size"] == 2
     per_rank = config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"]
@@ -103,7 +105,7 @@ def test_auto_is_what_the_script_says() -> None:
     }
     files = {"ds.json": values_found("deepspeed", config, "ds.json")}
     found = _command(script, "train.py", files=files)
-    answers = target_of("deepspeed").read(found)
+    answers = target_of("deepspeed").read_settings(found)
     assert answers.values["micro_batch_size"] == 4
     assert answers.values["global_batch_size"] == 64
     assert answers.values["zero_stage"] == 2
@@ -155,13 +157,13 @@ def test_batches_that_contradict_are_refused(
     files = {"ds.json": values_found("deepspeed", config, "ds.json")}
     found = _command({**script, "deepspeed": "ds.json"}, "train.py", files=files)
     with pytest.raises(LaunchError, match=r"batch|Write"):
-        target_of("deepspeed").read(found)
+        target_of("deepspeed").read_settings(found)
 
 
 def test_what_deepspeed_lets_pass_is_told() -> None:
     config = values_found("deepspeed", {"train_batch_size": 64, "zero_optimization.stage": 1})
     found = replace(config, unknown=(stated("zero_optimisation", "1"),), resources=_EIGHT)
-    notes = target_of("deepspeed").read(found).notes
+    notes = target_of("deepspeed").read_settings(found).notes
     assert any("zero_optimisation" in note for note in notes)
 
 
@@ -169,7 +171,7 @@ def test_what_deepspeed_lets_pass_is_told() -> None:
 def test_scales_of_trl_stay_wide_unless_told(told: str | None, read_as: bool | None) -> None:
     options = {"load_in_4bit": "true", "use_peft": "true", "lora_r": 16}
     more = {"use_bnb_nested_quant": told} if told else {}
-    answers = target_of("transformers").read(_command({**options, **more}, "sft.py"))
+    answers = target_of("transformers").read_settings(_command({**options, **more}, "sft.py"))
     assert answers.values["adapter"] == "qlora"
     assert answers.values.get("double_quantization") is read_as
     assert ("double_quantization" in answers.defaults) == (told is None)
@@ -181,16 +183,18 @@ _NARROW = ("main_params_precision", "optimizer_state_precision")
 
 def test_trl_keeps_adapters_of_4_bit_weights_in_16_bits() -> None:
     """huggingface/trl 1.9.0, trainer/sft_trainer.py; with 16-bit weights PEFT's are in 32."""
-    answers = target_of("transformers").read(_command(_QLORA, "sft.py"))
+    answers = target_of("transformers").read_settings(_command(_QLORA, "sft.py"))
     assert {name: answers.values[name] for name in _NARROW} == dict.fromkeys(_NARROW, "bf16")
     assert {*_NARROW} <= answers.defaults.keys()
-    wide = target_of("transformers").read(_command({"use_peft": "true", "lora_r": 16}, "sft.py"))
+    wide = target_of("transformers").read_settings(
+        _command({"use_peft": "true", "lora_r": 16}, "sft.py")
+    )
     assert not {*_NARROW} & wide.values.keys()
 
 
 def test_a_named_optimizer_says_its_states_beside_narrow_adapters() -> None:
     options = {**_QLORA, "optim": "paged_adamw_8bit"}
-    answers = target_of("transformers").read(_command(options, "sft.py"))
+    answers = target_of("transformers").read_settings(_command(options, "sft.py"))
     assert answers.values["optimizer_state_precision"] == "int8"
     assert "optimizer_state_precision" not in answers.defaults
 
@@ -199,7 +203,7 @@ def test_narrow_adapters_take_half() -> None:
     """2 + 2 + 4 bytes for 4 + 4 + 8 of 39,976,960 parameters: rank 16 in all of Llama-2-7B."""
     asked = {"model": "llama-2-7b", "adapter": "qlora", "lora_targets": "all_linear"}
     asked |= {"gpu": "a100", "framework": "hf-trainer", "lora_rank": 16, "sequence_length": 2048}
-    answers = target_of("transformers").read(_command(_QLORA, "sft.py"))
+    answers = target_of("transformers").read_settings(_command(_QLORA, "sft.py"))
     narrow = {name: answers.values[name] for name in _NARROW}
     wide, less = (
         planner.estimate(**asked, num_gpus=1, global_batch_size=8, settings=settings)
@@ -212,12 +216,12 @@ def test_narrow_adapters_take_half() -> None:
 
 
 def test_a_file_that_is_not_here_is_known_by_its_name() -> None:
-    answers = target_of("deepspeed").read(
+    answers = target_of("deepspeed").read_settings(
         _command({"per_device_train_batch_size": 1, "deepspeed": "configs/zero3_bf16.json"})
     )
     assert answers.values["zero_stage"] == 3
     assert "not found" in answers.defaults["zero_stage"]
-    answers = target_of("deepspeed").read(
+    answers = target_of("deepspeed").read_settings(
         _command({"per_device_train_batch_size": 1, "deepspeed": "configs/mine.json"})
     )
     assert "zero_stage" in answers.missing
@@ -225,7 +229,7 @@ def test_a_file_that_is_not_here_is_known_by_its_name() -> None:
 
 def test_sizes_of_accelerate_multiply_to_its_processes() -> None:
     settings = {"zero_stage": 3, "data_parallel_replicas": 2, "recompute": "full"}
-    draft = target_of("accelerate").drafted(_job("HF Trainer FSDP", settings=settings))
+    draft = target_of("accelerate").make_draft(_job("HF Trainer FSDP", settings=settings))
     config = _file(draft, "accelerate.yaml")
     sizes = config["parallelism_config"]
     product = 1
@@ -270,18 +274,18 @@ def test_fsdp_of_the_first_version() -> None:
 
 def test_defaults_are_those_of_the_script() -> None:
     plain = {"model_name_or_path": "a/b", "per_device_train_batch_size": 2}
-    of_trl = target_of("transformers").read(_command(plain, "trl", "sft"))
+    of_trl = target_of("transformers").read_settings(_command(plain, "trl", "sft"))
     assert of_trl.values["recompute"] == "full"
     assert of_trl.values["sequence_length"] == 1024
     assert of_trl.values["precision"] == "bf16"
     assert {"recompute", "sequence_length", "precision"} <= set(of_trl.defaults)
-    other = target_of("transformers").read(_command(plain, "train.py"))
+    other = target_of("transformers").read_settings(_command(plain, "train.py"))
     assert other.values["recompute"] == "none"
     assert "sequence_length" in other.missing
     # Neither --bf16 nor --fp16: Transformers computes in fp32, and in tf32 where it is asked to.
     assert other.values["precision"] == "fp32"
     assert any("computes in fp32" in note for note in other.notes)
-    tensor = target_of("transformers").read(_command({**plain, "tf32": True}, "train.py"))
+    tensor = target_of("transformers").read_settings(_command({**plain, "tf32": True}, "train.py"))
     assert tensor.values["precision"] == "tf32"
 
 
@@ -291,7 +295,7 @@ def test_what_a_variable_hides_is_one_sequence_and_not_the_default_of_the_traine
         found,
         options={**found.options, "--per_device_train_batch_size": stated("--x", None)},
     )
-    answers = target_of("transformers").read(hidden)
+    answers = target_of("transformers").read_settings(hidden)
     assert answers.values["micro_batch_size"] == 1
     assert "not given" in answers.defaults["micro_batch_size"]
 
@@ -313,23 +317,23 @@ def test_names_of_adapted_matrices(model: str, targets: str, modules: tuple[str,
 @pytest.mark.parametrize("name", ["transformers", "deepspeed", "axolotl"])
 def test_experts_that_peft_would_adapt_are_told(name: str) -> None:
     job = _job("HF Trainer", model="deepseek-v3", adapter="lora", lora_targets="all_linear")
-    draft = target_of(name).drafted(job)
+    draft = target_of(name).make_draft(job)
     assert "lora_targets" in {remark.parameter for remark in draft.unexpressed}
     assert lora_modules(job) == ("q_b_proj", "kv_b_proj", "o_proj")
 
 
 def test_one_adapter_of_joined_projections_is_told() -> None:
     job = _job("HF Trainer", model="bloom-7b1", adapter="lora", lora_targets="attention")
-    assert any("one matrix" in note for note in target_of("transformers").drafted(job).notes)
+    assert any("one matrix" in note for note in target_of("transformers").make_draft(job).notes)
     plain = _job("HF Trainer", adapter="lora")
-    notes = target_of("transformers").drafted(plain).notes
+    notes = target_of("transformers").make_draft(plain).notes
     assert not any("one matrix" in note for note in notes)
 
 
 def test_a_model_without_a_public_name_brings_its_config() -> None:
     job = replace(_job("HF Trainer FSDP", settings={"zero_stage": 3}))
     job.__dict__["hub_name"] = None
-    draft = target_of("accelerate").drafted(job)
+    draft = target_of("accelerate").make_draft(job)
     assert _file(draft, "config.json")["num_hidden_layers"] == 32
     words = _words(draft)
     assert words[words.index("--config_name") + 1] == "config.json"
@@ -339,19 +343,19 @@ def test_a_model_without_a_public_name_brings_its_config() -> None:
 def test_what_the_trainer_cannot_say_is_told() -> None:
     settings = {"recompute": "selective", "precision": "fp8", "zero_stage": 1}
     job = _job("HF Trainer", adapter="lora", settings=settings)
-    told = {remark.parameter for remark in target_of("transformers").drafted(job).unexpressed}
+    told = {remark.parameter for remark in target_of("transformers").make_draft(job).unexpressed}
     assert {"recompute", "precision", "zero_stage"} <= told
 
 
 def test_axolotl_trains_whole_models_in_16_bits_alone() -> None:
     job = _job("HF Trainer FSDP", settings={"zero_stage": 3})
     with pytest.raises(LaunchError, match="HF Trainer bf16"):
-        target_of("axolotl").drafted(job)
+        target_of("axolotl").make_draft(job)
 
 
 def test_yaml_of_axolotl() -> None:
     job = _job("HF Trainer", adapter="qlora", lora_rank=32, settings={"zero_stage": 2})
-    draft = target_of("axolotl").drafted(job)
+    draft = target_of("axolotl").make_draft(job)
     config = _file(draft, "axolotl.yaml")
     assert config["adapter"] == "qlora"
     assert config["load_in_4bit"] is True
@@ -411,13 +415,13 @@ def test_a_place_to_fill_in_is_no_model(name: str, tmp_path: Path) -> None:
     path = tmp_path / "serve.sh"
     path.write_text(f"vllm serve '{name}' --tensor-parallel-size 2\n", encoding="utf-8")
     read = read_launch(path)
-    assert "model" in read.lacking({})
+    assert "model" in read.missing_terms({})
 
 
 def test_names_of_models_are_no_places_to_fill_in(tmp_path: Path) -> None:
     path = tmp_path / "serve.sh"
     path.write_text("vllm serve Qwen/QwQ-32B --tensor-parallel-size 2\n", encoding="utf-8")
-    assert "model" not in read_launch(path).lacking({})
+    assert "model" not in read_launch(path).missing_terms({})
 
 
 @pytest.mark.parametrize("size", [1, 2])

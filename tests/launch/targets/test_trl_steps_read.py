@@ -47,7 +47,7 @@ def test_a_step_of_trl(tmp_path: Path) -> None:
     assert told(found, *engine) == ["2", "0.3", "False", "False"]
     assert told(found, "algorithm", "reference_model", "zero_stage") == ["grpo", "False", "3"]
     assert told(found, "framework", "placement") == ["TRL", "colocated"]
-    assert not found.of(Status.UNKNOWN)
+    assert not found.lines_with_status(Status.UNKNOWN)
 
 
 @each(

@@ -53,7 +53,7 @@ def test_ranks_share_the_requests_and_the_gpus() -> None:
             "max_num_batched_tokens": 4096,
         },
     )
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     (serve,) = draft.processes
     assert (value_of(serve, "--tensor-parallel-size"), serve.num_nodes) == ("4", 2)
     assert value_of(serve, "--data-parallel-size") == "4"
@@ -83,7 +83,7 @@ def test_a_type_that_only_a_checkpoint_can_have_is_told(word: str) -> None:
     gpu = "b200" if word == "nvfp4" else "h100-sxm"
     asked = {"quantization": word, "tensor_parallel": 8}
     job = planned(model="llama-3.1-70b", engine="vllm", gpu=gpu, settings=asked)
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     assert "MODEL" in variables_of(draft.processes[0])
     assert "--quantization" not in words(draft.processes[0])
     assert [one.value for one in draft.unexpressed] == [word]
@@ -92,7 +92,7 @@ def test_a_type_that_only_a_checkpoint_can_have_is_told(word: str) -> None:
 def test_a_published_checkpoint_of_another_type_is_named_and_read_again() -> None:
     asked = {"tensor_parallel": 8, "concurrency": 8}
     job = planned(model="kimi-k2.5", engine="vllm", gpu="b200", settings=asked)
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     assert "nvidia/Kimi-K2.5-NVFP4" in words(draft.processes[0])
     assert draft.unexpressed == ()
     read = answered(TARGET, draft).values
@@ -102,7 +102,7 @@ def test_a_published_checkpoint_of_another_type_is_named_and_read_again() -> Non
 
 def test_replicas_are_servers_behind_a_router() -> None:
     job = planned(model="llama-3.1-8b", engine="vllm", settings={"concurrency": 8})
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     serve, router = draft.processes
     assert (serve.copies, serve.gpus_per_node) == (8, 1)
     assert "${PORT}" in words(serve)
@@ -112,7 +112,7 @@ def test_replicas_are_servers_behind_a_router() -> None:
 
 
 def test_pools_hand_the_cache_on() -> None:
-    draft = TARGET.drafted(planned(model="llama-3.1-8b", engine="vllm", **POOLS))
+    draft = TARGET.make_draft(planned(model="llama-3.1-8b", engine="vllm", **POOLS))
     prefill, decode = (process_of(draft, name) for name in ("prefill", "decode"))
     roles = [
         json.loads(value_of(one, "--kv-transfer-config") or "")["kv_role"]
@@ -136,14 +136,14 @@ def test_a_server_fills_whole_nodes() -> None:
         settings={"tensor_parallel": 4, "pipeline_parallel": 3},
     )
     with pytest.raises(LaunchError, match="12 GPUs fills no whole nodes of 8"):
-        TARGET.drafted(job)
+        TARGET.make_draft(job)
 
 
 def test_a_cache_on_the_host_is_of_all_gpus() -> None:
     asked = {"tensor_parallel": 4, "kv_offload": 0.5, "weight_offload": 0.2, "concurrency": 64}
     alike = {"input_variation": 0.0, "output_variation": 0.0}
     job = planned(model="llama-3.1-70b", engine="vllm", settings=asked, **alike)
-    draft = TARGET.drafted(job)
+    draft = TARGET.make_draft(job)
     (serve, _) = draft.processes
     weights = float(value_of(serve, "--cpu-offload-gb") or 0)
     cache = float(value_of(serve, "--kv-offloading-size") or 0)
@@ -157,7 +157,7 @@ def test_a_cache_on_the_host_is_of_all_gpus() -> None:
 def test_drafts_of_the_model_itself_or_of_another() -> None:
     for model, method in (("deepseek-v3", "mtp"), ("llama-3.1-70b", "draft_model")):
         job = planned(model=model, engine="vllm", draft_tokens=2, settings={"tensor_parallel": 8})
-        (serve,) = TARGET.drafted(job).processes
+        (serve,) = TARGET.make_draft(job).processes
         assert value_of(serve, "--spec-method") == method
         assert value_of(serve, "--spec-tokens") == "2"
         assert ("DRAFT_MODEL" in variables_of(serve)) == (method == "draft_model")
@@ -166,25 +166,25 @@ def test_drafts_of_the_model_itself_or_of_another() -> None:
 def test_the_model_that_drafts_has_the_name_that_was_given() -> None:
     asked = {"draft_tokens": 2, "acceptance_rate": 0.7, "draft_model": "llama-3.2-1b"}
     job = planned(model="llama-3.1-70b", engine="vllm", **asked, settings={"tensor_parallel": 8})
-    (serve,) = TARGET.drafted(job).processes
+    (serve,) = TARGET.make_draft(job).processes
     assert value_of(serve, "--spec-model") == "meta-llama/Llama-3.2-1B"
     assert variables_of(serve) == set()
     drafts = {"spec_method": "draft_model", "spec_tokens": "2"}
     named = {"spec_model": value_of(serve, "--spec-model")}
-    read = TARGET.read(found(TARGET, "vllm", "serve", "m", **drafts, **named))
+    read = TARGET.read_settings(found(TARGET, "vllm", "serve", "m", **drafts, **named))
     assert (read.values["draft_model"], read.values["draft_tokens"]) == ("llama-3.2-1b", 2)
 
 
 def test_heads_that_draft_are_no_model_of_their_own() -> None:
     heads = '{"method":"eagle3","model":"org/Llama-3.1-8B-eagle","num_speculative_tokens":3}'
-    read = TARGET.read(found(TARGET, "vllm", "serve", "m", speculative_config=heads))
+    read = TARGET.read_settings(found(TARGET, "vllm", "serve", "m", speculative_config=heads))
     assert (read.values["draft_tokens"], read.values["draft_method"]) == (3, "eagle3")
     assert "draft_model" not in read.values
     unsaid = '{"model":"yuhuili/EAGLE3-LLaMA3.1-Instruct-8B","num_speculative_tokens":3}'
-    read = TARGET.read(found(TARGET, "vllm", "serve", "m", speculative_config=unsaid))
+    read = TARGET.read_settings(found(TARGET, "vllm", "serve", "m", speculative_config=unsaid))
     assert read.values["draft_method"] == "eagle3"
     ngram = '{"method":"ngram","num_speculative_tokens":5}'
-    read = TARGET.read(found(TARGET, "vllm", "serve", "m", speculative_config=ngram))
+    read = TARGET.read_settings(found(TARGET, "vllm", "serve", "m", speculative_config=ngram))
     assert read.values["draft_method"] == "ngram"
 
 
@@ -192,13 +192,13 @@ def test_a_method_that_has_no_model_is_written_by_its_name() -> None:
     for method, has_heads in (("eagle", True), ("ngram", False)):
         asked = {"draft_tokens": 2, "draft_method": method}
         job = planned(model="llama-3.1-8b", engine="vllm", num_gpus=1, **asked)
-        (serve,) = TARGET.drafted(job).processes
+        (serve,) = TARGET.make_draft(job).processes
         assert value_of(serve, "--spec-method") == method
         assert ("DRAFT_MODEL" in variables_of(serve)) == has_heads
 
 
 def test_a_command_with_nothing_but_a_model() -> None:
-    answers = TARGET.read(found(TARGET, "vllm", "serve", "Qwen/Qwen3-8B-AWQ"))
+    answers = TARGET.read_settings(found(TARGET, "vllm", "serve", "Qwen/Qwen3-8B-AWQ"))
     assert answers.values["model"] == "Qwen/Qwen3-8B-AWQ"
     assert answers.values["quantization"] == "w4a16"
     assert (answers.values["num_gpus"], answers.values["concurrency"]) == (1, 256)
@@ -209,16 +209,16 @@ def test_a_command_with_nothing_but_a_model() -> None:
 @pytest.mark.parametrize(("option", "word"), [("runner", "pooling"), ("task", "score")])
 def test_a_request_that_is_embedded_is_its_prompt(option: str, word: str) -> None:
     command = ("vllm", "serve", "Qwen/Qwen3-Embedding-8B")
-    answers = TARGET.read(found(TARGET, *command, **{option: word}))
+    answers = TARGET.read_settings(found(TARGET, *command, **{option: word}))
     assert answers.values["output_tokens"] == "0"
     assert any("embedded or scored" in note for note in answers.notes)
-    other = TARGET.read(found(TARGET, *command, **{option: "generate"}))
+    other = TARGET.read_settings(found(TARGET, *command, **{option: "generate"}))
     assert "output_tokens" not in other.values
 
 
 def test_other_ways_to_say_it() -> None:
     config = '{"method": "eagle3", "model": "x/y", "num_speculative_tokens": 3}'
-    answers = TARGET.read(
+    answers = TARGET.read_settings(
         found(
             TARGET,
             model="deepseek-ai/DeepSeek-R1",
@@ -256,22 +256,24 @@ def test_options_of_a_document_beside_and_alone() -> None:
         options={name: stated(name, text) for name, text in options.items()},
     )
     command = found(TARGET, "vllm", "serve", config="config.yaml", max_num_seqs="32")
-    beside = TARGET.read(replace(command, files={"config.yaml": document}))
+    beside = TARGET.read_settings(replace(command, files={"config.yaml": document}))
     wanted = {"tensor_parallel": 4, "kv_cache": "fp8", "num_gpus": 4}
     assert {**wanted, "concurrency": 32}.items() <= beside.values.items()
     assert TARGET.is_of(options)
-    assert {**wanted, "concurrency": 64}.items() <= TARGET.read(document).values.items()
+    assert {**wanted, "concurrency": 64}.items() <= TARGET.read_settings(document).values.items()
     assert not TARGET.is_of({"model": "x", "tensor_parallel_size": 4})
 
 
 def test_ranks_of_a_dense_model_are_replicas() -> None:
-    answers = TARGET.read(found(TARGET, model="meta-llama/Llama-3.1-8B", data_parallel_size="4"))
+    answers = TARGET.read_settings(
+        found(TARGET, model="meta-llama/Llama-3.1-8B", data_parallel_size="4")
+    )
     assert answers.values["attention_data_parallel"] == 1
     assert (answers.values["num_gpus"], answers.values["concurrency"]) == (4, 256)
 
 
 def test_no_model_is_asked_for() -> None:
-    assert TARGET.read(found(TARGET, tensor_parallel_size="2")).missing == ("model",)
+    assert TARGET.read_settings(found(TARGET, tensor_parallel_size="2")).missing == ("model",)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +320,7 @@ def test_a_server_takes_the_prompts_of_lengths_that_vary(variation: float, token
         model="llama-3.1-8b", engine="vllm", input_tokens=1000, output_tokens=200,
         input_variation=variation,
     )  # fmt: skip
-    (serve, *_) = TARGET.drafted(job).processes
+    (serve, *_) = TARGET.make_draft(job).processes
     assert value_of(serve, "--max-model-len") == str(tokens)
 
 
@@ -326,5 +328,5 @@ def test_what_the_host_keeps_of_prefixes_is_of_all_gpus() -> None:
     sessions = {"input_tokens": 6000, "turns": 12, "think_time": 60.0, "host_cache": 2.0**36}
     asked = {"tensor_parallel": 4, "concurrency": 64}
     job = planned(model="llama-3.1-70b", engine="vllm", settings=asked, **sessions)
-    (serve, _) = TARGET.drafted(job).processes
+    (serve, _) = TARGET.make_draft(job).processes
     assert float(value_of(serve, "--kv-offloading-size") or 0) == 4 * 64

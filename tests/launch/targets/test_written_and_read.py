@@ -17,7 +17,7 @@ from planner.launch.read_launch import read_launch
 from planner.launch.target import LaunchJob, LaunchOutputFile, LaunchTarget
 from planner.launch.targets import targets
 from planner.launch.wrappers import wrapper_of
-from planner.launch.write_launch import WrittenLaunch, for_target, launch_of, save_launch
+from planner.launch.write_launch import WrittenLaunch, make_launch, restrict_to_target, save_launch
 from planner.question.request import Request
 from planner.show.results import recommended_of
 from planner.specs.catalogue import Catalogue
@@ -108,11 +108,11 @@ def _plans(target: LaunchTarget, draw: random.Random) -> Iterator[LaunchJob]:
 def _read_back(target: LaunchTarget, job: LaunchJob, folder: Path) -> LaunchSettings | None:
     """What the files of a plan say; None where the target refuses the plan with a reason."""
     try:
-        draft = target.drafted(job)
+        draft = target.make_draft(job)
     except LaunchError:
         return None
     files = wrapper_of("script")(target, job, draft)
-    plan = LaunchOutputFile(name=PLAN_FILE, text=job.pinned.to_toml())
+    plan = LaunchOutputFile(name=PLAN_FILE, text=job.saved_plan.to_toml())
     save_launch(
         folder,
         WrittenLaunch(target=target, wrapper="script", job=job, draft=draft, files=(*files, plan)),
@@ -139,13 +139,13 @@ def test_a_plan_is_read_back_from_its_files(
         found = _read_back(target, job, folder)
         if found is None:
             continue
-        told = {remark.parameter for remark in target.drafted(job).unexpressed}
+        told = {remark.parameter for remark in target.make_draft(job).unexpressed}
         wrong = lost(target, job, found)
         if any("checkpoint" in one for one in told):
             wrong = {one: pair for one, pair in wrong.items() if one not in _OF_CHECKPOINT}
         # What the framework decides is read as what it decides.
         wrong = {one: pair for one, pair in wrong.items() if pair[0] != "auto"}
-        assert not wrong, (job.model.name, job.gpu.name, job.pinned.parameters, wrong)
+        assert not wrong, (job.model.name, job.gpu.name, job.saved_plan.parameters, wrong)
 
 
 @pytest.mark.few(8)
@@ -169,10 +169,10 @@ def test_what_a_search_for_a_target_recommends_is_written(
             sequence_length=1024 if workload == "train" else None,
         )
         try:
-            plan = recommended_of(for_target(request, name))
+            plan = recommended_of(restrict_to_target(request, name))
         except PlannerError:
             continue
-        reason = _refusal(launch_of, plan.request(), name, "script")
+        reason = _refusal(make_launch, plan.request(), name, "script")
         assert not reason or _refuses_model(target, request), (request, plan.parameters, reason)
 
 
@@ -193,4 +193,4 @@ def _refuses_model(target: LaunchTarget, request: Request) -> bool:
         workload=request.workload, model=request.model, num_gpus=1,
         **{kind: profile},
     )  # fmt: skip
-    return alone is None or bool(_refusal(target.drafted, alone))
+    return alone is None or bool(_refusal(target.make_draft, alone))

@@ -75,7 +75,7 @@ def test_a_plan_is_read_back(tmp_path: Path, case: str, wrapper: str) -> None:
         pytest.skip("each pool has a script of its own")
     target, made = JOBS[case]
     job, tool = made(), target_of(target)
-    draft = tool.drafted(job)
+    draft = tool.make_draft(job)
     files = wrapper_of(wrapper)(tool, job, draft)
     for file in files:
         (tmp_path / file.name).write_text(file.text, encoding="utf-8")
@@ -99,7 +99,7 @@ def test_copies_in_a_batch_job_have_a_part_of_its_gpus(tmp_path: Path) -> None:
         )
     )  # fmt: skip
     tool = target_of("llama-server")
-    (batch, *_) = wrapper_of("slurm")(tool, job, tool.drafted(job))
+    (batch, *_) = wrapper_of("slurm")(tool, job, tool.make_draft(job))
     (tmp_path / batch.name).write_text(batch.text, encoding="utf-8")
     values = read_launch(tmp_path / batch.name).values
     assert (values["pipeline_parallel"], values["num_gpus"]) == (2, 8)

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import planner
-from planner.decide.explain.step_breakdown import explained_steps
+from planner.decide.explain.step_breakdown import explain_steps
 from planner.errors import SearchSpaceError
 from planner.show.presenters.pareto_front import front_points
 from planner.show.presenters.plots import picture as shown_pictures
@@ -191,7 +191,7 @@ def test_parts_of_serving_are_modules_exchanges_and_waits(shown: Shown, served: 
 @pytest.mark.parametrize("asked", [TRAIN, SERVE], ids=["train", "serve"])
 def test_kernels_stand_under_their_roof(shown: Shown, asked: dict[str, Any], width: int) -> None:
     found = planner.search(**asked)
-    steps = explained_steps(found.plan, Evaluation(candidates=found.recommended))
+    steps = explain_steps(found.plan, Evaluation(candidates=found.recommended))
     kernels = [kernel for kernel in kernels_of(steps) if kernel.flops]
     # What engines are fitted to read a cache with may be beyond the bandwidth of the memory.
     assert all(0 < k.of_roof <= (1.25 if "decode" in k.name else 1) for k in kernels)
@@ -214,7 +214,7 @@ def test_sizes_are_curves_with_their_limit(shown: Shown) -> None:
     )  # fmt: skip
     curves = size_curves(sizes)
     assert curves.limits == {"x": 13.0}
-    rows = [fleet.row for size in sizes.found for fleet in size.choices.values()]
+    rows = [fleet.row for size in sizes.feasible for fleet in size.choices.values()]
     assert [y for curve in curves.curves for y in curve.y] == [row["cost_usd"] for row in rows]
     figure = shown("cost", size_title(sizes), [curves])
     (axes,) = figure.axes
@@ -240,7 +240,7 @@ def test_the_load_of_a_day_has_its_cost_over_the_peak(shown: Shown, tmp_path: Pa
         constraints={"time_to_first_token": "1s", "time_per_output_token": "40ms"},
     )  # fmt: skip
     curves = size_curves(sizes)
-    assert [curve.y[0] for curve in curves.curves] == [size.day.cost for size in sizes.found]
+    assert [curve.y[0] for curve in curves.curves] == [size.day.cost for size in sizes.feasible]
     (axes,) = shown("cost", size_title(sizes), [curves]).axes
     assert axes.get_xlabel() == "GPUs at the peak"
     assert all(float(tick.get_text() or 0).is_integer() for tick in axes.get_xticklabels())
@@ -261,7 +261,7 @@ def test_a_day_has_what_comes_what_is_served_and_the_gpus(shown: Shown, tmp_path
     assert autoscaled.get_xdata()[-1] == clock.get_xdata()[-1] == 24
     assert below.lines[2].get_ydata()[0] == day.peak.num_gpus
     assert below.get_xlabel() == "time [h]"
-    asked, _ = day.followed(day.with_spare.spare)
+    asked, _ = day.autoscaler_counts(day.with_spare.spare)
     assert [*asked.values] == [*autoscaled.get_ydata()[:-1]]
     assert "requests that come" in _words(figure)
     assert above.get_ylabel() == "requests/s"
@@ -305,7 +305,7 @@ def test_a_matrix_has_a_word_in_every_cell(shown: Shown, width: int) -> None:
         title="Cost",
         rows=["one", "two"],
         columns=["8", "16", "32"],
-        words=[["*1.00", "=2.00", "m"], ["3.00", "*1.50", "?"]],
+        texts=[["*1.00", "=2.00", "m"], ["3.00", "*1.50", "?"]],
         values=[[1.0, 2.0, np.nan], [3.0, 1.5, np.nan]],
         best=[[True, True, False], [False, True, False]],
         sign=1,

@@ -26,7 +26,7 @@ from planner.show.presenters.plots.picture import Canvas, Picture, decades, draw
 from planner.show.presenters.question_summary import question_title
 from planner.show.presenters.serving_details import LATENCIES, latency_distribution
 from planner.show.presenters.sizes import best_lines, question_lines
-from planner.show.theme import axis_label, blended, readable_on, shades
+from planner.show.theme import axis_label, blend, readable_on, shades
 from planner.workloads.deployments import Deployments
 from planner.workloads.make_plan import Plan
 
@@ -61,7 +61,7 @@ class Curve:
 class Curves:
     """The contents of one panel.
 
-    ``best`` is a point of the curves with the text ``best_words``; ``limits`` are bounds of the
+    ``best`` is a point of the curves with the text ``best_label``; ``limits`` are bounds of the
     axes ``x`` and ``y``. ``is_by_place``: curves are side by side, and the x axis has no ticks.
     """
 
@@ -70,7 +70,7 @@ class Curves:
     y_label: str
     curves: Sequence[Curve]
     best: tuple[float, float] | None = None
-    best_words: str = ""
+    best_label: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
     is_by_place: bool = False
 
@@ -131,14 +131,14 @@ def _draw_panel(
     for curve in curves:
         curve_label = curve.name
         if is_only and not panel.is_by_place and curve.counts:
-            curve_label += f", {_numbers(curve.counts)}"
+            curve_label += f", {_format_gpu_span(curve.counts)}"
         drawn[curve_label] = _draw_curve(canvas, axes, curve, *styles[curve.name], counts)
     drawn |= _draw_marks(canvas, axes, panel, is_only=is_only)
     if len(curves) < len(panel.curves):
         count_text = f"{len(curves)} of {len(panel.curves)} curves"
-        axes.set_title(canvas.folded(f"{panel.title} {count_text}".strip()), loc="left")
+        axes.set_title(canvas.wrap(f"{panel.title} {count_text}".strip()), loc="left")
     elif panel.title:
-        axes.set_title(canvas.folded(panel.title), loc="left")
+        axes.set_title(canvas.wrap(panel.title), loc="left")
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
     if panel.is_by_place:
         axes.set_xticks([])
@@ -160,7 +160,7 @@ def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, is_only: bool) -> 
         }
         (drawn["hollow: tied with the best"],) = axes.plot([], [], "o", **style)
     if panel.best is not None:
-        best_label = f"best: {panel.best_words}" if is_only else "best"
+        best_label = f"best: {panel.best_label}" if is_only else "best"
         (drawn[best_label],) = axes.plot(
             *panel.best,
             "*",
@@ -206,7 +206,7 @@ def _draw_curve(
     return handle
 
 
-def _numbers(counts: Sequence[int]) -> str:
+def _format_gpu_span(counts: Sequence[int]) -> str:
     lowest, highest = min(counts), max(counts)
     span = (
         formatting.format_count(lowest)
@@ -244,8 +244,8 @@ def size_curves(sizes: Sizes) -> Curves:
     """A curve for each GPU and contract; its points are the best fleets."""
     if sizes.load is not None:
         return _day_curves(sizes)
-    rows = [fleet.row for size in sizes.found for fleet in size.choices.values()]
-    x_column, y_column = (_known_column(rows, names) for names in (_TIMES, _COSTS))
+    rows = [fleet.row for size in sizes.feasible for fleet in size.choices.values()]
+    x_column, y_column = (_first_numeric_column(rows, names) for names in (_TIMES, _COSTS))
     best = sizes.best
     if best is not None and best.carried is not None:  # throughput within a budget is the answer
         x_column, y_column = y_column, "output_tokens_per_s"
@@ -255,14 +255,14 @@ def size_curves(sizes: Sizes) -> Curves:
         title="",
         x_label=axis_label(x_column),
         y_label=axis_label(y_column),
-        curves=[_curve(size, x_column, y_column) for size in sizes.found],
+        curves=[_curve(size, x_column, y_column) for size in sizes.feasible],
         best=point if point and all(map(math.isfinite, point)) else None,
-        best_words=best_lines(sizes)[0].partition(": ")[2].partition(";")[0],
+        best_label=best_lines(sizes)[0].partition(": ")[2].partition(";")[0],
         limits=_limits(sizes, x_column, y_column),
     )
 
 
-def _known_column(rows: Sequence[Mapping[str, object]], names: Sequence[str]) -> str:
+def _first_numeric_column(rows: Sequence[Mapping[str, object]], names: Sequence[str]) -> str:
     """The first column with a number in any row, else ``num_gpus``."""
     columns = (name for name in names if any(map(math.isfinite, (_value(r, name) for r in rows))))
     return next(columns, "num_gpus")
@@ -276,7 +276,7 @@ def _value(row: Mapping[str, Any], name: str) -> float:
 def _day_curves(sizes: Sizes) -> Curves:
     """The cost of a day of each GPU over the GPUs of its peak."""
     curves, points = [], {}
-    for size in sizes.found:
+    for size in sizes.feasible:
         if size.day is None or not math.isfinite(size.day.cost):
             continue
         x, y = float(max(hour.num_gpus for hour in size.day.hours)), size.day.cost
@@ -292,7 +292,7 @@ def _day_curves(sizes: Sizes) -> Curves:
         y_label="cost of a day [USD]",
         curves=curves,
         best=points.get(best),
-        best_words=best,
+        best_label=best,
     )
 
 
@@ -339,7 +339,7 @@ _STRONGEST = 0.85
 class Matrix:
     """Cells in rows and columns.
 
-    ``words`` has the texts of cells with their marks; ``values`` are NaN for cells without a
+    ``texts`` has the texts of cells with their marks; ``values`` are NaN for cells without a
     number.
     ``sign``: 1 if less is better. ``best``: whether a cell is the best of its column or tied.
     """
@@ -347,7 +347,7 @@ class Matrix:
     title: str
     rows: Sequence[str]
     columns: Sequence[str]
-    words: Sequence[Sequence[str]]
+    texts: Sequence[Sequence[str]]
     values: Sequence[Sequence[float]]
     best: Sequence[Sequence[bool]]
     sign: int
@@ -374,9 +374,9 @@ def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks:
 def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
     colors = _colors(canvas, matrix)
     letters = canvas.letters() / (len(matrix.columns) + 2.5)
-    longest = max(len(cell) for cells in matrix.words for cell in cells)
+    longest = max(len(cell) for cells in matrix.texts for cell in cells)
     size = min(canvas.size, canvas.size * letters / max(longest + 1, 1))
-    for row, cells in enumerate(matrix.words):
+    for row, cells in enumerate(matrix.texts):
         for column, text in enumerate(cells):
             color, is_best = colors[row][column], matrix.best[row][column]
             axes.bar(
@@ -406,7 +406,7 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
     axes.grid(visible=False)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    axes.set_title(canvas.folded(matrix.title), loc="left")
+    axes.set_title(canvas.wrap(matrix.title), loc="left")
 
 
 def _colors(canvas: Canvas, matrix: Matrix) -> list[list[str]]:
@@ -417,7 +417,7 @@ def _colors(canvas: Canvas, matrix: Matrix) -> list[list[str]]:
     def color(share: float) -> str:
         if not math.isfinite(share):
             return theme.panel
-        return blended(theme.background, theme.series[2], 0.08 + (_STRONGEST - 0.08) * share)
+        return blend(theme.background, theme.series[2], 0.08 + (_STRONGEST - 0.08) * share)
 
     return [[color(next(good)) for _ in row] for row in matrix.values]
 
@@ -496,7 +496,7 @@ def _marks(canvas: Canvas, axes: Axes, front: FrontPoints) -> tuple[list[object]
     points(~ties, f"on the front ({number:,})", color=blue)
     tie = "tied with #1"
     points(ties, tie, markerfacecolor=theme.background, markeredgecolor=blue, markeredgewidth=1.6)
-    recommended_text, best_text, last_text = front.words
+    recommended_text, best_text, last_text = front.texts
     name = axis_label(x.column).partition(" [")[0]
     ends = {"^": (0, best_text, f"first by {name}"), "v": (number - 1, last_text, "last")}
     for mark, (index, plan_text, point_name) in ends.items() if number > 1 else ():

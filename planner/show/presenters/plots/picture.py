@@ -200,7 +200,7 @@ class Canvas:
 
     def title(self, text: str) -> None:
         """Add the heading of the figure, wrapped."""
-        folded = self.folded(text, _TITLE)
+        folded = self.wrap(text, _TITLE)
         self._heighten(_TITLE * (folded.count("\n") + 1))
         self.figure.suptitle(folded, x=0.01, ha="left")
 
@@ -208,10 +208,10 @@ class Canvas:
         """Add a legend below the axes, with a ``note`` above it."""
         if not handles:
             return
-        shown = [self.folded(label) for label in labels]
+        shown = [self.wrap(label) for label in labels]
         longest = max(len(line) for label in shown for line in label.split("\n"))
         columns = min(len(handles), max(int(self.letters() / (longest + 5)), 1))
-        title = self.folded(note) if note else None
+        title = self.wrap(note) if note else None
         rows = ceil_div(len(shown), columns)
         self._heighten(
             sum(max(label.count("\n") + 1 for label in shown[row::rows]) for row in range(rows))
@@ -223,7 +223,7 @@ class Canvas:
 
     def note(self, text: str) -> None:
         """Add a note at the bottom, wrapped."""
-        folded = self.folded(text)
+        folded = self.wrap(text)
         self._heighten(folded.count("\n") + 1)
         self.figure.supxlabel(folded, x=0.01, ha="left", fontsize=self.size, color=self.theme.muted)
 
@@ -244,7 +244,7 @@ class Canvas:
         points = 72 * self.picture.width / _DOTS_PER_INCH
         return 0.96 * points / (times * self.size * _LETTER_WIDTH)
 
-    def folded(self, text: str, times: float = 1.0) -> str:
+    def wrap(self, text: str, times: float = 1.0) -> str:
         """A text wrapped to the width of the figure."""
         import textwrap
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.base.records import record
 from planner.base.units import TERA
-from planner.decide.explain.step_breakdown import ExplainedStep, explained_steps
+from planner.decide.explain.step_breakdown import ExplainedStep, explain_steps
 from planner.errors import SearchSpaceError
 from planner.optimize.source import Candidates
 from planner.show.presenters.format_results import short_plan
@@ -66,7 +66,7 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     Raises SearchSpaceError if a flat efficiency is specified.
     Raises OutputError if it cannot be written.
     """
-    steps = explained_steps(plan, Evaluation(candidates=candidates))
+    steps = explain_steps(plan, Evaluation(candidates=candidates))
     kernels = list(kernels_of(steps))
     computing = [kernel for kernel in kernels if kernel.flops > 0]
     if not computing:
@@ -81,7 +81,7 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
         row = candidates.row
         canvas.title(f"{question_title(plan)}: {short_plan(plan, row)}")
         _draw_roof(canvas, axes, computing)
-        note = _moving_words(kernels, steps)
+        note = _format_moving_share(kernels, steps)
         canvas.legend(*_draw_kernels(canvas, axes, computing, steps), note=note)
         axes.set(xlabel="FLOPs per byte of GPU memory", ylabel="TFLOP/s")
 
@@ -180,7 +180,7 @@ def _draw_kernels(
     return handles, labels
 
 
-def _moving_words(kernels: Sequence[Kernel], steps: Sequence[ExplainedStep]) -> str:
+def _format_moving_share(kernels: Sequence[Kernel], steps: Sequence[ExplainedStep]) -> str:
     """A note on the shares of each step that only move data, or exchange and wait."""
     texts = []
     for step in steps:

@@ -22,7 +22,7 @@ from planner.show.theme import (
     MEMORY_ORDER,
     TIME_ORDER,
     Theme,
-    blended,
+    blend,
     in_order,
     part_colors,
     part_label,
@@ -96,7 +96,7 @@ def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
         shown = {part: scale * times[part] for part in ordered if times[part]}
         title = "Time of a step" if name == "step" else f"Time of a {name} step"
         bars.append(Bar(title=title, unit=unit, parts=shown, ends=(scale * low, scale * high)))
-    capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
+    capacity = candidates.source.inputs.machine.gpu.allocatable_memory / GIB
     by_phase = details_of(plan).memory(candidates) or {"": memory_parts(row)}
     for phase, memory in by_phase.items():
         shown = {part: memory[part] for part in in_order(memory, MEMORY_ORDER) if memory[part]}
@@ -133,7 +133,7 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
             middle = start + amount / 2
             axes.text(middle, 0, amount_text, ha="center", va="center", color=readable_on(color))
         start += amount
-    axes.set_title(canvas.folded(_draw_bounds(canvas, axes, bar)), loc="left")
+    axes.set_title(canvas.wrap(_draw_bounds(canvas, axes, bar)), loc="left")
     axes.set(ylim=(-0.6, 0.42), xlim=(0, 1.02 * shown), yticks=[])
     axes.set_xlabel(bar.unit, loc="right", labelpad=1)
     axes.spines["left"].set_visible(False)
@@ -172,7 +172,7 @@ def _colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
     family_parts = {part for family in FAMILIES.values() for part in family}
     modules = [part for part in parts if part not in family_parts]
     return part_colors((part for part in parts if part in family_parts), theme) | {
-        part: blended(
+        part: blend(
             theme.series[_OF_MODULES[number % len(_OF_MODULES)]],
             theme.background,
             0.5 * (number // len(_OF_MODULES)),

@@ -30,7 +30,7 @@ from planner.show.presenters.format_results import short_plan
 from planner.show.presenters.plots.picture import Canvas, Picture, draw, drawing, read_width
 from planner.show.presenters.question_summary import question_title
 from planner.show.presenters.workload_details import details_of
-from planner.show.theme import DARK, LIGHT, Theme, blended, part_label, readable_on
+from planner.show.theme import DARK, LIGHT, Theme, blend, part_label, readable_on
 from planner.workloads.make_plan import Plan
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ class _Scale:
         gap_width = _SKIPPED * shown_time
         self.points, self.places = [0.0], [0.0]
         for start, end in skipped:
-            self._go(start, start - self.points[-1])
-            self._go(end, min(gap_width, end - start))
-        self._go(timeline.makespan, timeline.makespan - self.points[-1])
+            self._add_point(start, start - self.points[-1])
+            self._add_point(end, min(gap_width, end - start))
+        self._add_point(timeline.makespan, timeline.makespan - self.points[-1])
 
-    def _go(self, time: float, width: float) -> None:
+    def _add_point(self, time: float, width: float) -> None:
         self.points.append(time)
         self.places.append(self.places[-1] + width)
 
@@ -139,10 +139,10 @@ def _colors(timelines: Sequence[Timeline], theme: Theme) -> dict[str, str]:
     for part in parts:
         if part in _FAMILY:
             family, shade = _FAMILY[part]
-            colors[part] = blended(theme.families[family], theme.background, shade)
+            colors[part] = blend(theme.families[family], theme.background, shade)
     for number, part in enumerate(modules):
         color = theme.series[_OF_MODULES[number % len(_OF_MODULES)]]
-        colors[part] = blended(color, theme.background, 0.45 * (number // len(_OF_MODULES) % 2))
+        colors[part] = blend(color, theme.background, 0.45 * (number // len(_OF_MODULES) % 2))
     return colors
 
 
@@ -187,7 +187,7 @@ def _draw_lanes(
     text = f"{timeline.title or 'step'}: {formatting.format_duration(timeline.makespan)}"
     if timeline.skipped:
         text += "; grey: repetitions, skipped"
-    axes.set_title(canvas.folded(text[:1].upper() + text[1:]), loc="left")
+    axes.set_title(canvas.wrap(text[:1].upper() + text[1:]), loc="left")
     return marks
 
 
@@ -262,7 +262,7 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
     theme, marks = canvas.theme, dict[str, Any]()
     peaks = [max(amount for _, amount in series) for series in timeline.memory]
     fullest = int(np.argmax(peaks))
-    for number, lane in enumerate(_some(len(peaks), fullest)):
+    for number, lane in enumerate(_spread_stages(len(peaks), fullest)):
         times, amounts = zip(*timeline.memory[lane], strict=True)
         positions = scale([*times, timeline.makespan])
         (line,) = axes.step(
@@ -291,7 +291,7 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
     )
 
 
-def _some(number: int, fullest: int) -> list[int]:
+def _spread_stages(number: int, fullest: int) -> list[int]:
     """Stages spread from the first to the last, including the fullest."""
     if number <= _MOST_LINES:
         return list(range(number))
@@ -342,7 +342,9 @@ def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
         for lane, name in enumerate(timeline.lanes):
             lane_name = f"{timeline.title}, {name}" if timeline.title else name
             yield from _heads(process + lane, lane_name)
-        for span in _whole(timeline.spans) if len(timeline.spans) > _MOST else timeline.spans:
+        for span in (
+            _merge_passes(timeline.spans) if len(timeline.spans) > _MOST else timeline.spans
+        ):
             yield _event(process, begin, span)
         for lane, series in enumerate(timeline.memory):
             yield from _levels(process + lane, begin, series)
@@ -350,7 +352,7 @@ def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
         begin += timeline.makespan
 
 
-def _whole(spans: Sequence[Span]) -> Iterator[Span]:
+def _merge_passes(spans: Sequence[Span]) -> Iterator[Span]:
     """Spans with the exchanges and transfers of a pass merged into one span."""
     last: Span | None = None
     for span in spans:

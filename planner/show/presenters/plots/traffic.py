@@ -35,7 +35,7 @@ def draw_day(picture: Picture, title: str, day: DailySchedule) -> None:
     Raises OutputError if it cannot be written.
     """
     load, spare = day.load, 0.0 if day.with_spare is None else day.with_spare.spare
-    requested, served = day.followed(spare)
+    requested, served = day.autoscaler_counts(spare)
     starts = np.array([period.start for period in load.periods])
     ends = np.array([*starts[1:], load.hours])
     rates = np.array([period.request_rate for period in load.periods])
@@ -81,7 +81,7 @@ def draw_reuse(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     Raises SearchSpaceError if the requests share no prompts.
     Raises OutputError if it cannot be written.
     """
-    if not isinstance(candidates, Deployments) or candidates.setting.workload.reuse is None:
+    if not isinstance(candidates, Deployments) or candidates.inputs.workload.reuse is None:
         raise SearchSpaceError(
             "--picture reuse is for requests that share prompts: give --turns, or a --trace that "
             "has hash_ids."
