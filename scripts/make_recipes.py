@@ -174,7 +174,7 @@ def _compared(recipe: Mapping[str, str]) -> Compared:
     overlaps = layout_of(recipe)["overlap_expert_parallel"]
     told = (recipe["precision"], _scaled(recipe["recipe"]), overlaps)
     result = _searched(tuple(question.items()), *told)
-    best, machine = result.recommended, found.candidates.estimate.setting.machine
+    best, machine = result.recommended, found.candidates.estimate.inputs.machine
     sure = result.problem.sources[0].confidence(question["num_gpus"])
     table = found.table()
     return Compared(

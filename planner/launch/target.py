@@ -99,7 +99,7 @@ class LaunchJob:
         """The job of one evaluated configuration."""
         (row,) = full_rows(evaluation.table(), [evaluation.source])
         source: Any = evaluation.source
-        inputs = source.setting
+        inputs = source.inputs
         return cls(
             saved_plan=SavedPlan.of(plan, row),
             model=inputs.model,

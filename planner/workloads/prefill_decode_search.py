@@ -312,7 +312,7 @@ def _map_arrays(
     workers: Workers, configurations: ServingConfigurations, change: Callable[[FloatArray], Any]
 ) -> Workers:
     """The workers with ``change`` applied to every array."""
-    unchanged = ("setting", "configurations", "memory", "prefixes")
+    unchanged = ("inputs", "configurations", "memory", "prefixes")
     arrays = {name: change(value) for name, value in vars(workers).items() if name not in unchanged}
     memory = workers.memory.mapped(change)
     if isinstance(workers, PrefillWorkers) and workers.prefixes is not None:

@@ -358,7 +358,7 @@ def default_values(profile: FrameworkProfile, work: AdapterSetup) -> dict[str, V
 
 def source_defaults(source: Any) -> dict[str, Value]:
     """The `default_values` of the framework and the run of a source."""
-    return default_values(source.setting.framework, source.setting.workload)
+    return default_values(source.inputs.framework, source.inputs.workload)
 
 
 def mesh_of(
@@ -591,7 +591,7 @@ TRAIN = Workload(
         format_brief=format_layout,
         degrees=DEGREES,
         broken_rule_text=_format_broken_options,
-        unusual=lambda setting: position_warnings(setting.model, setting.workload.sequence_length),
+        unusual=lambda inputs: position_warnings(inputs.model, inputs.workload.sequence_length),
         question_lines=_question_lines,
         results=_results,
         of_objective={"throughput": "step_time_s", "memory_headroom": "peak_memory_gib"},

@@ -51,7 +51,7 @@ def step_of(work=WORK, framework="nemo-rl", **values):
 
 def test_phases_of_colocated_ones_add_up_to_the_step():
     step = step_of()
-    whole = sum(step.times.values()) + step.setting.rollouts.step_overhead
+    whole = sum(step.times.values()) + step.inputs.rollouts.step_overhead
     assert step.total == pytest.approx(whole)
     assert sum(step.shown_times().values()) == pytest.approx(step.total[0])
 

@@ -208,7 +208,7 @@ def _told(layout: str, **others: int) -> Any:
 def _counts(estimate: Any) -> set[float]:
     """Layers of the stages that are looked at."""
     c = estimate.configurations
-    held = stage_parameters(estimate.setting.model, c, estimate.setting).layers.counts[:, 0]
+    held = stage_parameters(estimate.inputs.model, c, estimate.inputs).layers.counts[:, 0]
     return {float(count.flat[0]) for count in held}
 
 

@@ -88,7 +88,7 @@ def test_another_memory_moves_measured_products_too():
 
     def untold(plan):
         (source,) = plan.problem.sources
-        gpu = source.setting.machine.gpu
+        gpu = source.inputs.machine.gpu
         bare = replace_unvalidated(
             gpu, efficiency=replace_unvalidated(gpu.efficiency, gemm_table_bandwidth=None)
         )

@@ -215,7 +215,7 @@ def test_out_of_memory_names_the_smallest_need():
     result = exhaustive_search(searched)
     (miss,) = result.nearest_misses
     (source,) = searched.sources
-    usable = source.sure_share(8.0) * searched.setting.machine.gpu.allocatable_memory
+    usable = source.sure_share(8.0) * searched.inputs.machine.gpu.allocatable_memory
     assert miss.rejection == "out_of_memory"
     assert miss.value > miss.bound == usable
     everything, codes = judged(searched, source.mesh.table())

@@ -201,9 +201,9 @@ def test_requests_that_come_faster_than_they_are_answered(
     served = found.estimate.served
     phases = phases_of(served.phases, first_of)
     replica = Replica(
-        costs=StepCosts.of(phases, 1024, found.setting.engine.scheduler.chunked_prefill),
+        costs=StepCosts.of(phases, 1024, found.inputs.engine.scheduler.chunked_prefill),
         places=128,
-        step_tokens=found.setting.engine.scheduler.max_num_batched_tokens,
+        step_tokens=found.inputs.engine.scheduler.max_num_batched_tokens,
         prompts=Lengths(mean=1024, variation=variation),
         answers=Lengths(mean=256, variation=variation),
     )
@@ -235,9 +235,9 @@ def test_a_short_run_meets_a_replica_that_fills_and_empties(
     phases = phases_of(found.estimate.served.phases, first_of)
     runs = [
         Replica(
-            costs=StepCosts.of(phases, 1024, found.setting.engine.scheduler.chunked_prefill),
+            costs=StepCosts.of(phases, 1024, found.inputs.engine.scheduler.chunked_prefill),
             places=128,
-            step_tokens=found.setting.engine.scheduler.max_num_batched_tokens,
+            step_tokens=found.inputs.engine.scheduler.max_num_batched_tokens,
             prompts=Lengths(mean=1024, variation=variation),
             answers=Lengths(mean=256, variation=variation),
             seed=seed,

@@ -75,7 +75,7 @@ class Question:
 
     def closed(self) -> tuple[ServingEstimate, float]:
         """What the closed form says, and the rate until the last answer."""
-        setting, c = self.setting, self.configurations
+        setting, c = self.inputs, self.configurations
         least = min(self.clients, setting.engine.scheduler.max_num_seqs)
         memory = serving_memory(setting, replace(c, concurrency=np.asarray(float(least))))
         served = served_at_concurrency(setting, c, memory)
@@ -88,14 +88,14 @@ class Question:
         return found, one(served.request_rate * share)
 
     def places(self, room: Any) -> int:
-        return int(min(one(room), self.setting.engine.scheduler.max_num_seqs))
+        return int(min(one(room), self.inputs.engine.scheduler.max_num_seqs))
 
     def seen(self, found: ServingEstimate) -> list[Seen]:
         """What the simulation says, of several seeds."""
         costs = StepCosts.of(
             found.served.phases,
             self.tokens[0],
-            self.setting.engine.scheduler.chunked_prefill,
+            self.inputs.engine.scheduler.chunked_prefill,
         )
         return [
             Replica(
@@ -104,7 +104,7 @@ class Question:
                 step_tokens=8192,
                 prompts=Lengths(mean=self.tokens[0], variation=self.variation),
                 answers=Lengths(mean=self.tokens[1], variation=self.variation),
-                pause=self.setting.engine.execution.request_overhead,
+                pause=self.inputs.engine.execution.request_overhead,
                 seed=seed,
             ).benchmark(self.clients, self.number)
             for seed in SEEDS
@@ -138,12 +138,12 @@ def test_a_burst_drains(seed: int) -> None:
     found, rate = question.closed()
     seen, served = question.seen(found), found.served
     odd = is_odd(question, served)
-    first = first_of(served, question.setting)
+    first = first_of(served, question.inputs)
     assert first == pytest.approx(mean(seen, lambda one: Seen.mean(one.first)), rel=0.25)
     assert rate == pytest.approx(mean(seen, lambda one: question.number / one.end), rel=0.2)
     token = mean(seen, lambda one: one.token)
     assert one(served.time_per_output_token) == pytest.approx(token, rel=0.45 if odd else 0.2)
-    overhead = question.setting.engine.execution.request_overhead
+    overhead = question.inputs.engine.execution.request_overhead
     for share in (0.9, 0.99):
         within = one(time_to_first_token_percentile(found, share)) - overhead
         drawn = mean(seen, lambda one, share=share: Seen.within(one.first, share))
@@ -203,7 +203,7 @@ def test_a_burst_beyond_a_concurrency_drains_through_so_many_places(
     found, steady = planner.estimate(**asked, burst=number), planner.estimate(**asked)
     for name in ("time_to_first_token", "time_per_output_token", "request_rate"):
         assert one(getattr(found.candidates, name)) == one(getattr(steady.candidates, name))
-    setting, tokens = found.candidates.setting, (asked["input_tokens"], asked["output_tokens"])
+    setting, tokens = found.candidates.inputs, (asked["input_tokens"], asked["output_tokens"])
     scheduler = setting.engine.scheduler
     runs = [
         Replica(
@@ -246,7 +246,7 @@ def test_clients_who_send_a_number_of_requests(seed: int) -> None:
     # A mean first token of a tenth of a second is one of a few steps.
     near = {"rel": 0.35, "abs": 0.05}
     if not odd:
-        first = first_of(served, question.setting)
+        first = first_of(served, question.inputs)
         assert first == pytest.approx(mean(seen, lambda one: Seen.mean(one.first)), **near)
 
 
@@ -267,7 +267,7 @@ def test_requests_at_a_rate_with_and_without_an_end(seed: int) -> None:
     capacity = planner.estimate(**asked, request_rate=0.1).candidates.capacity.item()
     rate = load * capacity
     found = planner.estimate(**asked, request_rate=rate, num_requests=number).candidates
-    scheduler = found.setting.engine.scheduler
+    scheduler = found.inputs.engine.scheduler
     served = found.estimate.served
     runs = []
     for drawn in SEEDS:
@@ -280,7 +280,7 @@ def test_requests_at_a_rate_with_and_without_an_end(seed: int) -> None:
             seed=drawn,
         )
         runs.append(replica.poisson(rate, 3000) if number is None else replica.ending(rate, number))
-    first = found.time_to_first_token.item() - found.setting.engine.execution.request_overhead
+    first = found.time_to_first_token.item() - found.inputs.engine.execution.request_overhead
     expected = mean(runs, lambda one: Seen.mean(one.first))
     assert first == pytest.approx(expected, rel=0.2)
     token = mean(runs, lambda one: one.token)

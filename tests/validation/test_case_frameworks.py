@@ -24,7 +24,7 @@ FP8 = {"gpu": "h100-sxm-80gb", "precision": "fp8"}
 )
 def test_a_release_has_its_own_profile(library, changes, profile):
     found = case(library, **{"framework": "Megatron-Bridge"} | changes)
-    assert found.setting.framework.name == profile
+    assert found.inputs.framework.name == profile
 
 
 @pytest.mark.parametrize(

@@ -23,20 +23,20 @@ def test_fine_tuning_without_a_length_takes_the_usual_one(library, framework, le
 def test_what_is_trained_beside_adapters_is_read(library):
     changes = {**ALONE, "framework": "HF Trainer/PEFT", "workload": "qlora"}
     found = case(library, **changes, modules_to_save="embeddings", double_quantization="0")
-    work = found.setting.workload
+    work = found.inputs.workload
     assert work.saves_ends
     assert not work.double_quantization
-    assert case(library, **changes).setting.workload.double_quantization
+    assert case(library, **changes).inputs.workload.double_quantization
     with pytest.raises(NotPredicted, match="modules_to_save of head"):
         case(library, **changes, modules_to_save="head")
 
 
 def test_samples_that_do_not_fill_sequences_are_read(library):
     changes = {**ALONE, "framework": "TRL", "workload": "lora", "mean_sample_length": "500"}
-    work = case(library, **changes, padding="longest").setting.workload
+    work = case(library, **changes, padding="longest").inputs.workload
     assert (work.padding, work.mean_sample_length) == ("longest", 500)
     assert work.sample_length_deviation == 400
-    assert case(library, **changes).setting.workload.padding == "packed"
+    assert case(library, **changes).inputs.workload.padding == "packed"
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,9 @@ def test_published_figures_change_what_is_paid_for_and_no_prediction_of_a_step()
 
 def test_a_checkpoint_has_weights_and_states_of_what_is_trained():
     whole, framework = source(), Catalogue().load_framework("megatron-lm").spec
-    parameters = count_parameters(whole.setting.model).total
+    parameters = count_parameters(whole.inputs.model).total
     each = framework.states.weight + framework.states.optimizer
-    assert checkpoint_size(whole.setting) == pytest.approx(each * parameters)
+    assert checkpoint_size(whole.inputs) == pytest.approx(each * parameters)
     assert row()["checkpoint_size_gib"] == pytest.approx(each * parameters / GIB)
 
 
@@ -98,9 +98,9 @@ def test_the_checkpoint_of_adapters_has_no_frozen_weights():
     )
     # Rank 8 on queries and values of 32 layers of width 4,096.
     trained = 32 * 2 * 2 * 8 * 4096
-    states = lora.setting.framework.states
-    assert checkpoint_size(lora.setting) == trained * (states.weight + states.optimizer)
-    assert checkpoint_size(lora.setting) < checkpoint_size(whole.setting) / 500
+    states = lora.inputs.framework.states
+    assert checkpoint_size(lora.inputs) == trained * (states.weight + states.optimizer)
+    assert checkpoint_size(lora.inputs) < checkpoint_size(whole.inputs) / 500
 
 
 def test_the_parts_of_an_interruption_and_of_a_checkpoint_are_those_of_the_figures(tmp_path):
@@ -108,8 +108,8 @@ def test_the_parts_of_an_interruption_and_of_a_checkpoint_are_those_of_the_figur
     path = tmp_path / "ours.toml"
     path.write_text(f'name = "Ours"\nextends = "published"\n{saving}')
     one = source(reliability=str(path))
-    found = goodput(one.setting, one.site, np.array([2048.0]))
-    written = checkpoint_size(one.setting) / (256 * 1.94e9)
+    found = goodput(one.inputs, one.site, np.array([2048.0]))
+    written = checkpoint_size(one.inputs) / (256 * 1.94e9)
     assert found.checkpoint_time == pytest.approx(written)
     assert found.blocking_time == pytest.approx(0.28 * written)
     assert found.recovery_time == pytest.approx(11 * 60 + written)
@@ -119,8 +119,8 @@ def test_the_parts_of_an_interruption_and_of_a_checkpoint_are_those_of_the_figur
     expected = rate * 1800 / (math.exp(rate * late) * math.expm1(rate * period))
     kept = math.prod(float(found.left[name]) for name in LOSSES[:3])
     assert kept == pytest.approx(float(expected), rel=1e-12)
-    more = goodput(one.setting, one.site, np.array([16_384.0]))
-    assert more.checkpoint_time == pytest.approx(checkpoint_size(one.setting) / 2e12)
+    more = goodput(one.inputs, one.site, np.array([16_384.0]))
+    assert more.checkpoint_time == pytest.approx(checkpoint_size(one.inputs) / 2e12)
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_checkpoints_of_a_given_interval_do_not_overlap(given, longest):
     one = source()
     spec = Catalogue().load_reliability("published").spec
     # 256 nodes write for 1,000 s.
-    bandwidth = checkpoint_size(one.setting) / 256 / 1000
+    bandwidth = checkpoint_size(one.inputs) / 256 / 1000
     saving = replace(
         spec.checkpoints, bandwidth_per_node=bandwidth, total_bandwidth=None, interval=given
     )
     site = OperatingTerms(reliability=replace(spec, checkpoints=saving))
-    found = goodput(one.setting, site, np.array([2048.0]))
+    found = goodput(one.inputs, site, np.array([2048.0]))
     assert found.checkpoint_time == pytest.approx(1000)
     assert found.blocking_time == pytest.approx(280)
     assert found.checkpoint_interval == pytest.approx(longest)
@@ -189,7 +189,7 @@ def test_of_fine_tuning_nobody_published_campaigns(more):
 def test_goodput_is_finite_for_a_million_gpus_that_fail_often():
     with_failures = OperatingTerms(reliability=Catalogue().load_reliability("published").spec)
     counts = 10.0 ** np.arange(10)
-    found = goodput(source().setting, with_failures, counts)
+    found = goodput(source().inputs, with_failures, counts)
     assert np.all(np.isfinite(found.ratio))
     assert np.all((found.ratio > 0) & (found.ratio <= 1))
     assert np.all(np.diff(found.ratio) <= 0)
@@ -197,12 +197,12 @@ def test_goodput_is_finite_for_a_million_gpus_that_fail_often():
 
 def test_the_lost_shares_add_up():
     site = OperatingTerms(reliability=Catalogue().load_reliability("published").spec)
-    found = goodput(source().setting, site, np.array([8.0, 2048.0, 131_072.0, 1e9]))
+    found = goodput(source().inputs, site, np.array([8.0, 2048.0, 131_072.0, 1e9]))
     lost = found.lost()
     assert tuple(lost) == LOSSES
     assert sum(lost.values()) == pytest.approx(1 - found.ratio, rel=1e-9)
     assert all(np.all(share >= 0) for share in lost.values())
-    nothing = goodput(source().setting, OperatingTerms(), np.array([8.0]))
+    nothing = goodput(source().inputs, OperatingTerms(), np.array([8.0]))
     assert sum(nothing.lost().values()) == 0
 
 
@@ -216,7 +216,7 @@ def test_spot_instances_are_taken_back_besides():
 def test_the_interval_of_calendar_time_joins_steps_and_failure_rates():
     one = source()
     sure = one.confidence(2048)
-    failures = calendar_factors(one.setting, one.site, 2048)
+    failures = calendar_factors(one.inputs, one.site, 2048)
     assert failures[0] < 1 < failures[1]
     for end in (0, 1):
         expected = math.hypot(math.log(sure.factors["step_time"][end]), math.log(failures[end]))

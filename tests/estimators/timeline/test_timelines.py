@@ -126,7 +126,7 @@ def test_the_fullest_moment_is_the_predicted_peak(drawn: tuple[Any, Timeline]) -
     most = max(amount for series in timeline.memory for _, amount in series)
     assert most == timeline.peak
     assert most == pytest.approx(_one(estimate.peak_memory), rel=1e-12)
-    every = evaluate(estimate.setting, estimate.configurations, every_stage=True)
+    every = evaluate(estimate.inputs, estimate.configurations, every_stage=True)
     for series, total in zip(timeline.memory, every.memory.totals, strict=True):
         assert max(amount for _, amount in series) == pytest.approx(_one(total), rel=1e-12)
         assert [start for start, _ in series] == sorted(start for start, _ in series)
@@ -134,7 +134,7 @@ def test_the_fullest_moment_is_the_predicted_peak(drawn: tuple[Any, Timeline]) -
 
 def test_all_stages_predict_the_same(drawn: tuple[Any, Timeline]) -> None:
     estimate, timeline = drawn
-    every = evaluate(estimate.setting, estimate.configurations, every_stage=True)
+    every = evaluate(estimate.inputs, estimate.configurations, every_stage=True)
     assert _one(every.step_time) == _one(estimate.step_time)
     assert _one(every.peak_memory) == _one(estimate.peak_memory)
     assert len(every.memory.totals) == len(timeline.lanes)

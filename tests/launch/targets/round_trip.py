@@ -51,7 +51,7 @@ def job_of(**asked: Any) -> LaunchJob | None:
         {name: [*map(value_or_none, to_python_values(each))] for name, each in columns.items()}
     )
     source: Any = found.source
-    setting = source.setting
+    setting = source.inputs
     return LaunchJob(
         saved_plan=SavedPlan.of(plan, row),
         model=setting.model,
