@@ -239,7 +239,7 @@ def read_launch(
         return _add_note_of_others(_add_missing_workers(chosen, specs), unique)
     if not 1 <= number <= len(unique):
         listed = "".join(f"\n  {label}" for label in _launch_labels(unique))
-        raise LaunchError(f"{path}: has {len(unique)} launches, not {number}:{listed}")
+        raise LaunchError(f"{path}: has {len(unique)} entries, not {number}:{listed}")
     return _add_missing_workers(unique[number - 1], specs)
 
 

@@ -10,8 +10,8 @@ layer : index of a layer, from 0
 key : key of ``config.json``
 fields : fields of the attention that the family fixes
 number : layers of a period, if the config does not set it
-period, usual : key of the number of layers of a period, and its default
-offset, first : key of the position of a layer in its period, and its default
+period, default_period : key of the number of layers of a period, and its default
+offset, default_offset : key of the position of a layer in its period, and its default
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def test_eager_kernels_read_and_write_three_times_what_compiled_ones_do() -> Non
     model = load_model("llama-3.1-8b")
     layer = layer_of(model, model.layer_groups[0])
     each = {op.name: op for op in layer.operators if hasattr(op, "in_eager")}
-    eager = sum(sum(op.in_eager) * op.columns.whole for op in each.values())
-    fused = sum((op.forward + op.backward) * op.columns.whole for op in each.values())
+    eager = sum(sum(op.in_eager) * op.columns.total for op in each.values())
+    fused = sum((op.forward + op.backward) * op.columns.total for op in each.values())
     assert eager == 132 * HIDDEN + 20 * ROTATED + 14 * WIDTH
     assert fused == 22 * HIDDEN + 4 * ROTATED + 8 * WIDTH
     # The time of a step differs by just these bytes at 0.92 of the bandwidth, and the final norm's.

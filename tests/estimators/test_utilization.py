@@ -30,8 +30,8 @@ def test_no_mfu_is_beyond_what_products_and_attention_reach():
     e = products["bf16"].compute_fraction
     e_a = max(one.compute_fraction for one in attention.values())
     worked = (39.644 + 3.221) / (39.644 / e + 0.5 * 3.221 / e_a)
-    assert sure.most_utilization == pytest.approx(worked, rel=1e-3)
-    most = sure.most_utilization
+    assert sure.max_utilization == pytest.approx(worked, rel=1e-3)
+    most = sure.max_utilization
     ends = intervals({**row, "model_flops_utilization": most / 1.02}, sure)
     assert ends["model_flops_utilization"][1] == pytest.approx(most)
     # Time and tokens end there, too.
@@ -53,14 +53,14 @@ def test_the_interval_of_every_gpu_ends_where_its_kernels_do(gpu):
     asked = {"gpu": gpu, "num_gpus": 1, "precision": precision, "framework": "hf-trainer"}
     row, sure = _row(**asked)
     assert row["model_flops_utilization_high"] <= max(
-        sure.most_utilization, row["model_flops_utilization"] * (1 + 1e-12)
+        sure.max_utilization, row["model_flops_utilization"] * (1 + 1e-12)
     )
     e = loaded.spec.efficiency.gemm["bf16"].compute_fraction
     if is_assumed(loaded.provenance, "gemm.bf16.compute_fraction"):
-        assert sure.most_utilization > 1  # nothing published: causal attention alone tells more
+        assert sure.max_utilization > 1  # nothing published: causal attention alone tells more
     else:
         assert (
             e
-            <= sure.most_utilization
+            <= sure.max_utilization
             < 1.1 * max(one.compute_fraction for one in loaded.spec.efficiency.gemm.values())
         )

@@ -280,7 +280,7 @@ def test_of_several_things_the_first_is_read_and_the_others_are_named(tmp_path: 
 
     assert (first.target.name, second.target.name) == ("vllm", "sglang")
     assert any("--row 2 is SGLang, line 2 of both.sh" in note for note in first.notes)
-    with pytest.raises(LaunchError, match="has 2 launches, not 3:"):
+    with pytest.raises(LaunchError, match="has 2 entries, not 3:"):
         LaunchFile(path=path, answers={}, number=3).question()
 
 

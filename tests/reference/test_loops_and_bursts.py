@@ -45,7 +45,7 @@ def one(values: Any) -> float:
 class Question:
     """``number`` requests of ``clients`` who start at once, in a replica of some places."""
 
-    setting: ServingInputs
+    inputs: ServingInputs
     configurations: ServingConfigurations
     tokens: tuple[int, int]
     clients: int

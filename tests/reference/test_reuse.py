@@ -59,9 +59,11 @@ def found_in(requests: list[tuple[float, list[int], int, int]], owners, tokens: 
         cache = caches.setdefault(owner, PrefixCache(int(tokens / BLOCK), BLOCK))
         if place == begin:
             for one in caches.values():
-                one.found = one.asked = 0.0
+                one.hit_tokens = one.prompt_tokens = 0.0
         cache.take(blocks, prompt, 0)  # its blocks name the answer, too
-    return sum(one.found for one in caches.values()) / sum(one.asked for one in caches.values())
+    return sum(one.hit_tokens for one in caches.values()) / sum(
+        one.prompt_tokens for one in caches.values()
+    )
 
 
 def in_sessions(**answers: object) -> HitRateCurve:

@@ -57,11 +57,11 @@ def test_a_megawatt_is_used_to_its_last_node(mode, confidence):
     """So many GPUs draw no more, and those of one more node do."""
     one = _carried(constraints={"power": "1MW"}, engine="sglang", mode=mode, confidence=confidence)
     (margin,) = [margin for margin in one.fleet.margins if margin.name == "power"]
-    assert margin.sure <= 1e6
+    assert margin.value_at_confidence <= 1e6
     assert one.fleet.num_gpus % 8 == 0
     # Pools of more than 512 GPUs grow by as many parts.
     step = 8 * (math.ceil(one.fleet.num_gpus / 512) if mode == "disaggregated" else 1)
-    assert margin.sure * (1 + step / one.fleet.num_gpus) > 1e6 * (1 - 0.002)
+    assert margin.value_at_confidence * (1 + step / one.fleet.num_gpus) > 1e6 * (1 - 0.002)
 
 
 def test_pools_of_many_gpus_are_as_many_times_those_of_a_part():

@@ -78,22 +78,24 @@ def test_a_longer_deadline_never_needs_more():
 
 
 def test_the_margin_is_what_is_left_at_the_confidence(of_three):
-    (size,) = (size for size in of_three.found if size.gpu == "a100-sxm-80gb")
+    (size,) = (size for size in of_three.feasible if size.gpu == "a100-sxm-80gb")
     (margin,) = size.fewest.margins
     row = size.fewest.row
     assert margin.bound == 13 * DAY
     assert margin.predicted == pytest.approx(row["calendar_time_days"] * DAY)
     high = row["calendar_time_high_days"] / row["calendar_time_days"]
     # z(0.9) / z(0.95) of a table of the normal distribution.
-    assert margin.sure == pytest.approx(margin.predicted * high ** (1.28155 / 1.64485), rel=1e-4)
-    assert margin.spare == pytest.approx(margin.bound - margin.sure)
+    assert margin.value_at_confidence == pytest.approx(
+        margin.predicted * high ** (1.28155 / 1.64485), rel=1e-4
+    )
+    assert margin.spare == pytest.approx(margin.bound - margin.value_at_confidence)
     assert margin.share == pytest.approx(margin.spare / margin.bound)
     assert 0 <= margin.spare < margin.bound
     assert size.fewest.tightest is margin
 
 
 def test_the_cheapest_costs_no_more_than_the_fewest_and_keeps_the_limits(of_three):
-    for size in of_three.found:
+    for size in of_three.feasible:
         assert size.cheapest.cost <= size.fewest.cost
         assert size.cheapest.num_gpus >= size.fewest.num_gpus
         assert all(margin.spare >= 0 for margin in size.cheapest.margins)
@@ -202,11 +204,11 @@ def test_memory_that_lacks_is_told():
 
 def test_contracts_are_sized_one_by_one():
     sizes = sized("13d", gpu="h100", contract=["on-demand", "spot"])
-    assert {size.contract for size in sizes.found} == {"on-demand", "spot"}
-    prices = {size.contract: size.fewest.row["price_per_gpu_hour_usd"] for size in sizes.found}
+    assert {size.contract for size in sizes.feasible} == {"on-demand", "spot"}
+    prices = {size.contract: size.fewest.row["price_per_gpu_hour_usd"] for size in sizes.feasible}
     assert prices["spot"] < prices["on-demand"]
     # Spot GPUs are taken away now and then.
-    times = {size.contract: size.fewest.row["calendar_time_days"] for size in sizes.found}
+    times = {size.contract: size.fewest.row["calendar_time_days"] for size in sizes.feasible}
     assert times["spot"] > times["on-demand"]
 
 

@@ -106,7 +106,7 @@ def test_work_that_ends_its_workers_is_named(
     def deadly(task: Any, part: ScenarioBatch) -> bytes:
         os._exit(1)
 
-    monkeypatch.setattr(dask_workers, "run_there", deadly)
+    monkeypatch.setattr(dask_workers, "run_on_worker", deadly)
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
     with pytest.raises(ClusterError, match=r"Scenarios \d+ to \d+ crashed .* to continue"):
         run_sweep(plan, tmp_path, run=on_dask(cluster.scheduler_address))
@@ -118,7 +118,7 @@ def test_a_fault_of_the_program_is_not_taken_for_one_of_the_cluster(
     def faulty(task: Any, part: ScenarioBatch) -> bytes:
         raise OSError("of a part")
 
-    monkeypatch.setattr(dask_workers, "run_there", faulty)
+    monkeypatch.setattr(dask_workers, "run_on_worker", faulty)
     with pytest.raises(OSError, match="of a part"):
         run_sweep(plan, tmp_path, run=on_dask(cluster.scheduler_address))
 
@@ -163,7 +163,7 @@ def test_the_user_stops_it_and_goes_on(
 def test_few_parts_wait_on_the_cluster(
     cluster: Any, plan: SweepPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_workers, "_LEAST_WAITING", 1)
+    monkeypatch.setattr(dask_workers, "_MIN_WAITING", 1)
     monkeypatch.setattr(dask_workers, "_WAITING", 1)
     given: list[ScenarioBatch] = []
 
@@ -297,7 +297,7 @@ def test_a_scheduler_that_ends_in_the_middle_is_one_error(
     at: str,
     error: BaseException,
 ) -> None:
-    monkeypatch.setattr(dask_workers, "_connected", lambda address: nullcontext(_Gone(at, error)))
+    monkeypatch.setattr(dask_workers, "_connect", lambda address: nullcontext(_Gone(at, error)))
     monkeypatch.setattr(dask_workers, "identity", lambda plan: {})
     monkeypatch.setattr(sweep_folder, "identity", lambda plan: {})
     with pytest.raises(

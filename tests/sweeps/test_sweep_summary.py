@@ -71,7 +71,7 @@ def test_overtakings_are_the_neighbours_where_the_order_of_two_changes(seed, mea
             lead = [value[one, n] - value[other, n] for n in (before, after)]
             if lead[0] < 0 < lead[1]:
                 expected.add((one, other, before, after))
-    found = only_group(rows).overtakings(measure)
+    found = only_group(rows).crossovers(measure)
     assert {(o.first[0], o.second[0], o.before, o.num_gpus) for o in found} == expected
     for one in found:
         ahead = value[one.first[0], one.num_gpus] / value[one.second[0], one.num_gpus] - 1
@@ -84,7 +84,7 @@ def test_an_overtaking_is_told_with_what_each_is_ahead():
     costs = {"a100": (1.0, 1.0, 1.2), "b200": (2.0, 1.5, 1.0), "h100": (9.0, 9.0, 9.0)}
     rows = rows_of({(g, n): (costs[g][COUNTS.index(n)], 1.0) for g, n in SPOTS})
     group = only_group(rows)
-    (one,) = group.overtakings("cost")
+    (one,) = group.crossovers("cost")
     assert one.is_of_winners
     assert crossover_line(one) == (
         "b200 is cheaper than a100 from 32 GPUs on (50 % behind with 16; 20 % ahead)"
@@ -99,7 +99,7 @@ def test_contracts_are_never_weighed_against_each_other_in_overtakings():
     for number, (gpu, count, contract) in enumerate(spots):
         cost = (1.0 + ((gpu == "b200") ^ (count == 16))) * (0.9 if contract == "spot" else 1.0)
         rows.append(row_of(number, gpu, count, cost, 1.0, contract=contract))
-    found = only_group(rows, plan).overtakings("cost")
+    found = only_group(rows, plan).crossovers("cost")
     assert len(found) == 2
     assert all(one.first[1] == one.second[1] for one in found)
 
@@ -107,7 +107,10 @@ def test_contracts_are_never_weighed_against_each_other_in_overtakings():
 def test_what_fits_nowhere_has_its_reason():
     rows = rows_of({(g, n): None if g != "h100" or n == 8 else (1.0, 1.0) for g, n in SPOTS})
     rows[2]["reason"] = "cost: 5 USD against 3 USD"  # of a100 with the most GPUs
-    assert only_group(rows).nowhere() == {"cost": [("a100",)], "out of memory": [("b200",)]}
+    assert only_group(rows).places_without_plan() == {
+        "cost": [("a100",)],
+        "out of memory": [("b200",)],
+    }
 
 
 def test_a_place_without_a_price_is_named():

@@ -31,14 +31,14 @@ def test_a_question_is_its_link_and_its_command():
 
 def test_a_flag_that_is_off_is_said_so():
     question = _of("model=llama-7b&num_gpus=8&double_quantization=false&adapter=qlora")
-    assert "--no-double-quantization" in question.words
+    assert "--no-double-quantization" in question.arguments
     assert question.request(None).double_quantization is False
 
 
 def test_limits_are_limits_and_serving_says_its_workload():
     question = _of("workload=serve&model=llama-3.1-8b&num_gpus=2&time_to_first_token=500ms")
     assert question.request(None).constraints == {"time_to_first_token": 0.5}
-    assert question.words[:3] == ["search", "--workload", "serve"]
+    assert question.arguments[:3] == ["search", "--workload", "serve"]
     assert question.query.startswith("workload=serve&")
 
 

@@ -100,6 +100,7 @@ def _single_block(model: ModelSpec, blocks: Iterator[Block]) -> Block | None:
 
 
 def hybrid_pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
+    """The value of ``--hybrid-override-pattern``: a symbol per layer, a bar between stages."""
     symbols = []
     for group in model.layer_groups:
         kind = group.attention.kind if group.attention else None

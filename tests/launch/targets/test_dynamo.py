@@ -77,8 +77,8 @@ def test_a_graph_is_read_again(engine: str, mode: str, tmp_path: Path) -> None:
     wrong = lost(TARGET, job, LaunchSettings(workload="serve", values=read.values))
     # Graphs have no more of the table than pools; compare what the engines' words say.
     for name in ("tensor_parallel", "concurrency", "kv_cache", "num_gpus", "replicas"):
-        if name in job.pinned.parameters:
-            assert str(read.values[name]) == str(job.pinned.parameters[name]), name
+        if name in job.saved_plan.parameters:
+            assert str(read.values[name]) == str(job.saved_plan.parameters[name]), name
     assert not wrong
     assert read.values["mode"] == mode
     if mode == "disaggregated":

@@ -134,7 +134,7 @@ def test_what_is_written_is_read_back(
         reject()
     back = read(folder / "train.sh")
     for told in ("parameters", "answers"):
-        was, found = getattr(job.pinned, told), getattr(back.saved_plan, told)
+        was, found = getattr(job.saved_plan, told), getattr(back.saved_plan, told)
         lost = {name for name in was if was[name] != found.get(name)} - {*NOT_OF_THEM}
         assert lost <= {"rollout_gpu_memory"}  # the framework's own, which files spell out
     for name in ("step_time_s", "time_generate_s", "time_sync_s", "peak_memory_gib"):

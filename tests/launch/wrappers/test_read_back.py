@@ -82,7 +82,7 @@ def test_a_plan_is_read_back(tmp_path: Path, case: str, wrapper: str) -> None:
     first = files[0].name if wrapper != "script" else f"{draft.processes[0].name}.sh"
     found = read_launch(tmp_path / first)
     assert found.target is tool
-    every = job.pinned.parameters
+    every = job.saved_plan.parameters
     told = {name: str(found.values[name]) for name in every if found.values.get(name) is not None}
     assert {name: word.lower() for name, word in told.items()} == {
         name: str(every[name]).lower() for name in told
