@@ -244,7 +244,7 @@ def size_services(
     ...     {"services": {"chat": {"model": "llama-3.1-8b", "request_rate": 20}}},
     ...     stock={"h100": 8}, price=2, engine="vllm",
     ... )
-    >>> fleet.pools[0].most
+    >>> fleet.pools[0].peak_gpus
     4
     """
     parsed_services, file_stock = read_services(services, {**common, "contract": contract})
@@ -524,7 +524,7 @@ def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer
         change in all
 
     >>> answer = compare("a100", "h100", model="llama-7b", num_gpus=8)
-    >>> answer.results[0].name, answer.seens[answer.results[0].best].name
+    >>> answer.results[0].name, answer.predicted[answer.results[0].best].name
     ('step_time_s', 'h100')
     """
     texts = [os.fspath(thing) for thing in things]

@@ -156,9 +156,9 @@ def _singular(match: re.Match[str]) -> str:
 def fix_plurals(text: str) -> str:
     """A text in which the nouns after a 1 are singular.
 
-    >>> agreed("1 runs on 21 GPUs"), agreed("1 options have no effect"), agreed("1 of 3 runs")
+    >>> fix_plurals("1 runs on 21 GPUs"), fix_plurals("1 options have no effect"), fix_plurals("1 of 3 runs")
     ('1 run on 21 GPUs', '1 option has no effect', '1 of 3 runs')
-    >>> agreed("1 trillion tokens"), agreed("1 new tokens"), agreed("pipeline > 1 the layers")
+    >>> fix_plurals("1 trillion tokens"), fix_plurals("1 new tokens"), fix_plurals("pipeline > 1 the layers")
     ('1 trillion tokens', '1 new token', 'pipeline > 1 the layers')
     """
     return _ONE_OF_SEVERAL.sub(_singular, text)
@@ -167,7 +167,7 @@ def fix_plurals(text: str) -> str:
 def format_counted(number: float, noun: str) -> str:
     """A number with its noun, singular or plural.
 
-    >>> counted(1, "run"), counted(2000, "run"), counted(0, "GPU")
+    >>> format_counted(1, "run"), format_counted(2000, "run"), format_counted(0, "GPU")
     ('1 run', '2,000 runs', '0 GPUs')
     """
     shown = format_count(number)

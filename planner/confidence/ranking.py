@@ -121,7 +121,7 @@ def expected_regrets(plans: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
     and cancel: the best plan of the group of plan i takes :math:`r_i \le 1` of its value. NaN where
     the errors of a plan are unknown; other plans are not compared with it.
 
-    >>> two = [RankedPlan(1, 1 / 1.25, 1.25, kin=(name,)) for name in ("a", "b")]
+    >>> two = [RankedPlan(1, 1 / 1.25, 1.25, error_group=(name,)) for name in ("a", "b")]
     >>> expected_regrets(two).round(3).tolist()
     [0.077, 0.077]
     """

@@ -462,9 +462,9 @@ _RUN_SUFFIXES = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
 def find_model_of_name(text: str) -> str | None:
     """The known model that a name means: ``llama31_405b``, ``llama3.1_405B.yaml``.
 
-    >>> model_named("llama31_405b"), model_named("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config")
+    >>> find_model_of_name("llama31_405b"), find_model_of_name("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config")
     ('llama-3.1-405b', 'qwen3-30b-a3b')
-    >>> model_named("qwen3_600m_sft_yarn_128k_config")
+    >>> find_model_of_name("qwen3_600m_sft_yarn_128k_config")
     'qwen3-0.6b'
     """
     if len(text) > _MAX_LENGTH:
@@ -481,7 +481,7 @@ def find_model_of_name(text: str) -> str | None:
 def find_model_in_text(text: str) -> str | None:
     """The model in a longer name: the longest run of its words that names one.
 
-    >>> model_within("grpo-deepseek-v3-64n8g.yaml"), model_within("my-training-of-3")
+    >>> find_model_in_text("grpo-deepseek-v3-64n8g.yaml"), find_model_in_text("my-training-of-3")
     ('deepseek-v3', None)
     """
     words = re.split(r"[-_]+", text[:_MAX_LENGTH].lower())[:_MAX_WORDS]

@@ -303,7 +303,7 @@ class OptionTable:
 def matches_option(option: str, names: Collection[str]) -> bool:
     """Whether an option is among these names, which may end with ``*``.
 
-    >>> is_among("seed", {"seed", "log_*"}), is_among("log_every", {"log_*"}), is_among("a", {"b"})
+    >>> matches_option("seed", {"seed", "log_*"}), matches_option("log_every", {"log_*"}), matches_option("a", {"b"})
     (True, True, False)
     """
     return option in names or option.startswith(tuple(n[:-1] for n in names if n.endswith("*")))
@@ -328,7 +328,7 @@ _NUMBERS = {"count": re.compile(r"[\d_]+"), "number": re.compile(r"\d*\.?\d+")}
 def format_option_value(value: Quantity) -> str:
     """A value as text of an option: whole numbers without a point, booleans in lower case.
 
-    >>> word_of(8.0), word_of(True), word_of(0.5)
+    >>> format_option_value(8.0), format_option_value(True), format_option_value(0.5)
     ('8', 'true', '0.5')
     """
     if isinstance(value, bool):

@@ -558,7 +558,7 @@ def fill_template(name: str, values: Values, blank_lines: int = 1) -> str:
 def fill_lines(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:
     """The lines of a template, filled.
 
-    >>> print(fill(["%each names", "say {{word}}", "%end", "", "", "  {{more}}"],
+    >>> print(fill_lines(["%each names", "say {{word}}", "%end", "", "", "  {{more}}"],
     ...     {"names": [{"word": "a"}, {"word": "b"}], "more": ["c", "d"]}), end="")
     say a
     say b

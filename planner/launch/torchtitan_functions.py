@@ -33,7 +33,7 @@ def has_torchtitan_functions(calls: Sequence[Call]) -> bool:
 def function_files(module: str) -> tuple[str, ...]:
     """Possible files of a ``--module``; empty if it is no module name.
 
-    >>> places("llama3")
+    >>> function_files("llama3")
     ('llama3.py', 'llama3/config_registry.py', 'torchtitan/models/llama3/config_registry.py')
     """
     if not all(part.isidentifier() for part in module.split(".")):

@@ -85,7 +85,7 @@ ENDINGS: Mapping[str, tuple[str, float]] = {
 def column_ending(column: str) -> str:
     """The unit suffix of a column's name; empty without a unit.
 
-    >>> ending_of("cost_usd"), ending_of("energy_kwh"), ending_of("tensor_parallel")
+    >>> column_ending("cost_usd"), column_ending("energy_kwh"), column_ending("tensor_parallel")
     ('_usd', '_kwh', '')
     """
     return next((end for end, _ in ENDINGS.values() if end and column.endswith(end)), "")
@@ -243,7 +243,7 @@ def is_answer_column(column: str) -> bool:
 def parse_percentile(name: str) -> tuple[str, float] | None:
     """The quantity and the share of requests of a percentile; None: no percentile.
 
-    >>> percentile_of("time_to_first_token_p99"), percentile_of("time_to_first_token")
+    >>> parse_percentile("time_to_first_token_p99"), parse_percentile("time_to_first_token")
     (('time_to_first_token', 0.99), None)
     """
     quantity, _, percent = name.rpartition("_p")
@@ -338,7 +338,7 @@ def error_columns() -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
 def parameter_defaults(workload: str) -> dict[str, Value]:
     """The default of every parameter whose default is not set by a spec.
 
-    >>> plain_values("train")["recompute"]
+    >>> parameter_defaults("train")["recompute"]
     'none'
     """
     parameters = terms_of(workload, "parameter")

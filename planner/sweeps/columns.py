@@ -168,7 +168,7 @@ def spec_name(catalogue: Catalogue, question: str, text: str) -> str | None:
 
     Raises PlannerError if there is no such spec, or it has errors.
 
-    >>> name_of(Catalogue(), "gpu", "H100"), name_of(Catalogue(), "num_gpus", "64")
+    >>> spec_name(Catalogue(), "gpu", "H100"), spec_name(Catalogue(), "num_gpus", "64")
     ('h100-sxm-80gb', None)
     """
     if question == "model":

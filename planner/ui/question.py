@@ -273,7 +273,7 @@ class Question:
 def _field_name(word: str, fields: Mapping[str, Term | None]) -> str:
     """The field with a name or with an option of that name.
 
-    >>> fields = fields_of("search", "serve")
+    >>> fields = command_terms("search", "serve")
     >>> [_field_name(word, fields) for word in ("input-tokens", "gpus", "ttft", "set")]
     ['input_tokens', 'num_gpus', 'time_to_first_token', 'settings']
     """

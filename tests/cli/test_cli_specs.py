@@ -39,7 +39,7 @@ def test_without_a_kind_the_kinds_are_listed(planner):
         (
             "frameworks",
             "megatron-lm",
-            ["layer_launch_time", "Sources", "Meanings", "host's time to launch"],
+            ["layer_launch_time", "Sources", "Meanings", "time to launch"],
         ),
         ("engines", "vllm", ["step_overhead", "Sources"]),
         ("models", "gpt-oss-20b", ["mxfp4"]),

@@ -205,7 +205,7 @@ def test_layouts_that_cannot_cost_less_are_left_out(monkeypatch, tmp_path):
         made.append(make_day(*given))
         return made[-1]
 
-    monkeypatch.setattr(day_module, "_day", counted)
+    monkeypatch.setattr(day_module, "_schedule_of_fleet", counted)
     asked = {
         "workload": "serve", "model": "llama-3.1-8b", "gpu": "l40s", "load": path,
         "input_tokens": 1000, "output_tokens": 200, "mode": "aggregated", "precision": "bf16",

@@ -164,7 +164,7 @@ def test_few_parts_wait_on_the_cluster(
     cluster: Any, plan: SweepPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dask_workers, "_MIN_WAITING", 1)
-    monkeypatch.setattr(dask_workers, "_WAITING", 1)
+    monkeypatch.setattr(dask_workers, "_WAITING_PER_THREAD", 1)
     given: list[ScenarioBatch] = []
 
     def parts() -> Iterator[ScenarioBatch]:

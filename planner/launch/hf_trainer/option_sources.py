@@ -267,7 +267,7 @@ def assume_sharding_of_file_name(sources: OptionSources) -> str:
 def objective_of_program_name(words: Sequence[str]) -> str | None:
     """The objective in the name of a program; None if it has none.
 
-    >>> named_by_program(["trl", "dpo"]), named_by_program(["examples/train_rm.py"])
+    >>> objective_of_program_name(["trl", "dpo"]), objective_of_program_name(["examples/train_rm.py"])
     ('dpo', 'rm')
     """
     command_words = (
@@ -289,7 +289,7 @@ def preference_of_folder(words: Sequence[str], folders: Sequence[str]) -> str | 
 
     Folders of ``DeepSpeed-Chat/training`` have such names.
 
-    >>> named_by_folder(["main.py"], ["step2_dpo_finetuning", "training_scripts", "llama2"])
+    >>> preference_of_folder(["main.py"], ["step2_dpo_finetuning", "training_scripts", "llama2"])
     'dpo'
     """
     if words and words[0].rpartition("/")[2] not in _GENERIC_PROGRAMS:

@@ -153,9 +153,9 @@ def format_layout(sizes: list[int], mtp_layers: int = 0) -> str:
     only chunks without layers may follow it [1]_.
     Raises LaunchError if the layers of multi-token prediction are in several chunks.
 
-    >>> layout_of([3, 4, 4, 2])
+    >>> format_layout([3, 4, 4, 2])
     'Et*3|(t*4|)*2t*2L'
-    >>> layout_of([0, 2, 2, 1, 0], 1)
+    >>> format_layout([0, 2, 2, 1, 0], 1)
     'E|(t*2|)*2m|L'
 
     References
@@ -186,7 +186,7 @@ def format_layout(sizes: list[int], mtp_layers: int = 0) -> str:
 def chunks_of_layout(layout: str) -> list[str]:
     """The chunks of a pipeline layout, a letter for each layer.
 
-    >>> stages_of("Et*3|(tt|)*2,m|L")
+    >>> chunks_of_layout("Et*3|(tt|)*2,m|L")
     ['Ettt', 'tt', 'tt', 'm', 'L']
 
     Raises `LaunchError`: it is no layout, or longer than any model.

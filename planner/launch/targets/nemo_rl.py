@@ -529,9 +529,9 @@ def interpolate(text: str, value: Callable[[str], str | None]) -> str | None:
 
     ``value`` returns the text of a key, None if it is not set.
 
-    >>> interpolated("${mul:${a.b}, 16}", {"a.b": "64"}.get)
+    >>> interpolate("${mul:${a.b}, 16}", {"a.b": "64"}.get)
     '1024'
-    >>> interpolated("${oc.env:HOME}", {}.get)
+    >>> interpolate("${oc.env:HOME}", {}.get)
     """
     for _ in range(_MAX_REFERENCES):
         match = _INNERMOST_REFERENCE.search(text)

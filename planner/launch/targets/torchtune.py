@@ -136,7 +136,7 @@ def _set_model(reading: OptionReader, settings: SettingsBuilder) -> None:
 def _candidate_names(component: str) -> Iterator[str]:
     """Candidate model names of a builder: ``lora_llama3_1_8b``, ``qwen2_5_0_5b``, ``qwen2_1_5b``.
 
-    >>> "qwen2-1.5b" in [*_spelled("qwen2_1_5b")]
+    >>> "qwen2-1.5b" in [*_candidate_names("qwen2_1_5b")]
     True
     """
     base_name = _ADAPTER_PREFIX.sub("", component)

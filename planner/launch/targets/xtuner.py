@@ -80,7 +80,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 def _config_name(option: str) -> str:
     """The name of a command's option in a configuration.
 
-    >>> _name("--fsdp-config.cpu-offload")
+    >>> _config_name("--fsdp-config.cpu-offload")
     'fsdp_cfg.cpu_offload'
     """
     head, dot, key = option.removeprefix("--").replace("-", "_").partition(".")
