@@ -149,7 +149,8 @@ class CodeEnum(IntEnum):
     def canonical_word(cls, text: str) -> str:
         """The canonical word of a text in any case, with hyphens or underscores.
 
-        >>> Quantization.canonical_word("AWQ"), Quantization.canonical_word("w4a16"), Quantization.canonical_word("bf61")
+        >>> (Quantization.canonical_word("AWQ"), Quantization.canonical_word("w4a16"),
+        ... Quantization.canonical_word("bf61"))
         ('w4a16', 'w4a16', 'bf61')
         """
         spelled = text.lower().replace("-", "_")

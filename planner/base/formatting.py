@@ -156,9 +156,11 @@ def _singular(match: re.Match[str]) -> str:
 def fix_plurals(text: str) -> str:
     """A text in which the nouns after a 1 are singular.
 
-    >>> fix_plurals("1 runs on 21 GPUs"), fix_plurals("1 options have no effect"), fix_plurals("1 of 3 runs")
+    >>> (fix_plurals("1 runs on 21 GPUs"), fix_plurals("1 options have no effect"),
+    ... fix_plurals("1 of 3 runs"))
     ('1 run on 21 GPUs', '1 option has no effect', '1 of 3 runs')
-    >>> fix_plurals("1 trillion tokens"), fix_plurals("1 new tokens"), fix_plurals("pipeline > 1 the layers")
+    >>> (fix_plurals("1 trillion tokens"), fix_plurals("1 new tokens"),
+    ... fix_plurals("pipeline > 1 the layers"))
     ('1 trillion tokens', '1 new token', 'pipeline > 1 the layers')
     """
     return _ONE_OF_SEVERAL.sub(_singular, text)

@@ -155,7 +155,8 @@ class NameSet(int, metaclass=_AllSets):
     def canonical_word(cls, text: str) -> str:
         """The canonical word of a set in any order, or of an alias.
 
-        >>> KeptTensors.canonical_word("out_proj+qkv_proj"), KeptTensors.canonical_word("save_qkv_proj")
+        >>> (KeptTensors.canonical_word("out_proj+qkv_proj"),
+        ... KeptTensors.canonical_word("save_qkv_proj"))
         ('qkv_proj+out_proj', 'qkv_proj')
         >>> RecomputedModules.canonical_word("norm_attention_norm")
         'attention+layernorm'

@@ -462,7 +462,8 @@ _RUN_SUFFIXES = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
 def find_model_of_name(text: str) -> str | None:
     """The known model that a name means: ``llama31_405b``, ``llama3.1_405B.yaml``.
 
-    >>> find_model_of_name("llama31_405b"), find_model_of_name("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config")
+    >>> (find_model_of_name("llama31_405b"),
+    ... find_model_of_name("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config"))
     ('llama-3.1-405b', 'qwen3-30b-a3b')
     >>> find_model_of_name("qwen3_600m_sft_yarn_128k_config")
     'qwen3-0.6b'

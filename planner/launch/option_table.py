@@ -303,7 +303,8 @@ class OptionTable:
 def matches_option(option: str, names: Collection[str]) -> bool:
     """Whether an option is among these names, which may end with ``*``.
 
-    >>> matches_option("seed", {"seed", "log_*"}), matches_option("log_every", {"log_*"}), matches_option("a", {"b"})
+    >>> (matches_option("seed", {"seed", "log_*"}), matches_option("log_every", {"log_*"}),
+    ... matches_option("a", {"b"}))
     (True, True, False)
     """
     return option in names or option.startswith(tuple(n[:-1] for n in names if n.endswith("*")))

@@ -199,7 +199,8 @@ def find_model_by_name(name: str | None) -> ModelSpec | None:
 def model_of_nickname(text: str) -> str | None:
     """The repository that a benchmark's nickname of a model means, with its precision and vendor.
 
-    >>> model_of_nickname("dsr1_fp4_mi355x.sh"), model_of_nickname("dsr1-fp8"), model_of_nickname("run.sh")
+    >>> (model_of_nickname("dsr1_fp4_mi355x.sh"), model_of_nickname("dsr1-fp8"),
+    ... model_of_nickname("run.sh"))
     ('amd/DeepSeek-R1-0528-MXFP4', 'deepseek-ai/DeepSeek-R1-0528', None)
     """
     nickname, *parts = re.split(r"[_-]", text.lower())

@@ -34,7 +34,8 @@ _TOO_MANY_CONNECTIONS = (
 def client_network(host: str) -> str:
     """Network of a client: an IPv4 address, the /64 of an IPv6 address; empty for this machine.
 
-    >>> client_network("192.0.2.7"), client_network("2001:db8::1:2"), client_network("::ffff:127.0.0.1")
+    >>> (client_network("192.0.2.7"), client_network("2001:db8::1:2"),
+    ... client_network("::ffff:127.0.0.1"))
     ('192.0.2.7', '2001:db8::/64', '')
     """
     address = ipaddress.ip_address(host.partition("%")[0])

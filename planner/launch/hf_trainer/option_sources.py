@@ -267,7 +267,8 @@ def assume_sharding_of_file_name(sources: OptionSources) -> str:
 def objective_of_program_name(words: Sequence[str]) -> str | None:
     """The objective in the name of a program; None if it has none.
 
-    >>> objective_of_program_name(["trl", "dpo"]), objective_of_program_name(["examples/train_rm.py"])
+    >>> (objective_of_program_name(["trl", "dpo"]),
+    ... objective_of_program_name(["examples/train_rm.py"]))
     ('dpo', 'rm')
     """
     command_words = (

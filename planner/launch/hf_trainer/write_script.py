@@ -352,7 +352,8 @@ def nest_options(
 def parse_scalar(text: str | None) -> Quantity:
     """The JSON or YAML value of a text: integer, float, boolean or text.
 
-    >>> parse_scalar("8"), parse_scalar("1.0"), parse_scalar("true"), parse_scalar("cpu"), parse_scalar(None)
+    >>> (parse_scalar("8"), parse_scalar("1.0"), parse_scalar("true"), parse_scalar("cpu"),
+    ... parse_scalar(None))
     (8, 1.0, True, 'cpu', True)
     """
     if text is None or text in ("true", "false"):
