@@ -88,7 +88,7 @@ def page() -> str:
         _run(*shown, "--columns", COLUMNS, "--csv", str(DOCS / SCENARIOS))
         for group in summary.groups:
             path = DOCS / picture_of(group.model)
-            asked = ("--where", f"model={group.model}", "--picture", "matrix")
+            asked = ("--where", f"model == '{group.model}'", "--picture", "matrix")
             _run(*shown, *asked, "--picture-width", WIDTH, "--plot", str(path))
             make_small(path)
     shipped = ROOT / "search_spaces" / "sweeps" / f"{NAME}.toml"
