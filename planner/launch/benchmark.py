@@ -341,6 +341,7 @@ _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 
 @cache
 def _clients() -> Mapping[str, tuple[Mapping[str, str], ...]]:
+    """Return the rows of ``launchers/loads.csv``, by each name of a load generator."""
     rows = shipped_rows("launchers/loads.csv")
     groups: dict[str, list[Mapping[str, str]]] = {}
     names: dict[str, str] = {}
@@ -473,6 +474,11 @@ def servers_with_load(
 def _with_requests(
     command: ParsedCommand, paired: Sequence[ParsedCommand], candidates: Sequence[ParsedCommand]
 ) -> ParsedCommand:
+    """Return a server command with the load of its benchmark clients.
+
+    ``paired`` are clients of this server. Of ``candidates`` the first with both lengths counts, else
+    the first. A limit on concurrent requests becomes an option of the command.
+    """
     complete = [client for client in (*paired, *candidates) if {*LENGTHS} <= {*client.options}]
     load_options: dict[str, ParsedOption] = {}
     for client in (*paired, *(complete or candidates)[:1]):

@@ -53,6 +53,7 @@ def parse_prose(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 def _parse_blocks(path: Path, text: str, languages: Sequence[str]) -> Iterator[ParsedCommand]:
+    """Yield commands in Markdown code blocks of ``languages``; skip blocks that do not parse."""
     for language, code in blocks_of(text, languages):
         parse: Callable[[Path, str], Iterator[ParsedCommand]]
         parse = _parse_calls if language in _PYTHON_LANGUAGES else parse_yaml

@@ -47,6 +47,7 @@ def harmless_reason(
 
 @cache
 def _table(family: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ...]:
+    """Return reason, option pattern and harmless values (empty: any) for ``train`` or ``serve``."""
     path = Path(__file__).parent / "harmless.toml"
     rows: Any = read_files.read_toml(path, LaunchError)["harmless"]
     table: list[tuple[str, re.Pattern[str], frozenset[str]]] = []

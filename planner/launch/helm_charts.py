@@ -284,6 +284,7 @@ def ray_serve_configs(text: str, name: str) -> Iterator[tuple[Call, str]]:
 
 
 def _application_configs(document: YamlValue) -> Iterator[tuple[Call, str]]:
+    """Yield each engine configuration of Ray Serve and its pool: ``prefill``, ``decode`` or ""."""
     for application in document.get("applications").entries():
         arguments = application.get("args")
         for config_value in (*arguments.get("llm_configs").entries(), arguments.get("llm_config")):
@@ -366,6 +367,7 @@ def _service_configs(spec: YamlValue, text: str, name: str) -> Iterator[tuple[Ca
 
 
 def _config_call(value: YamlValue) -> Call:
+    """Return a YAML mapping as a call of the configuration class, with the line of each key."""
     return Call(
         name=CONFIG,
         line=value.line,

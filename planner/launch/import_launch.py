@@ -552,6 +552,7 @@ def _count_of(value: object) -> int | None:
 
 
 def _parse_count(texts: tuple[str | None, ...]) -> int | None:
+    """Return the first text as a number of GPUs; None if there is no text, or it is no number."""
     (text, *_) = (*texts, None)
     try:
         return int(str(parse_value(glossary()[NUM_GPUS], text))) if text else None

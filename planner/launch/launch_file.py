@@ -292,6 +292,7 @@ class LaunchFile:
         return LaunchQuestion(imported=attempt.imported, request=attempt.request)
 
     def _read_launch(self, num_gpus: int | None, gpu: str | None = None) -> ImportedLaunch:
+        """Return the launch on ``num_gpus`` GPUs; None: the user's number, else the file's."""
         gpus_text = self._requested_gpus() if num_gpus is None else str(num_gpus)
         read = partial(
             read_launch,
@@ -418,6 +419,7 @@ class LaunchFile:
         return max(best, self._evaluate_imported(changed), key=lambda attempt: attempt.rank)
 
     def _evaluate_imported(self, launch: ImportedLaunch) -> LaunchOnGpus:
+        """Evaluate a launch with the user's answers; return results and the rule it breaks."""
         request = launch.request(self.answers, self.specs, self.option_name)
         _, evaluation, _ = evaluate_launch(request)
         return LaunchOnGpus(

@@ -190,6 +190,7 @@ def _split_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
 
 
 def _attention(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attention fields of a model spec from sizes by the names of `shape_of`."""
     heads = int(shape["num_attention_heads"])
     common: dict[str, Any] = {
         "num_attention_heads": heads,
@@ -206,6 +207,7 @@ def _attention(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]:
+    """Return the feed-forward fields of a model spec from sizes by the names of `shape_of`."""
     common = {"gated": bool(shape.get("gated", True)), "bias": bool(shape.get("mlp_bias"))}
     width = shape.get("intermediate_size") or 0
     if not has_experts:
@@ -289,6 +291,7 @@ def _comparable_layers(model: ModelSpec) -> list[Any]:
 
 
 def _comparable_attention(attention: Any) -> Any:
+    """Return attention without details that configurations spell differently, such as biases."""
     if attention.kind is AttentionKind.COMPRESSED:
         return attention
     latent = attention.kind is AttentionKind.LATENT
@@ -392,6 +395,7 @@ def without_mtp_modules(model: ModelSpec) -> ModelSpec:
 
 
 def _is_read_back(config: Config, model: ModelSpec) -> bool:
+    """True if planner reads this ``config.json`` as a model with the same layers and sizes."""
     errors: list[str] = []
     table = FAMILIES[config["model_type"]](ConfigReader(config, errors))
     if errors:
@@ -494,6 +498,7 @@ def find_model_in_text(text: str) -> str | None:
 
 
 def _spellings(text: str) -> Iterator[str]:
+    """Yield possible model names for a text: without run suffixes, ``600m`` as ``0.6b``, etc."""
     yield text
     spelling = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
     for suffix in _RUN_SUFFIXES:

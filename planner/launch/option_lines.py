@@ -97,6 +97,7 @@ def refuse_unknown_training(
 def _line_of(
     target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
 ) -> Line:
+    """Return the line about one option: its status (understood, open or unread) and meaning."""
     parameters = [
         parameter for parameter in reading.meanings.values() if option.option in parameter.options
     ]

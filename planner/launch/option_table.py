@@ -279,6 +279,10 @@ class OptionTable:
     def _read_parameter(
         self, parameter: str, options: Mapping[str, str | None]
     ) -> ParameterReading | None:
+        """Return a parameter's value from the most options that match, else its value if omitted.
+
+        None if its options are set but match no row, or nothing applies.
+        """
         best: ParameterReading | None = None
         row_groups = [[row] for row in self.rows_of(parameter, OptionRole.READS)]
         deciding = self.rows_of(parameter, OptionRole.IS)
@@ -517,6 +521,7 @@ def _rename_option(
 
 @cache
 def _load_parser(stem: str) -> ParserOptions:
+    """Return the options that a program's parser accepts, read from ``accepted/STEM.tsv``."""
     options: dict[str, ParserOption] = {}
     aliases: dict[str, str] = {}
     rows = shipped_rows(f"accepted/{stem}.tsv", "\t")

@@ -106,6 +106,7 @@ def _option_words(
 
 
 def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOption:
+    """Return the option ``name`` with the texts and positions of its value words."""
     unknown = "; ".join(dict.fromkeys(value.unknown for value in values if value.unknown))
     return ParsedOption(
         option=name,

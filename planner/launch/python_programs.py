@@ -124,6 +124,7 @@ class _CallOptions:
 
 
 def _parsed_option(option: str, value: Value, line: int) -> ParsedOption:
+    """Return an option with a Python value as texts; None for texts that the program computes."""
     values = value if isinstance(value, list) else [value]
     unknown = [entry for entry in values if isinstance(entry, UnknownValue | Call)]
     texts = tuple(
@@ -257,6 +258,7 @@ def _engine_tool(call: Call, calls: Sequence[Call]) -> str:
 
 
 def _server_command(call: Call, tool: str, text: str, name: str) -> ParsedCommand:
+    """Return the command with the options of a Python call that creates an engine of ``tool``."""
     options = _CallOptions(target=readers()[tool.replace("_", "-")])
     model_option = implied_option("", call.name.rpartition(".")[2], call.line)
     if tool == "lmdeploy":  # the model is a word of its commands

@@ -244,6 +244,10 @@ def read_launch(
 
 
 def _file_commands(path: Path, text: str | None) -> list[tuple[Path, ParsedCommand]]:
+    """Return the commands of a file, or of the Helm chart around it, each with its path.
+
+    Raises LaunchError if there is no command, or a template has no chart.
+    """
     text = text or launch_text(path)
     is_yaml = path.suffix.lower() in YAML_SUFFIXES
     chart = find_chart(path) if is_yaml else None
@@ -296,6 +300,7 @@ def _folder_commands(folder: Path) -> list[tuple[Path, ParsedCommand]]:
 
 
 def _launch_labels(launches: Sequence[ImportedLaunch]) -> list[str]:
+    """Return a text for each launch: its ``--row`` number, program, line, file and model."""
     return [
         f"--row {number} is {launch.target.title}, line {launch.command.line} of {launch.path.name}"
         + (f", {launch.values['model']}" if "model" in launch.values else "")

@@ -234,6 +234,11 @@ def _differences(
     changed: Collection[str],
     file_options: Collection[str] | None = None,
 ) -> dict[str, _Texts | None]:
+    """Return options that differ between two jobs: their new texts, None if removed.
+
+    With ``file_options``, options that the file leaves to defaults are added only if ``changed``
+    parameters set them, or the first job does not have them.
+    """
     old, new = (_written_options(table, quantities, changed) for quantities in jobs)
     changed_options = {row.option for row in table.rows if row.parameter in changed}
     changes: dict[str, _Texts | None] = {
@@ -293,6 +298,7 @@ def _same_command(imported: ImportedLaunch) -> Callable[[str], ParsedCommand | N
     """A function from a changed text to the command with the same index among its target's."""
 
     def started(text: str) -> list[ParsedCommand]:
+        """Return the commands of a changed text that start the same target."""
         return [
             launch
             for launch in parse_launches(imported.path, text)

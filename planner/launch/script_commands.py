@@ -338,6 +338,7 @@ def find_files(
 
 
 def _find_document(path: Path, script: Script, name: str) -> ParsedCommand | None:
+    """Return the document of this name: written by the script, or a file near it; else None."""
     for written_name, document in script.files.items():
         if Path(written_name).name == Path(name).name:
             if (modelfile := modelfile_of(document.text, name)) is not None:

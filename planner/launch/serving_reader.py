@@ -134,6 +134,7 @@ class ServerSettings(SettingsBuilder):
 
 
 def _prefill_names(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return settings with the names of the prefill pool; drop ``concurrency``."""
     return {
         PREFILL + name if name in OF_PREFILL else name: value
         for name, value in values.items()

@@ -621,6 +621,7 @@ def server_hooks(
     """
 
     def draft(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
+        """Return the draft of a job: server and router processes, files, benchmark."""
         table = OptionTable.load(name)
         servers = make_servers(job, table, quantities, model, routes_replicas=routes_replicas)
         tokenizer_argument = servers[-1].model if tokenizer is None else tokenizer(job)

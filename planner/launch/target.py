@@ -576,6 +576,7 @@ def fill_lines(template: Sequence[str], values: Values, blank_lines: int = 1) ->
 
 
 def _filled_lines(template: Sequence[str], values: Values) -> Iterator[str]:
+    """Yield template lines with ``{{name}}`` replaced, and ``%if`` and ``%each`` evaluated."""
     index = 0
     while index < len(template):
         line = template[index]

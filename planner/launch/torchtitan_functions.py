@@ -59,6 +59,11 @@ def configuration_functions(
 def _settings(
     function: Function, functions: Mapping[str, Function], ancestors: tuple[str, ...]
 ) -> dict[str, Value]:
+    """Return the settings that a configuration function makes, by dotted name; else empty.
+
+    A function that changes another in ``functions`` starts from its settings; ``ancestors`` are the
+    functions that led here, which are not followed again.
+    """
     settings: dict[str, Value] = {}
     builder = next(
         (call for call in function.calls if {_MODEL, "training"} <= {*call.keywords}), None
@@ -126,6 +131,7 @@ def _checkpointing_mode(value: Value) -> dict[str, Value]:
 
 
 def _model_settings(call: Call) -> dict[str, Value]:
+    """Return name, flavor, converters and MTP layers of the model that a registry call selects."""
     module = call.name.removeprefix(_MODULES).partition(".")[0]
     is_shipped = call.name.startswith(_MODULES)
     return {

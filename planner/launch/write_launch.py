@@ -226,6 +226,7 @@ def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
 
 
 def _write(path: Path, file: LaunchOutputFile) -> None:
+    """Write a file of a launch and its parent folders; set its executable bit if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_atomically(path) as stream:
         stream.write(file.text)
@@ -365,6 +366,7 @@ def link_lines(job: LaunchJob) -> tuple[str, ...]:
 
 
 def _allocator_defaults(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]:
+    """Return PyTorch's variable for expandable segments; empty if the plan assumes more gaps."""
     # Engines that release memory to a training cannot have expandable segments.
     if job.workload != "train" or target.name in _NOT_PYTORCH:
         return []
@@ -491,6 +493,7 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _settings_text(job: LaunchJob) -> str:
+    """Return parameters of a plan that differ from their defaults, as ``NAME=VALUE`` texts."""
     defaults = parameter_defaults(job.workload)
     settings = (
         f"{name}={_format_value(value)}"
@@ -507,6 +510,7 @@ def _format_value(value: object) -> str:
 
 
 def _prediction_lines(job: LaunchJob) -> list[str]:
+    """Return predicted results of a plan with their ranges, and the probability that it fits."""
     terms = terms_of(job.workload, "result")
     numbers = []
     capacity_gib = float(job.gpu.allocatable_memory / GIB)

@@ -87,6 +87,10 @@ def inner_commands(script: Script) -> tuple[StartedProgram, ...]:
 
 
 def _started_program(script: Script, command: UnwrappedCommand, rounds: int) -> StartedProgram:
+    """Return a program with the nodes and GPUs that launchers and environment specify.
+
+    ``rounds`` is the number of times that a loop starts the program.
+    """
     devices = next(
         (option for name in _VISIBLE if name in command.environment
          and (option := visible_device_count(command.environment[name])) is not None),

@@ -32,9 +32,8 @@ from planner.specs.quantization import checkpoint_of
 
 
 def config_maps(text: str, name: str) -> dict[str, HereDocument]:
-    """The files of all ConfigMaps of a YAML text by their keys, with their places in it.
-
-    Raises LaunchError if it is no YAML, is too long or nested too deeply.
+    """Return the files of all ConfigMaps in a YAML text by key, with their positions in it.
+    Raises LaunchError if the text is no YAML, is too long or nested too deeply.
     """
     return {
         key: HereDocument(
@@ -112,17 +111,15 @@ class Container:
 
 
 def containers_of(text: str, name: str) -> tuple[Container, ...]:
-    """The containers that a file of YAML documents describes; empty where it has none.
-
-    Raises `LaunchError`: it is no YAML, is too long or nested too deeply.
+    """Return the containers in a text of YAML documents; empty if it describes none.
+    Raises LaunchError if the text is no YAML, is too long or nested too deeply.
     """
     return tuple(_containers(text, name))
 
 
 def script_of(container: Container, text: str, name: str) -> Script:
-    """The command of a container as a script: the one that its shell reads, or one command.
-
-    ``text`` and ``name`` are those of the file. Raises `LaunchError` as `read_inner` does.
+    """Return a container's command as a script: the text that its shell reads, or one command.
+    ``text`` and ``name`` are those of the file. Raises LaunchError as `read_inner` does.
     """
     words = container.words
     shell = (words[0].text or "").rpartition("/")[2] if words else ""
@@ -143,9 +140,8 @@ def script_of(container: Container, text: str, name: str) -> Script:
 def program_of(
     image: str, words: Sequence[Word], line: int, gpus: ParsedOption | None = None
 ) -> tuple[Word, ...]:
-    """The words with the program that an image starts in front, where they name none.
-
-    A NIM takes the ``gpus`` of its container, whatever they are.
+    """Return the command words, with the program of the image in front if they name none.
+    A NIM image takes ``gpus`` as its number of GPUs.
     """
     started = (program for part, program in option_aliases("image").items() if part in image)
     command = tuple(next(started, "").split())
@@ -165,6 +161,7 @@ def program_of(
 
 
 def _containers(text: str, name: str) -> Iterator[Container]:
+    """Yield the containers of all YAML documents, each by its kind or keys."""
     all_documents = [*documents(text, name)]
     served = {
         document.get("spec", "predictor", "model", "runtime").text or "": document
@@ -349,6 +346,7 @@ def container_at(
 
 
 def _of_graph(service: str, section: YamlValue) -> Iterator[Container]:
+    """Yield the container of a service of a DynamoGraphDeployment; none without a command."""
     main = section.get("extraPodSpec", "mainContainer")
     container = container_at(main, {})
     if not container.words:
@@ -558,6 +556,7 @@ def _of_stack(section: YamlValue, url: YamlValue, *configs: YamlValue) -> tuple[
 
 
 def _of_compose(service: str, section: YamlValue, name: str) -> Container:
+    """Return the container of a Compose service, with mounted folders as paths outside."""
     environment = environment_at(section.get("environment"))
     volumes = (entry.text or "" for entry in section.get("volumes").entries())
     mounts = [(inside, path) for path, _, inside in (volume.partition(":") for volume in volumes)]
@@ -601,6 +600,7 @@ def gpu_of_nodes(pod: YamlValue) -> str | None:
 
 
 def _devices(section: YamlValue) -> ParsedOption | None:
+    """Return the number of GPUs that a Compose service reserves; None if all or unspecified."""
     devices = section.get("deploy", "resources", "reservations", "devices")
     for device in devices.entries():
         if (count := device.get("count")).text:

@@ -162,6 +162,7 @@ def conflict_of(layers: Sequence[LauncherResources]) -> str:
 def _conflict_message(
     requested: ParsedOption, allocated: ParsedOption, unit: str, number: str = ""
 ) -> str:
+    """Return an error message: a launcher requests more ``unit`` than the scheduler allocates."""
     return (
         f"line {requested.line}: {requested.option} {requested.texts[0]} is more than the "
         f"{number or allocated.texts[0]} {unit} of {allocated.option} on line {allocated.line}."
@@ -224,6 +225,7 @@ def _resource_option(option: str, word: Word, field: str) -> ParsedOption | None
 
 
 def _part(option: str, word: Word, position: tuple[int, int], shift: int) -> ParsedOption:
+    """Return an option with the characters at ``position`` of a word, shifted by ``shift``."""
     text = (word.text or "")[position[0] + shift : position[1] + shift]
     span = word.span
     if span is not None and span.end - span.start == len(word.text or ""):
@@ -247,6 +249,7 @@ def visible_device_count(word: Word) -> ParsedOption | None:
 def _make_option(
     option: str, word: Word, text: str | None, span: Span | None, unknown: str = ""
 ) -> ParsedOption:
+    """Return an option with one text at a position; None: text or position unknown."""
     return ParsedOption(
         option=option, texts=(text,), line=word.line, spans=(span,), full_span=None, unknown=unknown
     )

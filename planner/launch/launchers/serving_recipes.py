@@ -255,6 +255,7 @@ def entry_of(path: Path, text: str) -> RecipeEntry | None:
 
 
 def _configs_above(path: Path) -> Iterator[Path]:
+    """Yield ``*master*.yaml`` in configuration folders next to a file and in folders above."""
     for folder in path.absolute().parents[:MAX_PARENT_FOLDERS]:
         for name in _CONFIGS:
             with suppress(OSError):
@@ -270,6 +271,7 @@ def _points(entry: YamlValue) -> Iterator[tuple[YamlValue, YamlValue]]:
 
 
 def _values(entry: YamlValue, scenario: YamlValue, point: YamlValue) -> dict[str, str]:
+    """Return the environment variables of a script for one point of its search space."""
     load = requests_at(scenario, _numbers(point))
     terms = {"ISL": "input_tokens", "OSL": "output_tokens", "CONC": "at_once"}
     return {
@@ -430,6 +432,7 @@ def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[
 
 
 def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return the vLLM or SGLang command of ``xinference launch``; other engines unchanged."""
     texts, aliases = [word.text or "" for word in words], option_aliases("xinference")
     options: dict[str, str] = {}
     rest: list[Word] = []

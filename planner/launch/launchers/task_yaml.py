@@ -53,6 +53,7 @@ def tasks_of(text: str, name: str) -> tuple[Container, ...]:
 
 
 def _tasks(document: YamlValue, name: str) -> Iterator[Container]:
+    """Yield the containers of a document, by the tool whose keys it has; none otherwise."""
     resources = document.get("resources")
     if document.get("run").text:
         yield _of_sky(document, resources)
@@ -87,6 +88,7 @@ def _accelerators(section: YamlValue) -> JobResources:
 
 
 def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
+    """Return the container of a SkyPilot task, with the GPUs of its first resource choice."""
     choices = [resources, *resources.get("any_of").entries(), *resources.entries()]
     jobs = (_accelerators(choice.get("accelerators")) for choice in choices)
     job = next((job for job in jobs if job.gpu), JobResources())
@@ -189,6 +191,7 @@ def _of_kubeai(spec: YamlValue) -> Container:
 
 
 def _of_truss(document: YamlValue, name: str) -> Container:
+    """Return the container of a Truss server, with its model folders replaced by repositories."""
     start = document.get("docker_server", "start_command")
     mounts = [
         (f"{_CACHE}{entry.get('volume_folder').text}", entry.get("repo_id").text or "")

@@ -51,6 +51,7 @@ class WrapperRule:
 
 
 def _program(row: Mapping[str, str]) -> WrapperRule:
+    """Return the rule of a wrapper from a row of ``launchers/programs.csv``."""
     words = {name: frozenset(row[name].split()) for name in ("flags", "valued", "two")}
     return WrapperRule(
         does=row["does"],
@@ -415,6 +416,7 @@ def _shell(script: Script, state: UnwrappedCommand, depth: int) -> Iterator[Unwr
 def _unwrap_commands(
     script: Script, state: UnwrappedCommand, commands: Sequence[Command], depth: int
 ) -> Iterator[UnwrappedCommand]:
+    """Unwrap commands inside ``state``, with its environment and launchers; yield the results."""
     for command in commands:
         environment = {**state.environment, **command.environment}
         yield from unwrap(

@@ -165,6 +165,7 @@ def make_files(
 
 
 def _manifest_file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
+    """Return the YAML file of a manifest, with comments on how to start it."""
     target, job, draft = manifest.target, manifest.job, manifest.draft
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
@@ -190,6 +191,7 @@ class Manifest:
     def __init__(
         self, target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, part: str = ""
     ) -> None:
+        """Place the processes of a draft on nodes, with their default output on a volume claim."""
         processes = tuple(map(_move_output_to_claim, draft.processes))
         self.target, self.job, self.draft = target, job, replace(draft, processes=processes)
         self.places = place_processes(processes, job.cluster.gpus_per_node)
@@ -345,6 +347,7 @@ class Manifest:
         return fill_template("kubernetes.yaml", values, blank_lines=_ALL_BLANK_LINES)
 
     def _environment(self, process: Process) -> list[Object]:
+        """Return environment entries of a pod: secrets, and host address and copy index if used."""
         entries: list[Object] = [
             {"name": name, "valueFrom": {"secretKeyRef": {
                 "name": f"{self.stem}-secrets", "key": name, "optional": name == _HUB_TOKEN}}}

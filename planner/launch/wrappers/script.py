@@ -155,6 +155,7 @@ def uses_variable(process: Process, *names: str) -> bool:
 
 
 def _launcher_words(process: Process) -> list[str]:
+    """Return the words of a launcher, such as torchrun, before the command; empty without one."""
     nodes, gpus = process.num_nodes, process.gpus_per_node
     has_several_nodes = nodes > 1
     if process.launcher == "accelerate":
@@ -287,6 +288,7 @@ def benchmark(
 def _benchmark_script(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, process: Process
 ) -> LaunchOutputFile:
+    """Return the script that measures a server, or runs some steps of a training."""
     placed_processes = place_processes([process], job.cluster.gpus_per_node)
     start_lines = [_NEEDS_SERVER_NOTE]
     if job.is_training:
@@ -403,6 +405,7 @@ def _start_all_script(
 def _start_instructions(
     process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]
 ) -> list[str]:
+    """Return comment lines on how to start the script of a process on its nodes."""
     if len(placed_processes) > process.copies and num_nodes(placed_processes) == 1:
         return [f"bash {START} starts it with the others; FIRST_GPU is its first GPU."]
     process_places = [placed for placed in placed_processes if placed.process is process]

@@ -143,6 +143,7 @@ def _gpus_of_node(job: LaunchJob, placed_processes: Sequence[PlacedProcess]) -> 
 
 
 def _checkpoint_notes(job: LaunchJob) -> list[str]:
+    """Return notes on expected interruptions, checkpoint interval and spare GPUs of a training."""
     interval, failures = job["checkpoint_interval_s"], job["interruptions"]
     if not job.is_training or not interval or not failures:
         return []
@@ -219,6 +220,7 @@ def _copy_environment(placed: PlacedProcess) -> list[str]:
 
 
 def _job_step(placed: PlacedProcess, words: list[str]) -> str:
+    """Return ``words`` with the options and function that run a process on its nodes, folded."""
     process = placed.process
     ranks = process.gpus_per_node if runs_by_rank(process) else 1
     words = [*words, f"--nodes={process.num_nodes}", f"--ntasks={process.num_nodes * ranks}"]
