@@ -476,8 +476,8 @@ def _with_requests(
 ) -> ParsedCommand:
     """Return a server command with the load of its benchmark clients.
 
-    ``paired`` are clients of this server. Of ``candidates`` the first with both lengths counts, else
-    the first. A limit on concurrent requests becomes an option of the command.
+    ``paired`` are clients of this server. Of ``candidates`` the first with both lengths counts,
+    else the first. A limit on concurrent requests becomes an option of the command.
     """
     complete = [client for client in (*paired, *candidates) if {*LENGTHS} <= {*client.options}]
     load_options: dict[str, ParsedOption] = {}
