@@ -192,7 +192,8 @@ class ImportedLaunch:
     def require_answers(self, user_terms: Collection[str], option_name: OptionNamer) -> None:
         """Raise LaunchError if the user sets none of the terms that have no default.
 
-        ``user_terms`` are the terms that the user sets; the message has a reason for each other term.
+        ``user_terms`` are the terms that the user sets; the message has the reason for each of the
+        others.
         """
         missing = {
             name: reason

@@ -609,7 +609,7 @@ class OptionAliasTable:
         return frozenset(self.of(role))
 
     def translate(self, option: str, text: str | None) -> Iterator[tuple[str, str | None]]:
-        """Yield the target's options for a program's option, each with its text; None: unchanged."""
+        """Yield the target's options for a program's option, each with its text; None: same."""
         for row in self.rows:
             if row.option == option and row.role == "is":
                 yield row.into, None

@@ -353,7 +353,7 @@ def served_by_ray(config: Call, pool: str, text: str, name: str) -> ParsedComman
 
 
 def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -> ParsedCommand:
-    """Return the training that a call of training arguments starts, with model and LoRA adapters."""
+    """Return the training that a call of training arguments starts, with its LoRA adapters."""
     is_unsloth = any(call.ends(*_unsloth_methods("from_pretrained")) for call in calls)
     options = _CallOptions(target=target_of("transformers"))
     class_name = call.name.rpartition(".")[2]

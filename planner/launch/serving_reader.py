@@ -252,7 +252,7 @@ def find_gpu_by_name(name: str | None) -> GpuSpec | None:
 def scheduler_default_of(
     server: ServerSettings, engine: EngineReader, name: str
 ) -> tuple[int, str]:
-    """Return the engine's default of limit ``name`` on the file's GPU and release; and the reason."""
+    """Return the engine's default of limit ``name`` on the file's GPU and release; and why."""
     if any(row.parameter == name for row in engine.table.defaults):
         return engine.table.default(name, *default_gpu(server))
     catalogue, gpu = Catalogue(), find_gpu_by_name(server.reading.command.resources.gpu)
@@ -377,7 +377,7 @@ def set_experts(server: ServerSettings, model: ModelSpec | None, stage_gpus: int
 
 
 def set_offload(server: ServerSettings, model: ModelSpec | None, option: str) -> None:
-    """Set the fraction of weights in host memory from ``option`` [GiB per GPU], and no KV offload."""
+    """Set the fraction of weights in host memory from ``option`` [GiB per GPU]; no KV offload."""
     server.values.update(weight_offload=0.0, kv_offload=0.0)
     size = parse_float(server.reading.text(option))
     if not size:
@@ -437,7 +437,7 @@ def note_lengths(server: ServerSettings, longest: int | None) -> None:
 
 
 def set_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
-    """Set served LoRA adapters if one of ``switches`` is set; without switches, if a rank is set."""
+    """Set served LoRA adapters if one of ``switches`` is set; without switches, if a rank is."""
     reading = server.reading
     rank = parse_size(reading.value("lora_rank"))
     if not (any(map(reading.has, switches)) if switches else rank):
@@ -498,7 +498,7 @@ class EngineReader:
         return ParserOptions.of(tool_row(self.name)["accepted"].split("|"), self.table)
 
     def model_name(self, reading: OptionReader) -> str | None:
-        """Return the model of a command: from an option, or the word after the program; else None."""
+        """Return a command's model: from an option, or the word after the program; else None."""
         for option in self.model_options:
             if reading.text(option):
                 return reading.text(option)
