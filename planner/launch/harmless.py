@@ -22,7 +22,7 @@ _DEFAULT = "it is the default"
 def harmless_reason(
     option: str, texts: Sequence[str | None], workloads: Sequence[str], default: str = ""
 ) -> str:
-    """Reason why an option changes neither time nor memory; empty if it may change them.
+    """Return why an option changes neither time nor memory; empty if it may change them.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ _MEMORY = re.compile(r"\d+(?:\.\.|GB|MB|$)", re.IGNORECASE)
 
 
 def tasks_of(text: str, name: str) -> tuple[Container, ...]:
-    """Containers of a file of YAML tasks; empty if it has none.
+    """Return the containers that a file of YAML tasks describes; empty if it has none.
 
     Raises `LaunchError`: it is no YAML, is too long or nested too deeply.
     """
@@ -75,7 +75,7 @@ def _tasks(document: YamlValue, name: str) -> Iterator[Container]:
 
 
 def _accelerators(section: YamlValue) -> JobResources:
-    """Resources of the first accelerator choice: ``H100:8``, a list or a mapping of such."""
+    """Return the GPUs of the first accelerator choice: ``H100:8``, a list or a mapping."""
     (first, number), *_ = [*section.items()] or [("", section)]
     section = next(iter(section.entries()), section)
     word, _, count = (first or section.text or "").partition(":")
@@ -118,7 +118,7 @@ def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
 
 
 def _of_dstack(document: YamlValue, resources: YamlValue) -> Container:
-    """A dstack service, whose commands form one script."""
+    """Return the container of a dstack task or service, whose commands form one script."""
     gpu, commands = resources.get("gpu"), document.get("commands")
     word, _, count = (gpu.get("name").text or gpu.text or "").partition(":")
     count = gpu.get("count").text or count or "1"
@@ -144,7 +144,7 @@ def _of_dstack(document: YamlValue, resources: YamlValue) -> Container:
 
 
 def _of_kaito(document: YamlValue) -> Container:
-    """A KAITO workspace, whose preset vLLM serves on all GPUs of the machine."""
+    """Return the vLLM server of a KAITO workspace's preset, on all GPUs of the machine."""
     name, kind = document.get("inference", "preset", "name"), document.get("resource")
     instance = kind.get("instanceType")
     machine = INSTANCES.get((instance.text or "").lower())
@@ -167,7 +167,7 @@ def _of_kaito(document: YamlValue) -> Container:
 
 
 def _of_kubeai(spec: YamlValue) -> Container:
-    """A model of KubeAI: its engine's server, with options as they are."""
+    """Return the vLLM server of a KubeAI model; no command for other engines."""
     profile, _, count = (spec.get("resourceProfile").text or "").partition(":")
     url = spec.get("url")
     is_vllm = spec.get("engine").text == "VLLM"
@@ -217,7 +217,7 @@ def _of_truss(document: YamlValue, name: str) -> Container:
 
 
 def _of_trt_llm(document: YamlValue) -> Container:
-    """An engine of TensorRT-LLM that Truss builds, or starts as its second stack does."""
+    """Return the ``trtllm-serve`` command of an engine that Truss builds or starts."""
     spec = document.get("trt_llm")
     build, runtime = spec.get("build"), spec.get("runtime")
     repository = build.get("checkpoint_repository", "repo")
@@ -248,7 +248,7 @@ def _of_trt_llm(document: YamlValue) -> Container:
 
 
 def _pools_at(document: YamlValue) -> tuple[YamlValue, YamlValue] | None:
-    """Sections of llm-d values with the workers and their model."""
+    """Return the sections of llm-d values with the workers, and with their model; else None."""
     for section in (document, document.get("spec")):
         artifacts = section.get("modelArtifacts")
         if artifacts.is_mapping and any(section.get(kind).is_mapping for kind in _KINDS):
@@ -263,7 +263,7 @@ def _pools_at(document: YamlValue) -> tuple[YamlValue, YamlValue] | None:
 
 
 def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
-    """Workers of llm-d, without kinds that are disabled or have no copies."""
+    """Yield the prefill and decode workers of llm-d; skip pools that are off or have no copies."""
     off = (("create", "false"), ("enabled", "false"), ("replicas", "0"))
     pools = {
         kind: pool

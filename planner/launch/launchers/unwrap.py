@@ -293,7 +293,7 @@ def program_name(word: Word) -> Word:
 
 
 def _python(state: UnwrappedCommand) -> tuple[UnwrappedCommand, bool]:
-    """Return the script or module that Python runs; True if unwrapping ends with it."""
+    """Return the script or module that Python runs; False if it is a launcher or not readable."""
     words, index = state.words, 1
     while index < len(words):
         text = words[index].text

@@ -125,7 +125,7 @@ def time_limit(days: float) -> str:
 
 
 def _time_limit_days(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | None, str]:
-    """Return the time limit of a training or its benchmark [days], None if unknown; and a reason."""
+    """Return the time limit of a training or its benchmark [days], None if unknown; and why."""
     if is_benchmark:
         step = job.row.get("step_time_high_s") or job.row.get("step_time_s") or math.inf
         days = (STEPS * step + HOUR) / DAY
