@@ -158,7 +158,7 @@ def training_draft(
     left: tuple[ParameterNote, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> LaunchDraft:
-    """Return the draft of a training: one process on all GPUs of the job, and its benchmark.
+    """Return the launch draft of a training: one process on all GPUs, and its benchmark.
 
     ``extra`` and ``num_last``: see `as_measured_run`.
     Raises LaunchError if the GPUs do not fill whole nodes.
@@ -317,9 +317,10 @@ def serving_benchmark(
 
 
 def _image_values(images: float, size: str) -> dict[str, object]:
-    """Return template values for ``images`` of ``size`` (WIDTHxHEIGHT) per request; empty without.
+    """Return template values for ``images`` of ``size`` (WIDTHxHEIGHT) per request.
 
-    The bucket has height, width and frames, as in docs.vllm.ai, Benchmark CLI, Random MultiModal.
+    Empty without images. The bucket has height, width and frames, as in docs.vllm.ai, Benchmark
+    CLI, Random MultiModal.
     """
     if not images:
         return {}

@@ -190,10 +190,9 @@ class ImportedLaunch:
         return values
 
     def require_answers(self, user_terms: Collection[str], option_name: OptionNamer) -> None:
-        """Raise LaunchError if the user sets none of the terms that have no default.
+        """Raise LaunchError unless the user sets all terms that are required with a reason.
 
-        ``user_terms`` are the terms that the user sets; the message has the reason for each of the
-        others.
+        Such terms decide the result and have no default; the message has the reason for each of them.
         """
         missing = {
             name: reason

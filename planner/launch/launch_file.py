@@ -345,7 +345,7 @@ class LaunchFile:
     def _with_samples(self, launch: ImportedLaunch) -> ImportedLaunch:
         """Return a fine-tuning with samples of default length, if the file specifies none.
 
-        The model's own sequence length is of pre-training, and may be longer.
+        The sequence length of the model is of pre-training, and may be longer.
         """
         values = {**launch.values, **self.answers}
         is_specified = values.get("sequence_length") is not None

@@ -562,7 +562,7 @@ def process_commands(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
 
 
 def modal_concurrency(calls: Sequence[Call]) -> dict[str, ParsedOption]:
-    """Return the most concurrent requests of a Modal function; empty if unlimited.
+    """Return the most concurrent requests of a Modal function; empty if not specified.
 
     Example: ``@modal.concurrent(max_inputs=32)``.
     """

@@ -88,7 +88,9 @@ class ServerSettings(SettingsBuilder):
         self.values["num_gpus"] = total or server_gpus
 
     def build_for_pool(self, pool: str) -> LaunchSettings:
-        """Return the settings; those of a prefill worker have the names of the prefill pool.
+        """Return the settings; a prefill server's have the names of the prefill pool.
+
+        ``pool`` is ``serve``, ``prefill`` or ``decode``.
 
         Prefill and decode workers are separate commands: a plan has the settings of both, and
         the sum of their GPUs. Concurrency is limited to the requests that are sent at once.
@@ -514,7 +516,7 @@ class EngineReader:
 
 
 def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> ServerSettings:
-    """Return the settings of the server that a command starts; ``pool``: prefill, decode or ""."""
+    """Return the settings of a command's server; ``pool``: ``serve``, ``prefill`` or ``decode``."""
     server = ServerSettings(reading=reading)
     name = _model_name(server, engine)
     model = set_model(server, name)

@@ -193,7 +193,7 @@ class ServerGroup:
 
     @property
     def redundant_experts(self) -> int:
-        """Return the number of redundant experts per layer: the plan's, else the fewest for EP."""
+        """Return redundant experts per layer: the plan's, else the fewest that fill all EP ranks."""
         number, planned = self.job.model.num_experts, self.job["redundant_experts"]
         if not number or not self.job.profile.redundant_experts:
             return 0
@@ -619,7 +619,7 @@ def server_hooks(
     tokenizer: Callable[[LaunchJob], str | ShellVariable] | None = None,
     routes_replicas: bool = True,
 ) -> Mapping[str, Callable[..., Any]]:
-    """Hooks of a `LaunchTarget` that writes commands of an engine: ``quantities`` and ``draft``.
+    """Return functions of a `LaunchTarget` that writes engine commands: ``quantities``, ``draft``.
 
     ``process`` makes the process of a server, ``router`` the router of several; ``model`` returns
     the model argument, ``files`` the files that a server reads, ``left`` notes on user decisions,
@@ -628,7 +628,7 @@ def server_hooks(
     """
 
     def draft(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
-        """Return the draft of a job: server and router processes, files, benchmark."""
+        """Return the launch draft of a job: server and router processes, files, benchmark."""
         table = OptionTable.load(name)
         servers = make_servers(job, table, quantities, model, routes_replicas=routes_replicas)
         tokenizer_argument = servers[-1].model if tokenizer is None else tokenizer(job)
@@ -654,7 +654,7 @@ def make_draft(
     files: tuple[LaunchOutputFile, ...] = (),
     left: tuple[ParameterNote, ...] = (),
 ) -> LaunchDraft:
-    """Return the draft of servers; add the prefix ``prefill_`` to notes on the prefill pool."""
+    """Return the launch draft of servers; notes on the prefill pool get its prefix."""
     first_server = servers[0]
     unexpressed = [
         ParameterNote(parameter=PREFILL + remark.parameter, value=remark.value, note=remark.note)

@@ -472,7 +472,7 @@ def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator
 
 
 def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
-    """Yield the vLLM server of KServe's Hugging Face runtime; nothing for its own backend."""
+    """Yield the vLLM server of KServe's Hugging Face runtime; nothing for its other backend."""
     section = predictor.get("model")
     words = [word_at(entry.pieces, entry) for entry in section.get("args").entries()]
     if any(word.begins.replace("_", "-") == "--backend=huggingface" for word in words):

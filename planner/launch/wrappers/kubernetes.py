@@ -191,7 +191,7 @@ class Manifest:
     def __init__(
         self, target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, part: str = ""
     ) -> None:
-        """Place the processes of a draft on nodes, with their default output on a volume claim."""
+        """Place the processes of a launch draft on nodes; their default output is on a claim."""
         processes = tuple(map(_move_output_to_claim, draft.processes))
         self.target, self.job, self.draft = target, job, replace(draft, processes=processes)
         self.places = place_processes(processes, job.cluster.gpus_per_node)
@@ -439,7 +439,7 @@ def make_kserve_files(
 
 
 def _single_server(job: LaunchJob, draft: LaunchDraft) -> Process:
-    """Return the only server process of a draft; KServe itself routes to its copies."""
+    """Return the only server process of a launch draft; KServe itself routes to its copies."""
     servers = [process for process in draft.processes if process.gpus_per_node]
     if job.is_training:
         raise LaunchError(

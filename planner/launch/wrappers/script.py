@@ -113,7 +113,7 @@ def expand_arrays(process: Process) -> list[str]:
 
 
 def fold_words(words: Sequence[str]) -> str:
-    """Join the words of a command into lines that end with a backslash."""
+    """Join words to a command; fold long lines with a backslash."""
     lines = [""]
     for word in words:
         if lines[-1] and len(lines[-1]) + len(word) > _WIDTH and not word.startswith('"'):
@@ -155,7 +155,7 @@ def uses_variable(process: Process, *names: str) -> bool:
 
 
 def _launcher_words(process: Process) -> list[str]:
-    """Return the words of a launcher, such as torchrun, before the command; empty without one."""
+    """Return the words before the command, such as torchrun with its options; empty without."""
     nodes, gpus = process.num_nodes, process.gpus_per_node
     has_several_nodes = nodes > 1
     if process.launcher == "accelerate":

@@ -67,7 +67,7 @@ def make_files(
 def _batch_file(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, *, is_benchmark: bool
 ) -> LaunchOutputFile:
-    """Return the batch script for all processes of a draft.
+    """Return the batch script for all processes of a launch draft.
 
     ``is_benchmark``: True if it runs some steps of a training.
     """
