@@ -192,7 +192,7 @@ class ImportedLaunch:
     def require_answers(self, user_terms: Collection[str], option_name: OptionNamer) -> None:
         """Raise LaunchError unless the user sets all terms that are required with a reason.
 
-        Such terms decide the result and have no default; the message has the reason for each of them.
+        Such terms decide the result and have no default; the message has the reason for each one.
         """
         missing = {
             name: reason
@@ -590,7 +590,7 @@ def unique_launches(launches: Sequence[ImportedLaunch]) -> list[tuple[ImportedLa
 
 
 def merge_pools(launches: Sequence[tuple[ImportedLaunch, int]]) -> list[ImportedLaunch]:
-    """Return launches, with prefill and decode workers of one deployment merged into one launch.
+    """Merge prefill and decode workers of one deployment into one launch; return all launches.
 
     With several models, or several deployments of one, the n-th prefill workers of a model are
     paired with its n-th decode workers.

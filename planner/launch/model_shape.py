@@ -131,7 +131,7 @@ def _merge_windows(model: ModelSpec) -> tuple[ModelSpec, int | None]:
 
 
 def _dense_and_main(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
-    """Return the dense layers before expert layers (None without), and the main layers."""
+    """Return the leading dense layers, None if there are none, and the main layers."""
     first, *others = model.layer_groups
     distinct = [first, *(group for group in others if group.feed_forward != first.feed_forward)]
     if len(distinct) > 2 or any(group.mixers != first.mixers for group in others):
@@ -488,7 +488,7 @@ def find_model_of_name(text: str) -> str | None:
 
 
 def find_model_in_text(text: str) -> str | None:
-    """Return the known model that the longest run of words in a name means; None if none.
+    """Return the known model that the longest run of words in a text names; None if none.
 
     >>> find_model_in_text("grpo-deepseek-v3-64n8g.yaml"), find_model_in_text("my-training-of-3")
     ('deepseek-v3', None)

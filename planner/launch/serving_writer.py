@@ -193,7 +193,7 @@ class ServerGroup:
 
     @property
     def redundant_experts(self) -> int:
-        """Return redundant experts per layer: the plan's, else the fewest that fill all EP ranks."""
+        """Return redundant experts per layer: the plan's, else the fewest that fill EP ranks."""
         number, planned = self.job.model.num_experts, self.job["redundant_experts"]
         if not number or not self.job.profile.redundant_experts:
             return 0

@@ -587,7 +587,7 @@ def _of_compose(service: str, section: YamlValue, name: str) -> Container:
 
 
 def gpu_of_nodes(pod: YamlValue) -> str | None:
-    """Return a GPU label of the nodes that a pod selects, a known GPU first; None without."""
+    """Return the GPU label of nodes that a pod selects (known GPUs first); None if it has none."""
     labels = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
     needed = "requiredDuringSchedulingIgnoredDuringExecution"
     terms = pod.get("affinity", "nodeAffinity", needed, "nodeSelectorTerms").entries()

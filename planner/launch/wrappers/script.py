@@ -155,7 +155,7 @@ def uses_variable(process: Process, *names: str) -> bool:
 
 
 def _launcher_words(process: Process) -> list[str]:
-    """Return the words before the command, such as torchrun with its options; empty without."""
+    """Return the words that start a launcher, such as torchrun; empty for no launcher."""
     nodes, gpus = process.num_nodes, process.gpus_per_node
     has_several_nodes = nodes > 1
     if process.launcher == "accelerate":
@@ -306,7 +306,7 @@ def _benchmark_script(
 def addresses(
     placed_processes: Sequence[PlacedProcess], reached: Sequence[PlacedProcess]
 ) -> list[str]:
-    """Return lines that set the host and URL of reached processes, with defaults.
+    """Return lines that set host and URL of the process copies in ``reached``, with defaults.
 
     On several nodes the user sets the address of each node.
     """
@@ -323,7 +323,7 @@ def addresses(
 def find_reached_copies(
     process: Process, placed_processes: Sequence[PlacedProcess]
 ) -> list[PlacedProcess]:
-    """Return the placed copies whose address is in the arguments of a process."""
+    """Return the process copies whose address is in the arguments of ``process``."""
     names = {getattr(word, "name", "") for argument in process.arguments for word in argument.words}
     return [
         placed
