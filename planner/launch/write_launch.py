@@ -137,7 +137,7 @@ def restrict_to_target(request: Request, target: str) -> Request:
 def _values_with_options(request: Request, tool: LaunchTarget) -> dict[str, list[str | float]]:
     """Return the values that the target can express, by parameter.
 
-    Parameters of which the target can express all values, or none, are left out.
+    A parameter is left out if the target can express all of its values, or none.
     """
     expressible = {}
     meshes = [
