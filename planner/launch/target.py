@@ -471,7 +471,7 @@ class LaunchTarget:
         )
 
     def _refuse_other_layout(self, unexpressed: Sequence[ParameterNote]) -> None:
-        """Raise LaunchError if the program cannot express the layout or LoRA adapters of a plan."""
+        """Raise LaunchError if the program cannot express a plan's layout, LoRA or KV cache."""
         names = {*terms_about("parallel_degree"), "virtual_pipeline", *_LAYOUT_QUANTITIES}
         wrong = [
             str(remark) for remark in unexpressed if remark.parameter.removeprefix(PREFILL) in names

@@ -217,11 +217,12 @@ def unwrap(
     *,
     is_launched: bool = False,
 ) -> Iterator[UnwrappedCommand]:
-    """Yield the command behind all wrappers, or the commands of a script inside; else itself.
+    """Yield the innermost command behind wrappers, or each command of a script inside.
 
-    ``layers`` are the resources of launchers around the command, outermost first.
+    A command without wrapper is unchanged. ``layers`` are the resources of launchers around the
+    command, outermost first.
 
-    Raises LaunchError if scripts are nested too deeply, or one is never closed.
+    Raises LaunchError if scripts are nested too deeply, or a quote in them is never closed.
     """
     if depth > _MOST_NESTED:
         line = words[0].line if words else 0
