@@ -46,7 +46,7 @@ _UNIFORM = ("vllm", *_COMMON_RANGE)
 
 
 def half_width(variation: float) -> float:
-    """Half width of a uniform distribution over its mean [1], at most 0.99.
+    """Return the half width of a uniform distribution over its mean [1], at most 0.99.
 
     ``variation``: standard deviation over the mean [1].
 
@@ -64,7 +64,7 @@ def common_width(input_variation: float, output_variation: float) -> float:
 def length_notes(
     engine: str, *, input_variation: float, output_variation: float, has_prefix: bool
 ) -> tuple[str, ...]:
-    """Notes on differences between the lengths of a benchmark and the plan.
+    """Return notes on how the lengths of a benchmark's requests differ from the plan's.
 
     ``has_prefix``: prompts share a prefix.
     """
@@ -94,7 +94,7 @@ _OUTPUT = "OUTPUT_DIR"
 
 
 def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
-    """Options with which a trainer prints what `planner validate --log` reads.
+    """Return options with which a trainer prints what `planner validate --log` reads.
 
     They are arguments of the target's command: ``key=value`` for Megatron-Bridge and MaxText,
     options for others. The run ends after ``steps`` [1].
@@ -119,7 +119,7 @@ def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
 
 
 def as_measured_run(process: Process, target: str, *extra_words: str, num_last: int = 0) -> Process:
-    """The process for a few steps, with a log for comparison with the prediction.
+    """Return the process for a few steps, with a log to compare with the prediction.
 
     Options of the benchmark replace those of the process; it saves no checkpoints and writes to a
     separate folder. ``extra_words`` are further arguments; the last ``num_last`` arguments of the
@@ -158,7 +158,7 @@ def training_draft(
     left: tuple[ParameterNote, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> LaunchDraft:
-    """The training process on all GPUs of a job, and its benchmark.
+    """Return the launch draft of a training: one process on all GPUs, and its benchmark.
 
     ``extra`` and ``num_last``: see `as_measured_run`.
     Raises LaunchError if the GPUs do not fill whole nodes.
@@ -185,7 +185,7 @@ def training_draft(
 
 
 def _argument_lines(words: Sequence[str]) -> list[CommandWords]:
-    """Words grouped into arguments: each option with its value."""
+    """Group words into arguments: each option with its values."""
     arguments: list[list[str]] = []
     for word in words:
         if word.startswith("-") or "=" in word:
@@ -202,7 +202,7 @@ def _option_name(argument: CommandWords) -> str:
 
 
 def _with_benchmark_folder(argument: CommandWords) -> CommandWords:
-    """An argument with a subfolder for the results of the benchmark."""
+    """Return an argument with a subfolder for the benchmark in its output path, if it has one."""
     words = (
         replace(word, suffix=f"{word.suffix}/benchmark")
         if isinstance(word, ShellVariable) and word.name == _OUTPUT
@@ -228,7 +228,7 @@ def serving_benchmark(
     images: float = 0.0,
     image_size: str = "",
 ) -> tuple[str, ...]:
-    """Words of the command that measures an engine under a load, unquoted.
+    """Return the words, unquoted, of the command that measures an engine under a load.
 
     Without ``output_tokens`` prompts are embedded; vLLM's tool measures that, and images, on any
     engine. Engines without a benchmark tool are measured by aiperf over the OpenAI interface, which
@@ -317,7 +317,11 @@ def serving_benchmark(
 
 
 def _image_values(images: float, size: str) -> dict[str, object]:
-    """docs.vllm.ai, Benchmark CLI, Random MultiModal: height, width and frames of each bucket."""
+    """Return template values for ``images`` of ``size`` (WIDTHxHEIGHT) per request.
+
+    Empty without images. The bucket has height, width and frames, as in docs.vllm.ai, Benchmark
+    CLI, Random MultiModal.
+    """
     if not images:
         return {}
     width, height = map(int, size.lower().split("x"))
@@ -341,6 +345,7 @@ _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 
 @cache
 def _clients() -> Mapping[str, tuple[Mapping[str, str], ...]]:
+    """Return the rows of ``launchers/loads.csv``, by each name of a load generator."""
     rows = shipped_rows("launchers/loads.csv")
     groups: dict[str, list[Mapping[str, str]]] = {}
     names: dict[str, str] = {}
@@ -352,7 +357,7 @@ def _clients() -> Mapping[str, tuple[Mapping[str, str], ...]]:
 
 
 def client_program(words: Sequence[str]) -> str:
-    """The load generator that a command starts; empty if none.
+    """Return the load generator that a command starts; empty if none.
 
     >>> client_program(["trtllm-bench", "--model", "m", "throughput"])
     'trtllm-bench throughput'
@@ -371,7 +376,7 @@ def _starts_program(name: str, first: str, words: Sequence[str]) -> bool:
 
 @cache
 def client_options(name: str) -> ParserOptions:
-    """The options of a load generator that describe its requests."""
+    """Return the options of a load generator that describe its requests."""
     options: dict[str, ParserOption] = {}
     aliases: dict[str, str] = {}
     for row in _clients()[name]:
@@ -387,7 +392,7 @@ def is_client_option(option: str) -> bool:
 
 
 def parse_load(name: str, command: ParsedCommand) -> ParsedCommand:
-    """The load of a command of the program ``name``: its options by term.
+    """Return the load that a load generator's command sends: its options by term.
 
     Options with unreadable values have no text.
     """
@@ -426,7 +431,7 @@ def parse_load(name: str, command: ParsedCommand) -> ParsedCommand:
 
 
 def client_only_note(load: ParsedCommand) -> str:
-    """Error message for a file that sends requests to a server but starts none."""
+    """Return the error message for a file that sends requests to a server but starts none."""
     options = [
         f"--{name.replace('_', '-')} {option.single}"
         for name, option in load.options.items()
@@ -442,7 +447,7 @@ def client_only_note(load: ParsedCommand) -> str:
 def servers_with_load(
     commands: Sequence[ParsedCommand], folder_load: Sequence[ParsedCommand] = ()
 ) -> Iterator[ParsedCommand]:
-    """The servers that a file starts, in order, with the requests that are sent to them.
+    """Yield the servers that a file starts, in order, each with the requests sent to it.
 
     Offline benchmarks have their own load, prepared by the command before them; requests to a
     server come later in the file, or from other files of the folder: ``folder_load``.
@@ -473,6 +478,11 @@ def servers_with_load(
 def _with_requests(
     command: ParsedCommand, paired: Sequence[ParsedCommand], candidates: Sequence[ParsedCommand]
 ) -> ParsedCommand:
+    """Return a server command with the load of its benchmark clients.
+
+    ``paired`` are clients of this server. Of ``candidates`` the first with both lengths counts,
+    else the first. A limit on concurrent requests becomes an option of the command.
+    """
     complete = [client for client in (*paired, *candidates) if {*LENGTHS} <= {*client.options}]
     load_options: dict[str, ParsedOption] = {}
     for client in (*paired, *(complete or candidates)[:1]):

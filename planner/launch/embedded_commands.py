@@ -40,7 +40,7 @@ _SHELL_LANGUAGES = ("", "bash", "sh", "shell", "console", "shell-session", "zsh"
 
 
 def parse_prose(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Commands in the code blocks of Markdown; blocks that cannot be parsed are skipped.
+    """Yield the commands in the code blocks of Markdown; skip blocks that cannot be parsed.
 
     Python blocks are read only if no shell or YAML block starts anything.
     """
@@ -53,6 +53,7 @@ def parse_prose(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 def _parse_blocks(path: Path, text: str, languages: Sequence[str]) -> Iterator[ParsedCommand]:
+    """Yield commands in Markdown code blocks of ``languages``; skip blocks that do not parse."""
     for language, code in blocks_of(text, languages):
         parse: Callable[[Path, str], Iterator[ParsedCommand]]
         parse = _parse_calls if language in _PYTHON_LANGUAGES else parse_yaml
@@ -73,7 +74,10 @@ def _parse_calls(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 def parse_program(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Servers and trainings in the calls of a program, and commands in a notebook's cells."""
+    """Yield servers and trainings in the calls of a program, and commands in notebook cells.
+
+    If no call starts anything, the commands in its docstring.
+    """
     calls, code, shell = read_calls(path, text)
     for call in calls:
         if name := name_removed_program(call=call.name):
@@ -105,7 +109,7 @@ def parse_program(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 def _parse_docstring(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Commands in the module docstring of a program, as in the examples of TRL."""
+    """Yield the commands in the module docstring of a program, as in the examples of TRL."""
     if (head := _DOCSTRING.match(text)) is not None:
         prose = re.sub(r"[^\n]", " ", text[: head.start("body")]) + head["body"]
         commands = [*parse_prose(path, prose)]
@@ -116,7 +120,7 @@ def _parse_docstring(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 def read_calls(path: Path, text: str) -> tuple[tuple[Call, ...], str, str]:
-    """The calls of a program or notebook, its text, and its shell commands."""
+    """Return the calls of a Python program or notebook, its text, and its shell commands."""
     if path.suffix.lower() == PYTHON_SUFFIX:
         return parse_calls(text, path.name), text, ""
     code, shell = program_and_shell([*cells_of(text, path.name)])

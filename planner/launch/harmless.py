@@ -22,7 +22,7 @@ _DEFAULT = "it is the default"
 def harmless_reason(
     option: str, texts: Sequence[str | None], workloads: Sequence[str], default: str = ""
 ) -> str:
-    """Reason why an option changes neither time nor memory; empty if it may change them.
+    """Return why an option changes neither time nor memory; empty if it may change them.
 
     Parameters
     ----------
@@ -47,6 +47,7 @@ def harmless_reason(
 
 @cache
 def _table(family: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ...]:
+    """Return reason, option pattern and harmless values (empty: any) for ``train`` or ``serve``."""
     path = Path(__file__).parent / "harmless.toml"
     rows: Any = read_files.read_toml(path, LaunchError)["harmless"]
     table: list[tuple[str, re.Pattern[str], frozenset[str]]] = []

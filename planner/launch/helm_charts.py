@@ -53,7 +53,7 @@ RENDER_HINT = (
 
 
 def find_chart(path: Path) -> Path | None:
-    """Folder of the Helm chart that contains a file or folder; None if there is none.
+    """Return the folder of the Helm chart that contains a file or folder; None if there is none.
 
     For a values file, only its own folder counts: it may belong to any other chart.
     """
@@ -72,7 +72,7 @@ _TEMPLATE = re.compile(r"\{\{[^{}\n]*\.Values\.")
 
 
 def render_chart(chart: Path, options: Sequence[str] = ()) -> str:
-    """The Kubernetes documents of a Helm chart, as ``helm template`` prints them.
+    """Return the Kubernetes documents of a Helm chart, as ``helm template`` prints them.
 
     Raises LaunchError if helm is not installed, refuses the chart or takes too long; or the files
     come from a client of the server, for which no program is started.
@@ -109,7 +109,7 @@ def render_chart(chart: Path, options: Sequence[str] = ()) -> str:
 def read_chart(
     chart: Path, read: Reader, options: Sequence[str] = ()
 ) -> list[tuple[Path, ParsedCommand]]:
-    """Commands of a chart, read from the output of ``helm template``.
+    """Return the commands of a Helm chart, read from the output of ``helm template``.
 
     Options have no positions in the chart's files, so that they are not rewritten.
     Raises `LaunchError` as `render_chart` does.
@@ -128,7 +128,7 @@ def read_chart(
 
 
 def without_positions(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
-    """Options without their positions in the file."""
+    """Return options without their positions in the file, so that they cannot be rewritten."""
     return {
         name: replace(option, spans=(None,) * len(option.texts), full_span=None)
         for name, option in options.items()
@@ -144,7 +144,7 @@ def values_options(chart: Path, path: Path) -> tuple[str, ...]:
 def helm_install(
     path: Path, words: Sequence[Word], read: Reader
 ) -> list[tuple[Path, ParsedCommand]]:
-    """Commands of what ``helm install`` installs: a local chart, or the values of a remote one.
+    """Return the commands that ``helm install`` starts, from a local chart or a values file.
 
     Empty for other commands. Raises LaunchError if a local chart cannot be rendered, or a values
     file is not YAML.
@@ -191,7 +191,7 @@ def helm_install(
 
 
 def _set_options(path: Path, chart: Path, option: str, text: str) -> Iterator[str]:
-    """``--set`` options for ``helm template``; numbers from the environment are left out."""
+    """Yield ``--set`` options for ``helm template``; leave out numbers from the environment."""
     if option != _SET_FILE and _FROM_ENVIRONMENT not in text:
         yield from (option, text)
         return
@@ -204,7 +204,7 @@ def _set_options(path: Path, chart: Path, option: str, text: str) -> Iterator[st
 
 
 def _is_number(chart: Path, name: str) -> bool:
-    """Whether the values of a chart have a number of this name."""
+    """True if the values file of a chart has a number under this dotted name."""
     file = chart / _VALUES
     if not file.is_file():
         return False
@@ -216,7 +216,7 @@ def _is_number(chart: Path, name: str) -> bool:
 def kubectl_apply(
     path: Path, words: Sequence[Word], script: Script, read: Reader
 ) -> list[tuple[Path, ParsedCommand]]:
-    """Commands of what ``kubectl apply`` applies: a here-document, or a written or local file.
+    """Return the commands in what ``kubectl apply`` applies: a here-document or a local file.
 
     Empty for other commands.
     """
@@ -246,7 +246,7 @@ def kubectl_apply(
 
 
 def _find_near(path: Path, name: str) -> Path | None:
-    """A file or folder that a command names, in the folder of its file or above it."""
+    """Return a file or folder that a command names, near ``path`` or above; None if absent."""
     relative = name.rpartition(f"{_FROM_ENVIRONMENT}/")[2].strip("\"'").removeprefix("./")
     if (
         not relative
@@ -269,7 +269,7 @@ _SPLITS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size
 
 
 def ray_serve_configs(text: str, name: str) -> Iterator[tuple[Call, str]]:
-    """The models that a YAML text serves, each with its pool: ``prefill``, ``decode`` or "".
+    """Yield the engine configurations of a YAML text, each with its pool (prefill, decode or "").
 
     Raises LaunchError if it is no YAML, or a replica takes more GPUs than the workers of its
     cluster have.
@@ -284,6 +284,7 @@ def ray_serve_configs(text: str, name: str) -> Iterator[tuple[Call, str]]:
 
 
 def _application_configs(document: YamlValue) -> Iterator[tuple[Call, str]]:
+    """Yield each engine configuration of Ray Serve and its pool: ``prefill``, ``decode`` or ""."""
     for application in document.get("applications").entries():
         arguments = application.get("args")
         for config_value in (*arguments.get("llm_configs").entries(), arguments.get("llm_config")):
@@ -297,7 +298,7 @@ def _application_configs(document: YamlValue) -> Iterator[tuple[Call, str]]:
 
 
 def _application_config(application: YamlValue) -> Call | None:
-    """vLLM in a custom Ray Serve application; None for other applications.
+    """Return vLLM's configuration in a custom Ray Serve application; None for other applications.
 
     As in ray-operator/config/samples/vllm of KubeRay 1.3. Options are arguments, or variables of
     the environment.
@@ -326,7 +327,10 @@ def _application_config(application: YamlValue) -> Call | None:
 
 
 def _service_configs(spec: YamlValue, text: str, name: str) -> Iterator[tuple[Call, str]]:
-    """The text within the manifest, on the GPUs of its groups of workers."""
+    """Yield the engine configurations of a RayService, with the GPU type of its workers.
+
+    Raises LaunchError if a replica takes more GPUs than the workers have.
+    """
     inner = spec.get("serveConfigV2").node
     if inner is None:
         return
@@ -366,6 +370,7 @@ def _service_configs(spec: YamlValue, text: str, name: str) -> Iterator[tuple[Ca
 
 
 def _config_call(value: YamlValue) -> Call:
+    """Return a YAML mapping as a call of the configuration class, with the line of each key."""
     return Call(
         name=CONFIG,
         line=value.line,
@@ -375,7 +380,7 @@ def _config_call(value: YamlValue) -> Call:
 
 
 def _plain_value(value: YamlValue) -> Value:
-    """A YAML value as a Python value."""
+    """Return a YAML value as a Python value."""
     if value.is_mapping:
         return {key: _plain_value(child) for key, child in value.items()}
     if value.node is not None and value.node.kind == "list":

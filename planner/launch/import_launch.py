@@ -83,7 +83,7 @@ class ImportedLaunch:
     assumed: Mapping[str, str] = field(default_factory=dict)
 
     def complete(self, values: Mapping[str, object], reasons: Mapping[str, str]) -> ImportedLaunch:
-        """The launch with ``values`` for missing terms, and their ``reasons`` by term.
+        """Return the launch with ``values`` for missing terms, and the reason for each by term.
 
         Other missing terms take the defaults of a plan.
         """
@@ -102,7 +102,7 @@ class ImportedLaunch:
         return self.without_defaults({*_FORMATS})
 
     def without_defaults(self, names: Collection[str]) -> ImportedLaunch:
-        """The launch without its tool's defaults of terms that the user sets."""
+        """Return the launch without the program's defaults for the terms ``names``."""
         dropped = {*names} & {*self.defaults}
         remaining = [
             {name: value for name, value in table.items() if name not in dropped}
@@ -116,7 +116,7 @@ class ImportedLaunch:
         return self.answers.workload
 
     def has_loadable_model(self, specs: Path | None) -> bool:
-        """Whether its model can be loaded."""
+        """True if the model of the launch is known, or its file can be read."""
         try:
             Catalogue(specs).load_model(str(self.values.get("model", "")))
         except (PlannerError, OSError, ValueError):
@@ -135,7 +135,9 @@ class ImportedLaunch:
     def request(
         self, answers: Mapping[str, object], specs: Path | None, option_name: OptionNamer = str
     ) -> Request:
-        """The request of the file; ``answers`` are the user's, in addition to the file.
+        """Return the request for the launch; the user's ``answers`` replace values of the file.
+
+        ``specs`` is the folder of the user's specs, ``option_name`` spells a term in messages.
 
         Raises LaunchError if required values are in neither; the message names all of them.
         Raises SpecError or SearchSpaceError if planner cannot read a value of the file.
@@ -164,7 +166,7 @@ class ImportedLaunch:
         return PlanRequest(**vars(request))
 
     def missing_terms(self, answers: Mapping[str, object]) -> tuple[str, ...]:
-        """Required terms that neither the file nor these answers specify."""
+        """Return required terms without a value in the file or in the user's ``answers``."""
         specified = {*self.values, *answers}
         alternatives = {"gpu": _GPU_TERMS, "num_gpus": _COUNT_TERMS}
         needed = [
@@ -176,7 +178,7 @@ class ImportedLaunch:
     def _scale_batch(
         self, all_values: Mapping[str, object], of_file: Mapping[str, object]
     ) -> dict[str, object]:
-        """The values of a file; a default batch is scaled with the user's micro-batch."""
+        """Return the file's values; a default global batch grows with the user's micro-batch."""
         values = _drop_ineffective(all_values, of_file)
         micro, batch = "micro_batch_size", "global_batch_size"
         file_micro, user_micro = (
@@ -188,9 +190,9 @@ class ImportedLaunch:
         return values
 
     def require_answers(self, user_terms: Collection[str], option_name: OptionNamer) -> None:
-        """Refuse a file without values that decide the result and have no default.
+        """Raise LaunchError unless the user sets all terms that are required with a reason.
 
-        Raises LaunchError with the reason, and the terms that the user must specify.
+        Such terms decide the result and have no default; the message has the reason for each one.
         """
         missing = {
             name: reason
@@ -205,9 +207,9 @@ class ImportedLaunch:
     def require(
         self, missing: Collection[str], option_name: OptionNamer, candidates: Sequence[str] = ()
     ) -> None:
-        """Refuse a launch with missing terms; ``candidates`` are possible values.
+        """Raise LaunchError if ``missing`` has terms; ``candidates`` are possible values.
 
-        Raises LaunchError with the terms, and the lines of the file about them.
+        The message names the terms and the lines of the file about them.
         """
         if not missing:
             return
@@ -229,10 +231,9 @@ class ImportedLaunch:
 def _drop_ineffective(
     all_values: Mapping[str, object], of_file: Mapping[str, object]
 ) -> dict[str, Any]:
-    """The values of a file without settings that have no effect on these GPUs.
+    """Return the file's values; switch off settings that frameworks ignore on this number of GPUs.
 
-    Frameworks accept a distributed optimizer on one rank and sequence parallelism on one GPU, and
-    ignore them.
+    These are ZeRO on one data-parallel rank, and sequence parallelism without tensor parallelism.
     """
     values = dict(of_file)
     sizes = {name: parse_count(all_values.get(name, 1)) for name in MODEL_SPLITS}
@@ -246,7 +247,7 @@ def _drop_ineffective(
 
 
 def parse_count(value: object) -> int:
-    """The whole number of a value of the file or the user; 0 if it is none, or several."""
+    """Parse a whole number, such as ``1_000`` or ``1,000``; 0 if it is no number, or several."""
     (text, *extra) = value if isinstance(value, list | tuple) else [value]
     try:
         return 0 if extra else int(str(text).replace("_", "").replace(",", ""))
@@ -257,7 +258,7 @@ def parse_count(value: object) -> int:
 def import_launch(
     path: Path, target: LaunchTarget, command: ParsedCommand, specs: Path | None = None
 ) -> ImportedLaunch:
-    """Settings of a plan from a command or document of a user.
+    """Translate a user's command or document to the values of a plan, with notes.
 
     Raises LaunchError if its options contradict each other.
     Raises SpecError if its sizes describe no valid model.
@@ -338,9 +339,9 @@ _DIGITS = len(str(LARGEST))
 
 
 def require_counts(reading: OptionReader) -> None:
-    """Refuse counts out of range; negative numbers are special values of tools.
+    """Raise LaunchError, with the option, if a count of the file is out of range.
 
-    Raises LaunchError with the option that sets it.
+    Negative numbers are not refused: tools use them as special values.
     """
     for name, meaning in reading.meanings.items():
         term, text = glossary().get(name), (meaning.value or "").replace("_", "")
@@ -357,7 +358,7 @@ def require_counts(reading: OptionReader) -> None:
 def _engine_profile(
     version: StatedVersion, target: LaunchTarget, values: Mapping[str, object], catalogue: Catalogue
 ) -> tuple[str, str]:
-    """The engine profile of a version in the file, and a note about it.
+    """Return the name of the engine profile for the version in a file, and a note about it.
 
     Files for the target's own release use the profile of its plans.
     """
@@ -377,7 +378,7 @@ def _engine_profile(
 
 
 def _repeated_option_notes(target: LaunchTarget, command: ParsedCommand) -> list[str]:
-    """Notes of options that are set twice with different values."""
+    """Return a note for each option that a command sets twice with different values."""
     return [
         f"{option.option} is set in line {option.line} and again in line "
         f"{command.options[option.option].line}, which is used."
@@ -393,7 +394,7 @@ _DEFAULT_VOCABULARY = 128_256
 def _model_of_shape(
     shape: Mapping[str, object], catalogue: Catalogue, path: Path, tokens: int
 ) -> tuple[str | None, str]:
-    """The model with these sizes and a note; None if it lacks a size."""
+    """Return the known model with these sizes, else the path of a new model file; and a note."""
     model = find_model(shape, catalogue, path.name, tokens)
     if model is not None:
         file_names = catalogue.names(SpecKind.MODELS)
@@ -416,7 +417,7 @@ def _model_of_shape(
 
 
 def _unsupported_split_notes(values: Mapping[str, object], catalogue: Catalogue) -> list[str]:
-    """Notes of parallel degrees that planner's profile of the framework does not have."""
+    """Return a note if the framework's profile lacks a parallelism that the file uses."""
     name = values.get("framework")
     splits = [split for split in SPLITS if (_count_of(values.get(split)) or 1) > 1]
     if name is None or not splits:
@@ -439,7 +440,7 @@ def _unsupported_split_notes(values: Mapping[str, object], catalogue: Catalogue)
 def _name_model(
     values: dict[str, object], answers: LaunchSettings, specs: Path | None
 ) -> list[str]:
-    """Replace the name in ``values`` by the model that it means; returns notes about it."""
+    """Replace the model's name in ``values`` by the known model that it means; return notes."""
     notes = []
     name = str(values.get("model", ""))  # /path/to/Qwen3-8B names a model
     if _PLACEHOLDER.fullmatch(name) and checkpoint_of(name, specs).model is None:
@@ -464,7 +465,7 @@ def _name_model(
 
 
 def _parse_checkpoint(name: object, specs: Path | None) -> CheckpointName | None:
-    """Model and format in the name of a checkpoint; None if the name is a known model's."""
+    """Return model and quantization from a checkpoint's name; None for a known model or a path."""
     if name is None or os.path.exists(str(name)) or aliased(SpecKind.MODELS, str(name), specs):
         return None
     checkpoint = checkpoint_of(str(name), specs)
@@ -479,7 +480,7 @@ def _similar_model(name: str, specs: Path | None) -> str | None:
 
 
 def _full_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> dict[str, object]:
-    """Full recomputation (0 layers) in place of a number that covers a whole stage."""
+    """Return ``recompute_num_layers`` as 0 (all) if the number covers a whole stage; else empty."""
     number = _count_of(values.get("recompute_num_layers"))
     if not number or values.get("model") is None:
         return {}
@@ -489,7 +490,7 @@ def _full_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> d
 
 
 def _expert_adapter_values(values: dict[str, object], catalogue: Catalogue) -> dict[str, Any]:
-    """Values without adapters on routed experts if the model has none, or fuses them.
+    """Return values without LoRA adapters on experts if the model has no experts, or fused ones.
 
     The experts of gpt-oss are no linear layers in any version: names of layers do not match them.
     """
@@ -506,7 +507,7 @@ _OPEN_INSTEAD = {"stage_gpus": "tensor_parallel"}
 
 
 def _unreadable_terms(target: LaunchTarget, reading: OptionReader) -> list[str]:
-    """Terms of options with values that the text does not show."""
+    """Return the terms whose options have values that cannot be read from the file."""
     options = reading.command.options
     unknown_options = {
         name for name, option in options.items() if option.unknown or None in option.texts
@@ -528,7 +529,7 @@ def _unreadable_terms(target: LaunchTarget, reading: OptionReader) -> list[str]:
 
 
 def _launcher_hardware(command: ParsedCommand, catalogue: Catalogue) -> dict[str, object]:
-    """The GPUs that the launcher or scheduler requests."""
+    """Return ``num_gpus`` and ``gpu`` as the launcher or scheduler requests them; else empty."""
     resources = command.resources
     values: dict[str, object] = {}
     num_nodes, per_node, total = map(
@@ -552,6 +553,7 @@ def _count_of(value: object) -> int | None:
 
 
 def _parse_count(texts: tuple[str | None, ...]) -> int | None:
+    """Return the first text as a number of GPUs; None if there is no text, or it is no number."""
     (text, *_) = (*texts, None)
     try:
         return int(str(parse_value(glossary()[NUM_GPUS], text))) if text else None
@@ -564,7 +566,7 @@ _PREFILL_PREFIX = "prefill_"
 
 
 def unique_launches(launches: Sequence[ImportedLaunch]) -> list[tuple[ImportedLaunch, int]]:
-    """Different launches with the number of their copies; later nodes of a server are merged."""
+    """Return different launches, each with its number of copies; skip later nodes of a server."""
     unique: list[tuple[ImportedLaunch, int]] = []
     for launch in launches:
         same_index = next(
@@ -588,7 +590,7 @@ def unique_launches(launches: Sequence[ImportedLaunch]) -> list[tuple[ImportedLa
 
 
 def merge_pools(launches: Sequence[tuple[ImportedLaunch, int]]) -> list[ImportedLaunch]:
-    """Launches with prefill and decode workers of a deployment merged into one.
+    """Merge prefill and decode workers of one deployment into one launch; return all launches.
 
     With several models, or several deployments of one, the n-th prefill workers of a model are
     paired with its n-th decode workers.
@@ -618,7 +620,7 @@ def merge_pools(launches: Sequence[tuple[ImportedLaunch, int]]) -> list[Imported
 def pair_pools(
     prefill: tuple[ImportedLaunch, int], decode: tuple[ImportedLaunch, int]
 ) -> ImportedLaunch:
-    """One disaggregated deployment of prefill and decode workers, each with its copies."""
+    """Return one disaggregated launch of prefill and decode workers, each with its copies."""
     (first, num_first), (second, num_second) = prefill, decode
     prefill_values = {
         name: v for name, v in first.values.items() if name.startswith(_PREFILL_PREFIX)

@@ -39,7 +39,9 @@ _CONCURRENCY = "concurrency"
 def apply_engine_start(
     request: Request, burst: int | None = None
 ) -> tuple[Request, tuple[str, ...]]:
-    """The request as an engine runs a launch file, and notes about it.
+    """Return the request with the concurrency that the engine reaches, and notes about it.
+
+    Only requests to serve with a concurrency change.
 
     Raises `SpecError, SearchSpaceError, InfeasibleError`: the question is impossible.
     """
@@ -52,7 +54,7 @@ def apply_engine_start(
 def evaluate_launch(
     request: Request, burst: int | None = None
 ) -> tuple[Plan, Evaluation, tuple[str, ...]]:
-    """The plan of a launch file as it is started, its evaluation, and notes about it.
+    """Evaluate the configuration of a launch file; return plan, evaluation and notes.
 
     An engine runs as many requests as fit into its KV cache: a larger ``max_num_seqs`` is never
     reached. With a request rate, concurrency follows from the load, up to ``max_num_seqs``.
@@ -84,7 +86,7 @@ def evaluate_launch(
 
 
 def _max_concurrency(request: Request, cap: int, estimate: Value) -> int | None:
-    """Most concurrent requests that fit into memory [1]; None if not even one does.
+    """Return the most concurrent requests, up to ``cap``, that fit into memory; None if not one.
 
     The bisection begins near ``estimate``.
     """
@@ -118,7 +120,7 @@ def full_row(evaluation: Evaluation) -> Row:
 
 
 def _with_pools(launch: ImportedLaunch, num_gpus: int) -> ImportedLaunch:
-    """The launch with its prefill and decode pools scaled to a total number of GPUs.
+    """Return the launch with prefill and decode pools scaled to a total number of GPUs.
 
     Raises LaunchError if the GPUs are not a multiple of those of the file.
     """
@@ -175,8 +177,8 @@ class LaunchOnGpus:
 
     @property
     def rank(self) -> tuple[bool, int, float]:
-        """Sort key, greater is better: runs (by speed), does not fit (by memory), other rules,
-        layout.
+        """Return a sort key (greater is better): attempts that run, by speed; then those out of
+        memory, by memory; then those that break another rule; an impossible GPU count last.
         """
         if self.rejected_by:
             severity = {_OUT_OF_MEMORY: 2, _GPU_COUNT: 0}.get(self.rejected_by, 1)
@@ -222,7 +224,7 @@ class LaunchFile:
 
     @snapshot_files()
     def question(self) -> LaunchQuestion:
-        """The question of the file, with missing terms assumed, except the model.
+        """Return the request of the file, with missing terms assumed, except the model.
 
         Raises LaunchError if it cannot be read, starts nothing supported, or does not name its
         model.
@@ -258,7 +260,7 @@ class LaunchFile:
         return self._first_that_runs(choices)
 
     def _model_of_path(self) -> Mapping[str, tuple[str, str]]:
-        """The model in the name of the file or its folder, with that as the reason; else empty."""
+        """Return the model that the file or folder name means, with the reason; else empty."""
         path = self.path.absolute()
         for name in (path.name, path.parent.name):
             similar = nearest_model(name.replace("_", "-"), self.specs)
@@ -267,7 +269,7 @@ class LaunchFile:
         return {}
 
     def _models_in(self, launch: ImportedLaunch) -> tuple[str, ...]:
-        """Repositories of known models in the text of a file, one for each model."""
+        """Return repositories in the text of a file that are known models, one per model."""
         repositories = dict.fromkeys(_REPOSITORY.findall(launch.command.text))
         models: dict[str, str] = {}
         for repository in [*repositories][:_MAX_REPOSITORIES]:
@@ -276,7 +278,10 @@ class LaunchFile:
         return (*models.values(),)
 
     def _first_that_runs(self, choices: Sequence[Mapping[str, tuple[str, str]]]) -> LaunchQuestion:
-        """The file on the first GPU on which it runs; the best attempt if there is none."""
+        """Evaluate the file with each choice until one runs; return it, else the best attempt.
+
+        A choice has assumed values, such as the GPU, each with its reason.
+        """
         attempts: list[LaunchOnGpus] = []
         for assumed in choices:
             try:
@@ -292,6 +297,7 @@ class LaunchFile:
         return LaunchQuestion(imported=attempt.imported, request=attempt.request)
 
     def _read_launch(self, num_gpus: int | None, gpu: str | None = None) -> ImportedLaunch:
+        """Return the launch on ``num_gpus`` GPUs; None: the user's number, else the file's."""
         gpus_text = self._requested_gpus() if num_gpus is None else str(num_gpus)
         read = partial(
             read_launch,
@@ -313,7 +319,7 @@ class LaunchFile:
         return self._with_lengths(launch.without_defaults(self.answers.keys() - parameters.keys()))
 
     def _with_lengths(self, launch: ImportedLaunch) -> ImportedLaunch:
-        """The launch with shorter requests if its server refuses those of a plan."""
+        """Return the launch with shorter requests if its server refuses the default lengths."""
         if launch.workload == "train":
             return self._with_samples(launch)
         max_tokens = parse_count(launch.values.get("max_model_len"))
@@ -337,7 +343,10 @@ class LaunchFile:
         )
 
     def _with_samples(self, launch: ImportedLaunch) -> ImportedLaunch:
-        """A fine-tuning with samples of default length; those of pre-training are longer."""
+        """Return a fine-tuning with samples of default length, if the file specifies none.
+
+        The sequence length of the model is of pre-training, and may be longer.
+        """
         values = {**launch.values, **self.answers}
         is_specified = values.get("sequence_length") is not None
         if (
@@ -358,7 +367,7 @@ class LaunchFile:
         return launch
 
     def _requested_gpus(self) -> str | None:
-        """The number of GPUs that the user sets, as text; None if none, or several."""
+        """Return the user's number of GPUs as text; None if the user sets none, or several."""
         num_gpus = self.answers.get("num_gpus")
         if num_gpus is None or num_gpus == ALL or isinstance(num_gpus, list | tuple):
             return None
@@ -366,7 +375,7 @@ class LaunchFile:
         return str(counts[0]) if len(counts) == 1 else None
 
     def _candidate_gpus(self, launch: ImportedLaunch) -> Mapping[str, str]:
-        """GPUs to try if neither launcher nor user names one, each with the reason."""
+        """Return GPU types to try, each with the reason: named in text or path, else defaults."""
         text, path = launch.command.text, self.path.absolute()
         text_above = "\n".join(text.split("\n")[: launch.command.line])
         # In Markdown, the section above the command counts.
@@ -386,7 +395,10 @@ class LaunchFile:
     def _evaluate_on(
         self, num_gpus: int | None, assumed: Mapping[str, tuple[str, str]]
     ) -> LaunchOnGpus:
-        """The file on a number of GPUs, with the best values of its other missing terms."""
+        """Evaluate the file on ``num_gpus`` GPUs with the fastest values of its missing terms.
+
+        ``num_gpus`` None: the user's or the file's number. ``assumed`` has values with reasons.
+        """
         values: dict[str, object] = {name: value for name, (value, _) in assumed.items()}
         launch = self._read_launch(num_gpus, str(values["gpu"]) if "gpu" in values else None)
         launch = launch.for_other_model() if "model" in assumed else launch
@@ -418,6 +430,7 @@ class LaunchFile:
         return max(best, self._evaluate_imported(changed), key=lambda attempt: attempt.rank)
 
     def _evaluate_imported(self, launch: ImportedLaunch) -> LaunchOnGpus:
+        """Evaluate a launch with the user's answers; return results and the rule it breaks."""
         request = launch.request(self.answers, self.specs, self.option_name)
         _, evaluation, _ = evaluate_launch(request)
         return LaunchOnGpus(
@@ -431,7 +444,10 @@ class LaunchFile:
     def _smallest_count(
         self, launch: ImportedLaunch, assumed: Mapping[str, tuple[str, str]]
     ) -> LaunchQuestion:
-        """The file on the fewest GPUs on which it fits, or that its layout allows."""
+        """Evaluate the file on growing numbers of GPUs; return the fewest on which it fits.
+
+        If it fits on none, the fewest that its layout allows, or with the lowest memory per GPU.
+        """
         attempts: list[LaunchOnGpus] = []
         errors: list[PlannerError] = []
         step = self._count_step(launch, assumed)
@@ -477,7 +493,7 @@ class LaunchFile:
     def _other_counts(
         self, chosen: LaunchOnGpus, assumed: Mapping[str, tuple[str, str]], step: int
     ) -> Iterator[LaunchOnGpus]:
-        """The file on other numbers of GPUs: one, twice and four times as many, if it can run."""
+        """Yield evaluations on one GPU, and on multiples of the chosen number, if they can run."""
         single_gpu = (1,) if chosen.num_gpus == step > 1 else ()
         for num_gpus in (
             *single_gpu,
@@ -491,7 +507,7 @@ class LaunchFile:
                 yield attempt
 
     def _count_step(self, launch: ImportedLaunch, assumed: Mapping[str, tuple[str, str]]) -> int:
-        """The fewest GPUs that fill whole nodes and are a multiple of the layout's splits.
+        """Return the fewest GPUs that fill whole nodes and are a multiple of the layout's splits.
 
         Servers, GPUs without a scale-up fabric, and single processes with a device map start with
         one GPU.

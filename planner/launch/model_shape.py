@@ -29,7 +29,7 @@ Config = dict[str, Any]
 
 
 def shape_of(model: ModelSpec) -> dict[str, Any]:
-    """Sizes of a model by the names of ``config.json``; None if it has none.
+    """Return the sizes of a model by the names of ``config.json``; None for sizes without value.
 
     Every ``window_skip``-th layer attends to all tokens, the others to a window.
     ``num_dense_layers`` come before those with experts; ``norm_bias`` is the bias of LayerNorm.
@@ -87,7 +87,7 @@ def _fields_of(spec: object, names: Sequence[str]) -> dict[str, object]:
 
 
 def with_sizes(name: str, changed: Mapping[str, object]) -> dict[str, Any] | None:
-    """Sizes of a known model with the changes of a file; None without changes.
+    """Return the sizes of a known model with the changes of a file; None if nothing changes.
 
     Parameters
     ----------
@@ -105,7 +105,10 @@ def with_sizes(name: str, changed: Mapping[str, object]) -> dict[str, Any] | Non
 
 
 def _merge_windows(model: ModelSpec) -> tuple[ModelSpec, int | None]:
-    """The model with one window in all layers, and the period of layers without window."""
+    """Return the model with one window in all layers, and the period of full-attention layers.
+
+    Unchanged, with None, if its layers differ in more than the window.
+    """
     if len(model.layer_groups) != 2:
         return model, None
     windowed, unwindowed = model.layer_groups
@@ -128,7 +131,7 @@ def _merge_windows(model: ModelSpec) -> tuple[ModelSpec, int | None]:
 
 
 def _dense_and_main(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
-    """The leading dense layers, if layers with experts follow, and the main layers."""
+    """Return the leading dense layers, None if there are none, and the main layers."""
     first, *others = model.layer_groups
     distinct = [first, *(group for group in others if group.feed_forward != first.feed_forward)]
     if len(distinct) > 2 or any(group.mixers != first.mixers for group in others):
@@ -141,7 +144,7 @@ def _dense_and_main(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
 
 
 def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
-    """The model with these sizes; the inverse of `shape_of`.
+    """Return a model spec with these sizes; the inverse of `shape_of`.
 
     Raises SpecError if the options make no model.
     """
@@ -179,7 +182,7 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
 
 
 def _split_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
-    """Groups of windowed layers and of ``full`` layers without window."""
+    """Split a layer group: layers with a window, and ``full`` layers without window."""
     unwindowed_attention = {**group["attention"], "sliding_window": None}
     common = {**group, "placement": Placement.INTERLEAVED}
     number = group["num_hidden_layers"] - full
@@ -190,6 +193,7 @@ def _split_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
 
 
 def _attention(shape: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attention fields of a model spec from sizes by the names of `shape_of`."""
     heads = int(shape["num_attention_heads"])
     common: dict[str, Any] = {
         "num_attention_heads": heads,
@@ -206,6 +210,7 @@ def _attention(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]:
+    """Return the feed-forward fields of a model spec from sizes by the names of `shape_of`."""
     common = {"gated": bool(shape.get("gated", True)), "bias": bool(shape.get("mlp_bias"))}
     width = shape.get("intermediate_size") or 0
     if not has_experts:
@@ -226,7 +231,7 @@ _OPTIONAL_SIZES = ("vocab_size", "max_position_embeddings", "tie_word_embeddings
 def find_model(
     shape: Mapping[str, object], catalogue: Catalogue, option_name: str, tokens: int = 0
 ) -> ModelSpec | None:
-    """The known model with these sizes; unspecified sizes match any.
+    """Return the known model with these sizes (unspecified sizes match any); None if none has them.
 
     ``option_name`` is the source of the sizes for messages. The model must have positions for
     ``tokens``. Of several, the same tying of embeddings comes first, then the nearest vocabulary
@@ -259,7 +264,7 @@ def _without_none(shape: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _same_layers(model: ModelSpec, other: ModelSpec, open_sizes: list[str]) -> bool:
-    """Whether two models have the same layers, and the same embeddings unless unspecified."""
+    """True if two models have the same layers, and vocabularies unless in ``open_sizes``."""
     if model.hidden_size != other.hidden_size:
         return False
     if model.num_hidden_layers != other.num_hidden_layers:
@@ -272,7 +277,7 @@ def _same_layers(model: ModelSpec, other: ModelSpec, open_sizes: list[str]) -> b
 
 
 def _comparable_layers(model: ModelSpec) -> list[Any]:
-    """The layers without details that configurations spell differently: biases and gates."""
+    """Return layers without details that configurations spell differently: biases and gates."""
     return [
         (
             group.num_hidden_layers,
@@ -289,6 +294,7 @@ def _comparable_layers(model: ModelSpec) -> list[Any]:
 
 
 def _comparable_attention(attention: Any) -> Any:
+    """Return attention without details that configurations spell differently, such as biases."""
     if attention.kind is AttentionKind.COMPRESSED:
         return attention
     latent = attention.kind is AttentionKind.LATENT
@@ -302,7 +308,7 @@ def _comparable_attention(attention: Any) -> Any:
 
 
 def write_model(shape: Mapping[str, Any], option_name: str) -> Path:
-    """Write a model file of these sizes to the user's cache; equal sizes share a file.
+    """Write a model file of these sizes to the user's cache; return its path.
 
     Raises SpecError if the shape makes no model.
     """
@@ -317,7 +323,7 @@ def write_model(shape: Mapping[str, Any], option_name: str) -> Path:
 
 
 def _to_toml(model: ModelSpec) -> str:
-    """A model as TOML, without default values."""
+    """Return a model as TOML text, without default values."""
     table = _table(model)
     groups = table.pop("layer_groups")
     lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
@@ -332,7 +338,7 @@ def _to_toml(model: ModelSpec) -> str:
 
 
 def _table(spec: Any) -> dict[str, Any]:
-    """Fields of a spec that differ from their defaults, with those of nested specs."""
+    """Return the fields of a spec that differ from their defaults; nested specs as mappings."""
     values = {field.name: (getattr(spec, field.name), field.default) for field in fields(spec)}
     return {
         name: _to_toml_value(value) for name, (value, default) in values.items() if value != default
@@ -349,7 +355,7 @@ _EXPERT_GROUPS = 8
 
 
 def config_json(model: ModelSpec) -> Config | None:
-    """The ``config.json`` of a model; None if no family of Transformers has its shape.
+    """Return the ``config.json`` of a model; None if no family of Transformers has its shape.
 
     Numbers that specs do not have, such as the base of rotary embeddings, take the defaults of
     Transformers. Trained modules of multi-token prediction do not count as layers.
@@ -383,7 +389,7 @@ def family_of(model: ModelSpec) -> str | None:
 
 
 def without_mtp_modules(model: ModelSpec) -> ModelSpec:
-    """The model without its trained modules of multi-token prediction."""
+    """Return the model without its trained modules of multi-token prediction."""
     if not model.mtp_num_layers:
         return model
     *leading, last = model.layer_groups
@@ -392,6 +398,7 @@ def without_mtp_modules(model: ModelSpec) -> ModelSpec:
 
 
 def _is_read_back(config: Config, model: ModelSpec) -> bool:
+    """True if planner reads this ``config.json`` as a model with the same layers and sizes."""
     errors: list[str] = []
     table = FAMILIES[config["model_type"]](ConfigReader(config, errors))
     if errors:
@@ -409,7 +416,7 @@ def _is_read_back(config: Config, model: ModelSpec) -> bool:
 
 
 def _family_configs(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
-    """Possible families of a model, each with its keys and values of ``config.json``.
+    """Yield possible families of a model, each with keys and values of its ``config.json``.
 
     A row of ``models/config_json.csv`` has the keys of a family in order, each with our name of
     the size if that differs, and further keys that its code needs.
@@ -460,11 +467,12 @@ _RUN_SUFFIXES = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
 
 @cache
 def find_model_of_name(text: str) -> str | None:
-    """The known model that a name means: ``llama31_405b``, ``llama3.1_405B.yaml``.
+    """Return the known model that a name means, such as ``llama3.1_405B.yaml``; else None.
 
-    >>> (find_model_of_name("llama31_405b"),
-    ... find_model_of_name("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config"))
-    ('llama-3.1-405b', 'qwen3-30b-a3b')
+    >>> find_model_of_name("llama31_405b")
+    'llama-3.1-405b'
+    >>> find_model_of_name("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config")
+    'qwen3-30b-a3b'
     >>> find_model_of_name("qwen3_600m_sft_yarn_128k_config")
     'qwen3-0.6b'
     """
@@ -480,7 +488,7 @@ def find_model_of_name(text: str) -> str | None:
 
 
 def find_model_in_text(text: str) -> str | None:
-    """The model in a longer name: the longest run of its words that names one.
+    """Return the known model that the longest run of words in a text names; None if none.
 
     >>> find_model_in_text("grpo-deepseek-v3-64n8g.yaml"), find_model_in_text("my-training-of-3")
     ('deepseek-v3', None)
@@ -495,6 +503,7 @@ def find_model_in_text(text: str) -> str | None:
 
 
 def _spellings(text: str) -> Iterator[str]:
+    """Yield possible model names for a text: without run suffixes, ``600m`` as ``0.6b``, etc."""
     yield text
     spelling = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
     for suffix in _RUN_SUFFIXES:

@@ -44,7 +44,7 @@ class Line:
 def describe_options(
     target: LaunchTarget, reading: OptionReader, answers: LaunchSettings
 ) -> tuple[Line, ...]:
-    """All options of a command or document, in the order of the file."""
+    """Return a line with the meaning of each option of a command, in the order of the file."""
     options = {*reading.command.options, *(option.option for option in reading.command.unknown)}
     used = {option for option in options if matches_option(option, target.table.used)}
     answers = replace(answers, used_options=answers.used_options | used)
@@ -73,7 +73,7 @@ _SWITCHED_OFF = ("false", "none", "no", "0", "null", "")
 def refuse_unknown_training(
     target: LaunchTarget, command: ParsedCommand, lines: Iterable[Line]
 ) -> None:
-    """Refuse an unknown option that decides which weights or objective are trained.
+    """Raise LaunchError if an unknown option decides which weights or objective are trained.
 
     Raises LaunchError with the option and its program.
     """
@@ -97,6 +97,7 @@ def refuse_unknown_training(
 def _line_of(
     target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
 ) -> Line:
+    """Return the line about one option: its status (understood, open or unread) and meaning."""
     parameters = [
         parameter for parameter in reading.meanings.values() if option.option in parameter.options
     ]
@@ -122,7 +123,7 @@ def _line_of(
 def _unread_line(
     target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
 ) -> Line:
-    """The line of an option without a reader: harmless, unknown, or not modelled."""
+    """Return the line of an option that planner does not read: harmless, unknown, not modelled."""
     if option.option in answers.ignored_options or option.option in target.table.ignored:
         return _make_line(option, Status.IGNORED, "")
     accepted = target.options.find(option.option)

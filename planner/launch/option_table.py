@@ -92,7 +92,7 @@ class OptionRow:
         return not self.value or self.value == format_option_value(value)
 
     def applies_to(self, gpu: str | None, gib: float) -> bool:
-        """Whether a default holds for a GPU with ``gib`` of memory; None: unknown GPU."""
+        """True if the default holds on this GPU with ``gib`` of memory; ``gpu`` None: unknown."""
         if gpu is None or self.text in ("", "unknown"):
             return self.text == "" or (gpu is None and self.text == "unknown")
         minimum_gib, _, excluded_gpu = self.text.removeprefix(">=").partition(" but ")
@@ -103,7 +103,7 @@ class OptionRow:
         return None if self.text == FLAG else self.text.replace(VALUE, format_option_value(value))
 
     def read(self, text: str | None) -> str | None:
-        """The value of a text of the option; None if the text does not match this row."""
+        """Return the parameter's value for an option's text; None if the row does not match."""
         if self.text == FLAG:
             return (self.value or "true") if text in (None, "", "true", "True") else None
         if text is None:
@@ -178,7 +178,7 @@ class OptionTable:
     @classmethod
     @cache
     def load(cls, target: str) -> OptionTable:
-        """The shipped table of a target, with the rows of tables that it extends."""
+        """Load the option table of a program, with the rows of the tables that it extends."""
         all_rows = [
             OptionRow(**{**row, "role": OptionRole(row["role"])})  # type: ignore[arg-type]
             for row in shipped_rows(f"options/{target}.csv")
@@ -203,7 +203,7 @@ class OptionTable:
         )
 
     def default(self, parameter: str, gpu: str | None, gib: float) -> tuple[int, str]:
-        """Default of a parameter on a GPU with ``gib`` of memory, and the reason."""
+        """Return a parameter's default on a GPU with ``gib`` of memory [GiB], and the reason."""
         row = next(
             row for row in self.defaults if row.parameter == parameter and row.applies_to(gpu, gib)
         )
@@ -221,7 +221,10 @@ class OptionTable:
         return frozenset(row.option for row in self.rows if row.option)
 
     def write_options(self, quantities: Quantities) -> OptionTexts:
-        """The options for these parameters and quantities; None is not written."""
+        """Return options for the values of a plan; notes for values without an option.
+
+        A quantity that is None gets no option.
+        """
         options: list[OptionText] = []
         remarks: dict[OptionRole, list[ParameterNote]] = {OptionRole.NONE: [], OptionRole.LEFT: []}
         for row in self.rows:
@@ -250,7 +253,7 @@ class OptionTable:
         )
 
     def read(self, options: Mapping[str, str | None]) -> dict[str, ParameterReading]:
-        """The value of each parameter from these options, or from their absence.
+        """Return the value of each parameter by name, from options that are set or left out.
 
         Parameters with texts that match no row are left out.
         """
@@ -258,7 +261,7 @@ class OptionTable:
         return {meaning.parameter: meaning for meaning in readings if meaning is not None}
 
     def can_express(self, parameter: str, value: Quantity) -> bool:
-        """Whether the target can express a value of a parameter."""
+        """True if some option of the program can set this value of a parameter."""
         rows = [row for row in self.rows_of(parameter, OptionRole.NONE) if row.value]
         read = [row for row in self.rows_of(parameter, OptionRole.READS) if row.value]
         return not any(row.matches(value) for row in rows) or any(
@@ -279,6 +282,10 @@ class OptionTable:
     def _read_parameter(
         self, parameter: str, options: Mapping[str, str | None]
     ) -> ParameterReading | None:
+        """Return a parameter's value from the most options that match, else its value if omitted.
+
+        None if its options are set but match no row, or nothing applies.
+        """
         best: ParameterReading | None = None
         row_groups = [[row] for row in self.rows_of(parameter, OptionRole.READS)]
         deciding = self.rows_of(parameter, OptionRole.IS)
@@ -301,11 +308,12 @@ class OptionTable:
 
 
 def matches_option(option: str, names: Collection[str]) -> bool:
-    """Whether an option is among these names, which may end with ``*``.
+    """True if an option is among ``names``, which may end with ``*``.
 
-    >>> (matches_option("seed", {"seed", "log_*"}), matches_option("log_every", {"log_*"}),
-    ... matches_option("a", {"b"}))
-    (True, True, False)
+    >>> matches_option("seed", {"seed", "log_*"}), matches_option("log_every", {"log_*"})
+    (True, True)
+    >>> matches_option("a", {"b"})
+    False
     """
     return option in names or option.startswith(tuple(n[:-1] for n in names if n.endswith("*")))
 
@@ -313,7 +321,7 @@ def matches_option(option: str, names: Collection[str]) -> bool:
 def parse_parameters(
     meanings: Mapping[str, ParameterReading], workload: str = "train"
 ) -> dict[str, str]:
-    """Values of terms of a workload, by term; values that are no numbers are left out."""
+    """Return the values of a workload's terms by term; leave out texts that are no numbers."""
     terms = terms_of(workload, "parameter", "question")
     return {
         name: meaning.value
@@ -327,7 +335,7 @@ _NUMBERS = {"count": re.compile(r"[\d_]+"), "number": re.compile(r"\d*\.?\d+")}
 
 
 def format_option_value(value: Quantity) -> str:
-    """A value as text of an option: whole numbers without a point, booleans in lower case.
+    """Format a value for an option: whole numbers without a point, booleans in lower case.
 
     >>> format_option_value(8.0), format_option_value(True), format_option_value(0.5)
     ('8', 'true', '0.5')
@@ -356,7 +364,7 @@ def is_document(name: str, values: Mapping[str, object]) -> bool:
 
 
 def has_keys(values: Mapping[str, object], pattern: str) -> bool:
-    """Whether a document has the keys of a pattern; see `planner.launch.target.Target`."""
+    """True if a document has the keys of a pattern; see `planner.launch.target.Target`."""
     normalized = {key.replace("-", "_"): value for key, value in values.items()}
     return any(
         all(
@@ -389,7 +397,7 @@ def _all_aliases() -> Mapping[str, Mapping[str, str]]:
 
 
 def tool_row(name: str) -> Mapping[str, str]:
-    """The row of a tool in ``targets.csv``; see `planner.launch.target.Target`.
+    """Return a program's row of ``targets.csv``; see `planner.launch.target.Target`.
 
     Programs with the options of the Trainer are in ``dialects/programs.csv``.
     """
@@ -437,7 +445,7 @@ class ParserOptions:
 
     @classmethod
     def of(cls, stems: Sequence[str], table: OptionTable) -> ParserOptions:
-        """Options that the parsers of a target accept, or its table reads."""
+        """Return the options that a program's parsers accept, or its option table reads."""
         options: dict[str, ParserOption] = {}
         aliases: dict[str, str] = {}
         for stem in stems:
@@ -464,7 +472,9 @@ class ParserOptions:
         return "" if option is None or option.default == "None" else option.default
 
     def find(self, text: str) -> ParserOption | None:
-        """The option of a word: by name, alias, with ``_`` for ``-``, or a unique prefix.
+        """Return the option that a word names; None if unknown.
+
+        The word is a name, an alias, a spelling with ``_`` for ``-``, or a unique prefix.
 
         ``--x.y`` is the part of an option that takes JSON.
         """
@@ -485,7 +495,7 @@ class ParserOptions:
         return None
 
     def name_options(self, options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
-        """Options by name, with keys of documents as names of command options.
+        """Return options by their full name; keys of a document get names of command options.
 
         Flags that are off in a document are left out.
         """
@@ -504,7 +514,7 @@ class ParserOptions:
 def _rename_option(
     name: str, table_options: set[str], options: dict[str, ParserOption], aliases: dict[str, str]
 ) -> None:
-    """Give an option its name in the target's table, unless the table has both spellings."""
+    """Rename an option to its name in the option table, unless the table has both spellings."""
     current_name = aliases[name]
     if current_name in table_options:
         return
@@ -518,6 +528,7 @@ def _rename_option(
 
 @cache
 def _load_parser(stem: str) -> ParserOptions:
+    """Return the options that a program's parser accepts, read from ``accepted/STEM.tsv``."""
     options: dict[str, ParserOption] = {}
     aliases: dict[str, str] = {}
     rows = shipped_rows(f"accepted/{stem}.tsv", "\t")
@@ -598,7 +609,7 @@ class OptionAliasTable:
         return frozenset(self.of(role))
 
     def translate(self, option: str, text: str | None) -> Iterator[tuple[str, str | None]]:
-        """Target options of an option with a text, each with its word; None: the text stays."""
+        """Yield the target's options for a program's option, each with its text; None: same."""
         for row in self.rows:
             if row.option == option and row.role == "is":
                 yield row.into, None

@@ -50,7 +50,7 @@ class Arguments:
 
 
 def read_arguments(words: Sequence[Word], accepted: ParserOptions) -> Arguments:
-    """The options in the words after a program; ``key=value`` words are options, too."""
+    """Parse the words after a program into options; ``key=value`` words are options, too."""
     arguments, index = Arguments(), 0
     while index < len(words):
         word = words[index]
@@ -87,7 +87,7 @@ def _is_option(word: Word) -> bool:
 def _option_words(
     words: Sequence[Word], start: int, option: ParserOption | None, accepted: ParserOptions
 ) -> list[Word]:
-    """The words after ``start`` that are values of an option; known options end them."""
+    """Return the words from index ``start`` that are values of an option, by the parser's rules."""
     following = list(
         takewhile(lambda word: not _is_option(word) and word.begins != "--", words[start:])
     )
@@ -106,6 +106,7 @@ def _option_words(
 
 
 def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOption:
+    """Return the option ``name`` with the texts and positions of its value words."""
     unknown = "; ".join(dict.fromkeys(value.unknown for value in values if value.unknown))
     return ParsedOption(
         option=name,
@@ -131,7 +132,7 @@ def command_texts(words: Sequence[Word]) -> list[str]:
 
 
 def _model_of_path(option: str, word: Word) -> str | None:
-    """The model at the end of a path with an unknown folder: ``$HOME/llama-7b``."""
+    """Return the known model at the end of an unknown path (``$HOME/llama-7b``), else the text."""
     _, slash, name = readable_part(word).rpartition("/")
     is_readable = bool(slash and word.pieces and not word.pieces[-1].unknown)
     is_named = any(word in option.lower() for word in ("model", "checkpoint"))
@@ -140,7 +141,7 @@ def _model_of_path(option: str, word: Word) -> str | None:
 
 
 def _contiguous_span(words: Sequence[Word]) -> Span | None:
-    """Span of words in a row: on the command's line, in an array or a string; else None."""
+    """Return the span of words in a row in the file; None if other text is between the words."""
     if len(words) > 1 and words[1].raw == words[0].raw and words[1].regions == words[0].regions:
         # --option=value is one word.
         words = words[:1]
@@ -163,7 +164,7 @@ _OPTION_DOCUMENTS = ("vllm", "sglang")
 
 
 def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Every document of a file with its target; empty if no target reads it."""
+    """Yield each document of a file as a command; its target is "" if none reads the document."""
     if path.suffix.lower() == ".toml":
         yield _parse_toml(path, text)
         return
@@ -182,14 +183,14 @@ def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
 def _command_options(
     target: str, options: Mapping[str, ParsedOption]
 ) -> Mapping[str, ParsedOption]:
-    """The keys of a document with command options, as names of these options."""
+    """Return options of a document by name; keys that mean command options get their names."""
     if target not in _OPTION_DOCUMENTS:
         return options
     return readers()[target].options.name_options(options)
 
 
 def _leaves(tree: Tree) -> dict[str, ParsedOption]:
-    """The values of a document; a list of scalars is one value."""
+    """Return the values of a document as options, by dotted key; a list of scalars is one value."""
     return {
         name: leaf.as_option
         for name, leaf in tree.values.items()
@@ -208,7 +209,7 @@ def _document_target(values: Mapping[str, object]) -> str:
 
 
 def _parse_toml(path: Path, text: str) -> ParsedCommand:
-    """A TOML document; its values have no positions, so that it cannot be rewritten."""
+    """Return a TOML document as a command; its values have no positions for changes."""
     values = dict(flattened(read_files.parse_toml(text, str(path), LaunchError)))
     options = {
         name: ParsedOption(
@@ -228,7 +229,7 @@ def _parse_toml(path: Path, text: str) -> ParsedCommand:
 def parse_here_document(
     path: Path, script: Script, document: HereDocument, name: str
 ) -> ParsedCommand:
-    """A document that a script writes, with positions in the script."""
+    """Return a document that a script writes, with the positions of its values in the script."""
     position = f"{path.name}:{document.line}"
     try:
         trees = read_trees(document.text, position)

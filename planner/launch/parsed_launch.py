@@ -139,14 +139,14 @@ class SettingsBuilder:
             self.missing.append(name)
 
     def require(self, name: str, value: object) -> None:
-        """Set a value; None marks the term as missing."""
+        """Set a term to a value; None marks the term as missing."""
         if value is None:
             self.mark_missing(name)
         else:
             self.values[name] = value
 
     def set_optimizer(self, name: str) -> None:
-        """Set the optimizer from a name of a library or class; adds a note if unknown."""
+        """Set the optimizer from a library's or class's name; add a note if the name is unknown."""
         class_name = name.rpartition(".")[2]
         settings = parse_optimizer(class_name)
         if settings is None:
@@ -160,7 +160,7 @@ class SettingsBuilder:
             self.values["paged_optimizer"] = "true"
 
     def build(self, workload: str = "train", **fields: Any) -> LaunchSettings:
-        """The settings; ``fields`` are their other fields."""
+        """Return the settings; ``fields`` are further fields of `LaunchSettings`."""
         lists = {"missing": tuple(self.missing), "notes": tuple(self.notes)}
         return LaunchSettings(
             workload=workload,
@@ -199,7 +199,7 @@ class OptionReader:
         return option in self.command.options
 
     def number(self, option: str) -> int | None:
-        """The value of an option as a whole number; None if it is none.
+        """Return the value of an option as a whole number; None if absent or no whole number.
 
         Raises `LaunchError`: it is larger than any count.
         """
@@ -207,7 +207,10 @@ class OptionReader:
         return int(amount) if amount is not None and amount.is_integer() else None
 
     def amount(self, option: str) -> float | None:
-        """The value of an option as a number; see `number`."""
+        """Return the value of an option as a number; None if absent or no number.
+
+        Raises LaunchError if it is larger than any count.
+        """
         text = (self.text(option) or "").replace("_", "")
         try:
             number = float(text)
@@ -226,7 +229,7 @@ class OptionReader:
 
 
 def total_gpus(resources: JobResources) -> int | None:
-    """GPUs of the whole job; None if the file does not specify them.
+    """Return the GPUs of the whole job; None if the file does not specify them.
 
     A launcher with processes per node and without nodes starts one node.
     """
@@ -246,9 +249,9 @@ def parse_int(option: ParsedOption | None) -> int | None:
 
 
 def require_split(reading: OptionReader, num_gpus: int | None, **sizes: int) -> None:
-    """Refuse GPUs that are not a multiple of the file's parallel degrees.
+    """Raise LaunchError if the GPUs are not a multiple of the file's parallel degrees.
 
-    Raises LaunchError if the file starts on another number of GPUs.
+    ``sizes`` are the degrees by name. Nothing is checked if ``num_gpus`` is None.
     """
     ranks = prod(sizes.values())
     if num_gpus is None or ranks < 1 or num_gpus % ranks == 0:
@@ -265,7 +268,7 @@ _NUMBER = r"v?(?P<number>\d+\.\d+(?:\.\d+)*)"
 
 @cache
 def _version_patterns(tool: str) -> tuple[str, ...]:
-    """Patterns of versions, most reliable first: image tag, pin, text.
+    """Return patterns of a program's version, most reliable first: image tag, pin, text.
 
     Images of other products that contain the engine have versions of their own.
     """
@@ -292,7 +295,7 @@ def has_profiles(tool: str, catalogue: Catalogue) -> bool:
 
 
 def version_of(tool: str, command: ParsedCommand) -> StatedVersion | None:
-    """The version of a tool: set by the user, else the one nearest to the command in the file.
+    """Return a program's version: set by the user, else nearest to the command; None if unknown.
 
     Image tags count before pins, and those before comments.
     """
@@ -322,9 +325,9 @@ _NULL_TEXTS = (("null",), ("~",), ("",))
 
 
 def without_nulls(command: ParsedCommand, table: OptionTable) -> ParsedCommand:
-    """A document, and documents that it names, without null keys, which mean defaults.
+    """Return a document, and the documents that it names, without keys whose value is null.
 
-    Keys with null as a value in the table stay.
+    Null means the default. Keys with null as a value in the option table stay.
     """
     files = {name: without_nulls(file, table) for name, file in command.files.items()}
     if command.positional:  # a command: KEY=null changes the file that it names
@@ -335,7 +338,7 @@ def without_nulls(command: ParsedCommand, table: OptionTable) -> ParsedCommand:
 def without_null_keys(
     options: Mapping[str, ParsedOption], table: OptionTable
 ) -> Mapping[str, ParsedOption]:
-    """Options without null keys; see `without_nulls`."""
+    """Return options without keys whose value is null; see `without_nulls`."""
     options_with_null = {row.option for row in table.rows if row.text == _NULL_TEXTS[0][0]}
     return {
         name: option
@@ -354,7 +357,7 @@ def option_text(reading: OptionReader, *options: str) -> str | None:
 
 
 def flag(reading: OptionReader, *options: str, default: bool = False) -> bool:
-    """Whether the first of these options that is set is on."""
+    """True if the first of ``options`` that is set is on; ``default`` if none is set."""
     for option in options:
         if not reading.has(option):
             continue

@@ -82,7 +82,7 @@ class _CallOptions:
     files: dict[str, ParsedCommand] = field(default_factory=dict)
 
     def put(self, name: str, value: Value, line: int) -> None:
-        """Add an option from a keyword, unless it is None or set already."""
+        """Add an option with a keyword's value, unless the value is None or the option is set."""
         option = self.target.options.find(f"--{name}")
         table_name = option.name if option else f"--{name}"
         if value is None or table_name in self.options:
@@ -104,7 +104,7 @@ class _CallOptions:
             self.options.setdefault(key, _parsed_option(key, part, line))
 
     def build(self, text: str, name: str, line: int, **fields: Any) -> ParsedCommand:
-        """The command, in a program with this text and name."""
+        """Return the command with these options; ``text`` and ``name`` are those of the file."""
         unknown = (*self.unknown, *fields.pop("unknown", ()))
         return ParsedCommand(
             target=self.target.name,
@@ -124,6 +124,7 @@ class _CallOptions:
 
 
 def _parsed_option(option: str, value: Value, line: int) -> ParsedOption:
+    """Return an option with a Python value as texts; None for texts that the program computes."""
     values = value if isinstance(value, list) else [value]
     unknown = [entry for entry in values if isinstance(entry, UnknownValue | Call)]
     texts = tuple(
@@ -152,7 +153,7 @@ def _value_text(value: Value) -> str:
 
 
 def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[ParsedCommand]:
-    """Servers and trainings that the calls of a program start.
+    """Yield a command for each server and training that the calls of a program start.
 
     Raises LaunchError if it trains something that is not predicted.
     """
@@ -196,7 +197,10 @@ def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[
 
 
 def merge_torchtitan_function(command: ParsedCommand, folder: Path) -> ParsedCommand:
-    """A command of torchtitan with the options of its configuration function, if in its folder."""
+    """Add to a torchtitan command the options of its configuration function, read from ``folder``.
+
+    The command is unchanged if no file of the folder has the function.
+    """
     module, config = command.options.get("--module"), command.options.get("--config")
     name = (module.single if module else None) or ""
     for file in torchtitan_functions.function_files(name):
@@ -217,7 +221,7 @@ def merge_torchtitan_function(command: ParsedCommand, folder: Path) -> ParsedCom
 def _configuration_command(
     target: str, values: Mapping[str, Value], text: str, name: str, line: int
 ) -> ParsedCommand:
-    """A command from a configuration without positions of its options."""
+    """Return a command with ``values`` as options; the options have no positions in the file."""
     options = {
         key: _parsed_option(key, value, line) for key, value in values.items() if value is not None
     }
@@ -229,7 +233,7 @@ _NEMO_CALL = "set_primary_perf_configs"
 
 
 def _nemo_recipe(call: Call, calls: Sequence[Call], text: str, name: str) -> ParsedCommand:
-    """The NeMo recipe of a benchmark program, with the values that the program changes."""
+    """Return a Megatron-Bridge command for a NeMo benchmark: its recipe and changed values."""
     recipe = next((call for call in calls if call.ends("pretrain_recipe", "finetune_recipe")), None)
     values: dict[str, Value] = {
         option: call.keywords.get(key) for key, option in option_aliases("nemo").items()
@@ -246,7 +250,7 @@ def _nemo_recipe(call: Call, calls: Sequence[Call], text: str, name: str) -> Par
 
 
 def _engine_tool(call: Call, calls: Sequence[Call]) -> str:
-    """The tool that a call creates an engine of; empty if it creates none."""
+    """Return the program, such as ``vllm``, whose engine a call creates; "" if it creates none."""
     class_name = call.name.rpartition(".")[2]
     if call.module in _ENGINES:
         return call.module if class_name in _ENGINES[call.module] else ""
@@ -257,6 +261,7 @@ def _engine_tool(call: Call, calls: Sequence[Call]) -> str:
 
 
 def _server_command(call: Call, tool: str, text: str, name: str) -> ParsedCommand:
+    """Return the command with the options of a Python call that creates an engine of ``tool``."""
     options = _CallOptions(target=readers()[tool.replace("_", "-")])
     model_option = implied_option("", call.name.rpartition(".")[2], call.line)
     if tool == "lmdeploy":  # the model is a word of its commands
@@ -287,7 +292,7 @@ def _unknown_keywords(call: Call) -> tuple[ParsedOption, ...]:
 
 
 def _lmdeploy_options(values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
-    """The options of a pipeline's engine; the class of its configuration is the backend."""
+    """Yield LMDeploy's engine options; the class of the configuration sets ``backend``."""
     for value in values.values():
         if isinstance(value, Call) and value.ends("TurbomindEngineConfig", "PytorchEngineConfig"):
             yield from value.keywords.items()
@@ -295,7 +300,7 @@ def _lmdeploy_options(values: Mapping[str, Value]) -> Iterator[tuple[str, Value]
 
 
 def _pool_of(config: Call, calls: Sequence[Call]) -> str:
-    """The pool (prefill or decode) of a configuration in a disaggregated service; else empty."""
+    """Return the pool of an engine configuration, ``prefill`` or ``decode``; "" if it has none."""
     for call in calls:
         first_argument = _first_argument(call)
         if isinstance(first_argument, Call) and first_argument.line == config.line:
@@ -314,7 +319,7 @@ def _mapping(value: Value) -> Mapping[str, Value]:
 
 
 def served_by_ray(config: Call, pool: str, text: str, name: str) -> ParsedCommand:
-    """The replicas of an engine in a configuration of Ray Serve or Ray Data.
+    """Return the command of the engine replicas that Ray Serve or Ray Data configures.
 
     With autoscaling, the minimum counts; a replica takes up to ``max_ongoing_requests`` at once.
     """
@@ -348,7 +353,7 @@ def served_by_ray(config: Call, pool: str, text: str, name: str) -> ParsedComman
 
 
 def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -> ParsedCommand:
-    """The training of a call of training arguments, with model and adapters of other calls."""
+    """Return the training that a call of training arguments starts, with its LoRA adapters."""
     is_unsloth = any(call.ends(*_unsloth_methods("from_pretrained")) for call in calls)
     options = _CallOptions(target=target_of("transformers"))
     class_name = call.name.rpartition(".")[2]
@@ -410,7 +415,9 @@ def _unsloth_methods(method: str) -> tuple[str, ...]:
 
 
 def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
-    """Add Unsloth's options: one process, own kernels, adapters unless it is full fine-tuning."""
+    """Add Unsloth's implied options to ``options``: one process, Unsloth's kernels, and LoRA
+    adapters unless the calls select full fine-tuning.
+    """
     loaded = next(call for call in calls if call.ends(*_unsloth_methods("from_pretrained")))
     peft = next((call for call in calls if call.ends(*_unsloth_methods("get_peft_model"))), None)
     keywords = loaded.keywords
@@ -454,7 +461,7 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
 
 
 def _put_model(options: _CallOptions, calls: Sequence[Call], trainers: Sequence[Call]) -> None:
-    """Add the model that is loaded first, and its loading options."""
+    """Add the first model that the calls load, and its loading options, to ``options``."""
     loads = [
         call
         for call in calls
@@ -509,7 +516,7 @@ def _option_text(options: _CallOptions, name: str) -> Value:
 
 
 def _put_adapters(options: _CallOptions, calls: Sequence[Call], is_trl: bool, name: str) -> None:
-    """Add the LoRA adapters of PEFT.
+    """Add the options of PEFT's LoRA adapters to ``options``.
 
     Raises LaunchError for adapters of other kinds.
     """
@@ -541,7 +548,7 @@ _GPU_DECORATORS = ("function", "cls", "service")
 
 
 def process_commands(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
-    """Commands that a program starts as processes, each with its line number."""
+    """Yield the commands that a program starts as processes, each after its line number."""
     for call in calls:
         values = call.positional[-1:] if call.ends("execv", "execvp") else call.positional[:1]
         if not call.ends(*_PROCESSES) or call.module not in ("subprocess", "os"):
@@ -555,7 +562,10 @@ def process_commands(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
 
 
 def modal_concurrency(calls: Sequence[Call]) -> dict[str, ParsedOption]:
-    """Most concurrent requests of a function of Modal: ``@modal.concurrent(max_inputs=32)``."""
+    """Return the most concurrent requests of a Modal function; empty if not specified.
+
+    Example: ``@modal.concurrent(max_inputs=32)``.
+    """
     for call in calls:
         max_inputs = call.keywords.get("max_inputs")
         if call.ends("concurrent") and isinstance(max_inputs, int):
@@ -564,7 +574,7 @@ def modal_concurrency(calls: Sequence[Call]) -> dict[str, ParsedOption]:
 
 
 def program_resources(calls: Sequence[Call]) -> JobResources:
-    """The GPUs that a function of Modal or a service of BentoML requests.
+    """Return the GPUs that a function of Modal or a service of BentoML requests.
 
     ``gpu="H100:8"`` (modal.com/docs/guide/gpu), ``resources={"gpu": 8, "gpu_type": "nvidia-h100"}``
     (docs.bentoml.com, reference/bentoml/configurations).
@@ -585,7 +595,7 @@ def program_resources(calls: Sequence[Call]) -> JobResources:
 
 
 def explain_no_calls(path: object, calls: Sequence[Call]) -> str:
-    """Error message for a program without a supported call."""
+    """Return the error message for a program without a supported call."""
     if any(call.ends("HfArgumentParser", "TrlParser") for call in calls):
         return (
             f"{path}: takes its options from the command line: give the command that starts it, "

@@ -101,7 +101,7 @@ def is_document(path: Path) -> bool:
 
 
 def parse_launches(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Servers and trainings that a file starts, in order, with the files that they name.
+    """Yield the servers and trainings that a file starts, in order, with the files that they name.
 
     Raises `LaunchError`: it cannot be read, or its scheduler and its launcher contradict each
     other.
@@ -115,7 +115,7 @@ def parse_launches(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 def _parse_by_format(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Servers, trainings and benchmark clients of a file, parsed by its suffix."""
+    """Yield servers, trainings and benchmark clients of a file, parsed by the file's suffix."""
     if path.suffix.lower() in YAML_SUFFIXES:
         yield from parse_containers(path, text)
     if is_document(path):
@@ -149,7 +149,7 @@ def _parse_by_format(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 def _explain_no_launch(path: Path, text: str) -> str:
-    """Error message for a file that starts nothing supported."""
+    """Return the error message for a file that starts nothing supported."""
     supported = ", ".join(readers())
     if path.suffix.lower() in PROSE_SUFFIXES:
         return f"{path}: no code block starts anything supported. Supported: {supported}."
@@ -190,7 +190,7 @@ def read_launch(
     text: str | None = None,
     workload: object = None,
 ) -> ImportedLaunch:
-    """The launch in a file or folder, as settings of a plan.
+    """Read the launch in a file or folder as settings of a plan.
 
     Raises LaunchError if the file cannot be read, starts nothing supported, or has fewer than
     ``number`` launches.
@@ -244,6 +244,10 @@ def read_launch(
 
 
 def _file_commands(path: Path, text: str | None) -> list[tuple[Path, ParsedCommand]]:
+    """Return the commands of a file, or of the Helm chart around it, each with its path.
+
+    Raises LaunchError if there is no command, or a template has no chart.
+    """
     text = text or launch_text(path)
     is_yaml = path.suffix.lower() in YAML_SUFFIXES
     chart = find_chart(path) if is_yaml else None
@@ -264,7 +268,7 @@ def _file_commands(path: Path, text: str | None) -> list[tuple[Path, ParsedComma
 
 
 def _folder_commands(folder: Path) -> list[tuple[Path, ParsedCommand]]:
-    """Commands of the files of a folder, without files that other commands read."""
+    """Return the commands in the files of a folder, without files that other commands read."""
     if (chart := find_chart(folder)) is not None and (
         chart_commands := read_chart(chart, parse_yaml)
     ):
@@ -296,6 +300,7 @@ def _folder_commands(folder: Path) -> list[tuple[Path, ParsedCommand]]:
 
 
 def _launch_labels(launches: Sequence[ImportedLaunch]) -> list[str]:
+    """Return a text for each launch: its ``--row`` number, program, line, file and model."""
     return [
         f"--row {number} is {launch.target.title}, line {launch.command.line} of {launch.path.name}"
         + (f", {launch.values['model']}" if "model" in launch.values else "")
@@ -306,7 +311,7 @@ def _launch_labels(launches: Sequence[ImportedLaunch]) -> list[str]:
 def _add_note_of_others(
     launch: ImportedLaunch, launches: Sequence[ImportedLaunch]
 ) -> ImportedLaunch:
-    """The launch with a note that lists the other launches of its file."""
+    """Return the launch with a note that lists the other launches of its file, if there are any."""
     if len(launches) == 1:
         return launch
     labels = "; ".join(_launch_labels(launches)[:_MAX_NAMED])
@@ -315,7 +320,10 @@ def _add_note_of_others(
 
 
 def _add_missing_workers(launch: ImportedLaunch, specs: Path | None) -> ImportedLaunch:
-    """The launch; if it has only prefill or only decode workers, with equal ones of the other."""
+    """Return a disaggregated launch with both kinds of workers.
+
+    If the file has only prefill or only decode workers, equal workers of the other kind are added.
+    """
     worker_kinds = {name for name in REPLICAS if name in launch.values}
     if launch.values.get("mode") != "disaggregated" or len(worker_kinds) != 1:
         return launch
@@ -345,7 +353,7 @@ def _add_missing_workers(launch: ImportedLaunch, specs: Path | None) -> Imported
 def _with_hardware(
     command: ParsedCommand, num_gpus: str | None, gpu: str | None, release: str
 ) -> ParsedCommand:
-    """The command with the GPUs and the release that the user sets."""
+    """Return the command with the GPUs and release that the user sets; None or "": unchanged."""
     command = replace(command, release=release or command.release)
     resources = command.resources
     if num_gpus is not None:

@@ -59,7 +59,7 @@ class RewriteResult:
 def rewrite_launch(
     imported: ImportedLaunch, before: LaunchJob, after: LaunchJob, changed: Collection[str]
 ) -> RewriteResult:
-    """The file of a launch, changed from the plan ``before`` to the one ``after``.
+    """Change the file of a launch from the plan ``before`` to the plan ``after``.
 
     ``changed`` are the parameters that differ.
     """
@@ -131,7 +131,7 @@ def rewrite_launch(
 
 
 def can_express(imported: ImportedLaunch, parameter: str, value: str | int | float) -> bool:
-    """Whether the target of a file, or of files that it reads, can express a value.
+    """True if the program of a launch, or of files that it reads, has an option for a value.
 
     Parallel degrees must be expressed by the target itself.
     """
@@ -149,7 +149,7 @@ def other_targets(imported: ImportedLaunch) -> list[LaunchTarget]:
 def _rewrite_files(
     imported: ImportedLaunch, text: str, changes: Changes
 ) -> tuple[tuple[RewriteResult, ...], Changes]:
-    """Changed files that the new ``text`` reads, and changes that no file has options for."""
+    """Return changed files that the new ``text`` reads, and changes without an option there."""
     if not changes:
         return (), {}
     reparsed = _same_command(imported)(text)
@@ -175,7 +175,10 @@ def _rewrite_files(
 
 
 def _edit_command(imported: ImportedLaunch, changes: Changes) -> EditResult:
-    """The text with a changed command; new options follow the order of the table."""
+    """Return the file's text with a changed command, and changes that could not be written.
+
+    New options follow the order of the option table.
+    """
     text, find_command = imported.command.text, _same_command(imported)
 
     @cache
@@ -197,7 +200,7 @@ def _edit_command(imported: ImportedLaunch, changes: Changes) -> EditResult:
 
 
 def _replica_notes(before: LaunchJob, after: LaunchJob) -> tuple[str, ...]:
-    """Note for the user if the number of replicas changes."""
+    """Return a note for the user if the number of replicas changes; else empty."""
     old, new = (job.row.get("replicas") for job in (before, after))
     if new is None or old == new:
         return ()
@@ -215,7 +218,7 @@ def option_changes(
     changed: Collection[str],
     file_options: Collection[str],
 ) -> dict[str, _Texts | None]:
-    """Options that differ between two plans: their new texts, None if removed.
+    """Return options that differ between two plans: their new texts, None if removed.
 
     ``file_options`` are those in the file: options that it leaves to the engine's defaults are
     not added.
@@ -234,6 +237,11 @@ def _differences(
     changed: Collection[str],
     file_options: Collection[str] | None = None,
 ) -> dict[str, _Texts | None]:
+    """Return options that differ between two jobs: their new texts, None if removed.
+
+    With ``file_options``, options that the file leaves to defaults are added only if ``changed``
+    parameters set them, or the first job does not have them.
+    """
     old, new = (_written_options(table, quantities, changed) for quantities in jobs)
     changed_options = {row.option for row in table.rows if row.parameter in changed}
     changes: dict[str, _Texts | None] = {
@@ -253,7 +261,10 @@ def _differences(
 def _written_options(
     table: OptionTable, quantities: Quantities, changed: Collection[str]
 ) -> dict[str, _Texts]:
-    """The options of a job that depend on changed parameters."""
+    """Return the options that the table writes for these quantities, with their texts.
+
+    Options that accompany others (role ``with``) count only if their parameter is ``changed``.
+    """
     options: dict[str, _Texts] = {}
     for row in table.rows:
         value = quantities.get(row.parameter)
@@ -274,7 +285,7 @@ def _written_options(
 def _replaced_options(
     reading: OptionReader, target: LaunchTarget, changes: Changes, changed: Collection[str]
 ) -> dict[str, None]:
-    """Alternative options of changed parameters in the file: they are removed."""
+    """Return options of the file to remove: other options for a changed parameter are written."""
     used_options = (
         option
         for name in changed
@@ -290,9 +301,10 @@ def _replaced_options(
 
 
 def _same_command(imported: ImportedLaunch) -> Callable[[str], ParsedCommand | None]:
-    """A function from a changed text to the command with the same index among its target's."""
+    """Return a function from a changed text to the command with the same index in that text."""
 
     def started(text: str) -> list[ParsedCommand]:
+        """Return the commands of a changed text that start the same target."""
         return [
             launch
             for launch in parse_launches(imported.path, text)

@@ -78,7 +78,10 @@ class MissingFileError(LaunchError):
 def parse_script(
     path: Path, text: str, variables: Mapping[str, str] | None = None, depth: int = 0
 ) -> Iterator[ParsedCommand]:
-    """Commands of a script run with ``variables``, and of the scripts that it starts."""
+    """Yield the commands of a script run with ``variables``, and of scripts that it starts.
+
+    ``depth`` counts the scripts around it.
+    """
     if (modelfile := modelfile_of(text, path.name)) is not None:
         yield modelfile
         return
@@ -104,7 +107,7 @@ def parse_script(
 def _parse_commands(
     path: Path, script: Script, depth: int, chart_errors: list[LaunchError]
 ) -> Iterator[ParsedCommand]:
-    """Parsed commands of a script; errors of charts that it installs go to ``chart_errors``."""
+    """Yield the parsed commands of a script; errors of Helm charts go to ``chart_errors``."""
     for inner in inner_commands(script):
         yield from parse_client(path, script, inner)
         if (removed := find_removed_program(path, script, inner)) is not None:
@@ -149,7 +152,10 @@ def _names_model(command: ParsedCommand) -> bool:
 def _parse_program_calls(
     path: Path, script: Script, inner: StartedProgram, command: ParsedCommand | None
 ) -> Iterator[ParsedCommand]:
-    """Calls in a Python program that a command starts, merged with the command's options."""
+    """Yield the engine and training calls of a Python program, with the options of its command.
+
+    Without such calls, the command alone, if there is one.
+    """
     arguments = read_arguments(inner.words, ParserOptions({}, {}))
     options_by_name = {
         option.option.lstrip("-").replace("-", "_"): option for option in arguments.unknown
@@ -192,7 +198,7 @@ def _parse_program_calls(
 
 
 def parse_client(path: Path, script: Script, inner: StartedProgram) -> Iterator[ParsedCommand]:
-    """The benchmark load that a command sends to a server, or to the engine that it starts."""
+    """Yield the load that a benchmark client sends; nothing if the command is no client."""
     if name := client_program([readable_part(word) for word in inner.words]):
         options = read_arguments(inner.words, client_options(name)).options
         sent_command = ParsedCommand(
@@ -204,7 +210,10 @@ def parse_client(path: Path, script: Script, inner: StartedProgram) -> Iterator[
 def _parse_sibling_script(
     path: Path, script: Script, inner: StartedProgram, sibling: tuple[Path, str], depth: int
 ) -> Iterator[ParsedCommand]:
-    """Commands of a script in the same folder that another script starts, if it can be read."""
+    """Yield the commands of a script in the same folder that another script starts.
+
+    Nothing if it cannot be read, or scripts start each other too deeply.
+    """
     file, text = sibling
     if depth >= _MAX_DEPTH or file.samefile(path):
         return
@@ -229,7 +238,7 @@ def _parse_sibling_script(
 def find_sibling(
     path: Path, words: Sequence[Word], suffixes: tuple[str, ...]
 ) -> tuple[Path, str] | None:
-    """Path and text of the program in the same folder that a command starts; None if none."""
+    """Return path and text of a program in the same folder that a command starts; else None."""
     name = next((word.text for word in words if (word.text or "").endswith(suffixes)), None)
     for file in (path.parent / name, path.parent / Path(name).name) if name else ():
         with suppress(MissingFileError):
@@ -244,7 +253,10 @@ def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 def _parse_argument_list(path: Path, script: Script) -> Iterator[ParsedCommand]:
-    """Arguments without a program, parsed for the target that has most of them."""
+    """Parse arguments without a program for the target that accepts most of them.
+
+    Yield nothing if too many are unknown to that target.
+    """
     words = [word for command in script.commands for word in command.words]
     names = {word.begins.partition("=")[0] for word in words if word.begins.startswith("--")}
     num_accepted = {
@@ -271,7 +283,7 @@ def find_removed_program(path: Path, script: Script, inner: StartedProgram) -> P
 
 
 def target_of_command(words: Sequence[Word]) -> LaunchTarget | None:
-    """The target that starts with this program; None if no target does."""
+    """Return the target that reads commands of this program; None if no target does."""
     texts = command_texts(words)
     # Trainer targets match scripts by file name, which other tools use, too: they come last.
     by_specificity = sorted(readers().values(), key=lambda reader: reader.name in _TRAINER_TARGETS)
@@ -281,7 +293,7 @@ def target_of_command(words: Sequence[Word]) -> LaunchTarget | None:
 def parse_command(
     path: Path, script: Script, inner: StartedProgram, target: LaunchTarget
 ) -> ParsedCommand:
-    """A command as the parser of its target reads it."""
+    """Return a command with its options, as the parser of its target reads them."""
     is_module = bool(inner.words) and inner.words[0].text == "-m"
     arguments = read_arguments(inner.words[is_module:], target.options)
     measures = bool(client_program([readable_part(word) for word in inner.words]))
@@ -313,7 +325,7 @@ def find_files(
     options: Iterable[ParsedOption],
     parents: tuple[Path | str, ...] = (),
 ) -> dict[str, ParsedCommand]:
-    """Documents that options name, by that name: written by the script, or files next to it.
+    """Return the documents that options name, by name: in the script, or in files near it.
 
     Documents are searched for further names, relative to their own folder. ``parents`` are the
     documents that led here; they are not read again.
@@ -338,6 +350,7 @@ def find_files(
 
 
 def _find_document(path: Path, script: Script, name: str) -> ParsedCommand | None:
+    """Return the document of this name: written by the script, or a file near it; else None."""
     for written_name, document in script.files.items():
         if Path(written_name).name == Path(name).name:
             if (modelfile := modelfile_of(document.text, name)) is not None:
@@ -361,7 +374,10 @@ def _find_document(path: Path, script: Script, name: str) -> ParsedCommand | Non
 
 
 def parse_containers(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Commands of the containers in a file; followers belong to the job of their leader."""
+    """Yield the commands of the containers in a YAML text.
+
+    Followers of a group of nodes are skipped: they belong to the command of the leader.
+    """
     for config, pool in ray_serve_configs(text, path.name):
         yield served_by_ray(config, pool, text, path.name)
     containers = containers_of(text, path.name) or tasks_of(text, path.name)
@@ -400,7 +416,7 @@ def parse_containers(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 def merge_resources(program: JobResources, container: JobResources, name: str) -> JobResources:
-    """Resources of a command, completed by those of its container.
+    """Return the resources of a command; its container sets those that the command leaves open.
 
     Raises LaunchError if the command starts on more GPUs of a node than its container has.
     """

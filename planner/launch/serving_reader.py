@@ -56,7 +56,7 @@ class ServerSettings(SettingsBuilder):
     reading: OptionReader
 
     def copy_values(self, *names: str) -> None:
-        """Copy parameters as the table reads them."""
+        """Set parameters to the values that the option table reads; skip parameters without one."""
         for name in names:
             meaning = self.reading.meanings.get(name)
             if meaning is not None:
@@ -69,7 +69,7 @@ class ServerSettings(SettingsBuilder):
         return number or 1
 
     def set_gpus(self, server_gpus: int) -> None:
-        """Set the GPUs of all servers if the file has a total, else of one server.
+        """Set ``num_gpus``: the total of the launcher, else the GPUs of one server.
 
         Raises LaunchError if the total is not a multiple of what one server takes.
         """
@@ -88,7 +88,9 @@ class ServerSettings(SettingsBuilder):
         self.values["num_gpus"] = total or server_gpus
 
     def build_for_pool(self, pool: str) -> LaunchSettings:
-        """The settings; those of a prefill worker have the names of the prefill pool.
+        """Return the settings; a prefill server's have the names of the prefill pool.
+
+        ``pool`` is ``serve``, ``prefill`` or ``decode``.
 
         Prefill and decode workers are separate commands: a plan has the settings of both, and
         the sum of their GPUs. Concurrency is limited to the requests that are sent at once.
@@ -110,7 +112,7 @@ class ServerSettings(SettingsBuilder):
         return replace(self.build_for_workload("serve"), values=values, defaults=defaults)
 
     def set_experts_on_host(self, model: ModelSpec, expert_share: float, program: str) -> None:
-        """Set the share of weights in host memory from the share of experts there."""
+        """Set ``weight_offload`` [1] from the fraction of experts in host memory; add a note."""
         bytes_on_host = expert_share * sum(
             group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
             for group in model.layer_groups
@@ -126,7 +128,7 @@ class ServerSettings(SettingsBuilder):
         )
 
     def build_for_workload(self, workload: str) -> LaunchSettings:
-        """The settings; the model is missing if the command does not name it."""
+        """Return the settings; ``model`` is missing if the command does not name the model."""
         missing = () if self.values.get("model") else ("model",)
         limit = self.reading.command.options.get(ONGOING)
         used = frozenset() if limit is None else frozenset({limit.option})
@@ -134,6 +136,7 @@ class ServerSettings(SettingsBuilder):
 
 
 def _prefill_names(values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return settings with the names of the prefill pool; drop ``concurrency``."""
     return {
         PREFILL + name if name in OF_PREFILL else name: value
         for name, value in values.items()
@@ -142,7 +145,7 @@ def _prefill_names(values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def parse_size(text: str | None) -> int | None:
-    """A whole number as engines parse it, such as ``8k`` and ``8K``; None if it is none.
+    """Parse a whole number as engines do, such as ``8k`` and ``8K``; None if it is no number.
 
     >>> parse_size("8192"), parse_size("8K"), parse_size("1.5k"), parse_size("auto")
     (8192, 8192, 1500, None)
@@ -155,7 +158,7 @@ def parse_size(text: str | None) -> int | None:
 
 
 def parse_float(text: str | None) -> float | None:
-    """A number; None if it is none."""
+    """Parse a finite number of at least 0; None if the text is no such number."""
     try:
         value = float(text or "")
     except ValueError:
@@ -164,7 +167,7 @@ def parse_float(text: str | None) -> float | None:
 
 
 def json_table(text: str | None) -> Mapping[str, object]:
-    """A JSON mapping on the command line; empty if there is none, or it is not readable."""
+    """Parse a JSON mapping of a command line; empty if there is none, or it is not readable."""
     try:
         value = parse_json(text or "{}", "")
     except PlannerError:
@@ -173,7 +176,7 @@ def json_table(text: str | None) -> Mapping[str, object]:
 
 
 def merge_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
-    """The reader with the options of a YAML file that ``--config`` names, or of a document.
+    """Return a reader of the command's options, and of the YAML file that ``--config`` names.
 
     Options of the command override those of the file.
     """
@@ -185,7 +188,7 @@ def merge_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
 
 
 def find_model_by_name(name: str | None) -> ModelSpec | None:
-    """The shipped model with the name of a repository or folder; None if there is none.
+    """Return the shipped model that a repository or folder name means; None if unknown.
 
     Nothing is downloaded.
     """
@@ -197,11 +200,12 @@ def find_model_by_name(name: str | None) -> ModelSpec | None:
 
 
 def model_of_nickname(text: str) -> str | None:
-    """The repository that a benchmark's nickname of a model means, with its precision and vendor.
+    """Return the repository for a benchmark's short model name, precision and vendor; else None.
 
-    >>> (model_of_nickname("dsr1_fp4_mi355x.sh"), model_of_nickname("dsr1-fp8"),
-    ... model_of_nickname("run.sh"))
-    ('amd/DeepSeek-R1-0528-MXFP4', 'deepseek-ai/DeepSeek-R1-0528', None)
+    >>> model_of_nickname("dsr1_fp4_mi355x.sh"), model_of_nickname("dsr1-fp8")
+    ('amd/DeepSeek-R1-0528-MXFP4', 'deepseek-ai/DeepSeek-R1-0528')
+    >>> model_of_nickname("run.sh") is None
+    True
     """
     nickname, *parts = re.split(r"[_-]", text.lower())
     vendor = "AMD" if any(part.startswith("mi") for part in parts) else ""
@@ -214,7 +218,9 @@ def model_of_nickname(text: str) -> str | None:
 
 
 def _model_name(server: ServerSettings, engine: EngineReader) -> str | None:
-    """Name of the model of a command; for a folder or none, from its served name or file name."""
+    """Return the model's name in a command; for a folder or none, a known model in served name or
+    file name, with a note; None if no name is known.
+    """
     command = server.reading.command
     name = engine.model_name(server.reading)
     if name and (
@@ -238,7 +244,7 @@ def _model_name(server: ServerSettings, engine: EngineReader) -> str | None:
 
 
 def find_gpu_by_name(name: str | None) -> GpuSpec | None:
-    """The GPU with a name of a label, a scheduler or the user; None if unknown."""
+    """Return the GPU that a label, a scheduler or the user names; None if unknown."""
     try:
         return Catalogue().load_gpu(parse_gpu_name(name) or name).spec if name else None
     except (PlannerError, OSError, ValueError):
@@ -248,7 +254,7 @@ def find_gpu_by_name(name: str | None) -> GpuSpec | None:
 def scheduler_default_of(
     server: ServerSettings, engine: EngineReader, name: str
 ) -> tuple[int, str]:
-    """Default of the scheduler limit ``name`` for GPU and release of a file, and the reason."""
+    """Return the engine's default of limit ``name`` on the file's GPU and release; and why."""
     if any(row.parameter == name for row in engine.table.defaults):
         return engine.table.default(name, *default_gpu(server))
     catalogue, gpu = Catalogue(), find_gpu_by_name(server.reading.command.resources.gpu)
@@ -289,7 +295,7 @@ class DraftSettings:
 def set_drafts(
     server: ServerSettings, drafting: DraftSettings | None, model: ModelSpec | None
 ) -> None:
-    """Set the number of draft tokens and their source: a known model, modules or heads.
+    """Set draft tokens per step and their source: a known model, MTP modules or heads.
 
     If the model has modules of multi-token prediction, heads without a path mean these.
     """
@@ -317,7 +323,7 @@ def set_drafts(
 
 
 def set_model(server: ServerSettings, name: str | None) -> ModelSpec | None:
-    """Set the model of a command; returns its spec, None if no shipped model has the name.
+    """Set the model of a command; return its spec, None if no shipped model has the name.
 
     Folders with an unknown name are left open.
     """
@@ -330,7 +336,7 @@ def set_model(server: ServerSettings, name: str | None) -> ModelSpec | None:
 
 
 def set_quantization(server: ServerSettings, name: str | None, model: ModelSpec | None) -> None:
-    """Set the types of weights: from an option, else from the name of the checkpoint."""
+    """Set weight formats: from options, else from the checkpoint's name, else as published."""
     values = server.values
     server.copy_values("quantization", "expert_quantization")
     checkpoint_format = model.quantization if model else None
@@ -373,7 +379,7 @@ def set_experts(server: ServerSettings, model: ModelSpec | None, stage_gpus: int
 
 
 def set_offload(server: ServerSettings, model: ModelSpec | None, option: str) -> None:
-    """Set the share of weights in host memory from GiB per GPU; no KV cache there."""
+    """Set the fraction of weights in host memory from ``option`` [GiB per GPU]; no KV offload."""
     server.values.update(weight_offload=0.0, kv_offload=0.0)
     size = parse_float(server.reading.text(option))
     if not size:
@@ -389,7 +395,7 @@ def set_offload(server: ServerSettings, model: ModelSpec | None, option: str) ->
 
 
 def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
-    """Bytes of weights per GPU of one server, in GPU or host memory.
+    """Return the weights per GPU of one server [B], in GPU or host memory.
 
     ``values`` has its parameters and the name of its ``engine``.
     """
@@ -414,7 +420,7 @@ def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
 
 
 def note_lengths(server: ServerSettings, longest: int | None) -> None:
-    """Add a note that the command does not specify the lengths of requests."""
+    """Add a note that the lengths of requests are open, unless a benchmark specifies both."""
     if {*LENGTHS} <= {*server.reading.command.benchmark_load}:
         return
     limit = "" if longest is None else f", at most {longest:,} tokens together"
@@ -433,7 +439,7 @@ def note_lengths(server: ServerSettings, longest: int | None) -> None:
 
 
 def set_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
-    """Set served adapters if one of these options is set; without options, if a rank is set."""
+    """Set served LoRA adapters if one of ``switches`` is set; without switches, if a rank is."""
     reading = server.reading
     rank = parse_size(reading.value("lora_rank"))
     if not (any(map(reading.has, switches)) if switches else rank):
@@ -494,7 +500,7 @@ class EngineReader:
         return ParserOptions.of(tool_row(self.name)["accepted"].split("|"), self.table)
 
     def model_name(self, reading: OptionReader) -> str | None:
-        """The model of a command: from an option, or the word after the program."""
+        """Return a command's model: from an option, or the word after the program; else None."""
         for option in self.model_options:
             if reading.text(option):
                 return reading.text(option)
@@ -510,7 +516,7 @@ class EngineReader:
 
 
 def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> ServerSettings:
-    """Settings of the server of a command, in its ``pool``."""
+    """Return the settings of a command's server; ``pool``: ``serve``, ``prefill`` or ``decode``."""
     server = ServerSettings(reading=reading)
     name = _model_name(server, engine)
     model = set_model(server, name)
@@ -544,7 +550,7 @@ def default_gpu(server: ServerSettings) -> tuple[str | None, float]:
 
 
 def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: str) -> None:
-    """Set requests and tokens per step; options count per rank, or per server."""
+    """Set concurrent requests per server and tokens per step and rank, from options or defaults."""
     reading = server.reading
     parameters = {row.parameter for row in engine.table.rows}
     name, factor = ("server_seqs", 1) if "server_seqs" in parameters else ("max_num_seqs", ranks)

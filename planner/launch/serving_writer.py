@@ -54,7 +54,7 @@ _HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)
 
 
 def load_draft_model(job: LaunchJob) -> ModelSpec | None:
-    """The draft model of the plan; None if it names none.
+    """Load the draft model of speculative decoding from the plan; None if the plan names none.
 
     Raises `SpecError`: the model does not exist any more.
     """
@@ -63,7 +63,7 @@ def load_draft_model(job: LaunchJob) -> ModelSpec | None:
 
 
 def draft_model_argument(job: LaunchJob) -> str | ShellVariable:
-    """The draft model in a command: a repository, or a variable that the user sets."""
+    """Return the draft model for a command: an ORG/NAME, or a variable that the user must set."""
     spec = load_draft_model(job)
     if spec is None:
         return ShellVariable(
@@ -83,7 +83,9 @@ def unlisted_draft_method(job: LaunchJob) -> DraftMethod | None:
 
 
 def draft_method(job: LaunchJob) -> str:
-    """Draft method: the plan's, else its draft model, else MTP modules, else any smaller model."""
+    """Return the name of the draft method: the plan's; with a draft model ``draft``; else ``mtp``
+    if the model has modules of multi-token prediction; else ``draft``.
+    """
     if (method := unlisted_draft_method(job)) is not None:
         return str(method)
     if job["draft_model"]:
@@ -94,7 +96,10 @@ def draft_method(job: LaunchJob) -> str:
 def draft_method_arguments(
     job: LaunchJob, option: str, model: str, *, upper: bool
 ) -> list[CommandWords]:
-    """``option`` with a draft method outside of option tables, and ``model`` with its heads."""
+    """Return arguments for a draft method without a row in option tables; empty for other methods.
+
+    ``option`` takes the method, ``model`` the heads that draft; ``upper``: method in upper case.
+    """
     method = unlisted_draft_method(job)
     if method is None:
         return []
@@ -149,7 +154,7 @@ class ServerGroup:
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of one server.
+        """Return the number of nodes that one server uses.
 
         Raises LaunchError if the last of them would have fewer GPUs than the others.
         """
@@ -174,7 +179,7 @@ class ServerGroup:
 
     @property
     def engine(self) -> EngineProfile:
-        """The engine profile with the plan's limits."""
+        """Return the engine profile with the plan's ``max_num_seqs`` and ``enforce_eager``."""
         engine = self.job.profile
         max_num_seqs = self.job["max_num_seqs"]
         engine = with_sequence_limit(engine, int(max_num_seqs)) if max_num_seqs else engine
@@ -188,7 +193,7 @@ class ServerGroup:
 
     @property
     def redundant_experts(self) -> int:
-        """Copies of experts in a layer."""
+        """Return redundant experts per layer: the plan's, else the fewest that fill EP ranks."""
         number, planned = self.job.model.num_experts, self.job["redundant_experts"]
         if not number or not self.job.profile.redundant_experts:
             return 0
@@ -211,7 +216,7 @@ class ServerGroup:
 
     @cached_property
     def gpu(self) -> GpuSpec:
-        """The GPU of the group; pools may have different ones."""
+        """Return the GPU of these servers; prefill servers may have another than decode servers."""
         other = self.job["prefill_gpu"]
         if self.name != PREFILL_POOL or other in (None, self.job["gpu"]):
             return self.job.gpu
@@ -220,7 +225,7 @@ class ServerGroup:
 
     @cached_property
     def memory(self) -> ServingMemory:
-        """Memory per GPU, as the plan was estimated [B]."""
+        """Estimate the memory per GPU [B] of one server with the values of the plan."""
         work = ServingWorkload(
             input_tokens=int(self.job["input_tokens"]),
             output_tokens=int(self.job["output_tokens"]),
@@ -255,7 +260,7 @@ class ServerGroup:
 
     @property
     def static_share(self) -> float:
-        """Share of a GPU's memory for weights and KV cache."""
+        """Return the fraction of a GPU's memory for weights and KV cache [1]."""
         if self.memory_share_option is not None:
             return self.memory_share_option
         memory, size = self.memory, self.gpu.allocatable_memory
@@ -264,7 +269,7 @@ class ServerGroup:
 
     @property
     def free_share(self) -> float:
-        """Share of the GPU memory left by weights and activations that the KV cache uses."""
+        """Return the KV cache's fraction of the GPU memory left by weights and activations [1]."""
         if self.memory_share_option is not None:
             return self.memory_share_option
         memory, size = self.memory, self.gpu.allocatable_memory
@@ -274,7 +279,7 @@ class ServerGroup:
 
     @property
     def offloaded_gib(self) -> float | None:
-        """GiB of a GPU's weights in host memory; None if there are none."""
+        """Return the weights of one GPU that are in host memory [GiB]; None without offload."""
         share = float(self.values["weight_offload"])
         if not share:
             return None
@@ -282,7 +287,7 @@ class ServerGroup:
 
     @property
     def cache_on_host_gib(self) -> float | None:
-        """GiB of offloaded KV cache, or of evicted prefixes, per GPU in host memory; else None."""
+        """Return the KV cache in host memory per GPU [GiB]: offloaded, or evicted; None if none."""
         if not self.values["kv_offload"]:
             return round(float(self.job["host_cache"] or 0.0) / GIB, _DIGITS) or None
         weights = (self.offloaded_gib or 0.0) * GIB
@@ -290,7 +295,7 @@ class ServerGroup:
 
 
 def server_groups(job: LaunchJob) -> tuple[ServerGroup, ...]:
-    """The groups of equal servers of a plan; with pools, prefill first."""
+    """Return the groups of equal servers in a plan: one, or prefill and decode servers."""
     names = [name for name in SERVING_NAMES if name != "num_gpus"]
     values = {name: job[name] for name in names}
     if not job.is_disaggregated:
@@ -310,7 +315,7 @@ def server_groups(job: LaunchJob) -> tuple[ServerGroup, ...]:
 
 
 def common_quantities(worker: ServerGroup) -> MutableQuantities:
-    """Quantities of a server for every engine's table: parameters, answers and derived numbers.
+    """Return the values that option tables of all engines can write for a server, by name.
 
     ``quantization`` and ``expert_quantization`` are None if the published checkpoint has
     them, ``checkpoint_quantization`` is the plan's if only another checkpoint can have it:
@@ -349,7 +354,8 @@ def _cached_share(job: LaunchJob) -> float:
 
 
 def longest_request(job: LaunchJob) -> int:
-    """Longest request that servers accept [tokens]: the plan's with some slack.
+    """Return the longest request that servers accept [tokens]: ``max_model_len``, or prompt and
+    answer of the plan with some slack.
 
     Engines need one or two more, and random prompts change when tokenized; of varying lengths
     999 of 1,000 fit.
@@ -367,7 +373,7 @@ def longest_request(job: LaunchJob) -> int:
 
 
 def quantization_options(worker: ServerGroup, online: Mapping[str, bool]) -> dict[str, str | None]:
-    """Quantization options of a worker.
+    """Return quantization options of servers; None where the published checkpoint has the format.
 
     ``online`` are formats that the engine creates from a 16-bit checkpoint: true for all
     matrices, false for experts only.
@@ -393,7 +399,7 @@ def quantization_options(worker: ServerGroup, online: Mapping[str, bool]) -> dic
 
 
 def model_argument(worker: ServerGroup, checkpoint: str | None) -> str | ShellVariable:
-    """The model in a command: a repository, or a variable that the user sets.
+    """Return the model for a command: an ORG/NAME, or a variable that the user must set.
 
     ``checkpoint`` is the quantization that a separate checkpoint must have.
     """
@@ -407,7 +413,7 @@ def model_argument(worker: ServerGroup, checkpoint: str | None) -> str | ShellVa
 
 
 def _published_repository(worker: ServerGroup) -> str:
-    """Repository of the model's checkpoint with the weight formats of a worker; else empty."""
+    """Return the repository of a published checkpoint with the plan's weight formats; else ""."""
     model, values = worker.job.model, worker.values
     types = values["quantization"], values["expert_quantization"]
     repositories = (
@@ -420,7 +426,7 @@ def _published_repository(worker: ServerGroup) -> str:
 
 
 def server_urls(worker: ServerGroup) -> list[ShellVariable]:
-    """Variables with the URLs of the copies of a worker; wrappers set them."""
+    """Return one variable per server of a group for its URL; wrappers set the values."""
     name = worker.name.upper()
     return [
         ShellVariable(name=f"{name}_URL_{copy}", meaning=f"address of copy {copy} of {worker.name}")
@@ -429,7 +435,7 @@ def server_urls(worker: ServerGroup) -> list[ShellVariable]:
 
 
 def make_router_process(arguments: tuple[CommandWords, ...], note: str) -> Process:
-    """The router process in front of all servers, on the public port."""
+    """Return the process of a router, without GPUs, that listens on the public port."""
     return Process(
         name="router",
         arguments=arguments,
@@ -443,9 +449,9 @@ def make_router_process(arguments: tuple[CommandWords, ...], note: str) -> Proce
 def make_benchmark(
     engine: str, job: LaunchJob, model: str | ShellVariable, *, routes_replicas: bool = True
 ) -> tuple[Process, ...]:
-    """The benchmark of the planned load.
+    """Return the process that sends the planned load to the servers.
 
-    Without a router for replicas it measures one of them under its share of the load.
+    If the engine has no router for replicas, the benchmark sends one server its part of the load.
     """
     (worker, *_) = reversed(server_groups(job))
     servers = worker.copies if routes_replicas or job.is_disaggregated else 1
@@ -536,7 +542,7 @@ class ServerCommand:
         launcher: str = "",
         follower_arguments: tuple[CommandWords, ...] = (),
     ) -> Process:
-        """The server as a process."""
+        """Return the process that runs this server with ``arguments``."""
         worker = self.worker
         gpu = worker.gpu.name
         notes = () if gpu == worker.job.gpu.name else (f"runs on {gpu}",)
@@ -560,8 +566,8 @@ def make_routers(
     pool_arguments: Sequence[CommandWords],
     note: str,
 ) -> list[Process]:
-    """The router of several servers: replicas by their addresses, ``pools`` with
-    ``pool_arguments``.
+    """Return the router of several servers, which takes replicas by their addresses; with pools,
+    ``pools`` and ``pool_arguments``.
     """
     if not servers[0].has_router:
         return []
@@ -580,9 +586,10 @@ def make_servers(
     *,
     routes_replicas: bool = True,
 ) -> tuple[ServerCommand, ...]:
-    """Server commands of a plan; ``model`` returns the model argument.
+    """Return a server command for each server group of a plan, with options from ``table``.
 
-    ``routes_replicas``: the engine has a router for replicas, too, not only for pools.
+    ``model`` returns the model argument. ``routes_replicas``: True if the engine has a router for
+    replicas, not only for pools.
     """
     workers = server_groups(job)
     servers = []
@@ -612,7 +619,7 @@ def server_hooks(
     tokenizer: Callable[[LaunchJob], str | ShellVariable] | None = None,
     routes_replicas: bool = True,
 ) -> Mapping[str, Callable[..., Any]]:
-    """Hooks of a `LaunchTarget` that writes commands of an engine: ``quantities`` and ``draft``.
+    """Return functions of a `LaunchTarget` that writes engine commands: ``quantities``, ``draft``.
 
     ``process`` makes the process of a server, ``router`` the router of several; ``model`` returns
     the model argument, ``files`` the files that a server reads, ``left`` notes on user decisions,
@@ -621,6 +628,7 @@ def server_hooks(
     """
 
     def draft(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
+        """Return the launch draft of a job: server and router processes, files, benchmark."""
         table = OptionTable.load(name)
         servers = make_servers(job, table, quantities, model, routes_replicas=routes_replicas)
         tokenizer_argument = servers[-1].model if tokenizer is None else tokenizer(job)
@@ -646,7 +654,7 @@ def make_draft(
     files: tuple[LaunchOutputFile, ...] = (),
     left: tuple[ParameterNote, ...] = (),
 ) -> LaunchDraft:
-    """The draft of servers; parameters of the prefill pool have its prefix."""
+    """Return the launch draft of servers; notes on the prefill pool get its prefix."""
     first_server = servers[0]
     unexpressed = [
         ParameterNote(parameter=PREFILL + remark.parameter, value=remark.value, note=remark.note)
@@ -666,7 +674,7 @@ def make_draft(
 
 
 def _raised_token_notes(server: ServerCommand) -> list[ParameterNote]:
-    """Note if the tokens of a step were raised to one per sequence."""
+    """Return a note if a server's tokens per step were raised to one per sequence; else empty."""
     worker = server.worker
     name, tokens = "max_num_batched_tokens", worker.max_num_batched_tokens
     planned = int(worker.values[name])

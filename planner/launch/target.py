@@ -79,7 +79,7 @@ class LaunchJob:
 
     @classmethod
     def of(cls, request: Request) -> Self:
-        """The job of a request for one configuration.
+        """Return the job for a request that has one configuration.
 
         Raises `SpecError` or `SearchSpaceError`: a name is unknown, a value is impossible, or
         there are several configurations. Raises `InfeasibleError`: the plan breaks a rule or
@@ -96,7 +96,7 @@ class LaunchJob:
 
     @classmethod
     def of_plan(cls, plan: Plan, evaluation: Evaluation) -> Self:
-        """The job of one evaluated configuration."""
+        """Return the job for an evaluated plan with one configuration."""
         (row,) = full_rows(evaluation.table(), [evaluation.source])
         source: Any = evaluation.source
         inputs = source.inputs
@@ -110,14 +110,14 @@ class LaunchJob:
         )
 
     def __getitem__(self, name: str) -> Any:
-        """A parameter, an answer or a result column of the plan; None if it has none."""
+        """Return the parameter, answer or result ``name`` of the plan; None if it has none."""
         for table in (self.saved_plan.parameters, self.saved_plan.answers, self.row):
             if table.get(name) is not None:
                 return table[name]
         return None
 
     def option_values(self, quantities: Quantities) -> dict[str, Any]:
-        """Quantities without "auto", and with attention as either a flag or a kernel."""
+        """Return quantities with None for "auto", and attention as either a flag or a kernel."""
         values, terms = dict(quantities), glossary()
         for name in [name for name, value in values.items() if value == _AUTO and name in terms]:
             codes = terms[name].codes
@@ -180,7 +180,7 @@ class LaunchJob:
 
     @property
     def training_steps(self) -> int | None:
-        """Steps of the whole run; None if the plan has no number of tokens."""
+        """Return the optimizer steps of the run; None if the plan has no number of tokens."""
         tokens = self["total_tokens"]
         objective = TrainingObjective(self["training_objective"] or TrainingObjective.SFT)
         sequences = self["global_batch_size"] * objective.sequences_per_sample
@@ -193,10 +193,7 @@ class LaunchJob:
         return hub_name(str(self["model"]), *self.model.aliases)
 
     def require_even_nodes(self) -> None:
-        """Refuse GPUs that do not fill whole nodes.
-
-        Raises `LaunchError`: the last node would have fewer GPUs than the others.
-        """
+        """Raise LaunchError if the GPUs do not fill whole nodes."""
         if self.num_gpus % self.gpus_per_node:
             raise LaunchError(
                 f"{self.num_gpus} GPUs are not whole nodes of {self.gpus_per_node}: "
@@ -280,7 +277,7 @@ def override(key: str, name: str, meaning: str, default: str | None = None) -> C
 
 
 def overrides(settings: OptionTexts) -> list[CommandWords]:
-    """Options as words ``KEY=TEXT``."""
+    """Return settings as words ``KEY=TEXT``, each with its note."""
     return [
         CommandWords(words=(f"{inputs.option}={inputs.text}",), note=inputs.note)
         for inputs in settings.options
@@ -404,7 +401,10 @@ class LaunchTarget:
 
     @classmethod
     def of(cls, name: str, **hooks: Any) -> Self:
-        """The tool of a row of the table with its functions; without a draft it is read-only."""
+        """Return the program ``name`` of ``targets.csv``; ``hooks`` are its functions.
+
+        Without a ``draft`` hook planner reads its files, but does not write them.
+        """
         row = tool_row(name)
         fields: dict[str, Any] = {
             **{key: row[key] for key in ("name", "title", "version")},
@@ -440,7 +440,7 @@ class LaunchTarget:
         return {**plan_quantities(job, self.table), **self.quantities(job)}
 
     def make_draft(self, job: LaunchJob) -> LaunchDraft:
-        """The draft of a job.
+        """Return the processes, files and notes that start a job with this program.
 
         Raises LaunchError if the plan has another workload or framework, or needs an option that
         the target does not have.
@@ -471,7 +471,7 @@ class LaunchTarget:
         )
 
     def _refuse_other_layout(self, unexpressed: Sequence[ParameterNote]) -> None:
-        """Refuse a plan if the target would start it with another layout."""
+        """Raise LaunchError if the program cannot express a plan's layout, LoRA or KV cache."""
         names = {*terms_about("parallel_degree"), "virtual_pipeline", *_LAYOUT_QUANTITIES}
         wrong = [
             str(remark) for remark in unexpressed if remark.parameter.removeprefix(PREFILL) in names
@@ -491,14 +491,14 @@ class LaunchTarget:
         return self if self.step is None or workload not in self.step.workloads else self.step
 
     def make_reader(self, command: ParsedCommand) -> OptionReader:
-        """The reader of a user's command or document."""
+        """Return a reader that looks up options of a user's command or document."""
         completed = self.complete(command)
         return OptionReader.of(
             completed if self.inherits else without_nulls(completed, self.table), self.table
         )
 
     def read_settings(self, command: ParsedCommand) -> LaunchSettings:
-        """Settings of a user's command or document.
+        """Return the settings that a user's command or document specifies.
 
         Raises `LaunchError`: its options contradict each other.
         """
@@ -506,7 +506,7 @@ class LaunchTarget:
 
 
 def option_texts(reading: OptionReader, tool: str, workload: str = "train") -> SettingsBuilder:
-    """Builder with the values of a target's table, and reasons for noted defaults."""
+    """Return a builder with values that the option table reads, and the program's defaults."""
     settings = SettingsBuilder(values={**parse_parameters(reading.meanings, workload)})
     for name in settings.values:
         meaning = reading.meanings[name]
@@ -518,7 +518,7 @@ def option_texts(reading: OptionReader, tool: str, workload: str = "train") -> S
 def unreadable_counts(
     reading: OptionReader, table: OptionTable, values: Mapping[str, object]
 ) -> list[str]:
-    """Terms of counts that are set but not readable, or not set and without default."""
+    """Return terms of counts that are set but unreadable, or unset and without default."""
     terms, counts = terms_of("train", "parameter", "question"), parse_parameters(reading.meanings)
     names = [
         name
@@ -556,7 +556,7 @@ def fill_template(name: str, values: Values, blank_lines: int = 1) -> str:
 
 
 def fill_lines(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:
-    """The lines of a template, filled.
+    """Return the text of a template, with its placeholders and blocks filled from ``values``.
 
     >>> print(fill_lines(["%each names", "say {{word}}", "%end", "", "", "  {{more}}"],
     ...     {"names": [{"word": "a"}, {"word": "b"}], "more": ["c", "d"]}), end="")
@@ -576,6 +576,7 @@ def fill_lines(template: Sequence[str], values: Values, blank_lines: int = 1) ->
 
 
 def _filled_lines(template: Sequence[str], values: Values) -> Iterator[str]:
+    """Yield template lines with ``{{name}}`` replaced, and ``%if`` and ``%each`` evaluated."""
     index = 0
     while index < len(template):
         line = template[index]
@@ -603,7 +604,7 @@ def _filled_lines(template: Sequence[str], values: Values) -> Iterator[str]:
 
 
 def _branches(template: Sequence[str], start: int) -> tuple[int, int]:
-    """Indices of the lines with ``%else`` (else of ``%end``) and ``%end``."""
+    """Return the indices of a block's ``%else`` line (its ``%end`` if it has none) and ``%end``."""
     depth, alternative = 0, 0
     for index in range(start, len(template)):
         keyword = template[index].split(" ")[0]

@@ -22,7 +22,7 @@ _MODULES = "torchtitan.models."
 
 
 def has_torchtitan_functions(calls: Sequence[Call]) -> bool:
-    """Whether a program has such functions: it builds or changes the trainer of a model."""
+    """True if a program has configuration functions of torchtitan: builds or changes a trainer."""
     return any(
         (call.ends("Config") and {_MODEL, "training"} <= {*call.keywords})
         or call.name.startswith(("torchtitan.models.", "torchtitan_recipes."))
@@ -31,7 +31,7 @@ def has_torchtitan_functions(calls: Sequence[Call]) -> bool:
 
 
 def function_files(module: str) -> tuple[str, ...]:
-    """Possible files of a ``--module``; empty if it is no module name.
+    """Return possible files of a ``--module``; empty if it is no module name.
 
     >>> function_files("llama3")
     ('llama3.py', 'llama3/config_registry.py', 'torchtitan/models/llama3/config_registry.py')
@@ -46,9 +46,9 @@ def function_files(module: str) -> tuple[str, ...]:
 def configuration_functions(
     functions: Sequence[Function],
 ) -> Iterator[tuple[Function, Mapping[str, Value]]]:
-    """Each function that makes a configuration, with its settings by dotted names.
+    """Yield each function that makes a configuration, with its settings by dotted names.
 
-    A function that changes a shipped configuration has the name of that as ``config``.
+    If a function changes a shipped configuration, ``config`` is the name of that configuration.
     """
     by_name = {function.name: function for function in functions}
     for function in functions:
@@ -59,6 +59,11 @@ def configuration_functions(
 def _settings(
     function: Function, functions: Mapping[str, Function], ancestors: tuple[str, ...]
 ) -> dict[str, Value]:
+    """Return the settings that a configuration function makes, by dotted name; else empty.
+
+    A function that changes another in ``functions`` starts from its settings; ``ancestors`` are the
+    functions that led here, which are not followed again.
+    """
     settings: dict[str, Value] = {}
     builder = next(
         (call for call in function.calls if {_MODEL, "training"} <= {*call.keywords}), None
@@ -106,7 +111,7 @@ def _settings(
 
 
 def _base_function(function: Function, functions: Mapping[str, Function]) -> str | None:
-    """Name of the function that makes the configuration which this one changes."""
+    """Return the name of the function whose configuration ``function`` changes; None if none."""
     for call in function.calls:
         function_name = call.name.rpartition(".")[2]
         if function_name in functions or (
@@ -117,7 +122,7 @@ def _base_function(function: Function, functions: Mapping[str, Function]) -> str
 
 
 def _checkpointing_mode(value: Value) -> dict[str, Value]:
-    """Mode of activation checkpointing, from the class of an object, or none."""
+    """Return the mode of activation checkpointing by the class of a value; empty if unknown."""
     if value is None:
         return {_MODE: "none"}
     name = value.name if isinstance(value, Call) else ""
@@ -126,6 +131,7 @@ def _checkpointing_mode(value: Value) -> dict[str, Value]:
 
 
 def _model_settings(call: Call) -> dict[str, Value]:
+    """Return name, flavor, converters and MTP layers of the model that a registry call selects."""
     module = call.name.removeprefix(_MODULES).partition(".")[0]
     is_shipped = call.name.startswith(_MODULES)
     return {
@@ -137,7 +143,7 @@ def _model_settings(call: Call) -> dict[str, Value]:
 
 
 def _converter_names(value: Value) -> str | None:
-    """Names of the converters of matrix products, in lower case."""
+    """Return the names of matrix-product converters, in lower case with blanks; None if none."""
     converters = value if isinstance(value, list) else []
     names = (
         converter.name.removesuffix(".Config")

@@ -75,7 +75,7 @@ class WrittenLaunch:
 
 
 def make_launch(request: Request, target: str, wrapper: str) -> WrittenLaunch:
-    """The files that start the one configuration of a request.
+    """Return the files that start a request's single configuration with a program and wrapper.
 
     Raises SpecError, SearchSpaceError or InfeasibleError if a name is unknown, the request has
     several configurations, or cannot run; LaunchError if target or wrapper is unknown, or cannot
@@ -112,10 +112,10 @@ def make_launch(request: Request, target: str, wrapper: str) -> WrittenLaunch:
 
 
 def restrict_to_target(request: Request, target: str) -> Request:
-    """The request restricted to plans that the target can start.
+    """Return the request restricted to plans that the target can start.
 
-    It gets the target's frameworks or engines, else the nearest, unless it names some, and only
-    values of parameters that the target has options for.
+    Unless the request names frameworks or engines, it gets the target's, else the nearest.
+    Parameters take only values that the target has options for.
     """
     tool = target_of(target)
     profiles = tool.profiles or tool.nearest
@@ -135,7 +135,10 @@ def restrict_to_target(request: Request, target: str) -> Request:
 
 
 def _values_with_options(request: Request, tool: LaunchTarget) -> dict[str, list[str | float]]:
-    """Expressible values of parameters, for those with values that the target cannot express."""
+    """Return the values that the target can express, by parameter.
+
+    A parameter is left out if the target can express all of its values, or none.
+    """
     expressible = {}
     meshes = [
         source.mesh for source in make_plan(request).problem.sources if source.mesh is not None
@@ -151,7 +154,7 @@ def _values_with_options(request: Request, tool: LaunchTarget) -> dict[str, list
 
 
 def translate_request(request: Request, target: str) -> Request:
-    """The request translated to the target's framework or engine.
+    """Return the request with the target's framework or engine in place of another.
 
     Layout, batch, precision and memory stay; the release of an engine is dropped, a missing ZeRO
     stage becomes the framework's next one, and unsupported tuning parameters are dropped.
@@ -226,6 +229,7 @@ def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
 
 
 def _write(path: Path, file: LaunchOutputFile) -> None:
+    """Write a file of a launch and its parent folders; set its executable bit if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_atomically(path) as stream:
         stream.write(file.text)
@@ -236,7 +240,10 @@ def _write(path: Path, file: LaunchOutputFile) -> None:
 def _refuse_user_files(
     folder: Path, files: Sequence[LaunchOutputFile], written: dict[str, str]
 ) -> None:
-    """Refuse to replace files that the user wrote or changed."""
+    """Raise OutputError if a file to replace was written or changed by the user.
+
+    ``written`` has digests of the files that planner wrote, by name.
+    """
     for file in files:
         path = folder / file.name
         if not os.path.exists(path):
@@ -250,7 +257,7 @@ def _refuse_user_files(
 
 
 def _read_text(path: Path) -> str:
-    """The text of a file; empty if it cannot be read."""
+    """Return the text of a file; empty if it cannot be read."""
     try:
         return read_bytes(path).decode(errors="replace")
     except SpecError:
@@ -264,7 +271,7 @@ def _digest(text: str) -> str:
 def settings_of_plan_file(
     path: Path, names: Iterable[str]
 ) -> tuple[Mapping[str, object], list[str]]:
-    """Settings of ``names`` from the plan file next to a launch file of planner, and a note.
+    """Return values of ``names`` from the plan file in the folder of a launch file, and a note.
 
     Empty for files of others: `save_launch` keeps a list of its files.
     """
@@ -282,7 +289,7 @@ def settings_of_plan_file(
 
 
 def written_files(folder: Path) -> dict[str, str]:
-    """Digests of the files that planner wrote into a directory, by name; empty if none."""
+    """Return digests of the files that planner wrote into a folder, by name; empty if none."""
     try:
         table = read_json(folder / MANIFEST)
     except SpecError:
@@ -325,7 +332,9 @@ class EnvironmentDefault:
 def process_environment(
     target: LaunchTarget, job: LaunchJob, process: Process
 ) -> tuple[EnvironmentDefault, ...]:
-    """The environment of the prediction of a process; variables of its target come first.
+    """Return the environment variables that the prediction assumes for a process, with reasons.
+
+    Variables of the process come first, and replace others of the same name.
 
     References
     ----------
@@ -342,7 +351,7 @@ def process_environment(
 
 
 def link_lines(job: LaunchJob) -> tuple[str, ...]:
-    """Lines about the assumed links between GPUs."""
+    """Return lines about the assumed bandwidth [GB/s] between GPUs; empty for one GPU."""
     if job.num_gpus == 1:
         return ()
     scale_up, scale_out = job.cluster.scale_up, job.cluster.scale_out
@@ -365,6 +374,7 @@ def link_lines(job: LaunchJob) -> tuple[str, ...]:
 
 
 def _allocator_defaults(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]:
+    """Return PyTorch's variable for expandable segments; empty if the plan assumes more gaps."""
     # Engines that release memory to a training cannot have expandable segments.
     if job.workload != "train" or target.name in _NOT_PYTORCH:
         return []
@@ -380,7 +390,7 @@ def _allocator_defaults(target: LaunchTarget, job: LaunchJob) -> list[Environmen
 
 
 def _thread_defaults(job: LaunchJob, process: Process) -> list[EnvironmentDefault]:
-    """Threads of the optimizer on the host; launchers set one per process. [2]"""
+    """Return OMP_NUM_THREADS for an optimizer on the host; empty without such an optimizer. [2]"""
     if not job.is_training or job["offload"] != "optimizer" or not process.gpus_per_node:
         return []
     text = f"${{OMP_NUM_THREADS:-$(($(nproc) / {process.gpus_per_node}))}}"
@@ -413,7 +423,7 @@ def one_line(text: str) -> str:
 
 
 def comment(lines: Iterable[str]) -> list[str]:
-    """Comment lines of a shell or of YAML, folded; empty lines stay."""
+    """Return lines as comments of a shell script or YAML file, folded; keep empty lines."""
     comment_lines = []
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip(" ")))
@@ -437,7 +447,7 @@ def heading_lines(
     start_lines: Sequence[str],
     extra: Sequence[str] = (),
 ) -> list[str]:
-    """Comment lines of a file: plan, predictions, unexpressed parameters, steps of the user.
+    """Return comment lines of a file: plan, predictions, unexpressed parameters, user's steps.
 
     ``start_lines`` say how to start the file, ``extra`` has further settings of the user.
     """
@@ -467,7 +477,7 @@ def heading_lines(
 
 
 def user_variables(processes: Iterable[Process]) -> tuple[ShellVariable, ...]:
-    """Variables that the user sets, each once."""
+    """Return the variables in the arguments of processes that the user sets, each once."""
     variables: dict[str, ShellVariable] = {}
     for process in processes:
         for argument in (
@@ -491,6 +501,7 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _settings_text(job: LaunchJob) -> str:
+    """Return parameters of a plan that differ from their defaults, as ``NAME=VALUE`` texts."""
     defaults = parameter_defaults(job.workload)
     settings = (
         f"{name}={_format_value(value)}"
@@ -507,6 +518,7 @@ def _format_value(value: object) -> str:
 
 
 def _prediction_lines(job: LaunchJob) -> list[str]:
+    """Return predicted results of a plan with their ranges, and the probability that it fits."""
     terms = terms_of(job.workload, "result")
     numbers = []
     capacity_gib = float(job.gpu.allocatable_memory / GIB)

@@ -52,16 +52,16 @@ class StartedProgram:
     front: str = ""
 
     def require_agreement(self, name: str) -> None:
-        """Refuse a job that its scheduler has no room for.
+        """Raise LaunchError if the scheduler allocates less than the launcher requests.
 
-        Raises `LaunchError`: with both lines of the file ``name``.
+        The message has both lines of the file ``name``.
         """
         if self.conflict:
             raise LaunchError(f"{name}: {self.conflict} Change one of them.")
 
 
 def read_script(text: str, environment: Mapping[str, str], name: str) -> Script:
-    """A script, with what its scheduler sets in the environment known to it.
+    """Read a shell script; variables that its scheduler sets are known in the script.
 
     Raises `LaunchError`: see `read_shell`.
     """
@@ -73,7 +73,7 @@ def read_script(text: str, environment: Mapping[str, str], name: str) -> Script:
 
 
 def inner_commands(script: Script) -> tuple[StartedProgram, ...]:
-    """All programs that a script starts, in order, also inside quotes and here-documents.
+    """Return all programs that a script starts, in order, also inside quotes and here-documents.
 
     Raises LaunchError if a script inside it is never closed, or nested too deeply.
     """
@@ -87,6 +87,10 @@ def inner_commands(script: Script) -> tuple[StartedProgram, ...]:
 
 
 def _started_program(script: Script, command: UnwrappedCommand, rounds: int) -> StartedProgram:
+    """Return a program with the nodes and GPUs that launchers and environment specify.
+
+    ``rounds`` is the number of times that a loop starts the program.
+    """
     devices = next(
         (option for name in _VISIBLE if name in command.environment
          and (option := visible_device_count(command.environment[name])) is not None),
@@ -131,7 +135,7 @@ def _variable(command: UnwrappedCommand, name: str) -> ParsedOption | None:
 
 
 def option_of_value(name: str, word: Word) -> ParsedOption:
-    """The option that a word of a script is the value of."""
+    """Return the option ``name`` with a word of a script as its value."""
     return ParsedOption(
         option=name,
         texts=(word.text,),
@@ -143,7 +147,7 @@ def option_of_value(name: str, word: Word) -> ParsedOption:
 
 
 def _scheduler_variables(script: Script) -> dict[str, str]:
-    """Variables that SLURM sets from the directives of a script."""
+    """Return variables that SLURM sets from the directives of a script; empty without them."""
     if not any(directive.kind == "SBATCH" for directive in script.directives):
         return {}
     layer = scheduler_resources(script.directives)

@@ -32,9 +32,8 @@ from planner.specs.quantization import checkpoint_of
 
 
 def config_maps(text: str, name: str) -> dict[str, HereDocument]:
-    """The files of all ConfigMaps of a YAML text by their keys, with their places in it.
-
-    Raises LaunchError if it is no YAML, is too long or nested too deeply.
+    """Return the files of all ConfigMaps in a YAML text by key, with their positions in it.
+    Raises LaunchError if the text is no YAML, is too long or nested too deeply.
     """
     return {
         key: HereDocument(
@@ -112,17 +111,15 @@ class Container:
 
 
 def containers_of(text: str, name: str) -> tuple[Container, ...]:
-    """The containers that a file of YAML documents describes; empty where it has none.
-
-    Raises `LaunchError`: it is no YAML, is too long or nested too deeply.
+    """Return the containers in a text of YAML documents; empty if it describes none.
+    Raises LaunchError if the text is no YAML, is too long or nested too deeply.
     """
     return tuple(_containers(text, name))
 
 
 def script_of(container: Container, text: str, name: str) -> Script:
-    """The command of a container as a script: the one that its shell reads, or one command.
-
-    ``text`` and ``name`` are those of the file. Raises `LaunchError` as `read_inner` does.
+    """Return a container's command as a script: the text that its shell reads, or one command.
+    ``text`` and ``name`` are those of the file. Raises LaunchError as `read_inner` does.
     """
     words = container.words
     shell = (words[0].text or "").rpartition("/")[2] if words else ""
@@ -143,9 +140,8 @@ def script_of(container: Container, text: str, name: str) -> Script:
 def program_of(
     image: str, words: Sequence[Word], line: int, gpus: ParsedOption | None = None
 ) -> tuple[Word, ...]:
-    """The words with the program that an image starts in front, where they name none.
-
-    A NIM takes the ``gpus`` of its container, whatever they are.
+    """Return the command words, with the program of the image in front if they name none.
+    A NIM image takes ``gpus`` as its number of GPUs.
     """
     started = (program for part, program in option_aliases("image").items() if part in image)
     command = tuple(next(started, "").split())
@@ -165,6 +161,7 @@ def program_of(
 
 
 def _containers(text: str, name: str) -> Iterator[Container]:
+    """Yield the containers of all YAML documents, each by its kind or keys."""
     all_documents = [*documents(text, name)]
     served = {
         document.get("spec", "predictor", "model", "runtime").text or "": document
@@ -211,10 +208,10 @@ def _containers(text: str, name: str) -> Iterator[Container]:
 
 
 def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
-    """The containers of every pod in an object, whatever its kind.
+    """Yield the containers of every pod in a Kubernetes object, with nodes, GPUs and copies.
 
-    What stands nearest around a pod counts: its copies, and the pods of a group of a
-    LeaderWorkerSet (``size``), a StormService of AIBrix (``podGroupSize``) or a Job.
+    Replicas and group sizes count at the level nearest to the pod: the group size of a
+    LeaderWorkerSet is ``size``, of a StormService of AIBrix ``podGroupSize``.
     """
     members = document.get("spec", "pytorchReplicaSpecs").items()
     all_members = _total_pods([section.get("replicas") for _, section in members])
@@ -254,7 +251,7 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
 
 
 def _total_pods(replicas: Sequence[YamlValue]) -> ParsedOption | None:
-    """Number of pods of a job's replicas; unspecified ones count as one."""
+    """Return the sum of ``replicas``, each 1 if unspecified; None for an empty list."""
     if not replicas:
         return None
     numbers = [int(entry.text or 1) for entry in replicas if (entry.text or "1").isdecimal()]
@@ -262,7 +259,7 @@ def _total_pods(replicas: Sequence[YamlValue]) -> ParsedOption | None:
 
 
 def _of_train_job(spec: YamlValue) -> Container:
-    """A Kubeflow TrainJob: its command or its runtime's, with its nodes and GPUs."""
+    """Return the container of a Kubeflow TrainJob: its command or its runtime's; nodes and GPUs."""
     trainer = spec.get("trainer")
     container = container_at(trainer, {})
     each = gpu_limit(trainer, "resourcesPerNode")
@@ -281,9 +278,9 @@ def _of_train_job(spec: YamlValue) -> Container:
 def _pod_specs(
     section: YamlValue, path: tuple[str, ...], around: tuple[YamlValue, ...]
 ) -> Iterator[tuple[tuple[str, ...], tuple[YamlValue, ...], YamlValue]]:
-    """Mappings with a list of containers below a place, with their keys and parents.
+    """Yield each pod below ``section`` (a mapping with containers): its keys, parents and itself.
 
-    An entry of a list is known by its name.
+    The key of a list entry is the entry's ``name``.
     """
     around = (*around, section)
     if section.get("containers").entries():
@@ -296,7 +293,7 @@ def _pod_specs(
 
 
 def _mount_points(section: YamlValue, volumes: YamlValue) -> Iterator[tuple[str, str]]:
-    """Mount points of a container, with the path of each on the machine."""
+    """Yield each mount path of a container whose volume is a host folder, with that folder."""
     folders = {
         volume.get("name").text: volume.get("hostPath", "path").text for volume in volumes.entries()
     }
@@ -306,7 +303,7 @@ def _mount_points(section: YamlValue, volumes: YamlValue) -> Iterator[tuple[str,
 
 
 def apply_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
-    """The pieces with the folders of models by what they are called outside of the container."""
+    """Replace paths inside a container by the known models that the mounted folders name."""
     for inside, outside in mounts:
         path = outside.removeprefix("hf://")
         parts = (path, *path.strip("/").split("/")[::-1])
@@ -323,7 +320,7 @@ def apply_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
 def container_at(
     section: YamlValue, variables: Mapping[str, YamlValue], mounts: Iterable[tuple[str, str]] = ()
 ) -> Container:
-    """A container of a pod, with the variables of its group."""
+    """Return the container of a pod section; ``variables`` are added to its environment."""
     environment = environment_at(section.get("env"))
     environment |= {name: word_at(value.pieces, value) for name, value in variables.items()}
     mounts = tuple(mounts)
@@ -349,6 +346,7 @@ def container_at(
 
 
 def _of_graph(service: str, section: YamlValue) -> Iterator[Container]:
+    """Yield the container of a service of a DynamoGraphDeployment; none without a command."""
     main = section.get("extraPodSpec", "mainContainer")
     container = container_at(main, {})
     if not container.words:
@@ -358,7 +356,7 @@ def _of_graph(service: str, section: YamlValue) -> Iterator[Container]:
 
 
 def _of_workers(section: YamlValue, limited: YamlValue) -> JobResources:
-    """Resources of a group of workers in a graph."""
+    """Return nodes, GPUs per node, GPU type and copies of a worker in a Dynamo graph."""
     return JobResources(
         gpu=gpu_of_nodes(section.get("extraPodSpec"))
         or gpu_of_nodes(section.get("podTemplate", "spec")),
@@ -369,7 +367,7 @@ def _of_workers(section: YamlValue, limited: YamlValue) -> JobResources:
 
 
 def _of_component(section: YamlValue) -> Iterator[Container]:
-    """Workers of a graph of Dynamo since nvidia.com/v1beta1."""
+    """Yield the containers with a command of a component (Dynamo since nvidia.com/v1beta1)."""
     kind = section.get("type").text or ""
     role = kind if kind in _ROLES else ""
     for pod in section.get("podTemplate", "spec", "containers").entries():
@@ -380,7 +378,7 @@ def _of_component(section: YamlValue) -> Iterator[Container]:
 
 
 def _of_service(spec: YamlValue) -> Iterator[Container]:
-    """Servers of a KServe LLMInferenceService: vLLM with keys instead of a command."""
+    """Yield a vLLM server for each pool of a KServe LLMInferenceService, from its keys."""
     uri, called = spec.get("model", "uri"), spec.get("model", "name")
     model = uri if (uri.text or "").startswith("hf://") else called
     name = YamlValue.pieces_after(model, "hf://")
@@ -414,7 +412,7 @@ def _of_service(spec: YamlValue) -> Iterator[Container]:
 
 
 def _of_nim_format(predictor: YamlValue) -> Container:
-    """A predictor of KServe whose runtime is a NIM of this name: its image is that of the model."""
+    """Return the container of a KServe predictor whose model format names a NIM image."""
     section = predictor.get("model")
     model = (section.get("modelFormat", "name").text or "").partition(_NIM_FORMAT)[2]
     return Container(
@@ -432,7 +430,7 @@ def _of_nim_format(predictor: YamlValue) -> Container:
 
 
 def _of_nim_service(spec: YamlValue) -> Container:
-    """A model of NVIDIA's NIM Operator."""
+    """Return the container of a NIMService (NVIDIA's NIM Operator): NIM image, GPUs and copies."""
     image = spec.get("image", "repository").text or ""
     return Container(
         name="",
@@ -449,7 +447,7 @@ def _of_nim_service(spec: YamlValue) -> Container:
 
 
 def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator[Container]:
-    """The container of a runtime with the model, options and GPUs of a service."""
+    """Yield the containers of a KServe runtime with the model, options and GPUs of a service."""
     predictor = service.get("spec", "predictor")
     section = predictor.get("model")
     mounts = [(_MODELS, (section.get("storageUri").text or "").replace(":", "/"))]
@@ -474,7 +472,7 @@ def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator
 
 
 def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
-    """A predictor of KServe's Hugging Face runtime, which starts vLLM with its options."""
+    """Yield the vLLM server of KServe's Hugging Face runtime; nothing for its other backend."""
     section = predictor.get("model")
     words = [word_at(entry.pieces, entry) for entry in section.get("args").entries()]
     if any(word.begins.replace("_", "-") == "--backend=huggingface" for word in words):
@@ -511,7 +509,7 @@ def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
 
 
 def _of_values(section: YamlValue) -> Container:
-    """A model of the values of vLLM's production-stack, whose keys are options of the server."""
+    """Return the vLLM server of a ``modelSpec`` entry in the values of vLLM's production-stack."""
     cache = section.get("lmcacheConfig")
     kind = cache.get("nixlRole").text or cache.get("kvRole").text or ""
     return Container(
@@ -529,7 +527,7 @@ def _of_values(section: YamlValue) -> Container:
 
 
 def _of_runtime_of_stack(spec: YamlValue) -> Container:
-    """The servers of a VLLMRuntime, for the operator of the same stack."""
+    """Return the vLLM server of a VLLMRuntime, an object of vLLM's production-stack."""
     model, deployed = spec.get("model"), spec.get("deploymentConfig")
     return Container(
         name="",
@@ -544,7 +542,7 @@ def _of_runtime_of_stack(spec: YamlValue) -> Container:
 
 
 def _of_stack(section: YamlValue, url: YamlValue, *configs: YamlValue) -> tuple[Word, ...]:
-    """The command of a model of the stack, with the keys of its ``configs`` as options."""
+    """Return the ``vllm serve`` command of a model; keys of ``configs`` are its options."""
     options: list[Word] = []
     for config in configs:
         options += options_at(config, option_aliases("production-stack"))
@@ -558,6 +556,7 @@ def _of_stack(section: YamlValue, url: YamlValue, *configs: YamlValue) -> tuple[
 
 
 def _of_compose(service: str, section: YamlValue, name: str) -> Container:
+    """Return the container of a Compose service, with mounted folders as paths outside."""
     environment = environment_at(section.get("environment"))
     volumes = (entry.text or "" for entry in section.get("volumes").entries())
     mounts = [(inside, path) for path, _, inside in (volume.partition(":") for volume in volumes)]
@@ -588,7 +587,7 @@ def _of_compose(service: str, section: YamlValue, name: str) -> Container:
 
 
 def gpu_of_nodes(pod: YamlValue) -> str | None:
-    """The kind of GPU of the nodes that a pod selects, as their labels call it."""
+    """Return the GPU label of nodes that a pod selects (known GPUs first); None if it has none."""
     labels = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
     needed = "requiredDuringSchedulingIgnoredDuringExecution"
     terms = pod.get("affinity", "nodeAffinity", needed, "nodeSelectorTerms").entries()
@@ -601,6 +600,7 @@ def gpu_of_nodes(pod: YamlValue) -> str | None:
 
 
 def _devices(section: YamlValue) -> ParsedOption | None:
+    """Return the number of GPUs that a Compose service reserves; None if all or unspecified."""
     devices = section.get("deploy", "resources", "reservations", "devices")
     for device in devices.entries():
         if (count := device.get("count")).text:
@@ -612,7 +612,7 @@ def _devices(section: YamlValue) -> ParsedOption | None:
 
 
 def gpu_limit(container: YamlValue, section: str = "resources") -> ParsedOption | None:
-    """The GPU limit of a container of a pod."""
+    """Return the GPUs in a container's limits, else in its requests; None if in neither."""
     for group in ("limits", "requests"):
         for key in _GPU_LIMITS:
             if (option := container.get(section, group, key).option_text(key)) is not None:
@@ -621,7 +621,7 @@ def gpu_limit(container: YamlValue, section: str = "resources") -> ParsedOption 
 
 
 def environment_at(section: YamlValue) -> dict[str, Word]:
-    """Variables of a list of names and values, of ``NAME=value`` texts, or of a mapping."""
+    """Return environment variables: from names and values, ``NAME=value`` texts, or a mapping."""
     variables: dict[str, Word] = {}
     for entry in section.entries():
         if entry.is_mapping:
@@ -641,7 +641,7 @@ def environment_at(section: YamlValue) -> dict[str, Word]:
 def apply_controller_variables(
     pieces: Pieces, pattern: re.Pattern[str], values: Mapping[str, Pieces]
 ) -> Pieces:
-    """The pieces with the variables that the controller or compose itself puts in."""
+    """Replace matches of ``pattern`` by ``values``, else by their default or unknown text."""
     done: list[TextPiece] = []
     for piece in pieces:
         passed = 0
@@ -671,7 +671,7 @@ def plain_word(text: str, line: int) -> Word:
 
 
 def options_at(section: YamlValue, keys: Mapping[str, str]) -> Iterator[Word]:
-    """The keys of a place as the options that they are."""
+    """Yield options with values from keys of a section; ``keys`` maps a key to its option."""
     for key, option in keys.items():
         if (value := section.get(*key.split("."))).text:
             yield plain_word(option, value.line)
@@ -689,7 +689,7 @@ def shell_words(script: Word) -> tuple[Word, ...]:
 
 
 def _container_words(container: Container) -> Iterator[Word]:
-    """Words of a container; a script in one text is split."""
+    """Yield the words of a container's command, and the parts of words that hold a script."""
     for word in container.words:
         yield word
         for text in (word.text or "").split():

@@ -49,7 +49,7 @@ class LauncherResources:
 
 
 def launcher_resources(kind: str, options: Iterable[tuple[str, Word | None]]) -> LauncherResources:
-    """The resources that the options of a launcher request; other options are skipped."""
+    """Return the nodes and GPUs that a launcher's options request; skip other options."""
     table = OPTIONS.get(kind, {})
     fields: dict[str, ParsedOption] = {}
     gpu: str | None = None
@@ -68,7 +68,7 @@ def launcher_resources(kind: str, options: Iterable[tuple[str, Word | None]]) ->
 
 
 def scheduler_resources(directives: Sequence[Directive]) -> LauncherResources:
-    """The resources that the scheduler directives at the head of a script request."""
+    """Return the nodes and GPUs that scheduler directives at the head of a script request."""
     fields: dict[str, ParsedOption] = {}
     gpu: str | None = None
     for directive in directives:
@@ -93,9 +93,9 @@ def scheduler_resources(directives: Sequence[Directive]) -> LauncherResources:
 def combine_resources(
     layers: Sequence[LauncherResources], devices: ParsedOption | None = None
 ) -> JobResources:
-    """The resources of a job from its launchers, outermost first; inner ones take precedence.
+    """Combine the resources of launchers, outermost first; inner launchers take precedence.
 
-    ``devices`` are the GPUs of a node as CUDA_VISIBLE_DEVICES names them.
+    ``devices`` is the number of GPUs per node in CUDA_VISIBLE_DEVICES, used if no launcher has it.
     """
     fields: dict[str, ParsedOption] = {}
     for layer in layers:
@@ -136,7 +136,7 @@ def combine_resources(
 
 
 def conflict_of(layers: Sequence[LauncherResources]) -> str:
-    """Why a launcher cannot start what it says on what the scheduler gives; empty if it can."""
+    """Return why a launcher requests more than its scheduler allocates; empty if it does not."""
     for outer, inner in combinations(layers, 2):
         allocated, requested = outer.number(PER_NODE), inner.number(PER_NODE)
         if allocated is not None and requested is not None and requested > allocated:
@@ -162,6 +162,7 @@ def conflict_of(layers: Sequence[LauncherResources]) -> str:
 def _conflict_message(
     requested: ParsedOption, allocated: ParsedOption, unit: str, number: str = ""
 ) -> str:
+    """Return an error message: a launcher requests more ``unit`` than the scheduler allocates."""
     return (
         f"line {requested.line}: {requested.option} {requested.texts[0]} is more than the "
         f"{number or allocated.texts[0]} {unit} of {allocated.option} on line {allocated.line}."
@@ -175,7 +176,7 @@ def _constraint(text: str | None) -> str | None:
 
 
 def _gpu_type(text: str | None) -> str | None:
-    """The GPU that ``gpu:h100:8`` or ``h100:8`` names."""
+    """Return the GPU type in ``gpu:h100:8`` or ``h100:8``; None if there is none."""
     if not text:
         return None
     if match := _KIND.search(text):
@@ -186,7 +187,10 @@ def _gpu_type(text: str | None) -> str | None:
 
 
 def _resource_option(option: str, word: Word, field: str) -> ParsedOption | None:
-    """The number in a value such as ``8``, ``h100:8``, ``gpu:h100:8``, ``ppr:8:node``, ``2-4``."""
+    """Return the number in a resource value, such as ``8``, ``h100:8`` or ``ppr:8:node``.
+
+    The text is None, with a reason, if the value sets no number; None if it sets no resource.
+    """
     if word.text is None:
         return _make_option(option, word, None, None, word.unknown)
     text = word.text.strip().strip("\"'")
@@ -224,6 +228,7 @@ def _resource_option(option: str, word: Word, field: str) -> ParsedOption | None
 
 
 def _part(option: str, word: Word, position: tuple[int, int], shift: int) -> ParsedOption:
+    """Return an option with the characters at ``position`` of a word, shifted by ``shift``."""
     text = (word.text or "")[position[0] + shift : position[1] + shift]
     span = word.span
     if span is not None and span.end - span.start == len(word.text or ""):
@@ -247,13 +252,14 @@ def visible_device_count(word: Word) -> ParsedOption | None:
 def _make_option(
     option: str, word: Word, text: str | None, span: Span | None, unknown: str = ""
 ) -> ParsedOption:
+    """Return an option with one text at a position; None: text or position unknown."""
     return ParsedOption(
         option=option, texts=(text,), line=word.line, spans=(span,), full_span=None, unknown=unknown
     )
 
 
 def _included_hosts(option: str, word: Word) -> dict[str, ParsedOption]:
-    """``worker-0@worker-1:0,2`` of DeepSpeed: hosts with the GPUs of each."""
+    """Return nodes and GPUs per node from DeepSpeed's ``worker-0@worker-1:0,2``."""
     if word.text is None:
         return {}
     hosts = [host for host in word.text.split("@") if host]
@@ -267,7 +273,7 @@ def _included_hosts(option: str, word: Word) -> dict[str, ParsedOption]:
 def parse_hosts(
     kind: str, option: str, word: Word, host_file: HereDocument | None
 ) -> LauncherResources:
-    """Nodes and GPUs of a host list: ``a:8,b:8``, or a file with ``a slots=8`` in each line."""
+    """Return nodes and GPUs of a host list ``a:8,b:8``, or of a file with lines ``a slots=8``."""
     names = (word.text or "").split(",")
     if host_file is not None:
         lines = (line.partition("#")[0].strip() for line in host_file.text.splitlines())
@@ -280,7 +286,7 @@ def parse_hosts(
 
 
 def _pbs_resources(directive: Directive) -> dict[str, ParsedOption]:
-    """``select=4:ngpus=8`` and ``nodes=4:gpus=8`` of PBS."""
+    """Return nodes and GPUs per node from ``select=4:ngpus=8`` or ``nodes=4:gpus=8`` of PBS."""
     fields = {}
     for field, words in ((NODES, "select|nodes"), (PER_NODE, "ngpus|gpus")):
         if match := re.search(rf"(?:^|[:,])(?:{words})=(\d+)", directive.text):
@@ -326,7 +332,7 @@ class NamedGpu:
 
 
 def parse_gpu_name(word: str, folder: Path | None = None) -> str | None:
-    """The GPU that a scheduler, a label of nodes or ``nvidia-smi`` calls so; None if unknown."""
+    """Return the GPU that a scheduler, node label or ``nvidia-smi`` names; None if unknown."""
     normalized = re.sub(r"[\s_]+", "-", word.strip().lower())
     while stripped := _MAKERS.match(normalized):
         normalized = normalized[stripped.end() :]
@@ -344,7 +350,7 @@ def parse_gpu_name(word: str, folder: Path | None = None) -> str | None:
 def gpus_in_text(
     text: str, path: Path, folder: Path | None = None, near: str = ""
 ) -> tuple[NamedGpu, ...]:
-    """The GPUs that a file names in its text, else in its path, the likeliest first.
+    """Return the GPUs that a file names in its text, else in its path, the likeliest first.
 
     A cloud instance type counts before names of GPUs. Among these the most frequent counts, and
     names in ``near``, the text around the started program, count first.
@@ -377,7 +383,7 @@ def gpus_in_text(
 
 
 def _of_size(word: str, following: str, folder: Path | None) -> str:
-    """The GPU of a word that memory or form may follow: ``a100`` of ``A100-SXM4-40GB``."""
+    """Return the GPU that a name means; memory and form after the name choose its variant."""
     normalized, aliases = re.sub(r"[\s_]+", "-", word), _gpu_aliases(folder)
     while normalized not in aliases and (stripped := _MAKERS.match(normalized)):
         normalized = normalized[stripped.end() :]
@@ -406,7 +412,7 @@ def _gpu_aliases(folder: Path | None) -> Mapping[str, str]:
 
 @cache_by_files
 def _pattern(folder: Path | None) -> re.Pattern[str]:
-    """Finds names and aliases in a text of lower case, with a blank for their dashes, too."""
+    """Return a regular expression for GPU names and aliases in lower case; dashes may be blanks."""
     words = [
         word
         for word in _gpu_aliases(folder)

@@ -13,7 +13,7 @@ _ADAPTED, _QUANTIZED = "model.lora_attn_modules", "model.quantize_base"
 
 
 def command_of(runtime: str, arguments: Sequence[str], gpus: str | None) -> tuple[str, ...]:
-    """Words of the command of a runtime; none if it is not torchtune's.
+    """Return the words of the command of a runtime; empty if it is not torchtune's.
 
     >>> " ".join(command_of("torchtune-llama3.2-1b", ["batch_size=4"], "1"))
     'full_finetune_single_device --config llama3_2/1B_full_single_device batch_size=4'

@@ -45,7 +45,7 @@ _AS_MANY = "the recipe uses all GPUs of the node"
 
 
 def recipes_of(document: YamlValue) -> Iterator[Container]:
-    """Servers of a document in one of these recipe formats; none otherwise."""
+    """Yield the servers of a recipe (srt-slurm or vLLM's recipes); nothing for other documents."""
     if document.get("backend").is_mapping and document.get("resources", "gpu_type").text:
         yield from _of_srt(document)
     elif document.get("model", "model_id").text and document.get("variants").is_mapping:
@@ -53,9 +53,9 @@ def recipes_of(document: YamlValue) -> Iterator[Container]:
 
 
 def requests_at(lengths: YamlValue, concurrency: YamlValue) -> dict[str, ParsedOption]:
-    """The requests that a benchmark sends: ``isl``, ``osl``, and how many at once.
+    """Return a benchmark's input and output tokens per request, and concurrent requests.
 
-    Of several numbers, listed or as ``4x8x32``, the largest.
+    Of several concurrencies, listed or as ``4x8x32``, the largest counts.
     """
     load = {
         name: option
@@ -80,7 +80,7 @@ def requests_at(lengths: YamlValue, concurrency: YamlValue) -> dict[str, ParsedO
 def add_file_options(
     words: Sequence[Word], environment: Mapping[str, Word], files: Mapping[str, HereDocument]
 ) -> list[Word]:
-    """Words of a command with the options that its container reads from a file.
+    """Replace the word for all arguments by the options that the container reads from a file.
 
     As charts of AI-Hypercomputer/gpu-recipes do: src/helm-charts/*/inference-templates.
     """
@@ -107,7 +107,7 @@ def add_file_options(
 
 
 def _of_srt(document: YamlValue) -> Iterator[Container]:
-    """The workers of a recipe of srt-slurm, each kind with the options of its engine."""
+    """Yield the prefill, decode or aggregated workers of a recipe of srt-slurm."""
     resources, measured = document.get("resources"), document.get("benchmark")
     load = requests_at(measured, measured.get("concurrencies"))
     for engine in _SECTIONS:
@@ -137,7 +137,7 @@ def _of_srt(document: YamlValue) -> Iterator[Container]:
 
 
 def options_of(section: YamlValue, dashes: str, above: str = "") -> Iterator[Word]:
-    """The keys of a section as options of a command, or as ``key=value`` words of a document."""
+    """Yield the keys of a section as command options; with ``dashes`` "" as ``key=value`` words."""
     for key, value in section.items():
         name = above + (key.replace("_", "-") if dashes else key)
         if value.is_mapping and not dashes:
@@ -153,7 +153,7 @@ def options_of(section: YamlValue, dashes: str, above: str = "") -> Iterator[Wor
 
 
 def _of_vllm(document: YamlValue) -> Iterator[Container]:
-    """The checkpoints of a model in vLLM's recipes, on one node, the first unchanged."""
+    """Yield a server on one node for each variant of a model in vLLM's recipes."""
     model = document.get("model")
     compatible = [entry.text or "" for entry in document.get("compatible_strategies").entries()]
     strategy = next((name for name in compatible if name in _STRATEGIES), "")
@@ -225,7 +225,7 @@ class RecipeEntry:
 
 
 def entry_of(path: Path, text: str) -> RecipeEntry | None:
-    """The entry with the name of a script; None if there is none."""
+    """Return the InferenceX entry whose name has the words of a script's name; else None."""
     if _OF_SCRIPTS not in text:
         return None
     words = {*re.split(r"[_-]", path.stem.lower())}
@@ -255,6 +255,7 @@ def entry_of(path: Path, text: str) -> RecipeEntry | None:
 
 
 def _configs_above(path: Path) -> Iterator[Path]:
+    """Yield ``*master*.yaml`` in configuration folders next to a file and in folders above."""
     for folder in path.absolute().parents[:MAX_PARENT_FOLDERS]:
         for name in _CONFIGS:
             with suppress(OSError):
@@ -270,6 +271,7 @@ def _points(entry: YamlValue) -> Iterator[tuple[YamlValue, YamlValue]]:
 
 
 def _values(entry: YamlValue, scenario: YamlValue, point: YamlValue) -> dict[str, str]:
+    """Return the environment variables of a script for one point of its search space."""
     load = requests_at(scenario, _numbers(point))
     terms = {"ISL": "input_tokens", "OSL": "output_tokens", "CONC": "at_once"}
     return {
@@ -285,9 +287,9 @@ def _numbers(point: YamlValue) -> YamlValue:
 
 
 def _servers(entry: YamlValue) -> Iterator[Container]:
-    """Servers of an entry, one per point of its search spaces.
+    """Yield the servers of an InferenceX entry, one per point of its search spaces and pool.
 
-    Further options stand in the script that it is run with.
+    The script that runs the entry may have further options.
     """
     framework = entry.get("framework").text or ""
     parts = {*framework.replace("_", "-").split("-")}
@@ -325,7 +327,7 @@ def _servers(entry: YamlValue) -> Iterator[Container]:
 
 
 def _parallel_options(worker: YamlValue, engine: str, drafts: bool) -> Iterator[Word]:
-    """Parallelism of a worker as options of its engine."""
+    """Yield engine options for a worker's parallelism; ``drafts``: it drafts with MTP modules."""
     texts: list[str] = []
     options_by_key = option_aliases(f"inferencex {engine}")
     has_attention_dp = worker.get("dp-attn").text == "true"
@@ -367,7 +369,7 @@ _PROFILE = re.compile(
 
 
 def unwrap_frontend(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Word, ...]:
-    """The command of the server that a front end starts; other commands unchanged."""
+    """Return the server command that a front end (NIM, DJL, Xinference) starts; else ``words``."""
     texts = [word.text or "" for word in words]
     name = texts[0].rpartition("/")[2]
     if name == "nim":
@@ -397,9 +399,9 @@ def _computed_words(texts: Sequence[str], line: int) -> Iterator[Word]:
 
 
 def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[Word]:
-    """The command of a NIM profile's engine; without a profile vLLM on all specified GPUs.
+    """Yield the engine command of a NIM profile; without a profile vLLM on all specified GPUs.
 
-    The model of the image and the number of GPUs follow the program.
+    ``words`` are ``nim``, the model of the image and the number of GPUs, then options.
     """
     _, model, number = (word.text or "" for word in words[:3])
     texts = {name: word.text or "" for name, word in environment.items()}
@@ -430,6 +432,7 @@ def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[
 
 
 def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return the vLLM or SGLang command of ``xinference launch``; other engines unchanged."""
     texts, aliases = [word.text or "" for word in words], option_aliases("xinference")
     options: dict[str, str] = {}
     rest: list[Word] = []
@@ -456,7 +459,7 @@ def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
 
 
 def _model_name(options: dict[str, str]) -> str:
-    """A name with its size before the kind of its training, and its format behind.
+    """Return a model name from Xinference's options: name, size, kind of training, format.
 
     >>> _model_name({"--model-name": "qwen2.5-instruct", "--size-in-billions": "0_5"})
     'qwen2.5-0.5b-instruct'
@@ -472,7 +475,7 @@ def _model_name(options: dict[str, str]) -> str:
 
 
 def served_by_properties(text: str) -> str:
-    """The command, line by line, of the server that ``serving.properties`` starts; empty if none.
+    """Return the server command that ``serving.properties`` starts, line by line; "" if none.
 
     >>> served_by_properties("option.model_id=a/b\\noption.tensor_parallel_degree=4").split()
     ['vllm', 'serve', 'a/b', '\\\\', '--tensor-parallel-size', '4', '\\\\']
@@ -499,7 +502,7 @@ def served_by_properties(text: str) -> str:
 
 
 def started_by_unit(text: str) -> str:
-    """The commands of a unit of systemd with their variables, line by line.
+    """Return a systemd unit as a script: its variables and commands, line by line.
 
     >>> started_by_unit("[Service]\\nEnvironment=A=1\\nExecStart=-/bin/vllm serve a/b")
     '\\nexport A=1\\n/bin/vllm serve a/b'
@@ -519,8 +522,9 @@ def started_by_unit(text: str) -> str:
 
 
 def unsupported_server(programs: Sequence[str], text: str) -> str:
-    """The message for a server without predictions, found by its program or by the keys of its
-    document; empty for any other.
+    """Return the message for a server without predictions; "" for any other.
+
+    The server is recognized by its program, or by the keys of its document.
 
     >>> unsupported_server(["/usr/bin/koboldcpp"], "")[:40]
     'starts KoboldCpp: planner has no profile'
@@ -539,7 +543,7 @@ def unsupported_server(programs: Sequence[str], text: str) -> str:
 
 
 def served_by_triton(text: str) -> str:
-    """The command of the engine that a model's ``config.pbtxt`` starts; empty of other backends.
+    """Return the TensorRT-LLM command for a Triton model's ``config.pbtxt``; "" for other backends.
 
     Its folder is that of an engine; only the engine's config specifies how it is split.
 

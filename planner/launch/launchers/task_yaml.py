@@ -45,7 +45,7 @@ _MEMORY = re.compile(r"\d+(?:\.\.|GB|MB|$)", re.IGNORECASE)
 
 
 def tasks_of(text: str, name: str) -> tuple[Container, ...]:
-    """Containers of a file of YAML tasks; empty if it has none.
+    """Return the containers that a file of YAML tasks describes; empty if it has none.
 
     Raises `LaunchError`: it is no YAML, is too long or nested too deeply.
     """
@@ -53,6 +53,7 @@ def tasks_of(text: str, name: str) -> tuple[Container, ...]:
 
 
 def _tasks(document: YamlValue, name: str) -> Iterator[Container]:
+    """Yield the containers of a document, by the tool whose keys it has; none otherwise."""
     resources = document.get("resources")
     if document.get("run").text:
         yield _of_sky(document, resources)
@@ -74,7 +75,7 @@ def _tasks(document: YamlValue, name: str) -> Iterator[Container]:
 
 
 def _accelerators(section: YamlValue) -> JobResources:
-    """Resources of the first accelerator choice: ``H100:8``, a list or a mapping of such."""
+    """Return the GPUs of the first accelerator choice: ``H100:8``, a list or a mapping."""
     (first, number), *_ = [*section.items()] or [("", section)]
     section = next(iter(section.entries()), section)
     word, _, count = (first or section.text or "").partition(":")
@@ -87,6 +88,7 @@ def _accelerators(section: YamlValue) -> JobResources:
 
 
 def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
+    """Return the container of a SkyPilot task, with the GPUs of its first resource choice."""
     choices = [resources, *resources.get("any_of").entries(), *resources.entries()]
     jobs = (_accelerators(choice.get("accelerators")) for choice in choices)
     job = next((job for job in jobs if job.gpu), JobResources())
@@ -116,7 +118,7 @@ def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
 
 
 def _of_dstack(document: YamlValue, resources: YamlValue) -> Container:
-    """A dstack service, whose commands form one script."""
+    """Return the container of a dstack task or service, whose commands form one script."""
     gpu, commands = resources.get("gpu"), document.get("commands")
     word, _, count = (gpu.get("name").text or gpu.text or "").partition(":")
     count = gpu.get("count").text or count or "1"
@@ -142,7 +144,7 @@ def _of_dstack(document: YamlValue, resources: YamlValue) -> Container:
 
 
 def _of_kaito(document: YamlValue) -> Container:
-    """A KAITO workspace, whose preset vLLM serves on all GPUs of the machine."""
+    """Return the vLLM server of a KAITO workspace's preset, on all GPUs of the machine."""
     name, kind = document.get("inference", "preset", "name"), document.get("resource")
     instance = kind.get("instanceType")
     machine = INSTANCES.get((instance.text or "").lower())
@@ -165,7 +167,7 @@ def _of_kaito(document: YamlValue) -> Container:
 
 
 def _of_kubeai(spec: YamlValue) -> Container:
-    """A model of KubeAI: its engine's server, with options as they are."""
+    """Return the vLLM server of a KubeAI model; no command for other engines."""
     profile, _, count = (spec.get("resourceProfile").text or "").partition(":")
     url = spec.get("url")
     is_vllm = spec.get("engine").text == "VLLM"
@@ -189,6 +191,7 @@ def _of_kubeai(spec: YamlValue) -> Container:
 
 
 def _of_truss(document: YamlValue, name: str) -> Container:
+    """Return the container of a Truss server, with its model folders replaced by repositories."""
     start = document.get("docker_server", "start_command")
     mounts = [
         (f"{_CACHE}{entry.get('volume_folder').text}", entry.get("repo_id").text or "")
@@ -214,7 +217,7 @@ def _of_truss(document: YamlValue, name: str) -> Container:
 
 
 def _of_trt_llm(document: YamlValue) -> Container:
-    """An engine of TensorRT-LLM that Truss builds, or starts as its second stack does."""
+    """Return the ``trtllm-serve`` command of an engine that Truss builds or starts."""
     spec = document.get("trt_llm")
     build, runtime = spec.get("build"), spec.get("runtime")
     repository = build.get("checkpoint_repository", "repo")
@@ -245,7 +248,7 @@ def _of_trt_llm(document: YamlValue) -> Container:
 
 
 def _pools_at(document: YamlValue) -> tuple[YamlValue, YamlValue] | None:
-    """Sections of llm-d values with the workers and their model."""
+    """Return the sections of llm-d values with the workers, and with their model; else None."""
     for section in (document, document.get("spec")):
         artifacts = section.get("modelArtifacts")
         if artifacts.is_mapping and any(section.get(kind).is_mapping for kind in _KINDS):
@@ -260,7 +263,7 @@ def _pools_at(document: YamlValue) -> tuple[YamlValue, YamlValue] | None:
 
 
 def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
-    """Workers of llm-d, without kinds that are disabled or have no copies."""
+    """Yield the prefill and decode workers of llm-d; skip pools that are off or have no copies."""
     off = (("create", "false"), ("enabled", "false"), ("replicas", "0"))
     pools = {
         kind: pool

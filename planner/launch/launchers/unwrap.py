@@ -51,6 +51,7 @@ class WrapperRule:
 
 
 def _program(row: Mapping[str, str]) -> WrapperRule:
+    """Return the rule of a wrapper from a row of ``launchers/programs.csv``."""
     words = {name: frozenset(row[name].split()) for name in ("flags", "valued", "two")}
     return WrapperRule(
         does=row["does"],
@@ -74,9 +75,9 @@ Options = list[tuple[str, Word | None]]
 
 
 def parse_wrapper(program: WrapperRule, words: Sequence[Word]) -> tuple[Options, Sequence[Word]]:
-    """The options of a wrapper with their values, and the words behind them.
+    """Split a wrapper's command into its options with values, and the words of the inner command.
 
-    The first word is the wrapper's own. Of a container its image is the first of the rest.
+    The first word is the wrapper. For a container the inner words begin with its image.
     """
     options: Options = []
     index, positional_left, module = 1, program.num_positional, None
@@ -110,9 +111,9 @@ def parse_wrapper(program: WrapperRule, words: Sequence[Word]) -> tuple[Options,
 
 
 def _is_program(program: WrapperRule, words: Sequence[Word], index: int) -> bool:
-    """Whether an unknown word is a program: options follow, or nothing.
+    """True if an unknown word is taken as a program: an option or nothing follows.
 
-    Those of the wrapper itself may follow a variable that holds more of them.
+    False if an option of the wrapper follows: the word may be a variable with more such options.
     """
     word = words[index]
     if word.pieces and not word.pieces[-1].unknown and "/" in word.pieces[-1].text:
@@ -124,7 +125,7 @@ def _is_program(program: WrapperRule, words: Sequence[Word], index: int) -> bool
 
 
 def _option(program: WrapperRule, words: Sequence[Word], index: int, options: Options) -> int:
-    """Read an option and return the number of its words."""
+    """Append the option at ``index`` to ``options``; return the number of its words."""
     word = words[index]
     text = word.text if word.text is not None else word.begins
     name, equals, _ = text.partition("=")
@@ -153,7 +154,7 @@ def _option(program: WrapperRule, words: Sequence[Word], index: int, options: Op
 
 
 def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tuple[Command, ...]:
-    """Commands of a word that a shell parses again; positions refer to ``outer``.
+    """Return the commands in a word that a shell parses again; positions refer to ``outer``.
 
     Raises `LaunchError`: a quote in it is never closed.
     """
@@ -170,7 +171,7 @@ def join_script(words: Sequence[Word]) -> Word:
 def script_of(
     document: HereDocument, environment: Mapping[str, Word], outer: Script
 ) -> tuple[Command, ...]:
-    """The commands of a here-document that a shell reads."""
+    """Return the commands of a here-document that a shell reads; positions refer to ``outer``."""
     pieces: Pieces = (TextPiece(document.text, document.span.start, document.span.end),)
     if document.expanded:
         pieces = document.pieces
@@ -216,9 +217,12 @@ def unwrap(
     *,
     is_launched: bool = False,
 ) -> Iterator[UnwrappedCommand]:
-    """The command itself, the command that it wraps, or the commands of a script inside it.
+    """Yield the innermost command behind wrappers, or each command of a script inside.
 
-    Raises LaunchError if scripts are nested too deeply, or one is never closed.
+    A command without wrapper is unchanged. ``layers`` are the resources of launchers around the
+    command, outermost first.
+
+    Raises LaunchError if scripts are nested too deeply, or a quote in them is never closed.
     """
     if depth > _MOST_NESTED:
         line = words[0].line if words else 0
@@ -277,7 +281,7 @@ def unwrap(
 
 
 def program_name(word: Word) -> Word:
-    """A program whose folder is not known: its name alone, where that is."""
+    """Return a program whose folder is unknown by its name alone; other words unchanged."""
     if word.text is not None or not word.pieces:
         return word
     tail = ""
@@ -290,7 +294,7 @@ def program_name(word: Word) -> Word:
 
 
 def _python(state: UnwrappedCommand) -> tuple[UnwrappedCommand, bool]:
-    """The program that Python runs, and whether it was found."""
+    """Return the script or module that Python runs; False if it is a launcher or not readable."""
     words, index = state.words, 1
     while index < len(words):
         text = words[index].text
@@ -313,7 +317,10 @@ def _python(state: UnwrappedCommand) -> tuple[UnwrappedCommand, bool]:
 
 
 def _accelerate(state: UnwrappedCommand) -> UnwrappedCommand:
-    """``accelerate launch`` keeps its words: its options say how to train."""
+    """Return ``accelerate launch`` with all words, because its options also set the training.
+
+    The nodes and GPUs in its options become a further layer of resources.
+    """
     words = state.words
     if words[0].text != "accelerate":
         launch = [replace(words[0], text=text, span=None) for text in ("accelerate", "launch")]
@@ -328,7 +335,7 @@ def _accelerate(state: UnwrappedCommand) -> UnwrappedCommand:
 def _unwrap_wrapper(
     script: Script, state: UnwrappedCommand, program: WrapperRule, depth: int
 ) -> UnwrappedCommand | Iterator[UnwrappedCommand]:
-    """The command behind a wrapper, or the commands of its script text."""
+    """Return the command behind a wrapper, or an iterator over the commands of its script."""
     words = state.words[1:] if program.first else state.words
     options, rest = parse_wrapper(program, words)
     environment = dict(state.environment)
@@ -377,7 +384,7 @@ def _unwrap_wrapper(
 def _hosts(
     script: Script, program: WrapperRule, options: Sequence[tuple[str, Word | None]]
 ) -> Iterator[LauncherResources]:
-    """The nodes of a launcher, from its host list or from a file that the script writes."""
+    """Yield nodes and GPUs from a launcher's host list, or from a host file in the script."""
     for name, word in options:
         if word is None or word.text is None or program.does not in ("deepspeed", "mpi"):
             continue
@@ -394,7 +401,7 @@ def _hosts(
 
 
 def _shell(script: Script, state: UnwrappedCommand, depth: int) -> Iterator[UnwrappedCommand]:
-    """The commands of ``bash -c TEXT``, or of a here-document that a shell reads."""
+    """Yield the commands of ``bash -c TEXT``, or of a here-document that a shell reads."""
     rest, is_text = list(state.words[1:]), False
     while rest and (rest[0].text or "").startswith(("-", "+")):
         text = rest.pop(0).text or ""
@@ -415,6 +422,7 @@ def _shell(script: Script, state: UnwrappedCommand, depth: int) -> Iterator[Unwr
 def _unwrap_commands(
     script: Script, state: UnwrappedCommand, commands: Sequence[Command], depth: int
 ) -> Iterator[UnwrappedCommand]:
+    """Unwrap commands inside ``state``, with its environment and launchers; yield the results."""
     for command in commands:
         environment = {**state.environment, **command.environment}
         yield from unwrap(
@@ -430,7 +438,7 @@ def _unwrap_commands(
 def _documents(
     script: Script, state: UnwrappedCommand, rest: Sequence[Word]
 ) -> Sequence[Command] | None:
-    """The commands of a here-document that a shell or scheduler reads, by name or as input."""
+    """Return the commands of a here-document that a shell reads, by name or as input; else None."""
     name = rest[0].text if rest else None
     if name is not None:
         for file_name, document in script.files.items():
@@ -449,7 +457,7 @@ _VOLUMES = ("-v", "--volume")
 
 
 def _skip_assignments(rest: Sequence[Word], environment: dict[str, Word]) -> Sequence[Word]:
-    """The words behind ``NAME=value``."""
+    """Return the words after ``NAME=value`` words; add these to ``environment``."""
     index = 0
     while index < len(rest) and (match := _ASSIGNMENT.match(rest[index].begins or "")):
         environment[match[1]] = rest[index].after(match.end())
@@ -458,7 +466,7 @@ def _skip_assignments(rest: Sequence[Word], environment: dict[str, Word]) -> Seq
 
 
 def _leads_to_image(words: Sequence[Word]) -> bool:
-    """Whether the first word of a container is unknown and a later one is a known image."""
+    """True if the first word of a container is unknown and a later word is a known image."""
     if not words or words[0].text is not None or words[0].begins:
         return False
     return any(
@@ -467,7 +475,7 @@ def _leads_to_image(words: Sequence[Word]) -> bool:
 
 
 def _from_image(options: Sequence[tuple[str, Word | None]], rest: Sequence[Word]) -> Sequence[Word]:
-    """Command of a container, with its entry point or image program; the image comes first."""
+    """Return a container's command after its image, with the entry point or the image's program."""
     if not rest:
         return ()
     image, words = rest[0], rest[1:]

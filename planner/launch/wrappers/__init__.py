@@ -14,7 +14,7 @@ from planner.launch.target import LaunchDraft, LaunchJob, LaunchOutputFile, Laun
 def wrapper_of(
     name: str,
 ) -> Callable[[LaunchTarget, LaunchJob, LaunchDraft], tuple[LaunchOutputFile, ...]]:
-    """The function that makes the files of a draft.
+    """Return the function of a wrapper that makes the files of a launch draft.
 
     Raises LaunchError if the name is unknown, or was removed.
     """

@@ -72,7 +72,7 @@ _HEALTH_ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama-server")
 
 
 def image_of(target: LaunchTarget, job: LaunchJob, process: Process) -> str:
-    """The official image with the program, else a placeholder in <>."""
+    """Return the official image with a process's program, else a placeholder in <>."""
     program = next((word for argument in process.arguments for word in argument.words), "")
     if isinstance(program, str) and program in _PROGRAMS:
         return _PROGRAMS[program]
@@ -92,7 +92,7 @@ def pod_script(
     links: tuple[PlacedProcess, ...],
     names: Mapping[str, str],
 ) -> str:
-    """The script that ``bash -c`` runs in a pod.
+    """Return the script that ``bash -c`` runs in the pod of a process.
 
     ``variables`` are the rank variables with their shell expressions. ``links`` are the copies that
     the process connects to, ``names`` the cluster's names of their processes.
@@ -141,7 +141,7 @@ Object = dict[str, object]
 def make_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """A manifest of all processes, and a manifest or script of the benchmark.
+    """Return a manifest of all processes, and a manifest or script of the benchmark.
 
     Raises LaunchError if a launcher connects to other nodes itself, which pods do not allow.
     """
@@ -165,6 +165,7 @@ def make_files(
 
 
 def _manifest_file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
+    """Return the YAML file of a manifest, with comments on how to start it."""
     target, job, draft = manifest.target, manifest.job, manifest.draft
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
@@ -190,6 +191,7 @@ class Manifest:
     def __init__(
         self, target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, part: str = ""
     ) -> None:
+        """Place the processes of a launch draft on nodes; their default output is on a claim."""
         processes = tuple(map(_move_output_to_claim, draft.processes))
         self.target, self.job, self.draft = target, job, replace(draft, processes=processes)
         self.places = place_processes(processes, job.cluster.gpus_per_node)
@@ -201,7 +203,7 @@ class Manifest:
         return f"{self.stem}-{dns_label(process.name)}"
 
     def user_steps(self) -> list[str]:
-        """Steps of the user before the manifest can run."""
+        """Return what the user must do or set before the manifest can run, one text per step."""
         values = [variable.name for variable in user_variables(self.draft.processes)]
         steps = []
         if values:
@@ -219,7 +221,7 @@ class Manifest:
         return steps
 
     def _images(self) -> list[str]:
-        """Steps for images with a placeholder in their name."""
+        """Return a step for each image with a placeholder in its name, which the user must set."""
         images: dict[str, list[str]] = {}
         for process in self.draft.processes:
             images.setdefault(image_of(self.target, self.job, process), []).append(process.name)
@@ -234,7 +236,7 @@ class Manifest:
         return documents(self.settings()) + "".join(map(self._object_text, self.draft.processes))
 
     def settings(self) -> list[Object]:
-        """ConfigMaps of the user's settings and of files that commands read."""
+        """Return ConfigMaps of the user's settings and of files that commands read."""
         variables = user_variables(self.draft.processes)
         public_values = {
             variable.name: variable.default or ""
@@ -258,7 +260,11 @@ class Manifest:
     def pod(
         self, process: Process, variables: Mapping[str, str], *, answers: bool, container: str = ""
     ) -> list[str]:
-        """The lines of a pod that runs a process; ``answers``: it serves requests."""
+        """Return the YAML lines of a pod that runs a process.
+
+        ``variables`` are rank variables; ``answers``: True if the process serves requests;
+        ``container`` is its name, by default that of the process.
+        """
         names = {other.name: self.name_of(other) for other in self.draft.processes}
         links = tuple(find_reached_copies(process, self.places))
         script = pod_script(self.target, self.job, self.draft, process, variables, links, names)
@@ -288,8 +294,9 @@ class Manifest:
         return fill_template("pod.yaml", values, blank_lines=_ALL_BLANK_LINES).split("\n")[:-1]
 
     def _object_text(self, process: Process) -> str:
-        """The object of a process and its service: a job with indexed pods, or copies of one pod
-        or of a group of pods, one for each node."""
+        """Return the YAML of a process and its service: a job with indexed pods, copies of one
+        pod, or groups of pods with one pod per node.
+        """
         has_several_nodes, name = process.num_nodes > 1, self.name_of(process)
         if has_several_nodes and runs_by_rank(process):
             raise LaunchError(
@@ -345,6 +352,7 @@ class Manifest:
         return fill_template("kubernetes.yaml", values, blank_lines=_ALL_BLANK_LINES)
 
     def _environment(self, process: Process) -> list[Object]:
+        """Return environment entries of a pod: secrets, and host address and copy index if used."""
         entries: list[Object] = [
             {"name": name, "valueFrom": {"secretKeyRef": {
                 "name": f"{self.stem}-secrets", "key": name, "optional": name == _HUB_TOKEN}}}
@@ -373,7 +381,7 @@ def _yaml_lines(**parts: object) -> list[str]:
 
 
 def _move_output_to_claim(process: Process) -> Process:
-    """The process with its default output folder on the claim."""
+    """Return the process with its default output folder on the volume claim."""
 
     def moved(argument: CommandWords) -> CommandWords:
         return replace(argument, words=tuple(map(on_claim, argument.words)))
@@ -387,7 +395,7 @@ def _move_output_to_claim(process: Process) -> Process:
 
 
 def dns_label(text: str) -> str:
-    """A text as a name of Kubernetes objects and hosts.
+    """Return a text as a valid name of Kubernetes objects and hosts.
 
     >>> dns_label("Llama 3.1 70B_Instruct")
     'llama-3-1-70b-instruct'
@@ -403,7 +411,7 @@ _KSERVE_CONTAINER = "kserve-container"
 def make_kserve_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """An InferenceService of KServe, which scales and routes one kind of server.
+    """Return an InferenceService of KServe, which scales and routes one kind of server.
 
     Raises LaunchError if the plan trains, or its servers are of several kinds or nodes.
     """
@@ -431,7 +439,7 @@ def make_kserve_files(
 
 
 def _single_server(job: LaunchJob, draft: LaunchDraft) -> Process:
-    """The single server process of a draft; KServe routes to its copies itself."""
+    """Return the only server process of a launch draft; KServe itself routes to its copies."""
     servers = [process for process in draft.processes if process.gpus_per_node]
     if job.is_training:
         raise LaunchError(

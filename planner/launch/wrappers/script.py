@@ -39,7 +39,7 @@ _ESCAPES = str.maketrans({char: "\\" + char for char in '\\"$`}'})
 
 
 def exports(assumed: Iterable[EnvironmentDefault]) -> list[str]:
-    """Lines that export the environment, each variable below its reason."""
+    """Return lines that export environment variables, each below a comment with its reason."""
     lines = []
     for default in assumed:
         value = f'"{default.text}"' if default.is_shell else shell_word(default.text)
@@ -48,7 +48,7 @@ def exports(assumed: Iterable[EnvironmentDefault]) -> list[str]:
 
 
 def check_user_variables(processes: Iterable[Process]) -> list[str]:
-    """Lines that set defaults of the user's variables, or end the script without a value."""
+    """Return lines that set the user's variables to defaults, or end the script if none is set."""
     lines = []
     for variable in user_variables(processes):
         if variable.default is None:
@@ -64,7 +64,7 @@ def check_user_variables(processes: Iterable[Process]) -> list[str]:
 
 
 def array(arguments: Sequence[CommandWords], name: str = "ARGUMENTS") -> list[str]:
-    """Arguments as an array, one on each line with its note."""
+    """Return lines of a bash array with one argument per line, each with its note as a comment."""
     lines = [f"{name}=("]
     for argument in arguments:
         words = " ".join(map(expand_word, argument.words))
@@ -73,7 +73,7 @@ def array(arguments: Sequence[CommandWords], name: str = "ARGUMENTS") -> list[st
 
 
 def arguments_lines(process: Process) -> list[str]:
-    """The arguments of a process as an array, and an array added on nodes after the first."""
+    """Return lines of an array with a process's arguments, and of one for nodes after the first."""
     lines = array(process.arguments)
     if has_followers(process):
         # A separate array: parsers of the script read the first one without evaluating "if".
@@ -88,7 +88,7 @@ def has_followers(process: Process) -> bool:
 
 
 def command(process: Process) -> str:
-    """The command on a node: launcher and arguments.
+    """Return the command that a node runs for a process: launcher and arguments, folded.
 
     Raises LaunchError if the launcher is unknown.
     """
@@ -113,7 +113,7 @@ def expand_arrays(process: Process) -> list[str]:
 
 
 def fold_words(words: Sequence[str]) -> str:
-    """Words of a command, folded into lines."""
+    """Join words to a command; fold long lines with a backslash."""
     lines = [""]
     for word in words:
         if lines[-1] and len(lines[-1]) + len(word) > _WIDTH and not word.startswith('"'):
@@ -134,7 +134,7 @@ def runs_by_rank(process: Process) -> bool:
 
 
 def expand_word(word: str | ShellVariable) -> str:
-    """A word of a command: quoted text, or a shell variable."""
+    """Return a word as shell text: quoted, or a reference to a shell variable such as "${NAME}"."""
     if isinstance(word, ShellVariable):
         before, after = (shell_word(text) if text else "" for text in (word.prefix, word.suffix))
         value = f"${{{word.name}}}"
@@ -145,7 +145,7 @@ def expand_word(word: str | ShellVariable) -> str:
 
 
 def uses_variable(process: Process, *names: str) -> bool:
-    """Whether the arguments of a process use one of these variables."""
+    """True if the arguments of a process use one of the shell variables ``names``."""
     all_arguments = (*process.launcher_arguments, *process.arguments, *process.follower_arguments)
     return any(
         isinstance(word, ShellVariable) and word.name in names
@@ -155,6 +155,7 @@ def uses_variable(process: Process, *names: str) -> bool:
 
 
 def _launcher_words(process: Process) -> list[str]:
+    """Return the words that start a launcher, such as torchrun; empty for no launcher."""
     nodes, gpus = process.num_nodes, process.gpus_per_node
     has_several_nodes = nodes > 1
     if process.launcher == "accelerate":
@@ -213,8 +214,9 @@ class PlacedProcess:
 
 
 def place_processes(processes: Sequence[Process], gpus_per_node: int) -> tuple[PlacedProcess, ...]:
-    """Processes placed on nodes: copies share a node while they fit, others get whole nodes.
+    """Assign the copies of processes to nodes and GPUs, in order.
 
+    Copies of one node share a node while they fit; copies of several nodes get whole nodes.
     Processes without GPUs run on the first node.
     """
     placed, node, gpu = list[PlacedProcess](), 0, 0
@@ -248,7 +250,7 @@ _NEEDS_SERVER_NOTE = "It sends requests to a running server."
 def make_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """A script for each kind of process, one that starts all on a node, and files they read.
+    """Return a script per process, one that starts all on one node, and files that they read.
 
     Raises LaunchError if a word cannot be quoted for a shell, or a launcher is unknown.
     """
@@ -287,6 +289,7 @@ def benchmark(
 def _benchmark_script(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, process: Process
 ) -> LaunchOutputFile:
+    """Return the script that measures a server, or runs some steps of a training."""
     placed_processes = place_processes([process], job.cluster.gpus_per_node)
     start_lines = [_NEEDS_SERVER_NOTE]
     if job.is_training:
@@ -303,7 +306,10 @@ def _benchmark_script(
 def addresses(
     placed_processes: Sequence[PlacedProcess], reached: Sequence[PlacedProcess]
 ) -> list[str]:
-    """Lines that set the addresses of processes: on this node, or on nodes that the user sets."""
+    """Return lines that set host and URL of the process copies in ``reached``, with defaults.
+
+    On several nodes the user sets the address of each node.
+    """
     has_several_nodes = num_nodes(placed_processes) > 1
     nodes = dict.fromkeys(placed.node for placed in reached if has_several_nodes)
     lines = [f': "${{NODE_{node}:?address of node {node}}}"' for node in nodes]
@@ -317,7 +323,7 @@ def addresses(
 def find_reached_copies(
     process: Process, placed_processes: Sequence[PlacedProcess]
 ) -> list[PlacedProcess]:
-    """The copies with an address in the arguments of a process."""
+    """Return the process copies whose address is in the arguments of ``process``."""
     names = {getattr(word, "name", "") for argument in process.arguments for word in argument.words}
     return [
         placed
@@ -334,7 +340,10 @@ def _script_text(
     start_lines: Sequence[str],
     placed_processes: Sequence[PlacedProcess] = (),
 ) -> str:
-    """The script of a process with its start lines; without places that of a benchmark."""
+    """Return the script of a process, with ``start_lines`` in its heading.
+
+    Without ``placed_processes`` it is the script of a benchmark.
+    """
     gpus, of_node = process.gpus_per_node, job.cluster.gpus_per_node
     is_single_node, copies_on_node = process.num_nodes == 1, copies_per_node(process, of_node)
     values: dict[str, Value] = {
@@ -380,7 +389,7 @@ def copies_per_node(process: Process, gpus_per_node: int) -> int:
 def _start_all_script(
     draft: LaunchDraft, placed_processes: Sequence[PlacedProcess]
 ) -> tuple[LaunchOutputFile, ...]:
-    """The script that starts all processes on one node, if they fit on it; else empty."""
+    """Return the script that starts all processes; empty if they need several nodes, or are one."""
     if len(draft.processes) < 2 or num_nodes(placed_processes) > 1:
         return ()
     starts = []
@@ -403,6 +412,7 @@ def _start_all_script(
 def _start_instructions(
     process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]
 ) -> list[str]:
+    """Return comment lines on how to start the script of a process on its nodes."""
     if len(placed_processes) > process.copies and num_nodes(placed_processes) == 1:
         return [f"bash {START} starts it with the others; FIRST_GPU is its first GPU."]
     process_places = [placed for placed in placed_processes if placed.process is process]
@@ -427,7 +437,7 @@ def _start_instructions(
 def _start_commands(
     process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]
 ) -> list[str]:
-    """The commands that start a process, each with its node."""
+    """Return the shell commands that start a process, each with a comment on its node."""
     process_places = [placed for placed in placed_processes if placed.process is process]
     by_hand = _manual_command(process, job).strip()
     if num_nodes(placed_processes) == 1 or runs_by_rank(process):
@@ -442,7 +452,7 @@ def _start_commands(
 
 
 def _node_commands(placed_processes: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:
-    """Label and command for each node of a process, or for each group of nodes."""
+    """Yield label and command for each node of a process, or for each group of its nodes."""
     seen = set()
     for placed in placed_processes:
         nodes, name = placed.process.num_nodes, placed.process.name
@@ -461,7 +471,7 @@ def _node_commands(placed_processes: Sequence[PlacedProcess]) -> Iterator[tuple[
 
 
 def _manual_command(process: Process, job: LaunchJob) -> str:
-    """The command that starts a script on the first node."""
+    """Return the command with which a user starts a process's script on the first node."""
     has_several_nodes = process.num_nodes > 1 and not runs_by_rank(process)
     address = "MASTER_ADDR=$(hostname) " * (process.num_nodes > 1)
     first = "FIRST_COPY=0 " * (process.copies > copies_per_node(process, job.cluster.gpus_per_node))

@@ -50,7 +50,7 @@ _CPU_SETTING = "--cpus-per-gpu as an option of sbatch, if part of a node comes w
 def make_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """The batch script, files that it reads, and the benchmark of the job.
+    """Return the batch script, files that it reads, and the benchmark of the job.
 
     Raises LaunchError if a word cannot be quoted for a shell, or a launcher is unknown.
     """
@@ -67,7 +67,10 @@ def make_files(
 def _batch_file(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, *, is_benchmark: bool
 ) -> LaunchOutputFile:
-    """The batch script of all processes of a draft; a benchmark runs some steps of a training."""
+    """Return the batch script for all processes of a launch draft.
+
+    ``is_benchmark``: True if it runs some steps of a training.
+    """
     placed_processes = place_processes(draft.processes, job.cluster.gpus_per_node)
     base_name = draft.processes[0].name if len(draft.processes) == 1 else "launch"
     name = f"{base_name}.sbatch"
@@ -112,7 +115,7 @@ def _batch_file(
 
 
 def time_limit(days: float) -> str:
-    """Days as a time limit of SLURM, rounded up to hours.
+    """Format days as a time limit of SLURM, rounded up to hours.
 
     >>> time_limit(33.131)
     '33-04:00:00'
@@ -122,7 +125,7 @@ def time_limit(days: float) -> str:
 
 
 def _time_limit_days(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | None, str]:
-    """Time limit of a training or its benchmark [days], and the reason; None if unknown."""
+    """Return the time limit of a training or its benchmark [days], None if unknown; and why."""
     if is_benchmark:
         step = job.row.get("step_time_high_s") or job.row.get("step_time_s") or math.inf
         days = (STEPS * step + HOUR) / DAY
@@ -135,7 +138,7 @@ def _time_limit_days(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | Non
 
 
 def _gpus_of_node(job: LaunchJob, placed_processes: Sequence[PlacedProcess]) -> int:
-    """Most GPUs of one node that the job uses."""
+    """Return the most GPUs that the job uses on one node."""
     return max(
         (placed.gpu + placed.process.gpus_per_node for placed in placed_processes),
         default=job.gpus_per_node,
@@ -143,6 +146,7 @@ def _gpus_of_node(job: LaunchJob, placed_processes: Sequence[PlacedProcess]) -> 
 
 
 def _checkpoint_notes(job: LaunchJob) -> list[str]:
+    """Return notes on expected interruptions, checkpoint interval and spare GPUs of a training."""
     interval, failures = job["checkpoint_interval_s"], job["interruptions"]
     if not job.is_training or not interval or not failures:
         return []
@@ -156,7 +160,7 @@ def _checkpoint_notes(job: LaunchJob) -> list[str]:
 
 
 def _addresses(placed_processes: Sequence[PlacedProcess]) -> list[str]:
-    """Lines that export the addresses of processes; empty for a single process."""
+    """Return lines that export host and URL of processes with a port; empty for one process."""
     if len({placed.process.name for placed in placed_processes}) == 1:
         return []
     lines = []
@@ -174,7 +178,7 @@ def _function_values(
     process: Process,
     placed_processes: Sequence[PlacedProcess],
 ) -> dict[str, Value]:
-    """Template values of the function that runs on each node of a process."""
+    """Return template values for the shell function that runs on each node of a process."""
     by_rank = runs_by_rank(process)
     return {
         "function": _function_name(process),
@@ -197,7 +201,10 @@ def _function_name(process: Process) -> str:
 
 
 def _job_steps(placed_processes: Sequence[PlacedProcess]) -> list[str]:
-    """A job step for each copy; the job ends with the first step that ends."""
+    """Return an ``srun`` command for each copy of a process.
+
+    The job ends with the first command that ends.
+    """
     if len(placed_processes) == 1:
         return [_job_step(placed_processes[0], [*_copy_environment(placed_processes[0]), "srun"])]
     lines = []
@@ -219,6 +226,7 @@ def _copy_environment(placed: PlacedProcess) -> list[str]:
 
 
 def _job_step(placed: PlacedProcess, words: list[str]) -> str:
+    """Return ``words`` with the options and function that run a process on its nodes, folded."""
     process = placed.process
     ranks = process.gpus_per_node if runs_by_rank(process) else 1
     words = [*words, f"--nodes={process.num_nodes}", f"--ntasks={process.num_nodes * ranks}"]
