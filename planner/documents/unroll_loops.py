@@ -49,6 +49,7 @@ class _Loops(ast.NodeTransformer):
         self.tables = tables
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
+        """Replace a loop over a known table's items by one copy of its body per item."""
         self.generic_visit(node)
         function = node.iter.func if isinstance(node.iter, ast.Call) else None
         if not (isinstance(function, ast.Attribute) and function.attr == "items"):

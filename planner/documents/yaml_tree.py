@@ -100,6 +100,7 @@ class _Reader:
         self._counted = (0, 1)
 
     def document(self) -> Node:
+        """Return the root node of the JSON text; raise LaunchError if more text follows."""
         self._blanks()
         root = self._value(0)
         self._blanks()
@@ -108,6 +109,7 @@ class _Reader:
         return root
 
     def _line(self, position: int) -> int:
+        """Return the line number of a position, counted from the last position where possible."""
         done, line = self._counted
         if position < done:
             return self.text.count("\n", 0, position) + 1
@@ -130,6 +132,7 @@ class _Reader:
         return False
 
     def _value(self, depth: int) -> Node:
+        """Read a JSON value of any kind as a node; `depth` limits the nesting."""
         start = self.position
         line = self._line(start)
         self.growth.node(line, depth)
@@ -145,6 +148,7 @@ class _Reader:
         return node
 
     def _members(self, node: Node, depth: int) -> None:
+        """Read a JSON object's members into the node; raise LaunchError for a repeated key."""
         keys: dict[str, int] = {}
         self._blanks()
         if self._takes("}"):
@@ -164,6 +168,7 @@ class _Reader:
                 return
 
     def _entries(self, node: Node, depth: int) -> None:
+        """Read a JSON list's entries into the node, up to the closing bracket."""
         self._blanks()
         if self._takes("]"):
             return
@@ -174,6 +179,7 @@ class _Reader:
                 return
 
     def _ends(self, bracket: str) -> bool:
+        """Skip a bracket or a comma; True: the bracket ended the value. LaunchError: neither."""
         self._blanks()
         if self._takes(bracket):
             return True
@@ -190,6 +196,7 @@ class _Reader:
         return f"{wanted} is missing" + (f" before {next_text!r}" if next_text else " at the end")
 
     def _scalar(self, start: int, line: int) -> Node:
+        """Read a JSON text, number or constant, or a placeholder of the script, as a node."""
         if self.text.startswith('"', start):
             match = _STRING.match(self.text, start)
             if match is None:
@@ -209,6 +216,7 @@ class _Reader:
         return Node("scalar", start, word.end(), line, word[0], value, "", unknown)
 
     def _parse_scalar(self, text: str, start: int) -> object:
+        """Return the value of a JSON number or constant; raise LaunchError for other words."""
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if not _NUMBER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
@@ -255,6 +263,7 @@ def yaml_documents(text: str, name: str) -> list[Node]:
 
 class _Composer:
     def __init__(self, source: Source, skipped: int) -> None:
+        """Start without nodes for a YAML text; imports PyYAML."""
         from yaml.constructor import SafeConstructor
         from yaml.resolver import Resolver
 
@@ -267,6 +276,7 @@ class _Composer:
         self.roots: list[Node] = []
 
     def documents(self, events: Iterable[Event]) -> list[Node]:
+        """Build a tree of nodes from parser events; return the roots that are not empty."""
         from yaml.events import (
             AliasEvent,
             CollectionEndEvent,
@@ -301,6 +311,7 @@ class _Composer:
         return [root for root in self.roots if root.kind != "scalar" or root.text]
 
     def _node(self, kind: str, event: Event) -> Node:
+        """Return a new node at an event's position; raise LaunchError if there are too many."""
         start, end = self._place(event)
         # The parser ends lines at characters that no editor counts.
         line = self.source.line(start)
@@ -316,6 +327,7 @@ class _Composer:
         return start, end
 
     def _add(self, node: Node, anchor: str | None) -> None:
+        """Add a node to the open mapping or list, or as a root; store its anchor."""
         if anchor is not None:
             self.anchors[anchor] = node
         if not self.open:
@@ -331,6 +343,7 @@ class _Composer:
             parent.items.append((waiting.pop(), node))
 
     def _key(self, node: Node, keys: dict[str, int]) -> None:
+        """Check a mapping's key: raise LaunchError if it is no scalar or is repeated."""
         if node.kind == "alias" and node.target is not None and node.target.kind == "scalar":
             node.kind, node.text = "scalar", node.target.text
         if node.kind != "scalar":
@@ -339,6 +352,7 @@ class _Composer:
             refuse_twice(keys, node.text, node.line, self.name)
 
     def _alias(self, event: AliasEvent) -> Node:
+        """Return a node for `*name`; raise LaunchError if undefined or inside its own anchor."""
         node = self._node("alias", event)
         node.target = self.anchors.get(event.anchor or "")
         node.size = node.target.size if node.target is not None else 1
@@ -355,6 +369,7 @@ class _Composer:
         return node
 
     def _scalar(self, event: ScalarEvent) -> Node:
+        """Return a scalar's node with its value by YAML's rules; None if a tag hides it."""
         from yaml.nodes import ScalarNode
 
         node = self._node("scalar", event)
@@ -367,6 +382,7 @@ class _Composer:
         return node
 
     def _value(self, node: ScalarNode, tag: str) -> object:
+        """Convert a scalar's text to the type of its tag; return the text if that fails."""
         if tag in (_STANDARD + "str", _STANDARD + "merge"):
             return node.value
         construct = self.constructor.yaml_constructors.get(tag)
@@ -501,6 +517,7 @@ def path_keys(path: str) -> tuple[str, ...]:
 
 
 def _tree(root: Node, text: str, name: str, *, is_json: bool) -> Tree:
+    """Return the document of a root node, with its leaves and editing positions by path."""
     reader = _Leaves(name)
     data = reader.read(root, "", EditPosition(node=root, key=None, parent=None))
     return Tree(
@@ -538,6 +555,7 @@ class _Leaves:
         return data
 
     def _leaf(self, used: Node, node: Node, path: str, position: EditPosition) -> object:
+        """Store a scalar, an empty container or an unknown value as a leaf; return the value."""
         empty: object = [] if node.kind == "list" else {}
         if not path and node.kind == "mapping" and not node.unknown:
             return {}
@@ -553,6 +571,7 @@ class _Leaves:
         return value
 
     def _list(self, used: Node, node: Node, path: str, position: EditPosition) -> list[object]:
+        """Return a list's data; a list of scalars is also stored as one leaf."""
         entries = [item for _, item in node.items]
         data = []
         if all(resolve_alias(item).kind == "scalar" for item in entries):
@@ -573,6 +592,7 @@ class _Leaves:
         return data
 
     def _map(self, node: Node, path: str) -> dict[str, object]:
+        """Return a mapping's data by key, merged keys included; stores the leaves in it."""
         data: dict[str, object] = {}
         for key, item in members(node, self.depth, self.growth):
             inner = _joined(path, key_path(key.text))

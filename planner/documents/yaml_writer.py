@@ -60,6 +60,7 @@ def json_scalar(value: Scalar) -> str:
 
 
 def _number(value: float | None) -> str:
+    """Return a number, boolean or null as YAML 1.1 text."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -97,6 +98,7 @@ def documents(objects: Iterable[Mapping[str, object]]) -> str:
 
 
 def _lines(value: object, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
+    """Return a mapping's or list's lines without indent; `notes` become comments by path."""
     if isinstance(value, Mapping):
         pairs = ((str(key), part) for key, part in value.items())
         return [line for key, part in pairs for line in _pair(key, part, notes, path, list_by)]
@@ -105,6 +107,7 @@ def _lines(value: object, notes: Mapping[str, str], path: str, list_by: str) -> 
 
 
 def _pair(key: str, value: object, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
+    """Return the lines of a key with its value, with its note as a comment."""
     note, name = notes.get(f"{path}{key}"), yaml_scalar(key)
     remark = f"  # {note}" if note else ""
     if isinstance(value, Mapping | list | tuple) and value:
@@ -122,6 +125,7 @@ def _item(value: object, notes: Mapping[str, str], list_by: str) -> list[str]:
 
 
 def _scalar(value: object) -> list[str]:
+    """Return the lines of a scalar or an empty container; a text of several lines as a block."""
     if isinstance(value, Mapping):
         return ["{}"]
     if isinstance(value, list | tuple):
@@ -203,6 +207,7 @@ def _texts(tree: Tree) -> dict[str, Texts]:
 
 
 def _changed(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
+    """Yield texts of the document with a new value: in place, else as a flow list."""
     leaf, position = tree.values.get(path), tree.places[path]
     is_list = leaf is None or isinstance(leaf.value, list) or len(texts) != 1
     spans = [span for span in (leaf.spans if leaf else ()) if span is not None]
@@ -259,6 +264,7 @@ def _removed(tree: Tree, path: str) -> Iterator[str]:
 
 
 def _cut(text: str, position: EditPosition, parent: Node) -> Iterator[str]:
+    """Yield texts without a value and its comma or line, candidates for the edit."""
     start = position.key.start if position.key is not None else position.node.start
     end = max(position.node.end, position.key.end + 1 if position.key is not None else 0)
     if parent.style == "flow":
@@ -283,6 +289,7 @@ def _cut(text: str, position: EditPosition, parent: Node) -> Iterator[str]:
 
 
 def _added(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
+    """Yield texts with a new path in its deepest existing mapping or empty value."""
     keys = path_keys(path)
     for depth in range(len(keys) - 1, -1, -1):
         position = tree.places.get(".".join(map(key_path, keys[:depth])))
@@ -302,6 +309,7 @@ def _added(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
 def _in_mapping(
     tree: Tree, node: Node, keys: Sequence[str], texts: tuple[str, ...]
 ) -> Iterator[str]:
+    """Yield texts with new keys in a mapping: in braces, or as lines behind its last key."""
     text = tree.text
     if node.style == "flow" or tree.is_json:
         yield from _in_braces(tree, node, keys, texts)
@@ -349,6 +357,7 @@ def _flow(tree: Tree, keys: Sequence[str], texts: tuple[str, ...]) -> str:
 def _in_braces(
     tree: Tree, node: Node, keys: Sequence[str], texts: tuple[str, ...]
 ) -> Iterator[str]:
+    """Yield the text with new keys in a mapping in braces, behind its last entry if it has any."""
     text, written = tree.text, _flow(tree, keys, texts)
     if not node.items:
         if text[node.start : node.start + 1] == "{":

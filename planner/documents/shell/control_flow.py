@@ -76,6 +76,7 @@ def _all(words: Sequence[str | None]) -> bool | None:
 
 
 def _split(words: Sequence[str | None], operators: tuple[str, ...]) -> list[Sequence[str | None]]:
+    """Split the words of a test at each of these operators that has words before it."""
     parts, start = list[Sequence[str | None]](), 0
     for index, word in enumerate(words):
         if word in operators and index > start:
@@ -85,6 +86,7 @@ def _split(words: Sequence[str | None], operators: tuple[str, ...]) -> list[Sequ
 
 
 def _evaluate_single(words: Sequence[str | None]) -> bool | None:
+    """Return whether a test without "and" or "or" holds; None: unknown words or operators."""
     if len(words) > 1 and words[0] == "!":
         inner = _evaluate_single(words[1:])
         return None if inner is None else not inner
@@ -99,6 +101,7 @@ def _evaluate_single(words: Sequence[str | None]) -> bool | None:
 
 
 def _compared(left: str, operator: str, right: str) -> bool | None:
+    """Return whether a comparison of two texts or numbers holds; None: it cannot be computed."""
     if operator in ("=", "==", "!="):
         equal = matches_pattern(left, right)
         return None if equal is None else equal == (operator != "!=")
@@ -119,6 +122,7 @@ class SimpleCommands:
     """Variables, commands and files of a script so far."""
 
     def __init__(self, source: Source, environment: Mapping[str, str]) -> None:
+        """Start with the variables of `environment` and no commands, files or functions yet."""
         self.source = source
         self.scope = Scope()
         for name, text in environment.items():
@@ -176,6 +180,7 @@ class SimpleCommands:
         return True if name in _SUCCEED else None
 
     def _command(self, node: SimpleCommand, words: Sequence[Word]) -> None:
+        """Record a command with its expanded words, environment, position and copies."""
         environment: Mapping[str, Word] = self._exports(node.start)
         if node.assignments:
             assigned = {item.name: self._value(item) for item in node.assignments}
@@ -194,6 +199,7 @@ class SimpleCommands:
         self.commands.append(command)
 
     def _test(self, node: SimpleCommand) -> bool | None:
+        """Return whether the test `[ ... ]`, `[[ ... ]]` or `test` holds; None: it is unknown."""
         is_plain = node.words[0].literal != "[["
         if is_plain:
             words = [word.text for raw in node.words for word in self.expander.words(raw)]
@@ -205,6 +211,7 @@ class SimpleCommands:
     # Variables
 
     def _exports(self, position: int) -> dict[str, Word]:
+        """Return the exported variables with a value as words by name; the result is cached."""
         if self._environment is None:
             variables = {name: self.scope.get(name) for name in self.exported}
             self._environment = {
@@ -226,6 +233,7 @@ class SimpleCommands:
             self._environment = None
 
     def _value(self, item: Assignment) -> Variable:
+        """Return the variable after an assignment, `+=` included; unknown if set by elements."""
         before = self.scope.get(item.name) if item.adds else None
         places = (*(before.assigned if before else ()), item.start)[-10:]
         if item.subscript or (before is not None and before.unknown):
@@ -249,6 +257,7 @@ class SimpleCommands:
     def _array(
         self, item: Assignment, before: Variable | None, places: tuple[int, ...]
     ) -> Variable:
+        """Return the variable after an array assignment; unknown if its elements have keys."""
         if any((raw.literal or "").startswith("[") and "]=" in (raw.literal or "")
                for raw in item.elements):  # fmt: skip
             reason = f"${item.name} is assigned by keys (line {self.source.line(item.start)})"
@@ -260,6 +269,7 @@ class SimpleCommands:
         return Variable(tuple(elements), True, places)
 
     def _builtin(self, name: str, words: Sequence[Word]) -> None:
+        """Apply `unset`, `read`, `source`, `shift` or `set --` to variables and arguments."""
         rest = [word.text or "" for word in words[1:]]
         line = words[0].line
         if name == "unset":
@@ -340,6 +350,7 @@ class SimpleCommands:
             self._keep(name, self._document(body), appends=appends)
 
     def _keep(self, name: str, written: HereDocument, *, appends: bool) -> None:
+        """Store the text written to a file; with `appends`, after the text already stored."""
         before = self.files.get(name)
         if appends and before is not None:
             written = replace(
@@ -352,6 +363,7 @@ class SimpleCommands:
         self.files[name] = written
 
     def _output(self, body: HereDocBody, outputs: Sequence[RawWord], words: Sequence[Word]) -> str:
+        """Return the name of the file that a here-document is written to, else its delimiter."""
         if outputs:
             return self._file_name(outputs[-1])
         if words and words[0].text == "tee":
@@ -369,6 +381,7 @@ class SimpleCommands:
         return self._written(pieces, Span(body.start, body.end))
 
     def _written(self, pieces: Pieces, span: Span) -> HereDocument:
+        """Return a here-document of expanded pieces, with the reason if part of it is unknown."""
         written = tuple(self._as_written(piece) for piece in pieces)
         text = "".join(piece.text for piece in written)
         return HereDocument(
@@ -426,6 +439,7 @@ class Follower(SimpleCommands):
         return status
 
     def _node(self, node: Node) -> bool | None:
+        """Run one node of the syntax tree; True: it succeeds, False: it fails, None: unknown."""
         match node:
             case SimpleCommand():
                 return self.simple(node)
@@ -494,6 +508,7 @@ class Follower(SimpleCommands):
             self.enter(self.scope)
 
     def _chain(self, node: AndOrList) -> bool | None:
+        """Run commands joined by `&&` and `||`; return whether the last succeeds, None: unknown."""
         status: bool | None = True
         for operator, item in node.items:
             if status is None:
@@ -503,6 +518,7 @@ class Follower(SimpleCommands):
         return status
 
     def _if(self, node: If) -> bool | None:
+        """Run the branch that is taken, or each possible one; None: the result is unknown."""
         possible: list[Sequence[Node]] = []
         for condition, body in node.clauses:
             status = self.run(condition)
@@ -524,6 +540,7 @@ class Follower(SimpleCommands):
         return None
 
     def _case(self, node: Case) -> bool | None:
+        """Run the clause that matches, or each possible one; None: the result is unknown."""
         pieces = self.expander.text(node.word.parts, node.word.start)
         text, possible, certain = text_of(pieces), list[Sequence[Node]](), False
         for alternatives, body in node.clauses:
@@ -544,6 +561,7 @@ class Follower(SimpleCommands):
         return None if text is None or pattern is None else matches_pattern(text, pattern)
 
     def _loop(self, node: Loop) -> bool | None:
+        """Run a loop's body once, with the variables it assigns unknown; True: it never begins."""
         if node.condition and self._never_begins(node):
             return True
         start, inside = node.start, Scope(self.scope)
@@ -577,6 +595,7 @@ class Follower(SimpleCommands):
         return status is node.is_until
 
     def _each(self, name: str, words: Sequence[Element], start: int) -> Variable:
+        """Return a loop's variable: its only word, or unknown with a reason that lists words."""
         if len(words) == 1:
             return Variable((words[0],), assigned=(start,))
         shown = ", ".join(text_of(word.pieces) or "?" for word in words[:4]) or "the arguments"
@@ -585,6 +604,7 @@ class Follower(SimpleCommands):
         return Variable((), assigned=(start,), unknown=reason)
 
     def _computed(self, node: ArithmeticCommand) -> bool | None:
+        """Return whether `((...))` is not 0; None: its value is unknown."""
         text = text_of(self.expander.text(node.parts, node.start))
         try:
             return None if text is None else arithmetic_value(text, self.expander.number) != 0

@@ -230,6 +230,7 @@ def _changed(text: str, option: ParsedOption, texts: tuple[str, ...]) -> Iterato
 
 
 def _removed(text: str, option: ParsedOption) -> Iterator[str]:
+    """Yield texts of the script without the option, the one that suits its line first."""
     full_span = option.full_span
     if full_span is None:
         return
@@ -275,6 +276,7 @@ def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read
 def _added(
     text: str, name: str, texts: tuple[str, ...], neighbours: list[ParsedOption]
 ) -> Iterator[str]:
+    """Yield texts of the script with a new option behind one of its neighbours."""
     for neighbour in neighbours:
         if neighbour.full_span is None:
             continue
@@ -290,6 +292,7 @@ def _added(
 
 
 def _put_behind(text: str, span: Span, words: str) -> str:
+    """Return the text with words behind a span, on a separate line if the span has one."""
     start, end = _line_start(text, span.start), span.end
     if start is None:
         return f"{text[:end]} {words}{text[end:]}"

@@ -79,6 +79,7 @@ def matches_pattern(text: str, pattern: str) -> bool | None:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str] | None:
+    """Return a shell pattern as a regular expression; None if its syntax is not supported."""
     if "\\" in pattern or pattern.count("*") > _MOST_STARS or re.search(r"[@?*+!]\(", pattern):
         return None
     parts, position = list[str](), 0
@@ -100,6 +101,7 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
 
 
 def _removed(text: str, operator: str, pattern: str) -> str | None:
+    """Return the text without the prefix or suffix that a pattern matches; None: unsupported."""
     if not _SPECIAL & set(pattern):
         return text.removeprefix(pattern) if operator[0] == "#" else text.removesuffix(pattern)
     fixed = pattern.replace("*", "", 1)
@@ -177,6 +179,7 @@ class _Reader:
         return ""
 
     def choice(self, depth: int) -> int:
+        """Evaluate `a ? b : c`, or an expression without `?`, from the current token on."""
         if depth > _MOST_NESTED:
             raise UnknownExpression("an expression is nested too deep")
         condition = self._binary(0, depth)
@@ -189,6 +192,7 @@ class _Reader:
         return yes if condition else no
 
     def _binary(self, priority: int, depth: int) -> int:
+        """Evaluate binary operators of this and higher priorities, wrapped to 64 bits."""
         if priority == len(_PRIORITIES):
             return self._power(depth)
         left = self._binary(priority + 1, depth)
@@ -198,6 +202,7 @@ class _Reader:
         return left
 
     def _power(self, depth: int) -> int:
+        """Evaluate `a ** b`, from right to left; raise UnknownExpression if b is negative."""
         base = self._unary(depth)
         if not self._take("**"):
             return base
@@ -207,6 +212,7 @@ class _Reader:
         return _wrapped(pow(base, exponent, 1 << 64))
 
     def _unary(self, depth: int) -> int:
+        """Evaluate an operand with signs or negations in front, or an expression in parentheses."""
         if depth > _MOST_NESTED:
             raise UnknownExpression("an expression is nested too deep")
         operator = self._take("-", "+", "!", "~")
@@ -223,6 +229,7 @@ class _Reader:
         return self._operand()
 
     def _operand(self) -> int:
+        """Return the number or variable's value at this token; 0 for an empty expression."""
         if self.position >= len(self.tokens):
             if not self.tokens:
                 return 0
@@ -275,6 +282,7 @@ class Expander:
     """Expands words with the variables of `scope`; raises LaunchError on too much text."""
 
     def __init__(self, source: Source, scope: Scope) -> None:
+        """Start with no arguments of the script and with empty counts of words and characters."""
         self.source = source
         self.scope = scope
         self.arguments: tuple[Element, ...] | None = None
@@ -359,6 +367,7 @@ class Expander:
         return tuple(pieces)
 
     def _part(self, part: Part, fields: Fields) -> None:
+        """Add the text of one part of a word to the fields; unquoted expansions are split."""
         if isinstance(part, Literal):
             fields.join((_piece(part),))
         elif isinstance(part, Parameter) and self._is_list(part):
@@ -374,6 +383,7 @@ class Expander:
             fields.split(self._joined(part))
 
     def _joined(self, part: Part) -> Pieces:
+        """Return the text of a part as unsplit pieces; a command's output is mostly unknown."""
         if isinstance(part, Literal):
             return (_piece(part),)
         span = Span(part.start, part.end)
@@ -402,6 +412,7 @@ class Expander:
         return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
 
     def _number(self, part: Arithmetic) -> Pieces:
+        """Return the value of `$((...))` as text, or the reason why it is unknown."""
         pieces = self.text(part.parts, part.start)
         text = text_of(pieces)
         if text is None:
@@ -492,6 +503,7 @@ class Expander:
         return pieces if is_set else None
 
     def _chosen(self, part: Parameter, variable: Variable | None) -> Pieces:
+        """Return the text of `${X:-a}`, `${X:=a}` or `${X:+a}`; `:=` also assigns the variable."""
         expansion = self._default_expansion(part, variable)
         if expansion is not None:
             return expansion
@@ -503,6 +515,7 @@ class Expander:
         return argument
 
     def _default(self, part: Parameter, fields: Fields) -> None:
+        """Add `${X:-a}` or `${X:+a}` to the fields; the argument's quotes prevent splitting."""
         through = Span(part.start, part.end)
         expansion = self._default_expansion(part, self.variable(part))
         if expansion is not None or part.operator[-1] == "=":
@@ -515,6 +528,7 @@ class Expander:
                 self._part(inner, fields)
 
     def _subscripted(self, part: Parameter, variable: Variable) -> Pieces:
+        """Return the text of `${X[i]}`, or of `$X`; empty if the index is out of range."""
         if not part.subscript or variable.unknown:
             return variable.pieces
         try:
@@ -526,6 +540,7 @@ class Expander:
         return variable.elements[index].pieces
 
     def _length(self, part: Parameter, variable: Variable | None) -> Pieces:
+        """Return `${#X}` in characters, or `${#X[@]}` in elements; else why it is unknown."""
         if variable is None:
             return unknown_text(self.unset(part))
         if part.subscript in ("@", "*"):
@@ -575,6 +590,7 @@ class Expander:
         return f"{self._shown(Span(part.start, part.end))} is not computed here"
 
     def _list(self, part: Parameter, fields: Fields) -> None:
+        """Add the elements of `$@` or `${A[@]}` to the fields, each a separate word if quoted."""
         values, span = self._elements(part), Span(part.start, part.end)
         if isinstance(values, str):
             fields.join((TextPiece("", unknown=values, trail=(span,)),))
@@ -595,6 +611,7 @@ class Expander:
                 fields.split(pieces)
 
     def _list_text(self, part: Parameter) -> Pieces:
+        """Return the elements of `$*` or `${A[*]}` as one text, joined by blanks."""
         values = self._elements(part)
         if isinstance(values, str):
             return unknown_text(values)

@@ -134,6 +134,7 @@ class Lexer:
             parts[:] = [Substitution(start, self.position, False)]
 
     def _special(self, char: str, *, quoted: bool) -> list[Part]:
+        """Read the quote, escape or expansion that begins here."""
         start = self.position
         if char == "\\":
             return self._escaped()
@@ -202,6 +203,7 @@ class Lexer:
         return parts
 
     def _escaped_in_quotes(self, escapable: str) -> list[Part]:
+        """Read a backslash in double quotes; it escapes only these characters."""
         start, following = self.position, self.text[self.position + 1 : self.position + 2]
         if match := _CONTINUED.match(self.text, start):
             self.position = match.end()
@@ -233,6 +235,7 @@ class Lexer:
         return Substitution(start, end + 1, quoted)
 
     def _dollar(self, *, quoted: bool) -> Part:
+        """Read the expansion that begins with `$`; a lone `$` is text."""
         start, text = self.position, self.text
         if text.startswith("$((", start):
             if (computed := self._arithmetic(quoted=quoted)) is not None:
@@ -249,6 +252,7 @@ class Lexer:
         return Literal("$", start, start + 1, '"' if quoted else "")
 
     def _arithmetic(self, *, quoted: bool) -> Arithmetic | None:
+        """Read `$((...))`; None if it does not end with two parentheses."""
         start = self.position
         end = self.closing(start + 3)
         if end < 0 or not self.text.startswith("))", end):
@@ -288,6 +292,7 @@ class Lexer:
         return position if position < length else -1
 
     def _run(self, inside: int, *, quoted: bool) -> Substitution | Arithmetic:
+        """Read `$(...)` up to its end: a shown here-document, `expr` or any command."""
         start = self.position
         if (begins := _SHOWN.match(self.text, inside)) and (
             ends := re.compile(rf"^\t*{begins['ends']}\s*\)", re.M).search(self.text, begins.end())
@@ -310,6 +315,7 @@ class Lexer:
         return Substitution(start, self.position, quoted)
 
     def _braced(self, *, quoted: bool) -> Part:
+        """Read `${...}` with subscript, operator and argument."""
         start, text = self.position, self.text
         match = _BRACED.match(text, start + 2)
         if match is not None and match[0][0] in "#!" and text.startswith("}", start + 3):
@@ -332,6 +338,7 @@ class Lexer:
         return Parameter(match[2], start, self.position, quoted, subscript, prefix, argument)
 
     def _argument(self, start: int, *, quoted: bool) -> tuple[Part, ...]:
+        """Read the argument of `${...}` and skip the closing brace."""
         parts, text, length = list[Part](), self.text, len(self.text)
         literal = _IN_BRACES_QUOTED if quoted else _IN_BRACES
         self.deeper(start)
@@ -389,6 +396,7 @@ class Parser(Lexer):
         return nodes
 
     def _list(self) -> tuple[Node, ...]:
+        """Read commands up to a word or bracket that ends the list."""
         nodes: list[Node] = []
         while True:
             self._lines()
@@ -422,6 +430,7 @@ class Parser(Lexer):
                 self._bodies()
 
     def _bodies(self) -> None:
+        """Read the bodies of here-documents whose redirections precede this line."""
         waiting, self.here = self.here, []
         for redirection in waiting:
             word = redirection.word
@@ -461,6 +470,7 @@ class Parser(Lexer):
         return reserved
 
     def _chain(self) -> Node:
+        """Read pipelines joined by `&&` and `||`."""
         items: list[tuple[str, Node]] = [("", self._pipe())]
         while True:
             self.blanks()
@@ -472,6 +482,7 @@ class Parser(Lexer):
             items.append((operator, self._pipe()))
 
     def _pipe(self) -> Node:
+        """Read a pipeline: one command, or several as a subshell; `!` negates it."""
         self.blanks()
         word = self._reserved()
         if word in ("!", "time"):
@@ -497,6 +508,7 @@ class Parser(Lexer):
         return node
 
     def _compound(self, start: int) -> Node:
+        """Read a compound command or function; any other text as a simple command."""
         word = self._reserved()
         end = self.closing(start + 2) if self.text.startswith("((", start) else -1
         if end > 0 and self.text.startswith("))", end):
@@ -525,6 +537,7 @@ class Parser(Lexer):
         return Group((node,), tuple(redirections)) if redirections else node
 
     def _redirection(self, redirections: list[Redirection]) -> bool:
+        """Read a redirection into the list; False: none begins here."""
         self.blanks()
         symbol = _REDIRECTION.match(self.text, self.position)
         if symbol is None or PLACEHOLDER.match(self.text, self.position):
@@ -562,6 +575,7 @@ class Parser(Lexer):
         return Loop("", (), condition, body, start, tuple(self.assigned[before:]), until)
 
     def _for(self, start: int) -> Node:
+        """Read `for` or `select` with its words and body."""
         before = len(self.assigned)
         self.blanks()
         if self.text.startswith("((", self.position):
@@ -596,6 +610,7 @@ class Parser(Lexer):
         return word if word.end > word.start else None
 
     def _case(self, start: int) -> Node:
+        """Read `case` with its clauses, up to `esac`."""
         self.blanks()
         word, clauses = self.word(), list[tuple[tuple[RawWord, ...], tuple[Node, ...]]]()
         self._expect("in", start=start, construct="case")
@@ -613,6 +628,7 @@ class Parser(Lexer):
                 raise self.error("case has no esac.", start)
 
     def _patterns(self, start: int) -> tuple[RawWord, ...]:
+        """Read the patterns of a `case` clause, up to the parenthesis."""
         patterns: list[RawWord] = []
         self._takes("(")
         while True:
@@ -627,6 +643,7 @@ class Parser(Lexer):
                 raise self.error("case has no esac.", start)
 
     def _simple(self) -> Node:
+        """Read a simple command: assignments, words and redirections."""
         start, assignments = self.position, list[Assignment]()
         self.commands += 1
         if self.commands > MOST_COMMANDS:
@@ -662,6 +679,7 @@ class Parser(Lexer):
         )
 
     def _assignment(self) -> Assignment | None:
+        """Read an assignment; None if none begins here."""
         match = _ASSIGNED.match(self.text, self.position)
         if match is None:
             return None

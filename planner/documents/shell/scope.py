@@ -72,6 +72,7 @@ def merge(scope: Scope, branches: Sequence[Scope], line: Callable[[int], int]) -
 
 
 def _common(name: str, values: Sequence[Variable], line: Callable[[int], int]) -> Variable:
+    """Return the variable after branches: what all branches agree on, else unknown."""
     first = values[0]
     if all(value is first for value in values):
         return first
@@ -160,6 +161,7 @@ def _of_all(words: Sequence[Element]) -> Element:
 
 
 def _several(name: str, assigned: Sequence[int], line: Callable[[int], int]) -> str:
+    """Return the reason why a variable set in branches is unknown, with its line numbers."""
     lines = list(dict.fromkeys(line(place) for place in sorted(assigned)))
     places = ", ".join(map(str, lines[:_MOST_PLACES]))
     where = f"line{'s' if len(lines) > 1 else ''} {places}" if lines else "the environment"

@@ -464,6 +464,7 @@ class Fields:
 
 
 def _parts(piece: TextPiece) -> Iterator[tuple[TextPiece, bool]]:
+    """Yield the parts of a piece between blanks; True: blanks follow the part and end a word."""
     done = 0
     for blanks in _BLANKS.finditer(piece.text):
         yield piece.part(done, blanks.start()), True
@@ -594,6 +595,7 @@ def directives(source: Source) -> tuple[Directive, ...]:
 def _directive(
     kind: str, word: re.Match[str], after: re.Match[str] | None, source: Source
 ) -> Directive:
+    """Return a scheduler's option in a comment, with the value from its word or the next."""
     option, equals, _ = word[0].partition("=")
     start, end = word.end(), word.end()
     if word[0].startswith("--") and equals:

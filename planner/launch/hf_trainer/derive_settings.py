@@ -258,6 +258,7 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
 
 
 def _derive_adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Set LoRA or QLoRA, rank, matrices and precision of the adapter from a script's options."""
     adapter = options.of("script", "adapter") or "none"
     four_bits = options.is_on(*_QLORA_FLAGS) or "4" in map(options.texts.get, _BIT_OPTIONS)
     is_factory = options.texts.get("--finetuning_type") == "lora"
@@ -329,6 +330,7 @@ def _derive_adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def _derive_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Set the tokens per sequence and, if steps and batch are known, of the whole run."""
     objective = settings.values.get("training_objective")
     length = options.number("script", "trl_length") or options.number("script", "block_length")
     if objective and TrainingObjective(objective).needs_rollouts:
@@ -402,6 +404,7 @@ _OTHER_STATES = re.compile("galore|apollo|lomo|badam|adam_mini")
 
 
 def _derive_optimizer(options: TrainerOptions, settings: SettingsBuilder, file_name: str) -> None:
+    """Set the optimizer that the options name, if any; raise SpecError for unsupported states."""
     name = options.of("script", "optimizer_name")
     if name is None:
         return
@@ -423,6 +426,7 @@ _TASK_HEADS = ("seq_cls", "embedding", "reranker")
 
 
 def _add_notes(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Add notes on ignored keys, small task heads and values of "auto" without a script."""
     if options.unknown:
         names = ", ".join(options.unknown[:5])
         settings.notes.append(f"DeepSpeed ignores unknown keys: {names} has no effect.")

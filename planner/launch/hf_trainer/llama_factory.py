@@ -102,6 +102,7 @@ def translate_factory_options(sources: OptionSources, name: str) -> dict[str, st
 
 
 def _refuse_unpredicted(sources: OptionSources, name: str) -> None:
+    """Raise SpecError if a LLaMA-Factory file trains by a method that is not predicted."""
     finetuning_type = sources.text("--finetuning_type")
     off_texts = (None, "false", "null", "none")
     unpredicted = next(

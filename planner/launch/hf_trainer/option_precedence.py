@@ -161,6 +161,7 @@ def _set_fsdp1_strategy(changes: _Texts, launcher: ParsedCommand | None) -> _Tex
 
 
 def _move_fsdp_changes(file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
+    """Move changes of FSDP keys to DeepSpeed's or the script's keys; return the remaining ones."""
     if _FSDP_RECOMPUTE in file_changes:
         file_changes[_RECOMPUTE] = (str(file_changes.pop(_FSDP_RECOMPUTE) is not None).lower(),)
     for name in [name for name in file_changes if name.startswith("fsdp")]:
@@ -216,6 +217,7 @@ def _move_deepspeed_changes(
 
 
 def _refuse_deepspeed_splits(changes: Changes, launcher: ParsedCommand | None) -> None:
+    """Raise LaunchError if accelerate uses DeepSpeed and a change splits over GPUs."""
     distributed_type = None if launcher is None else launcher.options.get("distributed_type")
     if distributed_type is None or (distributed_type.single or "").upper() != "DEEPSPEED":
         return

@@ -283,6 +283,7 @@ def script_arguments(
 
 
 def _program(job: LaunchJob) -> tuple[CommandWords, ...]:
+    """Return the first words of the command: TRL's SFT, or `run_clm.py` from scratch."""
     if is_supervised(job):
         name: str | ShellVariable = job.hub_name or _MODEL
         return (

@@ -164,6 +164,7 @@ def text_of_key(documents: list[ParsedCommand], key: str) -> str | None:
 
 
 def _translate(document: ParsedCommand, sources: OptionSources) -> None:
+    """Add an axolotl document's keys to `sources` as options of the Trainer or accelerate."""
     for key, option in document.options.items():
         # Keys of the command line have hyphens.
         name = key.lstrip("-").replace("-", "_")
@@ -205,6 +206,7 @@ def _uses_deepspeed(job: LaunchJob) -> bool:
 
 
 def _quantities(job: LaunchJob) -> Quantities:
+    """Return the values that axolotl's option table writes for a planned job, by parameter name."""
     adapter, low_rank = has_adapter(job), adapter_quantities(job)
     quantities = {
         "model": job.hub_name or "MODEL",
@@ -224,6 +226,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
+    """Return the values of axolotl's FSDP keys for a job that FSDP shards, by parameter name."""
     words = fsdp_quantities(job)
     return {
         **words,
@@ -234,6 +237,7 @@ def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    """Return a note for each planned value that axolotl's YAML cannot express."""
     notes = list(expert_adapter_notes(job))
     if job.profile.name in _FSDP_PROFILES and job["offload"] == "optimizer":
         note = "FSDP offloads weights with the optimizer; DeepSpeed separates them"
@@ -258,6 +262,7 @@ def _narrow_request(request: Request) -> Request:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the axolotl command of a job with its YAML and, with DeepSpeed, `ds_config.json`."""
     if job.profile.name == _FP32_WEIGHTS_PROFILE and not has_adapter(job):
         raise LaunchError(
             "Axolotl keeps trained weights in 16 bits, but the plan in 32: search with "

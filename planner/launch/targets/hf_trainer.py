@@ -108,6 +108,7 @@ def _trainer_quantities(job: LaunchJob) -> Quantities:
 
 
 def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the command of a Trainer script with FSDP and the JSON file of its FSDP keys."""
     keys = {
         option.option: option.text
         for option in settings.options
@@ -188,6 +189,7 @@ def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
 
 
 def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the command of a Trainer script with DeepSpeed and its `ds_config.json`."""
     script = script_settings(
         job,
         # The script sets what the file cannot.
@@ -210,6 +212,7 @@ def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _starts_deepspeed(words: Sequence[str]) -> bool:
+    """Return whether the words of a command start a known program with DeepSpeed options."""
     names = {word.partition("=")[0] for word in words}
     is_configured = bool(names & {"--deepspeed", "--deepspeed_config", "--zero_stage"})
     # Programs with batch sizes in DeepSpeed's file.
@@ -243,6 +246,7 @@ def _distributed_type(job: LaunchJob) -> str:
 
 
 def _accelerate_quantities(job: LaunchJob) -> Quantities:
+    """Return the values of accelerate's YAML keys for a job, with those of FSDP or DeepSpeed."""
     distributed_type, precision, is_default = (
         _distributed_type(job),
         job["precision"],
@@ -279,6 +283,7 @@ _FSDP2_DEGREES = [name for name in glossary() if name in _FSDP2_PARAMETERS]
 
 
 def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
+    """Return the values of the FSDP2 and parallelism keys in accelerate's YAML for a job."""
     replicas = int(job["data_parallel_replicas"])
     return {
         "zero_stage": job["zero_stage"],
@@ -290,6 +295,7 @@ def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _deepspeed_plugin_quantities(job: LaunchJob) -> MutableQuantities:
+    """Return the values of the DeepSpeed keys in accelerate's YAML for a job."""
     zero_stage, offload = int(job["zero_stage"]), Offload[job["offload"].upper()]
     device = "nvme" if offload.to_drives else "cpu"
     return {
@@ -325,6 +331,7 @@ def _ulysses_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build a job's accelerate command and YAML; note the splits that neither can express."""
     require_even_copies(job)
     distributed_type = _distributed_type(job)
     is_fsdp, recomputes_inside = (

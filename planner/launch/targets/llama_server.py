@@ -111,6 +111,7 @@ def _set_gpus(server: ServerSettings) -> None:
 
 
 def _visible_devices(reading: OptionReader) -> int | None:
+    """Return the number of GPUs from options, environment or scheduler; None if none sets it."""
     for text in (reading.text("--tensor-split"), reading.text("--device")):
         if text:
             return len([part for part in re.split(r"[,/]", text) if part.strip() not in ("", "0")])
@@ -123,6 +124,7 @@ def _visible_devices(reading: OptionReader) -> int | None:
 
 
 def _set_step_tokens(server: ServerSettings) -> None:
+    """Set the tokens of a step: the micro-batch size, at most the batch size; else the default."""
     reading = server.reading
     step_tokens, batch = (
         parse_size(reading.text("--ubatch-size")),
@@ -184,6 +186,7 @@ _MAX_SLOTS = 256
 
 
 def _worker_quantities(worker: ServerGroup) -> Quantities:
+    """Return the option values of a llama-server group; refuse more slots than llama.cpp serves."""
     values, job = common_quantities(worker), worker.job
     tp, pp = int(worker.values["tensor_parallel"]), int(worker.values["pipeline_parallel"])
     slots = int(worker.values["concurrency"])
@@ -228,6 +231,7 @@ def _model_variable(worker: ServerGroup, _: str | None) -> ShellVariable:
 
 
 def _process(server: ServerCommand) -> Process:
+    """Build the llama-server process, with a draft model if the plan drafts tokens."""
     job = server.worker.job
     arguments = [
         CommandWords(words=("llama-server",)),

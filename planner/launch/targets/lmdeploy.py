@@ -71,6 +71,7 @@ def _assume_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -
 
 
 def _read_draft(reading: OptionReader) -> DraftSettings | None:
+    """Read the settings of speculative decoding; None if the command has no such algorithm."""
     if not reading.has("--speculative-algorithm"):
         return None
     return DraftSettings(

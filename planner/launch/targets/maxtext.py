@@ -371,6 +371,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 def _read_batch(
     reading: OptionReader, mesh: Mesh, num_gpus: int, defaults: dict[str, str]
 ) -> dict[str, int]:
+    """Return the sequences per step over all GPUs and per micro-batch; add defaults used."""
     per_device = _read_positive(reading, "per_device_batch_size", _BATCH_DEFAULT)
     if not reading.has("per_device_batch_size"):
         defaults["global_batch_size"] = f"{_BATCH_DEFAULT:g} sequences of a GPU, as MaxText does"
@@ -386,6 +387,7 @@ def _read_batch(
 
 
 def _read_positive(reading: OptionReader, key: str, default: float) -> float:
+    """Return a key's number or the default; raise LaunchError if it is negative or too large."""
     amount = reading.amount(key)
     number = default if amount is None else amount
     if not 0 <= number < _LARGEST:
@@ -438,6 +440,7 @@ _DROPOUT = 0.1
 
 
 def _quantities(job: LaunchJob) -> Quantities:
+    """Return the values of MaxText's keys for a planned job, by parameter name."""
     stage = int(job["zero_stage"])
     return {
         **_model_quantities(job),
@@ -509,6 +512,7 @@ def _batch_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _layers_per_chunk(job: LaunchJob) -> int:
+    """Return the layers of each pipeline chunk; raise LaunchError if chunks cannot be equal."""
     chunks = int(job["pipeline_parallel"]) * int(job["virtual_pipeline"])
     layers = job.model.num_hidden_layers - job.model.mtp_num_layers
     if layers % chunks:
@@ -527,6 +531,7 @@ _QUANTIZATIONS = {
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the MaxText command of a job; with LoRA adapters it starts another module."""
     is_adapted = job["adapter"] not in (None, "none")
     module = _ADAPTER_MODULE if is_adapted else _MODULE
     config = ShellVariable(name="MAXTEXT_PATH", meaning="folder of a checkout of MaxText",
@@ -564,6 +569,7 @@ def _command(job: LaunchJob, module: str) -> list[CommandWords]:
 
 
 def _user_arguments(job: LaunchJob) -> list[CommandWords]:
+    """Return arguments that the user fills in: names, folders, tokenizer, data, learning rate."""
     return [
         override("run_name", "RUN_NAME", "name of the run", "planned"),
         override("base_output_directory", "OUTPUT_PATH", "folder of checkpoints and logs"),
@@ -575,6 +581,7 @@ def _user_arguments(job: LaunchJob) -> list[CommandWords]:
 
 
 def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    """Return notes on the planned sharding and parts of the model that MaxText cannot express."""
     sharding_notes: tuple[ParameterNote, ...] = ()
     axes = mesh_axes(job)
     if job["zero_stage"] == 3 and axes["within_fsdp"] * axes["across_fsdp"] == 1:

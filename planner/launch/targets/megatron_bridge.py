@@ -371,6 +371,7 @@ def _dashed(key: str) -> str:
 
 
 def _precision(text: str) -> list[tuple[str, _Texts]]:
+    """Return the Megatron-LM arguments, with texts, for a mixed-precision recipe's name."""
     lower = text.lower()
     narrow: list[tuple[str, _Texts]] = []
     if "fp8" in lower:
@@ -472,6 +473,7 @@ _UNCOUNTED_ENDS = {"embedding_in_split": False, "loss_in_split": False}
 
 
 def _quantities(job: LaunchJob) -> Quantities:
+    """Return the values of Megatron-Bridge's overrides for a planned job, by parameter name."""
     shape = shape_overrides(job) if job.hub_name is None else {}
     shared = megatron_lm.core_quantities(job)
     has_experts = bool(job.model.num_experts)
@@ -537,6 +539,7 @@ def _narrow_request(request: Request) -> Request:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the Megatron-Bridge command and program of a job; refuse hybrid models in stages."""
     if is_hybrid(job.model) and job["pipeline_parallel"] > 1:
         raise LaunchError(
             f"{job.model.name}: in Megatron-Bridge only a recipe can split layers of several kinds "
@@ -574,6 +577,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _user_arguments(job: LaunchJob, is_adapted: bool) -> list[CommandWords]:
+    """Return overrides that the user fills in: tokenizer, learning rate, folders and data."""
     tokenizer = "ORG/NAME or folder of the tokenizer on Hugging Face"
     arguments = [
         override("tokenizer.tokenizer_model", "TOKENIZER_MODEL", tokenizer, job.hub_name),
@@ -595,6 +599,7 @@ def _user_arguments(job: LaunchJob, is_adapted: bool) -> list[CommandWords]:
 
 
 def _left_to_user(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    """Return notes on settings that the user checks: CUDA graphs and the model's shape."""
     notes = []
     if job.profile.name == "Megatron-Bridge":
         note = "predicted with one CUDA graph of the whole iteration, which not every model allows"

@@ -174,6 +174,8 @@ def _read_zero_stage(
 
 
 def _read_offload(reading: OptionReader, config: Mapping[str, ParsedOption]) -> str:
+    """Return which of optimizer, weights and activations the options move off the GPU, or none."""
+
     def is_moved(key: str) -> bool:
         return _text(config.get(f"zero_optimization.{key}.device")) in _OFFLOADED
 
@@ -205,6 +207,7 @@ _UNEXPRESSED_SHAPE = {
 
 
 def _quantities(job: LaunchJob) -> Quantities:
+    """Return the option values of a job; raise LaunchError for unsupported parts of the model."""
     shape = shape_quantities(job.model, int(job["tensor_parallel"]))
     for name, part in _UNSUPPORTED_SHAPE.items():
         if shape[name]:
@@ -223,6 +226,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the Megatron-DeepSpeed command of a job and its `ds_config.json`."""
     path = ShellVariable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of deepspeedai/Megatron-DeepSpeed",
@@ -252,6 +256,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    """Return notes on parts of the model and on ZeRO stage 0 that no argument expresses."""
     shape = shape_quantities(job.model, 1)
     zero_note = ParameterNote(
         parameter="zero_stage",

@@ -128,6 +128,7 @@ def recompute_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _recompute_modules(job: LaunchJob, kind: str) -> list[str]:
+    """Return Megatron-LM's names of the modules that a recomputation of this kind recomputes."""
     groups = job.model.layer_groups
     if kind == "feed_forward":
         dense = any(group.feed_forward and not group.num_experts for group in groups)
@@ -229,6 +230,7 @@ def environment_variables(job: LaunchJob) -> dict[str, str]:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the Megatron-LM command of a job, with environment and notes."""
     program = ShellVariable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of NVIDIA/Megatron-LM",

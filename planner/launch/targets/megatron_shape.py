@@ -91,6 +91,7 @@ def hybrid_quantities(
 
 
 def _single_block(model: ModelSpec, blocks: Iterator[Block]) -> Block | None:
+    """Return the only distinct block, None without blocks; raise LaunchError if blocks differ."""
     distinct = list(dict.fromkeys(blocks))
     if len(distinct) > 1:
         raise LaunchError(
@@ -118,6 +119,7 @@ def hybrid_pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
 
 
 def _state_quantities(state: AttentionSpec | None) -> MutableQuantities:
+    """Return the sizes of a Mamba-2 or delta-rule layer by parameter; {} without such a layer."""
     if state is None:
         return {}
     kind = "mamba" if state.kind is AttentionKind.MAMBA2 else "delta"
@@ -371,6 +373,7 @@ def read_shape(reading: OptionReader, prefix: str = "--") -> tuple[MutableQuanti
 
 
 def _read_vocab_size(reading: OptionReader) -> int | None:
+    """Return the vocabulary size in tokens, from sizes or the tokenizer; None if unknown."""
     specified = reading.number("--vocab-size") or reading.number("--padded-vocab-size")
     if specified:
         return specified
@@ -389,6 +392,7 @@ def _read_vocab_size(reading: OptionReader) -> int | None:
 def _read_attention(
     reading: OptionReader, hidden: int | None, heads: int | None
 ) -> MutableQuantities:
+    """Read heads, head sizes and latent ranks of the attention from Megatron-LM's options."""
     number = reading.number
     if reading.has("--multi-latent-attention"):
         return {
@@ -412,6 +416,7 @@ def _read_attention(
 def _read_experts(
     reading: OptionReader, shape: MutableQuantities, layers: int, notes: list[str]
 ) -> MutableQuantities:
+    """Read the experts' sizes from the options, {} without experts; may add to `notes`."""
     number = reading.number
     if not number("--num-experts"):
         return {}

@@ -97,6 +97,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 
 
 def _refuse_unsupported(reading: OptionReader) -> None:
+    """Raise LaunchError if the recipe, training method or model is not predicted."""
     recipe = option_text(reading, "recipe", "recipe._target_")
     names = (name for name in reading.command.options if name.startswith(_UNSUPPORTED_TRAINING))
     unsupported = next((name for name in names if flag(reading, name)), "")

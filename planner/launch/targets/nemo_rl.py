@@ -444,6 +444,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the NeMo-RL command of a reinforcement-learning job and its YAML file."""
     options = {option.option: option.text for option in settings.options}
     notes = {option.option: option.note for option in settings.options if option.note}
     text = yaml_text(nest_options(options), notes)

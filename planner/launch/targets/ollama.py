@@ -119,6 +119,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 def _complete_settings(
     settings: LaunchSettings, name: str, is_default_parallel: bool
 ) -> LaunchSettings:
+    """Return the settings with Ollama's defaults, notes and an unknown model marked missing."""
     values, notes = dict(settings.values), [*settings.notes]
     if not find_model_by_name(str(values.get("model") or "")):
         values.pop("model", None)

@@ -258,6 +258,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the OpenRLHF command of a job; the benchmark limits the number of prompts."""
     options = [CommandWords.of(option) for option in settings.options]
     if job.hub_name is None:
         options.insert(0, CommandWords(words=("--actor.model_name_or_path", MODEL)))

@@ -80,6 +80,7 @@ def reader_of_steps(
     """
 
     def read_update(reading: OptionReader) -> LaunchSettings:
+        """Read the settings of the weight update, with a hint if it trains on generated answers."""
         update = target.answers(reading)
         return (
             replace(update, notes=(*update.notes, _FULL_STEP_HINT))
@@ -88,6 +89,7 @@ def reader_of_steps(
         )
 
     def read_step(reading: OptionReader) -> LaunchSettings:
+        """Read a full step with generation; only the weight update if nothing is generated."""
         update = target.answers(reading)
         if not trains_on_rollouts(update):
             return update
@@ -338,6 +340,7 @@ def require_all_expressed(
     """
 
     def drafted(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+        """Draft a job's files; raise LaunchError if the target cannot express a planned value."""
         table_values = job.option_values(target.table_input(job))
         if unexpressed := [*_unexpressed_values(target.table, table_values)]:
             raise LaunchError(

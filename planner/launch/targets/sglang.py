@@ -177,6 +177,7 @@ def command_options(server: ServerCommand) -> list[CommandWords]:
 
 
 def _process(server: ServerCommand) -> Process:
+    """Build the process of an SGLang server, with ports for prefill and several nodes."""
     worker = server.worker
     arguments = [
         CommandWords(words=("python3", "-m", "sglang.launch_server")),
@@ -194,6 +195,7 @@ def _process(server: ServerCommand) -> Process:
 
 
 def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
+    """Return the SGLang router of replicas or of two pools; empty if one server needs none."""
     commands = ("python3", "-m", "sglang_router.launch_router"), ("--policy", "round_robin")
     pools = [
         CommandWords(words=("--prefill", url, str(_FIRST_PORT + copy)))

@@ -141,6 +141,7 @@ def _read_pools(reading: OptionReader) -> LaunchSettings:
 
 
 def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
+    """Set GPUs and parallel degrees of a server; return its attention data-parallel ranks."""
     stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
     ranks = stage_gpus if server.reading.value("splits_requests") == "true" else 1
     server.values.update(
@@ -196,6 +197,7 @@ def _with_config_file(reading: OptionReader) -> OptionReader:
 
 
 def _reading_with(reading: OptionReader, options: Mapping[str, ParsedOption]) -> OptionReader:
+    """Return a reader of the same command with these options, booleans in lower case."""
     texts = {name: option.single for name, option in options.items()}
     normalized = {
         name: text.lower() if text in ("True", "False") else text for name, text in texts.items()
@@ -260,6 +262,7 @@ def _parse_yaml_value(text: str | None) -> Quantity:
 
 
 def _process(server: ServerCommand) -> Process:
+    """Build the trtllm-serve process, started by mpirun if it spans several nodes."""
     worker = server.worker
     arguments = [
         CommandWords(words=("trtllm-serve", server.model)),
@@ -278,6 +281,7 @@ def _process(server: ServerCommand) -> Process:
 
 
 def _yaml_file(server: ServerCommand) -> LaunchOutputFile:
+    """Return the YAML file of a server's options that have no command-line flag."""
     notes = {inputs.option: inputs.note for inputs in server.settings.options if inputs.note}
     return LaunchOutputFile(
         name=f"{server.worker.name}.yaml",
@@ -287,6 +291,7 @@ def _yaml_file(server: ServerCommand) -> LaunchOutputFile:
 
 
 def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
+    """Return the router process of prefill and decode servers; empty for a single server."""
     if len(servers) == 1:
         return []
     lines: list[str | ShellVariable] = ["hostname: 0.0.0.0", "port: 8000", "backend: pytorch"]

@@ -218,6 +218,7 @@ class _Options:
     subcommand: str | None = None
 
     def text(self, name: str) -> str | None:
+        """Return an option's words as one text and mark it used; None if missing or computed."""
         option = self.options.get(name)
         if option is None or None in option.texts:
             return None
@@ -329,6 +330,7 @@ def _set_sizes(
 
 
 def _collect_options(command: ParsedCommand) -> _Options:
+    """Collect options of a command and its files under current key names, and its subcommand."""
     options = _Options()
     for document in (command, *command.files.values()):
         parsed_options = {
@@ -359,6 +361,7 @@ def _collect_options(command: ParsedCommand) -> _Options:
 
 
 def _read_model(options: _Options, name: str) -> str | None:
+    """Return planner's name of the model in a configuration's or folder's name; None if unknown."""
     base_name = name
     for suffix, _ in _PRECISION_SUFFIXES:
         base_name = base_name.removesuffix(f"_{suffix}")
@@ -375,6 +378,7 @@ def _read_model(options: _Options, name: str) -> str | None:
 
 
 def _set_states(options: _Options, function: ConfigFunction, settings: SettingsBuilder) -> None:
+    """Set recomputation, ZeRO stage, sequence parallelism and offload from the options."""
     values = settings.values
     reshard = options.text("parallelism.fsdp_reshard_after_forward") or "default"
     keeps_weights = reshard == "never" or (reshard == "default" and values["pipeline_parallel"] > 1)
@@ -438,6 +442,7 @@ def _set_gpus(reading: OptionReader, options: _Options, settings: SettingsBuilde
 def _set_batch(
     options: _Options, function: ConfigFunction, num_gpus: int | None, settings: SettingsBuilder
 ) -> None:
+    """Set the sequences of a micro-batch and of a step; the latter needs the number of GPUs."""
     values = settings.values
     num_stages, length = values["pipeline_parallel"], values["sequence_length"]
     local_batch = options.number("training.local_batch_size")
@@ -464,6 +469,7 @@ def _set_batch(
 
 
 def _read_precision(options: _Options, name: str, function: ConfigFunction) -> str:
+    """Return the number format: of a switch, a converter, the configuration's suffix or default."""
     precision = function.precision
     for suffix, format_name in _PRECISION_SUFFIXES:
         if name.endswith(f"_{suffix}"):
@@ -524,6 +530,7 @@ _OUTPUT = ShellVariable(
 
 
 def _quantities(job: LaunchJob) -> Quantities:
+    """Return the values of TorchTitan's options for a planned job, by parameter name."""
     dp, copies = job.data_parallel, _num_copies(job)
     pp, micro_batch = int(job["pipeline_parallel"]), int(job["micro_batch_size"])
     precision = job["precision"]
@@ -606,6 +613,7 @@ def _stage_modules(job: LaunchJob) -> list[list[str]] | None:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the TorchTitan command of a job and, if needed, a module with its configuration."""
     require_even_copies(job)
     _require_expert_split(job)
     module = custom_config_module(job, _stage_modules(job)) if _needs_custom_config(job) else ""

@@ -95,6 +95,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 
 
 def _refuse_unsupported(reading: OptionReader, recipe: str) -> None:
+    """Raise LaunchError for recipes and keys of torchtune whose training is not predicted."""
     unsupported = next((key for key in _UNSUPPORTED_KEYS if reading.has(key)), "")
     if not unsupported and recipe.startswith(_UNSUPPORTED_RECIPES):
         unsupported = recipe
@@ -185,6 +186,7 @@ def _set_batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) ->
 
 
 def _set_memory(reading: OptionReader, settings: SettingsBuilder) -> None:
+    """Set precision, recomputation, offload and compilation from the keys of a file."""
     values = settings.values
     dtype = (reading.text("dtype") or "bf16").lower()
     values["precision"] = _PRECISIONS.get(dtype, dtype)
@@ -200,6 +202,7 @@ def _set_memory(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _set_optimizer(reading: OptionReader, settings: SettingsBuilder) -> None:
+    """Set the optimizer, its offload to the CPU and whether it runs in the backward pass."""
     values = settings.values
     component = reading.text("optimizer._component_") or "torch.optim.AdamW"
     if component.endswith("CPUOffloadOptimizer"):

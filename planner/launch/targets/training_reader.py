@@ -73,6 +73,7 @@ def make_reader_target(
     table = OptionTable.load(name)
 
     def read_settings(reading: OptionReader) -> LaunchSettings:
+        """Read the settings of a command and its YAML; report used, ignored and unread options."""
         options = without_null_keys(merge_config_files(reading.command), table)
         command = replace(reading.command, options=options, unknown=())
         inner, tool = OptionReader.of(command, table), tool_row(name)
@@ -114,6 +115,7 @@ def make_update_reader(
     table, title = OptionTable.load(name), tool_row(name)["title"]
 
     def read_settings(reading: OptionReader) -> LaunchSettings:
+        """Read the settings of a command that trains all weights; report unused options."""
         reading = replace(reading, command=with_unknown_options(reading.command))
         settings = option_texts(reading, title)
         set_full_training(settings)

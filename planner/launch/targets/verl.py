@@ -603,6 +603,7 @@ def _fsdp_quantities(job: LaunchJob, common: MutableQuantities) -> MutableQuanti
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the verl command of a job, with the critic's options if the algorithm is PPO."""
     module, _ = _program_of(job)
     options = _format_arguments(settings.options)
     is_ppo = job["algorithm"] == Algorithm.PPO

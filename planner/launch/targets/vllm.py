@@ -187,6 +187,7 @@ def _set_max_model_len(server: ServerSettings, model: ModelSpec | None) -> None:
 
 
 def _read_draft(reading: OptionReader) -> DraftSettings | None:
+    """Read the settings of speculative decoding; None if no draft tokens are set."""
     config = json_table(reading.text("--speculative-config"))
     number = parse_size(reading.value("draft_tokens")) or 0
     draft_tokens = config.get("num_speculative_tokens")
@@ -205,6 +206,7 @@ def _read_draft(reading: OptionReader) -> DraftSettings | None:
 
 
 def _read_pool(server: ServerSettings) -> str:
+    """Return the server's pool: prefill, decode, or both in one; note an undecided role."""
     reading = server.reading
     config = {**json_table(reading.text("--kv-transfer-config"))}
     transfer_option = reading.command.options.get("--kv-transfer-config")
@@ -302,6 +304,7 @@ def command_options(server: ServerCommand) -> list[CommandWords]:
 
 
 def _process(server: ServerCommand) -> Process:
+    """Build the vLLM process, with ports for KV-cache transfer and options for several nodes."""
     worker = server.worker
     arguments = [CommandWords(words=("vllm", "serve", server.model))]
     if worker.name in _SIDE_CHANNEL:
@@ -327,6 +330,7 @@ def _process(server: ServerCommand) -> Process:
 
 
 def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
+    """Return the vLLM router of replicas or of two pools; empty if one server needs none."""
     program = [CommandWords(words=("vllm-router", "--policy", "round_robin"))]
     pools = [
         CommandWords(words=(f"--{server.worker.name}", url))

@@ -124,6 +124,7 @@ def _set_layout(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _set_memory(reading: OptionReader, settings: SettingsBuilder) -> None:
+    """Set recomputation, offload, precision, compilation, optimizer and loss kernel from keys."""
     values = settings.values
     ratio = reading.amount("fsdp_cfg.recompute_ratio")
     share = 1.0 if ratio is None else ratio
