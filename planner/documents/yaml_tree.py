@@ -59,14 +59,14 @@ class NodeBudget:
         self.nodes = 0
 
     def node(self, line: int, depth: int) -> None:
-        """One node more, at a depth. Raises `LaunchError`."""
+        """Count one more node at a depth; raise LaunchError if too many nodes or too deep."""
         self.nodes += 1
         self.refuse_large(self.nodes, line)
         if depth > DEEPEST:
             raise too_deep(f"{self.name}:{line}")
 
     def refuse_large(self, size: int, line: int) -> None:
-        """Raises `LaunchError` if a value contains too many values."""
+        """Raise LaunchError if ``size``, the number of values in a document, is too large."""
         if size > MOST_NODES:
             raise LaunchError(
                 f"{self.name}:{line}: it becomes more than {MOST_NODES:,} values, aliases counted "
@@ -234,7 +234,7 @@ _TOO_DEEP = "exceeded maximum nesting depth"
 
 
 def yaml_documents(text: str, name: str) -> list[Node]:
-    """The documents of a YAML text that hold something; raises `LaunchError`."""
+    """Return the root nodes of a YAML text's non-empty documents; raise LaunchError if invalid."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -319,7 +319,7 @@ class _Composer:
         return Node(kind, start, end, line)
 
     def _place(self, event: Event) -> tuple[int, int]:
-        """Start and end of an event in the text."""
+        """Return the start and end of a parser event as positions in the text."""
         start, end = (
             self.skipped + (0 if mark is None else mark.index)
             for mark in (event.start_mark, event.end_mark)
@@ -392,7 +392,7 @@ class _Composer:
             return node.value
 
     def _tag(self, tag: str | None, line: int) -> str:
-        """Reason why a tag hides the value; raises `LaunchError` for tags of Python objects."""
+        """Return why a tag hides the value, "" if it does not; raise LaunchError for Python objects."""
         if tag is None or tag == "!" or tag in _PLAIN_TAGS:
             return ""
         shown = re.sub(f"^{re.escape(_STANDARD)}", "!!", tag)[:80]
@@ -428,7 +428,7 @@ class Leaf:
 
     @property
     def as_option(self) -> ParsedOption:
-        """The leaf as an option of a file."""
+        """Convert the leaf to an option whose name is the leaf's path."""
         return ParsedOption(
             option=self.path,
             texts=self.texts,
@@ -466,7 +466,7 @@ class Tree:
 
 
 def read_tree(text: str, name: str) -> Tree:
-    """The only document of a YAML or JSON text; an empty text has no values.
+    """Return the only document of a YAML or JSON text; an empty text has no values.
 
     Raises LaunchError if it is neither, holds several documents, has a key twice, is longer than
     4 MB, deeper than 100 or of more than 200,000 values, or contains objects of Python.
@@ -482,7 +482,7 @@ _TEMPLATE = re.compile(r"(?<=: )\{\{([ .\w-]{2,})\}\}(?=[ \t]*(?:#[^\n]*)?$)", r
 
 
 def read_trees(text: str, name: str) -> tuple[Tree, ...]:
-    """Every document of a YAML or JSON text, which ``---`` separates; raises as `read_tree`."""
+    """Return all documents of a YAML or JSON text, separated by ``---``; raise as `read_tree`."""
     refuse_unreadable(text, name)
     is_named_json = name.lower().endswith(".json")
     if is_named_json or _JSON_BEGINS.match(text):
@@ -498,7 +498,7 @@ def read_trees(text: str, name: str) -> tuple[Tree, ...]:
 
 
 def key_path(key: str) -> str:
-    """A key as a part of a path: in double quotes if it has dots or quotes, or is empty.
+    """Return a key as part of a path, in double quotes if it has dots or quotes or is empty.
 
     >>> key_path("nvidia.com/gpu")
     '"nvidia.com/gpu"'
@@ -507,7 +507,7 @@ def key_path(key: str) -> str:
 
 
 def path_keys(path: str) -> tuple[str, ...]:
-    """The keys of a path.
+    """Split a path into its keys.
 
     >>> path_keys('resources."nvidia.com/gpu".0')
     ('resources', 'nvidia.com/gpu', '0')
@@ -541,7 +541,7 @@ class _Leaves:
         self.depth = 0
 
     def read(self, used: Node, path: str, position: EditPosition) -> object:
-        """The data of a node; stores its leaves."""
+        """Return the data of a node as Python values, and store its leaves by path."""
         node = resolve_alias(used)
         self.growth.node(used.line, self.depth)
         self.places[path] = position
@@ -606,7 +606,7 @@ class _Leaves:
 def members(
     node: Node, depth: int = 0, growth: NodeBudget | None = None
 ) -> Iterator[tuple[Node, Node]]:
-    """Keys and values of a mapping, then those merged by ``<<``.
+    """Yield keys and values of a mapping, then the keys and values merged by ``<<``.
 
     ``growth`` counts the merged values at a ``depth``, if they were not counted before.
     """
@@ -641,7 +641,7 @@ def _where(used: Node, position: EditPosition) -> tuple[int, Span]:
 
 
 def flattened(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
-    """The values of nested tables by dotted names, in order.
+    """Yield the values of nested tables with their dotted names, in order.
 
     >>> dict(flattened({"a": {"b": 1, "c": {"d": 2}}, "e": 3}))
     {'a.b': 1, 'a.c.d': 2, 'e': 3}

@@ -55,7 +55,7 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 
 
 def evaluate_test(words: Sequence[str | None]) -> bool | None:
-    """Whether a test of these words holds; None: unknown.
+    """Return whether a test of these words holds; None: it cannot be computed.
 
     >>> [evaluate_test(words) for words in (["8", "-gt", "4"], ["-z", None], ["a", "=", "b"])]
     [True, None, False]
@@ -146,7 +146,7 @@ class SimpleCommands:
         self._environment = None
 
     def simple(self, node: SimpleCommand) -> bool | None:
-        """Follows one command; returns whether it succeeds, None: unknown."""
+        """Run a simple command: update variables and files; return whether it succeeds or None."""
         self.expander.count(1, node.start)
         if node.words and node.words[0].literal in ("[[", "[", "test"):
             return self._test(node)
@@ -294,14 +294,14 @@ class SimpleCommands:
             self.expander.arguments = tuple(Element(w.pieces, w.regions) for w in after)
 
     def _read_whole(self, node: SimpleCommand, name: Word) -> None:
-        """``read -r -d '' NAME <<EOF``: the here-document, as it becomes."""
+        """Set the variable of ``read -r -d '' NAME <<EOF`` to the here-document's text."""
         bodies = [item.body for item in node.redirections if item.body is not None]
         if bodies and (name.text or "").isidentifier():
             pieces = self.expander.text(bodies[-1].parts, bodies[-1].start)
             self.put(name.text or "", Variable((Element(pieces),), assigned=(node.start,)))
 
     def _read_words(self, node: SimpleCommand, words: Sequence[Word]) -> None:
-        """``IFS=, read -r A B <<< TEXT``: the text is dealt to the names, or to an array."""
+        """Set the variables of ``read A B <<< TEXT`` to the split text, or an array to all parts."""
         here_strings = [item.word for item in node.redirections if item.operator == "<<<"]
         text = (
             text_of(self.expander.text(here_strings[-1].parts, here_strings[-1].start))
@@ -336,7 +336,7 @@ class SimpleCommands:
     # Here-documents
 
     def redirections(self, items: Sequence[Redirection], words: Sequence[Word]) -> None:
-        """Keeps here-documents and printed text of a command, by the file that it writes."""
+        """Store the here-documents or printed text of a command under the file it writes."""
         bodies = [item.body for item in items if item.body is not None]
         outputs = [item.word for item in items if item.operator in (">", ">>", ">|", "&>", "&>>")]
         appends = any(item.operator in (">>", "&>>") for item in items)
@@ -401,7 +401,7 @@ class SimpleCommands:
 
 
 def variable_word(expander: Expander, variable: Variable, start: int) -> Word:
-    """A variable as a word; an array with its elements joined by blanks."""
+    """Return a variable as one word; elements of an array are joined by blanks."""
     if variable.unknown or not variable.is_array:
         return expander.word(Element(variable.pieces), start, start)
     pieces: list[TextPiece] = []
@@ -422,7 +422,7 @@ class Follower(SimpleCommands):
     _depth = 0
 
     def script(self, nodes: Sequence[Node]) -> None:
-        """Follows a whole script; functions that nothing calls are read last."""
+        """Run a full script; functions that no command calls are run last."""
         self.run(nodes)
         for name, function in list(self.functions.items()):
             if name not in self.called:
@@ -430,7 +430,7 @@ class Follower(SimpleCommands):
                 self._run_subshell([function.body])
 
     def run(self, nodes: Sequence[Node]) -> bool | None:
-        """Follows commands; returns whether the last succeeds, None: unknown."""
+        """Run commands in order; return whether the last succeeds, None: unknown."""
         status: bool | None = True
         for node in nodes:
             self._depth += 1
@@ -472,7 +472,7 @@ class Follower(SimpleCommands):
     # Branches
 
     def _run_subshell(self, nodes: Sequence[Node], outer: Scope | None = None) -> Scope:
-        """Follows commands in their own scope, and returns it."""
+        """Run commands in a separate scope and return that scope."""
         before = self.scope
         self.enter(Scope(outer or before))
         self.run(nodes)
@@ -497,7 +497,7 @@ class Follower(SimpleCommands):
         return status
 
     def _one_of(self, branches: Sequence[Sequence[Node]], *, or_none: bool) -> None:
-        """Follows alternative branches; ``or_none``: possibly none of them runs."""
+        """Run alternative branches and merge their variables; ``or_none``: perhaps no branch runs."""
         outcomes = [Scope(self.scope)] if or_none else []
         for branch in branches:
             inside = self._run_subshell(branch)
@@ -584,7 +584,7 @@ class Follower(SimpleCommands):
         return None
 
     def _never_begins(self, node: Loop) -> bool:
-        """Whether the condition does not hold at first: no argument is left to look at."""
+        """Return whether a loop's body never runs, as its condition fails at first."""
         if self.expander.arguments is None and _looks_at_arguments(node.condition):
             return True  # a script is read as started without arguments
         before, number = self.scope, len(self.commands)
@@ -613,7 +613,7 @@ class Follower(SimpleCommands):
 
 
 def _changing(before: Variable | None, place: int, reason: str) -> Variable:
-    """A variable that a loop changes: a list keeps its elements, as rounds may add to it."""
+    """Return a variable that a loop changes: unknown, but a list keeps its known elements."""
     if before is None or before.unknown or not (before.is_array or len(before.words) > 1):
         return Variable((), assigned=(place,), unknown=reason)
     change = Element(unknown_text(reason))
@@ -622,7 +622,7 @@ def _changing(before: Variable | None, place: int, reason: str) -> Variable:
 
 
 def _leaves(branch: Sequence[Node]) -> bool:
-    """Whether a branch ends the script, so that its variables no longer matter."""
+    """Return whether the branch ends the script or loop, so that its variables do not matter."""
     last = branch[-1] if branch else None
     if isinstance(last, Group):
         return _leaves(last.body)

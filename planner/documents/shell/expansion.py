@@ -50,7 +50,7 @@ _LONGEST_MATCHED = 4096
 
 
 def changed_by_pattern(text: str, operator: str, argument: str) -> str | None:
-    """``text`` without a prefix or suffix, replaced, cut or in another case; None: unknown."""
+    """Apply a ``${X#...}``-like operator to ``text``: remove, replace, cut or change case."""
     if operator in ("#", "##", "%", "%%"):
         return _removed(text, operator, argument)
     if operator in ("/", "//"):
@@ -70,7 +70,7 @@ def changed_by_pattern(text: str, operator: str, argument: str) -> str | None:
 
 
 def matches_pattern(text: str, pattern: str) -> bool | None:
-    """Whether a pattern of ``case`` matches the text; None: unknown."""
+    """Return whether a pattern of ``case`` matches the text; None: it cannot be computed."""
     if not _SPECIAL & set(pattern):
         return text == pattern
     compiled = _compiled(pattern) if len(text) <= _LONGEST_MATCHED else None
@@ -143,7 +143,7 @@ class UnknownExpression(Exception):
 
 
 def arithmetic_value(text: str, variable: Callable[[str], int]) -> int:
-    """The value of ``$((text))`` in the 64-bit arithmetic of shells.
+    """Return the value of ``$((text))`` in the 64-bit arithmetic of shells.
 
     ``variable`` returns the number of a name. Raises `UnknownExpression`.
 
@@ -244,7 +244,7 @@ class _Reader:
 
 
 def arithmetic_number(text: str) -> int:
-    """A number as shells write it: ``0x1f`` and ``017`` are of base 16 and 8.
+    """Parse an integer as shells write it: ``0x1f`` has base 16, ``017`` base 8.
 
     Raises `UnknownExpression` if it is none.
     """
@@ -292,7 +292,7 @@ class Expander:
         self._words = 0
 
     def words(self, raw: RawWord) -> list[Word]:
-        """The words that one written word becomes: none, one or several."""
+        """Expand a word of the script to words with lines: none, one or several."""
         elements = self.elements(raw)
         word_span = Span(raw.start, raw.end)
         spans = [
@@ -310,7 +310,7 @@ class Expander:
         return innermost if innermost.end <= len(self.source.text) else word_span
 
     def word(self, element: Element, start: int, end: int) -> Word:
-        """A word from ``start`` to ``end`` of the file."""
+        """Return an element as a word at ``start`` to ``end`` of the file."""
         pieces, span = element.pieces, span_of(element.pieces)
         return Word(
             text=text_of(pieces),
@@ -323,7 +323,7 @@ class Expander:
         )
 
     def elements(self, raw: RawWord) -> list[Element]:
-        """The words that a written word becomes, without their lines."""
+        """Expand a word of the script to elements (words without lines): none, one or several."""
         fields = Fields()
         for part in raw.parts:
             self._part(part, fields)
@@ -338,7 +338,7 @@ class Expander:
         return fields.ended
 
     def count(self, number: int, position: int) -> None:
-        """Counts words and steps, and refuses too many."""
+        """Add to the number of words so far; raise LaunchError if there are too many."""
         self._words += number
         if self._words > MOST_WORDS:
             raise LaunchError(
@@ -347,7 +347,7 @@ class Expander:
             )
 
     def spend(self, pieces: Sequence[TextPiece], position: int) -> None:
-        """Counts the characters and words so far; raises LaunchError if they are too many."""
+        """Add to the characters and pieces so far; raise LaunchError if there are too many."""
         length = sum(len(piece.text) for piece in pieces)
         self._pieces += len(pieces)
         self._characters += length
@@ -359,7 +359,7 @@ class Expander:
             )
 
     def text(self, parts: Iterable[Part], position: int) -> Pieces:
-        """Parts as one text that is not split: of an assignment, in quotes."""
+        """Expand parts to one text that is not split, as in an assignment or in quotes."""
         pieces: list[TextPiece] = []
         for part in parts:
             pieces += self._joined(part)
@@ -423,7 +423,7 @@ class Expander:
             return unknown_text(str(error))
 
     def number(self, name: str) -> int:
-        """The whole number in a variable; raises `UnknownExpression`."""
+        """Return the integer in a variable, 0 if blank; raise UnknownExpression if unknown."""
         pieces = self.parameter(Parameter(name, 0, 0, True))
         text = text_of(pieces)
         if text is None:
@@ -433,7 +433,7 @@ class Expander:
     # Parameters
 
     def parameter(self, part: Parameter) -> Pieces:
-        """The value of ``${...}`` as one text."""
+        """Return the value of ``${...}`` as one text, unknown with a reason if not computed."""
         variable, operator = self.variable(part), part.operator
         if operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
             return self._chosen(part, variable)
@@ -462,7 +462,7 @@ class Expander:
         )
 
     def variable(self, part: Parameter) -> Variable | None:
-        """The variable that a parameter names; arguments of functions by number."""
+        """Return the variable that a parameter names; a digit names an argument. None: not set."""
         if part.name.isdigit() and self.arguments is not None:
             index = int(part.name[:6]) - 1
             if 0 <= index < len(self.arguments):
@@ -474,7 +474,7 @@ class Expander:
 
     @property
     def num_arguments(self) -> int:
-        """Number of arguments; a script has those of the user, else none."""
+        """Return the number of arguments of the function, or of the script."""
         if self.arguments is not None:
             return len(self.arguments)
         number = 0
@@ -483,7 +483,7 @@ class Expander:
         return number
 
     def unset(self, part: Parameter) -> str:
-        """Why a parameter that nothing set has no value."""
+        """Return the reason why a parameter that is not set has no value."""
         name = part.name
         if name in _AT_RUN_TIME or name == "0":
             return f"${name} is known only when it runs"
@@ -492,7 +492,7 @@ class Expander:
         return f"${name} is set by nothing in this file{self.elsewhere}"
 
     def _default_expansion(self, part: Parameter, variable: Variable | None) -> Pieces | None:
-        """The value of ``${X:-default}`` and similar forms without the argument; None: with it."""
+        """Return the value of ``${X:-default}`` or a similar form; None: the argument is used."""
         operator = part.operator
         pieces = None if variable is None else self._subscripted(part, variable)
         if pieces is not None and any(piece.unknown for piece in pieces):
@@ -561,7 +561,7 @@ class Expander:
         return is_all and part.operator != "length"
 
     def _elements(self, part: Parameter) -> tuple[Element, ...] | str:
-        """The values of a list, or the reason why they are unknown."""
+        """Return the elements of ``$@`` or ``${A[@]}``, or the reason why they are unknown."""
         if part.operator or part.argument:
             return self._of_list(part)
         if part.name in ("@", "*"):
@@ -573,7 +573,7 @@ class Expander:
         return variable.unknown or variable.elements
 
     def _of_list(self, part: Parameter) -> tuple[Element, ...] | str:
-        """``${A[@]:-default}`` and ``${A[@]+"${A[@]}"}``; the rest is not computed."""
+        """Return the elements of ``${A[@]:-default}`` and ``${A[@]+...}``; else a reason."""
         array = Parameter(part.name, part.start, part.end, part.quoted, part.subscript)
         values = self._elements(array)
         is_set = self.scope.get(part.name) is not None or self.arguments is not None
@@ -623,7 +623,7 @@ class Expander:
 
 
 def _without_last_newlines(pieces: Pieces) -> Pieces:
-    """The text of ``$(command)``: the shell drops the newlines at the end of its output."""
+    """Remove newlines at the end, as the shell does with the output of ``$(command)``."""
     while pieces and not pieces[-1].unknown:
         last = pieces[-1]
         length = len(last.text.rstrip("\n"))
