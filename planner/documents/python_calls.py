@@ -62,7 +62,7 @@ class Call:
 
     @property
     def parts(self) -> dict[str, Value]:
-        """Return keyword values by dotted name; a nested `Call` becomes its class name and its keywords.
+        """Return keyword values by dotted name; a nested `Call` is its class and its keywords.
 
         Lists and mappings are left out.
 

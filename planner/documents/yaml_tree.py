@@ -132,7 +132,7 @@ class _Reader:
         return False
 
     def _value(self, depth: int) -> Node:
-        """Read a JSON value of any kind as a node; `depth` limits the nesting."""
+        """Read a JSON value of any kind as a node; ``depth`` limits the nesting."""
         start = self.position
         line = self._line(start)
         self.growth.node(line, depth)
@@ -352,7 +352,7 @@ class _Composer:
             refuse_twice(keys, node.text, node.line, self.name)
 
     def _alias(self, event: AliasEvent) -> Node:
-        """Return a node for `*name`; raise LaunchError if undefined or inside its own anchor."""
+        """Return a node for ``*name``; raise LaunchError if undefined or inside its own anchor."""
         node = self._node("alias", event)
         node.target = self.anchors.get(event.anchor or "")
         node.size = node.target.size if node.target is not None else 1
@@ -392,7 +392,7 @@ class _Composer:
             return node.value
 
     def _tag(self, tag: str | None, line: int) -> str:
-        """Return why a tag hides the value, "" if it does not; raise LaunchError for Python objects."""
+        """Return why a tag hides the value, else ""; raise LaunchError for tags of Python."""
         if tag is None or tag == "!" or tag in _PLAIN_TAGS:
             return ""
         shown = re.sub(f"^{re.escape(_STANDARD)}", "!!", tag)[:80]

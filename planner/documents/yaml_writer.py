@@ -98,7 +98,7 @@ def documents(objects: Iterable[Mapping[str, object]]) -> str:
 
 
 def _lines(value: object, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
-    """Return a mapping's or list's lines without indent; `notes` become comments by path."""
+    """Return a mapping's or list's lines without indent; ``notes`` become comments by path."""
     if isinstance(value, Mapping):
         pairs = ((str(key), part) for key, part in value.items())
         return [line for key, part in pairs for line in _pair(key, part, notes, path, list_by)]

@@ -122,7 +122,7 @@ class SimpleCommands:
     """Variables, commands and files of a script so far."""
 
     def __init__(self, source: Source, environment: Mapping[str, str]) -> None:
-        """Start with the variables of `environment` and no commands, files or functions yet."""
+        """Start with the variables of ``environment`` and no commands, files or functions yet."""
         self.source = source
         self.scope = Scope()
         for name, text in environment.items():
@@ -233,7 +233,7 @@ class SimpleCommands:
             self._environment = None
 
     def _value(self, item: Assignment) -> Variable:
-        """Return the variable after an assignment, `+=` included; unknown if set by elements."""
+        """Return the variable after an assignment, ``+=`` included; unknown if set by elements."""
         before = self.scope.get(item.name) if item.adds else None
         places = (*(before.assigned if before else ()), item.start)[-10:]
         if item.subscript or (before is not None and before.unknown):
@@ -301,7 +301,7 @@ class SimpleCommands:
             self.put(name.text or "", Variable((Element(pieces),), assigned=(node.start,)))
 
     def _read_words(self, node: SimpleCommand, words: Sequence[Word]) -> None:
-        """Set the variables of ``read A B <<< TEXT`` to the split text, or an array to all parts."""
+        """Set the variables of ``read A B <<< TEXT`` to the split text, an array to all parts."""
         here_strings = [item.word for item in node.redirections if item.operator == "<<<"]
         text = (
             text_of(self.expander.text(here_strings[-1].parts, here_strings[-1].start))
@@ -350,7 +350,7 @@ class SimpleCommands:
             self._keep(name, self._document(body), appends=appends)
 
     def _keep(self, name: str, written: HereDocument, *, appends: bool) -> None:
-        """Store the text written to a file; with `appends`, after the text already stored."""
+        """Store the text written to a file; with ``appends``, after the text already stored."""
         before = self.files.get(name)
         if appends and before is not None:
             written = replace(
@@ -481,7 +481,7 @@ class Follower(SimpleCommands):
         return inside
 
     def call(self, name: str, arguments: Sequence[Element]) -> bool | None:
-        """Follows a function that a command calls; too deep a call is left out."""
+        """Run a function with arguments; None: its status is unknown, or the call is too deep."""
         function = self.functions[name]
         if self._depth > _DEEPEST_CALL:
             return None
@@ -497,7 +497,7 @@ class Follower(SimpleCommands):
         return status
 
     def _one_of(self, branches: Sequence[Sequence[Node]], *, or_none: bool) -> None:
-        """Run alternative branches and merge their variables; ``or_none``: perhaps no branch runs."""
+        """Run alternative branches and merge their variables; ``or_none``: maybe none runs."""
         outcomes = [Scope(self.scope)] if or_none else []
         for branch in branches:
             inside = self._run_subshell(branch)
@@ -604,7 +604,7 @@ class Follower(SimpleCommands):
         return Variable((), assigned=(start,), unknown=reason)
 
     def _computed(self, node: ArithmeticCommand) -> bool | None:
-        """Return whether `((...))` is not 0; None: its value is unknown."""
+        """Return whether ``((...))`` is not 0; None: its value is unknown."""
         text = text_of(self.expander.text(node.parts, node.start))
         try:
             return None if text is None else arithmetic_value(text, self.expander.number) != 0

@@ -179,7 +179,7 @@ class _Reader:
         return ""
 
     def choice(self, depth: int) -> int:
-        """Evaluate `a ? b : c`, or an expression without `?`, from the current token on."""
+        """Evaluate ``a ? b : c``, or an expression without ``?``, from the current token on."""
         if depth > _MOST_NESTED:
             raise UnknownExpression("an expression is nested too deep")
         condition = self._binary(0, depth)
@@ -202,7 +202,7 @@ class _Reader:
         return left
 
     def _power(self, depth: int) -> int:
-        """Evaluate `a ** b`, from right to left; raise UnknownExpression if b is negative."""
+        """Evaluate ``a ** b``, from right to left; raise UnknownExpression if b is negative."""
         base = self._unary(depth)
         if not self._take("**"):
             return base
@@ -412,7 +412,7 @@ class Expander:
         return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
 
     def _number(self, part: Arithmetic) -> Pieces:
-        """Return the value of `$((...))` as text, or the reason why it is unknown."""
+        """Return the value of ``$((...))`` as text, or the reason why it is unknown."""
         pieces = self.text(part.parts, part.start)
         text = text_of(pieces)
         if text is None:
@@ -515,7 +515,7 @@ class Expander:
         return argument
 
     def _default(self, part: Parameter, fields: Fields) -> None:
-        """Add `${X:-a}` or `${X:+a}` to the fields; the argument's quotes prevent splitting."""
+        """Add ``${X:-a}`` or ``${X:+a}`` to the fields; the argument's quotes prevent splitting."""
         through = Span(part.start, part.end)
         expansion = self._default_expansion(part, self.variable(part))
         if expansion is not None or part.operator[-1] == "=":
@@ -528,7 +528,7 @@ class Expander:
                 self._part(inner, fields)
 
     def _subscripted(self, part: Parameter, variable: Variable) -> Pieces:
-        """Return the text of `${X[i]}`, or of `$X`; empty if the index is out of range."""
+        """Return the text of ``${X[i]}``, or of ``$X``; empty if the index is out of range."""
         if not part.subscript or variable.unknown:
             return variable.pieces
         try:
@@ -540,7 +540,7 @@ class Expander:
         return variable.elements[index].pieces
 
     def _length(self, part: Parameter, variable: Variable | None) -> Pieces:
-        """Return `${#X}` in characters, or `${#X[@]}` in elements; else why it is unknown."""
+        """Return ``${#X}`` in characters, or ``${#X[@]}`` in elements; else why it is unknown."""
         if variable is None:
             return unknown_text(self.unset(part))
         if part.subscript in ("@", "*"):
@@ -611,7 +611,7 @@ class Expander:
                 fields.split(pieces)
 
     def _list_text(self, part: Parameter) -> Pieces:
-        """Return the elements of `$*` or `${A[*]}` as one text, joined by blanks."""
+        """Return the elements of ``$*`` or ``${A[*]}`` as one text, joined by blanks."""
         values = self._elements(part)
         if isinstance(values, str):
             return unknown_text(values)

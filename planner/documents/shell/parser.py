@@ -87,7 +87,7 @@ class Lexer:
             raise self.error(f"nested more than {MOST_NESTED} deep: that is not read.", start)
 
     def blanks(self) -> None:
-        """Skips blanks, continued lines and a comment, but no end of a line."""
+        """Skip blanks, continued lines and a comment, up to the end of the line."""
         text, length = self.text, len(self.text)
         while self.position < length:
             char = text[self.position]
@@ -100,7 +100,7 @@ class Lexer:
                 return
 
     def word(self) -> RawWord:
-        """The word that begins here; empty if none does."""
+        """Read the word that begins at the position; empty if none does."""
         start, parts = self.position, list[Part]()
         text, length = self.text, len(self.text)
         self.words += 1
@@ -124,7 +124,7 @@ class Lexer:
         return RawWord(tuple(parts), start, self.position)
 
     def _whole_braces(self, start: int, parts: list[Part]) -> None:
-        """Words that the shell would expand to several, ``{1..4}``, become one unknown word."""
+        """Replace the parts of a word with braces that expand, ``{1..4}``, by one unknown part."""
         if not any(isinstance(p, Literal) and not p.quote and "{" in p.text for p in parts):
             return
         bare = "".join(
@@ -183,7 +183,7 @@ class Lexer:
         return parts or [Literal("", start + 1, start + 1, '"')]
 
     def quoted_parts(self, literal: re.Pattern[str], end: str, start: int) -> list[Part]:
-        """Parts in double quotes, up to ``end``; without it up to the limit."""
+        """Read the parts of double-quoted text up to ``end``, or to the limit if it is empty."""
         parts, text = list[Part](), self.text
         escapable = '$`"\\' if end else "$`\\"
         while self.position < self.limit:
@@ -215,7 +215,7 @@ class Lexer:
         return [Literal("\\", start, start + 1, '"')]
 
     def here_parts(self, start: int, end: int) -> tuple[Part, ...]:
-        """The parts of a here-document or of arithmetic from ``start`` to ``end``."""
+        """Read the parts of a here-document or arithmetic expression from ``start`` to ``end``."""
         self.deeper(start)
         after = self.position, self.limit
         self.position, self.limit = start, end
@@ -235,7 +235,7 @@ class Lexer:
         return Substitution(start, end + 1, quoted)
 
     def _dollar(self, *, quoted: bool) -> Part:
-        """Read the expansion that begins with `$`; a lone `$` is text."""
+        """Read the expansion that begins with ``$``; a lone ``$`` is text."""
         start, text = self.position, self.text
         if text.startswith("$((", start):
             if (computed := self._arithmetic(quoted=quoted)) is not None:
@@ -252,7 +252,7 @@ class Lexer:
         return Literal("$", start, start + 1, '"' if quoted else "")
 
     def _arithmetic(self, *, quoted: bool) -> Arithmetic | None:
-        """Read `$((...))`; None if it does not end with two parentheses."""
+        """Read ``$((...))``; None if it does not end with two parentheses."""
         start = self.position
         end = self.closing(start + 3)
         if end < 0 or not self.text.startswith("))", end):
@@ -262,7 +262,7 @@ class Lexer:
         return Arithmetic(inside, start, end + 2, quoted)
 
     def closing(self, position: int) -> int:
-        """Position of the parenthesis that closes the one before ``position``; -1: none."""
+        """Return where the parenthesis opened before ``position`` is closed; -1 if it is not."""
         depth, text, length = 1, self.text, len(self.text)
         while position < length:
             char = text[position]
@@ -282,7 +282,7 @@ class Lexer:
         return -1
 
     def _quote_end(self, quote: str, position: int) -> int:
-        """The end of a quote whose content is not parsed; -1: it has no end."""
+        """Return the end of a quote, without parsing its content; -1: it has no end."""
         text, length = self.text, len(self.text)
         if quote == "'" and not text.startswith("$", position - 1):
             return text.find("'", position + 1)
@@ -292,7 +292,7 @@ class Lexer:
         return position if position < length else -1
 
     def _run(self, inside: int, *, quoted: bool) -> Substitution | Arithmetic:
-        """Read `$(...)` up to its end: a shown here-document, `expr` or any command."""
+        """Read ``$(...)`` up to its end: a shown here-document, ``expr`` or any command."""
         start = self.position
         if (begins := _SHOWN.match(self.text, inside)) and (
             ends := re.compile(rf"^\t*{begins['ends']}\s*\)", re.M).search(self.text, begins.end())
@@ -315,7 +315,7 @@ class Lexer:
         return Substitution(start, self.position, quoted)
 
     def _braced(self, *, quoted: bool) -> Part:
-        """Read `${...}` with subscript, operator and argument."""
+        """Read ``${...}`` with subscript, operator and argument."""
         start, text = self.position, self.text
         match = _BRACED.match(text, start + 2)
         if match is not None and match[0][0] in "#!" and text.startswith("}", start + 3):
@@ -338,7 +338,7 @@ class Lexer:
         return Parameter(match[2], start, self.position, quoted, subscript, prefix, argument)
 
     def _argument(self, start: int, *, quoted: bool) -> tuple[Part, ...]:
-        """Read the argument of `${...}` and skip the closing brace."""
+        """Read the argument of ``${...}`` and skip the closing brace."""
         parts, text, length = list[Part](), self.text, len(self.text)
         literal = _IN_BRACES_QUOTED if quoted else _IN_BRACES
         self.deeper(start)
@@ -386,7 +386,7 @@ class Parser(Lexer):
         self.assigned: list[tuple[str, int]] = []
 
     def script(self) -> tuple[Node, ...]:
-        """Every command of the text."""
+        """Read all commands of the text; raise LaunchError if a command cannot be parsed."""
         nodes = self._list()
         if self.position < len(self.text):
             symbol = self._reserved() or self.text[self.position]
@@ -416,7 +416,7 @@ class Parser(Lexer):
         return self.text.startswith((";;", ";&"), self.position)
 
     def _lines(self) -> None:
-        """Skips blanks, comments and ends of lines, and reads here-documents after these."""
+        """Skip blanks, comments and line ends, and read the here-documents that follow a line."""
         while True:
             if not self.here and (empty_lines := _EMPTY_LINES.match(self.text, self.position)):
                 self.position = empty_lines.end()
@@ -462,6 +462,7 @@ class Parser(Lexer):
         return False
 
     def _expect(self, *words: str, start: int, construct: str) -> str:
+        """Read one of these reserved words and return it; raise LaunchError if it is missing."""
         self._lines()
         reserved = self._reserved()
         if reserved not in words:
@@ -470,7 +471,7 @@ class Parser(Lexer):
         return reserved
 
     def _chain(self) -> Node:
-        """Read pipelines joined by `&&` and `||`."""
+        """Read pipelines joined by ``&&`` and ``||``."""
         items: list[tuple[str, Node]] = [("", self._pipe())]
         while True:
             self.blanks()
@@ -482,7 +483,7 @@ class Parser(Lexer):
             items.append((operator, self._pipe()))
 
     def _pipe(self) -> Node:
-        """Read a pipeline: one command, or several as a subshell; `!` negates it."""
+        """Read a pipeline: one command, or several as a subshell; ``!`` negates it."""
         self.blanks()
         word = self._reserved()
         if word in ("!", "time"):
@@ -575,7 +576,7 @@ class Parser(Lexer):
         return Loop("", (), condition, body, start, tuple(self.assigned[before:]), until)
 
     def _for(self, start: int) -> Node:
-        """Read `for` or `select` with its words and body."""
+        """Read ``for`` or ``select`` with its words and body."""
         before = len(self.assigned)
         self.blanks()
         if self.text.startswith("((", self.position):
@@ -610,7 +611,7 @@ class Parser(Lexer):
         return word if word.end > word.start else None
 
     def _case(self, start: int) -> Node:
-        """Read `case` with its clauses, up to `esac`."""
+        """Read ``case`` with its clauses, up to ``esac``."""
         self.blanks()
         word, clauses = self.word(), list[tuple[tuple[RawWord, ...], tuple[Node, ...]]]()
         self._expect("in", start=start, construct="case")
@@ -628,7 +629,7 @@ class Parser(Lexer):
                 raise self.error("case has no esac.", start)
 
     def _patterns(self, start: int) -> tuple[RawWord, ...]:
-        """Read the patterns of a `case` clause, up to the parenthesis."""
+        """Read the patterns of a ``case`` clause, up to the parenthesis."""
         patterns: list[RawWord] = []
         self._takes("(")
         while True:

@@ -41,7 +41,7 @@ def _joined(words: Sequence[Word], between: str, end: str, *, is_escaped: bool) 
 def _pieces(
     words: Sequence[Word], between: str, end: str, *, is_escaped: bool
 ) -> Iterator[TextPiece]:
-    """Yield the pieces of words with a separator between them and `end` behind the last."""
+    """Yield the pieces of words with a separator between them and ``end`` behind the last."""
     for number, word in enumerate(words):
         yield from computed_text(between) if number else ()
         pieces = word.pieces or computed_text(word.text or "")

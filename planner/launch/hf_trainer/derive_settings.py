@@ -48,7 +48,7 @@ IMAGE_OPTIONS = (*_TOWER_OPTIONS, *_FREEZE_OPTIONS)
 
 
 def derive_images(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set whether the vision tower is frozen; with options of images that is the default."""
+    """Set whether the vision tower is frozen; the default is frozen if image options exist."""
     option = next((name for name in _TOWER_OPTIONS if name in options.texts), None)
     if option is not None:
         settings.values["freeze_vision_tower"] = options.is_on(option)
@@ -65,7 +65,7 @@ ADAPTED_TOWER = "Adapters of the vision tower are not predicted: planner assumes
 
 
 def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set recomputation, attention and other kernels."""
+    """Set recomputation, attention kernel and other kernel choices."""
     inside = options.of("script", "sharded_recompute") or options.of("accelerate", "fsdp_recompute")
     if options.has_deepspeed and any(name.startswith("fsdp_config.") for name in options.texts):
         settings.notes.append("With DeepSpeed the keys of fsdp_config have no effect.")
@@ -88,7 +88,7 @@ def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the precision of products: from DeepSpeed's file, the script, then accelerate's file."""
+    """Set the precision of products, from DeepSpeed's file, the script or accelerate's file."""
     if options.is_on("--fp8"):  # of axolotl and LLaMA-Factory
         settings.values["precision"] = "fp8"
         return
@@ -127,7 +127,7 @@ def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None
 
 
 def derive_framework(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the framework with the nearest profile."""
+    """Set the framework whose profile is nearest to the program and its sharding."""
     is_adapted = settings.values["adapter"] != "none"
     if is_adapted:
         name = "HF Trainer FSDP" if uses_fsdp(options) else "HF Trainer"
@@ -207,7 +207,7 @@ _FURTHER_USED_OPTIONS = (
 
 
 def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
-    """Settings of a script and its files; ``name`` is the file's, for messages.
+    """Derive the settings of a script and its files; ``name`` is the file in messages.
 
     Raises LaunchError if batch sizes or GPUs contradict each other.
     Raises SpecError if what it trains is not predicted.

@@ -43,7 +43,7 @@ _STRATEGY, _HYBRID_STRATEGIES, _FULL_SHARD = (
 
 
 def split_by_precedence(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """A change split into options of the file itself, and options of the files it names.
+    """Split changes into options of the file itself and options of the files it names.
 
     Raises LaunchError if the change has no effect with DeepSpeed.
     """
@@ -118,9 +118,7 @@ def _file_of_target(command: ParsedCommand, target: str) -> ParsedCommand | None
 
 
 def _split_launcher_changes(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """Split a change of a file of DeepSpeed or accelerate into its keys and the script's
-    options.
-    """
+    """Split changes of a DeepSpeed or accelerate file into its keys and script options."""
     launcher_changes = {
         name: texts
         for name, texts in changes.items()
@@ -149,7 +147,7 @@ def _split_launcher_changes(command: ParsedCommand, changes: Changes) -> tuple[C
 
 
 def _set_fsdp1_strategy(changes: _Texts, launcher: ParsedCommand | None) -> _Texts:
-    """A change to one replica as FSDP1's strategy, if accelerate's file sets that."""
+    """Turn a change to one replica into FSDP1's strategy, if accelerate's file sets that."""
     strategy = None if launcher is None else launcher.options.get(_STRATEGY)
     if strategy is None or strategy.single not in _HYBRID_STRATEGIES:
         return changes
@@ -176,7 +174,7 @@ def _move_fsdp_changes(file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
 def _move_deepspeed_changes(
     command: ParsedCommand, file_changes: _Texts, sibling_changes: _Texts
 ) -> _Texts:
-    """Move changes to DeepSpeed's file if only that sets them, or if it sets them, too."""
+    """Move changes that belong in DeepSpeed's file there; return the remaining changes."""
     file = _file_of_target(command, "deepspeed")
     for name, option in _NUMBERS.items():
         texts = (

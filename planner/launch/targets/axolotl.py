@@ -164,7 +164,7 @@ def text_of_key(documents: list[ParsedCommand], key: str) -> str | None:
 
 
 def _translate(document: ParsedCommand, sources: OptionSources) -> None:
-    """Add an axolotl document's keys to `sources` as options of the Trainer or accelerate."""
+    """Add an axolotl document's keys to ``sources`` as options of the Trainer or accelerate."""
     for key, option in document.options.items():
         # Keys of the command line have hyphens.
         name = key.lstrip("-").replace("-", "_")
@@ -262,7 +262,7 @@ def _narrow_request(request: Request) -> Request:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
-    """Build the axolotl command of a job with its YAML and, with DeepSpeed, `ds_config.json`."""
+    """Build the axolotl command of a job with its YAML and, with DeepSpeed, ``ds_config.json``."""
     if job.profile.name == _FP32_WEIGHTS_PROFILE and not has_adapter(job):
         raise LaunchError(
             "Axolotl keeps trained weights in 16 bits, but the plan in 32: search with "

@@ -110,7 +110,7 @@ def _set_batch(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _read_shape(reading: OptionReader, settings: SettingsBuilder) -> MutableQuantities:
-    """Read the model's sizes from the keys; note the assumed vocabulary size in `settings`."""
+    """Read the model's sizes from the keys; note the assumed vocabulary size in ``settings``."""
     number = reading.number
     hidden_size, heads = number("hidden_size") or 0, number("num_attention_heads") or 1
     is_gated = (reading.text("activation") or "gelu").lower() in _GATED

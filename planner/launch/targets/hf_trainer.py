@@ -90,7 +90,7 @@ def _script_quantities(job: LaunchJob) -> Quantities:
 
 
 def _trainer_quantities(job: LaunchJob) -> Quantities:
-    """Quantities of a script with FSDP."""
+    """Return the option values of a Trainer script with FSDP, by parameter name."""
     zero_stage, offload = int(job["zero_stage"]), job["offload"]
     is_sharded, recomputes_inside = (
         zero_stage >= 2,
@@ -150,7 +150,7 @@ TRANSFORMERS = LaunchTarget.of(
 
 
 def _without_script_parameters(job: LaunchJob, target: str) -> MutableQuantities:
-    """None for each parameter that the script's options set and the target's file cannot."""
+    """Return None for each parameter that the script sets and the target's file cannot."""
     expressed = {
         row.parameter for row in OptionTable.load(target).rows if row.role is OptionRole.IS
     }
@@ -162,7 +162,7 @@ _WRITTEN = ("bf16", "fp16", "fp32")
 
 
 def deepspeed_quantities(job: LaunchJob) -> Quantities:
-    """Quantities of ``ds_config.json``."""
+    """Return the values of ``ds_config.json`` for a planned job, by parameter name."""
     zero_stage = int(job["zero_stage"])
     accumulation_steps, micro_batch, tensor_parallel = (
         job.accumulation_steps,
@@ -189,7 +189,7 @@ def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
 
 
 def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
-    """Build the command of a Trainer script with DeepSpeed and its `ds_config.json`."""
+    """Build the command of a Trainer script with DeepSpeed and its ``ds_config.json``."""
     script = script_settings(
         job,
         # The script sets what the file cannot.
@@ -314,7 +314,7 @@ def _uses_ulysses(job: LaunchJob) -> bool:
 
 
 def _ulysses_quantities(job: LaunchJob) -> MutableQuantities:
-    """Quantities of DeepSpeed's Ulysses; the product of the sizes is the number of GPUs [1]_.
+    """Return accelerate's values for DeepSpeed Ulysses; the sizes multiply to all GPUs [1]_.
 
     References
     ----------
@@ -407,7 +407,7 @@ _SPLITS = re.compile(r"--(?:vllm[-_])?(?:tensor|data)[-_]parallel[-_]size[\s=]+(
 
 
 def with_step(target: LaunchTarget) -> LaunchTarget:
-    """A target of the Trainer that also reads whole reinforcement-learning steps."""
+    """Return a Trainer target that also reads full reinforcement-learning steps."""
     update_target = LaunchTarget.of(target.name, answers=target.answers)
     step_target = reader_of_steps(
         update_target, ("TRL",), _add_step_settings, _merge_config_files, table="trl-step"
@@ -416,7 +416,7 @@ def with_step(target: LaunchTarget) -> LaunchTarget:
 
 
 def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
-    """The command with options as the script's parser spells them, and those of its files.
+    """Return the command with options as the parser spells them, plus options of its files.
 
     The number of GPUs that a user sets includes those of a generation server.
     """
@@ -442,7 +442,7 @@ def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
 
 
 def _server_gpus(reading: OptionReader) -> int | None:
-    """GPUs of the server that generates; None where there is none."""
+    """Return the GPUs of the vLLM server that generates; None if there is no server."""
     mode = option_text(reading, "--vllm_mode")
     if mode != "server" and (mode or not any(map(reading.has, _SERVERS))):
         return None
@@ -455,7 +455,7 @@ def _server_gpus(reading: OptionReader) -> int | None:
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set samples, lengths and placement of a step, which no row of the table has."""
+    """Set what the option table does not read: samples, lengths and placement of a step."""
     values = settings.values
     values["framework"] = "TRL"
     words = [argument.single or "" for argument in reading.command.positional]
@@ -542,7 +542,7 @@ def _set_prompts_per_step(
 def _set_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set the placement: on the same GPUs, or the engine as a server."""
+    """Set whether trainer and engine share GPUs, or the engine is a server."""
     train_gpus, server_gpus = update.values.get("num_gpus"), _server_gpus(reading)
     if server_gpus is None:
         for name, options in (

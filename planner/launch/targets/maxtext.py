@@ -52,7 +52,7 @@ _REST_OF_GPUS = -1
 
 
 def mesh_axes(job: LaunchJob) -> dict[str, int]:
-    """GPUs of each mesh axis within and across nodes.
+    """Return the GPUs of each axis of MaxText's mesh, within a node and across nodes.
 
     Raises LaunchError if experts do not divide the data-parallel GPUs, copies do not divide the
     shards, or the axes do not fill whole nodes.
@@ -112,7 +112,7 @@ class Mesh:
 def read_mesh(
     number: Callable[[str], int | None], num_nodes: int | None, gpus_per_node: int | None
 ) -> Mesh:
-    """The mesh of a file's keys; an axis of -1 takes the remaining GPUs.
+    """Read the mesh from a file's keys; an axis of -1 takes the remaining GPUs.
 
     Raises `LaunchError`: axes do not fill the GPUs, or two of them take the rest.
     """
@@ -126,7 +126,7 @@ def read_mesh(
 def _fill_axes(
     kind: str, number: Callable[[str], int | None], available: int | None, rest_axis: str
 ) -> tuple[dict[str, int], bool]:
-    """Sizes of the axes of one kind, ``ici`` or ``dcn``, and whether they are known.
+    """Return the sizes of the ``ici`` or ``dcn`` axes; True: they are determined.
 
     Raises LaunchError if they do not fill the available GPUs, or two axes are -1.
     """
@@ -159,7 +159,7 @@ _MODELS_BY_NAME = {row["name"]: row["model"] for row in _ROWS if row["model"]}
 
 
 def maxtext_name(model: ModelSpec) -> str | None:
-    """MaxText's name of a model; None where it ships no configuration of it."""
+    """Return MaxText's name of a model; None if it ships no configuration of it."""
     squeezed = _squeeze_name(model.name)
     for name in (row["name"] for row in _ROWS if row["is_shipped"] == "true"):
         if squeezed in (_squeeze_name(name), _squeeze_name(_MODELS_BY_NAME.get(name, ""))):
@@ -168,7 +168,7 @@ def maxtext_name(model: ModelSpec) -> str | None:
 
 
 def model_of_maxtext(name: str) -> str | None:
-    """The model of a name of MaxText or of a configuration file; None if it is unknown."""
+    """Return the model of a name or configuration file of MaxText; None if unknown."""
     stem = name.rpartition("/")[2].removesuffix(".yml").removesuffix(".yaml")
     if stem in ("base", "default", ""):
         return None
@@ -209,7 +209,7 @@ _NO_POLICY = ("none", "")
 
 
 def policy_quantities(job: LaunchJob) -> MutableQuantities:
-    """The remat policy of a plan, or ``custom`` with the place of each tensor."""
+    """Return the remat policy of a plan, or ``custom`` with where each tensor is stored."""
     recompute = str(job["recompute"])
     saved, offloaded = (
         _split_tensors(job[name]) for name in ("saved_tensors", "offloaded_tensors")
@@ -238,7 +238,7 @@ def policy_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def read_remat_policy(reading: OptionReader) -> dict[str, str]:
-    """Recomputation, saved and offloaded tensors of a file's remat policy; ``full`` by default.
+    """Read recomputation, saved and offloaded tensors from the remat policy (``full`` if unset).
 
     Raises LaunchError if there is no such policy, or no such place of a tensor.
     """
@@ -298,7 +298,7 @@ _GPUS_PER_NODE = 8
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of a command or configuration of MaxText.
+    """Read the settings of a command or configuration of MaxText.
 
     Raises LaunchError if the axes of its mesh do not fill its GPUs.
     """
@@ -396,7 +396,7 @@ def _read_positive(reading: OptionReader, key: str, default: float) -> float:
 
 
 def _read_model(reading: OptionReader) -> tuple[str | None, MutableQuantities | None]:
-    """The model that the file names, else the sizes that it sets."""
+    """Return the model that the file names, else None and the sizes it sets (None if unset)."""
     model_name = reading.text("model_name")
     # The end of a path names the model, even if its beginning is unknown.
     words = [
@@ -459,7 +459,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _model_quantities(job: LaunchJob) -> MutableQuantities:
-    """The model's name in MaxText, else its sizes.
+    """Return the keys of the model: its name in MaxText, else its sizes.
 
     Raises LaunchError if MaxText has no keys for such a model.
     """
@@ -486,7 +486,7 @@ def _model_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _batch_quantities(job: LaunchJob) -> MutableQuantities:
-    """Sequences of a GPU in a step, and their micro-batches.
+    """Return the keys of the batch: sequences per GPU in a step, and micro-batches.
 
     Raises LaunchError if the micro-batches are no multiple of the pipeline stages.
     """
@@ -553,7 +553,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _command(job: LaunchJob, module: str) -> list[CommandWords]:
-    """The program; on several nodes with the coordinator's address for JAX."""
+    """Return the words that start the program; several nodes need the coordinator's address."""
     program = CommandWords(words=("python3", "-m", module))
     if job.num_nodes == 1:
         return [program]

@@ -226,7 +226,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
-    """Build the Megatron-DeepSpeed command of a job and its `ds_config.json`."""
+    """Build the Megatron-DeepSpeed command of a job and its ``ds_config.json``."""
     path = ShellVariable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of deepspeedai/Megatron-DeepSpeed",

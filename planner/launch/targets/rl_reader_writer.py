@@ -174,7 +174,7 @@ def set_lengths(
     max_answer: int | None,
     prompt_length: int | None = None,
 ) -> None:
-    """Set the tokens of a prompt and of the longest answer; their sum is ``sequence_length``."""
+    """Set the tokens of a prompt and of the longest answer: at most ``sequence_length`` in sum."""
     if prompt_length is None:
         prompt_length = max(min(sequence_length // _LENGTH_PER_PROMPT, _MAX_DEFAULT_PROMPT), 1)
         reason = f"an eighth of a sequence, {_MAX_DEFAULT_PROMPT:,} at most: no option sets it"
