@@ -35,7 +35,7 @@ Scalar = str | int | float | bool | None
 
 
 def yaml_scalar(value: Scalar) -> str:
-    """A value on one line of YAML 1.1 or 1.2, block or flow, that reads back as it is.
+    """Write a value on one line of YAML 1.1 or 1.2 so that it reads back unchanged.
 
     >>> print(*map(yaml_scalar, (8, True, None, 1e-5, "bf16", "no", "1e5", "a: b #c")))
     8 true null 1.0e-05 bf16 "no" "1e5" "a: b #c"
@@ -49,7 +49,7 @@ def yaml_scalar(value: Scalar) -> str:
 
 
 def json_scalar(value: Scalar) -> str:
-    """A value of JSON.
+    """Write a value as JSON.
 
     Raises LaunchError for infinity and not-a-number, which JSON does not have.
     """
@@ -77,7 +77,7 @@ def _number(value: float | None) -> str:
 def yaml_text(
     document: Mapping[str, object], notes: Mapping[str, str] | None = None, *, list_by: str = "  "
 ) -> str:
-    """A document of sections, lists and scalars; texts of several lines are written as blocks.
+    """Write a document of mappings, lists and scalars as YAML, with optional comments.
 
     ``notes`` by dotted key become comments behind their lines; ``list_by`` is how much further to
     the right the items of a list are than its key.
@@ -136,7 +136,7 @@ def _scalar(value: object) -> list[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a block preserves the text: it ends with one line feed and begins with no blank."""
+    """Return whether a YAML block would preserve the text's blanks and line feeds."""
     lines = text[:-1].split("\n")
     return (
         text.endswith("\n")
@@ -156,7 +156,7 @@ _STEP = "  "
 
 
 def edit_document(text: str, name: str, changes: Changes, number: int = 0) -> EditResult:
-    """The YAML or JSON ``text`` of the file ``name`` with values changed, by dotted path.
+    """Change values of a YAML or JSON text by dotted path; return the text and what failed.
 
     Texts that read as numbers or truth values are written as these, unless the old value was in
     quotes; several texts, or those of a list, become a list. ``number`` is the index of the
@@ -194,7 +194,7 @@ def _tree(text: str, name: str, number: int) -> Tree:
 
 
 def _texts(tree: Tree) -> dict[str, Texts]:
-    """The leaves, without the entries of lists of scalars, which are in those of the lists."""
+    """Return the texts of all values by path; a list of scalars is one value."""
     return {
         path: leaf.texts
         for path, leaf in tree.values.items()
@@ -227,7 +227,7 @@ def _changed(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
 
 
 def _like(tree: Tree, leaf: Leaf, text: str) -> str:
-    """A value in quotes where the old one was a number in quotes."""
+    """Write a new value in quotes if the old value was a number in quotes, else plain."""
     old = leaf.texts[0] if leaf.texts else None
     values = leaf.value if isinstance(leaf.value, list) else [leaf.value]
     if old and values and isinstance(values[0], str) and _YAML_PLAIN.fullmatch(old):
@@ -251,7 +251,7 @@ def _placed(text: str, span: Span, new: str) -> str:
 
 
 def _removed(tree: Tree, path: str) -> Iterator[str]:
-    """Texts without the value, then also without the containers that it would leave empty."""
+    """Yield texts without the value, then without parents that would become empty."""
     step: str | None = path
     while step:
         position = tree.places[step]

@@ -153,7 +153,7 @@ class TrainerOptions:
         return not self.words or (has_launcher_file and "mixed_precision" not in self.texts)
 
     def absent_file(self) -> str | None:
-        """Return the name of a missing DeepSpeed file that an option has; None if none is missing."""
+        """Return the missing DeepSpeed file that an option names; None if no file is missing."""
         name = next(filter(None, map(self.texts.get, _DEEPSPEED_FILE_OPTIONS)), "")
         is_here = any("." in key or key == "train_batch_size" for key in self.deepspeed_keys)
         is_file = name.endswith((".json", ".conf")) or name.startswith("deepspeed_zero")

@@ -339,7 +339,7 @@ def json_file(name: str, values: Mapping[str, object], meaning: str) -> LaunchOu
 def nest_options(
     settings: Mapping[str, str | None], value: Callable[[str | None], Quantity] | None = None
 ) -> dict[str, object]:
-    """Options of dotted names as a nested document; texts become numbers and booleans."""
+    """Convert options with dotted names to a nested document with typed values."""
     document: dict[str, object] = {}
     sections: dict[str, dict[str, str | None]] = {}
     for option, text in settings.items():
@@ -351,7 +351,7 @@ def nest_options(
 
 
 def parse_scalar(text: str | None) -> Quantity:
-    """The JSON or YAML value of a text: integer, float, boolean or text.
+    """Convert a text to integer, float or boolean; other texts stay. None: True (a flag).
 
     >>> parse_scalar("8"), parse_scalar("1.0"), parse_scalar("true"), parse_scalar("cpu"), parse_scalar(None)
     (8, 1.0, True, 'cpu', True)

@@ -55,7 +55,7 @@ _DIALECT = OptionAliasTable.load("axolotl")
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of a YAML of axolotl, with the files that it names.
+    """Read the settings of an axolotl YAML and the files that it names.
 
     Raises LaunchError if its values contradict each other.
     Raises SpecError if it trains something that is not predicted.
@@ -140,7 +140,7 @@ _CUT_CROSS_ENTROPY_PLUGIN = "CutCrossEntropyPlugin"
 
 
 def _read_loss(documents: list[ParsedCommand], values: Mapping[str, object]) -> MutableQuantities:
-    """The loss kernel and its chunks; kernels of adapters do not set it."""
+    """Return the loss kernel and its chunks; {} if no key sets a kernel."""
     kernels = [kernel for key, kernel in _LOSSES.items() if text_of_key(documents, key) == "true"]
     if _CUT_CROSS_ENTROPY_PLUGIN in (text_of_key(documents, "plugins") or "") and (
         text_of_key(documents, "cut_cross_entropy") != "false"
@@ -156,7 +156,7 @@ def _read_loss(documents: list[ParsedCommand], values: Mapping[str, object]) -> 
 
 
 def text_of_key(documents: list[ParsedCommand], key: str) -> str | None:
-    """The value of a key in the first document that has it."""
+    """Return the text of a key in the first document that has it; None if none has."""
     for document in documents:
         if key in document.options:
             return text_of(document.options[key])
@@ -198,7 +198,7 @@ def _uses_fsdp(job: LaunchJob) -> bool:
 
 
 def _uses_deepspeed(job: LaunchJob) -> bool:
-    """Whether DeepSpeed shards or offloads."""
+    """Return whether DeepSpeed (not FSDP) shards or offloads in the planned job."""
     if job.profile.name in _FSDP_PROFILES:
         return False
     offloads = job["offload"].startswith("optimizer")
@@ -252,7 +252,7 @@ _FP32_WEIGHTS_PROFILE = "HF Trainer FSDP"
 
 
 def _narrow_request(request: Request) -> Request:
-    """The request without the profile of 32-bit weights if all weights are trained."""
+    """Remove the framework profile with 32-bit weights if all weights are trained."""
     frameworks = request.framework
     if request.adapter not in (None, "none") or not isinstance(frameworks, tuple):
         return request

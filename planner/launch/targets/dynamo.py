@@ -95,7 +95,7 @@ def _trtllm_arguments(server: ServerCommand, model: str) -> list[str]:
 
 
 def _flatten_words(arguments: list[CommandWords], left_out: str = "") -> list[str]:
-    """The options as words; a variable becomes a placeholder that the user replaces."""
+    """Join arguments to one list of words, without the option ``left_out``."""
     return [
         word if isinstance(word, str) else word.name
         for argument in arguments
@@ -127,7 +127,7 @@ _REGISTRY = "nvcr.io/nvidia/ai-dynamo/"
 
 
 def _component(server: ServerCommand, engine: _DynamoEngine) -> dict[str, object]:
-    """The component of one kind of workers in the graph."""
+    """Return the graph component of one worker pool: command, image, GPUs and replicas."""
     worker = server.worker
     model = server.model if isinstance(server.model, str) else server.model.name
     container = {

@@ -26,7 +26,7 @@ _UNKNOWN = "h100"
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of the server that a command starts."""
+    """Read the settings of the LMDeploy server that a command starts."""
     server = read_server(reading, _ENGINE, AGGREGATED)
     values = server.values
     values["max_num_seqs"] = int(values["concurrency"]) // int(values["attention_data_parallel"])

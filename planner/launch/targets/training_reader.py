@@ -263,8 +263,10 @@ def set_token_budget(
 def classify_unused_options(
     reading: OptionReader, sections: tuple[str, ...], used: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Unused options of sections: ``ignored_options`` of generation and of other models than the
-    policy, which do not affect the update, and ``unread``."""
+    """Return the unused options of ``sections``, as ``ignored_options`` and ``unread``.
+
+    Ignored: options of generation and other models than the policy, without effect on the update.
+    """
     names = {name for name in reading.command.options if name.startswith(sections)} - used
     generation_options = frozenset(name for name in names if _OTHER_MODELS.match(name))
     return {"ignored_options": generation_options, "unread": frozenset(names - generation_options)}

@@ -98,7 +98,7 @@ _LORA_TARGET_KEYS = ("lora.target_modules", "target_modules")
 
 
 def matches_command(words: Sequence[str]) -> bool:
-    """Whether a command starts verl, or a program with the options of verl's trainer.
+    """Return whether a command starts verl, or a program with verl's trainer options.
 
     >>> matches_command(["verl.trainer.main_ppo", "data.train_batch_size=1024"])
     True
