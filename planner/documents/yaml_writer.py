@@ -156,7 +156,7 @@ _STEP = "  "
 
 
 def edit_document(text: str, name: str, changes: Changes, number: int = 0) -> EditResult:
-    """Change values of a YAML or JSON text by dotted path; return the text and what failed.
+    """Change values of a YAML or JSON text by path; return the text and the unwritten changes.
 
     Texts that read as numbers or truth values are written as these, unless the old value was in
     quotes; several texts, or those of a list, become a list. ``number`` is the index of the

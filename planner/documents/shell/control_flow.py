@@ -76,7 +76,7 @@ def _all(words: Sequence[str | None]) -> bool | None:
 
 
 def _split(words: Sequence[str | None], operators: tuple[str, ...]) -> list[Sequence[str | None]]:
-    """Split the words of a test at each of these operators that has words before it."""
+    """Split the words of a test at ``operators``; an operator without words before is a word."""
     parts, start = list[Sequence[str | None]](), 0
     for index, word in enumerate(words):
         if word in operators and index > start:
@@ -146,7 +146,7 @@ class SimpleCommands:
         self._environment = None
 
     def simple(self, node: SimpleCommand) -> bool | None:
-        """Run a simple command: update variables and files; return whether it succeeds or None."""
+        """Run a simple command; return whether the command succeeds, None: unknown."""
         self.expander.count(1, node.start)
         if node.words and node.words[0].literal in ("[[", "[", "test"):
             return self._test(node)
@@ -439,7 +439,7 @@ class Follower(SimpleCommands):
         return status
 
     def _node(self, node: Node) -> bool | None:
-        """Run one node of the syntax tree; True: it succeeds, False: it fails, None: unknown."""
+        """Run one node of the syntax tree; True: success, False: failure, None: unknown."""
         match node:
             case SimpleCommand():
                 return self.simple(node)
@@ -518,7 +518,7 @@ class Follower(SimpleCommands):
         return status
 
     def _if(self, node: If) -> bool | None:
-        """Run the branch that is taken, or each possible one; None: the result is unknown."""
+        """Run the branch that is taken, or every possible branch; None: the result is unknown."""
         possible: list[Sequence[Node]] = []
         for condition, body in node.clauses:
             status = self.run(condition)
@@ -540,7 +540,7 @@ class Follower(SimpleCommands):
         return None
 
     def _case(self, node: Case) -> bool | None:
-        """Run the clause that matches, or each possible one; None: the result is unknown."""
+        """Run the clause that matches, or every possible clause; None: the result is unknown."""
         pieces = self.expander.text(node.word.parts, node.word.start)
         text, possible, certain = text_of(pieces), list[Sequence[Node]](), False
         for alternatives, body in node.clauses:
@@ -561,7 +561,7 @@ class Follower(SimpleCommands):
         return None if text is None or pattern is None else matches_pattern(text, pattern)
 
     def _loop(self, node: Loop) -> bool | None:
-        """Run a loop's body once, with the variables it assigns unknown; True: it never begins."""
+        """Run a loop's body once, with assigned variables unknown; True: the body never runs."""
         if node.condition and self._never_begins(node):
             return True
         start, inside = node.start, Scope(self.scope)

@@ -172,7 +172,7 @@ Read = Callable[[str], Mapping[str, ParsedOption]]
 
 
 def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> EditResult:
-    """Change options of one command in a script; return the text and what failed.
+    """Change options of one command in a script; return the text and the unwritten changes.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def _changed(text: str, option: ParsedOption, texts: tuple[str, ...]) -> Iterato
 
 
 def _removed(text: str, option: ParsedOption) -> Iterator[str]:
-    """Yield texts of the script without the option, the one that suits its line first."""
+    """Yield texts of the script without the option, the best layout first."""
     full_span = option.full_span
     if full_span is None:
         return
@@ -292,7 +292,7 @@ def _added(
 
 
 def _put_behind(text: str, span: Span, words: str) -> str:
-    """Return the text with words behind a span, on a separate line if the span has one."""
+    """Insert words behind a span of the text, on a separate line if the span starts its line."""
     start, end = _line_start(text, span.start), span.end
     if start is None:
         return f"{text[:end]} {words}{text[end:]}"

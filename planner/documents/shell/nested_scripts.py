@@ -125,7 +125,7 @@ class _NestedText:
         )
 
     def word(self, word: Word) -> Word:
-        """Return a word with positions in the outer file; None as text if it is unknown."""
+        """Return a word with positions in the outer file; its text is None if partly unknown."""
         pieces = tuple(part for piece in word.pieces for part in self._placed(piece))
         text = text_of(pieces)
         regions = [self.span(region) for region in word.regions]

@@ -183,7 +183,7 @@ class Lexer:
         return parts or [Literal("", start + 1, start + 1, '"')]
 
     def quoted_parts(self, literal: re.Pattern[str], end: str, start: int) -> list[Part]:
-        """Read the parts of double-quoted text up to ``end``, or to the limit if it is empty."""
+        """Read double-quoted text up to ``end``, or up to the limit if ``end`` is empty."""
         parts, text = list[Part](), self.text
         escapable = '$`"\\' if end else "$`\\"
         while self.position < self.limit:
@@ -203,7 +203,7 @@ class Lexer:
         return parts
 
     def _escaped_in_quotes(self, escapable: str) -> list[Part]:
-        """Read a backslash in double quotes; it escapes only these characters."""
+        """Read a backslash in double quotes, which escapes only ``escapable`` characters."""
         start, following = self.position, self.text[self.position + 1 : self.position + 2]
         if match := _CONTINUED.match(self.text, start):
             self.position = match.end()
@@ -462,7 +462,7 @@ class Parser(Lexer):
         return False
 
     def _expect(self, *words: str, start: int, construct: str) -> str:
-        """Read one of these reserved words and return it; raise LaunchError if it is missing."""
+        """Read one of the reserved words ``words`` and return it; raise LaunchError if missing."""
         self._lines()
         reserved = self._reserved()
         if reserved not in words:

@@ -330,7 +330,7 @@ def _derive_adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def _derive_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the tokens per sequence and, if steps and batch are known, of the whole run."""
+    """Set the tokens per sequence and, if steps and batch are known, of the full run."""
     objective = settings.values.get("training_objective")
     length = options.number("script", "trl_length") or options.number("script", "block_length")
     if objective and TrainingObjective(objective).needs_rollouts:
@@ -359,7 +359,7 @@ def _derive_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def _derive_samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set samples and epochs as far as the file determines them, else a default of tokens.
+    """Set samples and epochs as far as the file determines them, else default total tokens.
 
     LLaMA-Factory's ``max_samples`` bounds each data set (0.9, data/loader.py takes
     ``min(max_samples, len(dataset))``), ``max_train_samples`` of Transformers' examples all of

@@ -147,7 +147,7 @@ def _split_launcher_changes(command: ParsedCommand, changes: Changes) -> tuple[C
 
 
 def _set_fsdp1_strategy(changes: _Texts, launcher: ParsedCommand | None) -> _Texts:
-    """Turn a change to one replica into FSDP1's strategy, if accelerate's file sets that."""
+    """Replace a change to one replica by FSDP1's strategy key, if accelerate's file has one."""
     strategy = None if launcher is None else launcher.options.get(_STRATEGY)
     if strategy is None or strategy.single not in _HYBRID_STRATEGIES:
         return changes
@@ -159,7 +159,7 @@ def _set_fsdp1_strategy(changes: _Texts, launcher: ParsedCommand | None) -> _Tex
 
 
 def _move_fsdp_changes(file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
-    """Move changes of FSDP keys to DeepSpeed's or the script's keys; return the remaining ones."""
+    """Move changes of FSDP keys to DeepSpeed's or the script's keys; return the other changes."""
     if _FSDP_RECOMPUTE in file_changes:
         file_changes[_RECOMPUTE] = (str(file_changes.pop(_FSDP_RECOMPUTE) is not None).lower(),)
     for name in [name for name in file_changes if name.startswith("fsdp")]:

@@ -498,7 +498,7 @@ def translate_mlx_options(sources: OptionSources, name: str) -> dict[str, str]:
 
 
 def with_apple_gpu(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:
-    """Return the settings for one Apple chip: the file's, else the largest known."""
+    """Return settings for one Apple chip: the chip in the file, else an M2 Ultra."""
     values = {**settings.values, "framework": "MLX"}
     defaults = dict(settings.defaults)
     if sources.worlds[0].gpu is None:

@@ -156,7 +156,7 @@ def _read_loss(documents: list[ParsedCommand], values: Mapping[str, object]) -> 
 
 
 def text_of_key(documents: list[ParsedCommand], key: str) -> str | None:
-    """Return the text of a key in the first document that has it; None if none has."""
+    """Return the text of a key in the first document with that key; None if no document has it."""
     for document in documents:
         if key in document.options:
             return text_of(document.options[key])

@@ -221,7 +221,7 @@ def _merge_recipe(
 
 
 def _read_own_rows(reading: OptionReader, inner: OptionReader) -> dict[str, str]:
-    """Return parameters that Megatron-Bridge's own table reads from more options, by name."""
+    """Return parameters that Megatron-Bridge's table reads from more options than Megatron-LM's."""
     translated_parameters = {
         row.parameter for row in OptionTable.load("megatron-bridge").rows if row.value
     }

@@ -254,7 +254,7 @@ def _set_batch(reading: OptionReader, settings: SettingsBuilder) -> None:
 def _set_virtual_pipeline(
     reading: OptionReader, settings: SettingsBuilder, num_stages: int
 ) -> None:
-    """Set the chunks of a pipeline stage; unequal chunks are predicted as equal ones."""
+    """Set the chunks of a pipeline stage; unequal chunks are predicted as equal chunks."""
     schedule, rounding = (
         option_text(reading, *(section + name for section in _PIPELINES)) or ""
         for name in ("pp_schedule", "round_virtual_stages_to_pp_multiple")

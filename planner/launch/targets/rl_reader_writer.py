@@ -89,7 +89,7 @@ def reader_of_steps(
         )
 
     def read_step(reading: OptionReader) -> LaunchSettings:
-        """Read a full step with generation; only the weight update if nothing is generated."""
+        """Read a full step (generation and training); only the training if nothing is generated."""
         update = target.answers(reading)
         if not trains_on_rollouts(update):
             return update
@@ -126,7 +126,7 @@ def trains_on_rollouts(update: LaunchSettings) -> bool:
 def _step_settings_of_update(
     reading: OptionReader, update: LaunchSettings, target: LaunchTarget
 ) -> SettingsBuilder:
-    """Return the settings of a full step: the update's shared ones, and the step table's."""
+    """Return the settings of a step: the shared settings of ``update``, and the step table's."""
     step_terms = terms_of("rl", "parameter", "question").keys() - {_MICRO_BATCH, "framework"}
     settings = option_texts(reading, target.title, "rl")
     update_values = {name: value for name, value in update.values.items() if name in step_terms}
@@ -204,7 +204,7 @@ def set_sequences_per_micro_batch(
 def set_placement(
     settings: SettingsBuilder, placement: Placement, train_gpus: int | None, rollout_gpus: int
 ) -> None:
-    """Set on which GPUs both sides run; ``rollout_gpus`` is ignored if they share the GPUs."""
+    """Set on which GPUs training and generation run; same GPUs: ``rollout_gpus`` is ignored."""
     values = settings.values
     values["placement"] = placement.word
     if placement is Placement.COLOCATED:
@@ -232,7 +232,7 @@ _ASYNC_PARAMETERS = ("staleness", "partial_rollout")
 
 
 def step_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return the option values of a full step that all programs share, by parameter name.
+    """Return the option values of a step (generation and training) common to all programs.
 
     Raises LaunchError if no program can start such a step.
     """
@@ -287,7 +287,7 @@ def _rollout_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _split_nodes(job: LaunchJob, gpus: int) -> tuple[int, int]:
-    """Return the nodes of a side (training or generating) and the GPUs it uses on each node.
+    """Return the nodes for ``gpus`` that train or generate, and the GPUs used on each node.
 
     Raises LaunchError if the sides have neither full nodes nor equal GPUs on each node.
     """

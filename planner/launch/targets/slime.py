@@ -91,7 +91,7 @@ def _train_gpus(reading: OptionReader) -> int:
 
 
 def _set_rollout_update(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the sequences of an update, their longest length, and those of a micro-batch."""
+    """Set the sequences of an update, the longest sequence and the micro-batch."""
     values = settings.values
     values.pop("total_tokens", None)  # a rollout is not one iteration of Megatron-LM
     max_length = _max_sequence_length(reading)

@@ -56,7 +56,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def set_memory_share(server: ServerSettings) -> None:
-    """Set the fraction of GPU memory in use, if --cuda-memory-fraction limits it."""
+    """Set the fraction of GPU memory in use, if --cuda-memory-fraction is below 1."""
     share = parse_float(server.reading.value("memory_fraction"))
     if share is not None and share < 1:
         reason = f"{_MEMORY_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
