@@ -23,7 +23,7 @@ _INDENTED = ("python", "py", "python3")
 
 
 def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The blocks in one of these languages, with blanks in place of the text before.
+    """Yield language and code of each block in ``languages``; blanks replace the text before.
 
     Positions in the code are those in the text. Python is dedented to the first column: only its
     line numbers are those of the text.
@@ -53,7 +53,7 @@ def _separated(body: str) -> str:
 
 
 def _fenced(text: str) -> Iterator[tuple[str, int, int]]:
-    """The language of each block between fences, with start and end of its code.
+    """Yield the language of each fenced block, with start and end of its code in the text.
 
     A fence with a language begins a block, even if the block before it was never closed.
     """

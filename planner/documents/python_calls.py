@@ -53,7 +53,7 @@ class Call:
         return self.name.partition(".")[0] if "." in self.name else ""
 
     def ends(self, *words: str) -> bool:
-        """Whether this is the last part of its dotted name.
+        """Return whether one of ``words`` is the dotted name of the call or the end of it.
 
         >>> Call(name="vllm.LLM", line=1).ends("LLM")
         True
@@ -62,7 +62,7 @@ class Call:
 
     @property
     def parts(self) -> dict[str, Value]:
-        """Keyword values by dotted name; an object is its class and its own keyword values.
+        """Return keyword values by dotted name; a nested `Call` is its class and its keywords.
 
         Lists and mappings are left out.
 
@@ -129,7 +129,7 @@ class _Program:
 def parse_calls(
     text: str, name: str, command_line: Mapping[str, str] | None = None
 ) -> tuple[Call, ...]:
-    """The calls of a program in the order of its lines.
+    """Return the calls of a Python program in the order of its lines, with values of arguments.
 
     Known values are constants, names that a function or the module assigns once, the defaults of
     parameters, of ``add_argument`` and of environment variables, and simple expressions of them.
@@ -145,10 +145,7 @@ def parse_calls(
 
 
 def parse_functions(text: str, file_name: str) -> tuple[Function, ...]:
-    """The functions of a program, in order; values are read as in `parse_calls`.
-
-    Raises LaunchError as `parse_calls` does.
-    """
+    """Return the functions of a program in order; reads values and raises as `parse_calls`."""
     with _read(text, file_name) as program:
         functions = []
         for name, (_, function_scope) in program.functions.items():
@@ -175,7 +172,7 @@ def _is_in(scope: _Scope | None, outer: _Scope) -> bool:
 
 @contextmanager
 def _read(text: str, name: str) -> Iterator[_Program]:
-    """The program of a text; raises LaunchError if it cannot be read."""
+    """Parse a Python text to names, calls and functions; raise LaunchError if that fails."""
     program = _Program(name=name)
     try:
         with warnings.catch_warnings():
@@ -195,7 +192,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a module, with ``x *= y`` merged into the assignment of ``x`` before it.
+    """Return a module's statements, with ``x *= y`` merged into the assignment of ``x`` before.
 
     If a statement between them reads ``x``, both statements stay.
     """
@@ -219,10 +216,7 @@ def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 def _gather(
     nodes: Sequence[ast.AST], scope: _Scope, program: _Program, *, is_sure: bool = True
 ) -> None:
-    """Collect names, imports and calls in the scopes of Python.
-
-    Assignments to attributes under a condition make their values unknown.
-    """
+    """Collect names, imports and calls by scope; attributes set in an ``if`` become unknown."""
     for node in nodes:
         program.step()
         inner = scope
@@ -266,7 +260,7 @@ def _gather(
 
 
 def _parameters(arguments: ast.arguments, scope: _Scope) -> list[str]:
-    """Put the parameters of a function with their defaults; returns their names in order."""
+    """Assign the parameters of a function their defaults in ``scope``; return names in order."""
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults: list[ast.expr | None] = [*arguments.defaults]
     pairs = [*zip_longest(reversed(positional), reversed(defaults))]
@@ -279,7 +273,7 @@ def _parameters(arguments: ast.arguments, scope: _Scope) -> list[str]:
 
 
 def _pass_on(program: _Program) -> None:
-    """Put the arguments of calls as values of parameters; one is known if all calls agree."""
+    """Assign the arguments of calls to the parameters of the called functions in the program."""
     called_with: set[tuple[str, str]] = set()
     for node, scope in program.calls:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -297,6 +291,7 @@ def _pass_on(program: _Program) -> None:
 
 
 def _assign(target: ast.AST, value: ast.expr | None, scope: _Scope) -> None:
+    """Record the value of an assignment's target in the scope; None: an unknown value."""
     if isinstance(target, ast.Name):
         scope.put(target.id, value)
     elif isinstance(target, ast.Tuple | ast.List):
@@ -314,7 +309,7 @@ def _assign(target: ast.AST, value: ast.expr | None, scope: _Scope) -> None:
 
 
 def _add(target: ast.AST, value: ast.expr, scope: _Scope) -> None:
-    """Append to a list of the same scope; any other value becomes unknown."""
+    """Append to a list assigned in this scope; any other variable becomes unknown."""
     if isinstance(target, ast.Name) and isinstance(
         scope.names.get(target.id, [(None, scope)])[0][0], ast.List
     ):
@@ -324,7 +319,7 @@ def _add(target: ast.AST, value: ast.expr, scope: _Scope) -> None:
 
 
 def _argument(node: ast.Call, program: _Program) -> None:
-    """Record the default of a command-line option under its name."""
+    """Record the default of a command-line option of ``add_argument`` by its name."""
     if not (isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"):
         return
     words = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
@@ -340,7 +335,7 @@ def _argument(node: ast.Call, program: _Program) -> None:
 
 
 def _take_options(program: _Program, command_line: Mapping[str, str]) -> None:
-    """Replace defaults by the options of a command line, also fields of classes that they fill."""
+    """Replace defaults of arguments, dataclass fields and functions by command-line options."""
     values = {name: _constant(text) for name, text in command_line.items()}
     for node, _ in program.calls:
         kind = _dotted(node.func, program).rpartition(".")[2]
@@ -363,14 +358,14 @@ def _take_options(program: _Program, command_line: Mapping[str, str]) -> None:
 
 
 def _field(value: ast.expr | None) -> ast.expr | None:
-    """The default of a field of a class: ``field(default=...)``, or the assigned value."""
+    """Return the default of a dataclass field, from ``field(default=...)`` or its value."""
     if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
         return value
     return next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
 
 
 def _constant(text: str) -> ast.Constant:
-    """A word of a command line as truth value, None, number or text."""
+    """Convert a word of a command line to a boolean, None, number or text."""
     constants = {"true": True, "false": False, "none": None}
     if text.lower() in constants:
         return ast.Constant(value=constants[text.lower()])
@@ -383,7 +378,7 @@ def _constant(text: str) -> ast.Constant:
 
 
 def _dotted(node: ast.AST, program: _Program) -> str:
-    """The name of a function with its module; empty where it is no name."""
+    """Return the dotted name of a function with its imported module; empty if it is no name."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -394,6 +389,7 @@ def _dotted(node: ast.AST, program: _Program) -> str:
 
 
 def _call(node: ast.Call, scope: _Scope, program: _Program) -> Call:
+    """Return a call with its evaluated arguments and the lines of its keywords."""
     keywords: dict[str, Value] = {}
     lines: dict[str, int] = {}
     rest = ""
@@ -421,7 +417,7 @@ _Within: TypeAlias = tuple[tuple[int, str], ...]
 
 
 def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> Value:
-    """The value of an expression, if the text shows it; ``within`` are names being looked up."""
+    """Return the value of an expression, or an unknown value; ``within``: names being looked up."""
     program.step()
 
     def evaluate(operand: ast.AST) -> Value:
@@ -472,7 +468,7 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
 
 
 def _listed(nodes: Sequence[ast.expr], evaluate: Callable[[ast.AST], Value]) -> list[Value]:
-    """The values of a list, with the elements of starred lists in it."""
+    """Return the values of a list's elements, with starred lists expanded."""
     values: list[Value] = []
     for node in nodes:
         value = evaluate(node)
@@ -492,6 +488,7 @@ def _inside(node: ast.AST) -> ast.AST:
 
 
 def _joined(parts: Sequence[Value], node: ast.AST) -> Value:
+    """Join known parts to one text; unknown if a part is, or if the text is too long."""
     if all(isinstance(part, str | int | float) for part in parts):
         text = "".join(map(str, parts))
         if len(text) <= _LONGEST_TEXT:
@@ -500,6 +497,7 @@ def _joined(parts: Sequence[Value], node: ast.AST) -> Value:
 
 
 def _mapping(node: ast.Dict, evaluate: Callable[[ast.AST], Value]) -> Value:
+    """Return the values of a dict display by key; unknown if ``**`` has no known mapping."""
     table: dict[str, Value] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
@@ -513,7 +511,7 @@ def _mapping(node: ast.Dict, evaluate: Callable[[ast.AST], Value]) -> Value:
 
 
 def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Value:
-    """The value of a name in the innermost scope that assigns it; unknown if assigned twice."""
+    """Return the value of a name from the innermost scope that assigns it; unknown if set twice."""
     defining_scope: _Scope | None = scope
     changes: list[tuple[str, Value]] = []
     while defining_scope is not None:
@@ -546,7 +544,7 @@ def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Valu
 
 
 def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _Within) -> Value:
-    """``torch.bfloat16``, the option of a command line, a member of a class."""
+    """Return the value of ``torch.X``, a command-line option, or an object's or class's member."""
     name = _dotted(node, program)
     first, _, rest = name.partition(".")
     if first == "torch":
@@ -581,7 +579,7 @@ IS_BF16 = ("is_bfloat16_supported", "is_bf16_supported", "is_torch_bf16_gpu_avai
 
 
 def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -> Value:
-    """The value of a call in an expression; for a configuration the call itself."""
+    """Return the value of a known call, or a `Call` for a class; unknown for other calls."""
     name = _dotted(node.func, program)
     arguments = [_value(argument, scope, program, within) for argument in node.args]
     if name in _BY_ENVIRONMENT and len(arguments) == 2:
@@ -612,6 +610,7 @@ def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -
 
 
 def _computed(node: ast.BinOp, left: Value, right: Value) -> Value:
+    """Return the result of a binary operation on known values; unknown for any other."""
     if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
         return _joined([left, right], node)
     is_dict = isinstance(left, dict) and isinstance(right, dict)
@@ -638,7 +637,7 @@ _WITH_CODE = re.compile(r"%%(?:capture|time|timeit)\b")
 
 
 def cells_of(text: str, name: str) -> Iterator[str]:
-    """The cells of code of a notebook, in order. Raises LaunchError if it is no notebook."""
+    """Yield the code cells of a notebook as text; raise LaunchError if it is no notebook."""
     try:
         book = parse_json(text, name)
     except PlannerError as error:
@@ -653,7 +652,7 @@ def cells_of(text: str, name: str) -> Iterator[str]:
 
 
 def program_and_shell(cells: Sequence[str]) -> tuple[str, str]:
-    """The lines of a notebook's cells that are Python, and those for a shell.
+    """Return two texts of a notebook's lines: the lines in Python, and the lines for a shell.
 
     Both have the lines of all cells in a row, blank where they are the other's. A cell that is
     no Python is left out.
@@ -685,6 +684,7 @@ def program_and_shell(cells: Sequence[str]) -> tuple[str, str]:
 
 
 def _is_python(text: str) -> bool:
+    """Return whether the text parses as Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -11,7 +11,7 @@ _MOST_ROUNDS = 64
 
 
 def unroll_loops(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements with each ``for key, value in TABLE.items()`` written out.
+    """Return statements with loops ``for key, value in TABLE.items()`` written out.
 
     ``TABLE`` is a mapping that the module assigns once, with texts as keys.
 
@@ -33,7 +33,7 @@ def unroll_loops(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _items(value: ast.expr) -> Mapping[str, ast.expr]:
-    """Keys and values of a mapping, or of several joined by ``|``; empty for anything else."""
+    """Return a mapping's values by text key, also of mappings joined by ``|``; else {}."""
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
         left, right = _items(value.left), _items(value.right)
         return {**left, **right} if left and right else {}
@@ -49,6 +49,7 @@ class _Loops(ast.NodeTransformer):
         self.tables = tables
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
+        """Replace a loop over a known table's items by one copy of its body per item."""
         self.generic_visit(node)
         function = node.iter.func if isinstance(node.iter, ast.Call) else None
         if not (isinstance(function, ast.Attribute) and function.attr == "items"):

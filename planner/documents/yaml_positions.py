@@ -29,7 +29,7 @@ class YamlValue:
         return pieces_from(place.pieces, len(beginning)) if starts else place.pieces
 
     def get(self, *keys: str) -> YamlValue:
-        """The value at a path of keys."""
+        """Return the value at a path of keys; an empty value if there is none."""
         value = self
         for key in keys:
             matching = (below for name, below in value._pairs() if name == key)
@@ -37,7 +37,7 @@ class YamlValue:
         return value
 
     def items(self) -> list[tuple[str, YamlValue]]:
-        """Keys and values of a mapping; empty for anything else."""
+        """Return keys and values of a mapping; [] for anything else."""
         items: dict[str, YamlValue] = {}
         for name, below in self._pairs():
             items.setdefault(name, below)
@@ -61,7 +61,7 @@ class YamlValue:
 
     @property
     def text(self) -> str | None:
-        """The text of a scalar; None for null, for no value and for anything else."""
+        """Return the text of a scalar; None for null, no value or other kinds."""
         if self.node is None or self.node.kind != "scalar":
             return None
         is_null = self.node.value is None and not self.node.unknown
@@ -80,7 +80,7 @@ class YamlValue:
         return _aligned(self.text, self.source, self.node.start, self.node.end)
 
     def option_text(self, option: str) -> ParsedOption | None:
-        """Its text as the value of an option; None: it has no text."""
+        """Return the scalar as an option with this name; None if it has no text."""
         if self.text is None:
             return None
         spans = (span_of(self.pieces),)
@@ -95,7 +95,7 @@ def documents(text: str, name: str) -> list[YamlValue]:
 
 
 def _aligned(text: str, source: str, start: int, end: int) -> Pieces:
-    """The text in pieces: parts unchanged from the source, and parts that YAML computed."""
+    """Return the text as pieces: parts with their source position, and computed parts."""
     if text and (place := source.find(text, start, end)) >= 0:
         return (TextPiece(text, place, place + len(text)),)
     place, passed = _first(source, start, end), 0
@@ -115,7 +115,7 @@ def _aligned(text: str, source: str, start: int, end: int) -> Pieces:
 
 
 def _first(source: str, start: int, end: int) -> int:
-    """Start of the text: after a quote, or after the header of a block."""
+    """Return where a scalar's text starts: after its quote, or after a block's header."""
     if source[start : start + 1] in ("|", ">"):
         line = source.find("\n", start, end)
         return end if line < 0 else line + 1

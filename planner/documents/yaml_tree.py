@@ -59,14 +59,14 @@ class NodeBudget:
         self.nodes = 0
 
     def node(self, line: int, depth: int) -> None:
-        """One node more, at a depth. Raises `LaunchError`."""
+        """Count one more node at a depth; raise LaunchError if too many nodes or too deep."""
         self.nodes += 1
         self.refuse_large(self.nodes, line)
         if depth > DEEPEST:
             raise too_deep(f"{self.name}:{line}")
 
     def refuse_large(self, size: int, line: int) -> None:
-        """Raises `LaunchError` if a value contains too many values."""
+        """Raise LaunchError if ``size``, the number of values in a document, is too large."""
         if size > MOST_NODES:
             raise LaunchError(
                 f"{self.name}:{line}: it becomes more than {MOST_NODES:,} values, aliases counted "
@@ -100,6 +100,7 @@ class _Reader:
         self._counted = (0, 1)
 
     def document(self) -> Node:
+        """Return the root node of the JSON text; raise LaunchError if more text follows."""
         self._blanks()
         root = self._value(0)
         self._blanks()
@@ -108,6 +109,7 @@ class _Reader:
         return root
 
     def _line(self, position: int) -> int:
+        """Return the line number of a position, counted from the last position where possible."""
         done, line = self._counted
         if position < done:
             return self.text.count("\n", 0, position) + 1
@@ -130,6 +132,7 @@ class _Reader:
         return False
 
     def _value(self, depth: int) -> Node:
+        """Read a JSON value of any kind as a node; ``depth`` limits the nesting."""
         start = self.position
         line = self._line(start)
         self.growth.node(line, depth)
@@ -145,6 +148,7 @@ class _Reader:
         return node
 
     def _members(self, node: Node, depth: int) -> None:
+        """Read a JSON object's members into the node; raise LaunchError for a repeated key."""
         keys: dict[str, int] = {}
         self._blanks()
         if self._takes("}"):
@@ -164,6 +168,7 @@ class _Reader:
                 return
 
     def _entries(self, node: Node, depth: int) -> None:
+        """Read a JSON list's entries into the node, up to the closing bracket."""
         self._blanks()
         if self._takes("]"):
             return
@@ -174,6 +179,7 @@ class _Reader:
                 return
 
     def _ends(self, bracket: str) -> bool:
+        """Skip a bracket or a comma; True: the bracket ended the value. LaunchError: neither."""
         self._blanks()
         if self._takes(bracket):
             return True
@@ -190,6 +196,7 @@ class _Reader:
         return f"{wanted} is missing" + (f" before {next_text!r}" if next_text else " at the end")
 
     def _scalar(self, start: int, line: int) -> Node:
+        """Read a JSON text, number or constant, or a placeholder of the script, as a node."""
         if self.text.startswith('"', start):
             match = _STRING.match(self.text, start)
             if match is None:
@@ -209,6 +216,7 @@ class _Reader:
         return Node("scalar", start, word.end(), line, word[0], value, "", unknown)
 
     def _parse_scalar(self, text: str, start: int) -> object:
+        """Return the value of a JSON number or constant; raise LaunchError for other words."""
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if not _NUMBER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
@@ -226,7 +234,7 @@ _TOO_DEEP = "exceeded maximum nesting depth"
 
 
 def yaml_documents(text: str, name: str) -> list[Node]:
-    """The documents of a YAML text that hold something; raises `LaunchError`."""
+    """Return the root nodes of a YAML text's non-empty documents; raise LaunchError if invalid."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -255,6 +263,7 @@ def yaml_documents(text: str, name: str) -> list[Node]:
 
 class _Composer:
     def __init__(self, source: Source, skipped: int) -> None:
+        """Start without nodes for a YAML text; imports PyYAML."""
         from yaml.constructor import SafeConstructor
         from yaml.resolver import Resolver
 
@@ -267,6 +276,7 @@ class _Composer:
         self.roots: list[Node] = []
 
     def documents(self, events: Iterable[Event]) -> list[Node]:
+        """Build a tree of nodes from parser events; return the roots that are not empty."""
         from yaml.events import (
             AliasEvent,
             CollectionEndEvent,
@@ -301,6 +311,7 @@ class _Composer:
         return [root for root in self.roots if root.kind != "scalar" or root.text]
 
     def _node(self, kind: str, event: Event) -> Node:
+        """Return a new node at an event's position; raise LaunchError if there are too many."""
         start, end = self._place(event)
         # The parser ends lines at characters that no editor counts.
         line = self.source.line(start)
@@ -308,7 +319,7 @@ class _Composer:
         return Node(kind, start, end, line)
 
     def _place(self, event: Event) -> tuple[int, int]:
-        """Start and end of an event in the text."""
+        """Return the start and end of a parser event as positions in the text."""
         start, end = (
             self.skipped + (0 if mark is None else mark.index)
             for mark in (event.start_mark, event.end_mark)
@@ -316,6 +327,7 @@ class _Composer:
         return start, end
 
     def _add(self, node: Node, anchor: str | None) -> None:
+        """Add a node to the open mapping or list, or as a root; store its anchor."""
         if anchor is not None:
             self.anchors[anchor] = node
         if not self.open:
@@ -331,6 +343,7 @@ class _Composer:
             parent.items.append((waiting.pop(), node))
 
     def _key(self, node: Node, keys: dict[str, int]) -> None:
+        """Check a mapping's key: raise LaunchError if it is no scalar or is repeated."""
         if node.kind == "alias" and node.target is not None and node.target.kind == "scalar":
             node.kind, node.text = "scalar", node.target.text
         if node.kind != "scalar":
@@ -339,6 +352,7 @@ class _Composer:
             refuse_twice(keys, node.text, node.line, self.name)
 
     def _alias(self, event: AliasEvent) -> Node:
+        """Return a node for ``*name``; raise LaunchError if undefined or inside its own anchor."""
         node = self._node("alias", event)
         node.target = self.anchors.get(event.anchor or "")
         node.size = node.target.size if node.target is not None else 1
@@ -355,6 +369,7 @@ class _Composer:
         return node
 
     def _scalar(self, event: ScalarEvent) -> Node:
+        """Return a scalar's node with its value by YAML's rules; None if a tag hides it."""
         from yaml.nodes import ScalarNode
 
         node = self._node("scalar", event)
@@ -367,6 +382,7 @@ class _Composer:
         return node
 
     def _value(self, node: ScalarNode, tag: str) -> object:
+        """Convert a scalar's text to the type of its tag; return the text if that fails."""
         if tag in (_STANDARD + "str", _STANDARD + "merge"):
             return node.value
         construct = self.constructor.yaml_constructors.get(tag)
@@ -376,7 +392,7 @@ class _Composer:
             return node.value
 
     def _tag(self, tag: str | None, line: int) -> str:
-        """Reason why a tag hides the value; raises `LaunchError` for tags of Python objects."""
+        """Return why a tag hides the value, else ""; raise LaunchError for tags of Python."""
         if tag is None or tag == "!" or tag in _PLAIN_TAGS:
             return ""
         shown = re.sub(f"^{re.escape(_STANDARD)}", "!!", tag)[:80]
@@ -412,7 +428,7 @@ class Leaf:
 
     @property
     def as_option(self) -> ParsedOption:
-        """The leaf as an option of a file."""
+        """Convert the leaf to an option whose name is the leaf's path."""
         return ParsedOption(
             option=self.path,
             texts=self.texts,
@@ -450,7 +466,7 @@ class Tree:
 
 
 def read_tree(text: str, name: str) -> Tree:
-    """The only document of a YAML or JSON text; an empty text has no values.
+    """Return the only document of a YAML or JSON text; an empty text has no values.
 
     Raises LaunchError if it is neither, holds several documents, has a key twice, is longer than
     4 MB, deeper than 100 or of more than 200,000 values, or contains objects of Python.
@@ -466,7 +482,7 @@ _TEMPLATE = re.compile(r"(?<=: )\{\{([ .\w-]{2,})\}\}(?=[ \t]*(?:#[^\n]*)?$)", r
 
 
 def read_trees(text: str, name: str) -> tuple[Tree, ...]:
-    """Every document of a YAML or JSON text, which ``---`` separates; raises as `read_tree`."""
+    """Return all documents of a YAML or JSON text, separated by ``---``; raise as `read_tree`."""
     refuse_unreadable(text, name)
     is_named_json = name.lower().endswith(".json")
     if is_named_json or _JSON_BEGINS.match(text):
@@ -482,7 +498,7 @@ def read_trees(text: str, name: str) -> tuple[Tree, ...]:
 
 
 def key_path(key: str) -> str:
-    """A key as a part of a path: in double quotes if it has dots or quotes, or is empty.
+    """Return a key as part of a path, in double quotes if it has dots or quotes or is empty.
 
     >>> key_path("nvidia.com/gpu")
     '"nvidia.com/gpu"'
@@ -491,7 +507,7 @@ def key_path(key: str) -> str:
 
 
 def path_keys(path: str) -> tuple[str, ...]:
-    """The keys of a path.
+    """Split a path into its keys.
 
     >>> path_keys('resources."nvidia.com/gpu".0')
     ('resources', 'nvidia.com/gpu', '0')
@@ -501,6 +517,7 @@ def path_keys(path: str) -> tuple[str, ...]:
 
 
 def _tree(root: Node, text: str, name: str, *, is_json: bool) -> Tree:
+    """Return the document of a root node, with its leaves and editing positions by path."""
     reader = _Leaves(name)
     data = reader.read(root, "", EditPosition(node=root, key=None, parent=None))
     return Tree(
@@ -524,7 +541,7 @@ class _Leaves:
         self.depth = 0
 
     def read(self, used: Node, path: str, position: EditPosition) -> object:
-        """The data of a node; stores its leaves."""
+        """Return the data of a node as Python values, and store its leaves by path."""
         node = resolve_alias(used)
         self.growth.node(used.line, self.depth)
         self.places[path] = position
@@ -538,6 +555,7 @@ class _Leaves:
         return data
 
     def _leaf(self, used: Node, node: Node, path: str, position: EditPosition) -> object:
+        """Store a scalar, an empty container or an unknown value as a leaf; return the value."""
         empty: object = [] if node.kind == "list" else {}
         if not path and node.kind == "mapping" and not node.unknown:
             return {}
@@ -553,6 +571,7 @@ class _Leaves:
         return value
 
     def _list(self, used: Node, node: Node, path: str, position: EditPosition) -> list[object]:
+        """Return a list's data; a list of scalars is also stored as one leaf."""
         entries = [item for _, item in node.items]
         data = []
         if all(resolve_alias(item).kind == "scalar" for item in entries):
@@ -573,6 +592,7 @@ class _Leaves:
         return data
 
     def _map(self, node: Node, path: str) -> dict[str, object]:
+        """Return a mapping's data by key, merged keys included; stores the leaves in it."""
         data: dict[str, object] = {}
         for key, item in members(node, self.depth, self.growth):
             inner = _joined(path, key_path(key.text))
@@ -586,7 +606,7 @@ class _Leaves:
 def members(
     node: Node, depth: int = 0, growth: NodeBudget | None = None
 ) -> Iterator[tuple[Node, Node]]:
-    """Keys and values of a mapping, then those merged by ``<<``.
+    """Yield keys and values of a mapping, then the keys and values merged by ``<<``.
 
     ``growth`` counts the merged values at a ``depth``, if they were not counted before.
     """
@@ -621,7 +641,7 @@ def _where(used: Node, position: EditPosition) -> tuple[int, Span]:
 
 
 def flattened(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
-    """The values of nested tables by dotted names, in order.
+    """Yield the values of nested tables with their dotted names, in order.
 
     >>> dict(flattened({"a": {"b": 1, "c": {"d": 2}}, "e": 3}))
     {'a.b': 1, 'a.c.d': 2, 'e': 3}

@@ -35,7 +35,7 @@ Scalar = str | int | float | bool | None
 
 
 def yaml_scalar(value: Scalar) -> str:
-    """A value on one line of YAML 1.1 or 1.2, block or flow, that reads back as it is.
+    """Write a value on one line of YAML 1.1 or 1.2 so that it reads back unchanged.
 
     >>> print(*map(yaml_scalar, (8, True, None, 1e-5, "bf16", "no", "1e5", "a: b #c")))
     8 true null 1.0e-05 bf16 "no" "1e5" "a: b #c"
@@ -49,7 +49,7 @@ def yaml_scalar(value: Scalar) -> str:
 
 
 def json_scalar(value: Scalar) -> str:
-    """A value of JSON.
+    """Write a value as JSON.
 
     Raises LaunchError for infinity and not-a-number, which JSON does not have.
     """
@@ -60,6 +60,7 @@ def json_scalar(value: Scalar) -> str:
 
 
 def _number(value: float | None) -> str:
+    """Return a number, boolean or null as YAML 1.1 text."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -76,7 +77,7 @@ def _number(value: float | None) -> str:
 def yaml_text(
     document: Mapping[str, object], notes: Mapping[str, str] | None = None, *, list_by: str = "  "
 ) -> str:
-    """A document of sections, lists and scalars; texts of several lines are written as blocks.
+    """Write a document of mappings, lists and scalars as YAML, with optional comments.
 
     ``notes`` by dotted key become comments behind their lines; ``list_by`` is how much further to
     the right the items of a list are than its key.
@@ -97,6 +98,7 @@ def documents(objects: Iterable[Mapping[str, object]]) -> str:
 
 
 def _lines(value: object, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
+    """Return a mapping's or list's lines without indent; ``notes`` become comments by path."""
     if isinstance(value, Mapping):
         pairs = ((str(key), part) for key, part in value.items())
         return [line for key, part in pairs for line in _pair(key, part, notes, path, list_by)]
@@ -105,6 +107,7 @@ def _lines(value: object, notes: Mapping[str, str], path: str, list_by: str) -> 
 
 
 def _pair(key: str, value: object, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
+    """Return the lines of a key with its value, with its note as a comment."""
     note, name = notes.get(f"{path}{key}"), yaml_scalar(key)
     remark = f"  # {note}" if note else ""
     if isinstance(value, Mapping | list | tuple) and value:
@@ -122,6 +125,7 @@ def _item(value: object, notes: Mapping[str, str], list_by: str) -> list[str]:
 
 
 def _scalar(value: object) -> list[str]:
+    """Return the lines of a scalar or an empty container; a text of several lines as a block."""
     if isinstance(value, Mapping):
         return ["{}"]
     if isinstance(value, list | tuple):
@@ -132,7 +136,7 @@ def _scalar(value: object) -> list[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a block preserves the text: it ends with one line feed and begins with no blank."""
+    """Return whether a YAML block would preserve the text's blanks and line feeds."""
     lines = text[:-1].split("\n")
     return (
         text.endswith("\n")
@@ -152,7 +156,7 @@ _STEP = "  "
 
 
 def edit_document(text: str, name: str, changes: Changes, number: int = 0) -> EditResult:
-    """The YAML or JSON ``text`` of the file ``name`` with values changed, by dotted path.
+    """Change values of a YAML or JSON text by path; return the text and the unwritten changes.
 
     Texts that read as numbers or truth values are written as these, unless the old value was in
     quotes; several texts, or those of a list, become a list. ``number`` is the index of the
@@ -190,7 +194,7 @@ def _tree(text: str, name: str, number: int) -> Tree:
 
 
 def _texts(tree: Tree) -> dict[str, Texts]:
-    """The leaves, without the entries of lists of scalars, which are in those of the lists."""
+    """Return the texts of all values by path; a list of scalars is one value."""
     return {
         path: leaf.texts
         for path, leaf in tree.values.items()
@@ -203,6 +207,7 @@ def _texts(tree: Tree) -> dict[str, Texts]:
 
 
 def _changed(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
+    """Yield texts of the document with a new value: in place, else as a flow list."""
     leaf, position = tree.values.get(path), tree.places[path]
     is_list = leaf is None or isinstance(leaf.value, list) or len(texts) != 1
     spans = [span for span in (leaf.spans if leaf else ()) if span is not None]
@@ -222,7 +227,7 @@ def _changed(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
 
 
 def _like(tree: Tree, leaf: Leaf, text: str) -> str:
-    """A value in quotes where the old one was a number in quotes."""
+    """Write a new value in quotes if the old value was a number in quotes, else plain."""
     old = leaf.texts[0] if leaf.texts else None
     values = leaf.value if isinstance(leaf.value, list) else [leaf.value]
     if old and values and isinstance(values[0], str) and _YAML_PLAIN.fullmatch(old):
@@ -246,7 +251,7 @@ def _placed(text: str, span: Span, new: str) -> str:
 
 
 def _removed(tree: Tree, path: str) -> Iterator[str]:
-    """Texts without the value, then also without the containers that it would leave empty."""
+    """Yield texts without the value, then without parents that would become empty."""
     step: str | None = path
     while step:
         position = tree.places[step]
@@ -259,6 +264,7 @@ def _removed(tree: Tree, path: str) -> Iterator[str]:
 
 
 def _cut(text: str, position: EditPosition, parent: Node) -> Iterator[str]:
+    """Yield texts without a value and its comma or line, candidates for the edit."""
     start = position.key.start if position.key is not None else position.node.start
     end = max(position.node.end, position.key.end + 1 if position.key is not None else 0)
     if parent.style == "flow":
@@ -283,6 +289,7 @@ def _cut(text: str, position: EditPosition, parent: Node) -> Iterator[str]:
 
 
 def _added(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
+    """Yield texts with a new path in its deepest existing mapping or empty value."""
     keys = path_keys(path)
     for depth in range(len(keys) - 1, -1, -1):
         position = tree.places.get(".".join(map(key_path, keys[:depth])))
@@ -302,6 +309,7 @@ def _added(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
 def _in_mapping(
     tree: Tree, node: Node, keys: Sequence[str], texts: tuple[str, ...]
 ) -> Iterator[str]:
+    """Yield texts with new keys in a mapping: in braces, or as lines behind its last key."""
     text = tree.text
     if node.style == "flow" or tree.is_json:
         yield from _in_braces(tree, node, keys, texts)
@@ -349,6 +357,7 @@ def _flow(tree: Tree, keys: Sequence[str], texts: tuple[str, ...]) -> str:
 def _in_braces(
     tree: Tree, node: Node, keys: Sequence[str], texts: tuple[str, ...]
 ) -> Iterator[str]:
+    """Yield the text with new keys in a mapping in braces, behind its last entry if it has any."""
     text, written = tree.text, _flow(tree, keys, texts)
     if not node.items:
         if text[node.start : node.start + 1] == "{":

@@ -22,7 +22,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 def read_shell(
     text: str, environment: Mapping[str, str] = _NOTHING, name: str = "the script"
 ) -> Script:
-    """The commands, variables and files of a script; nothing is run and no other file is read.
+    """Read a script's commands, variables and files; nothing is run, no other file is read.
 
     Raises LaunchError if it is longer than 4 MB or no text, a quote or branch is never closed, or
     its variables expand to too much text.

@@ -55,7 +55,7 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 
 
 def evaluate_test(words: Sequence[str | None]) -> bool | None:
-    """Whether a test of these words holds; None: unknown.
+    """Return whether a test of these words holds; None: it cannot be computed.
 
     >>> [evaluate_test(words) for words in (["8", "-gt", "4"], ["-z", None], ["a", "=", "b"])]
     [True, None, False]
@@ -76,6 +76,7 @@ def _all(words: Sequence[str | None]) -> bool | None:
 
 
 def _split(words: Sequence[str | None], operators: tuple[str, ...]) -> list[Sequence[str | None]]:
+    """Split the words of a test at ``operators``; an operator without words before is a word."""
     parts, start = list[Sequence[str | None]](), 0
     for index, word in enumerate(words):
         if word in operators and index > start:
@@ -85,6 +86,7 @@ def _split(words: Sequence[str | None], operators: tuple[str, ...]) -> list[Sequ
 
 
 def _evaluate_single(words: Sequence[str | None]) -> bool | None:
+    """Return whether a test without "and" or "or" holds; None: unknown words or operators."""
     if len(words) > 1 and words[0] == "!":
         inner = _evaluate_single(words[1:])
         return None if inner is None else not inner
@@ -99,6 +101,7 @@ def _evaluate_single(words: Sequence[str | None]) -> bool | None:
 
 
 def _compared(left: str, operator: str, right: str) -> bool | None:
+    """Return whether a comparison of two texts or numbers holds; None: it cannot be computed."""
     if operator in ("=", "==", "!="):
         equal = matches_pattern(left, right)
         return None if equal is None else equal == (operator != "!=")
@@ -119,6 +122,7 @@ class SimpleCommands:
     """Variables, commands and files of a script so far."""
 
     def __init__(self, source: Source, environment: Mapping[str, str]) -> None:
+        """Start with the variables of ``environment`` and no commands, files or functions yet."""
         self.source = source
         self.scope = Scope()
         for name, text in environment.items():
@@ -142,7 +146,7 @@ class SimpleCommands:
         self._environment = None
 
     def simple(self, node: SimpleCommand) -> bool | None:
-        """Follows one command; returns whether it succeeds, None: unknown."""
+        """Run a simple command; return whether the command succeeds, None: unknown."""
         self.expander.count(1, node.start)
         if node.words and node.words[0].literal in ("[[", "[", "test"):
             return self._test(node)
@@ -176,6 +180,7 @@ class SimpleCommands:
         return True if name in _SUCCEED else None
 
     def _command(self, node: SimpleCommand, words: Sequence[Word]) -> None:
+        """Record a command with its expanded words, environment, position and copies."""
         environment: Mapping[str, Word] = self._exports(node.start)
         if node.assignments:
             assigned = {item.name: self._value(item) for item in node.assignments}
@@ -194,6 +199,7 @@ class SimpleCommands:
         self.commands.append(command)
 
     def _test(self, node: SimpleCommand) -> bool | None:
+        """Return whether the test `[ ... ]`, `[[ ... ]]` or `test` holds; None: it is unknown."""
         is_plain = node.words[0].literal != "[["
         if is_plain:
             words = [word.text for raw in node.words for word in self.expander.words(raw)]
@@ -205,6 +211,7 @@ class SimpleCommands:
     # Variables
 
     def _exports(self, position: int) -> dict[str, Word]:
+        """Return the exported variables with a value as words by name; the result is cached."""
         if self._environment is None:
             variables = {name: self.scope.get(name) for name in self.exported}
             self._environment = {
@@ -226,6 +233,7 @@ class SimpleCommands:
             self._environment = None
 
     def _value(self, item: Assignment) -> Variable:
+        """Return the variable after an assignment, ``+=`` included; unknown if set by elements."""
         before = self.scope.get(item.name) if item.adds else None
         places = (*(before.assigned if before else ()), item.start)[-10:]
         if item.subscript or (before is not None and before.unknown):
@@ -249,6 +257,7 @@ class SimpleCommands:
     def _array(
         self, item: Assignment, before: Variable | None, places: tuple[int, ...]
     ) -> Variable:
+        """Return the variable after an array assignment; unknown if its elements have keys."""
         if any((raw.literal or "").startswith("[") and "]=" in (raw.literal or "")
                for raw in item.elements):  # fmt: skip
             reason = f"${item.name} is assigned by keys (line {self.source.line(item.start)})"
@@ -260,6 +269,7 @@ class SimpleCommands:
         return Variable(tuple(elements), True, places)
 
     def _builtin(self, name: str, words: Sequence[Word]) -> None:
+        """Apply `unset`, `read`, `source`, `shift` or `set --` to variables and arguments."""
         rest = [word.text or "" for word in words[1:]]
         line = words[0].line
         if name == "unset":
@@ -284,14 +294,14 @@ class SimpleCommands:
             self.expander.arguments = tuple(Element(w.pieces, w.regions) for w in after)
 
     def _read_whole(self, node: SimpleCommand, name: Word) -> None:
-        """``read -r -d '' NAME <<EOF``: the here-document, as it becomes."""
+        """Set the variable of ``read -r -d '' NAME <<EOF`` to the here-document's text."""
         bodies = [item.body for item in node.redirections if item.body is not None]
         if bodies and (name.text or "").isidentifier():
             pieces = self.expander.text(bodies[-1].parts, bodies[-1].start)
             self.put(name.text or "", Variable((Element(pieces),), assigned=(node.start,)))
 
     def _read_words(self, node: SimpleCommand, words: Sequence[Word]) -> None:
-        """``IFS=, read -r A B <<< TEXT``: the text is dealt to the names, or to an array."""
+        """Set the variables of ``read A B <<< TEXT`` to the split text, an array to all parts."""
         here_strings = [item.word for item in node.redirections if item.operator == "<<<"]
         text = (
             text_of(self.expander.text(here_strings[-1].parts, here_strings[-1].start))
@@ -326,7 +336,7 @@ class SimpleCommands:
     # Here-documents
 
     def redirections(self, items: Sequence[Redirection], words: Sequence[Word]) -> None:
-        """Keeps here-documents and printed text of a command, by the file that it writes."""
+        """Store the here-documents or printed text of a command under the file it writes."""
         bodies = [item.body for item in items if item.body is not None]
         outputs = [item.word for item in items if item.operator in (">", ">>", ">|", "&>", "&>>")]
         appends = any(item.operator in (">>", "&>>") for item in items)
@@ -340,6 +350,7 @@ class SimpleCommands:
             self._keep(name, self._document(body), appends=appends)
 
     def _keep(self, name: str, written: HereDocument, *, appends: bool) -> None:
+        """Store the text written to a file; with ``appends``, after the text already stored."""
         before = self.files.get(name)
         if appends and before is not None:
             written = replace(
@@ -352,6 +363,7 @@ class SimpleCommands:
         self.files[name] = written
 
     def _output(self, body: HereDocBody, outputs: Sequence[RawWord], words: Sequence[Word]) -> str:
+        """Return the name of the file that a here-document is written to, else its delimiter."""
         if outputs:
             return self._file_name(outputs[-1])
         if words and words[0].text == "tee":
@@ -369,6 +381,7 @@ class SimpleCommands:
         return self._written(pieces, Span(body.start, body.end))
 
     def _written(self, pieces: Pieces, span: Span) -> HereDocument:
+        """Return a here-document of expanded pieces, with the reason if part of it is unknown."""
         written = tuple(self._as_written(piece) for piece in pieces)
         text = "".join(piece.text for piece in written)
         return HereDocument(
@@ -388,7 +401,7 @@ class SimpleCommands:
 
 
 def variable_word(expander: Expander, variable: Variable, start: int) -> Word:
-    """A variable as a word; an array with its elements joined by blanks."""
+    """Return a variable as one word; elements of an array are joined by blanks."""
     if variable.unknown or not variable.is_array:
         return expander.word(Element(variable.pieces), start, start)
     pieces: list[TextPiece] = []
@@ -409,7 +422,7 @@ class Follower(SimpleCommands):
     _depth = 0
 
     def script(self, nodes: Sequence[Node]) -> None:
-        """Follows a whole script; functions that nothing calls are read last."""
+        """Run a full script; functions that no command calls are run last."""
         self.run(nodes)
         for name, function in list(self.functions.items()):
             if name not in self.called:
@@ -417,7 +430,7 @@ class Follower(SimpleCommands):
                 self._run_subshell([function.body])
 
     def run(self, nodes: Sequence[Node]) -> bool | None:
-        """Follows commands; returns whether the last succeeds, None: unknown."""
+        """Run commands in order; return whether the last succeeds, None: unknown."""
         status: bool | None = True
         for node in nodes:
             self._depth += 1
@@ -426,6 +439,7 @@ class Follower(SimpleCommands):
         return status
 
     def _node(self, node: Node) -> bool | None:
+        """Run one node of the syntax tree; True: success, False: failure, None: unknown."""
         match node:
             case SimpleCommand():
                 return self.simple(node)
@@ -458,7 +472,7 @@ class Follower(SimpleCommands):
     # Branches
 
     def _run_subshell(self, nodes: Sequence[Node], outer: Scope | None = None) -> Scope:
-        """Follows commands in their own scope, and returns it."""
+        """Run commands in a separate scope and return that scope."""
         before = self.scope
         self.enter(Scope(outer or before))
         self.run(nodes)
@@ -467,7 +481,7 @@ class Follower(SimpleCommands):
         return inside
 
     def call(self, name: str, arguments: Sequence[Element]) -> bool | None:
-        """Follows a function that a command calls; too deep a call is left out."""
+        """Run a function with arguments; None: its status is unknown, or the call is too deep."""
         function = self.functions[name]
         if self._depth > _DEEPEST_CALL:
             return None
@@ -483,7 +497,7 @@ class Follower(SimpleCommands):
         return status
 
     def _one_of(self, branches: Sequence[Sequence[Node]], *, or_none: bool) -> None:
-        """Follows alternative branches; ``or_none``: possibly none of them runs."""
+        """Run alternative branches and merge their variables; ``or_none``: maybe none runs."""
         outcomes = [Scope(self.scope)] if or_none else []
         for branch in branches:
             inside = self._run_subshell(branch)
@@ -494,6 +508,7 @@ class Follower(SimpleCommands):
             self.enter(self.scope)
 
     def _chain(self, node: AndOrList) -> bool | None:
+        """Run commands joined by `&&` and `||`; return whether the last succeeds, None: unknown."""
         status: bool | None = True
         for operator, item in node.items:
             if status is None:
@@ -503,6 +518,7 @@ class Follower(SimpleCommands):
         return status
 
     def _if(self, node: If) -> bool | None:
+        """Run the branch that is taken, or every possible branch; None: the result is unknown."""
         possible: list[Sequence[Node]] = []
         for condition, body in node.clauses:
             status = self.run(condition)
@@ -524,6 +540,7 @@ class Follower(SimpleCommands):
         return None
 
     def _case(self, node: Case) -> bool | None:
+        """Run the clause that matches, or every possible clause; None: the result is unknown."""
         pieces = self.expander.text(node.word.parts, node.word.start)
         text, possible, certain = text_of(pieces), list[Sequence[Node]](), False
         for alternatives, body in node.clauses:
@@ -544,6 +561,7 @@ class Follower(SimpleCommands):
         return None if text is None or pattern is None else matches_pattern(text, pattern)
 
     def _loop(self, node: Loop) -> bool | None:
+        """Run a loop's body once, with assigned variables unknown; True: the body never runs."""
         if node.condition and self._never_begins(node):
             return True
         start, inside = node.start, Scope(self.scope)
@@ -566,7 +584,7 @@ class Follower(SimpleCommands):
         return None
 
     def _never_begins(self, node: Loop) -> bool:
-        """Whether the condition does not hold at first: no argument is left to look at."""
+        """Return whether a loop's body never runs, as its condition fails at first."""
         if self.expander.arguments is None and _looks_at_arguments(node.condition):
             return True  # a script is read as started without arguments
         before, number = self.scope, len(self.commands)
@@ -577,6 +595,7 @@ class Follower(SimpleCommands):
         return status is node.is_until
 
     def _each(self, name: str, words: Sequence[Element], start: int) -> Variable:
+        """Return a loop's variable: its only word, or unknown with a reason that lists words."""
         if len(words) == 1:
             return Variable((words[0],), assigned=(start,))
         shown = ", ".join(text_of(word.pieces) or "?" for word in words[:4]) or "the arguments"
@@ -585,6 +604,7 @@ class Follower(SimpleCommands):
         return Variable((), assigned=(start,), unknown=reason)
 
     def _computed(self, node: ArithmeticCommand) -> bool | None:
+        """Return whether ``((...))`` is not 0; None: its value is unknown."""
         text = text_of(self.expander.text(node.parts, node.start))
         try:
             return None if text is None else arithmetic_value(text, self.expander.number) != 0
@@ -593,7 +613,7 @@ class Follower(SimpleCommands):
 
 
 def _changing(before: Variable | None, place: int, reason: str) -> Variable:
-    """A variable that a loop changes: a list keeps its elements, as rounds may add to it."""
+    """Return a variable that a loop changes: unknown, but a list keeps its known elements."""
     if before is None or before.unknown or not (before.is_array or len(before.words) > 1):
         return Variable((), assigned=(place,), unknown=reason)
     change = Element(unknown_text(reason))
@@ -602,7 +622,7 @@ def _changing(before: Variable | None, place: int, reason: str) -> Variable:
 
 
 def _leaves(branch: Sequence[Node]) -> bool:
-    """Whether a branch ends the script, so that its variables no longer matter."""
+    """Return whether the branch ends the script or loop, so that its variables do not matter."""
     last = branch[-1] if branch else None
     if isinstance(last, Group):
         return _leaves(last.body)

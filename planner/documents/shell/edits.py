@@ -68,7 +68,7 @@ def implied_option(option: str, text: str, line: int = 1) -> ParsedOption:
 
 
 def apply_edits(text: str, edits: Mapping[Span, str]) -> str:
-    """``text`` with each span replaced; an empty span puts something in.
+    """Replace each span of the text; an empty span inserts.
 
     Raises ValueError if two edits overlap or one lies outside the text.
 
@@ -85,7 +85,7 @@ def apply_edits(text: str, edits: Mapping[Span, str]) -> str:
 
 
 def make_patch(before: str, after: str, name: str) -> str:
-    """A unified diff for ``patch``; empty if nothing changed.
+    """Return a unified diff for ``patch``; empty if nothing changed.
 
     >>> print(make_patch("tp=2\\npp=4\\n", "tp=8\\npp=4\\n", "run.sh"), end="")
     --- run.sh
@@ -100,7 +100,7 @@ def make_patch(before: str, after: str, name: str) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Lines end at a line feed alone; ``str.splitlines`` also ends them at other characters."""
+    """Yield the lines with their line feeds; no other character ends a line."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -126,7 +126,7 @@ def first_that_reads(
     wanted: Mapping[str, Texts],
     read: Callable[[str], Mapping[str, Texts]],
 ) -> str | None:
-    """The first candidate that reads as wanted; None: none does."""
+    """Return the first candidate text that ``read`` turns into ``wanted``; None: none."""
     for candidate in candidates:
         try:
             texts = read(candidate)
@@ -140,13 +140,13 @@ def first_that_reads(
 def after_change(
     options: Mapping[str, Texts], name: str, texts: tuple[str, ...] | None
 ) -> dict[str, Texts]:
-    """The options after a change of one of them."""
+    """Return the options after a change of the option ``name``; None removes the option."""
     rest = {option: old for option, old in options.items() if option != name}
     return rest if texts is None else {**rest, name: texts}
 
 
 def shell_word(text: str) -> str:
-    """``text`` as one argument of a command of a POSIX shell, whatever it holds.
+    """Quote a text as one argument of a POSIX shell command.
 
     Raises LaunchError for a NUL character, which no argument of a command can hold.
 
@@ -172,7 +172,7 @@ Read = Callable[[str], Mapping[str, ParsedOption]]
 
 
 def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> EditResult:
-    """The script ``text`` with options of one command changed.
+    """Change options of one command in a script; return the text and the unwritten changes.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def _texts(options: Mapping[str, ParsedOption]) -> dict[str, tuple[str | None, .
 
 
 def _changed(text: str, option: ParsedOption, texts: tuple[str, ...]) -> Iterator[str]:
-    """Texts with the value replaced in place; else with the option written again at its use."""
+    """Yield texts with the values replaced in place, then with the option written again."""
     spans = [span for span in option.spans if span is not None]
     if len(spans) == len(texts) == len(option.spans):
         for quoted in _spellings(texts):
@@ -230,6 +230,7 @@ def _changed(text: str, option: ParsedOption, texts: tuple[str, ...]) -> Iterato
 
 
 def _removed(text: str, option: ParsedOption) -> Iterator[str]:
+    """Yield texts of the script without the option, the best layout first."""
     full_span = option.full_span
     if full_span is None:
         return
@@ -254,7 +255,7 @@ def _removed(text: str, option: ParsedOption) -> Iterator[str]:
 
 
 def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read) -> str | None:
-    """The text without any occurrence of a repeated option; None: it cannot be removed."""
+    """Remove all occurrences of a repeated option from the text; None: impossible."""
     for _ in range(_MOST_REPEATED):
         options = read(text)
         if name not in options:
@@ -275,6 +276,7 @@ def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read
 def _added(
     text: str, name: str, texts: tuple[str, ...], neighbours: list[ParsedOption]
 ) -> Iterator[str]:
+    """Yield texts of the script with a new option behind one of its neighbours."""
     for neighbour in neighbours:
         if neighbour.full_span is None:
             continue
@@ -290,6 +292,7 @@ def _added(
 
 
 def _put_behind(text: str, span: Span, words: str) -> str:
+    """Insert words behind a span of the text, on a separate line if the span starts its line."""
     start, end = _line_start(text, span.start), span.end
     if start is None:
         return f"{text[:end]} {words}{text[end:]}"
@@ -316,7 +319,7 @@ def _is_joined(option: ParsedOption, before: str) -> bool:
 
 
 def _written(name: str, texts: tuple[str, ...], *, joins: bool) -> Iterator[str]:
-    """An option with its values as words of a shell, in quotes where that is needed."""
+    """Yield spellings of an option with its values as words of a shell."""
     joins = (joins and len(texts) == 1) or not name.startswith("-")
     for quoted in _spellings(texts):
         values = " ".join(quoted)
@@ -324,7 +327,7 @@ def _written(name: str, texts: tuple[str, ...], *, joins: bool) -> Iterator[str]
 
 
 def _spellings(texts: tuple[str, ...]) -> Iterator[list[str]]:
-    """Values outside quotes; inside double and inside single ones."""
+    """Yield the values for use outside quotes, in double quotes and in single quotes."""
     yield [shell_word(text) for text in texts]
     if all(_SAFE_WORD.fullmatch(text) for text in texts) or any(map(_EXPANDED.search, texts)):
         return

@@ -50,7 +50,7 @@ _LONGEST_MATCHED = 4096
 
 
 def changed_by_pattern(text: str, operator: str, argument: str) -> str | None:
-    """``text`` without a prefix or suffix, replaced, cut or in another case; None: unknown."""
+    """Apply a ``${X#...}``-like operator to ``text``: remove, replace, cut or change case."""
     if operator in ("#", "##", "%", "%%"):
         return _removed(text, operator, argument)
     if operator in ("/", "//"):
@@ -70,7 +70,7 @@ def changed_by_pattern(text: str, operator: str, argument: str) -> str | None:
 
 
 def matches_pattern(text: str, pattern: str) -> bool | None:
-    """Whether a pattern of ``case`` matches the text; None: unknown."""
+    """Return whether a pattern of ``case`` matches the text; None: it cannot be computed."""
     if not _SPECIAL & set(pattern):
         return text == pattern
     compiled = _compiled(pattern) if len(text) <= _LONGEST_MATCHED else None
@@ -79,6 +79,7 @@ def matches_pattern(text: str, pattern: str) -> bool | None:
 
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> re.Pattern[str] | None:
+    """Return a shell pattern as a regular expression; None if its syntax is not supported."""
     if "\\" in pattern or pattern.count("*") > _MOST_STARS or re.search(r"[@?*+!]\(", pattern):
         return None
     parts, position = list[str](), 0
@@ -100,6 +101,7 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
 
 
 def _removed(text: str, operator: str, pattern: str) -> str | None:
+    """Return the text without the prefix or suffix that a pattern matches; None: unsupported."""
     if not _SPECIAL & set(pattern):
         return text.removeprefix(pattern) if operator[0] == "#" else text.removesuffix(pattern)
     fixed = pattern.replace("*", "", 1)
@@ -141,7 +143,7 @@ class UnknownExpression(Exception):
 
 
 def arithmetic_value(text: str, variable: Callable[[str], int]) -> int:
-    """The value of ``$((text))`` in the 64-bit arithmetic of shells.
+    """Return the value of ``$((text))`` in the 64-bit arithmetic of shells.
 
     ``variable`` returns the number of a name. Raises `UnknownExpression`.
 
@@ -177,6 +179,7 @@ class _Reader:
         return ""
 
     def choice(self, depth: int) -> int:
+        """Evaluate ``a ? b : c``, or an expression without ``?``, from the current token on."""
         if depth > _MOST_NESTED:
             raise UnknownExpression("an expression is nested too deep")
         condition = self._binary(0, depth)
@@ -189,6 +192,7 @@ class _Reader:
         return yes if condition else no
 
     def _binary(self, priority: int, depth: int) -> int:
+        """Evaluate binary operators of this and higher priorities, wrapped to 64 bits."""
         if priority == len(_PRIORITIES):
             return self._power(depth)
         left = self._binary(priority + 1, depth)
@@ -198,6 +202,7 @@ class _Reader:
         return left
 
     def _power(self, depth: int) -> int:
+        """Evaluate ``a ** b``, from right to left; raise UnknownExpression if b is negative."""
         base = self._unary(depth)
         if not self._take("**"):
             return base
@@ -207,6 +212,7 @@ class _Reader:
         return _wrapped(pow(base, exponent, 1 << 64))
 
     def _unary(self, depth: int) -> int:
+        """Evaluate an operand with signs or negations in front, or an expression in parentheses."""
         if depth > _MOST_NESTED:
             raise UnknownExpression("an expression is nested too deep")
         operator = self._take("-", "+", "!", "~")
@@ -223,6 +229,7 @@ class _Reader:
         return self._operand()
 
     def _operand(self) -> int:
+        """Return the number or variable's value at this token; 0 for an empty expression."""
         if self.position >= len(self.tokens):
             if not self.tokens:
                 return 0
@@ -237,7 +244,7 @@ class _Reader:
 
 
 def arithmetic_number(text: str) -> int:
-    """A number as shells write it: ``0x1f`` and ``017`` are of base 16 and 8.
+    """Parse an integer as shells write it: ``0x1f`` has base 16, ``017`` base 8.
 
     Raises `UnknownExpression` if it is none.
     """
@@ -275,6 +282,7 @@ class Expander:
     """Expands words with the variables of `scope`; raises LaunchError on too much text."""
 
     def __init__(self, source: Source, scope: Scope) -> None:
+        """Start with no arguments of the script and with empty counts of words and characters."""
         self.source = source
         self.scope = scope
         self.arguments: tuple[Element, ...] | None = None
@@ -284,7 +292,7 @@ class Expander:
         self._words = 0
 
     def words(self, raw: RawWord) -> list[Word]:
-        """The words that one written word becomes: none, one or several."""
+        """Expand a word of the script to words with lines: none, one or several."""
         elements = self.elements(raw)
         word_span = Span(raw.start, raw.end)
         spans = [
@@ -302,7 +310,7 @@ class Expander:
         return innermost if innermost.end <= len(self.source.text) else word_span
 
     def word(self, element: Element, start: int, end: int) -> Word:
-        """A word from ``start`` to ``end`` of the file."""
+        """Return an element as a word at ``start`` to ``end`` of the file."""
         pieces, span = element.pieces, span_of(element.pieces)
         return Word(
             text=text_of(pieces),
@@ -315,7 +323,7 @@ class Expander:
         )
 
     def elements(self, raw: RawWord) -> list[Element]:
-        """The words that a written word becomes, without their lines."""
+        """Expand a word of the script to elements (words without lines): none, one or several."""
         fields = Fields()
         for part in raw.parts:
             self._part(part, fields)
@@ -330,7 +338,7 @@ class Expander:
         return fields.ended
 
     def count(self, number: int, position: int) -> None:
-        """Counts words and steps, and refuses too many."""
+        """Add to the number of words so far; raise LaunchError if there are too many."""
         self._words += number
         if self._words > MOST_WORDS:
             raise LaunchError(
@@ -339,7 +347,7 @@ class Expander:
             )
 
     def spend(self, pieces: Sequence[TextPiece], position: int) -> None:
-        """Counts the characters and words so far; raises LaunchError if they are too many."""
+        """Add to the characters and pieces so far; raise LaunchError if there are too many."""
         length = sum(len(piece.text) for piece in pieces)
         self._pieces += len(pieces)
         self._characters += length
@@ -351,7 +359,7 @@ class Expander:
             )
 
     def text(self, parts: Iterable[Part], position: int) -> Pieces:
-        """Parts as one text that is not split: of an assignment, in quotes."""
+        """Expand parts to one text that is not split, as in an assignment or in quotes."""
         pieces: list[TextPiece] = []
         for part in parts:
             pieces += self._joined(part)
@@ -359,6 +367,7 @@ class Expander:
         return tuple(pieces)
 
     def _part(self, part: Part, fields: Fields) -> None:
+        """Add the text of one part of a word to the fields; unquoted expansions are split."""
         if isinstance(part, Literal):
             fields.join((_piece(part),))
         elif isinstance(part, Parameter) and self._is_list(part):
@@ -374,6 +383,7 @@ class Expander:
             fields.split(self._joined(part))
 
     def _joined(self, part: Part) -> Pieces:
+        """Return the text of a part as unsplit pieces; a command's output is mostly unknown."""
         if isinstance(part, Literal):
             return (_piece(part),)
         span = Span(part.start, part.end)
@@ -402,6 +412,7 @@ class Expander:
         return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 3]}..."
 
     def _number(self, part: Arithmetic) -> Pieces:
+        """Return the value of ``$((...))`` as text, or the reason why it is unknown."""
         pieces = self.text(part.parts, part.start)
         text = text_of(pieces)
         if text is None:
@@ -412,7 +423,7 @@ class Expander:
             return unknown_text(str(error))
 
     def number(self, name: str) -> int:
-        """The whole number in a variable; raises `UnknownExpression`."""
+        """Return the integer in a variable, 0 if blank; raise UnknownExpression if unknown."""
         pieces = self.parameter(Parameter(name, 0, 0, True))
         text = text_of(pieces)
         if text is None:
@@ -422,7 +433,7 @@ class Expander:
     # Parameters
 
     def parameter(self, part: Parameter) -> Pieces:
-        """The value of ``${...}`` as one text."""
+        """Return the value of ``${...}`` as one text, unknown with a reason if not computed."""
         variable, operator = self.variable(part), part.operator
         if operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
             return self._chosen(part, variable)
@@ -451,7 +462,7 @@ class Expander:
         )
 
     def variable(self, part: Parameter) -> Variable | None:
-        """The variable that a parameter names; arguments of functions by number."""
+        """Return the variable that a parameter names; a digit names an argument. None: not set."""
         if part.name.isdigit() and self.arguments is not None:
             index = int(part.name[:6]) - 1
             if 0 <= index < len(self.arguments):
@@ -463,7 +474,7 @@ class Expander:
 
     @property
     def num_arguments(self) -> int:
-        """Number of arguments; a script has those of the user, else none."""
+        """Return the number of arguments of the function, or of the script."""
         if self.arguments is not None:
             return len(self.arguments)
         number = 0
@@ -472,7 +483,7 @@ class Expander:
         return number
 
     def unset(self, part: Parameter) -> str:
-        """Why a parameter that nothing set has no value."""
+        """Return the reason why a parameter that is not set has no value."""
         name = part.name
         if name in _AT_RUN_TIME or name == "0":
             return f"${name} is known only when it runs"
@@ -481,7 +492,7 @@ class Expander:
         return f"${name} is set by nothing in this file{self.elsewhere}"
 
     def _default_expansion(self, part: Parameter, variable: Variable | None) -> Pieces | None:
-        """The value of ``${X:-default}`` and similar forms without the argument; None: with it."""
+        """Return the value of ``${X:-default}`` or a similar form; None: the argument is used."""
         operator = part.operator
         pieces = None if variable is None else self._subscripted(part, variable)
         if pieces is not None and any(piece.unknown for piece in pieces):
@@ -492,6 +503,7 @@ class Expander:
         return pieces if is_set else None
 
     def _chosen(self, part: Parameter, variable: Variable | None) -> Pieces:
+        """Return the text of `${X:-a}`, `${X:=a}` or `${X:+a}`; `:=` also assigns the variable."""
         expansion = self._default_expansion(part, variable)
         if expansion is not None:
             return expansion
@@ -503,6 +515,7 @@ class Expander:
         return argument
 
     def _default(self, part: Parameter, fields: Fields) -> None:
+        """Add ``${X:-a}`` or ``${X:+a}`` to the fields; the argument's quotes prevent splitting."""
         through = Span(part.start, part.end)
         expansion = self._default_expansion(part, self.variable(part))
         if expansion is not None or part.operator[-1] == "=":
@@ -515,6 +528,7 @@ class Expander:
                 self._part(inner, fields)
 
     def _subscripted(self, part: Parameter, variable: Variable) -> Pieces:
+        """Return the text of ``${X[i]}``, or of ``$X``; empty if the index is out of range."""
         if not part.subscript or variable.unknown:
             return variable.pieces
         try:
@@ -526,6 +540,7 @@ class Expander:
         return variable.elements[index].pieces
 
     def _length(self, part: Parameter, variable: Variable | None) -> Pieces:
+        """Return ``${#X}`` in characters, or ``${#X[@]}`` in elements; else why it is unknown."""
         if variable is None:
             return unknown_text(self.unset(part))
         if part.subscript in ("@", "*"):
@@ -546,7 +561,7 @@ class Expander:
         return is_all and part.operator != "length"
 
     def _elements(self, part: Parameter) -> tuple[Element, ...] | str:
-        """The values of a list, or the reason why they are unknown."""
+        """Return the elements of ``$@`` or ``${A[@]}``, or the reason why they are unknown."""
         if part.operator or part.argument:
             return self._of_list(part)
         if part.name in ("@", "*"):
@@ -558,7 +573,7 @@ class Expander:
         return variable.unknown or variable.elements
 
     def _of_list(self, part: Parameter) -> tuple[Element, ...] | str:
-        """``${A[@]:-default}`` and ``${A[@]+"${A[@]}"}``; the rest is not computed."""
+        """Return the elements of ``${A[@]:-default}`` and ``${A[@]+...}``; else a reason."""
         array = Parameter(part.name, part.start, part.end, part.quoted, part.subscript)
         values = self._elements(array)
         is_set = self.scope.get(part.name) is not None or self.arguments is not None
@@ -575,6 +590,7 @@ class Expander:
         return f"{self._shown(Span(part.start, part.end))} is not computed here"
 
     def _list(self, part: Parameter, fields: Fields) -> None:
+        """Add the elements of `$@` or `${A[@]}` to the fields, each a separate word if quoted."""
         values, span = self._elements(part), Span(part.start, part.end)
         if isinstance(values, str):
             fields.join((TextPiece("", unknown=values, trail=(span,)),))
@@ -595,6 +611,7 @@ class Expander:
                 fields.split(pieces)
 
     def _list_text(self, part: Parameter) -> Pieces:
+        """Return the elements of ``$*`` or ``${A[*]}`` as one text, joined by blanks."""
         values = self._elements(part)
         if isinstance(values, str):
             return unknown_text(values)
@@ -606,7 +623,7 @@ class Expander:
 
 
 def _without_last_newlines(pieces: Pieces) -> Pieces:
-    """The text of ``$(command)``: the shell drops the newlines at the end of its output."""
+    """Remove newlines at the end, as the shell does with the output of ``$(command)``."""
     while pieces and not pieces[-1].unknown:
         last = pieces[-1]
         length = len(last.text.rstrip("\n"))

@@ -41,7 +41,7 @@ _OUTSIDE = 2**40
 def read_inner(
     pieces: Pieces, environment: Mapping[str, Word], outer: str, name: str = "the script"
 ) -> Script:
-    """The commands, variables and files of a script in a value of a file; nothing is run.
+    """Read the script in a value of a file: commands, variables and files; nothing is run.
 
     Raises LaunchError if a quote or branch is never closed, or it expands to too much text.
 
@@ -94,7 +94,7 @@ class _NestedText:
 
     @classmethod
     def of(cls, pieces: Pieces, outer: str) -> _NestedText:
-        """The script as one text."""
+        """Join the pieces to one text; each unknown piece becomes a placeholder character."""
         parts, texts, unknown, passed = [], list[str](), dict[str, str](), 0
         for piece in pieces:
             text = piece.text
@@ -112,7 +112,7 @@ class _NestedText:
         return [passed + max(len(piece.text), 1) for passed, piece in self.parts]
 
     def command(self, command: Command) -> Command:
-        """A command with the places of the outer file."""
+        """Return a command of the inner script with positions in the outer file."""
         words = tuple(self.word(word) for word in command.words)
         environment = {name: self.word(word) for name, word in command.environment.items()}
         span = self.span(command.span)
@@ -125,7 +125,7 @@ class _NestedText:
         )
 
     def word(self, word: Word) -> Word:
-        """A word with positions in the outer file, and without unknown text."""
+        """Return a word with positions in the outer file; its text is None if partly unknown."""
         pieces = tuple(part for piece in word.pieces for part in self._placed(piece))
         text = text_of(pieces)
         regions = [self.span(region) for region in word.regions]
@@ -141,14 +141,14 @@ class _NestedText:
         )
 
     def directive(self, directive: Directive) -> Directive:
-        """A scheduler's option with positions in the outer file."""
+        """Return a scheduler's option with positions in the outer file."""
         span, full_span = self.span(directive.span), self.span(directive.full_span)
         line = self._line(directive.full_span.start)
         nowhere = Span(0, 0)
         return replace(directive, span=span or nowhere, full_span=full_span or nowhere, line=line)
 
     def file(self, document: HereDocument) -> HereDocument:
-        """A here-document with positions in the outer file."""
+        """Return a here-document with positions in the outer file."""
         start = document.span.start
         unexpanded = (TextPiece(document.text, start, start + len(document.text)),)
         inner = document.pieces if document.expanded else unexpanded
@@ -178,7 +178,7 @@ class _NestedText:
         return 0 if place is None else self.outer.count("\n", 0, place) + 1
 
     def _placed(self, piece: TextPiece) -> Iterator[TextPiece]:
-        """The pieces of the outer file for a piece of a word."""
+        """Yield the pieces of the outer file that make up a piece of the inner script."""
         if piece.start >= _OUTSIDE:
             start, end = piece.start - _OUTSIDE, piece.end - _OUTSIDE
             yield piece._replace(start=start, end=end, trail=self._trail(piece))
@@ -199,7 +199,7 @@ class _NestedText:
         return tuple(span for span in spans if span is not None)
 
     def _range(self, start: int, end: int, quote: str) -> Iterator[TextPiece]:
-        """The outer pieces of some characters of the script; an empty place of no character."""
+        """Yield the outer file's pieces for the inner characters from ``start`` to ``end``."""
         for passed, piece in islice(self.parts, bisect_right(self._ends, start), None):
             length = 1 if piece.unknown else len(piece.text)
             if passed > end or (passed >= end and end > start):
@@ -214,7 +214,7 @@ class _NestedText:
 
 
 def _shifted(piece: TextPiece) -> TextPiece:
-    """A piece of the outer file, beyond every place of the script inside."""
+    """Return a piece of the outer file with positions beyond all positions of the inner script."""
     if piece.start < 0:
         return piece
     trail = tuple(Span(s.start + _OUTSIDE, s.end + _OUTSIDE) for s in piece.trail)

@@ -87,7 +87,7 @@ class Lexer:
             raise self.error(f"nested more than {MOST_NESTED} deep: that is not read.", start)
 
     def blanks(self) -> None:
-        """Skips blanks, continued lines and a comment, but no end of a line."""
+        """Skip blanks, continued lines and a comment, up to the end of the line."""
         text, length = self.text, len(self.text)
         while self.position < length:
             char = text[self.position]
@@ -100,7 +100,7 @@ class Lexer:
                 return
 
     def word(self) -> RawWord:
-        """The word that begins here; empty if none does."""
+        """Read the word that begins at the position; empty if none does."""
         start, parts = self.position, list[Part]()
         text, length = self.text, len(self.text)
         self.words += 1
@@ -124,7 +124,7 @@ class Lexer:
         return RawWord(tuple(parts), start, self.position)
 
     def _whole_braces(self, start: int, parts: list[Part]) -> None:
-        """Words that the shell would expand to several, ``{1..4}``, become one unknown word."""
+        """Replace the parts of a word with braces that expand, ``{1..4}``, by one unknown part."""
         if not any(isinstance(p, Literal) and not p.quote and "{" in p.text for p in parts):
             return
         bare = "".join(
@@ -134,6 +134,7 @@ class Lexer:
             parts[:] = [Substitution(start, self.position, False)]
 
     def _special(self, char: str, *, quoted: bool) -> list[Part]:
+        """Read the quote, escape or expansion that begins here."""
         start = self.position
         if char == "\\":
             return self._escaped()
@@ -182,7 +183,7 @@ class Lexer:
         return parts or [Literal("", start + 1, start + 1, '"')]
 
     def quoted_parts(self, literal: re.Pattern[str], end: str, start: int) -> list[Part]:
-        """Parts in double quotes, up to ``end``; without it up to the limit."""
+        """Read double-quoted text up to ``end``, or up to the limit if ``end`` is empty."""
         parts, text = list[Part](), self.text
         escapable = '$`"\\' if end else "$`\\"
         while self.position < self.limit:
@@ -202,6 +203,7 @@ class Lexer:
         return parts
 
     def _escaped_in_quotes(self, escapable: str) -> list[Part]:
+        """Read a backslash in double quotes, which escapes only ``escapable`` characters."""
         start, following = self.position, self.text[self.position + 1 : self.position + 2]
         if match := _CONTINUED.match(self.text, start):
             self.position = match.end()
@@ -213,7 +215,7 @@ class Lexer:
         return [Literal("\\", start, start + 1, '"')]
 
     def here_parts(self, start: int, end: int) -> tuple[Part, ...]:
-        """The parts of a here-document or of arithmetic from ``start`` to ``end``."""
+        """Read the parts of a here-document or arithmetic expression from ``start`` to ``end``."""
         self.deeper(start)
         after = self.position, self.limit
         self.position, self.limit = start, end
@@ -233,6 +235,7 @@ class Lexer:
         return Substitution(start, end + 1, quoted)
 
     def _dollar(self, *, quoted: bool) -> Part:
+        """Read the expansion that begins with ``$``; a lone ``$`` is text."""
         start, text = self.position, self.text
         if text.startswith("$((", start):
             if (computed := self._arithmetic(quoted=quoted)) is not None:
@@ -249,6 +252,7 @@ class Lexer:
         return Literal("$", start, start + 1, '"' if quoted else "")
 
     def _arithmetic(self, *, quoted: bool) -> Arithmetic | None:
+        """Read ``$((...))``; None if it does not end with two parentheses."""
         start = self.position
         end = self.closing(start + 3)
         if end < 0 or not self.text.startswith("))", end):
@@ -258,7 +262,7 @@ class Lexer:
         return Arithmetic(inside, start, end + 2, quoted)
 
     def closing(self, position: int) -> int:
-        """Position of the parenthesis that closes the one before ``position``; -1: none."""
+        """Return where the parenthesis opened before ``position`` is closed; -1 if it is not."""
         depth, text, length = 1, self.text, len(self.text)
         while position < length:
             char = text[position]
@@ -278,7 +282,7 @@ class Lexer:
         return -1
 
     def _quote_end(self, quote: str, position: int) -> int:
-        """The end of a quote whose content is not parsed; -1: it has no end."""
+        """Return the end of a quote, without parsing its content; -1: it has no end."""
         text, length = self.text, len(self.text)
         if quote == "'" and not text.startswith("$", position - 1):
             return text.find("'", position + 1)
@@ -288,6 +292,7 @@ class Lexer:
         return position if position < length else -1
 
     def _run(self, inside: int, *, quoted: bool) -> Substitution | Arithmetic:
+        """Read ``$(...)`` up to its end: a shown here-document, ``expr`` or any command."""
         start = self.position
         if (begins := _SHOWN.match(self.text, inside)) and (
             ends := re.compile(rf"^\t*{begins['ends']}\s*\)", re.M).search(self.text, begins.end())
@@ -310,6 +315,7 @@ class Lexer:
         return Substitution(start, self.position, quoted)
 
     def _braced(self, *, quoted: bool) -> Part:
+        """Read ``${...}`` with subscript, operator and argument."""
         start, text = self.position, self.text
         match = _BRACED.match(text, start + 2)
         if match is not None and match[0][0] in "#!" and text.startswith("}", start + 3):
@@ -332,6 +338,7 @@ class Lexer:
         return Parameter(match[2], start, self.position, quoted, subscript, prefix, argument)
 
     def _argument(self, start: int, *, quoted: bool) -> tuple[Part, ...]:
+        """Read the argument of ``${...}`` and skip the closing brace."""
         parts, text, length = list[Part](), self.text, len(self.text)
         literal = _IN_BRACES_QUOTED if quoted else _IN_BRACES
         self.deeper(start)
@@ -379,7 +386,7 @@ class Parser(Lexer):
         self.assigned: list[tuple[str, int]] = []
 
     def script(self) -> tuple[Node, ...]:
-        """Every command of the text."""
+        """Read all commands of the text; raise LaunchError if a command cannot be parsed."""
         nodes = self._list()
         if self.position < len(self.text):
             symbol = self._reserved() or self.text[self.position]
@@ -389,6 +396,7 @@ class Parser(Lexer):
         return nodes
 
     def _list(self) -> tuple[Node, ...]:
+        """Read commands up to a word or bracket that ends the list."""
         nodes: list[Node] = []
         while True:
             self._lines()
@@ -408,7 +416,7 @@ class Parser(Lexer):
         return self.text.startswith((";;", ";&"), self.position)
 
     def _lines(self) -> None:
-        """Skips blanks, comments and ends of lines, and reads here-documents after these."""
+        """Skip blanks, comments and line ends, and read the here-documents that follow a line."""
         while True:
             if not self.here and (empty_lines := _EMPTY_LINES.match(self.text, self.position)):
                 self.position = empty_lines.end()
@@ -422,6 +430,7 @@ class Parser(Lexer):
                 self._bodies()
 
     def _bodies(self) -> None:
+        """Read the bodies of here-documents whose redirections precede this line."""
         waiting, self.here = self.here, []
         for redirection in waiting:
             word = redirection.word
@@ -453,6 +462,7 @@ class Parser(Lexer):
         return False
 
     def _expect(self, *words: str, start: int, construct: str) -> str:
+        """Read one of the reserved words ``words`` and return it; raise LaunchError if missing."""
         self._lines()
         reserved = self._reserved()
         if reserved not in words:
@@ -461,6 +471,7 @@ class Parser(Lexer):
         return reserved
 
     def _chain(self) -> Node:
+        """Read pipelines joined by ``&&`` and ``||``."""
         items: list[tuple[str, Node]] = [("", self._pipe())]
         while True:
             self.blanks()
@@ -472,6 +483,7 @@ class Parser(Lexer):
             items.append((operator, self._pipe()))
 
     def _pipe(self) -> Node:
+        """Read a pipeline: one command, or several as a subshell; ``!`` negates it."""
         self.blanks()
         word = self._reserved()
         if word in ("!", "time"):
@@ -497,6 +509,7 @@ class Parser(Lexer):
         return node
 
     def _compound(self, start: int) -> Node:
+        """Read a compound command or function; any other text as a simple command."""
         word = self._reserved()
         end = self.closing(start + 2) if self.text.startswith("((", start) else -1
         if end > 0 and self.text.startswith("))", end):
@@ -525,6 +538,7 @@ class Parser(Lexer):
         return Group((node,), tuple(redirections)) if redirections else node
 
     def _redirection(self, redirections: list[Redirection]) -> bool:
+        """Read a redirection into the list; False: none begins here."""
         self.blanks()
         symbol = _REDIRECTION.match(self.text, self.position)
         if symbol is None or PLACEHOLDER.match(self.text, self.position):
@@ -562,6 +576,7 @@ class Parser(Lexer):
         return Loop("", (), condition, body, start, tuple(self.assigned[before:]), until)
 
     def _for(self, start: int) -> Node:
+        """Read ``for`` or ``select`` with its words and body."""
         before = len(self.assigned)
         self.blanks()
         if self.text.startswith("((", self.position):
@@ -596,6 +611,7 @@ class Parser(Lexer):
         return word if word.end > word.start else None
 
     def _case(self, start: int) -> Node:
+        """Read ``case`` with its clauses, up to ``esac``."""
         self.blanks()
         word, clauses = self.word(), list[tuple[tuple[RawWord, ...], tuple[Node, ...]]]()
         self._expect("in", start=start, construct="case")
@@ -613,6 +629,7 @@ class Parser(Lexer):
                 raise self.error("case has no esac.", start)
 
     def _patterns(self, start: int) -> tuple[RawWord, ...]:
+        """Read the patterns of a ``case`` clause, up to the parenthesis."""
         patterns: list[RawWord] = []
         self._takes("(")
         while True:
@@ -627,6 +644,7 @@ class Parser(Lexer):
                 raise self.error("case has no esac.", start)
 
     def _simple(self) -> Node:
+        """Read a simple command: assignments, words and redirections."""
         start, assignments = self.position, list[Assignment]()
         self.commands += 1
         if self.commands > MOST_COMMANDS:
@@ -662,6 +680,7 @@ class Parser(Lexer):
         )
 
     def _assignment(self) -> Assignment | None:
+        """Read an assignment; None if none begins here."""
         match = _ASSIGNED.match(self.text, self.position)
         if match is None:
             return None

@@ -15,7 +15,7 @@ _EACH_ON_A_LINE = ("%s\\n", "%b\\n")
 
 
 def printed_text(words: Sequence[Word]) -> Pieces | None:
-    """Output of ``echo`` or ``printf``; None: another command, or a format with % fields."""
+    """Return the output of ``echo`` or ``printf``; None: another command or % fields."""
     name, *rest = [word.text for word in words] or [None]
     if name == "echo":
         num_options = next((i for i, text in enumerate(rest) if not _is_option(text)), len(rest))
@@ -41,6 +41,7 @@ def _joined(words: Sequence[Word], between: str, end: str, *, is_escaped: bool) 
 def _pieces(
     words: Sequence[Word], between: str, end: str, *, is_escaped: bool
 ) -> Iterator[TextPiece]:
+    """Yield the pieces of words with a separator between them and ``end`` behind the last."""
     for number, word in enumerate(words):
         yield from computed_text(between) if number else ()
         pieces = word.pieces or computed_text(word.text or "")
@@ -49,7 +50,7 @@ def _pieces(
 
 
 def _unescaped(pieces: Pieces) -> Iterator[TextPiece]:
-    """The pieces with escapes replaced by their characters; a backslash is a separate piece."""
+    """Yield the pieces with backslash escapes replaced by their characters."""
     for is_readable, run in groupby(pieces, key=lambda piece: not piece.unknown):
         group = tuple(run)
         before = "".join(piece.text for piece in group)

@@ -35,7 +35,7 @@ class Scope:
         self.is_function = is_function
 
     def get(self, name: str) -> Variable | None:
-        """The variable in this scope or an outer one."""
+        """Return the variable from this scope or the nearest outer one; None if not set."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.variables:
@@ -48,7 +48,7 @@ class Scope:
         self.variables[name] = variable
 
     def keep(self, outer: Scope) -> None:
-        """Passes variables that are not local to a function to an outer scope."""
+        """Set variables that are not local to a function in the outer scope."""
         for name, variable in self.variables.items():
             if name not in self.local:
                 outer.put(name, variable)
@@ -57,7 +57,7 @@ class Scope:
 
 
 def merge(scope: Scope, branches: Sequence[Scope], line: Callable[[int], int]) -> None:
-    """Sets in ``scope`` the variables after one of ``branches`` ran."""
+    """Set in ``scope`` the variables after one of ``branches`` ran."""
     names = dict.fromkeys(name for branch in branches for name in branch.variables)
     for name in names:
         values = [branch.get(name) for branch in branches]
@@ -72,6 +72,7 @@ def merge(scope: Scope, branches: Sequence[Scope], line: Callable[[int], int]) -
 
 
 def _common(name: str, values: Sequence[Variable], line: Callable[[int], int]) -> Variable:
+    """Return the variable after branches: what all branches agree on, else unknown."""
     first = values[0]
     if all(value is first for value in values):
         return first
@@ -96,7 +97,7 @@ def _without_places(elements: Iterable[Element]) -> tuple[Element, ...]:
 
 
 def _shared_words(lists: Sequence[Sequence[Element]], reason: str) -> Sequence[Element]:
-    """Common elements of all lists, with an unknown element where some of them add words.
+    """Return the elements common to all lists; unknown where some lists add words.
 
     They are the shortest list if all others contain it, else the common beginning and end.
     """
@@ -130,7 +131,7 @@ def _shared_words(lists: Sequence[Sequence[Element]], reason: str) -> Sequence[E
 
 
 def _start_of(part: Sequence[object], words: Sequence[object]) -> int | None:
-    """Index at which a list contains another in a row; None: it does not contain it."""
+    """Return the index where ``words`` contains ``part`` in a row; None: nowhere."""
     starts = range(len(words) - len(part) + 1)
     if len(starts) * len(part) > _MOST_COMPARED:
         starts = range(1)
@@ -138,7 +139,7 @@ def _start_of(part: Sequence[object], words: Sequence[object]) -> int | None:
 
 
 def _num_shared(lists: Sequence[Sequence[object]]) -> int:
-    """Number of first words that all lists share."""
+    """Return how many first words all lists have in common."""
     number = 0
     for words in zip(*lists, strict=False):
         if len({*words}) > 1:
@@ -152,7 +153,7 @@ def _content(element: Element) -> tuple[tuple[str, str], ...]:
 
 
 def _of_all(words: Sequence[Element]) -> Element:
-    """One of several equal words; without a position if they have several."""
+    """Return one of several equal words; without a position if their positions differ."""
     places = {tuple((piece.start, piece.end) for piece in word.pieces) for word in words}
     if len(places) == 1 or text_of(words[0].pieces) is None:
         return words[0]
@@ -160,6 +161,7 @@ def _of_all(words: Sequence[Element]) -> Element:
 
 
 def _several(name: str, assigned: Sequence[int], line: Callable[[int], int]) -> str:
+    """Return the reason why a variable set in branches is unknown, with its line numbers."""
     lines = list(dict.fromkeys(line(place) for place in sorted(assigned)))
     places = ", ".join(map(str, lines[:_MOST_PLACES]))
     where = f"line{'s' if len(lines) > 1 else ''} {places}" if lines else "the environment"

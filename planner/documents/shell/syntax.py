@@ -265,7 +265,7 @@ class TextPiece(NamedTuple):
         return self._replace(trail=(*self.trail, span)[:_LONGEST_TRAIL])
 
     def part(self, start: int, end: int) -> TextPiece:
-        """A part of its characters."""
+        """Return the characters ``start`` to ``end`` of the piece, with their position if exact."""
         text = self.text[start:end]
         if self.is_exact:
             return self._replace(text=text, start=self.start + start, end=self.start + end)
@@ -288,7 +288,7 @@ def unknown_text(reason: str) -> Pieces:
 
 
 def text_of(pieces: Iterable[TextPiece]) -> str | None:
-    """The text; None: a piece is unknown."""
+    """Join the pieces to one text; None: a piece is unknown."""
     texts = []
     for piece in pieces:
         if piece.unknown:
@@ -303,7 +303,7 @@ def why_unknown(pieces: Iterable[TextPiece]) -> str:
 
 
 def span_of(pieces: Sequence[TextPiece]) -> Span | None:
-    """Position of the literal text; None: it has several separate pieces."""
+    """Return the file position of the pieces' text; None: it is not literal or not adjacent."""
     placed = [piece for piece in pieces if piece.text] or list(pieces[:1])
     if not placed or any(piece.start < 0 or piece.unknown for piece in placed):
         return None
@@ -314,7 +314,7 @@ def span_of(pieces: Sequence[TextPiece]) -> Span | None:
 
 
 def pieces_from(pieces: Iterable[TextPiece], start: int) -> Pieces:
-    """The pieces from a character on; an unknown piece counts no character."""
+    """Return the pieces from the character ``start`` on; an unknown piece has length 0."""
     rest, passed = list[TextPiece](), 0
     for piece in pieces:
         length = len(piece.text)
@@ -347,7 +347,7 @@ class Word:
 
     @classmethod
     def of(cls, pieces: Pieces, line: int, raw: str) -> Word:
-        """A word made of its pieces."""
+        """Return a word of these pieces; its text is None if one of them is unknown."""
         text = text_of(pieces)
         span = None if text is None else span_of(pieces)
         unknown = why_unknown(pieces)
@@ -355,7 +355,7 @@ class Word:
 
     @property
     def begins(self) -> str:
-        """Its beginning up to the first unknown part."""
+        """Return the beginning of the word up to its first unknown part."""
         texts = []
         for piece in self.pieces:
             if piece.unknown:
@@ -401,7 +401,7 @@ class Variable:
 
     @property
     def words(self) -> Sequence[Element]:
-        """Its words: the elements of an array, else its value split at blanks."""
+        """Return the variable's words: an array's elements, else the value split at blanks."""
         if self.is_array:
             return self.elements
         fields = Fields()
@@ -410,7 +410,7 @@ class Variable:
         return fields.ended
 
     def of_words(self, words: Sequence[Element], assigned: tuple[int, ...]) -> Variable:
-        """A variable of the same kind with these words."""
+        """Return a variable of the same kind (array or text) with these words."""
         if self.is_array:
             return Variable(tuple(words), True, assigned)
         pieces = [piece for word in words for piece in (*computed_text(" "), *word.pieces)]
@@ -427,14 +427,14 @@ class Fields:
         self._regions: tuple[Span, ...] = ()
 
     def join(self, pieces: Iterable[TextPiece]) -> None:
-        """Adds to the field that is being written."""
+        """Append the pieces to the current word, without splitting."""
         if self._pieces is None:
             self._pieces = []
         self._pieces += pieces
         self._regions = ()
 
     def split(self, pieces: Iterable[TextPiece]) -> None:
-        """Adds an unquoted expansion; its blanks end fields."""
+        """Append an unquoted expansion; its blanks end words."""
         for piece in pieces:
             if piece.unknown:
                 self.join((piece,))
@@ -448,14 +448,14 @@ class Fields:
                     self.end()
 
     def element(self, element: Element) -> None:
-        """Adds an element of an array; text next to the array joins its first and last element."""
+        """Start a word with an array's element, or append the element to the current word."""
         if self._pieces is None:
             self._pieces, self._regions = list(element.pieces), element.regions
         else:
             self.join(element.pieces)
 
     def end(self) -> None:
-        """Ends the field that is being written, if there is one."""
+        """End the current word, if there is one."""
         if self._pieces is not None:
             pieces = tuple(self._pieces)
             regions = _regions(pieces) if self._is_split else self._regions
@@ -464,6 +464,7 @@ class Fields:
 
 
 def _parts(piece: TextPiece) -> Iterator[tuple[TextPiece, bool]]:
+    """Yield the parts of a piece between blanks; True: blanks follow the part and end a word."""
     done = 0
     for blanks in _BLANKS.finditer(piece.text):
         yield piece.part(done, blanks.start()), True
@@ -472,7 +473,7 @@ def _parts(piece: TextPiece) -> Iterator[tuple[TextPiece, bool]]:
 
 
 def _regions(pieces: Pieces) -> tuple[Span, ...]:
-    """Positions that contain the pieces in a row, the innermost first."""
+    """Return the spans that cover adjacent pieces at each expansion level, innermost first."""
     regions: dict[Span, None] = {}
     for first in _levels(pieces[0]):
         last: Span | None = first
@@ -539,7 +540,7 @@ class HereDocument:
     pieces: Pieces = field(default=(), repr=False)
 
     def place(self, span: Span) -> Span | None:
-        """Position in the script of characters of ``text``; None: they are computed."""
+        """Return the script position of a span of ``text``; None: its characters are computed."""
         if not self.expanded:
             return Span(self.span.start + span.start, self.span.start + span.end)
         passed = 0
@@ -577,7 +578,7 @@ _WORD = re.compile(r"(?:[^\s'\"]|'[^'\n]*'|\"[^\"\n]*\")+")
 
 
 def directives(source: Source) -> tuple[Directive, ...]:
-    """Every ``#SBATCH``, ``#PBS`` and ``#BSUB`` line, an entry for each option."""
+    """Return the scheduler options of all ``#SBATCH``, ``#PBS`` and ``#BSUB`` lines."""
     options: list[Directive] = []
     for line in _LINE.finditer(source.text):
         words = list(_WORD.finditer(source.text, line.start(2), line.end(2)))
@@ -594,6 +595,7 @@ def directives(source: Source) -> tuple[Directive, ...]:
 def _directive(
     kind: str, word: re.Match[str], after: re.Match[str] | None, source: Source
 ) -> Directive:
+    """Return a scheduler's option in a comment, with the value from its word or the next."""
     option, equals, _ = word[0].partition("=")
     start, end = word.end(), word.end()
     if word[0].startswith("--") and equals:

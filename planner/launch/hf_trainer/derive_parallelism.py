@@ -21,7 +21,7 @@ _WORKER_OPTIONS = ("--ray_num_workers", "--device_groups.nproc_per_node")
 
 
 def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the GPUs and the degrees of parallelism.
+    """Set the number of GPUs and the degrees of parallelism.
 
     Raises LaunchError if the degrees do not match the GPUs.
     """
@@ -92,7 +92,7 @@ def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> No
 
 
 def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set micro-batch and global batch, as far as the files determine them.
+    """Set the sequences of a micro-batch and of a step, as far as the files determine them.
 
     Raises LaunchError if batch sizes contradict each other.
     """
@@ -166,7 +166,7 @@ def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def _agreed_number(options: TrainerOptions, parameter: str, key: str) -> int | None:
-    """The number in the script or in DeepSpeed's file.
+    """Return a parameter's number from the script or DeepSpeed's file; None if neither sets it.
 
     Raises LaunchError if they differ.
     """
@@ -184,7 +184,7 @@ def _agreed_number(options: TrainerOptions, parameter: str, key: str) -> int | N
 def _complete_batch(
     global_batch: int, ranks: int, micro_batch: int | None, steps: int | None
 ) -> tuple[int | None, int | None]:
-    """Micro-batch and accumulation; a missing one is computed from the global batch.
+    """Return micro-batch and accumulation; a missing one is computed from the global batch.
 
     Raises LaunchError if their product is not the global batch.
     """
@@ -209,7 +209,7 @@ _DEFAULT_MAX_LIVE, _DEFAULT_PREFETCHED = 1_000_000_000, 50_000_000
 
 
 def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the ZeRO stage and offloading."""
+    """Set the ZeRO stage and what is offloaded from the GPU."""
     stage = options.of("deepspeed", "zero_stage") or options.of("accelerate", "deepspeed_stage")
     shards_weights = options.of("script", "sharded_weights") or options.of(
         "accelerate", "sharded_weights"
@@ -265,7 +265,7 @@ _PARAMETERS = "parameters"
 
 
 def derive_buckets(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the buckets of DeepSpeed's file, in parameters; ``auto`` follows the hidden size.
+    """Set the sizes of DeepSpeed's buckets, in parameters; ``auto`` is hidden size squared.
 
     Gradients and states of adapters are smaller than any bucket or sub-group.
     """
@@ -294,7 +294,7 @@ def derive_buckets(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def _stage_of_file_name(file: str, settings: SettingsBuilder) -> int:
-    """The ZeRO stage in the name of a missing file; 0 if the name has none."""
+    """Return the ZeRO stage in the name of a missing file; 0 if the name has none."""
     name = file.rpartition("/")[2].lower()
     match = ZERO_STAGE.search(name)
     if match is None:
@@ -319,7 +319,7 @@ def uses_fsdp(options: TrainerOptions) -> bool:
 
 
 def _derive_offload(options: TrainerOptions, legacy: list[str], is_fsdp: bool) -> str:
-    """The offloading of optimizer states and weights, as a value of ``offload``."""
+    """Return which of optimizer states and weights go to host or drives, as ``offload`` value."""
     if is_fsdp:
         weights = options.of("script", "offload") == "optimizer_weights" or "offload" in legacy
         if weights or options.of("accelerate", "fsdp_offload") == "true":

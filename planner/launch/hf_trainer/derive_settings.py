@@ -48,7 +48,7 @@ IMAGE_OPTIONS = (*_TOWER_OPTIONS, *_FREEZE_OPTIONS)
 
 
 def derive_images(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set whether the vision tower is frozen; with options of images that is the default."""
+    """Set whether the vision tower is frozen; the default is frozen if image options exist."""
     option = next((name for name in _TOWER_OPTIONS if name in options.texts), None)
     if option is not None:
         settings.values["freeze_vision_tower"] = options.is_on(option)
@@ -65,7 +65,7 @@ ADAPTED_TOWER = "Adapters of the vision tower are not predicted: planner assumes
 
 
 def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set recomputation, attention and other kernels."""
+    """Set recomputation, attention kernel and other kernel choices."""
     inside = options.of("script", "sharded_recompute") or options.of("accelerate", "fsdp_recompute")
     if options.has_deepspeed and any(name.startswith("fsdp_config.") for name in options.texts):
         settings.notes.append("With DeepSpeed the keys of fsdp_config have no effect.")
@@ -88,7 +88,7 @@ def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the precision of products: from DeepSpeed's file, the script, then accelerate's file."""
+    """Set the precision of products, from DeepSpeed's file, the script or accelerate's file."""
     if options.is_on("--fp8"):  # of axolotl and LLaMA-Factory
         settings.values["precision"] = "fp8"
         return
@@ -127,7 +127,7 @@ def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None
 
 
 def derive_framework(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the framework with the nearest profile."""
+    """Set the framework whose profile is nearest to the program and its sharding."""
     is_adapted = settings.values["adapter"] != "none"
     if is_adapted:
         name = "HF Trainer FSDP" if uses_fsdp(options) else "HF Trainer"
@@ -207,7 +207,7 @@ _FURTHER_USED_OPTIONS = (
 
 
 def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
-    """Settings of a script and its files; ``name`` is the file's, for messages.
+    """Derive the settings of a script and its files; ``name`` is the file in messages.
 
     Raises LaunchError if batch sizes or GPUs contradict each other.
     Raises SpecError if what it trains is not predicted.
@@ -258,6 +258,7 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
 
 
 def _derive_adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Set LoRA or QLoRA, rank, matrices and precision of the adapter from a script's options."""
     adapter = options.of("script", "adapter") or "none"
     four_bits = options.is_on(*_QLORA_FLAGS) or "4" in map(options.texts.get, _BIT_OPTIONS)
     is_factory = options.texts.get("--finetuning_type") == "lora"
@@ -329,6 +330,7 @@ def _derive_adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def _derive_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Set the tokens per sequence and, if steps and batch are known, of the full run."""
     objective = settings.values.get("training_objective")
     length = options.number("script", "trl_length") or options.number("script", "block_length")
     if objective and TrainingObjective(objective).needs_rollouts:
@@ -357,7 +359,7 @@ def _derive_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def _derive_samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set samples and epochs as far as the file determines them, else a default of tokens.
+    """Set samples and epochs as far as the file determines them, else default total tokens.
 
     LLaMA-Factory's ``max_samples`` bounds each data set (0.9, data/loader.py takes
     ``min(max_samples, len(dataset))``), ``max_train_samples`` of Transformers' examples all of
@@ -402,6 +404,7 @@ _OTHER_STATES = re.compile("galore|apollo|lomo|badam|adam_mini")
 
 
 def _derive_optimizer(options: TrainerOptions, settings: SettingsBuilder, file_name: str) -> None:
+    """Set the optimizer that the options name, if any; raise SpecError for unsupported states."""
     name = options.of("script", "optimizer_name")
     if name is None:
         return
@@ -423,6 +426,7 @@ _TASK_HEADS = ("seq_cls", "embedding", "reranker")
 
 
 def _add_notes(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Add notes on ignored keys, small task heads and values of "auto" without a script."""
     if options.unknown:
         names = ", ".join(options.unknown[:5])
         settings.notes.append(f"DeepSpeed ignores unknown keys: {names} has no effect.")

@@ -51,7 +51,7 @@ _V1_COMMANDS = ("train", "sft", "dpo", "rm")
 
 
 def is_llama_factory_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has LLaMA-Factory's arguments.
+    """Return whether a document has LLaMA-Factory's arguments.
 
     >>> is_llama_factory_document({"stage": "sft", "finetuning_type": "lora"})
     True
@@ -60,7 +60,7 @@ def is_llama_factory_document(values: Mapping[str, object]) -> bool:
 
 
 def is_llama_factory(sources: OptionSources) -> bool:
-    """Whether the gathered options are LLaMA-Factory's."""
+    """Return whether the gathered options belong to LLaMA-Factory."""
     if any(word.rpartition("/")[2] in _PROGRAMS for word in sources.words[:1]):
         return True
     stage = sources.script.get("--stage")
@@ -69,7 +69,7 @@ def is_llama_factory(sources: OptionSources) -> bool:
 
 
 def translate_factory_options(sources: OptionSources, name: str) -> dict[str, str]:
-    """Translate its keys to the Trainer's, in place; return reasons of defaults by term.
+    """Translate LLaMA-Factory's keys to the Trainer's; return reasons of defaults.
 
     Raises SpecError if it trains something that is not predicted.
     """
@@ -102,6 +102,7 @@ def translate_factory_options(sources: OptionSources, name: str) -> dict[str, st
 
 
 def _refuse_unpredicted(sources: OptionSources, name: str) -> None:
+    """Raise SpecError if a LLaMA-Factory file trains by a method that is not predicted."""
     finetuning_type = sources.text("--finetuning_type")
     off_texts = (None, "false", "null", "none")
     unpredicted = next(
@@ -121,7 +122,7 @@ def _refuse_unpredicted(sources: OptionSources, name: str) -> None:
 
 
 def with_megatron_options(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:
-    """The settings with the parallelism of Megatron-Core, if the file has options of it.
+    """Return the settings with Megatron-Core's parallelism, if the file sets it.
 
     Both backends, Megatron Bridge and ``mcore_adapter``, take the Trainer's batch options.
     """
@@ -163,7 +164,7 @@ def with_megatron_options(settings: LaunchSettings, sources: OptionSources) -> L
 
 
 def translate_v1_options(sources: OptionSources, name: str) -> dict[str, str]:
-    """Translate the keys of its v1 to the Trainer's, as `factory_in_trainer_words`.
+    """Translate the keys of LLaMA-Factory v1 to the Trainer's; return reasons of defaults.
 
     Raises SpecError if it trains something that is not predicted.
     """

@@ -43,7 +43,7 @@ _STRATEGY, _HYBRID_STRATEGIES, _FULL_SHARD = (
 
 
 def split_by_precedence(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """A change split into options of the file itself, and options of the files it names.
+    """Split changes into options of the file itself and options of the files it names.
 
     Raises LaunchError if the change has no effect with DeepSpeed.
     """
@@ -118,9 +118,7 @@ def _file_of_target(command: ParsedCommand, target: str) -> ParsedCommand | None
 
 
 def _split_launcher_changes(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """Split a change of a file of DeepSpeed or accelerate into its keys and the script's
-    options.
-    """
+    """Split changes of a DeepSpeed or accelerate file into its keys and script options."""
     launcher_changes = {
         name: texts
         for name, texts in changes.items()
@@ -149,7 +147,7 @@ def _split_launcher_changes(command: ParsedCommand, changes: Changes) -> tuple[C
 
 
 def _set_fsdp1_strategy(changes: _Texts, launcher: ParsedCommand | None) -> _Texts:
-    """A change to one replica as FSDP1's strategy, if accelerate's file sets that."""
+    """Replace a change to one replica by FSDP1's strategy key, if accelerate's file has one."""
     strategy = None if launcher is None else launcher.options.get(_STRATEGY)
     if strategy is None or strategy.single not in _HYBRID_STRATEGIES:
         return changes
@@ -161,6 +159,7 @@ def _set_fsdp1_strategy(changes: _Texts, launcher: ParsedCommand | None) -> _Tex
 
 
 def _move_fsdp_changes(file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
+    """Move changes of FSDP keys to DeepSpeed's or the script's keys; return the other changes."""
     if _FSDP_RECOMPUTE in file_changes:
         file_changes[_RECOMPUTE] = (str(file_changes.pop(_FSDP_RECOMPUTE) is not None).lower(),)
     for name in [name for name in file_changes if name.startswith("fsdp")]:
@@ -175,7 +174,7 @@ def _move_fsdp_changes(file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
 def _move_deepspeed_changes(
     command: ParsedCommand, file_changes: _Texts, sibling_changes: _Texts
 ) -> _Texts:
-    """Move changes to DeepSpeed's file if only that sets them, or if it sets them, too."""
+    """Move changes that belong in DeepSpeed's file there; return the remaining changes."""
     file = _file_of_target(command, "deepspeed")
     for name, option in _NUMBERS.items():
         texts = (
@@ -216,6 +215,7 @@ def _move_deepspeed_changes(
 
 
 def _refuse_deepspeed_splits(changes: Changes, launcher: ParsedCommand | None) -> None:
+    """Raise LaunchError if accelerate uses DeepSpeed and a change splits over GPUs."""
     distributed_type = None if launcher is None else launcher.options.get("distributed_type")
     if distributed_type is None or (distributed_type.single or "").upper() != "DEEPSPEED":
         return

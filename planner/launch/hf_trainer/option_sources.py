@@ -58,7 +58,7 @@ def text_of(option: ParsedOption) -> str | None:
 
 
 def apply_program_defaults(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
-    """Add the program's defaults to the script's options; return their reasons by term."""
+    """Add the program's defaults to the script's options; return reasons by parameter."""
     script, reasons = sources.script, dict[str, str]()
     for row in dialect.defaults:
         condition, *words = row.text.split() or [""]
@@ -75,7 +75,7 @@ def apply_program_defaults(sources: OptionSources, dialect: OptionAliasTable) ->
 
 
 def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
-    """Set bf16 weights if a program trains all weights as loaded; return the reason by term.
+    """Set bf16 weights if a program trains all weights as loaded; return reason by parameter.
 
     ``weights.csv`` has the format of trained weights in each program, with its source.
     """
@@ -88,7 +88,7 @@ def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
 
 
 def translate_options(sources: OptionSources, dialect: OptionAliasTable) -> None:
-    """Translate a program's options to those of the Trainer and DeepSpeed, in place."""
+    """Translate a program's options to the Trainer's and DeepSpeed's in ``sources``."""
     program_options = {option: sources.script.get(f"--{option}") for option in dialect.options}
     for option, parsed in program_options.items():
         if parsed is None:
@@ -153,14 +153,14 @@ class TrainerOptions:
         return not self.words or (has_launcher_file and "mixed_precision" not in self.texts)
 
     def absent_file(self) -> str | None:
-        """DeepSpeed's file, or xtuner's ``deepspeed_zero2``, that is named but missing."""
+        """Return the missing DeepSpeed file that an option names; None if no file is missing."""
         name = next(filter(None, map(self.texts.get, _DEEPSPEED_FILE_OPTIONS)), "")
         is_here = any("." in key or key == "train_batch_size" for key in self.deepspeed_keys)
         is_file = name.endswith((".json", ".conf")) or name.startswith("deepspeed_zero")
         return name if is_file and not is_here else None
 
     def is_on(self, *options: str) -> bool:
-        """Whether one of the flags is set and not false."""
+        """Return whether one of the flags is set to a value that is not false."""
         return any(
             option in self.texts and self.texts[option] not in ("false", "0", "None", "none")
             for option in options
@@ -172,7 +172,7 @@ class TrainerOptions:
 
 
 def parse_positive_int(text: str | None) -> int | None:
-    """The text as an integer of at least 1; None if it is none.
+    """Parse an integer of at least 1; None if the text is anything else.
 
     >>> parse_positive_int("2_048"), parse_positive_int("auto"), parse_positive_int(None)
     (2048, None, None)
@@ -219,7 +219,7 @@ OBJECTIVE_OPTIONS = (
 
 
 def takes_sharding(sources: OptionSources) -> bool:
-    """Whether the user's own configuration of accelerate decides the sharding of states.
+    """Return whether accelerate's configuration of the user may decide how states are sharded.
 
     It does for ``accelerate launch`` and ``trl`` without a file or options of one: accelerate
     1.15, commands/launch.py then reads its default file. It may for a document without a command.
@@ -231,7 +231,7 @@ def takes_sharding(sources: OptionSources) -> bool:
 
 
 def assume_sharding_of_file_name(sources: OptionSources) -> str:
-    """Set the sharding in the name of a missing file of accelerate; return the reason, or "".
+    """Set the sharding that a missing accelerate file's name implies; return why, or "".
 
     TRL ships files with such names: huggingface/trl 0.19, ``docs/source/clis.md``. A document
     without a command may have the name, too, as LLaMA-Factory's ``examples/ascend``.
@@ -265,7 +265,7 @@ def assume_sharding_of_file_name(sources: OptionSources) -> str:
 
 
 def objective_of_program_name(words: Sequence[str]) -> str | None:
-    """The objective in the name of a program; None if it has none.
+    """Return the training objective in a program's name; None if there is none.
 
     >>> (objective_of_program_name(["trl", "dpo"]),
     ... objective_of_program_name(["examples/train_rm.py"]))
@@ -286,7 +286,7 @@ _GENERIC_PROGRAMS = ("main.py", "train.py", "finetune.py", "run.py")
 
 
 def preference_of_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
-    """The preference objective in the folder of a file, if the program's name has none.
+    """Return the preference objective in a folder's name if the program's name has none.
 
     Folders of ``DeepSpeed-Chat/training`` have such names.
 
@@ -304,7 +304,7 @@ _CHECKPOINTS = {"--model_name_or_path", "--base_model", "--model_id", "--model_n
 
 
 def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: str) -> None:
-    """Set the objective, and whether reference log-probabilities are computed before training.
+    """Set the training objective, and whether reference log-probabilities are precomputed.
 
     Raises SpecError if the objective trains on rollouts and is not predicted.
     """
@@ -349,7 +349,7 @@ _TITLES = ("--output_dir", "--hub_model_id", "--run_name")
 
 
 def _objective_of_options(options: TrainerOptions, name: str) -> str | None:
-    """The objective that a file's options imply; None where they imply none.
+    """Return the training objective that a file's options imply; None if they imply none.
 
     Names of output folders have the preference loss, as in recipes of
     huggingface/alignment-handbook; the default is DPO.
@@ -364,7 +364,7 @@ def _objective_of_options(options: TrainerOptions, name: str) -> str | None:
 
 
 def _kl_weight(options: TrainerOptions) -> float:
-    """Coefficient of the KL divergence from the reference model, 0 by default."""
+    """Return the weight of the KL divergence from the reference model, 0 by default."""
     try:
         return float(options.texts.get("--beta") or 0)
     except ValueError:
@@ -372,7 +372,7 @@ def _kl_weight(options: TrainerOptions) -> float:
 
 
 def generation_options(options: TrainerOptions) -> frozenset[str]:
-    """Options of generation and rewards, which do not affect the training step."""
+    """Return options of generation and rewards, which do not affect the training step."""
     return frozenset(
         spelled
         for name, spelled in options.spelled.items()
@@ -381,7 +381,7 @@ def generation_options(options: TrainerOptions) -> frozenset[str]:
 
 
 def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Set the sequence length of the update: most tokens of a prompt with its answer."""
+    """Set the sequence length of the update in tokens: longest prompt plus longest answer."""
     prompt_length = parse_positive_int(options.texts.get("--max_prompt_length")) or options.number(
         "script", "trl_length"
     )
@@ -406,7 +406,7 @@ def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def refuse_unknown_training(kind: str, name: str) -> None:
-    """Refuse a training kind of ms-swift in the file ``name`` that is neither lora nor full.
+    """Raise SpecError if ms-swift's training kind is neither lora nor full.
 
     Raises `SpecError`: it is another kind.
     """
@@ -418,7 +418,7 @@ def refuse_unknown_training(kind: str, name: str) -> None:
 
 
 def objective_of_word(word: str, name: str) -> TrainingObjective:
-    """The objective of a word in the file ``name``.
+    """Return the training objective of a word in the file ``name``.
 
     Raises `SpecError`: it is unknown, or trains on rollouts and is not predicted.
     """
@@ -447,7 +447,7 @@ class KnownScript:
     framework: str
 
     def is_of(self, words: Sequence[str], values: Mapping[str, object]) -> bool:
-        """Whether a command, or a document without words, is of this program."""
+        """Return whether a command, or a document without words, belongs to this program."""
         has_file_name = not self.file or any(
             word.rpartition("/")[2] == self.file for word in words[:3]
         )
@@ -462,7 +462,7 @@ _LLAMA = {"tie_word_embeddings": False, "position_embedding": "rotary", "gated":
 
 @cache
 def shipped_scripts() -> tuple[KnownScript, ...]:
-    """The programs of ``dialects/scripts.csv``, in order of precedence."""
+    """Return the programs of ``dialects/scripts.csv``, in order of precedence."""
     return tuple(
         KnownScript(
             keys=frozenset(row["keys"].split()),
@@ -475,7 +475,7 @@ def shipped_scripts() -> tuple[KnownScript, ...]:
 
 
 def script_of(words: Sequence[str], values: Mapping[str, object]) -> KnownScript | None:
-    """The program of a command or a document, by its options and their texts; None if unknown.
+    """Return the known program whose option names a command or document has; None if unknown.
 
     >>> script_of(["finetune.py"], {"base_model": "llama-7b"}).dialect
     'alpaca-lora'
@@ -485,7 +485,7 @@ def script_of(words: Sequence[str], values: Mapping[str, object]) -> KnownScript
 
 
 def translate_program_options(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
-    """Translate a program's options to the Trainer's, in place; return reasons of defaults."""
+    """Translate a program's options to the Trainer's; return reasons of defaults."""
     script = sources.script
     translate_options(sources, dialect)
     reasons = apply_program_defaults(sources, dialect)
@@ -510,7 +510,7 @@ def llama_shape(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, 
 
 
 def translate_changes(name: str, changes: Changes, *, extends: bool) -> Changes:
-    """A change of the Trainer's options translated to those of the program of a dialect.
+    """Translate changes of the Trainer's options to options of the program ``name``.
 
     Raises LaunchError if it has no option for one of them, and does not take the Trainer's own.
     """

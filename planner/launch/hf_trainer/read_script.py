@@ -80,7 +80,7 @@ _FILE = re.compile(r"(?:^|/)swift/cli/(sft|pt|rlhf)\.py$")
 
 
 def _normalize_swift_command(words: Sequence[str]) -> list[str]:
-    """The words with ``swift sft`` in place of the path ``swift/cli/sft.py``."""
+    """Return the words with ``swift sft`` in place of the path ``swift/cli/sft.py``."""
     for index, word in enumerate(words[:3]):
         if file := _FILE.search(word):
             return [_PROGRAM, file[1], *words[index + 1 :]]
@@ -88,7 +88,7 @@ def _normalize_swift_command(words: Sequence[str]) -> list[str]:
 
 
 def starts_swift(words: Sequence[str]) -> bool:
-    """Whether a command trains with ms-swift.
+    """Return whether a command trains with ms-swift.
 
     >>> starts_swift(["swift", "sft"]), starts_swift(["swift", "infer"])
     (True, False)
@@ -97,7 +97,7 @@ def starts_swift(words: Sequence[str]) -> bool:
 
 
 def translate_swift_options(sources: OptionSources, name: str) -> dict[str, str]:
-    """Translate ms-swift's options to the Trainer's, in place; return reasons of defaults by term.
+    """Translate ms-swift's options to the Trainer's; return reasons of defaults.
 
     Raises SpecError if it trains something that is not predicted.
     """
@@ -141,7 +141,7 @@ def translate_swift_options(sources: OptionSources, name: str) -> dict[str, str]
 
 
 def _set_finetuning_type(sources: OptionSources, name: str, reasons: dict[str, str]) -> None:
-    """Set the fine-tuning type: adapters by default; ``swift pt`` trains all weights.
+    """Set the fine-tuning type: LoRA by default, all weights for ``swift pt``.
 
     Raises SpecError if the type is not predicted.
     """
@@ -164,7 +164,7 @@ def _set_finetuning_type(sources: OptionSources, name: str, reasons: dict[str, s
 
 
 def _set_accumulation(sources: OptionSources, reasons: dict[str, str]) -> None:
-    """Set gradient accumulation to the default, 16 samples a step."""
+    """Set gradient accumulation so that a step has ms-swift's default of 16 samples."""
     script = sources.script
     micro = sources.text("--per_device_train_batch_size")
     gpus = 1 if "--device_map" in script else total_gpus(sources.worlds[0])
@@ -178,7 +178,7 @@ def _set_accumulation(sources: OptionSources, reasons: dict[str, str]) -> None:
 
 
 def _with_loss_chunks(settings: LaunchSettings, chunk_tokens: int | None) -> LaunchSettings:
-    """The settings with a chunked loss of ``chunk_tokens`` tokens, used by sequence parallelism.
+    """Return the settings with a loss in chunks of ``chunk_tokens`` tokens if sequences split.
 
     Source: modelscope/ms-swift at 3602360, ``swift/trainers/utils.py``.
     """
@@ -220,7 +220,7 @@ _SECTION_PREFIXES = {
 
 
 def starts_trainer(words: Sequence[str]) -> bool:
-    """Whether a command starts a script that takes the Trainer's arguments."""
+    """Return whether a command starts a script that takes the Trainer's arguments."""
     if is_command("llama-factory", words) or starts_swift(words) or is_command("mlx-lm", words):
         return True
     names = {_option_name(word.partition("=")[0]) for word in words if word.startswith("--")}
@@ -237,7 +237,7 @@ def starts_trainer(words: Sequence[str]) -> bool:
 
 
 def is_trainer_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
+    """Return whether a document has ``TrainingArguments``, as TRL's YAML does."""
     is_of_program = is_llama_factory_document(values) or is_document("llama-factory-v1", values)
     is_of_program = (
         is_of_program or is_document("mlx-lm", values) or script_of([], values) is not None
@@ -248,7 +248,7 @@ def is_trainer_document(values: Mapping[str, object]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of a script or document, by term; see the module.
+    """Read the settings of a Trainer script or document, by parameter name.
 
     Raises LaunchError if options contradict each other.
     Raises SpecError if it trains something that is not predicted.
@@ -301,7 +301,7 @@ def _read_program(
     translate: Callable[[OptionSources, str], dict[str, str]],
     length_option: str,
 ) -> LaunchSettings:
-    """Settings of a program with options and defaults of its own.
+    """Read the settings of a program whose options ``translate`` converts to the Trainer's.
 
     ``length_option`` is its option of the longest sequence, empty where every sequence is full.
     """
@@ -328,7 +328,7 @@ def _read_program(
 
 
 def _read_script(sources: OptionSources, script: KnownScript) -> LaunchSettings:
-    """Settings of a program with a dialect table, with the sizes of its model."""
+    """Read the settings of a program in the dialect tables, with its model's sizes."""
     dialect = OptionAliasTable.load(script.dialect)
     settings = _read_program(
         sources,
@@ -349,7 +349,7 @@ def _read_script(sources: OptionSources, script: KnownScript) -> LaunchSettings:
 def build_settings(
     sources: OptionSources, is_supervised: bool, is_sharded_elsewhere: bool = False
 ) -> LaunchSettings:
-    """Settings of the gathered options; ``is_supervised`` if TRL's defaults hold.
+    """Build settings from the gathered options; ``is_supervised``: TRL's defaults hold.
 
     ``is_sharded_elsewhere`` if none of these files may set the sharding.
     Raises LaunchError if the options contradict each other.
@@ -378,7 +378,7 @@ def build_settings(
 
 
 def _is_supervised(sources: OptionSources) -> bool:
-    """Whether the script is TRL's, which has other defaults."""
+    """Return whether the script is TRL's, whose defaults differ from the Trainer's."""
     words = sources.words[:3]
     if any(word.endswith(("trl", "sft.py")) or _TRL_SCRIPTS in word for word in words):
         return True
@@ -389,7 +389,7 @@ def _is_supervised(sources: OptionSources) -> bool:
 
 
 def _read_table(table: str, options: Mapping[str, ParsedOption]) -> dict[str, ParameterReading]:
-    """The options as a table reads them; null and ``auto`` count as missing."""
+    """Read the options through a table, by parameter; null and ``auto`` count as missing."""
     texts = {name.removeprefix("--"): text_of(option) for name, option in options.items()}
     readable = {
         name: text for name, text in texts.items() if text not in (None, "auto", "", "null")
@@ -403,7 +403,7 @@ def _option_name(option: str) -> str:
 
 
 def gather_options(command: ParsedCommand, sources: OptionSources) -> None:
-    """Add the options of a command or document, and of its files, to the sources they are of."""
+    """Add options of a command or document and its files to their section in ``sources``."""
     options = {**{option.option: option for option in command.unknown}, **command.options}
     sources.worlds.append(command.resources)
     if is_document("accelerate", options):
@@ -428,7 +428,7 @@ def gather_options(command: ParsedCommand, sources: OptionSources) -> None:
 
 
 def _gather_file(command: ParsedCommand, sources: OptionSources) -> None:
-    """Add the options of a file that a command names, keys of FSDP's own file included."""
+    """Add the options of a file that a command names, including FSDP's own file."""
     options = {**{option.option: option for option in command.unknown}, **command.options}
     if set(options) & {"reshard_after_forward", "activation_checkpointing", "cpu_offload"}:
         for name, option in options.items():
@@ -438,7 +438,7 @@ def _gather_file(command: ParsedCommand, sources: OptionSources) -> None:
 
 
 def _gather_argument(name: str, option: ParsedOption, sources: OptionSources) -> None:
-    """Add an option of a script or of ``accelerate launch``, which share a command."""
+    """Add an argument to the script's, accelerate's or DeepSpeed's section of ``sources``."""
     spelled_name = _option_name(name)
     bare_name = spelled_name.removeprefix("--")
     if name.startswith(SECTION):
@@ -466,7 +466,7 @@ _DEFAULT_MLX_LAYERS = 16
 
 
 def translate_mlx_options(sources: OptionSources, name: str) -> dict[str, str]:
-    """Translate mlx_lm's options to the Trainer's, in place; return reasons of defaults by term.
+    """Translate mlx_lm's options to the Trainer's; return reasons of defaults.
 
     Raises SpecError if it trains something that is not predicted.
     """
@@ -498,7 +498,7 @@ def translate_mlx_options(sources: OptionSources, name: str) -> dict[str, str]:
 
 
 def with_apple_gpu(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:
-    """The settings for one chip of Apple: the one in the file, else the largest."""
+    """Return settings for one Apple chip: the chip in the file, else an M2 Ultra."""
     values = {**settings.values, "framework": "MLX"}
     defaults = dict(settings.defaults)
     if sources.worlds[0].gpu is None:

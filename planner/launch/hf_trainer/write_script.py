@@ -63,7 +63,7 @@ _MODULES_BY_FAMILY = {
 
 
 def fsdp_quantities(job: LaunchJob) -> MutableQuantities:
-    """Quantities that all files of FSDP2 share; layers are recomputed in FSDP's own units."""
+    """Return the option values of all FSDP2 files: sharding, wrapping, offload, recompute."""
     return {
         "fsdp_version": 2,
         "sharded_weights": job["zero_stage"] == 3,
@@ -80,7 +80,7 @@ def recomputes_in_fsdp(job: LaunchJob, *, is_sharded: bool) -> bool:
 
 
 def require_even_copies(job: LaunchJob) -> None:
-    """Refuse replicas that do not divide the data-parallel ranks.
+    """Raise LaunchError if the replicas do not divide the data-parallel ranks.
 
     Raises `LaunchError`: they do not divide them.
     """
@@ -99,7 +99,7 @@ def offloaded_activations(job: LaunchJob) -> str | None:
 
 
 def is_supervised(job: LaunchJob) -> bool:
-    """Whether TRL's script trains the model; else ``run_clm.py`` does, from a ``config.json``.
+    """Return whether TRL's SFT script trains the model; False: ``run_clm.py`` from scratch.
 
     A model without a public name has no weights to start from, unless an adapter is trained.
     """
@@ -112,7 +112,7 @@ def has_adapter(job: LaunchJob) -> bool:
 
 
 def lora_modules(job: LaunchJob) -> tuple[str, ...]:
-    """Names in Transformers of the matrices that have an adapter."""
+    """Return Transformers' names of the matrices with LoRA adapters."""
     targets = parse_adapter_targets(str(job["lora_targets"]))
     attention = job.model.layer_groups[-1].attention
     query_value, other_attention, feed_forward = _MODULES_BY_FAMILY.get(
@@ -138,7 +138,7 @@ _BITS_8 = 8
 
 
 def adapter_quantities(job: LaunchJob) -> MutableQuantities:
-    """Quantities of peft's low-rank adapters; None for each without an adapter."""
+    """Return the option values of peft's LoRA adapters; all None without an adapter."""
     names = ("lora_rank", "lora_modules", "saved_modules", "double_quantization")
     if job["lora_rank"] is None or not has_adapter(job):
         return dict.fromkeys(names)
@@ -164,7 +164,7 @@ def fill_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _adapts_experts(job: LaunchJob) -> bool:
-    """Whether routed experts have adapters; by default if feed-forward matrices are named."""
+    """Return whether routed experts have LoRA adapters; default: if feed-forward is named."""
     expert_adapters = job["expert_adapters"]
     return expert_adapters == "each" or (
         expert_adapters is None and names_feed_forward(str(job["lora_targets"]))
@@ -177,7 +177,7 @@ def names_shared_experts(job: LaunchJob) -> bool:
 
 
 def expert_adapter_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """A note if peft cannot adapt all linear layers without routed experts."""
+    """Return a note if peft cannot adapt all linear layers except routed experts; else ()."""
     adapts_all = (
         has_adapter(job) and parse_adapter_targets(str(job["lora_targets"])) == "all_linear"
     )
@@ -196,7 +196,7 @@ def expert_adapter_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
 
 
 def adapter_precision_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """A note if TRL's script converts adapters of 4-bit weights to 16 bits, unlike the plan."""
+    """Return a note if TRL converts LoRA adapters of 4-bit weights to 16 bits; else ()."""
     if job["adapter"] != "qlora" or not is_supervised(job):
         return ()
     if job["main_params_precision"] not in (None, "framework", "fp32"):
@@ -206,7 +206,7 @@ def adapter_precision_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
 
 
 def script_quantities(job: LaunchJob) -> Quantities:
-    """Quantities of the script, without parallelism, which its launcher or a file sets."""
+    """Return the script's option values, without parallelism, which its launcher sets."""
     is_trl, sequence_length = is_supervised(job), job["sequence_length"]
     bf16_or_fp16 = "float16" if job["precision"] == "fp16" else "bfloat16"
     has_16_bit_weights = job.profile.name.endswith("bf16")
@@ -242,7 +242,7 @@ def script_quantities(job: LaunchJob) -> Quantities:
 
 
 def unnamed_optimizer(job: LaunchJob) -> str | None:
-    """An optimizer or a format of its states that is neither the default nor has a name."""
+    """Return the optimizer if Transformers has no name for it; None if default or named."""
     optimizer, states = job["optimizer"], job["optimizer_state_precision"]
     if (optimizer, states) == ("adam", "framework") or optimizer_name(job):
         return None
@@ -264,7 +264,7 @@ def script_settings(job: LaunchJob, **quantities: Quantity | None) -> OptionText
 def script_arguments(
     job: LaunchJob, settings: OptionTexts, *further_arguments: CommandWords
 ) -> tuple[CommandWords, ...]:
-    """Arguments of the script: program, model, variables of the user, and options."""
+    """Return the script's arguments: program, model, the user's variables and options."""
     keys = [inputs for inputs in settings.options if inputs.option.startswith(SECTION)]
     options = [inputs for inputs in settings.options if inputs not in keys]
     option_words = []
@@ -283,6 +283,7 @@ def script_arguments(
 
 
 def _program(job: LaunchJob) -> tuple[CommandWords, ...]:
+    """Return the first words of the command: TRL's SFT, or ``run_clm.py`` from scratch."""
     if is_supervised(job):
         name: str | ShellVariable = job.hub_name or _MODEL
         return (
@@ -301,7 +302,7 @@ def _program(job: LaunchJob) -> tuple[CommandWords, ...]:
 
 
 def adapter_notes(job: LaunchJob) -> tuple[str, ...]:
-    """Notes on how the adapters differ from the plan's."""
+    """Return a note if the model joins queries, keys and values in one matrix; else ()."""
     if not has_adapter(job) or family_of(job.model) not in ("gpt2", "bloom", "gpt_neox"):
         return ()
     return (
@@ -311,7 +312,7 @@ def adapter_notes(job: LaunchJob) -> tuple[str, ...]:
 
 
 def script_notes(job: LaunchJob) -> tuple[tuple[ParameterNote, ...], tuple[ParameterNote, ...]]:
-    """Notes on parameters that the script cannot express, and on options left to the user."""
+    """Return notes on values the script cannot express, and notes on options left to users."""
     remarks = [*expert_adapter_notes(job), *adapter_precision_notes(job)]
     if not is_supervised(job):
         if not job["flash_attention"]:
@@ -338,7 +339,7 @@ def json_file(name: str, values: Mapping[str, object], meaning: str) -> LaunchOu
 def nest_options(
     settings: Mapping[str, str | None], value: Callable[[str | None], Quantity] | None = None
 ) -> dict[str, object]:
-    """Options of dotted names as a nested document; texts become numbers and booleans."""
+    """Convert options with dotted names to a nested document with typed values."""
     document: dict[str, object] = {}
     sections: dict[str, dict[str, str | None]] = {}
     for option, text in settings.items():
@@ -350,7 +351,7 @@ def nest_options(
 
 
 def parse_scalar(text: str | None) -> Quantity:
-    """The JSON or YAML value of a text: integer, float, boolean or text.
+    """Convert a text to integer, float or boolean; other texts stay. None: True (a flag).
 
     >>> (parse_scalar("8"), parse_scalar("1.0"), parse_scalar("true"), parse_scalar("cpu"),
     ... parse_scalar(None))

@@ -16,7 +16,7 @@ _SHARED_MODULES = {**dict.fromkeys(("transformers", "deepspeed", "accelerate"), 
 
 @cache
 def targets() -> dict[str, LaunchTarget]:
-    """All targets by name: the tools that launch files are written for."""
+    """Return the tools that launch files can be written for, by name."""
     all_targets = {name: _load_target(name) for name in TARGETS}
     # Some programs have read-only updates, but their whole steps can be written.
     steps = {name: all_targets[name].step for name in TARGETS if name in READ_ONLY_TOOLS}
@@ -36,7 +36,7 @@ def _load_target(name: str) -> LaunchTarget:
 
 
 def target_of(name: str) -> LaunchTarget:
-    """The target of a name or an alias.
+    """Return the launch target with this name or alias.
 
     Raises LaunchError if the name is unknown or was removed.
     """

@@ -55,7 +55,7 @@ _DIALECT = OptionAliasTable.load("axolotl")
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of a YAML of axolotl, with the files that it names.
+    """Read the settings of an axolotl YAML and the files that it names.
 
     Raises LaunchError if its values contradict each other.
     Raises SpecError if it trains something that is not predicted.
@@ -140,7 +140,7 @@ _CUT_CROSS_ENTROPY_PLUGIN = "CutCrossEntropyPlugin"
 
 
 def _read_loss(documents: list[ParsedCommand], values: Mapping[str, object]) -> MutableQuantities:
-    """The loss kernel and its chunks; kernels of adapters do not set it."""
+    """Return the loss kernel and its chunks; {} if no key sets a kernel."""
     kernels = [kernel for key, kernel in _LOSSES.items() if text_of_key(documents, key) == "true"]
     if _CUT_CROSS_ENTROPY_PLUGIN in (text_of_key(documents, "plugins") or "") and (
         text_of_key(documents, "cut_cross_entropy") != "false"
@@ -156,7 +156,7 @@ def _read_loss(documents: list[ParsedCommand], values: Mapping[str, object]) -> 
 
 
 def text_of_key(documents: list[ParsedCommand], key: str) -> str | None:
-    """The value of a key in the first document that has it."""
+    """Return the text of a key in the first document with that key; None if no document has it."""
     for document in documents:
         if key in document.options:
             return text_of(document.options[key])
@@ -164,6 +164,7 @@ def text_of_key(documents: list[ParsedCommand], key: str) -> str | None:
 
 
 def _translate(document: ParsedCommand, sources: OptionSources) -> None:
+    """Add an axolotl document's keys to ``sources`` as options of the Trainer or accelerate."""
     for key, option in document.options.items():
         # Keys of the command line have hyphens.
         name = key.lstrip("-").replace("-", "_")
@@ -197,7 +198,7 @@ def _uses_fsdp(job: LaunchJob) -> bool:
 
 
 def _uses_deepspeed(job: LaunchJob) -> bool:
-    """Whether DeepSpeed shards or offloads."""
+    """Return whether DeepSpeed (not FSDP) shards or offloads in the planned job."""
     if job.profile.name in _FSDP_PROFILES:
         return False
     offloads = job["offload"].startswith("optimizer")
@@ -205,6 +206,7 @@ def _uses_deepspeed(job: LaunchJob) -> bool:
 
 
 def _quantities(job: LaunchJob) -> Quantities:
+    """Return the values that axolotl's option table writes for a planned job, by parameter name."""
     adapter, low_rank = has_adapter(job), adapter_quantities(job)
     quantities = {
         "model": job.hub_name or "MODEL",
@@ -224,6 +226,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
+    """Return the values of axolotl's FSDP keys for a job that FSDP shards, by parameter name."""
     words = fsdp_quantities(job)
     return {
         **words,
@@ -234,6 +237,7 @@ def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    """Return a note for each planned value that axolotl's YAML cannot express."""
     notes = list(expert_adapter_notes(job))
     if job.profile.name in _FSDP_PROFILES and job["offload"] == "optimizer":
         note = "FSDP offloads weights with the optimizer; DeepSpeed separates them"
@@ -248,7 +252,7 @@ _FP32_WEIGHTS_PROFILE = "HF Trainer FSDP"
 
 
 def _narrow_request(request: Request) -> Request:
-    """The request without the profile of 32-bit weights if all weights are trained."""
+    """Remove the framework profile with 32-bit weights if all weights are trained."""
     frameworks = request.framework
     if request.adapter not in (None, "none") or not isinstance(frameworks, tuple):
         return request
@@ -258,6 +262,7 @@ def _narrow_request(request: Request) -> Request:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the axolotl command of a job with its YAML and, with DeepSpeed, ``ds_config.json``."""
     if job.profile.name == _FP32_WEIGHTS_PROFILE and not has_adapter(job):
         raise LaunchError(
             "Axolotl keeps trained weights in 16 bits, but the plan in 32: search with "

@@ -60,6 +60,7 @@ _TYPES = {AGGREGATED: "worker", PREFILL_POOL: "prefill", "decode": "decode"}
 
 
 def _vllm_arguments(server: ServerCommand, model: str) -> list[str]:
+    """Return the command line of a vLLM worker; a prefill or decode pool also gets its role."""
     pool = server.worker.name
     arguments = [
         "--model",
@@ -77,6 +78,7 @@ def _sglang_arguments(server: ServerCommand, model: str) -> list[str]:
 
 
 def _trtllm_arguments(server: ServerCommand, model: str) -> list[str]:
+    """Return the command line of a TensorRT-LLM worker; options without a flag become JSON."""
     arguments = ["--model-path", model, "--served-model-name", model]
     renamed, yaml_options = option_aliases("dynamo.trtllm"), dict[str, str | None]()
     for inputs in server.settings.options:
@@ -93,7 +95,7 @@ def _trtllm_arguments(server: ServerCommand, model: str) -> list[str]:
 
 
 def _flatten_words(arguments: list[CommandWords], left_out: str = "") -> list[str]:
-    """The options as words; a variable becomes a placeholder that the user replaces."""
+    """Join arguments to one list of words, without the option ``left_out``."""
     return [
         word if isinstance(word, str) else word.name
         for argument in arguments
@@ -125,7 +127,7 @@ _REGISTRY = "nvcr.io/nvidia/ai-dynamo/"
 
 
 def _component(server: ServerCommand, engine: _DynamoEngine) -> dict[str, object]:
-    """The component of one kind of workers in the graph."""
+    """Return the graph component of one worker pool: command, image, GPUs and replicas."""
     worker = server.worker
     model = server.model if isinstance(server.model, str) else server.model.name
     container = {
@@ -149,6 +151,7 @@ def _component(server: ServerCommand, engine: _DynamoEngine) -> dict[str, object
 def _graph(
     job: LaunchJob, servers: tuple[ServerCommand, ...], engine: _DynamoEngine
 ) -> dict[str, object]:
+    """Build the Kubernetes resource of a deployment: one frontend and the worker components."""
     container = {"name": "main", "image": f"{_REGISTRY}{engine.image}-runtime:{_VERSION}"}
     frontend = {
         "name": "Frontend",
@@ -172,6 +175,7 @@ def _kubernetes_name(job: LaunchJob) -> str:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the Dynamo graph file of a job, with notes on the placeholders to replace."""
     engine = _ENGINES[job.profile.name]
 
     def quantities(worker: ServerGroup) -> Quantities:

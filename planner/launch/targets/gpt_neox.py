@@ -42,7 +42,7 @@ _ATTENTION_SECTION = "attention_config"
 def _add_unlisted_settings(
     reading: OptionReader, settings: SettingsBuilder
 ) -> MutableQuantities | None:
-    """Set what no row of the table has; return the sizes of the model.
+    """Set what the option table does not read; return the model's sizes.
 
     Raises LaunchError if the model has experts or layers other than attention.
     """
@@ -89,7 +89,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 
 
 def _set_batch(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the GPUs, and the samples of a step and of a micro-batch."""
+    """Set the number of GPUs, and the samples of a step and of a micro-batch."""
     values = settings.values
     sizes = {name: int(values[f"{name}_parallel"]) for name in ("tensor", "pipeline")}
     num_gpus = total_gpus(reading.command.resources) or reading.number("global_num_gpus")
@@ -110,6 +110,7 @@ def _set_batch(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _read_shape(reading: OptionReader, settings: SettingsBuilder) -> MutableQuantities:
+    """Read the model's sizes from the keys; note the assumed vocabulary size in ``settings``."""
     number = reading.number
     hidden_size, heads = number("hidden_size") or 0, number("num_attention_heads") or 1
     is_gated = (reading.text("activation") or "gelu").lower() in _GATED

@@ -90,7 +90,7 @@ def _script_quantities(job: LaunchJob) -> Quantities:
 
 
 def _trainer_quantities(job: LaunchJob) -> Quantities:
-    """Quantities of a script with FSDP."""
+    """Return the option values of a Trainer script with FSDP, by parameter name."""
     zero_stage, offload = int(job["zero_stage"]), job["offload"]
     is_sharded, recomputes_inside = (
         zero_stage >= 2,
@@ -108,6 +108,7 @@ def _trainer_quantities(job: LaunchJob) -> Quantities:
 
 
 def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the command of a Trainer script with FSDP and the JSON file of its FSDP keys."""
     keys = {
         option.option: option.text
         for option in settings.options
@@ -149,7 +150,7 @@ TRANSFORMERS = LaunchTarget.of(
 
 
 def _without_script_parameters(job: LaunchJob, target: str) -> MutableQuantities:
-    """None for each parameter that the script's options set and the target's file cannot."""
+    """Return None for each parameter that the script sets and the target's file cannot."""
     expressed = {
         row.parameter for row in OptionTable.load(target).rows if row.role is OptionRole.IS
     }
@@ -161,7 +162,7 @@ _WRITTEN = ("bf16", "fp16", "fp32")
 
 
 def deepspeed_quantities(job: LaunchJob) -> Quantities:
-    """Quantities of ``ds_config.json``."""
+    """Return the values of ``ds_config.json`` for a planned job, by parameter name."""
     zero_stage = int(job["zero_stage"])
     accumulation_steps, micro_batch, tensor_parallel = (
         job.accumulation_steps,
@@ -188,6 +189,7 @@ def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
 
 
 def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the command of a Trainer script with DeepSpeed and its ``ds_config.json``."""
     script = script_settings(
         job,
         # The script sets what the file cannot.
@@ -210,6 +212,7 @@ def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _starts_deepspeed(words: Sequence[str]) -> bool:
+    """Return whether the words of a command start a known program with DeepSpeed options."""
     names = {word.partition("=")[0] for word in words}
     is_configured = bool(names & {"--deepspeed", "--deepspeed_config", "--zero_stage"})
     # Programs with batch sizes in DeepSpeed's file.
@@ -243,6 +246,7 @@ def _distributed_type(job: LaunchJob) -> str:
 
 
 def _accelerate_quantities(job: LaunchJob) -> Quantities:
+    """Return the values of accelerate's YAML keys for a job, with those of FSDP or DeepSpeed."""
     distributed_type, precision, is_default = (
         _distributed_type(job),
         job["precision"],
@@ -279,6 +283,7 @@ _FSDP2_DEGREES = [name for name in glossary() if name in _FSDP2_PARAMETERS]
 
 
 def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
+    """Return the values of the FSDP2 and parallelism keys in accelerate's YAML for a job."""
     replicas = int(job["data_parallel_replicas"])
     return {
         "zero_stage": job["zero_stage"],
@@ -290,6 +295,7 @@ def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _deepspeed_plugin_quantities(job: LaunchJob) -> MutableQuantities:
+    """Return the values of the DeepSpeed keys in accelerate's YAML for a job."""
     zero_stage, offload = int(job["zero_stage"]), Offload[job["offload"].upper()]
     device = "nvme" if offload.to_drives else "cpu"
     return {
@@ -308,7 +314,7 @@ def _uses_ulysses(job: LaunchJob) -> bool:
 
 
 def _ulysses_quantities(job: LaunchJob) -> MutableQuantities:
-    """Quantities of DeepSpeed's Ulysses; the product of the sizes is the number of GPUs [1]_.
+    """Return accelerate's values for DeepSpeed Ulysses; the sizes multiply to all GPUs [1]_.
 
     References
     ----------
@@ -325,6 +331,7 @@ def _ulysses_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build a job's accelerate command and YAML; note the splits that neither can express."""
     require_even_copies(job)
     distributed_type = _distributed_type(job)
     is_fsdp, recomputes_inside = (
@@ -400,7 +407,7 @@ _SPLITS = re.compile(r"--(?:vllm[-_])?(?:tensor|data)[-_]parallel[-_]size[\s=]+(
 
 
 def with_step(target: LaunchTarget) -> LaunchTarget:
-    """A target of the Trainer that also reads whole reinforcement-learning steps."""
+    """Return a Trainer target that also reads full reinforcement-learning steps."""
     update_target = LaunchTarget.of(target.name, answers=target.answers)
     step_target = reader_of_steps(
         update_target, ("TRL",), _add_step_settings, _merge_config_files, table="trl-step"
@@ -409,7 +416,7 @@ def with_step(target: LaunchTarget) -> LaunchTarget:
 
 
 def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
-    """The command with options as the script's parser spells them, and those of its files.
+    """Return the command with options as the parser spells them, plus options of its files.
 
     The number of GPUs that a user sets includes those of a generation server.
     """
@@ -435,7 +442,7 @@ def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
 
 
 def _server_gpus(reading: OptionReader) -> int | None:
-    """GPUs of the server that generates; None where there is none."""
+    """Return the GPUs of the vLLM server that generates; None if there is no server."""
     mode = option_text(reading, "--vllm_mode")
     if mode != "server" and (mode or not any(map(reading.has, _SERVERS))):
         return None
@@ -448,7 +455,7 @@ def _server_gpus(reading: OptionReader) -> int | None:
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set samples, lengths and placement of a step, which no row of the table has."""
+    """Set what the option table does not read: samples, lengths and placement of a step."""
     values = settings.values
     values["framework"] = "TRL"
     words = [argument.single or "" for argument in reading.command.positional]
@@ -535,7 +542,7 @@ def _set_prompts_per_step(
 def _set_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set the placement: on the same GPUs, or the engine as a server."""
+    """Set whether trainer and engine share GPUs, or the engine is a server."""
     train_gpus, server_gpus = update.values.get("num_gpus"), _server_gpus(reading)
     if server_gpus is None:
         for name, options in (

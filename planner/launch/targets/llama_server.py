@@ -36,7 +36,7 @@ _PART_SUFFIX = re.compile(r"-0*\d+-of-0*\d+$")
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of the server that a command starts; its batch is the number of slots."""
+    """Read the settings of a llama.cpp server; its batch is the number of slots."""
     server = ServerSettings(reading=with_variables(reading, TARGET, option_aliases("llama.cpp")))
     reading = server.reading
     server.values["engine"] = "llama.cpp"
@@ -72,7 +72,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def _set_model(server: ServerSettings) -> None:
-    """Set the model and the weight type that the file's name has."""
+    """Set the model and the type of its weights from the GGUF file's name."""
     reading = server.reading
     name = reading.text("--model") or reading.text("--hf-file") or reading.text("--hf-repo")
     if not name:
@@ -100,7 +100,7 @@ def _set_model(server: ServerSettings) -> None:
 
 
 def _set_gpus(server: ServerSettings) -> None:
-    """Set the GPUs, which split either matrices or layers."""
+    """Set the GPUs, and whether they split matrices (tensor) or layers (pipeline)."""
     reading = server.reading
     split = reading.value("split") or "layer"
     num_gpus = 1 if split == "none" else _visible_devices(reading)
@@ -111,6 +111,7 @@ def _set_gpus(server: ServerSettings) -> None:
 
 
 def _visible_devices(reading: OptionReader) -> int | None:
+    """Return the number of GPUs from options, environment or scheduler; None if none sets it."""
     for text in (reading.text("--tensor-split"), reading.text("--device")):
         if text:
             return len([part for part in re.split(r"[,/]", text) if part.strip() not in ("", "0")])
@@ -123,6 +124,7 @@ def _visible_devices(reading: OptionReader) -> int | None:
 
 
 def _set_step_tokens(server: ServerSettings) -> None:
+    """Set the tokens of a step: the micro-batch size, at most the batch size; else the default."""
     reading = server.reading
     step_tokens, batch = (
         parse_size(reading.text("--ubatch-size")),
@@ -136,7 +138,7 @@ def _set_step_tokens(server: ServerSettings) -> None:
 
 
 def _set_weight_offload(server: ServerSettings) -> None:
-    """Set the share of weights in host memory, by layers, if the model is known."""
+    """Set the fraction of weights in host memory, from the number of layers on the GPU."""
     reading = server.reading
     model = find_model_by_name(str(server.values.get("model") or ""))
     gpu_layers = parse_size(reading.value("layers_on_gpu"))
@@ -150,7 +152,7 @@ def _set_weight_offload(server: ServerSettings) -> None:
 
 
 def _set_expert_offload(server: ServerSettings, model: ModelSpec | None) -> None:
-    """Set the share of weights in host memory by experts: of all layers, or of some."""
+    """Set the fraction of weights in host memory if experts of some layers are there."""
     reading = server.reading
     overrides = reading.text("--override-tensor")
     if not (reading.has("--cpu-moe") or reading.has("--n-cpu-moe") or overrides is not None):
@@ -184,6 +186,7 @@ _MAX_SLOTS = 256
 
 
 def _worker_quantities(worker: ServerGroup) -> Quantities:
+    """Return the option values of a llama-server group; refuse more slots than llama.cpp serves."""
     values, job = common_quantities(worker), worker.job
     tp, pp = int(worker.values["tensor_parallel"]), int(worker.values["pipeline_parallel"])
     slots = int(worker.values["concurrency"])
@@ -228,6 +231,7 @@ def _model_variable(worker: ServerGroup, _: str | None) -> ShellVariable:
 
 
 def _process(server: ServerCommand) -> Process:
+    """Build the llama-server process, with a draft model if the plan drafts tokens."""
     job = server.worker.job
     arguments = [
         CommandWords(words=("llama-server",)),

@@ -35,7 +35,7 @@ _POSITIONS = {"alibi": "model.attn_config.alibi", "rotary": "model.attn_config.r
 def _add_unlisted_settings(
     reading: OptionReader, settings: SettingsBuilder
 ) -> MutableQuantities | None:
-    """Set what no row of the table has; return the sizes of an MPT model."""
+    """Set what the option table does not read; return an MPT model's sizes."""
     values = settings.values
     is_fine_tuning = option_text(reading, "train_loader.name") == "finetuning"
     values |= {"adapter": "none", "training_objective": "sft" if is_fine_tuning else "pretrain"}
@@ -90,7 +90,7 @@ def _model_of_config_name(reading: OptionReader) -> str | None:
 
 
 def _interpolate(option: ParsedOption, options: Mapping[str, ParsedOption]) -> ParsedOption:
-    """The option with the value of its reference, such as ``${variables.max_seq_len}``."""
+    """Replace a reference such as ``${variables.max_seq_len}`` by the referenced option's value."""
     match = _INTERPOLATED.fullmatch(option.single or "")
     referenced = options.get(match[1]) if match is not None else None
     return (
@@ -101,7 +101,7 @@ def _interpolate(option: ParsedOption, options: Mapping[str, ParsedOption]) -> P
 
 
 def _set_duration(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the tokens or the epochs of the run."""
+    """Set the tokens or the epochs of the full run; neither if they are not known."""
     match = _DURATION.match(option_text(reading, "max_duration") or "")
     if match is None:
         return
@@ -117,7 +117,7 @@ def _set_duration(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _read_shape(reading: OptionReader) -> MutableQuantities:
-    """Sizes of an MPT model."""
+    """Return the sizes of an MPT model by parameter; None for sizes that are not set."""
     hidden, heads = reading.number("model.d_model"), reading.number("model.n_heads")
     ratio = reading.amount("model.expansion_ratio") or 4
     positions = next(

@@ -26,7 +26,7 @@ _UNKNOWN = "h100"
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of the server that a command starts."""
+    """Read the settings of the LMDeploy server that a command starts."""
     server = read_server(reading, _ENGINE, AGGREGATED)
     values = server.values
     values["max_num_seqs"] = int(values["concurrency"]) // int(values["attention_data_parallel"])
@@ -36,7 +36,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Set the parallelism; return the attention ranks, which share a server if they divide it."""
+    """Set parallelism and GPUs; return the attention ranks, 1 if they are separate servers."""
     tensor_parallel, ranks = (
         server.count("tensor_parallel"),
         server.count("attention_data_parallel"),
@@ -57,7 +57,7 @@ def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
 
 
 def _assume_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
-    """Set the default batch of the GPU."""
+    """Set the default number of concurrent requests for the GPU type, if it is known."""
     if server.reading.value("max_num_seqs") is not None:
         return
     gpu = find_gpu_by_name(server.reading.command.resources.gpu)
@@ -71,6 +71,7 @@ def _assume_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -
 
 
 def _read_draft(reading: OptionReader) -> DraftSettings | None:
+    """Read the settings of speculative decoding; None if the command has no such algorithm."""
     if not reading.has("--speculative-algorithm"):
         return None
     return DraftSettings(

@@ -52,7 +52,7 @@ _REST_OF_GPUS = -1
 
 
 def mesh_axes(job: LaunchJob) -> dict[str, int]:
-    """GPUs of each mesh axis within and across nodes.
+    """Return the GPUs of each axis of MaxText's mesh, within a node and across nodes.
 
     Raises LaunchError if experts do not divide the data-parallel GPUs, copies do not divide the
     shards, or the axes do not fill whole nodes.
@@ -112,7 +112,7 @@ class Mesh:
 def read_mesh(
     number: Callable[[str], int | None], num_nodes: int | None, gpus_per_node: int | None
 ) -> Mesh:
-    """The mesh of a file's keys; an axis of -1 takes the remaining GPUs.
+    """Read the mesh from a file's keys; an axis of -1 takes the remaining GPUs.
 
     Raises `LaunchError`: axes do not fill the GPUs, or two of them take the rest.
     """
@@ -126,7 +126,7 @@ def read_mesh(
 def _fill_axes(
     kind: str, number: Callable[[str], int | None], available: int | None, rest_axis: str
 ) -> tuple[dict[str, int], bool]:
-    """Sizes of the axes of one kind, ``ici`` or ``dcn``, and whether they are known.
+    """Return the sizes of the ``ici`` or ``dcn`` axes; True: they are determined.
 
     Raises LaunchError if they do not fill the available GPUs, or two axes are -1.
     """
@@ -159,7 +159,7 @@ _MODELS_BY_NAME = {row["name"]: row["model"] for row in _ROWS if row["model"]}
 
 
 def maxtext_name(model: ModelSpec) -> str | None:
-    """MaxText's name of a model; None where it ships no configuration of it."""
+    """Return MaxText's name of a model; None if it ships no configuration of it."""
     squeezed = _squeeze_name(model.name)
     for name in (row["name"] for row in _ROWS if row["is_shipped"] == "true"):
         if squeezed in (_squeeze_name(name), _squeeze_name(_MODELS_BY_NAME.get(name, ""))):
@@ -168,7 +168,7 @@ def maxtext_name(model: ModelSpec) -> str | None:
 
 
 def model_of_maxtext(name: str) -> str | None:
-    """The model of a name of MaxText or of a configuration file; None if it is unknown."""
+    """Return the model of a name or configuration file of MaxText; None if unknown."""
     stem = name.rpartition("/")[2].removesuffix(".yml").removesuffix(".yaml")
     if stem in ("base", "default", ""):
         return None
@@ -209,7 +209,7 @@ _NO_POLICY = ("none", "")
 
 
 def policy_quantities(job: LaunchJob) -> MutableQuantities:
-    """The remat policy of a plan, or ``custom`` with the place of each tensor."""
+    """Return the remat policy of a plan, or ``custom`` with where each tensor is stored."""
     recompute = str(job["recompute"])
     saved, offloaded = (
         _split_tensors(job[name]) for name in ("saved_tensors", "offloaded_tensors")
@@ -238,7 +238,7 @@ def policy_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def read_remat_policy(reading: OptionReader) -> dict[str, str]:
-    """Recomputation, saved and offloaded tensors of a file's remat policy; ``full`` by default.
+    """Read recomputation, saved and offloaded tensors from the remat policy (``full`` if unset).
 
     Raises LaunchError if there is no such policy, or no such place of a tensor.
     """
@@ -298,7 +298,7 @@ _GPUS_PER_NODE = 8
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of a command or configuration of MaxText.
+    """Read the settings of a command or configuration of MaxText.
 
     Raises LaunchError if the axes of its mesh do not fill its GPUs.
     """
@@ -371,6 +371,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 def _read_batch(
     reading: OptionReader, mesh: Mesh, num_gpus: int, defaults: dict[str, str]
 ) -> dict[str, int]:
+    """Return the sequences per step over all GPUs and per micro-batch; add defaults used."""
     per_device = _read_positive(reading, "per_device_batch_size", _BATCH_DEFAULT)
     if not reading.has("per_device_batch_size"):
         defaults["global_batch_size"] = f"{_BATCH_DEFAULT:g} sequences of a GPU, as MaxText does"
@@ -386,6 +387,7 @@ def _read_batch(
 
 
 def _read_positive(reading: OptionReader, key: str, default: float) -> float:
+    """Return a key's number or the default; raise LaunchError if it is negative or too large."""
     amount = reading.amount(key)
     number = default if amount is None else amount
     if not 0 <= number < _LARGEST:
@@ -394,7 +396,7 @@ def _read_positive(reading: OptionReader, key: str, default: float) -> float:
 
 
 def _read_model(reading: OptionReader) -> tuple[str | None, MutableQuantities | None]:
-    """The model that the file names, else the sizes that it sets."""
+    """Return the model that the file names, else None and the sizes it sets (None if unset)."""
     model_name = reading.text("model_name")
     # The end of a path names the model, even if its beginning is unknown.
     words = [
@@ -438,6 +440,7 @@ _DROPOUT = 0.1
 
 
 def _quantities(job: LaunchJob) -> Quantities:
+    """Return the values of MaxText's keys for a planned job, by parameter name."""
     stage = int(job["zero_stage"])
     return {
         **_model_quantities(job),
@@ -456,7 +459,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _model_quantities(job: LaunchJob) -> MutableQuantities:
-    """The model's name in MaxText, else its sizes.
+    """Return the keys of the model: its name in MaxText, else its sizes.
 
     Raises LaunchError if MaxText has no keys for such a model.
     """
@@ -483,7 +486,7 @@ def _model_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _batch_quantities(job: LaunchJob) -> MutableQuantities:
-    """Sequences of a GPU in a step, and their micro-batches.
+    """Return the keys of the batch: sequences per GPU in a step, and micro-batches.
 
     Raises LaunchError if the micro-batches are no multiple of the pipeline stages.
     """
@@ -509,6 +512,7 @@ def _batch_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _layers_per_chunk(job: LaunchJob) -> int:
+    """Return the layers of each pipeline chunk; raise LaunchError if chunks cannot be equal."""
     chunks = int(job["pipeline_parallel"]) * int(job["virtual_pipeline"])
     layers = job.model.num_hidden_layers - job.model.mtp_num_layers
     if layers % chunks:
@@ -527,6 +531,7 @@ _QUANTIZATIONS = {
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the MaxText command of a job; with LoRA adapters it starts another module."""
     is_adapted = job["adapter"] not in (None, "none")
     module = _ADAPTER_MODULE if is_adapted else _MODULE
     config = ShellVariable(name="MAXTEXT_PATH", meaning="folder of a checkout of MaxText",
@@ -548,7 +553,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _command(job: LaunchJob, module: str) -> list[CommandWords]:
-    """The program; on several nodes with the coordinator's address for JAX."""
+    """Return the words that start the program; several nodes need the coordinator's address."""
     program = CommandWords(words=("python3", "-m", module))
     if job.num_nodes == 1:
         return [program]
@@ -564,6 +569,7 @@ def _command(job: LaunchJob, module: str) -> list[CommandWords]:
 
 
 def _user_arguments(job: LaunchJob) -> list[CommandWords]:
+    """Return arguments that the user fills in: names, folders, tokenizer, data, learning rate."""
     return [
         override("run_name", "RUN_NAME", "name of the run", "planned"),
         override("base_output_directory", "OUTPUT_PATH", "folder of checkpoints and logs"),
@@ -575,6 +581,7 @@ def _user_arguments(job: LaunchJob) -> list[CommandWords]:
 
 
 def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    """Return notes on the planned sharding and parts of the model that MaxText cannot express."""
     sharding_notes: tuple[ParameterNote, ...] = ()
     axes = mesh_axes(job)
     if job["zero_stage"] == 3 and axes["within_fsdp"] * axes["across_fsdp"] == 1:

@@ -67,7 +67,7 @@ _FP8_WEIGHTS, _BF16_GRADIENTS = "--fp8-param-gather", "--grad-reduce-in-bf16"
 
 
 def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSettings:
-    """Settings of a training command with Megatron-LM's arguments, for a framework's profile.
+    """Read the settings of a command with Megatron-LM's arguments, for ``framework``.
 
     ``framework`` is Megatron-LM, or a fork or library that takes the same arguments.
     Raises LaunchError if they contradict each other, or the number of GPUs.
@@ -158,7 +158,7 @@ def without_experts(values: Mapping[str, Quantity]) -> dict[str, Quantity]:
 def set_expert_split(
     reading: OptionReader, shape: Mapping[str, object], settings: SettingsBuilder, tensor: int
 ) -> None:
-    """Set expert tensor parallelism: the option's value, else tensor parallelism.
+    """Set expert tensor parallelism: the option's value, else the tensor parallelism.
 
     NVIDIA/Megatron-LM, megatron/core/parallel_state.py and megatron/training/arguments.py:
     ``expert_tensor_parallel_size`` that is None becomes ``tensor_model_parallel_size``.
@@ -200,7 +200,7 @@ def _refuse_contradictions(reading: OptionReader) -> None:
 def virtual_pipeline_chunks(
     reading: OptionReader, layers: int | None, notes: list[str]
 ) -> int | None:
-    """Chunks of layers per pipeline stage; None where the file sets none. May add a note.
+    """Return the chunks of layers per pipeline stage; None if not set. May add to ``notes``.
 
     Raises LaunchError if the chunks of a layout are no multiple of the stages.
     """
@@ -228,7 +228,7 @@ def virtual_pipeline_chunks(
 def read_token_dispatcher(
     reading: OptionReader, framework: str, settings: SettingsBuilder
 ) -> str | None:
-    """The token dispatcher of experts; None where it is the default of the profile."""
+    """Return the experts' token dispatcher; None if it is the framework's default."""
     default, specified = _DEFAULT_DISPATCHER.get(framework), reading.text(_DISPATCHER)
     if default is None or not (specified or reading.number("--num-experts")):
         return None
@@ -242,7 +242,7 @@ def read_token_dispatcher(
 
 
 def read_recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity | None]:
-    """The recomputed modules, and the recomputed layers of a pipeline stage."""
+    """Return the recomputed modules, and the recomputed layers of a pipeline stage."""
     recompute = reading.value("recompute")
     values: dict[str, Quantity | None] = {"recompute_modules": None, "recompute_num_layers": None}
     if recompute == "selective":
@@ -262,7 +262,7 @@ def read_recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity
 
 
 def total_tokens_of(reading: OptionReader) -> float | None:
-    """Tokens of the whole run; None where the file does not set its length."""
+    """Return the tokens of the full run; None if the file does not determine its length."""
     length, steps, sequences, batch = map(
         reading.number, ("--seq-length", "--train-iters", "--train-samples", "--global-batch-size")
     )

@@ -86,7 +86,7 @@ _TARGETS = {"linear_qkv": "query_value", "linear_proj": "attention", "linear_fc1
 
 
 def matches_command(words: Sequence[str]) -> bool:
-    """Whether a command starts an entry point of Megatron-Bridge or NeMo."""
+    """Return whether the words of a command start a program of Megatron-Bridge or NeMo."""
     names = [word.rpartition("/")[2] for word in words[:4]]
     if names[:1] == [_TRAIN_SCRIPT] and any(word.startswith("--recipe") for word in words):
         return True
@@ -96,7 +96,7 @@ def matches_command(words: Sequence[str]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of a command or document of Megatron-Bridge, NeMo or Primus.
+    """Read the settings of a command or document of Megatron-Bridge, NeMo or Primus.
 
     Raises LaunchError if its options contradict each other, or the number of GPUs.
     """
@@ -168,7 +168,7 @@ def _unknown_recipe_terms(
     translated: Collection[str],
     table: OptionTable,
 ) -> dict[str, str]:
-    """Terms that only an unknown recipe sets, each with the reason why it is required."""
+    """Return settings that only an unknown recipe sets, each with the reason it is required."""
     name = _text(options.get("--recipe"))
     if recipe is not None or name is None:
         return {}
@@ -180,7 +180,7 @@ def _unknown_recipe_terms(
 def _merge_recipe(
     options: Mapping[str, ParsedOption], recipe: Recipe, num_gpus: int | None
 ) -> dict[str, ParsedOption]:
-    """Options of the file over those of a recipe.
+    """Merge options of the file with a recipe's options; the file's options take precedence.
 
     A batch grows with the GPUs. Sequences are split where tensors are. A layout of the recipe
     counts for the recipe's number of stages only.
@@ -221,7 +221,7 @@ def _merge_recipe(
 
 
 def _read_own_rows(reading: OptionReader, inner: OptionReader) -> dict[str, str]:
-    """Parameters whose rows for Megatron-Bridge read more options than those for Megatron-LM."""
+    """Return parameters that Megatron-Bridge's table reads from more options than Megatron-LM's."""
     translated_parameters = {
         row.parameter for row in OptionTable.load("megatron-bridge").rows if row.value
     }
@@ -238,7 +238,7 @@ def _read_own_rows(reading: OptionReader, inner: OptionReader) -> dict[str, str]
 
 
 def _with_defaults(option: ParsedOption) -> ParsedOption:
-    """The option with Primus's defaults in place of variables: ``${PRIMUS_TP:1}`` becomes 1."""
+    """Return the option with defaults in place of variables: ``${PRIMUS_TP:1}`` becomes 1."""
     texts = tuple(text and _DEFAULT.sub(lambda m: m["default"], text) for text in option.texts)
     pairs = zip(option.texts, texts, option.spans, strict=True) if option.spans else ()
     spans = tuple(span if before == after else None for before, after, span in pairs)
@@ -251,7 +251,7 @@ def _complete_settings(
     model: str | None,
     recipe_note: str,
 ) -> LaunchSettings:
-    """Settings completed by keys that Megatron-LM has no argument for: model, adapter, defaults."""
+    """Add model, adapter and defaults, which no Megatron-LM argument sets, to the settings."""
     values, notes, defaults = dict(settings.values), list(settings.notes), dict(settings.defaults)
     values |= _read_adapter(options)
     missing = [name for name in settings.missing if name != "model"]
@@ -292,7 +292,7 @@ def _complete_settings(
 
 
 def _megatron_keys(options: Mapping[str, ParsedOption]) -> frozenset[str]:
-    """Keys of Primus that are arguments of Megatron-LM."""
+    """Return the keys of Primus in the file that Megatron-LM has arguments for."""
     keys = [name for name in options if name.startswith(_PRIMUS)]
     if not keys:
         return frozenset()
@@ -309,7 +309,7 @@ _USED_KEYS = re.compile(
 
 
 def _is_used(name: str, option: ParsedOption) -> bool:
-    """Whether the prediction depends on a key."""
+    """Return whether the prediction depends on the option ``name``."""
     options = OptionTable.load("megatron-lm").options
     if name.startswith(_PRIMUS) and _dashed(_strip_section(name)) in options:
         return True
@@ -319,7 +319,7 @@ def _is_used(name: str, option: ParsedOption) -> bool:
 def _translate_keys(
     options: Mapping[str, ParsedOption], flags: set[str]
 ) -> dict[str, ParsedOption]:
-    """The arguments of Megatron-LM that stand for the keys."""
+    """Translate keys of the file to arguments of Megatron-LM, with their texts."""
     arguments: dict[str, ParsedOption] = {}
     for name, parsed in options.items():
         key = _strip_section(name)
@@ -335,7 +335,7 @@ def _translate_keys(
 
 
 def _strip_section(name: str) -> str:
-    """A key without its sections, in its current spelling."""
+    """Return a key without its sections and under its current name."""
     key = name.removeprefix(f"{_PRIMUS}overrides.")
     key = _SHORT.get(key, key.removeprefix("--"))
     for section in _SECTIONS:
@@ -349,7 +349,7 @@ _Texts = tuple[str | None, ...]
 
 
 def _arguments_of_key(key: str, text: str | None, flags: set[str]) -> list[tuple[str, _Texts]]:
-    """The arguments of Megatron-LM for a key with this text."""
+    """Return the arguments of Megatron-LM, with texts, for a key with ``text``; may be empty."""
     if text is None:
         return [(_RENAMED.get(key, _dashed(key)), (None,))]
     unquoted = _ENVIRONMENT.sub(r"\1", text.strip().strip("\"'"))
@@ -371,6 +371,7 @@ def _dashed(key: str) -> str:
 
 
 def _precision(text: str) -> list[tuple[str, _Texts]]:
+    """Return the Megatron-LM arguments, with texts, for a mixed-precision recipe's name."""
     lower = text.lower()
     narrow: list[tuple[str, _Texts]] = []
     if "fp8" in lower:
@@ -421,7 +422,7 @@ def _text(option: ParsedOption | None) -> str | None:
 def _read_model(
     reading: OptionReader, options: Mapping[str, ParsedOption]
 ) -> tuple[str | None, str]:
-    """The model that an entry point or a recipe names, and a note on it."""
+    """Return the model that a program or recipe names, None if unknown, and a note."""
     words = [
         text for word_option in reading.command.positional for text in word_option.texts if text
     ]
@@ -442,7 +443,7 @@ def _read_model(
 
 
 def _read_adapter(options: Mapping[str, ParsedOption]) -> dict[str, str]:
-    """The adapter with its rank and matrices; empty where the file trains all weights."""
+    """Return the LoRA adapter with rank and matrices; {} if the file trains all weights."""
     peft_options = {name: option for name, option in options.items() if name.startswith("peft.")}
     mode = _text(options.get("--mode")) or _text(options.get("model.peft.peft_scheme"))
     if re.search(r"_(?:peft|lora)(?:_|$)", _text(options.get("--recipe")) or ""):
@@ -472,6 +473,7 @@ _UNCOUNTED_ENDS = {"embedding_in_split": False, "loss_in_split": False}
 
 
 def _quantities(job: LaunchJob) -> Quantities:
+    """Return the values of Megatron-Bridge's overrides for a planned job, by parameter name."""
     shape = shape_overrides(job) if job.hub_name is None else {}
     shared = megatron_lm.core_quantities(job)
     has_experts = bool(job.model.num_experts)
@@ -507,7 +509,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def shape_overrides(job: LaunchJob) -> MutableQuantities:
-    """Overrides that set a model's shape.
+    """Return the values of overrides that set a model's shape, by parameter name.
 
     Raises LaunchError if the model has latent attention.
     """
@@ -528,7 +530,7 @@ def shape_overrides(job: LaunchJob) -> MutableQuantities:
 
 
 def _narrow_request(request: Request) -> Request:
-    """The request with one pipeline stage where the model has layers of several kinds."""
+    """Limit the request to one pipeline stage if a model has layers of several kinds."""
     names = (request.model,) if isinstance(request.model, str) else tuple(request.model or ())
     catalogue = Catalogue(request.specs)
     if not any(is_hybrid(catalogue.load_model(str(name))) for name in names):
@@ -537,6 +539,7 @@ def _narrow_request(request: Request) -> Request:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the Megatron-Bridge command and program of a job; refuse hybrid models in stages."""
     if is_hybrid(job.model) and job["pipeline_parallel"] > 1:
         raise LaunchError(
             f"{job.model.name}: in Megatron-Bridge only a recipe can split layers of several kinds "
@@ -574,6 +577,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _user_arguments(job: LaunchJob, is_adapted: bool) -> list[CommandWords]:
+    """Return overrides that the user fills in: tokenizer, learning rate, folders and data."""
     tokenizer = "ORG/NAME or folder of the tokenizer on Hugging Face"
     arguments = [
         override("tokenizer.tokenizer_model", "TOKENIZER_MODEL", tokenizer, job.hub_name),
@@ -595,6 +599,7 @@ def _user_arguments(job: LaunchJob, is_adapted: bool) -> list[CommandWords]:
 
 
 def _left_to_user(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    """Return notes on settings that the user checks: CUDA graphs and the model's shape."""
     notes = []
     if job.profile.name == "Megatron-Bridge":
         note = "predicted with one CUDA graph of the whole iteration, which not every model allows"
@@ -606,7 +611,7 @@ def _left_to_user(job: LaunchJob) -> tuple[ParameterNote, ...]:
 
 
 def _split_changes(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """Changes by the keys that the file has; new keys of Primus are arguments of Megatron-LM.
+    """Return changes under the keys of the file; a new key of Primus is a Megatron-LM argument.
 
     Raises LaunchError if Primus has no argument for one of them.
     """

@@ -42,7 +42,7 @@ class Recipe:
 
 @cache
 def shipped_recipes() -> Mapping[tuple[str, str], Mapping[int, Mapping[str, str]]]:
-    """Recipes by model and task, by GPU and number format, then by number of GPUs."""
+    """Return recipes by (model and task, GPU and number format), then by number of GPUs."""
     recipes: dict[tuple[str, str], dict[int, Mapping[str, str]]] = {}
     for row in shipped_rows("models/megatron-bridge.csv"):
         if (name := _RECIPE_NAME.fullmatch(row["recipe"])) is not None:
@@ -51,7 +51,7 @@ def shipped_recipes() -> Mapping[tuple[str, str], Mapping[int, Mapping[str, str]
 
 
 def model_of_recipe(options: Mapping[str, ParsedOption]) -> str | None:
-    """The model that options of a performance script name, those of earlier releases included."""
+    """Return the model that a performance script's options name; None if no option does."""
     if (name := _first_text(options, *_MODEL_OPTIONS)) is not None:
         return name
     family, size = (
@@ -62,7 +62,7 @@ def model_of_recipe(options: Mapping[str, ParsedOption]) -> str | None:
 
 
 def choose_recipe(options: Mapping[str, ParsedOption], gpu: str | None) -> Recipe | None:
-    """The recipe that options choose; ``gpu`` counts where they name none.
+    """Return the recipe that options choose; ``gpu`` is used if no option names a GPU.
 
     None where they are of another program, or no recipe has their model, GPU and format.
     """

@@ -30,7 +30,7 @@ _DEFAULT_EXPERT_INTERVAL = 2
 
 
 def matches_command(words: Sequence[str]) -> bool:
-    """Whether a command starts a fork of Megatron-DeepSpeed.
+    """Return whether a command starts a fork of Megatron-DeepSpeed with its options.
 
     >>> matches_command(["finetune_llama.py", "--deepspeed_config", "ds.json", "--model_name", "x"])
     False
@@ -41,7 +41,7 @@ def matches_command(words: Sequence[str]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of a command of Megatron-DeepSpeed and its ``ds_config.json``.
+    """Read the settings of a Megatron-DeepSpeed command and its ``ds_config.json``.
 
     Raises LaunchError if its options contradict each other, or the number of GPUs.
     """
@@ -78,7 +78,7 @@ _SET_BY_DEEPSPEED = ("zero_stage", "flash_attention")
 
 
 def _config_options(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """Options of ``ds_config.json`` by key; empty where the file is missing."""
+    """Return the options of ``ds_config.json`` by key; {} if the file is missing."""
     option = command.options.get("--deepspeed_config") or command.options.get("--deepspeed-config")
     text = option.texts[0] if option is not None and option.texts else None
     document = command.files.get(text) if text is not None else None
@@ -88,7 +88,7 @@ def _config_options(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 def _translate_arguments(
     command: ParsedCommand, config: Mapping[str, ParsedOption]
 ) -> dict[str, ParsedOption]:
-    """Options in the spelling of Megatron-LM; those of the configuration fill gaps."""
+    """Translate options to Megatron-LM's; ``config`` sets what the command does not."""
     options: dict[str, ParsedOption] = {}
     renamed = _DIALECT.of("is")
     for option in (*command.options.values(), *command.unknown):
@@ -123,7 +123,7 @@ def _translate_arguments(
 
 
 def _correct_renamed_options(options: dict[str, ParsedOption]) -> None:
-    """Correct options whose name means something else than in Megatron-LM, in place."""
+    """Change, in place, options that mean something else in Megatron-LM."""
     experts = parse_int(options.get("--num-experts"))
     if experts is not None and experts < _FEWEST_EXPERTS:
         del options["--num-experts"]
@@ -158,7 +158,7 @@ def _is_true(option: ParsedOption | None) -> bool:
 def _read_zero_stage(
     reading: OptionReader, config: Mapping[str, ParsedOption], precision: str
 ) -> tuple[str, tuple[str, ...]]:
-    """The ZeRO stage and notes on it; the configuration overrides the argument."""
+    """Return the ZeRO stage, from the configuration or the argument, and notes on it."""
     stage_text = _text(config.get("zero_optimization.stage")) or _text(
         reading.command.options.get("--zero-stage")
     )
@@ -174,6 +174,8 @@ def _read_zero_stage(
 
 
 def _read_offload(reading: OptionReader, config: Mapping[str, ParsedOption]) -> str:
+    """Return which of optimizer, weights and activations the options move off the GPU, or none."""
+
     def is_moved(key: str) -> bool:
         return _text(config.get(f"zero_optimization.{key}.device")) in _OFFLOADED
 
@@ -205,6 +207,7 @@ _UNEXPRESSED_SHAPE = {
 
 
 def _quantities(job: LaunchJob) -> Quantities:
+    """Return the option values of a job; raise LaunchError for unsupported parts of the model."""
     shape = shape_quantities(job.model, int(job["tensor_parallel"]))
     for name, part in _UNSUPPORTED_SHAPE.items():
         if shape[name]:
@@ -223,6 +226,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the Megatron-DeepSpeed command of a job and its ``ds_config.json``."""
     path = ShellVariable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of deepspeedai/Megatron-DeepSpeed",
@@ -252,6 +256,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    """Return notes on parts of the model and on ZeRO stage 0 that no argument expresses."""
     shape = shape_quantities(job.model, 1)
     zero_note = ParameterNote(
         parameter="zero_stage",

@@ -44,7 +44,7 @@ _DROPOUT = 0.1
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """Quantities of the option table: parameters of the plan and values derived from them."""
+    """Return the values that Megatron-LM's options write for a planned job, by parameter."""
     tensor = int(job["tensor_parallel"])
     if is_hybrid(job.model):
         chunks = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
@@ -61,7 +61,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def backend_quantities(job: LaunchJob) -> MutableQuantities:
-    """The attention backend "auto" for latent attention, whose kernel Megatron-LM must choose.
+    """Return the attention backend option "auto" for latent attention; {} for other models.
 
     FlashAttention 2 refuses values of another width than keys, as latent attention has them.
     """
@@ -72,7 +72,7 @@ def backend_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def run_quantities(job: LaunchJob) -> MutableQuantities:
-    """Quantities of the run that all versions and forks take: all but the model's shape."""
+    """Return the option values of the run in all versions and forks, without model shape."""
     return {
         "max_positions": max(int(job["sequence_length"]), job.model.max_position_embeddings or 0),
         "train_iterations": job.training_steps,
@@ -86,7 +86,7 @@ def run_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def core_quantities(job: LaunchJob) -> MutableQuantities:
-    """Quantities of the run in Megatron-Core: with pipeline split, experts and recomputation."""
+    """Return the option values of a run in Megatron-Core: split, experts, recomputation."""
     has_experts = bool(job.model.num_experts)
     tensor, split = int(job["tensor_parallel"]), int(job["expert_tensor_parallel"])
     return {
@@ -112,7 +112,7 @@ def save_interval(job: LaunchJob) -> int:
 
 
 def recompute_quantities(job: LaunchJob) -> MutableQuantities:
-    """Method, layers and modules of activation recomputation."""
+    """Return the option values of recomputation: method, layers per chunk, or modules."""
     recompute, layers = job["recompute"], int(job["recompute_num_layers"] or 0)
     if recompute == "full":
         chunks = max(int(job["virtual_pipeline"]), 1)
@@ -128,6 +128,7 @@ def recompute_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _recompute_modules(job: LaunchJob, kind: str) -> list[str]:
+    """Return Megatron-LM's names of the modules that a recomputation of this kind recomputes."""
     groups = job.model.layer_groups
     if kind == "feed_forward":
         dense = any(group.feed_forward and not group.num_experts for group in groups)
@@ -145,7 +146,7 @@ def _recompute_modules(job: LaunchJob, kind: str) -> list[str]:
 
 
 def overlap_quantities(job: LaunchJob) -> dict[str, bool]:
-    """Communication that the prediction overlaps with computation."""
+    """Return which communication the prediction overlaps with computation, by option."""
     overlap, ranks = job.profile.overlap, int(job["data_parallel"] * job["context_parallel"])
     gradients = ranks > 1 and overlap.data_parallel > 0
     sharded = int(job["zero_stage"]) > 0
@@ -157,7 +158,7 @@ def overlap_quantities(job: LaunchJob) -> dict[str, bool]:
 
 
 def fp8_recipe_of(job: LaunchJob, default: str) -> str | None:
-    """The FP8 recipe: that of the plan, else the default of the GPU; None without FP8."""
+    """Return the FP8 recipe of the plan, or the GPU's default if "auto"; None without FP8."""
     if job["precision"] != "fp8":
         return None
     if job["fp8_recipe"] != "auto":
@@ -166,7 +167,7 @@ def fp8_recipe_of(job: LaunchJob, default: str) -> str | None:
 
 
 def precision_quantities(job: LaunchJob) -> MutableQuantities:
-    """FP8 format and recipe that kernels of the GPU take; empty without FP8."""
+    """Return FP8 format and recipe that the GPU's kernels take; {} without FP8."""
     # Delayed scaling cannot recompute norms and activation functions of experts.
     repeats = job["recompute"] == "selective" and bool(job.model.num_experts)
     recipe = fp8_recipe_of(job, "tensorwise" if repeats else "delayed")
@@ -183,7 +184,7 @@ def _offload_modules(job: LaunchJob) -> str | None:
 
 
 def arguments_of(settings: OptionTexts) -> list[CommandWords]:
-    """Options of the table as arguments; an option with several values has a word for each."""
+    """Convert options of the table to arguments; a list option has one word per value."""
     arguments = []
     for inputs in settings.options:
         argument = CommandWords.of(inputs)
@@ -194,7 +195,7 @@ def arguments_of(settings: OptionTexts) -> list[CommandWords]:
 
 
 def user_arguments(job: LaunchJob) -> list[CommandWords]:
-    """Arguments whose values only the user knows."""
+    """Return arguments that the user fills in: tokenizer, data, learning rate, checkpoints."""
     tokenizer = ShellVariable(
         name="TOKENIZER_MODEL",
         meaning="ORG/NAME or folder of the tokenizer on Hugging Face",
@@ -217,7 +218,7 @@ def user_arguments(job: LaunchJob) -> list[CommandWords]:
 
 
 def environment_variables(job: LaunchJob) -> dict[str, str]:
-    """Environment variables that the plan assumes."""
+    """Return the environment variables that the prediction assumes, by name."""
     environment = {}
     is_split = job["tensor_parallel"] > 1 or job["context_parallel"] > 1
     if is_split and int(job["zero_stage"]) <= 1:
@@ -229,6 +230,7 @@ def environment_variables(job: LaunchJob) -> dict[str, str]:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the Megatron-LM command of a job, with environment and notes."""
     program = ShellVariable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of NVIDIA/Megatron-LM",
@@ -245,7 +247,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def left_to_user(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """Notes on options that the plan leaves to the user: the router of experts."""
+    """Return notes on options of the expert router, which the user sets; () for dense models."""
     if not job.model.num_experts:
         return ()
     fullest = float(job["expert_imbalance"] or 1)
@@ -263,7 +265,7 @@ def left_to_user(job: LaunchJob) -> tuple[ParameterNote, ...]:
 
 
 def uneven_recompute_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """A note if the chunks of a stage cannot share the recomputed layers equally."""
+    """Return a note if a stage's chunks cannot share the recomputed layers equally; else ()."""
     layers, chunks = int(job["recompute_num_layers"] or 0), int(job["virtual_pipeline"])
     if not layers or layers % chunks == 0:
         return ()
@@ -272,7 +274,7 @@ def uneven_recompute_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of a command of Megatron-LM, or of ms-swift that trains with it.
+    """Read the settings of a Megatron-LM command, or of ms-swift that trains with it.
 
     Raises LaunchError if options contradict each other, or the number of GPUs.
     Raises SpecError if it trains something that is not predicted.
@@ -284,7 +286,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def matches_command(words: Sequence[str]) -> bool:
-    """Whether words start Megatron-LM, one of its forks, or ms-swift with it."""
+    """Return whether words start Megatron-LM, one of its forks, or ms-swift with it."""
     names = [word.rpartition("/")[2] for word in words[:3]]
     if is_command("megatron-swift", words):
         return True

@@ -31,7 +31,7 @@ _PATTERN_LETTERS = {
 
 
 def is_hybrid(model: ModelSpec) -> bool:
-    """Whether some layers have a state, or lack attention or a feed-forward block."""
+    """Return whether some layers have a recurrent state, no attention or no feed-forward block."""
     return any(
         not group.feed_forward or not group.mixers or group.mixers[-1].has_state
         for group in model.layer_groups
@@ -41,7 +41,7 @@ def is_hybrid(model: ModelSpec) -> bool:
 def hybrid_quantities(
     model: ModelSpec, tensor: int, pipeline: int, virtual: int
 ) -> MutableQuantities:
-    """Quantities of the option table for a hybrid model; its pattern has the pipeline split.
+    """Return the option values of a hybrid model's shape; the layer pattern has the stages.
 
     Raises LaunchError if layers of one kind differ among themselves, or it has modules of
     multi-token prediction.
@@ -91,6 +91,7 @@ def hybrid_quantities(
 
 
 def _single_block(model: ModelSpec, blocks: Iterator[Block]) -> Block | None:
+    """Return the only distinct block, None without blocks; raise LaunchError if blocks differ."""
     distinct = list(dict.fromkeys(blocks))
     if len(distinct) > 1:
         raise LaunchError(
@@ -100,7 +101,7 @@ def _single_block(model: ModelSpec, blocks: Iterator[Block]) -> Block | None:
 
 
 def hybrid_pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
-    """The value of ``--hybrid-override-pattern``: a symbol per layer, a bar between stages."""
+    """Return the value of ``--hybrid-override-pattern``: a symbol per layer, | between chunks."""
     symbols = []
     for group in model.layer_groups:
         kind = group.attention.kind if group.attention else None
@@ -118,6 +119,7 @@ def hybrid_pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
 
 
 def _state_quantities(state: AttentionSpec | None) -> MutableQuantities:
+    """Return the sizes of a Mamba-2 or delta-rule layer by parameter; {} without such a layer."""
     if state is None:
         return {}
     kind = "mamba" if state.kind is AttentionKind.MAMBA2 else "delta"
@@ -131,7 +133,7 @@ def _state_quantities(state: AttentionSpec | None) -> MutableQuantities:
 
 
 def split_quantities(job: LaunchJob) -> MutableQuantities:
-    """The pipeline split of the plan: nothing where it is even, else the two ends or a layout."""
+    """Return the options of the pipeline split: chunks if even, else ends or a layout."""
     pp, vp = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
     sizes = chunk_split(job.model, pp, vp, job["pipeline_layout"] or "")
     mtp_layers = job.model.mtp_num_layers
@@ -147,7 +149,7 @@ def split_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def format_layout(sizes: list[int], mtp_layers: int = 0) -> str:
-    """The pipeline layout of chunks of ``sizes`` layers, the last of multi-token prediction.
+    """Return Megatron-Core's pipeline layout text for chunks of ``sizes`` layers.
 
     Megatron-Core does not count these in ``--num-layers`` and needs all of them in one chunk;
     only chunks without layers may follow it [1]_.
@@ -184,7 +186,7 @@ def format_layout(sizes: list[int], mtp_layers: int = 0) -> str:
 
 
 def chunks_of_layout(layout: str) -> list[str]:
-    """The chunks of a pipeline layout, a letter for each layer.
+    """Return the chunks of a pipeline layout as texts with a letter for each layer.
 
     >>> chunks_of_layout("Et*3|(tt|)*2,m|L")
     ['Ettt', 'tt', 'tt', 'm', 'L']
@@ -200,7 +202,7 @@ def chunks_of_layout(layout: str) -> list[str]:
 def read_pipeline_layout(
     reading: OptionReader, values: Quantities, layers: int | None
 ) -> str | None:
-    """The pipeline layout of the file, or the one of its layers in the first and last stage.
+    """Return the file's pipeline layout, or one made from its first and last stage's layers.
 
     None where the file sets neither.
     """
@@ -233,7 +235,7 @@ _TRUE = "true"
 
 
 def shape_quantities(model: ModelSpec, tensor_parallel: int) -> MutableQuantities:
-    """Quantities of the option table for a model's shape; None writes no option.
+    """Return the option values of a model's shape, by parameter; None writes no option.
 
     Raises LaunchError if its layers differ in more than dense layers before those with experts.
     """
@@ -267,7 +269,7 @@ def shape_quantities(model: ModelSpec, tensor_parallel: int) -> MutableQuantitie
 
 
 def unexpressed_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[ParameterNote, ...]:
-    """Notes on parts of a model that no argument of the tool sets: the started model lacks them."""
+    """Return notes on parts of a model that no argument of the tool sets."""
     parts = {
         "more norms than those before attention and feed-forward": any(
             group.norms_per_layer > group.num_blocks for group in model.layer_groups
@@ -307,7 +309,7 @@ def unexpressed_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[Para
 
 
 def expert_layers(text: str, num_layers: int) -> list[bool] | None:
-    """Whether each layer has experts, by ``--moe-layer-freq``; None if the text is no pattern.
+    """Return per layer whether it has experts, by ``--moe-layer-freq``; None if not parsed.
 
     >>> expert_layers("([0]*1+[1]*3)", 4), expert_layers("2", 4)
     ([False, True, True, True], [True, False, True, False])
@@ -336,7 +338,7 @@ def read_num_layers(reading: OptionReader) -> int | None:
 
 
 def read_shape(reading: OptionReader, prefix: str = "--") -> tuple[MutableQuantities, list[str]]:
-    """The model's shape that arguments of Megatron-LM set, and notes on its uncertain parts."""
+    """Read the model's shape from Megatron-LM's arguments; also return notes on uncertain parts."""
     number, value = reading.number, reading.value
     notes: list[str] = []
     layers = read_num_layers(reading)
@@ -371,6 +373,7 @@ def read_shape(reading: OptionReader, prefix: str = "--") -> tuple[MutableQuanti
 
 
 def _read_vocab_size(reading: OptionReader) -> int | None:
+    """Return the vocabulary size in tokens, from sizes or the tokenizer; None if unknown."""
     specified = reading.number("--vocab-size") or reading.number("--padded-vocab-size")
     if specified:
         return specified
@@ -389,6 +392,7 @@ def _read_vocab_size(reading: OptionReader) -> int | None:
 def _read_attention(
     reading: OptionReader, hidden: int | None, heads: int | None
 ) -> MutableQuantities:
+    """Read heads, head sizes and latent ranks of the attention from Megatron-LM's options."""
     number = reading.number
     if reading.has("--multi-latent-attention"):
         return {
@@ -412,6 +416,7 @@ def _read_attention(
 def _read_experts(
     reading: OptionReader, shape: MutableQuantities, layers: int, notes: list[str]
 ) -> MutableQuantities:
+    """Read the experts' sizes from the options, {} without experts; may add to ``notes``."""
     number = reading.number
     if not number("--num-experts"):
         return {}

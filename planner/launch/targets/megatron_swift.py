@@ -30,7 +30,7 @@ _DIALECT = OptionAliasTable.load("megatron-swift")
 
 
 def is_swift_document(values: Mapping[str, object]) -> bool:
-    """Whether a document is one of ``megatron sft FILE``.
+    """Return whether a document has the options of ``megatron sft FILE``.
 
     >>> is_swift_document({"tuner_type": "lora", "micro_batch_size": 1, "global_batch_size": 4})
     True
@@ -49,7 +49,7 @@ def _positional_words(command: ParsedCommand) -> list[str]:
 
 
 def with_document_options(command: ParsedCommand) -> ParsedCommand:
-    """The command with the options of the ms-swift document it names, or of the document it is.
+    """Return the command with options of its ms-swift document; else the command as it is.
 
     Where Ray starts training, its options are in a section of their own. Source:
     modelscope/ms-swift, ``swift/cli/main.py`` (``parse_yaml_args``) and ``swift/ray``.
@@ -90,7 +90,7 @@ def with_document_options(command: ParsedCommand) -> ParsedCommand:
 
 
 def read_swift_arguments(written: ParsedCommand, command: ParsedCommand) -> LaunchSettings:
-    """Settings of an ms-swift command that trains with Megatron-LM.
+    """Read the settings of an ms-swift command that trains with Megatron-LM.
 
     ``written`` is the command as the file has it, ``command`` the one that
     `with_document_options` returns for it.
@@ -169,7 +169,7 @@ def _all_spellings(names: Collection[str]) -> frozenset[str]:
 def _read_training(
     options: dict[str, ParsedOption], action: str, name: str, defaults: dict[str, str]
 ) -> dict[str, str]:
-    """Training objective, and the adapter with its rank and matrices; "none" trains all weights.
+    """Return the objective and the LoRA adapter; adapter "none": all weights are trained.
 
     Raises LaunchError or SpecError if that is not predicted. Adds the reason of a default rank to
     ``defaults``.
@@ -196,7 +196,7 @@ def _read_training(
 
 
 def _split_model_option(command: ParsedCommand) -> tuple[ParsedCommand, str | None]:
-    """The command with the options as ms-swift's parser has them, and the model.
+    """Return the command with options as ms-swift reads them, and the model or None.
 
     ms-swift does not split experts unless an option does. Its flags take a word, those of
     Megatron-LM do not. Its ``--model`` is the short form of another option there.

@@ -36,7 +36,7 @@ _NO_FP32_COPY_NOTE = (
 def _add_unlisted_settings(
     reading: OptionReader, settings: SettingsBuilder
 ) -> MutableQuantities | None:
-    """Set what no row of the table has; return the sizes of the model.
+    """Set what the option table does not read; return the model's sizes.
 
     Raises LaunchError if experts are split, or the model is of an unsupported kind.
     """
@@ -70,7 +70,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 
 
 def _set_batch_and_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the GPUs, of the launcher or else of the layout, and the batch of a step."""
+    """Set the batch of a step, and the GPUs of the launcher, else of the layout."""
     sizes = {
         degree: int(settings.values.get(f"{name}_parallel") or 1)
         for degree, name in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context"))
@@ -92,7 +92,7 @@ def _set_batch_and_gpus(reading: OptionReader, settings: SettingsBuilder) -> Non
 
 
 def _read_shape(reading: OptionReader) -> MutableQuantities | None:
-    """Sizes of the model; None where the file has none.
+    """Return the model's sizes by parameter; None if the file does not set them.
 
     Raises LaunchError if the model has experts or states.
     """

@@ -56,7 +56,7 @@ _MAX_MISSING_LAYERS = 3
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set what no row of the table has.
+    """Set what the option table does not read.
 
     Raises LaunchError if the recipe trains something that is not predicted.
     """
@@ -71,7 +71,7 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """Options of the configuration that a command names, with the overrides of the command.
+    """Return the options of the configuration file, overridden by the command's options.
 
     Raises LaunchError if that file is missing.
     """
@@ -97,6 +97,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 
 
 def _refuse_unsupported(reading: OptionReader) -> None:
+    """Raise LaunchError if the recipe, training method or model is not predicted."""
     recipe = option_text(reading, "recipe", "recipe._target_")
     names = (name for name in reading.command.options if name.startswith(_UNSUPPORTED_TRAINING))
     unsupported = next((name for name in names if flag(reading, name)), "")
@@ -120,7 +121,7 @@ def _read_model(reading: OptionReader) -> str | None:
 
 
 def _num_layers(model: str) -> int | None:
-    """Layers of the model; None where the model is unknown."""
+    """Return the number of layers of the model; None if the model is unknown."""
     try:
         return load_model(model).num_hidden_layers
     except PlannerError:
@@ -128,7 +129,7 @@ def _num_layers(model: str) -> int | None:
 
 
 def _set_adapter(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the trained weights: vision tower, and an adapter with its rank and matrices."""
+    """Set whether the vision tower is frozen, and the LoRA adapter with rank and matrices."""
     values = settings.values
     if option_text(reading, "recipe", "recipe._target_") and _RECIPES[1].lower() in str(
         option_text(reading, "recipe", "recipe._target_")
@@ -178,7 +179,7 @@ def _set_states(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _set_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the GPUs of the launcher, else of the layout, else those that its authors use."""
+    """Set the GPUs: of the launcher, else of the layout, else the number the authors use."""
     values = settings.values
     sizes = {split: int(values[split]) for split in MODEL_SPLITS}
     num_gpus = total_gpus(reading.command.resources) or number(reading, "--nproc-per-node")
@@ -212,7 +213,7 @@ def _set_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _set_batch(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the sequences of a micro-batch, their tokens, and the chunks of a pipeline stage.
+    """Set sequences and tokens of a micro-batch, and the chunks of a pipeline stage.
 
     Raises LaunchError if the global batch is no multiple of the local batches.
     """
@@ -253,7 +254,7 @@ def _set_batch(reading: OptionReader, settings: SettingsBuilder) -> None:
 def _set_virtual_pipeline(
     reading: OptionReader, settings: SettingsBuilder, num_stages: int
 ) -> None:
-    """Set the chunks of a pipeline stage; unequal chunks are predicted as equal ones."""
+    """Set the chunks of a pipeline stage; unequal chunks are predicted as equal chunks."""
     schedule, rounding = (
         option_text(reading, *(section + name for section in _PIPELINES)) or ""
         for name in ("pp_schedule", "round_virtual_stages_to_pp_multiple")

@@ -94,7 +94,7 @@ def matches_command(words: Sequence[str]) -> bool:
 
 
 def matches_document(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of NeMo-RL, or changes one that ``defaults`` names.
+    """Return whether a document is a NeMo-RL configuration, or extends one by ``defaults``.
 
     >>> matches_document({"policy.model_name": "Qwen/Qwen2.5-1.5B", "cluster.num_nodes": 1})
     True
@@ -107,7 +107,7 @@ def matches_document(values: Mapping[str, object]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of the policy's update.
+    """Read the settings of NeMo-RL's weight update (training without generation).
 
     Raises LaunchError if the file's split of the model does not divide its GPUs.
     """
@@ -161,7 +161,7 @@ _SKIPS_REFERENCE = "skip_reference_policy_logprobs_calculation"
 
 
 def _merge_config_files(command: ParsedCommand) -> tuple[ParsedCommand, list[str]]:
-    """The command with the options of its configuration and the ones that this extends.
+    """Return the command with options of its configuration files, and names of missing files.
 
     Also returns the names of missing files.
     """
@@ -179,7 +179,7 @@ def _merge_config_files(command: ParsedCommand) -> tuple[ParsedCommand, list[str
 
 
 def _merge_inherited(command: ParsedCommand, missing_files: list[str]) -> dict[str, ParsedOption]:
-    """The options of a document over those of the files it extends, of which the last wins.
+    """Merge a document's options over those of the files it extends; later files win.
 
     A section with ``_override_`` (``nemo_rl/utils/config.py``), or null, replaces all its keys.
     Adds the names of missing files to ``missing_files``.
@@ -210,7 +210,7 @@ def _has_section(reading: OptionReader, name: str) -> bool:
 
 
 def _set_dtensor_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the parallelism of the DTensor backend: FSDP2 with tensor and context parallelism."""
+    """Set parallelism, offload and recomputation of the DTensor (FSDP2) backend."""
     values = settings.values
     if flag(reading, f"{_DTENSOR}lora_cfg.enabled"):
         rank = number(reading, f"{_DTENSOR}lora_cfg.dim") or _DEFAULT_LORA_RANK
@@ -234,7 +234,7 @@ _DEFAULT_LORA_RANK = 8
 
 
 def _set_megatron_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the parallelism of the Megatron-Core backend."""
+    """Set parallelism, offload and recomputation of the Megatron-Core backend."""
     values = settings.values
     values["framework"] = "Megatron-Bridge"
     if flag(reading, f"{_MEGATRON}peft.enabled"):
@@ -257,7 +257,7 @@ def _set_megatron_parallelism(reading: OptionReader, settings: SettingsBuilder) 
 
 
 def _set_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the GPUs that train: those of the cluster without GPUs that only generate."""
+    """Set the GPUs that train: all GPUs of the cluster except those that only generate."""
     values = settings.values
     gpus_per_node, num_nodes = (
         number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes")
@@ -282,7 +282,7 @@ def _set_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _set_token_budget(reading: OptionReader, settings: SettingsBuilder, copies: int) -> None:
-    """Set the tokens of a micro-batch if sequences are packed or batched by their lengths."""
+    """Set the micro-batch from a token budget if sequences are packed or sorted by length."""
     for section, default in _TOKEN_BATCHING_DEFAULTS.items():
         tokens = number(reading, f"{section}.train_mb_tokens")
         if tokens and flag(reading, f"{section}.enabled", default=default):
@@ -291,7 +291,7 @@ def _set_token_budget(reading: OptionReader, settings: SettingsBuilder, copies: 
 
 
 def _note_updates(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Note how many updates one step of NeMo-RL has."""
+    """Add a note on how many updates one NeMo-RL step has, if several."""
     sections = _ALGORITHMS[:3]
     prompts = number(reading, *(f"{section}num_prompts_per_step" for section in sections))
     samples_per_prompt = number(
@@ -310,7 +310,7 @@ _ASYNC_CONTROLLER, _SAMPLER, _IN_ORDER_SAMPLER = "async_rl.", "async_rl.sampler.
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set lengths, micro-batches and placement of a step, which no row of the table has."""
+    """Set what the option table does not read: lengths, micro-batches and placement."""
     values = settings.values
     is_megatron = flag(reading, f"{_MEGATRON}enabled")
     values["framework"] = "NeMo-RL" if is_megatron else "NeMo-RL DTensor"
@@ -347,7 +347,7 @@ _UNBOUNDED_STEPS = 1_000_000
 def _set_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set the placement of trainer and engine, and the staleness of weights."""
+    """Set on which GPUs trainer and engine run, and how many updates old the weights may be."""
     values = settings.values
     if values.get("engine") == "sglang":
         share = reading.amount(f"{_GENERATION}sglang_cfg.mem_fraction_static")
@@ -389,7 +389,7 @@ _KL_PENALTY = 0.01
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """Quantities of NeMo-RL's option table.
+    """Return the values that NeMo-RL's options write for a planned job, by parameter name.
 
     Raises LaunchError if NeMo-RL cannot start such a step.
     """
@@ -444,6 +444,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the NeMo-RL command of a reinforcement-learning job and its YAML file."""
     options = {option.option: option.text for option in settings.options}
     notes = {option.option: option.note for option in settings.options if option.note}
     text = yaml_text(nest_options(options), notes)
@@ -479,7 +480,7 @@ _DTENSOR_PROFILE = "NeMo-RL DTensor"
 
 
 def _narrow_request(request: Request) -> Request:
-    """The request without expert parallelism of DTensor: only Megatron-Core has a key for it."""
+    """Remove expert parallelism of DTensor from the request: only Megatron-Core has a key."""
     catalogue, frameworks = Catalogue(request.specs), request.framework
     names = (request.model,) if isinstance(request.model, str) else request.model
     if frameworks is None or not any(catalogue.load_model(name).num_experts for name in names):
@@ -525,7 +526,7 @@ _MAX_REFERENCES = 32
 
 
 def interpolate(text: str, value: Callable[[str], str | None]) -> str | None:
-    """The text with its references resolved; None where one has no value.
+    """Resolve the ``${...}`` references in a text; None if one has no value.
 
     ``value`` returns the text of a key, None if it is not set.
 
@@ -545,7 +546,7 @@ def interpolate(text: str, value: Callable[[str], str | None]) -> str | None:
 
 
 def _resolve(expression: str, value: Callable[[str], str | None]) -> str | None:
-    """The value of one reference: a key, or a resolver with two numbers; None if unknown."""
+    """Return the value of one reference: a key, or a function of two numbers; None if unknown."""
     call = _RESOLVER_CALL.fullmatch(expression)
     if call is None:
         return value(expression)

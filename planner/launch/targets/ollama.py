@@ -39,7 +39,7 @@ _CACHE_TYPES = {"f16": "f16", "fp16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
 
 
 def without_idle_servers(commands: Sequence[ParsedCommand]) -> list[ParsedCommand]:
-    """The commands without servers of Ollama if other commands name the models."""
+    """Return the commands, without ``ollama serve`` if another command loads a model."""
     servers = [
         command
         for command in commands
@@ -54,7 +54,7 @@ def _words(command: ParsedCommand) -> list[str]:
 
 
 def modelfile_of(text: str, name: str) -> ParsedCommand | None:
-    """The instructions of a Modelfile as a command; None if the text is no Modelfile."""
+    """Return a Modelfile's instructions as a command; None if the text is no Modelfile."""
     has_modelfile_name = name.lower().rsplit("/", 1)[-1].startswith("modelfile") or (
         name.lower().endswith(".modelfile")
     )
@@ -75,7 +75,7 @@ def modelfile_of(text: str, name: str) -> ParsedCommand | None:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of the loaded model, with the number of concurrent requests."""
+    """Read the settings of the loaded model, with the number of concurrent requests."""
     command = reading.command
     modelfile = command.files.get(reading.text("-f") or "")
     options = {**(modelfile.options if modelfile else {}), **command.options}
@@ -119,6 +119,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 def _complete_settings(
     settings: LaunchSettings, name: str, is_default_parallel: bool
 ) -> LaunchSettings:
+    """Return the settings with Ollama's defaults, notes and an unknown model marked missing."""
     values, notes = dict(settings.values), [*settings.notes]
     if not find_model_by_name(str(values.get("model") or "")):
         values.pop("model", None)
@@ -145,7 +146,7 @@ def _complete_settings(
 
 
 def _weight_options(name: str) -> Mapping[str, str]:
-    """The model of a name as options of llama.cpp: a file, or a repository with a type."""
+    """Return llama.cpp's option for a model's name: a file, or a repository and type."""
     if name.lower().endswith(".gguf"):
         return {"--model": name}
     repository = _HUB.sub("", name)
@@ -171,7 +172,7 @@ def _weight_options(name: str) -> Mapping[str, str]:
 
 
 def _read_variable(command: ParsedCommand, name: str) -> str | None:
-    """The value of a server variable: from the command's environment, else from the text."""
+    """Return a server variable's value, from the environment or the text; None if not set."""
     option = command.environment.get(name)
     if option is not None and re.fullmatch(r"[\w.]+", option.single or ""):
         return option.single

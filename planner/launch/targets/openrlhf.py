@@ -51,7 +51,7 @@ _OBJECTIVES = {"sft": "sft", "dpo": "dpo", "rm": "rm", "kto": "kto"}
 
 
 def matches_command(words: Sequence[str]) -> bool:
-    """Whether a command starts a training program of OpenRLHF.
+    """Return whether a command starts a training program of OpenRLHF.
 
     >>> matches_command(["openrlhf.cli.train_ppo_ray", "--pretrain", "Qwen/Qwen3-8B"])
     True
@@ -60,7 +60,7 @@ def matches_command(words: Sequence[str]) -> bool:
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set what no row of the table has for the policy's update, or for fine-tuning."""
+    """Set what the option table does not read: the policy's update, or fine-tuning."""
     values = settings.values
     rank = number(reading, "--lora_rank", "--ds.lora.rank")
     if rank:
@@ -118,7 +118,7 @@ _SAMPLES = ("--n_samples_per_prompt", "--rollout.n_samples_per_prompt")
 
 
 def _program_name(reading: OptionReader) -> str:
-    """The name of the program without its module prefix: ``sft``, ``dpo``, ``ppo_ray``."""
+    """Return the program without its module prefix: ``sft``, ``dpo``, ``ppo_ray``; else ""."""
     words = [text for argument in reading.command.positional for text in argument.texts if text]
     words += filter(None, [reading.text("--module")])  # as launchers call it
     module = next((word for word in words if word.startswith(_MODULE)), "")
@@ -126,7 +126,7 @@ def _program_name(reading: OptionReader) -> str:
 
 
 def _set_rollout_objective(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the longest sequence, and the objective by whether there is a reference model."""
+    """Set the longest sequence in tokens, and GRPO or DAPO by the reference model."""
     max_length = number(reading, "--max_len", "--data.max_len")
     prompt_length, answer_length = number(reading, *_PROMPT), number(reading, *_ANSWER)
     if max_length and prompt_length is None:
@@ -144,7 +144,7 @@ def _set_rollout_objective(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _set_batch(reading: OptionReader, settings: SettingsBuilder, num_gpus: int | None) -> None:
-    """Set the GPUs, and the sequences of an update and of a micro-batch."""
+    """Set the number of GPUs, and the sequences of an update and of a micro-batch."""
     values = settings.values
     sizes = {name: int(values[name]) for name in ("tensor_parallel", "context_parallel")}
     require_split(reading, num_gpus, **sizes)
@@ -179,7 +179,7 @@ _FILTERS = ("--dynamic_filtering", "--algo.dynamic_filtering_enable")
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set lengths, micro-batches and placement of a step, which no row of the table has."""
+    """Set what the option table does not read: lengths, micro-batches and placement."""
     values = settings.values
     values["framework"] = "OpenRLHF"
     length = int(update.values["sequence_length"])
@@ -206,7 +206,7 @@ def _add_step_settings(
 def _set_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set the placement; asynchronous engines are never on the trainer's GPUs."""
+    """Set on which GPUs trainer and engines run; asynchronous engines have separate GPUs."""
     values = settings.values
     placement = Placement.COLOCATED if flag(reading, *_COLOCATED) else Placement.SEPARATE
     if flag(reading, *_ASYNC):
@@ -229,7 +229,7 @@ _KL_COEFFICIENT = 0.01
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """Quantities of OpenRLHF's option table.
+    """Return the values that OpenRLHF's options write for a planned job, by parameter name.
 
     Raises LaunchError if OpenRLHF cannot start such a step.
     """
@@ -258,6 +258,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the OpenRLHF command of a job; the benchmark limits the number of prompts."""
     options = [CommandWords.of(option) for option in settings.options]
     if job.hub_name is None:
         options.insert(0, CommandWords(words=("--actor.model_name_or_path", MODEL)))

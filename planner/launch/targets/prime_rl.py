@@ -53,7 +53,7 @@ _MODELS = ("model.name", f"{_MODEL}name")
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set what no row of the table has for the policy's update."""
+    """Set what the option table does not read for the policy's weight update."""
     values = settings.values
     if f"{_MODEL}lora.rank" in reading.command.options or reading.has("trainer.model.lora"):
         rank = number(reading, f"{_MODEL}lora.rank") or _DEFAULT_LORA_RANK
@@ -92,7 +92,7 @@ _DEFAULT_LORA_RANK = 16
 
 
 def _gpus_of_side(reading: OptionReader, side: str) -> int | None:
-    """GPUs of a side, ``train`` or ``infer``: set by nodes, by number, or by a list of GPUs.
+    """Return the GPUs of ``train`` or ``infer``, from nodes, a number or a list of GPUs.
 
     None where the file does not set them.
     """
@@ -108,7 +108,7 @@ def _gpus_of_side(reading: OptionReader, side: str) -> int | None:
 
 
 def _disaggregated_gpus(reading: OptionReader) -> int | None:
-    """GPUs of disaggregated engines, with nodes for prefill and for decode; None for others."""
+    """Return the GPUs of separate prefill and decode engines; None for other engines."""
     if option_text(reading, f"{_ENGINE_DEPLOYMENT}type") != "disaggregated":
         return None
     num_nodes = 0
@@ -131,7 +131,7 @@ _ENGINE_DEPLOYMENT = "inference.deployment."
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set lengths, packs and placement of a step, which no row of the table has."""
+    """Set what the option table does not read: lengths, packs and placement of a step."""
     values = settings.values
     values["old_logprob"] = False
     global_batch_size, samples_per_prompt = (

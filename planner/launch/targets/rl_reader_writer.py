@@ -68,7 +68,7 @@ def reader_of_steps(
     draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] | None = None,
     **hooks: Any,
 ) -> LaunchTarget:
-    """The target with a ``step`` that reads its files as whole steps, and writes them with a draft.
+    """Return ``target`` with a ``step``, which reads and writes full training steps of RL.
 
     Parameters
     ----------
@@ -80,6 +80,7 @@ def reader_of_steps(
     """
 
     def read_update(reading: OptionReader) -> LaunchSettings:
+        """Read the settings of the weight update, with a hint if it trains on generated answers."""
         update = target.answers(reading)
         return (
             replace(update, notes=(*update.notes, _FULL_STEP_HINT))
@@ -88,6 +89,7 @@ def reader_of_steps(
         )
 
     def read_step(reading: OptionReader) -> LaunchSettings:
+        """Read a full step (generation and training); only the training if nothing is generated."""
         update = target.answers(reading)
         if not trains_on_rollouts(update):
             return update
@@ -124,7 +126,7 @@ def trains_on_rollouts(update: LaunchSettings) -> bool:
 def _step_settings_of_update(
     reading: OptionReader, update: LaunchSettings, target: LaunchTarget
 ) -> SettingsBuilder:
-    """Settings of the step: those of the update that a step has, too, and those of its table."""
+    """Return the settings of a step: the shared settings of ``update``, and the step table's."""
     step_terms = terms_of("rl", "parameter", "question").keys() - {_MICRO_BATCH, "framework"}
     settings = option_texts(reading, target.title, "rl")
     update_values = {name: value for name, value in update.values.items() if name in step_terms}
@@ -147,7 +149,7 @@ def _step_settings_of_update(
 
 
 def _set_remaining(settings: SettingsBuilder) -> None:
-    """Set the mean answer length and the critic; drop offloading if placements are separate."""
+    """Set the mean answer length in tokens and the critic; no offload if GPUs are separate."""
     values = settings.values
     if "output_cap" in values:
         mean_length = max(int(values["output_cap"]) // CAP_PER_MEAN_LENGTH, 1)
@@ -172,7 +174,7 @@ def set_lengths(
     max_answer: int | None,
     prompt_length: int | None = None,
 ) -> None:
-    """Set the tokens of a prompt and of the longest answer, within a sequence length."""
+    """Set the tokens of a prompt and of the longest answer: at most ``sequence_length`` in sum."""
     if prompt_length is None:
         prompt_length = max(min(sequence_length // _LENGTH_PER_PROMPT, _MAX_DEFAULT_PROMPT), 1)
         reason = f"an eighth of a sequence, {_MAX_DEFAULT_PROMPT:,} at most: no option sets it"
@@ -185,7 +187,7 @@ def set_lengths(
 def set_sequences_per_micro_batch(
     settings: SettingsBuilder, num_sequences: int, length: int, is_packed: bool
 ) -> None:
-    """Set the tokens of a micro-batch of ``num_sequences``: of mean length if they are packed."""
+    """Set the tokens of a micro-batch of ``num_sequences``: their mean length if packed."""
     mean_length = (
         int(settings.values["input_tokens"])
         + int(settings.values["output_cap"]) // CAP_PER_MEAN_LENGTH
@@ -202,9 +204,7 @@ def set_sequences_per_micro_batch(
 def set_placement(
     settings: SettingsBuilder, placement: Placement, train_gpus: int | None, rollout_gpus: int
 ) -> None:
-    """Set the placement and the GPUs of both sides; ``rollout_gpus`` does not count if
-    colocated.
-    """
+    """Set on which GPUs training and generation run; same GPUs: ``rollout_gpus`` is ignored."""
     values = settings.values
     values["placement"] = placement.word
     if placement is Placement.COLOCATED:
@@ -232,7 +232,7 @@ _ASYNC_PARAMETERS = ("staleness", "partial_rollout")
 
 
 def step_quantities(job: LaunchJob) -> MutableQuantities:
-    """Quantities of a step that all programs share.
+    """Return the option values of a step (generation and training) common to all programs.
 
     Raises LaunchError if no program can start such a step.
     """
@@ -276,7 +276,7 @@ def step_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _rollout_quantities(job: LaunchJob) -> MutableQuantities:
-    """Quantities of the GPUs that generate; offloading between the sides does not apply."""
+    """Return nodes and GPUs per node of the engines on separate GPUs; offload is None."""
     nodes, gpus_per_node = _split_nodes(job, job["rollout_gpus"])
     return {
         "rollout_nodes": nodes,
@@ -287,7 +287,7 @@ def _rollout_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _split_nodes(job: LaunchJob, gpus: int) -> tuple[int, int]:
-    """Nodes of a side, and its GPUs on each node.
+    """Return the nodes for ``gpus`` that train or generate, and the GPUs used on each node.
 
     Raises LaunchError if the sides have neither full nodes nor equal GPUs on each node.
     """
@@ -314,7 +314,7 @@ FSDP_SUFFIX = " of FSDP"
 
 
 def fsdp_quantities(job: LaunchJob, target: str, excluded_prefix: str) -> MutableQuantities:
-    """Quantities of rows with FSDP's own options; options with ``excluded_prefix`` are off."""
+    """Return the values of FSDP's own options; None for options with ``excluded_prefix``."""
     table = OptionTable.load(f"{target}-step")
     parameters = {
         name: name.removesuffix(FSDP_SUFFIX) for name in table.parameters if FSDP_SUFFIX in name
@@ -332,12 +332,13 @@ def fsdp_quantities(job: LaunchJob, target: str, excluded_prefix: str) -> Mutabl
 def require_all_expressed(
     target: LaunchTarget, draft: Callable[[LaunchJob, OptionTexts], LaunchDraft]
 ) -> Callable[[LaunchJob, OptionTexts], LaunchDraft]:
-    """The draft function, after a check that the target's table can express every parameter.
+    """Wrap ``draft`` in a check that the target's options can express every planned value.
 
     The file has answers that no option sets, such as the mean length, as comments.
     """
 
     def drafted(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+        """Draft a job's files; raise LaunchError if the target cannot express a planned value."""
         table_values = job.option_values(target.table_input(job))
         if unexpressed := [*_unexpressed_values(target.table, table_values)]:
             raise LaunchError(
@@ -353,7 +354,7 @@ _SELF_SUFFICIENT_ROLES = (OptionRole.USUAL, OptionRole.OMITTED, OptionRole.DERIV
 
 
 def _unexpressed_values(table: OptionTable, table_values: Quantities) -> Iterator[str]:
-    """Values that no option of the table can set, each with the values that one can.
+    """Yield a text for each planned value that no option sets, with the available values.
 
     A value that is off needs no option, unless the table has the program's default.
     """
@@ -389,7 +390,7 @@ def step_draft(
     files: tuple[LaunchOutputFile, ...] = (),
     left: tuple[ParameterNote, ...] = (),
 ) -> LaunchDraft:
-    """The draft of a Ray job that trains and generates, with a benchmark of some of its steps.
+    """Build the Ray command of a job that trains and generates, and a benchmark of a few steps.
 
     ``benchmark_words`` are further arguments of the benchmark.
     """

@@ -56,7 +56,7 @@ def matches_document(values: Mapping[str, object]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of the deployment that a command starts."""
+    """Read the settings of the SGLang server that a command starts."""
     reading = merge_config(reading, _ENGINE)
     pool = reading.value("pool") or AGGREGATED
     server = read_server(reading, _ENGINE, pool)
@@ -70,7 +70,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Set the parallelism; return the attention ranks, which are in the tensor-parallel group."""
+    """Set parallelism and GPUs; return the attention ranks, part of the tensor-parallel group."""
     stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
     ranks, server_copies = server.count("attention_data_parallel"), server.count("server_copies")
     if server.reading.has("--enable-dp-attention") and ranks == 1:
@@ -93,7 +93,7 @@ def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
 
 
 def _read_draft(reading: OptionReader) -> DraftSettings | None:
-    """The drafting of a command; verified tokens include the one before the drafted tokens."""
+    """Read the settings of speculative decoding; None without --speculative-algorithm."""
     method = reading.text("--speculative-algorithm") or ""
     if not reading.has("--speculative-algorithm"):
         return None
@@ -131,7 +131,7 @@ _BOOTSTRAP = ShellVariable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_
 
 
 def worker_quantities(worker: ServerGroup) -> Quantities:
-    """Quantities of SGLang's option table for a worker."""
+    """Return the values that SGLang's options write for a group of servers."""
     tokens, draft_tokens = worker.max_num_batched_tokens, worker.draft_tokens
     offloaded_gib, host_cache_gib = worker.offloaded_gib, worker.cache_on_host_gib
     draft_steps = draft_tokens and int(worker.job["draft_steps"] or draft_tokens)
@@ -165,7 +165,7 @@ def worker_quantities(worker: ServerGroup) -> Quantities:
 
 
 def command_options(server: ServerCommand) -> list[CommandWords]:
-    """The engine's options of a server, without address and nodes."""
+    """Return the engine options of a server's command, without address and nodes."""
     arguments = [CommandWords.of(inputs) for inputs in server.settings.options]
     if any(argument.words[1:] == ("STANDALONE",) for argument in arguments):
         draft_model = draft_model_argument(server.worker.job)
@@ -177,6 +177,7 @@ def command_options(server: ServerCommand) -> list[CommandWords]:
 
 
 def _process(server: ServerCommand) -> Process:
+    """Build the process of an SGLang server, with ports for prefill and several nodes."""
     worker = server.worker
     arguments = [
         CommandWords(words=("python3", "-m", "sglang.launch_server")),
@@ -194,6 +195,7 @@ def _process(server: ServerCommand) -> Process:
 
 
 def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
+    """Return the SGLang router of replicas or of two pools; empty if one server needs none."""
     commands = ("python3", "-m", "sglang_router.launch_router"), ("--policy", "round_robin")
     pools = [
         CommandWords(words=("--prefill", url, str(_FIRST_PORT + copy)))

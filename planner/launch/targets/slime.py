@@ -48,7 +48,7 @@ _DEFAULT_GPUS_PER_NODE = 8
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of the policy's update.
+    """Read the settings of slime's weight update (training without generation).
 
     Raises LaunchError if the command's split of the model does not divide its GPUs.
     """
@@ -91,7 +91,7 @@ def _train_gpus(reading: OptionReader) -> int:
 
 
 def _set_rollout_update(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the sequences of an update, their longest length, and those of a micro-batch."""
+    """Set the sequences of an update, the longest sequence and the micro-batch."""
     values = settings.values
     values.pop("total_tokens", None)  # a rollout is not one iteration of Megatron-LM
     max_length = _max_sequence_length(reading)
@@ -130,7 +130,7 @@ def _answers_per_step(reading: OptionReader) -> int | None:
 
 
 def _max_sequence_length(reading: OptionReader) -> int | None:
-    """Most tokens of a prompt with its answer; None where no option bounds them."""
+    """Return the most tokens of a prompt plus answer; None if no option bounds them."""
     context, max_answer = number(reading, _CONTEXT), number(reading, _ANSWER)
     if context or max_answer is None:
         return context
@@ -147,7 +147,7 @@ _ANSWER_PER_PROMPT = 8
 
 
 def _token_budget(reading: OptionReader, settings: SettingsBuilder) -> int | None:
-    """Tokens of a micro-batch over context-parallel ranks; None if it is set in sequences."""
+    """Return a micro-batch's tokens over all context-parallel ranks; None if not set so."""
     tokens = number(reading, "--max-tokens-per-gpu")
     if tokens is None or not reading.has("--use-dynamic-batch-size"):
         return None
@@ -157,7 +157,7 @@ def _token_budget(reading: OptionReader, settings: SettingsBuilder) -> int | Non
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set lengths, micro-batches and placement of a step, which no row of the table has."""
+    """Set what the option table does not read: lengths, micro-batches and placement."""
     values = settings.values
     values["framework"] = "slime"
     values["old_logprob"] = not reading.has("--use-rollout-logprobs")
@@ -185,7 +185,7 @@ def _add_step_settings(
 def _set_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set the placement of trainer and engines, and the staleness of weights.
+    """Set on which GPUs trainer and engines run, and how many updates old the weights may be.
 
     ``train_async.py`` generates the answers of the next step while this one trains.
     """
@@ -209,7 +209,7 @@ def _set_placement(
 
 
 def _split_gpus(reading: OptionReader, placement: Placement) -> tuple[int, int]:
-    """GPUs that train and GPUs that generate; 0 of the latter if the command does not set them.
+    """Return the GPUs that train and the GPUs that generate; 0 generate if not set.
 
     Raises LaunchError if the GPUs that the user sets cannot be split like those of the file.
     """

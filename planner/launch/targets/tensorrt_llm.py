@@ -58,7 +58,7 @@ _CONFIG_FILE_OPTIONS = ("--config", "--extra_llm_api_options", "--extra-engine-a
 
 
 def matches_command(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of TensorRT-LLM, or benchmarks the engine."""
+    """Return whether a command starts a TensorRT-LLM server or engine benchmark."""
     names = [word.rsplit("/", 1)[-1] for word in words[:4]]
     if _BENCH in names:
         return bool({*_BENCH_COMMANDS} & {*words})
@@ -69,7 +69,7 @@ def matches_command(words: Sequence[str]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of the deployment that a command starts, or a document with two pools describes."""
+    """Read the settings of a server command, or of a document with two pools."""
     if {*_POOLS} <= {name.split(".")[0] for name in reading.command.options}:
         return _read_pools(reading)
     pool = reading.value("pool") or AGGREGATED
@@ -92,7 +92,7 @@ def _is_bench(command: ParsedCommand, *commands: str) -> bool:
 
 
 def _split_changes(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """A change split into options that the command accepts, and keys of its YAML file."""
+    """Split changes into options that the command accepts and keys of its YAML file."""
     if not _is_bench(command, *_BENCH_COMMANDS[:2]):
         return changes, {}
     bench_options = option_aliases("trtllm-bench")
@@ -111,7 +111,7 @@ def _split_changes(command: ParsedCommand, changes: Changes) -> tuple[Changes, C
 
 
 def _read_pools(reading: OptionReader) -> LaunchSettings:
-    """Settings of a document with a prefill and a decode pool."""
+    """Read the settings of a document with a prefill and a decode pool."""
     options = reading.command.options
     common = {name: option for name, option in options.items() if name.split(".")[0] not in _POOLS}
     pools: list[LaunchSettings] = []
@@ -141,6 +141,7 @@ def _read_pools(reading: OptionReader) -> LaunchSettings:
 
 
 def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
+    """Set GPUs and parallel degrees of a server; return its attention data-parallel ranks."""
     stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
     ranks = stage_gpus if server.reading.value("splits_requests") == "true" else 1
     server.values.update(
@@ -175,7 +176,7 @@ _ENGINE = EngineReader(
 
 
 def _with_config_file(reading: OptionReader) -> OptionReader:
-    """The reading with keys of the command's YAML, which go before its options."""
+    """Return a reader with keys of the command's YAML, which override its options."""
     file_name = next(
         (reading.text(option) for option in _CONFIG_FILE_OPTIONS if reading.text(option)), None
     )
@@ -196,6 +197,7 @@ def _with_config_file(reading: OptionReader) -> OptionReader:
 
 
 def _reading_with(reading: OptionReader, options: Mapping[str, ParsedOption]) -> OptionReader:
+    """Return a reader of the same command with these options, booleans in lower case."""
     texts = {name: option.single for name, option in options.items()}
     normalized = {
         name: text.lower() if text in ("True", "False") else text for name, text in texts.items()
@@ -212,7 +214,7 @@ _SCRIPT = (
 
 
 def worker_quantities(worker: ServerGroup) -> Quantities:
-    """Quantities of TensorRT-LLM's option table for a worker."""
+    """Return the values that TensorRT-LLM's options write for a group of servers."""
     values = common_quantities(worker)
     draft_tokens, host_cache_gib = worker.draft_tokens, worker.cache_on_host_gib
     splits_requests = worker.ranks > 1 and worker.ranks == worker.stage_gpus
@@ -240,7 +242,7 @@ def worker_quantities(worker: ServerGroup) -> Quantities:
 def yaml_options(
     server: ServerCommand, extra: Mapping[str, str | None] | None = None
 ) -> dict[str, object]:
-    """The YAML of a server: the options that are keys, and ``extra``."""
+    """Return the YAML document of a server: its options without a flag, and ``extra``."""
     options = {
         inputs.option: inputs.text
         for inputs in server.settings.options
@@ -260,6 +262,7 @@ def _parse_yaml_value(text: str | None) -> Quantity:
 
 
 def _process(server: ServerCommand) -> Process:
+    """Build the trtllm-serve process, started by mpirun if it spans several nodes."""
     worker = server.worker
     arguments = [
         CommandWords(words=("trtllm-serve", server.model)),
@@ -278,6 +281,7 @@ def _process(server: ServerCommand) -> Process:
 
 
 def _yaml_file(server: ServerCommand) -> LaunchOutputFile:
+    """Return the YAML file of a server's options that have no command-line flag."""
     notes = {inputs.option: inputs.note for inputs in server.settings.options if inputs.note}
     return LaunchOutputFile(
         name=f"{server.worker.name}.yaml",
@@ -287,6 +291,7 @@ def _yaml_file(server: ServerCommand) -> LaunchOutputFile:
 
 
 def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
+    """Return the router process of prefill and decode servers; empty for a single server."""
     if len(servers) == 1:
         return []
     lines: list[str | ShellVariable] = ["hostname: 0.0.0.0", "port: 8000", "backend: pytorch"]
@@ -304,7 +309,7 @@ def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
 
 
 def _address_lines(server: ServerCommand) -> list[ShellVariable]:
-    """HOST:PORT of every copy, as lines of YAML."""
+    """Return a line of YAML with HOST:PORT for each copy of a server."""
     return [
         ShellVariable(
             name=url.name.replace("_URL_", "_HOST_"),
@@ -317,7 +322,7 @@ def _address_lines(server: ServerCommand) -> list[ShellVariable]:
 
 
 def _draft_model_note(servers: tuple[ServerCommand, ...]) -> tuple[ParameterNote, ...]:
-    """A note on the placeholder in the YAML that the user replaces by the draft model."""
+    """Return a note if the user must replace the draft model in the YAML; else ()."""
     draft_model = draft_model_argument(servers[0].worker.job)
     if isinstance(draft_model, str) or not any(
         draft_model.name in str(yaml_options(server)) for server in servers

@@ -42,7 +42,7 @@ _PREFILL_REASON = (
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of the server that a command starts."""
+    """Read the settings of the TGI server that a command starts."""
     reading = with_variables(reading, TGI, options_by_variable(TGI))
     server = read_server(reading, _TGI, AGGREGATED)
     server.values["max_num_seqs"] = server.values["concurrency"]
@@ -56,7 +56,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def set_memory_share(server: ServerSettings) -> None:
-    """Set the share of GPU memory if --cuda-memory-fraction limits the shards."""
+    """Set the fraction of GPU memory in use, if --cuda-memory-fraction is below 1."""
     share = parse_float(server.reading.value("memory_fraction"))
     if share is not None and share < 1:
         reason = f"{_MEMORY_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
@@ -71,7 +71,7 @@ def options_by_variable(target: LaunchTarget) -> Mapping[str, str]:
 def with_variables(
     reading: OptionReader, target: LaunchTarget, options: Mapping[str, str]
 ) -> OptionReader:
-    """The reading with environment variables as defaults of ``options``."""
+    """Return a reader in which environment variables are defaults of ``options``."""
     command = reading.command
     variable_options = {
         name: replace(variable_option, option=name)
@@ -86,7 +86,7 @@ def with_variables(
 
 
 def set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Set tensor parallelism to the shards: by default all GPUs of the container."""
+    """Set tensor parallelism to the number of shards; return 1, the attention ranks."""
     reading = server.reading
     server.values.update(pipeline_parallel=1, attention_data_parallel=1, expert_parallel=1)
     shards = parse_size(reading.value("tensor_parallel"))
@@ -103,8 +103,7 @@ def set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
 
 
 def _assume_batch(server: ServerSettings, model: ModelSpec | None, _: int) -> None:
-    """Set the default tokens of a prefill: before 3.0 the longest prompt, from 3.0 on what the
-    card computes in a second."""
+    """Set the default tokens of a prefill: before 3.0 by the longest prompt, then by the GPU."""
     reading, version = server.reading, version_of(NAME, server.reading.command)
     if reading.value("max_num_batched_tokens") is not None:
         return
@@ -121,7 +120,7 @@ def _assume_batch(server: ServerSettings, model: ModelSpec | None, _: int) -> No
 
 
 def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
-    """Prompt tokens of a step that the launcher chooses for a card it knows.
+    """Return the prompt tokens of a step that TGI's launcher chooses for a known GPU.
 
     FLOP/s of the shards over FLOPs of a token, limited by memory beside the 16-bit weights. None
     where the launcher keeps its default.
@@ -178,7 +177,7 @@ def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
 
 
 def _set_max_model_len(server: ServerSettings, model: ModelSpec | None) -> None:
-    """Set the longest request; from 3.0 on what fits, up to the model's positions."""
+    """Set the longest request in tokens; without an option only before 3.0."""
     max_model_len = parse_size(server.reading.value("max_model_len"))
     if max_model_len is not None:
         server.values["max_model_len"] = max_model_len

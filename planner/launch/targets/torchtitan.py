@@ -97,7 +97,7 @@ FUNCTIONS = {
 
 
 def shipped_model_of(model: ModelSpec) -> ShippedModel | None:
-    """The shipped model of the same sizes; None if torchtitan ships none."""
+    """Return the shipped model with the same sizes as ``model``; None if there is none."""
     without_mtp = without_mtp_modules(model)
     for shipped_model in SHIPPED:
         spec = load_model(shipped_model.model)
@@ -108,7 +108,7 @@ def shipped_model_of(model: ModelSpec) -> ShippedModel | None:
 
 
 def config_function_name(job: LaunchJob) -> str:
-    """Name of the plan's own configuration function: the model and a suffix of the precision."""
+    """Return the name of a configuration function: model name plus suffix of the precision."""
     words = "".join(
         character if character.isalnum() else "_" for character in job.model.name.lower()
     ).strip("_")
@@ -117,7 +117,7 @@ def config_function_name(job: LaunchJob) -> str:
 
 
 def custom_config_module(job: LaunchJob, stage_modules: list[list[str]] | None) -> str:
-    """Text of the module with the plan's function; ``stage_modules`` are the modules of each stage.
+    """Return the Python text of a configuration module; ``stage_modules``: modules per stage.
 
     Raises LaunchError if torchtitan has no model whose sizes could be those of the plan.
     """
@@ -139,7 +139,7 @@ def custom_config_module(job: LaunchJob, stage_modules: list[list[str]] | None) 
 
 
 def _converters(job: LaunchJob) -> list[str]:
-    """Converters that quantize matrix products to 8 or 4 bits."""
+    """Return the converters that quantize matrix products to 8 or 4 bits; may be empty."""
     has_experts = bool(job.model.num_experts)
     compile_argument = "model_compile_enabled=True"
     if job["precision"] == "fp4":
@@ -158,7 +158,7 @@ def _converters(job: LaunchJob) -> list[str]:
 
 
 def _sizes_of(model: ModelSpec) -> list[str]:
-    """Constants of a function that builds a model like Llama of other sizes.
+    """Return the sizes of a Llama-like model as lines of Python, ``NAME = value``.
 
     Raises LaunchError if the model is not like Llama.
     """
@@ -218,6 +218,7 @@ class _Options:
     subcommand: str | None = None
 
     def text(self, name: str) -> str | None:
+        """Return an option's words as one text and mark it used; None if missing or computed."""
         option = self.options.get(name)
         if option is None or None in option.texts:
             return None
@@ -225,7 +226,7 @@ class _Options:
         return " ".join(text for text in option.texts if text is not None) or "true"
 
     def number(self, name: str) -> int | None:
-        """A whole number, of any sign."""
+        """Return an option as an integer of any sign; None if it is missing or not an integer."""
         try:
             return int((self.text(name) or "").replace("_", ""))
         except ValueError:
@@ -233,7 +234,7 @@ class _Options:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of a command, a TOML file or a configuration function of torchtitan.
+    """Read the settings of a command, a TOML file or a configuration function of torchtitan.
 
     Raises LaunchError if the file's split of the model does not divide its GPUs.
     """
@@ -294,7 +295,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def _model_flavor(options: _Options) -> str:
-    """The model as in the name of its function: ``llama3_8b``."""
+    """Return the model as function names spell it, such as ``llama3_8b``; "" if not set."""
     flavor = (options.text("model.flavor") or "").lower()
     if module := options.text("model.name"):
         return f"{module}_{flavor}".lower()
@@ -316,7 +317,7 @@ def _model_flavor(options: _Options) -> str:
 def _set_sizes(
     options: _Options, name: str, function: ConfigFunction, settings: SettingsBuilder
 ) -> None:
-    """Set the degrees of parallelism and the sequence length."""
+    """Set tensor, context, pipeline and expert parallelism, and the tokens of a sequence."""
     for term, key, default in (
         ("tensor_parallel", "parallelism.tensor_parallel_degree", function.tensor_parallel),
         ("context_parallel", "parallelism.context_parallel_degree", 1),
@@ -329,6 +330,7 @@ def _set_sizes(
 
 
 def _collect_options(command: ParsedCommand) -> _Options:
+    """Collect options of a command and its files under current key names, and its subcommand."""
     options = _Options()
     for document in (command, *command.files.values()):
         parsed_options = {
@@ -359,6 +361,7 @@ def _collect_options(command: ParsedCommand) -> _Options:
 
 
 def _read_model(options: _Options, name: str) -> str | None:
+    """Return planner's name of the model in a configuration's or folder's name; None if unknown."""
     base_name = name
     for suffix, _ in _PRECISION_SUFFIXES:
         base_name = base_name.removesuffix(f"_{suffix}")
@@ -375,6 +378,7 @@ def _read_model(options: _Options, name: str) -> str | None:
 
 
 def _set_states(options: _Options, function: ConfigFunction, settings: SettingsBuilder) -> None:
+    """Set recomputation, ZeRO stage, sequence parallelism and offload from the options."""
     values = settings.values
     reshard = options.text("parallelism.fsdp_reshard_after_forward") or "default"
     keeps_weights = reshard == "never" or (reshard == "default" and values["pipeline_parallel"] > 1)
@@ -396,7 +400,7 @@ def _set_states(options: _Options, function: ConfigFunction, settings: SettingsB
 
 
 def _set_gpus(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> int | None:
-    """Set the GPUs, the ZeRO stage and the replicas; return the GPUs, None if they are open.
+    """Set the GPUs, ZeRO stage and data-parallel replicas; return the GPUs, None if unknown.
 
     Raises LaunchError if shards and replicas do not fit the GPUs.
     """
@@ -438,6 +442,7 @@ def _set_gpus(reading: OptionReader, options: _Options, settings: SettingsBuilde
 def _set_batch(
     options: _Options, function: ConfigFunction, num_gpus: int | None, settings: SettingsBuilder
 ) -> None:
+    """Set the sequences of a micro-batch and of a step; the latter needs the number of GPUs."""
     values = settings.values
     num_stages, length = values["pipeline_parallel"], values["sequence_length"]
     local_batch = options.number("training.local_batch_size")
@@ -464,6 +469,7 @@ def _set_batch(
 
 
 def _read_precision(options: _Options, name: str, function: ConfigFunction) -> str:
+    """Return the number format: of a switch, a converter, the configuration's suffix or default."""
     precision = function.precision
     for suffix, format_name in _PRECISION_SUFFIXES:
         if name.endswith(f"_{suffix}"):
@@ -478,7 +484,7 @@ def _read_precision(options: _Options, name: str, function: ConfigFunction) -> s
 
 
 def _set_model_parts(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> None:
-    """Set the layers of multi-token prediction and the optimizer.
+    """Set the number of multi-token prediction layers and the optimizer.
 
     Raises LaunchError if the model has LoRA adapters.
     """
@@ -500,7 +506,7 @@ def _is_looped(options: _Options, function: ConfigFunction) -> bool:
 
 
 def _stages_per_rank(options: _Options, stages: int, function: ConfigFunction, model: str) -> int:
-    """Pipeline stages of each rank."""
+    """Return how many pipeline stages each rank runs; 1 if the model is unknown."""
     layers_per_stage = options.number("parallelism.pipeline_parallel_layers_per_stage")
     if layers_per_stage is None:
         return 2 if _is_looped(options, function) else 1
@@ -524,6 +530,7 @@ _OUTPUT = ShellVariable(
 
 
 def _quantities(job: LaunchJob) -> Quantities:
+    """Return the values of TorchTitan's options for a planned job, by parameter name."""
     dp, copies = job.data_parallel, _num_copies(job)
     pp, micro_batch = int(job["pipeline_parallel"]), int(job["micro_batch_size"])
     precision = job["precision"]
@@ -551,7 +558,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _needs_custom_config(job: LaunchJob) -> bool:
-    """Whether the plan needs its own configuration function, as overrides cannot express it."""
+    """Return whether a job needs a generated configuration, as no override expresses it."""
     shipped_model = shipped_model_of(job.model)
     is_expressible = (
         job["precision"] not in ("fp8", "fp4")
@@ -568,7 +575,7 @@ def _stage_sizes(job: LaunchJob) -> list[int]:
 
 
 def _split_quantities(job: LaunchJob) -> dict[str, int] | None:
-    """Options that split the layers as planned; None where no option does."""
+    """Return the option values that split the layers as planned; None if no option can."""
     sizes = _stage_sizes(job)
     layers, stages = sum(sizes), len(sizes)
     for first, last in ((0, 0), (1, 1), (1, 0), (0, 1)):
@@ -580,7 +587,7 @@ def _split_quantities(job: LaunchJob) -> dict[str, int] | None:
 
 
 def split_layers(layers: int, stages: int, first: int, last: int) -> list[int]:
-    """Layers of each stage in torchtitan's split; empty where it refuses to split.
+    """Return the layers of each stage in torchtitan's split; empty if there are too few layers.
 
     >>> split_layers(10, 4, 1, 1)
     [2, 3, 3, 2]
@@ -595,7 +602,7 @@ def split_layers(layers: int, stages: int, first: int, last: int) -> list[int]:
 
 
 def _stage_modules(job: LaunchJob) -> list[list[str]] | None:
-    """Modules of each stage; None where options can express the split."""
+    """Return the module names of each pipeline stage; None if options express the split."""
     if job["pipeline_parallel"] == 1 or _split_quantities(job) is not None:
         return None
     layers = count()
@@ -606,6 +613,7 @@ def _stage_modules(job: LaunchJob) -> list[list[str]] | None:
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the TorchTitan command of a job and, if needed, a module with its configuration."""
     require_even_copies(job)
     _require_expert_split(job)
     module = custom_config_module(job, _stage_modules(job)) if _needs_custom_config(job) else ""
@@ -639,7 +647,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _require_expert_split(job: LaunchJob) -> None:
-    """Raise LaunchError if the experts do not divide the GPUs of a copy and a stage."""
+    """Raise LaunchError if expert parallelism does not divide the GPUs of a copy's stage."""
     shards = job.data_parallel // _num_copies(job)
     ranks = shards * job["context_parallel"] * job["tensor_parallel"]
     if ranks % job["expert_parallel"]:

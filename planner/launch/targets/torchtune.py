@@ -48,7 +48,7 @@ _PRECISIONS = {"bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32", "float32": "f
 
 @cache
 def _shipped_configs() -> Mapping[str, Mapping[str, ParsedOption]]:
-    """Options of the configurations that torchtune ships, by name."""
+    """Return the options of each configuration that torchtune ships, by its name."""
     return {
         row["config"]: {
             key: implied_option(key, text) for key, text in row.items() if text and key != "config"
@@ -58,7 +58,7 @@ def _shipped_configs() -> Mapping[str, Mapping[str, ParsedOption]]:
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set what no row of the table has.
+    """Set what the option table does not read.
 
     Raises LaunchError if the recipe trains something that is not predicted.
     """
@@ -74,7 +74,7 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """Options of the configuration that a command names, with the overrides of the command.
+    """Return the options of the named configuration, overridden by the command's.
 
     Raises LaunchError if that file is missing and torchtune ships none of that name.
     """
@@ -95,6 +95,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 
 
 def _refuse_unsupported(reading: OptionReader, recipe: str) -> None:
+    """Raise LaunchError for recipes and keys of torchtune whose training is not predicted."""
     unsupported = next((key for key in _UNSUPPORTED_KEYS if reading.has(key)), "")
     if not unsupported and recipe.startswith(_UNSUPPORTED_RECIPES):
         unsupported = recipe
@@ -109,7 +110,7 @@ def _refuse_unsupported(reading: OptionReader, recipe: str) -> None:
 
 
 def _set_model(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the model and its adapter."""
+    """Set the model and its LoRA adapter."""
     values = settings.values
     component = (reading.text("model._component_") or "").rpartition(".")[2]
     adapter_match = _ADAPTER_PREFIX.match(component)
@@ -134,7 +135,7 @@ def _set_model(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _candidate_names(component: str) -> Iterator[str]:
-    """Candidate model names of a builder: ``lora_llama3_1_8b``, ``qwen2_5_0_5b``, ``qwen2_1_5b``.
+    """Yield possible model names of a builder such as ``lora_llama3_1_8b``.
 
     >>> "qwen2-1.5b" in [*_candidate_names("qwen2_1_5b")]
     True
@@ -153,7 +154,7 @@ def _candidate_names(component: str) -> Iterator[str]:
 
 
 def _set_batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) -> None:
-    """Set the GPUs, the ZeRO stage, the batch and the sequence length."""
+    """Set the GPUs, the ZeRO stage, the batch and the sequence length in tokens."""
     values = settings.values
     recipe_name = (recipe or reading.command.name).removesuffix(".py").removesuffix(".yaml")
     config = reading.text("--config") or ""
@@ -185,6 +186,7 @@ def _set_batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) ->
 
 
 def _set_memory(reading: OptionReader, settings: SettingsBuilder) -> None:
+    """Set precision, recomputation, offload and compilation from the keys of a file."""
     values = settings.values
     dtype = (reading.text("dtype") or "bf16").lower()
     values["precision"] = _PRECISIONS.get(dtype, dtype)
@@ -200,6 +202,7 @@ def _set_memory(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _set_optimizer(reading: OptionReader, settings: SettingsBuilder) -> None:
+    """Set the optimizer, its offload to the CPU and whether it runs in the backward pass."""
     values = settings.values
     component = reading.text("optimizer._component_") or "torch.optim.AdamW"
     if component.endswith("CPUOffloadOptimizer"):

@@ -59,7 +59,7 @@ def make_reader_target(
     merge_config_files: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
     format_name: NameFormatter = strip_dashes,
 ) -> LaunchTarget:
-    """The target of a read-only training program.
+    """Return the launch target of a training program whose files are read, never written.
 
     Parameters
     ----------
@@ -73,6 +73,7 @@ def make_reader_target(
     table = OptionTable.load(name)
 
     def read_settings(reading: OptionReader) -> LaunchSettings:
+        """Read the settings of a command and its YAML; report used, ignored and unread options."""
         options = without_null_keys(merge_config_files(reading.command), table)
         command = replace(reading.command, options=options, unknown=())
         inner, tool = OptionReader.of(command, table), tool_row(name)
@@ -101,7 +102,7 @@ def make_update_reader(
     models: Sequence[str],
     sections: tuple[str, ...],
 ) -> Callable[[OptionReader], LaunchSettings]:
-    """A reader of the policy's update of a program that trains on rollouts.
+    """Return a function that reads the weight update of a reinforcement-learning program.
 
     Parameters
     ----------
@@ -114,6 +115,7 @@ def make_update_reader(
     table, title = OptionTable.load(name), tool_row(name)["title"]
 
     def read_settings(reading: OptionReader) -> LaunchSettings:
+        """Read the settings of a command that trains all weights; report unused options."""
         reading = replace(reading, command=with_unknown_options(reading.command))
         settings = option_texts(reading, title)
         set_full_training(settings)
@@ -127,7 +129,7 @@ def make_update_reader(
 def set_gpus(
     reading: OptionReader, settings: SettingsBuilder, num_gpus: int | None = None, **sizes: int
 ) -> int | None:
-    """Set the GPUs of the job; return its data-parallel ranks, None if the GPUs are open.
+    """Set the GPUs of the job; return its data-parallel ranks, None if the GPUs are unknown.
 
     ``num_gpus`` is the number in the program's own options, ``sizes`` are the degrees that split
     a copy of the model.
@@ -143,7 +145,7 @@ def set_gpus(
 def set_global_batch(
     settings: SettingsBuilder, ranks: int | None, accumulation_steps: int | None
 ) -> None:
-    """Set the global batch: micro-batch size x accumulation steps x data-parallel ranks."""
+    """Set sequences per step: micro-batch x accumulation steps x data-parallel ranks."""
     micro_batch = settings.values.get("micro_batch_size")
     if ranks is not None and micro_batch is not None:
         settings.values["global_batch_size"] = int(micro_batch) * (accumulation_steps or 1) * ranks
@@ -160,9 +162,7 @@ _MODEL_DEGREES = {*terms_about("layout_size", "train"), "expert_tensor_parallel"
 
 
 def fsdp_profile(values: Mapping[str, object]) -> str:
-    """The nearest profile of FSDP; the profile FSDP has no tensor, context or expert
-    parallelism.
-    """
+    """Return the nearest FSDP profile, by adapter and by tensor, context and expert parallelism."""
     if values["adapter"] != "none":
         return "HF Trainer FSDP"
     is_split = any(values.get(name, 1) != 1 for name in terms_about("collective"))
@@ -177,7 +177,7 @@ def set_full_training(settings: SettingsBuilder, precision: str = "bf16") -> Non
 
 
 def set_lora(reading: OptionReader, settings: SettingsBuilder, rank: int, *options: str) -> None:
-    """Set low-rank adapters of the matrices in the first of ``options`` set, else of all linear."""
+    """Set LoRA adapters of the matrices in the first option that is set, else of all linear."""
     settings.set("adapter", "lora")
     settings.set("lora_rank", rank)
     target_texts = (reading.command.options[name].texts for name in options if reading.has(name))
@@ -200,7 +200,7 @@ _MODULE = re.compile(r"[\w.*-]+")
 def set_megatron_parallelism(
     reading: OptionReader, settings: SettingsBuilder, section: str
 ) -> None:
-    """Set the parallel degrees from a section of a file with Megatron-Core's own keys."""
+    """Set the degrees of parallelism from a section with Megatron-Core's keys."""
     for row in OptionTable.load("megatron-bridge").rows:
         key = row.option.rpartition(".")[2]
         if row.role is OptionRole.IS and row.parameter in _MODEL_DEGREES and VALUE in row.text:
@@ -210,7 +210,7 @@ def set_megatron_parallelism(
 
 
 def require_model_ranks(reading: OptionReader, settings: SettingsBuilder, num_gpus: int) -> int:
-    """GPUs of a copy of the model.
+    """Return the GPUs that share one copy of the model.
 
     Raises LaunchError if they do not divide the GPUs.
     """
@@ -220,7 +220,7 @@ def require_model_ranks(reading: OptionReader, settings: SettingsBuilder, num_gp
 
 
 def set_objective(settings: SettingsBuilder, has_reference: bool, has_critic: bool = False) -> None:
-    """Set the objective GRPO with a reference model, else DAPO; note a critic."""
+    """Set the objective: GRPO with a reference model, DAPO without; note a critic."""
     if has_critic:
         settings.notes.append("It also trains a critic, which is not predicted.")
     objective = TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
@@ -232,7 +232,7 @@ def set_objective(settings: SettingsBuilder, has_reference: bool, has_critic: bo
 def note_updates(
     settings: SettingsBuilder, program: str, generated: int | None, batch: int
 ) -> None:
-    """Note the updates of a step if it has several."""
+    """Add a note on the number of updates per step, if a step has several."""
     if generated and generated > batch and generated % batch == 0:
         updates = generated // batch
         settings.notes.append(
@@ -243,7 +243,7 @@ def note_updates(
 def set_token_budget(
     settings: SettingsBuilder, tokens: int, sequences_per_rank: int | None
 ) -> None:
-    """Set the micro-batch to the most full-length sequences within a token budget.
+    """Set the micro-batch to the most full-length sequences within ``tokens`` tokens.
 
     Its size divides ``sequences_per_rank``, if that is known.
     """
@@ -263,8 +263,10 @@ def set_token_budget(
 def classify_unused_options(
     reading: OptionReader, sections: tuple[str, ...], used: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Unused options of sections: ``ignored_options`` of generation and of other models than the
-    policy, which do not affect the update, and ``unread``."""
+    """Return the unused options of ``sections``, as ``ignored_options`` and ``unread``.
+
+    Ignored: options of generation and other models than the policy, without effect on the update.
+    """
     names = {name for name in reading.command.options if name.startswith(sections)} - used
     generation_options = frozenset(name for name in names if _OTHER_MODELS.match(name))
     return {"ignored_options": generation_options, "unread": frozenset(names - generation_options)}

@@ -98,7 +98,7 @@ _LORA_TARGET_KEYS = ("lora.target_modules", "target_modules")
 
 
 def matches_command(words: Sequence[str]) -> bool:
-    """Whether a command starts verl, or a program with the options of verl's trainer.
+    """Return whether a command starts verl, or a program with verl's trainer options.
 
     >>> matches_command(["verl.trainer.main_ppo", "data.train_batch_size=1024"])
     True
@@ -117,7 +117,7 @@ def matches_document(values: Mapping[str, object]) -> bool:
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set what no row of the table has for the policy's update, or for fine-tuning."""
+    """Set what the option table does not read: the policy's update, or fine-tuning."""
     _note_other_program(reading, settings)
     if any(
         (argument.single or "").endswith(_FINE_TUNING_PROGRAMS)
@@ -145,7 +145,7 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _note_other_program(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Add a note if another program is read as verl's."""
+    """Add a note if the command starts another program than verl's, read as ``main_ppo``."""
     words = [text for argument in reading.command.positional for text in argument.texts if text]
     if words and not any(word.endswith((*_PROGRAMS, *_FINE_TUNING_PROGRAMS)) for word in words[:3]):
         settings.notes.append(
@@ -166,7 +166,7 @@ _SFT_DEFAULTS = {"length": 1024, "batch": 256, "micro": 4}
 
 
 def _set_fine_tuning(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set what no row of the table has for supervised fine-tuning with FSDP.
+    """Set what the option table does not read for supervised fine-tuning with FSDP.
 
     Raises LaunchError if another engine than FSDP trains.
     """
@@ -200,7 +200,7 @@ _OFFLOAD_KEYS = ("param_offload", "optimizer_offload", "grad_offload")
 
 
 def _set_fsdp_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the parallelism of the FSDP backend."""
+    """Set degrees of parallelism, ZeRO stage, offload and recomputation of the FSDP backend."""
     name = "ulysses_sequence_parallel_size"
     options = {
         "ulysses": (f"{_ACTOR}{name}", f"{_FSDP}{name}"),
@@ -217,9 +217,7 @@ def _set_fsdp_parallelism(reading: OptionReader, settings: SettingsBuilder) -> N
 def _set_fsdp_sharding(
     reading: OptionReader, settings: SettingsBuilder, option_names: Mapping[str, Sequence[str]]
 ) -> None:
-    """Set FSDP sharding with Ulysses, offloading and recomputation, by the names of their
-    options.
-    """
+    """Set Ulysses degree, ZeRO stage, offload and recomputation from the named options."""
     values = settings.values
     values["tensor_parallel"] = values["pipeline_parallel"] = 1
     values["context_parallel"] = number(reading, *option_names["ulysses"]) or 1
@@ -233,7 +231,7 @@ def _set_fsdp_sharding(
 
 
 def _set_megatron_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the parallelism of the Megatron-Core backend."""
+    """Set parallelism, ZeRO stage, offload and recomputation of the Megatron-Core backend."""
     values = settings.values
     values["framework"] = "Megatron-LM" if values["adapter"] == "none" else "Megatron-Bridge"
     set_megatron_parallelism(reading, settings, _MEGATRON)
@@ -257,7 +255,7 @@ def _set_megatron_parallelism(reading: OptionReader, settings: SettingsBuilder) 
 
 
 def _set_sequence_length(reading: OptionReader, settings: SettingsBuilder) -> int | None:
-    """Set and return the most tokens of a prompt with its answer; None where a value is unknown."""
+    """Set and return the most tokens of a prompt plus answer; None if a value is unknown."""
     names = ("data.max_prompt_length", "data.max_response_length")
     if has_unknown_value(reading, *names):
         settings.mark_missing("sequence_length")
@@ -276,7 +274,7 @@ _DEFAULT_LENGTH, _DEFAULT_MINI_BATCH, _DEFAULT_GPUS_PER_NODE = 512, 256, 8
 
 
 def _set_batch(reading: OptionReader, settings: SettingsBuilder, length: int | None) -> None:
-    """Set the GPUs, the sequences of an optimizer step, and those of a micro-batch.
+    """Set the number of GPUs, and the sequences of an optimizer step and of a micro-batch.
 
     ``ppo_mini_batch_size`` counts prompts, each with its ``rollout.n`` answers.
     """
@@ -318,7 +316,7 @@ def _set_batch(reading: OptionReader, settings: SettingsBuilder, length: int | N
 
 
 def _set_micro_batch(reading: OptionReader, settings: SettingsBuilder, copies: int | None) -> None:
-    """Set the sequences of a micro-batch on each rank; older files count those of all ranks."""
+    """Set the sequences of a micro-batch per rank; older keys count the sequences of all ranks."""
     total_micro_batch = number(reading, f"{_ACTOR}ppo_micro_batch_size")
     micro_batch = number(reading, f"{_ACTOR}ppo_micro_batch_size_per_gpu")
     if micro_batch is None and total_micro_batch and copies:
@@ -347,7 +345,7 @@ weight transfers, concurrent prompts of each engine."""
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set placement, passes and offloading of a step, which no row of the table has."""
+    """Set what the option table does not read for a full step: placement, passes, offload."""
     values = settings.values
     _note_other_program(reading, settings)
     is_megatron = str(update.values["framework"]).startswith("Megatron")
@@ -378,7 +376,7 @@ def _add_step_settings(
 def _set_micro_batch_tokens(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set the tokens of a micro-batch: a budget, or a number of sequences."""
+    """Set the tokens of a micro-batch, from a token budget or a number of sequences."""
     if flag(reading, f"{_ACTOR}use_dynamic_bsz"):
         budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _DEFAULT_TOKEN_BUDGET
         settings.values["micro_batch_tokens"] = budget * int(update.values["context_parallel"])
@@ -396,7 +394,7 @@ def _set_micro_batch_tokens(
 def _set_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set the placement of trainer and engine, and the staleness of weights."""
+    """Set on which GPUs trainer and engine run, and how many updates old the weights may be."""
     values = settings.values
     words = [text for argument in reading.command.positional for text in argument.texts if text]
     words += filter(None, [reading.text("--config-name")])
@@ -429,7 +427,7 @@ def _set_placement(
 
 
 def _set_async_step(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set a step of the fully asynchronous trainer: its updates between two weight transfers.
+    """Set prompts, staleness and concurrency of a step of the fully asynchronous trainer.
 
     The staleness threshold is a share of the answers of a step; it is rounded up to steps.
     """
@@ -481,7 +479,7 @@ _PROGRAMS_BY_PLACEMENT = {
 
 
 def _program_of(job: LaunchJob) -> tuple[str, str]:
-    """The module that starts a plan, and the name of its configuration.
+    """Return the Python module that starts a planned job and the name of its configuration.
 
     Raises LaunchError if verl has no such placement, or no dynamic sampling with it.
     """
@@ -502,7 +500,7 @@ def _program_of(job: LaunchJob) -> tuple[str, str]:
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """Quantities of verl's option table.
+    """Return the values that verl's option table writes for a planned job, by parameter name.
 
     Raises LaunchError if no program of verl can start such a step.
     """
@@ -554,7 +552,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _colocated_quantities(job: LaunchJob) -> MutableQuantities:
-    """Quantities of a colocated step: both sides take turns, or rollouts continue over updates."""
+    """Return the trainer mode of a job on shared GPUs, with the batches generated in advance."""
     if not job["partial_rollout"]:
         return {"trainer_mode": "sync"}
     batches_ahead = int(job["staleness"])
@@ -572,7 +570,7 @@ def _format_flag(value: object) -> str:
 
 
 def _megatron_quantities(job: LaunchJob, common: MutableQuantities) -> MutableQuantities:
-    """Quantities of the Megatron-Core backend.
+    """Return the option values of a job with the Megatron-Core backend, by parameter name.
 
     Raises LaunchError if the chunks of a stage cannot share the recomputed layers equally.
     """
@@ -594,7 +592,7 @@ def _megatron_quantities(job: LaunchJob, common: MutableQuantities) -> MutableQu
 
 
 def _fsdp_quantities(job: LaunchJob, common: MutableQuantities) -> MutableQuantities:
-    """Quantities of the FSDP backend, without options of Megatron-Core."""
+    """Return the option values of a job with the FSDP backend; Megatron-Core's are None."""
     quantities = fsdp_quantities(job, "verl", _MEGATRON)
     if int(job["context_parallel"]) == 1:
         quantities[f"cp_comm_type{FSDP_SUFFIX}"] = None
@@ -603,6 +601,7 @@ def _fsdp_quantities(job: LaunchJob, common: MutableQuantities) -> MutableQuanti
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    """Build the verl command of a job, with the critic's options if the algorithm is PPO."""
     module, _ = _program_of(job)
     options = _format_arguments(settings.options)
     is_ppo = job["algorithm"] == Algorithm.PPO
@@ -627,7 +626,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _format_arguments(options: Iterable[OptionText]) -> list[CommandWords]:
-    """Options of hydra as two words, keys of the configuration as ``KEY=TEXT``."""
+    """Return hydra's options as two words each, and configuration keys as ``KEY=TEXT``."""
     return [
         CommandWords.of(option)
         if option.option.startswith("-")
@@ -640,7 +639,7 @@ _CRITIC = {_MEGATRON: "critic.megatron.", _FSDP: "critic.fsdp."}
 
 
 def _critic_options(settings: OptionTexts) -> Iterator[OptionText]:
-    """Sharding options of the critic, copied from those of the policy."""
+    """Yield the critic's sharding options, copied from the policy's sharding options."""
     for option in settings.options:
         for actor, critic in _CRITIC.items():
             if option.option.startswith(actor):

@@ -70,7 +70,7 @@ _LONGEST_UNCHUNKED = 32_768  # config.py of 0.6: prompts of longer models are co
 
 
 def matches_command(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of vLLM."""
+    """Return whether a command starts vLLM as a server or offline program."""
     programs = [word.rsplit("/", 1)[-1] for word in words[:4]]
     if programs[:1] == ["vllm"]:
         return programs[1:2] == ["serve"] or (
@@ -84,7 +84,7 @@ def matches_command(words: Sequence[str]) -> bool:
 
 
 def matches_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has options of ``vllm serve``, or of Triton's ``model.json`` for vLLM."""
+    """Return whether a document has ``vllm serve`` options, or is Triton's for vLLM."""
     keys = {name.replace("_", "-") for name in values}
     accepted = _ENGINE.accepts
     document_keys = _DOCUMENT_KEYS & keys
@@ -94,7 +94,7 @@ def matches_document(values: Mapping[str, object]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Settings of the deployment that a command starts."""
+    """Read the settings of the vLLM server that a command starts."""
     reading = merge_config(reading, _ENGINE)
     server = read_server(reading, _ENGINE, AGGREGATED)
     pool, values = _read_pool(server), server.values
@@ -114,7 +114,7 @@ _PARTITION = "VLLM_PP_LAYER_PARTITION"
 
 
 def _note_uneven_stages(server: ServerSettings, stages: int) -> None:
-    """Add a note if the file splits layers unevenly: even stages are predicted."""
+    """Add a note if the file splits layers unevenly; even stages are predicted."""
     partition = server.reading.command.environment.get(_PARTITION)
     layers = [parse_size(part) or 0 for part in ((partition and partition.single) or "").split(",")]
     if stages > 1 and max(layers) > ceil_div(sum(layers), stages):
@@ -126,7 +126,7 @@ def _note_uneven_stages(server: ServerSettings, stages: int) -> None:
 
 
 def _set_layout(server: ServerSettings, model: ModelSpec | None) -> int:
-    """Set the parallelism; return the attention ranks: those of a dense model are replicas."""
+    """Set parallelism and GPUs; return the attention ranks, 1 for a dense model's replicas."""
     tensor_parallel, num_stages = server.count("tensor_parallel"), server.count("pipeline_parallel")
     data_parallel = server.count("attention_data_parallel")
     is_dense = model is not None and not model.num_experts
@@ -151,7 +151,7 @@ def _is_v0_engine(reading: OptionReader) -> bool:
 
 
 def _assume_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
-    """Set the default batch of offline programs, and of the engine before 0.8.
+    """Set the default batch of offline programs, and of engines before version 0.8.
 
     Prompts are not split, unless they may be long: then in chunks.
     """
@@ -177,7 +177,7 @@ def _assume_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -
 
 
 def _set_max_model_len(server: ServerSettings, model: ModelSpec | None) -> None:
-    """Set the longest request, which vLLM needs KV cache for; -1 and auto: what fits."""
+    """Set the longest request in tokens; unset for -1 and auto, which vLLM fits to memory."""
     max_model_len = server.reading.value("max_model_len")
     if parse_size(max_model_len):
         server.values["max_model_len"] = parse_size(max_model_len)
@@ -187,6 +187,7 @@ def _set_max_model_len(server: ServerSettings, model: ModelSpec | None) -> None:
 
 
 def _read_draft(reading: OptionReader) -> DraftSettings | None:
+    """Read the settings of speculative decoding; None if no draft tokens are set."""
     config = json_table(reading.text("--speculative-config"))
     number = parse_size(reading.value("draft_tokens")) or 0
     draft_tokens = config.get("num_speculative_tokens")
@@ -205,6 +206,7 @@ def _read_draft(reading: OptionReader) -> DraftSettings | None:
 
 
 def _read_pool(server: ServerSettings) -> str:
+    """Return the server's pool: prefill, decode, or both in one; note an undecided role."""
     reading = server.reading
     config = {**json_table(reading.text("--kv-transfer-config"))}
     transfer_option = reading.command.options.get("--kv-transfer-config")
@@ -270,7 +272,7 @@ _ROUTER_NOTE = "vllm-router (pip install vllm-router) spreads the requests"
 
 
 def worker_quantities(worker: ServerGroup) -> Quantities:
-    """Quantities of vLLM's option table for a worker."""
+    """Return the values that vLLM's options write for a group of servers."""
     experts, stage_gpus = int(worker.values["expert_parallel"]), worker.stage_gpus
     host_cache_gib, rank = worker.cache_on_host_gib, worker.lora_rank
     supported_rank = next(
@@ -291,7 +293,7 @@ def worker_quantities(worker: ServerGroup) -> Quantities:
 
 
 def command_options(server: ServerCommand) -> list[CommandWords]:
-    """The engine's options of a server, without address and nodes."""
+    """Return the engine options of a server's command, without address and nodes."""
     arguments = [CommandWords.of(inputs) for inputs in server.settings.options]
     has_draft_model = any(argument.words[1:] == ("draft_model",) for argument in arguments)
     draft_argument = CommandWords(words=("--spec-model", draft_model_argument(server.worker.job)))
@@ -302,6 +304,7 @@ def command_options(server: ServerCommand) -> list[CommandWords]:
 
 
 def _process(server: ServerCommand) -> Process:
+    """Build the vLLM process, with ports for KV-cache transfer and options for several nodes."""
     worker = server.worker
     arguments = [CommandWords(words=("vllm", "serve", server.model))]
     if worker.name in _SIDE_CHANNEL:
@@ -327,6 +330,7 @@ def _process(server: ServerCommand) -> Process:
 
 
 def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
+    """Return the vLLM router of replicas or of two pools; empty if one server needs none."""
     program = [CommandWords(words=("vllm-router", "--policy", "round_robin"))]
     pools = [
         CommandWords(words=(f"--{server.worker.name}", url))

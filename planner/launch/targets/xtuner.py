@@ -56,7 +56,7 @@ _DEFAULT_PACK_LENGTH, _COMMAND_PACK_LENGTH = 32768, 4096
 def _add_unlisted_settings(
     reading: OptionReader, settings: SettingsBuilder
 ) -> MutableQuantities | None:
-    """Set what no row of the table has; return the sizes of a changed model."""
+    """Set what the option table does not read; return sizes of a changed model."""
     is_command = bool(reading.command.positional)
     is_new = "pretrain" in (option_text(reading, "tokenize_fn") or "")
     settings.values |= {"adapter": "none", "training_objective": "pretrain" if is_new else "sft"}
@@ -78,7 +78,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 
 
 def _config_name(option: str) -> str:
-    """The name of a command's option in a configuration.
+    """Return the configuration key of a command's option.
 
     >>> _config_name("--fsdp-config.cpu-offload")
     'fsdp_cfg.cpu_offload'
@@ -88,7 +88,7 @@ def _config_name(option: str) -> str:
 
 
 def _set_model(reading: OptionReader, settings: SettingsBuilder) -> MutableQuantities | None:
-    """Set the model of the class in the file, else of the loaded weights; return changed sizes."""
+    """Set the model from its class, else from the loaded weights; return changed sizes."""
     class_name = reading.text("model_cfg") or ""
     model = _MODELS.get(class_name) or _MODELS_BY_NAME.get(class_name.lower().replace("_", "-"))
     loaded = (reading.text(name) for name in ("load_from", "tokenizer_path"))
@@ -104,7 +104,7 @@ def _set_model(reading: OptionReader, settings: SettingsBuilder) -> MutableQuant
 
 
 def _set_layout(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the GPUs, the batch, the replicas and expert parallelism."""
+    """Set GPUs, batch, data-parallel replicas and expert parallelism."""
     values = settings.values
     tensor_parallel, context_parallel = (
         int(values[f"{name}_parallel"]) for name in ("tensor", "context")
@@ -124,6 +124,7 @@ def _set_layout(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _set_memory(reading: OptionReader, settings: SettingsBuilder) -> None:
+    """Set recomputation, offload, precision, compilation, optimizer and loss kernel from keys."""
     values = settings.values
     ratio = reading.amount("fsdp_cfg.recompute_ratio")
     share = 1.0 if ratio is None else ratio
@@ -158,7 +159,7 @@ _TRAINER_PARTS = ("accumulative_counts", "max_epochs", "max_iters", "sampler", "
 
 
 def read_xtuner_config(calls: Sequence[Call], name: str) -> tuple[Mapping[str, Value], int] | None:
-    """Options of the Trainer for a configuration of 0.x, and the line of its model.
+    """Return the Trainer's options of an XTuner 0.x configuration, and its model's line.
 
     None if the calls are no such configuration.
     Raises LaunchError if it trains something that is not predicted.
@@ -208,7 +209,7 @@ _REQUIRED_KEYS = {"model_cfg", "dataloader_cfg"}
 def read_trainer_config(
     calls: Sequence[Call], name: str
 ) -> Iterator[tuple[int, Mapping[str, Value]]]:
-    """Line and settings of each ``TrainerConfig`` of XTuner 1, by dotted names.
+    """Yield line and settings, by dotted name, of each ``TrainerConfig`` of XTuner 1.
 
     The text of an object is its class; its arguments have names below it.
     Raises LaunchError if it trains on rollouts.
@@ -229,7 +230,7 @@ def read_trainer_config(
 
 
 def _read_loaded_model(model_call: Call) -> Mapping[str, Value]:
-    """Options of the loaded model and of its adapter."""
+    """Return the Trainer's options of the loaded model and its LoRA adapter."""
     loaded, lora = (_mapping(model_call.keywords.get(key)) for key in ("llm", "lora"))
     quantization = _mapping(loaded.get("quantization_config"))
     options: dict[str, Value] = {"model_name_or_path": loaded.get("pretrained_model_name_or_path")}
