@@ -126,6 +126,7 @@ class ConfigurationTable:
         shape, is_empty = self.shape, not all(indices.size for indices in axis_indices)
 
         def narrow(values: Values) -> Values:
+            """The entries of a broadcastable array at the chosen indices of each axis."""
             padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
             if padded.size == 1 and not is_empty:
                 return padded

@@ -292,6 +292,7 @@ class _ConflictingCounts(SearchSpaceError):
     def __init__(
         self, name: str, requested: Sequence[float], expression: str, quotients: FloatArray
     ) -> None:
+        """Compose the message from the requested numbers and the possible quotients."""
         super().__init__(
             f"{name}={_format_numbers(requested)} is given, but {expression} is "
             f"{_format_numbers(sorted_unique(quotients))}: "

@@ -48,6 +48,7 @@ class ServingContext:
 
 
 def _heads(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where tensor parallelism does not divide the heads, or the KV heads nor their copies."""
     t = c.tensor_parallel
     violated = np.zeros((), dtype=np.bool_)
     if context.engine.pads_heads:
@@ -65,6 +66,7 @@ def _layers(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 
 def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where expert parallelism does not divide the experts with their copies, or the GPUs."""
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
     violated = is_indivisible(c.stage_gpus, c.expert_parallel)
     for number in numbers:
@@ -85,6 +87,7 @@ def _attention_data(c: ServingConfigurations, context: ServingContext) -> BoolAr
 
 
 def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where the GPU has neither arithmetic nor a kernel for the weight format."""
     engine = context.engine
     dense = _lacking(context, engine.unpacked_dense_by_architecture)
     experts = _lacking(context, engine.unpacked_experts_by_architecture)
@@ -107,6 +110,7 @@ def _lacking(context: ServingContext, unpacked: Mapping[str, tuple[str, ...]]) -
 
 
 def _kv_cache(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where the engine lacks the KV-cache format, or the GPU cannot process FP8 caches."""
     gpu = context.gpu
     unpacks = gpu.architecture in context.engine.unpacked_cache_architectures
     lacks_fp8 = Precision.FP8 not in gpu.peak_flops and not unpacks
@@ -130,6 +134,7 @@ def _offload(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 
 def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where a parallel degree, or a combination of degrees, is not supported by the engine."""
     violated = np.zeros((), dtype=np.bool_)
     for name in terms_about("parallel_degree", "serve"):
         if not getattr(context.engine, name):
@@ -148,6 +153,7 @@ def _pipelines_of_pools(c: ServingConfigurations, context: ServingContext) -> Bo
 
 
 def _block_widths(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where a rank's share of an FP8-block matrix is not a multiple of the block width."""
     block = np.asarray(float(context.engine.fp8_block))
     violated = np.zeros((), dtype=np.bool_)
     if not block:

@@ -182,6 +182,7 @@ def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _split_experts(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where expert tensor parallelism does not divide the width of an expert."""
     split = c.expert_tensor_parallel
     blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
     widths = {block.moe_intermediate_size for block in blocks if block}
@@ -194,6 +195,7 @@ def _split_experts(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where routing options have no experts, or the expert imbalance exceeds its maximum."""
     named = (c.token_dispatcher != TokenDispatcher.AUTO) | (c.expert_capacity_factor > 0)
     named = named | (c.expert_compute == ExpertCompute.LOOP)
     blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
@@ -214,6 +216,7 @@ def _asynchronous(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _head_exchange(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where all-to-all context parallelism has heads that the ranks do not divide."""
     used = (c.cp_comm_type == ContextExchange.A2A) & (c.context_parallel > 1)
     if not np.any(used):
         return np.zeros((), dtype=np.bool_)
@@ -226,6 +229,7 @@ def _head_exchange(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
+    """True where a zero-bubble or DualPipe schedule does not fit the stages or micro-batches."""
     s, p, m = c.pipeline_schedule, c.pipeline_parallel, c.num_micro_batches
     other = s >= PipelineSchedule.ZERO_BUBBLE
     if not np.any(other):
@@ -274,6 +278,7 @@ def _not_among(
 
 
 def _recomputed_modules(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where the model has no recomputed module, or recomputation is not selective."""
     named = c.recompute_modules
     if not np.any(named):
         return np.zeros((), dtype=np.bool_)
@@ -298,6 +303,7 @@ def _modules_of(model: ModelSpec) -> set[str]:
 
 
 def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
+    """True where saved or offloaded tensors overlap, or recomputation is not full."""
     saved, moved = c.saved_tensors, c.offloaded_tensors
     if not (np.any(saved) or np.any(moved)):
         return np.zeros((), dtype=np.bool_)
@@ -387,6 +393,7 @@ def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where tensor parallelism does not divide the heads, or the KV heads unless copied."""
     t = c.tensor_parallel
     violated = np.zeros((), dtype=np.bool_)
     for attention in context.model.attentions:
@@ -399,6 +406,7 @@ def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _layout(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where pipeline stages and model layers do not match the specified pipeline layout."""
     layout = context.workload.pipeline_layout
     if not layout:
         return np.zeros((), dtype=np.bool_)
@@ -411,6 +419,7 @@ def _layout(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where pipeline chunks outnumber the layers, or must be equal and are not."""
     if context.workload.pipeline_layout:
         return np.zeros((), dtype=np.bool_)
     v = c.virtual_pipeline
@@ -441,6 +450,7 @@ def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where interleaved chunks leave more empty layer slots than embedding and logits fill."""
     if context.workload.pipeline_layout:
         return np.zeros((), dtype=np.bool_)
     chunks = c.pipeline_parallel * c.virtual_pipeline
@@ -458,6 +468,7 @@ def _sequence(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where context and sequence parallelism do not divide the sequence length."""
     cp = c.context_parallel
     halves = np.where(c.cp_comm_type == ContextExchange.P2P, 2, 1)  # the causal mask in a ring
     pieces = np.where(cp > 1, halves * cp, 1.0)
@@ -470,6 +481,7 @@ def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where expert parallelism does not divide the experts or the GPUs of a stage."""
     ranks = c.num_gpus / c.pipeline_parallel
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
     violated = is_indivisible(ranks, c.expert_ranks)
@@ -479,6 +491,7 @@ def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _experts_in_shards(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where expert parallelism does not divide the ranks that shard one model copy."""
     if not context.framework.experts_in_shards:
         return np.zeros((), dtype=np.bool_)
     is_copied = c.zero_stage == ZeroStage.NONE
@@ -498,6 +511,7 @@ def _zero(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where data-parallel replicas do not divide the ranks, or nothing is sharded."""
     replicas = c.data_parallel_replicas
     if np.all(replicas == 1):
         return np.zeros((), dtype=np.bool_)
@@ -510,6 +524,7 @@ def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _recomputed_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where the recomputed layers are all of a stage, or recomputation is not full."""
     layers = c.recompute_num_layers
     if not np.any(layers):
         return np.zeros((), dtype=np.bool_)
@@ -568,6 +583,7 @@ def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
 
 
 def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
+    """True where the optimizer step in the backward pass meets more passes or offloaded states."""
     if not c.optimizer_in_backward.any():
         return np.zeros((), dtype=np.bool_)
     leave = np.asarray([code.of_states for code in Offload])[c.offload]
@@ -576,6 +592,7 @@ def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where the framework, the ZeRO stage or the GPU's host link excludes the offloading."""
     if not c.any_offload:
         return np.zeros((), dtype=np.bool_)
     profile = context.framework

@@ -83,6 +83,7 @@ class Collector:
     """
 
     def __init__(self, problem: Problem) -> None:
+        """Start with an empty front and zero counts."""
         self._problem = problem
         self.simplest = ComplexityTieBreaker()
         self._pieces: list[tuple[Source, ConfigurationTable]] = []

@@ -82,6 +82,7 @@ class SampledSpace:
     """
 
     def __init__(self, problem: Problem, collectors: Sequence[Collector]) -> None:
+        """Join the parameter values of all sources that have a mesh into one space."""
         self._problem = problem
         pairs = zip(problem.sources, problem.cells, collectors, strict=True)
         meshed = [
@@ -236,6 +237,7 @@ class TrialStore:
     """
 
     def __init__(self, samples: SampledSpace) -> None:
+        """Start without evaluated rows."""
         self._samples = samples
         self._sizes = [len(values) for values in samples.parameters.values()]
         self._outcomes: dict[bytes, Outcome] = {}
@@ -394,6 +396,7 @@ class _TrialSearch:
     """Batches of trials, each from a new study with the best and the latest trials."""
 
     def __init__(self, samples: SampledSpace, sampler: str, seed: int) -> None:
+        """Set up the Optuna distributions of all parameters with several values."""
         from optuna.distributions import CategoricalDistribution
 
         self._sampler, self._seed = sampler, seed
@@ -431,6 +434,7 @@ class _TrialSearch:
         self.trials.explore()
 
     def _best_of_pool(self) -> list[FrozenTrial]:
+        """The best trials of the pool by NSGA-II, at most one batch; empty if the pool is empty."""
         if not self._pool:
             return []
         from optuna.samplers import NSGAIISampler
@@ -440,6 +444,7 @@ class _TrialSearch:
         return [self._pool[t.number] for t in selection.get_parent_population(study, 1)]
 
     def _study(self) -> Study:
+        """A new Optuna study with the trials of the pool."""
         import optuna
 
         study = optuna.create_study(directions=self._directions)
@@ -488,6 +493,7 @@ class _TrialSearch:
         )
 
     def _parameters(self, row: IndexArray) -> dict[str, Value]:
+        """The Optuna parameters of a row of positions, without those of a single value."""
         named = zip(self._values_by_name, row, strict=True)
         return {
             name: self._values_by_name[name][position]
@@ -505,6 +511,7 @@ class _TrialSearch:
 
 
 def _check_arguments(trials: int, seed: int, sampler: str) -> None:
+    """Refuse an unknown sampler, fewer than one trial, or a negative seed."""
     if sampler not in SAMPLERS:
         hint = did_you_mean(sampler, SAMPLERS)
         raise SearchSpaceError(f"Unknown sampler {sampler!r}.{hint} Known: {', '.join(SAMPLERS)}.")

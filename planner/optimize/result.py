@@ -77,6 +77,7 @@ class FewestGpus:
     """Throughput per GPU of the fewest GPUs, for each set of otherwise equal answers."""
 
     def __init__(self, rows: Iterable[tuple[Hashable, Mapping[str, Value]]]) -> None:
+        """Store throughput per GPU of the row with the fewest GPUs, for each key."""
         self._baselines: dict[Hashable, tuple[float, float]] = {}
         for key, row in rows:
             if not (row.get(THROUGHPUT_COLUMN) and row.get("num_gpus") and "step_time_s" in row):
@@ -186,6 +187,7 @@ class SearchResult:
         )
 
     def __repr__(self) -> str:
+        """Counts of feasible and evaluated configurations and of the front, as text."""
         feasible, all_of = self.configurations_feasible, self.configurations_evaluated
         text = f"{feasible:,} of {all_of:,} configurations feasible"
         if self.table:
@@ -285,6 +287,7 @@ class SearchResult:
         return add_scaling_efficiency(table, self.comparisons["num_gpus"].table)
 
     def _comparison(self, axis: str) -> Comparison:
+        """Compare the best plans by value of an axis: rows, losses, reasons for missing plans."""
         chosen, plans = self._choice, list[RankedConfiguration]()
         without: dict[Value, str] = {}
         chosen_value = None if chosen is None else cell_of(self.problem, chosen)[axis]

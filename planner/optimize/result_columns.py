@@ -222,6 +222,7 @@ def _question_columns(
 
 
 def _with_intervals(table: Columns, sources: Sequence[Source], which: int | IndexArray) -> Columns:
+    """The table with columns for the ends of 90 % intervals and the number of published runs."""
     counts, of_count = rank_values(np.asarray(table["num_gpus"]))
     pairs, of_row = rank_values(which * len(counts) + of_count)
     confidences: list[Confidence | None] = [

@@ -162,6 +162,7 @@ def _fit_weighted_objectives(
 def _divide_by_fit_probability(
     candidates: Candidates, rows: IndexArray, predicted: FloatArray
 ) -> FloatArray:
+    """Predicted objectives, made worse by the probability of fitting in memory."""
     fit_probability = np.nan_to_num(candidates.fit_probability_at(rows), nan=1.0)
     weight = np.clip(fit_probability, _MIN_FIT_PROBABILITY, 1.0)
     return np.where(predicted > 0, predicted / weight, predicted * weight)

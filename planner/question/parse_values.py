@@ -196,6 +196,7 @@ def _unwrap(value: object) -> object:
 
 
 def _parse_whole(value: object, dimension: str) -> int | None:
+    """The whole number that a value stands for; None: not a whole number."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, str) and _ZEROS_FIRST.match(value):
@@ -223,6 +224,7 @@ def _count(term: Term, value: object, option_name: str) -> int:
 
 
 def _number(term: Term, value: object, option_name: str) -> float:
+    """Parse a plain number; refuse a number below the term's minimum."""
     unit = term.unit.removeprefix("1")
     text = value.removesuffix(unit) if isinstance(value, str) else value
     number = _real(text, "number")
@@ -238,6 +240,7 @@ def _number(term: Term, value: object, option_name: str) -> float:
 
 
 def _share(term: Term, value: object, option_name: str) -> float:
+    """Parse a share from 0 to 1, or a percentage such as ``90%``, as a number from 0 to 1."""
     number = _real(value, "1")
     if number is None or not 0 <= number <= 1:
         message = (
@@ -256,6 +259,7 @@ def _flag(term: Term, value: object, option_name: str) -> bool:
 
 
 def _code(term: Term, value: object, option_name: str) -> Answer:
+    """Parse a name of the term's enumeration, in any case; refuse other names."""
     codes = term.enumeration
     if isinstance(value, codes):
         return term.decode(value)
@@ -281,6 +285,7 @@ def _lower(value: object) -> str:
 
 
 def _word(term: Term, value: object, option_name: str) -> str:
+    """Check a text that is a name or a file path: valid characters, not too long."""
     if not isinstance(value, str):
         raise SearchSpaceError(f"{option_name} is text, not {format_input(value)}.")
     if "\0" in value:
@@ -309,6 +314,7 @@ def _peak(term: Term, value: object, option_name: str) -> float | str:
 
 
 def _quantity(term: Term, value: object, option_name: str) -> float:
+    """Parse a number, or text with a unit, as a number in SI units."""
     dimension, unit = term.type, _UNITS.get(term.type)
     if not isinstance(value, str):
         number = _real(value, "1")
@@ -328,6 +334,7 @@ def _quantity(term: Term, value: object, option_name: str) -> float:
 
 
 def _tokens(term: Term, value: object, option_name: str) -> float:
+    """Parse a number of training tokens; refuse one so small that its unit must be missing."""
     tokens = _quantity(term, value, option_name)
     if 0 < tokens < FEWEST_TOKENS:
         raise SearchSpaceError(
@@ -372,6 +379,7 @@ def parse_by_gpu(value: object, option_name: str, wrong: str) -> dict[str, objec
 
 
 def _contract(term: Term, value: object, option_name: str) -> str:
+    """Parse the name of a price contract, in any case, with blanks or underscores for dashes."""
     names = [str(contract) for contract in Contract]
     text = re.sub(r"[\s_]+", "-", _lower(value))
     if text not in names:

@@ -164,6 +164,7 @@ def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
 
 
 def _with_adapter_time(factor: float, inputs: ServingInputs) -> ServingInputs:
+    """The inputs with the time of LoRA adapter kernels multiplied by ``factor``."""
     execution = inputs.engine.execution
     changed = replace(
         execution,
@@ -223,6 +224,7 @@ def _with_work(values: Mapping[str, Any], inputs: ServingInputs) -> ServingInput
 
 
 def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
+    """The assumed number of concurrent requests at half and twice its value; empty if set."""
     name = "concurrency"
     if not chosen.is_open(name) or chosen.request.num_requests is not None:
         return []
@@ -270,6 +272,7 @@ class PlanNotes:
     """Collects what a plan reports about the specs of a catalogue, and defaults."""
 
     def __init__(self, catalogue: Catalogue) -> None:
+        """Start without notes; specs are read from the ``catalogue``."""
         self.catalogue = catalogue
         self.defaults: dict[str, str] = {}
         self.tried: dict[str, Sequence[str]] = {}
@@ -277,6 +280,7 @@ class PlanNotes:
         self.assumed: list[str] = []
 
     def spec(self, kind: str, name: str, content: str, origins: Mapping[str, str]) -> None:
+        """Record the digest ``content`` of a spec file and the names of its assumed fields."""
         self.digests[f"{kind} {name}"] = content
         self.assumed += [
             f"{kind} {key}"
@@ -373,6 +377,7 @@ def tried_notes(
 
 
 def _format_limit_note(limit: Constraint, before: float | None) -> str:
+    """Text of an assumed limit: its bound with unit, and ``before`` if the bound was relaxed."""
     bound = (
         f"at {'most' if limit.sign > 0 else 'least'} "
         f"{formatting.format_limit(limit.bound, limit.unit)}"

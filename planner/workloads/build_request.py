@@ -257,6 +257,7 @@ def _parse_answer(term: Term, value: object, option_name: str) -> Answer | tuple
 
 
 def _read_settings(workload: str, values: object) -> dict[str, object]:
+    """The parsed values of ``settings`` by full parameter name; refuses repeated parameters."""
     parameters = terms_of(workload, "parameter", "pool", "derived")
     read_settings: dict[str, object] = {}
     for key, value in _mapping_items("settings", values):
@@ -287,6 +288,7 @@ def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
 
 
 def _parse_objectives(workload: str, value: object, option_name: OptionNamer) -> tuple[str, ...]:
+    """The full names of the requested objectives, in order; empty if none is specified."""
     objectives = terms_of(workload, "objective")
     items = split_items(value, "objectives") if not _is_empty(value) else []
     if wrong := [item for item in items if not isinstance(item, str)]:
@@ -319,6 +321,7 @@ def _is_empty(value: object) -> bool:
 
 
 def _parse_constraints(workload: str, values: object, option_name: OptionNamer) -> dict[str, float]:
+    """The bounds in SI units by limit; refuses unknown limits and limits of other workloads."""
     limits = terms_of(workload, "limit")
     other_limits = {name: term for name, term in glossary().items() if "limit" in term.kind}
     bounds = {}
@@ -393,6 +396,7 @@ def _other_workload_error(
 
 
 def _unknown_argument_error(workload: str, name: str) -> SearchSpaceError:
+    """The error for an unknown keyword argument, with the field or option to use instead."""
     terms = terms_of(workload, "parameter", "question", "limit", "pool")
     full = full_name(name, terms)
     if full in _FIELDS:

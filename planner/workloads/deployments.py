@@ -459,6 +459,7 @@ class Deployments(TokenGeneration):
 
     @property
     def _of_load(self) -> dict[str, FloatArray]:
+        """Columns at the specified load: capacity [1/s], makespan [s], time of the last first token [s]."""
         columns: dict[str, FloatArray] = {}
         if self.promises.capacity is not None:
             columns = term_columns(terms_about("capacity"), self)

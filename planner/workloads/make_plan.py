@@ -135,6 +135,7 @@ class RequestExpander:
         return sources, cells
 
     def _named(self, scene: HardwareScenario) -> dict[str, Value]:
+        """The names of a scenario's model, GPU and framework or engine, by question."""
         return {
             "model": scene.question.model.name,
             "gpu": scene.place.machine.gpu.name,
@@ -193,6 +194,7 @@ class RequestExpander:
         return [*_as_list(getattr(self.request, name), self.notes.catalogue.names(kind))]
 
     def _gpus(self) -> list[str | None]:
+        """The requested GPU names; every GPU of the catalogue for ``all``; [None]: none requested."""
         gpu = self.request.gpu
         if gpu in (ALL, (ALL,)):
             if self.request.cluster is not None:
@@ -230,6 +232,7 @@ class RequestExpander:
     def _place(
         self, question: WorkloadQuestion, gpu: str | None, is_only: bool, label: str
     ) -> PricedHardware:
+        """Read GPU, cluster and price of a question; if ``is_only``, note their default values."""
         notes = PlanNotes(self.notes.catalogue)
         place = read_priced_hardware(question.request, gpu, question.counts, notes, is_only=is_only)
         self.notes.digests.update(notes.digests)
@@ -243,6 +246,7 @@ class RequestExpander:
         return place
 
     def _space(self, question: WorkloadQuestion, is_only: bool) -> SearchSpace:
+        """Load the search space of a question; refuse a space of another workload."""
         name, origin = question.space
         if origin is not None and is_only:
             self.notes.defaults["space"] = f"{name} ({origin})"
@@ -354,6 +358,7 @@ class RequestExpander:
         return current or ([] if is_left_behind else vendor_only)
 
     def _profile(self, name: str, notes: PlanNotes) -> FrameworkProfile | EngineProfile:
+        """Load a framework or engine profile; an ideal one if the request sets shares of peaks."""
         kind = self.workload.profile_kind
         loaded = self.notes.catalogue.load_profile(kind, name)
         self.words.setdefault(kind, {}).setdefault(loaded.spec.name, name)

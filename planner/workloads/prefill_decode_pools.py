@@ -335,6 +335,7 @@ class PoolDeployments(Deployments):
         """
 
         def chance(worker: PrefillWorkers | DecodeWorkers) -> FloatArray:
+            """The probability that the GPUs of the workers at ``rows`` have the memory to start."""
             c, memory = (
                 worker.configurations,
                 worker.memory.mapped(lambda column: self.at(column, rows)),

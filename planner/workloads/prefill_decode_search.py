@@ -111,6 +111,7 @@ class PoolSpace:
             return prefill_workers(inputs, configurations, inside_fabric=False)
 
         def prefix_hits(evaluated: PrefillWorkers) -> PrefixHits:
+            """The prefix-cache hits of prefill workers that share the total request rate evenly."""
             c, total_rate, replicas = evaluated.configurations, self.request_rate, number
             if replicas is None and total_rate is not None:
                 replicas = np.maximum(total_rate / evaluated.request_rate, 1.0)
@@ -244,6 +245,7 @@ def _merge_tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
 def _decode_front(
     workers: DecodeWorkers, goals: Sequence[Objective], limits: Sequence[Constraint]
 ) -> DecodeWorkers:
+    """Undominated decode workers, within the limit on the time per output token if any keeps it."""
     allowed = _enough_room(workers, limits)
     for limit in limits:
         if limit.name == "time_per_output_token":

@@ -216,6 +216,7 @@ def _digest(files: tuple[Path, ...]) -> str:
 def _load_price(
     request: Request, gpu: GpuSpec, user_folder: Path | None, notes: PlanNotes
 ) -> Price | None:
+    """The GPU price under the requested contract, from lists or ownership costs; None: unknown."""
     if request.one_contract != Contract.OWNED:
         folder = notes.catalogue.folder
         return price_of(gpu.name, request.one_contract, request.provider, user_folder, folder)
@@ -245,6 +246,7 @@ def _load_price(
 
 
 def _check_provider(provider: str | None, user_folder: Path | None, notes: PlanNotes) -> None:
+    """Refuse a cloud provider that no price list has; None: any provider."""
     if provider is None:
         return
     providers = providers_of(None, user_folder, notes.catalogue.folder)

@@ -172,6 +172,7 @@ class ReplicaSource(ServingSource):
             return with_filled_cache(self.inputs, configurations, memory)
 
     def _promises(self, estimate: ServingEstimate) -> ServiceLevels:
+        """The service levels at capacity: GPUs, rate [1/s], latencies [s], free memory [bytes]."""
         c, served = estimate.configurations, estimate.served
         replicas = c.data_parallel
         if not self.counts and self.request_rate is not None:

@@ -179,6 +179,7 @@ def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
 
 
 def _check_step(work: RlWorkload, model: ModelSpec) -> None:
+    """Refuse an RL step that the model cannot run: no generation, or too long sequences."""
     if not any(attention.causal for attention in model.attentions):
         raise SpecError(f"{model.name} generates no answers: name a model that does.")
     if work.output_cap < work.output_tokens:
@@ -202,6 +203,7 @@ def _check_step(work: RlWorkload, model: ModelSpec) -> None:
 
 
 def _sources(scene: HardwareScenario) -> list[Source]:
+    """The one source of an RL search on a scenario; refuses work that the framework cannot do."""
     question, profile, place = scene.question, scene.profile, scene.place
     rollouts = profile.rollouts
     if rollouts is None:

@@ -431,6 +431,7 @@ def _refuse_answer_options(request: Request) -> None:
 
 
 def _make_workload(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorkload:
+    """The serving workload of a request; default lengths and rates are added to ``notes``."""
     lengths: dict[str, Any] = {}
     for name in terms_about("length", "serve"):
         num_tokens = getattr(request, name)
@@ -539,6 +540,7 @@ def _draft_method(request: Request, model: ModelSpec) -> DraftMethod:
 
 
 def _lora_targets(request: Request) -> AdapterTargets:
+    """The matrices that served LoRA adapters change; refuses unknown names and a missing rank."""
     targets = request.lora_targets
     if targets and not request.lora_rank:
         raise SpecError("--lora-targets needs --lora-rank.")

@@ -121,6 +121,7 @@ def timed_inference(step: InferenceStep) -> TimedStep:
 
 
 def _operators(step: InferenceStep) -> Iterator[TimedPart]:
+    """Yield the seconds of each operator of an engine step, over all layers."""
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:
             term = operator.module if operator.part == "compute" else operator.part
@@ -198,6 +199,7 @@ def layout(row: Mapping[str, object]) -> str:
 
 
 def _format_degrees(row: Mapping[str, object], prefix: str) -> str:
+    """The parallel degrees above 1 of a row as text, such as ``tp4 pp2``; default ``tp1``."""
     degrees = {
         abbreviation: number_of_row(row, prefix + name) if row[prefix + name] else 1
         for abbreviation, name in _DEGREES.items()
@@ -298,6 +300,7 @@ _NUMBERS = ("replicas", "prefill_replicas")
 
 
 def _sources(scene: HardwareScenario) -> list[Source]:
+    """The search sources of a scenario, one per serving mode and prefill GPU."""
     request = scene.question.request
     _check_streams(scene)
     modes = _parse_modes(request)
@@ -363,6 +366,7 @@ def _counted_on(source: Source, confidence: float) -> Source:
 
 
 def _batch_sources(scene: HardwareScenario) -> list[Source]:
+    """The one source of a search over static batches."""
     _check_kernels(scene, scene.place)
     return [
         BatchSource(
@@ -430,6 +434,7 @@ def _prefill_hardware(scene: HardwareScenario) -> PricedHardware:
 
 
 def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingInputs:
+    """The model, engine, requests and hardware that all configurations on ``place`` have."""
     question = scene.question
     host_cache, host_memory = question.work.host_cache, place.machine.host_memory
     if host_cache and place.machine.gpu.unified_memory:
@@ -467,6 +472,7 @@ def _engine(scene: HardwareScenario, place: PricedHardware) -> EngineProfile:
 def _mesh(
     scene: HardwareScenario, settings: Mapping[str, object]
 ) -> OpenMesh[ServingConfigurations]:
+    """All combinations of parameter values of one replica, narrowed by the user's ``settings``."""
     question = scene.question
     return serving_mesh(
         scene.space,
@@ -542,6 +548,7 @@ def _parse_modes(request: Request) -> list[str]:
 
 
 def _objectives(question: WorkloadQuestion) -> tuple[str, ...]:
+    """The default objectives; they differ with fixed numbers of GPUs and a fixed request rate."""
     if question.work.embeds and (question.counts or question.request.space == SINGLE):
         return _OF_PROMPTS
     if question.request.space == SINGLE:

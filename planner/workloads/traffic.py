@@ -148,6 +148,7 @@ def prompts_of(request: Request) -> PromptLengths:
 
 
 def _lognormal(mean: float, variation: float) -> PromptLengths:
+    """Prompt lengths [tokens] at equal quantiles of a lognormal distribution."""
     spread = math.sqrt(math.log1p(variation**2))
     normal = NormalDist()
     scores = [normal.inv_cdf((place + 0.5) / _QUANTILES) for place in range(_QUANTILES)]
@@ -156,6 +157,7 @@ def _lognormal(mean: float, variation: float) -> PromptLengths:
 
 
 def _measured_prompts(question: str, text: str) -> PromptLengths:
+    """Prompt lengths [tokens] of a published distribution (by name) or of a trace file."""
     shipped = shipped_lengths().get(text) if question == "lengths" else None
     if shipped is not None and not shipped.histogram:
         answers = shipped.answers
@@ -288,6 +290,7 @@ def file_state(path: Path) -> tuple[Path, int, int]:
 
 @cache
 def _read_trace_part(path: Path, changed: int, size: int, part: str | None) -> Trace:
+    """Read a trace file; with ``part``, only requests with prompts in that range of tokens."""
     if part is None:
         return read_trace(path)
     trace, length_range = _read_trace_part(path, changed, size, None), read_range(part)

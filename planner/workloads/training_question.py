@@ -519,6 +519,7 @@ def make_training_question(
 def _make_workload(
     request: Request, model: ModelSpec, notes: PlanNotes, counts: tuple[int, ...]
 ) -> TrainingWorkload:
+    """The training workload of a request; default lengths and batches are added to ``notes``."""
     published = model.training
     is_frozen = adapter_kind(request) is not AdapterKind.NONE
     objective = objective_of(request, is_frozen=is_frozen)
@@ -612,6 +613,7 @@ def _default_origin(model: ModelSpec, published: bool) -> str:
 
 
 def _check_length(model: ModelSpec, sequence_length: int) -> None:
+    """Refuse sequences longer than the learned positions of the model [tokens]."""
     limit = model.most_positions
     if limit is not None and isinstance(sequence_length, int) and sequence_length > limit:
         raise SpecError(

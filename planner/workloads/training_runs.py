@@ -400,6 +400,7 @@ class TrainingRuns(Candidates):
         return {**named, **self._configuration(), **listed}
 
     def _configuration(self) -> Columns:
+        """The parameter columns of every configuration, with derived degrees and micro-batches."""
         c = self.configurations
         table = {
             name: format_parameter_column(name, getattr(c, name), c.shape) for name in c.names()

@@ -116,6 +116,7 @@ def timed_training(time: StepTime, kind: str = "step") -> TimedStep:
 
 
 def _operators(time: StepTime) -> Iterator[TimedPart]:
+    """Yield the seconds of each operator of a training step, by time term."""
     for operator, seconds in time.operator_times():
         terms = {name: first(value) for name, value in seconds.items()}
         if operator.part != "compute":
@@ -264,6 +265,7 @@ _FRONT = ("throughput", "memory_headroom")
 
 
 def _sources(scene: HardwareScenario) -> list[Source]:
+    """The one source of a training search; refuses adapters that the framework cannot train."""
     question, place = scene.question, scene.place
     if question.work.is_frozen and not scene.profile.adapters:
         raise SearchSpaceError(

@@ -138,6 +138,7 @@ def with_ledger(inputs: SearchInputs) -> SearchInputs:
 
 
 def _add_parts(first: TimedPart, second: TimedPart) -> TimedPart:
+    """The sum of two timed parts: seconds, terms and work."""
     names = dict.fromkeys((*first.terms, *second.terms))
     return replace(
         first,
@@ -162,6 +163,7 @@ def _combine_equal(done: Iterable[RepeatedWork]) -> tuple[RepeatedWork, ...]:
 
 
 def _is_same(first: RepeatedWork, second: RepeatedWork) -> bool:
+    """True if two entries have the same formula, operands and count, so that they can be merged."""
     if (first.work.formula, first.work.key) != (second.work.formula, second.work.key):
         return False
     if first.work.figures.keys() != second.work.figures.keys() or first.once != second.once:
