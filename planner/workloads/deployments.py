@@ -114,7 +114,7 @@ class ServingSource(Source):
         return {**lengths, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """The 90 % intervals of predictions for ``num_gpus``, power and energy included."""
+        """The 90 % intervals of predictions on ``num_gpus`` GPUs, power and energy included."""
         machine, power = self.inputs.machine, self.site.power
         confidence = serving_confidence(self.inputs, self.published, spans_nodes=self.spans_nodes)
         if power is None:
@@ -123,8 +123,7 @@ class ServingSource(Source):
 
     @property
     def spans_nodes(self) -> bool:
-        """Whether the tensor parallelism of all configurations goes over nodes, or over racks of
-        GPUs that are one domain."""
+        """True if tensor parallelism crosses nodes (or NVLink domains) in all configurations."""
         cluster = self.inputs.machine.cluster
         domain = max(cluster.gpus_per_node, cluster.scale_up.domain_size)
         return self.mesh is not None and bool(min(self.mesh.values("tensor_parallel")) > domain)
@@ -147,7 +146,7 @@ class TokenGeneration(Candidates):
         """The electric power of each kind of worker by part."""
 
     def drawn(self, busy: FloatArray) -> PowerDraw:
-        """The power of the GPUs; near the design power in the share of time that they prefill."""
+        """The power of all GPUs; ``busy``: share of time in prefill, near the design power."""
 
         def boards(profile: PowerProfile) -> FloatArray:
             active, waiting = profile.prefill.value, profile.decode.value
@@ -209,7 +208,10 @@ class TokenGeneration(Candidates):
 
     @property
     def energy_columns(self) -> dict[str, FloatArray]:
-        """Power, electricity of a million generated tokens, and its carbon in a known region."""
+        """Columns of power, and of energy and carbon per million generated tokens.
+
+        Carbon only if the region is specified.
+        """
         columns = {
             "power_kw": self.power / KILOWATT,
             "energy_per_million_tokens_kwh": self.energy_per_million_tokens / KILOWATT_HOUR,
@@ -230,7 +232,7 @@ class Deployments(TokenGeneration):
 
     @cached_property
     def at_load(self) -> Self:
-        """The deployments at the specified request rate, with their capacity.
+        """The deployments at the request rate of the workload, with their capacity.
 
         Unchanged if no rate is specified or it is applied already. Above the capacity, all
         ``concurrency`` is in use.
@@ -272,7 +274,7 @@ class Deployments(TokenGeneration):
         first: FloatArray,
         token: FloatArray,
     ) -> ServiceLevels:
-        """The service levels at a load ``offered`` to each of ``replicas`` replicas.
+        """The service levels of ``replicas`` replicas that each get the load ``offered``.
 
         ``carried`` [1/s] is the rate of one while requests come, ``first`` and ``token`` are mean
         seconds. Of a number of requests the rate is that until the last is answered.
@@ -297,7 +299,7 @@ class Deployments(TokenGeneration):
         )
 
     def offered(self, rate: float, replicas: FloatArray, places: FloatArray) -> OfferedLoad:
-        """The load of a request rate [1/s], shared evenly by ``replicas`` with ``places`` slots."""
+        """The load of one replica with ``places`` batch slots; replicas share ``rate`` [1/s] evenly."""
         number = self.inputs.workload.num_requests
         return OfferedLoad(
             rate=rate / replicas,
@@ -394,7 +396,9 @@ class Deployments(TokenGeneration):
         """The percentile of a time of ``PERCENTILES`` [s] at a ``share`` of the requests."""
 
     def addends(self, name: str) -> Mapping[str, FloatArray]:
-        """A latency as the wait for the first token and the time of the others.
+        """The parts of a quantity whose errors differ, by name, in SI units.
+
+        A request latency has two: the time to the first token, and the time of further tokens.
 
         A percentile errs as the mean of its quantity does, and a rate is carried as surely as
         the capacity reaches it.
@@ -411,7 +415,7 @@ class Deployments(TokenGeneration):
 
     @property
     def interactivity(self) -> FloatArray:
-        """Generated tokens per second for one user, at the specified load if there is one."""
+        """Generated tokens per second of one user, at the specified load if there is one."""
         rate = self.inputs.workload.request_rate
         if rate is None or self.promises.capacity is not None:
             return 1.0 / self.time_per_output_token
@@ -459,7 +463,7 @@ class Deployments(TokenGeneration):
 
     @property
     def _of_load(self) -> dict[str, FloatArray]:
-        """Columns at the specified load: capacity [1/s], makespan [s], time of the last first token [s]."""
+        """Columns at the specified load: capacity, makespan [s], last time to first token [s]."""
         columns: dict[str, FloatArray] = {}
         if self.promises.capacity is not None:
             columns = term_columns(terms_about("capacity"), self)
@@ -481,7 +485,7 @@ class Deployments(TokenGeneration):
         return {"preempted_share": floats(share, self.shape)}
 
     def promised(self) -> Columns:
-        """The columns of the GPUs, latencies, rates and prices."""
+        """Columns of numbers of GPUs, latencies, rates, costs, power and fit probability."""
         shape = self.shape
         values = {
             **term_columns(terms_about("service_level"), self),
@@ -555,8 +559,10 @@ def parameter_columns(c: ServingConfigurations, names: Iterable[str]) -> Columns
 def image_columns(
     inputs: ServingInputs, c: ServingConfigurations, rate: FloatArray, shape: tuple[int, ...]
 ) -> Columns:
-    """Columns of the load by images and sound of prompts, at a request rate per worker [1/s];
-    empty without them."""
+    """Columns of the time for images and sound of prompts; empty without them.
+
+    ``rate``: requests per second of a worker.
+    """
     if not encoder_inputs(inputs):
         return {}
     time = encoder_time(inputs, c)
@@ -567,7 +573,7 @@ def image_columns(
 def memory_columns(
     inputs: ServingInputs, memory: ServingMemory, c: ServingConfigurations, shape: tuple[int, ...]
 ) -> Columns:
-    """The memory of the fullest GPU by part, and its cache as engines print it at their start."""
+    """Columns of the fullest GPU's memory by part [GiB], and of KV cache sizes as engines print."""
     size, longest = np.maximum(memory.room.size, 0.0), longest_request(inputs)
     with np.errstate(divide="ignore", invalid="ignore"):
         bytes_per_sequence = sequence_bytes(inputs, c, longest)
@@ -595,7 +601,7 @@ def memory_columns(
 
 
 def prefix_cache_columns(prefixes: PrefixHits | None, shape: tuple[int, ...]) -> Columns:
-    """Columns of prefix-cache hits and their lifetimes; empty without data on shared prefixes."""
+    """Columns of prefix-cache hits and lifetimes; empty if ``prefixes`` is None."""
     if prefixes is None:
         return {}
     columns = term_columns(terms_about("prefix_cache"), prefixes)
@@ -605,7 +611,7 @@ def prefix_cache_columns(prefixes: PrefixHits | None, shape: tuple[int, ...]) ->
 def needed_memory(
     inputs: ServingInputs, memory: ServingMemory, c: ServingConfigurations, cache: FloatArray
 ) -> tuple[Need, Need]:
-    """Needed and usable bytes: host memory per GPU, and GPU memory with a KV ``cache``.
+    """(Needed, usable) bytes of host memory per GPU, and of GPU memory with a KV ``cache``.
 
     What must be there to start counts as surely as the setting asks for.
     """
@@ -630,7 +636,7 @@ def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
 
 
 def as_candidates(candidates: Candidates) -> TokenGeneration:
-    """Candidates that generate tokens.
+    """The candidates, checked to be of serving or inference.
 
     Raises TypeError if they are others.
     """

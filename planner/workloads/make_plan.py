@@ -75,7 +75,7 @@ class RequestExpander:
     refused: list[tuple[Cell, str]] = field(default_factory=list)
 
     def search(self) -> SearchSources:
-        """All scenes of the request.
+        """Expand the request into scenarios; return the sources of all and the refused cells.
 
         Raises SpecError or SearchSpaceError if something is unknown or faulty; or everything that
         was named is impossible.
@@ -116,7 +116,10 @@ class RequestExpander:
     def _sources(
         self, scenes: Sequence[tuple[HardwareScenario, Cell]]
     ) -> tuple[list[Source], list[Cell]]:
-        """The sources of all scenes, with their cells; a scene may have none if others do."""
+        """The sources of all scenarios with their cells; a refused scenario has none.
+
+        Raises PlannerError if no scenario has a source.
+        """
         sources: list[Source] = []
         cells: list[Cell] = []
         for scene, outer in scenes:
@@ -143,7 +146,7 @@ class RequestExpander:
         }
 
     def _questions(self) -> list[WorkloadQuestion]:
-        """The question for each model and each adapter."""
+        """The workload question of each combination of model, adapter (LoRA) and draft tokens."""
         catalogue, models = self.notes.catalogue, self._several("model", "models")
         adapters = _as_list(self.request.adapter, self.workload.adapters)
         drafts = _as_list(self.request.draft_tokens, ())
@@ -175,7 +178,7 @@ class RequestExpander:
         return questions
 
     def _note_chosen(self, scenes: Sequence[HardwareScenario]) -> None:
-        """Note the choices that depend on GPU and profile, with the GPUs of each."""
+        """Note the defaults that depend on GPU and framework, with the GPUs that each is for."""
         differences = [(scene, self.workload.hardware_notes(scene)) for scene in scenes]
         for name in dict.fromkeys(name for _, texts in differences for name in texts):
             gpus_by_text: dict[str, list[str]] = {}
@@ -194,7 +197,7 @@ class RequestExpander:
         return [*_as_list(getattr(self.request, name), self.notes.catalogue.names(kind))]
 
     def _gpus(self) -> list[str | None]:
-        """The requested GPU names; every GPU of the catalogue for ``all``; [None]: none requested."""
+        """The requested GPU names; every GPU of the catalogue for ``all``; [None] without one."""
         gpu = self.request.gpu
         if gpu in (ALL, (ALL,)):
             if self.request.cluster is not None:
@@ -265,7 +268,7 @@ class RequestExpander:
     def _profiles(
         self, question: WorkloadQuestion, space: SearchSpace, place: PricedHardware, is_only: bool
     ) -> list[FrameworkProfile | EngineProfile]:
-        """The frameworks or engines: the requested ones, all current ones, or the space's."""
+        """The frameworks or engines for a GPU: the requested, all current, or that of the space."""
         kind, (name, origin) = self.workload.profile_kind, question.profile
         notes, gpu = self._noting(is_only), place.machine.gpu
         load = partial(self.notes.catalogue.load_profile, kind)
@@ -304,7 +307,7 @@ class RequestExpander:
     def _profile_of_release(
         self, profiles: Sequence[str], number: str, place: PricedHardware, notes: PlanNotes
     ) -> str:
-        """The name of the engine profile of a release, if the request names an engine without it.
+        """The name of the engine profile that covers a release ``number``.
 
         Raises SearchSpaceError if it is no release, or there are several engines.
         """
@@ -324,7 +327,7 @@ class RequestExpander:
         return profile
 
     def _current(self, question: WorkloadQuestion, first: str, place: PricedHardware) -> list[str]:
-        """Current profiles that run on the GPU, the space's first; else profiles of its vendor."""
+        """Names of the current profiles that run on the GPU; notes a refusal if there is none."""
         profiles = self._supported_profiles(question, first, place)
         if not profiles:
             kind, gpu = self.workload.profile_kind, place.machine.gpu
@@ -338,7 +341,9 @@ class RequestExpander:
     def _supported_profiles(
         self, question: WorkloadQuestion, first: str, place: PricedHardware
     ) -> list[str]:
-        """Current profiles that run on the GPU, else profiles of its vendor only; may be empty.
+        """Names of current profiles that run on the GPU, else of profiles for only its vendor.
+
+        Empty if there are none.
 
         Architectures that current profiles dropped are not supported by profiles of the vendor.
         """
@@ -376,7 +381,7 @@ class RequestExpander:
         place: PricedHardware,
         others: Mapping[str, PricedHardware],
     ) -> Iterator[tuple[HardwareScenario, Cell]]:
-        """Scenarios by precision and number of GPUs, with these as cells if there are several."""
+        """Yield a scenario with its cell for each requested precision and number of GPUs."""
         name, request = self.workload.precision, question.request
         precisions: list[str | float | None] = [None]
         if request.precision is not None:
@@ -407,7 +412,7 @@ class RequestExpander:
 
 
 def _as_list(value: object, all_values: Sequence[object]) -> Sequence[Any]:
-    """One word or several as a list without repetitions; ``all`` stands for ``all_values`` one."""
+    """The value, or the values, as a list without repetitions; ``all_values`` for ``all``."""
     if value in (ALL, (ALL,), [ALL]):
         return all_values
     items = value if isinstance(value, tuple | list) else [value]
@@ -448,7 +453,7 @@ class Plan:
         raise KeyError(f"No source has this row: {row}.")
 
     def reproducing_answers(self, row: Row) -> dict[str, Value]:
-        """The answers by question that reproduce a row."""
+        """The answers, by question, with which a new request reproduces a row."""
         source = self.source_of(row)
         answers = {**self.workload.reproducing_answers(source), "model": row["model"]}
         if isinstance(self.request.contract, tuple):

@@ -36,7 +36,7 @@ _MOST_WAYS = 256
 
 
 def numbers_of_prefill(num_gpus: int, each_prefill: int, each_decode: int) -> FloatArray:
-    """Numbers of prefill workers that, with some decode workers, fill all GPUs.
+    """Numbers of prefill workers that leave GPUs for a whole number of decode workers.
 
     ``each_prefill`` and ``each_decode`` are the GPUs of a worker. Of more than 4,096 GPUs at
     most 256 numbers are kept: half of them evenly spaced, the others ever denser towards
@@ -100,7 +100,7 @@ class PoolSpace:
     def prefilling(
         self, configurations: ServingConfigurations, number: Numeric | None
     ) -> PrefillWorkers:
-        """Prefill workers with the hits of their own prefix caches.
+        """Prefill workers with the prefix-cache hits of each configuration.
 
         If ``number`` is None, there are as many as the request rate needs, or as half of the GPUs
         hold.
@@ -140,7 +140,7 @@ class PoolSpace:
         return float(self.decode_mesh.values("concurrency")[0]) if self.waits else None
 
     def decoding(self, configurations: ServingConfigurations) -> DecodeWorkers:
-        """Decode workers, with the concurrency that fits in their memory."""
+        """Decode workers with the concurrency that fits in memory, if requests wait."""
         inputs = self.decode_setting
         workers = decode_workers(inputs, configurations, inside_fabric=False)
         if not self.waits:
@@ -171,7 +171,7 @@ def pair_workers(
     goals: Sequence[Objective],
     limits: Sequence[Constraint],
 ) -> Iterator[WorkerPairs]:
-    """Undominated workers in pairs of each size, in all numbers that fill the GPUs."""
+    """Yield pairs of undominated prefill and decode workers, in all numbers that fill the GPUs."""
     times = (prefill.prompt_time, prefill.service_time, prefill.transfer_time)
     allowed = _enough_room(prefill, limits)
     first = _rows(prefill, _fronts(prefill, times, allowed, goals))
@@ -189,7 +189,10 @@ def pair_workers(
 def one_each(
     mesh: OpenMesh[ServingConfigurations], unused: str, largest: float = np.inf
 ) -> ServingConfigurations:
-    """One worker per layout that leaves GPUs for another; the unused parameter has one value."""
+    """All configurations of one worker that leave GPUs for the other kind of worker.
+
+    The parameter ``unused`` gets one value.
+    """
     layouts, *others = mesh.axes
     (layout,) = layouts
     size = math.prod(numbers(layout, name) for name in terms_about("model_parallel", "serve"))
@@ -215,7 +218,7 @@ def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
 def _pair_rows(
     space: PoolSpace, prefill: PrefillWorkers, decode: DecodeWorkers
 ) -> Iterator[FloatArray]:
-    """Pairs of workers with one cache format, and their numbers, as columns."""
+    """Yield pairs of workers with the same KV-cache format: row, row, number, number."""
     kinds = _kinds(prefill), _kinds(decode)
     for kind in np.unique(kinds[0]):
         for other in np.unique(kinds[1]):
@@ -230,7 +233,7 @@ def _pair_rows(
 
 
 def _merge_tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
-    """Tables, concatenated into fewer and larger ones."""
+    """Concatenate tables into fewer and larger ones, of at least ``_ROWS`` columns."""
     waiting, number = list[FloatArray](), 0
     for part in parts:
         waiting.append(part)
@@ -259,7 +262,7 @@ def _decode_front(
 def _enough_room(
     workers: PrefillWorkers | DecodeWorkers, limits: Sequence[Constraint]
 ) -> BoolArray:
-    """Workers that no rule rejects; if possible only those with the requested free memory."""
+    """True where no rule rejects a worker and the requested memory stays free, if possible."""
     allowed = workers.rejected_by == 0
     for limit in limits:
         if limit.name == _HEADROOM:
@@ -274,7 +277,7 @@ def _fronts(
     allowed: BoolArray,
     goals: Sequence[Objective],
 ) -> IndexArray:
-    """Undominated workers of each size and cache format.
+    """Flat indices of the undominated workers, for each worker size and KV-cache format.
 
     A pair is the better the smaller its ``values``, with two exceptions: the memory that stays
     free, and the queue of prompts, which slower decoding shortens because fewer requests pass.
@@ -299,7 +302,7 @@ def _kinds(workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
 
 
 def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
-    """A flat table of some workers by flat index or mask."""
+    """The workers at some flat indices, or where a mask is True, as a flat table."""
     shape = workers.configurations.shape
     indices: IndexArray = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows)
     positions = positions_at(indices, shape)
@@ -329,7 +332,10 @@ def _number_pairs(
     sizes: tuple[int, int],
     count: int,
 ) -> FloatArray:
-    """Pairs of workers in the numbers that fill ``count`` GPUs, or that keep up with the rate."""
+    """Pairs of workers with their numbers, which fill ``count`` GPUs.
+
+    If ``count`` is 0: the specified numbers, else numbers that keep up with the request rate.
+    """
     requested = space.prefill_replicas, space.replicas
     if count:
         first, second = numbers_that_fill(space, count, *sizes)
@@ -349,7 +355,10 @@ def _number_pairs(
 def numbers_that_fill(
     space: PoolSpace, count: int, prefill: int, decode: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Numbers of workers of ``prefill`` and of ``decode`` GPUs that fill ``count``, as given."""
+    """Numbers of ``prefill``-GPU and ``decode``-GPU workers that together use ``count`` GPUs.
+
+    Numbers that the space fixes are respected.
+    """
     first = numbers_of_prefill(count, prefill, decode)
     if space.prefill_replicas is not None:  # of many GPUs not every number is looked at
         first = np.array([space.prefill_replicas], dtype=np.float64)
@@ -364,7 +373,7 @@ def numbers_that_fill(
 def _most_decode_workers(
     prefill: PrefillWorkers, decode: DecodeWorkers, num_prefill: FloatArray, rate: float
 ) -> FloatArray:
-    """Decode workers that surely reach the rate, by Little's law with all their places taken.
+    """An upper bound on the decode workers for a request rate [1/s], by Little's law.
 
     So many prompts wait no longer than at a server of exponential service.
     """

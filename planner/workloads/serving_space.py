@@ -587,7 +587,7 @@ def formats_to_choose(question: WorkloadQuestion, space: SearchSpace) -> dict[st
 
 
 def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
-    """The engine with the request's limit of sequences and its choice of CUDA graphs.
+    """The engine with the request's ``max_num_seqs``, LoRA slots and choice of CUDA graphs.
 
     Raises SpecError if the request sets redundant experts and the engine has none.
     """
@@ -608,7 +608,7 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
 
 
 def with_sequence_limit(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
-    """The engine with another ``max_num_seqs``, which its memory profiling uses, too."""
+    """The engine with another ``max_num_seqs``, also in its memory profiling run."""
     memory = engine.memory
     if memory.profiled_seqs:
         memory = replace(memory, profiled_seqs=max_num_seqs, fixed_profiled_seqs=True)
@@ -617,15 +617,17 @@ def with_sequence_limit(engine: EngineProfile, max_num_seqs: int) -> EngineProfi
 
 
 def with_max_num_seqs(inputs: ServingInputs, max_num_seqs: int, concurrency: int) -> ServingInputs:
-    """The setting whose engine starts with ``max_num_seqs`` at this ``concurrency``, and with the
-    number of requests as its limit otherwise."""
+    """The inputs whose engine starts with ``max_num_seqs`` at exactly this ``concurrency``.
+
+    At any other concurrency the number of requests is the limit.
+    """
     engine = with_sequence_limit(inputs.engine, max_num_seqs)
     engine = replace(engine, scheduler=inputs.engine.scheduler)
     return replace(inputs, engine=engine, engine_max_num_seqs=concurrency)
 
 
 def without_cuda_graphs(engine: EngineProfile) -> EngineProfile:
-    """The engine whose host launches the kernels of every step one by one."""
+    """The engine without CUDA graphs: the host launches each kernel of every step."""
     e, without_graphs = engine.execution, engine.without_graphs
     layer, routing = e.prefill_launch_time, 0.0
     if without_graphs is not None:

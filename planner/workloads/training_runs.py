@@ -61,7 +61,7 @@ _BY_CODE = np.array([_RECOMPUTE[code] for code in Recompute])
 def complexity(
     c: TrainingConfigurations, inputs: TrainingInputs, peak_memory: FloatArray
 ) -> IndexArray:
-    """The complexity of plans, 0 for the simplest; the first level that differs decides.
+    """A number that orders plans by complexity; 0: the simplest.
 
     ``peak_memory`` in bytes is that of the fullest GPU.
     """
@@ -71,7 +71,7 @@ def complexity(
 def _complexity_levels(
     c: TrainingConfigurations, inputs: TrainingInputs, peak_memory: FloatArray
 ) -> Iterator[ComplexityLevel]:
-    """The levels of complexity of a plan, in the order of their weight."""
+    """Yield the levels of complexity of a plan, the most important first."""
     domain = inputs.machine.cluster.scale_up.domain_size
     tokens = inputs.workload.sequence_length / c.context_parallel
     yield 2, (c.context_parallel > 1) & (tokens < FEWEST_TOKENS)
@@ -131,7 +131,7 @@ class TrainingSource(Source):
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """The tokens, the training objective, and the price of a GPU."""
+        """Columns that all plans share: tokens, training objective, failures and GPU price."""
         work = self.inputs.workload
         amount: dict[str, Value] = {
             name: getattr(work, name) for name in terms_about("training_amount")
@@ -141,7 +141,7 @@ class TrainingSource(Source):
         return {**amount, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """The 90 % intervals; that of the calendar time combines step time and failures."""
+        """The 90 % intervals of predictions on ``num_gpus`` GPUs; None if there are none."""
         if self.flops_efficiency is not None:
             return None
         confidence = training_confidence(self.inputs, int(num_gpus))
@@ -172,7 +172,7 @@ class TrainingSource(Source):
 
     @cached_property
     def _errors(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Center, spread and sure share of each number of GPUs, ascending."""
+        """Center, spread and usable share of memory errors, for each number of GPUs in order."""
         counts = sorted(set(self.counts))
         errors = [training_memory_errors(self.inputs, count) for count in counts]
         shares = (training_share(self.inputs, count, self.fit_confidence) for count in counts)
@@ -182,7 +182,7 @@ class TrainingSource(Source):
         return np.array(center), np.array(spread), np.array([*shares])
 
     def _of_counts(self, values: FloatArray, num_gpus: FloatArray) -> Numeric:
-        """The entry of each number of GPUs."""
+        """The entry of ``values`` for each number of GPUs."""
         if len(values) == 1:
             return float(values[0])
         entries: FloatArray = values[np.searchsorted(sorted(set(self.counts)), num_gpus)]
@@ -195,7 +195,7 @@ class TrainingSource(Source):
     def judged(
         self, configurations: TrainingConfigurations, broken: CodeArray | None = None
     ) -> TrainingRuns:
-        """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
+        """Predict time and memory of every configuration; ``broken``: codes of broken rules."""
         estimate = evaluate(
             self.inputs,
             configurations,
@@ -222,7 +222,7 @@ class TrainingRuns(Candidates):
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
+        """(Needed, usable) bytes of host memory per GPU, and of the fullest GPU."""
         memory, machine = self.estimate.memory, self.estimate.inputs.machine
         usable = self.source.sure_share(self.num_gpus) * machine.gpu.allocatable_memory
         needed = host_need(self.estimate.inputs, memory)
@@ -260,7 +260,7 @@ class TrainingRuns(Candidates):
         return (power_draw(machine, profile, self.num_gpus, self._boards),)
 
     def _boards(self, profile: PowerProfile) -> FloatArray:
-        """Mean power of the boards over their design power."""
+        """The mean power of the GPU boards as a share of their design power."""
         if self.estimate.is_flat:
             return np.asarray(profile.train.value)
         return board_share(
@@ -352,7 +352,7 @@ class TrainingRuns(Candidates):
 
     @property
     def energy(self) -> FloatArray:
-        """Joules of the run's GPUs, hosts, network and building over its calendar time.
+        """The energy of a training run [J]: GPUs, hosts, network, building; with lost time.
 
         Lost time draws as much power as training: most of it repeats steps, recoveries are a small
         part. Spare GPUs are switched off: they are paid for and draw nothing.
@@ -386,7 +386,7 @@ class TrainingRuns(Candidates):
         return self.configurations.num_gpus
 
     def columns(self) -> Columns:
-        """Configuration, predictions, then memory and time by part."""
+        """The result columns: configuration, predictions, memory and time by part."""
         shape = self.shape
         fullest, is_placed = self.estimate.memory.fullest, self.source.site.is_placed
         names = [name for name in terms_about("training_results") if name != "carbon" or is_placed]
