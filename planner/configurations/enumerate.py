@@ -25,7 +25,7 @@ def refuse_unknown(
     parameter_names: Sequence[str],
     derived: Sequence[str],
 ) -> None:
-    """Check that a space and the user's settings name parameters; ``derived`` follow from others.
+    """Refuse names in the space or the user's settings that are no parameters.
 
     Raises SearchSpaceError if one of them is no parameter; the message names the space if the space
     sets it.
@@ -56,7 +56,7 @@ def as_values(choice: object, bases: Mapping[str, int]) -> list[object]:
 
 
 def coded_values(name: str, values: Iterable[object]) -> list[float]:
-    """Values of a parameter as codes, flags and numbers, without repetitions.
+    """Values of a parameter as codes, flags or numbers, without repetitions.
 
     Raises SearchSpaceError if a value is not one of the parameter's, or there is none.
     """
@@ -142,7 +142,7 @@ class OpenMesh(Generic[Table]):
         return sorted_unique(column)
 
     def blocks(self, max_rows: int = _BLOCK_ROWS) -> Iterator[Table]:
-        """Open meshes of at most about ``max_rows`` rows that together are the whole mesh."""
+        """Yield parts of the mesh, each of at most about ``max_rows`` configurations."""
         axes = [cross_product(axis) for axis in self.axes]
         lengths = [_length(axis) for axis in axes]
         steps = block_steps(lengths, max_rows)
@@ -171,7 +171,7 @@ class OpenMesh(Generic[Table]):
 
 
 def training_mesh(values: Mapping[str, Sequence[object]]) -> OpenMesh[TrainingConfigurations]:
-    """All combinations of the values of every parameter of training, by ``AXES``."""
+    """All combinations of the ``values`` of every training parameter, grouped as in ``AXES``."""
     kind = TrainingConfigurations
     return OpenMesh(
         kind=kind, axes=[[single_axis(kind, name, values[name]) for name in axis] for axis in AXES]
@@ -189,7 +189,7 @@ def numbers(columns: Factor, name: str) -> FloatArray:
 
 
 def cross_product(factors: Sequence[Factor]) -> Factor:
-    """Columns of all combinations of the entries of some factors, the last fastest."""
+    """Columns of all combinations of the entries of some factors; the last varies fastest."""
     columns, before, after = dict[str, Values](), 1, math.prod(map(_length, factors))
     for factor in factors:
         after //= max(_length(factor), 1)
@@ -205,7 +205,7 @@ def _length(columns: Factor) -> int:
 
 
 def block_steps(lengths: Sequence[int], max_rows: int) -> list[int]:
-    """The number of entries of each axis in a block; later axes are complete first."""
+    """The number of entries of each axis in a block of at most ``max_rows`` rows."""
     steps = []
     rows_left = max_rows
     for length in reversed(lengths):
@@ -230,7 +230,7 @@ class SpecifiedValues:
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> SpecifiedValues:
-        """The specified values among a user's settings."""
+        """The user's values of parameters that follow from others, such as ``data_parallel``."""
         values_by_name = {
             name: as_values(settings[name], {}) for name in FOLLOWING if name in settings
         }
@@ -239,7 +239,7 @@ class SpecifiedValues:
         )
 
     def is_broken(self, c: TrainingConfigurations) -> BoolArray:
-        """Where configurations have others."""
+        """True where a configuration differs from the values that the user specified."""
         violated = np.zeros((), dtype=np.bool_)
         if self.data_parallel:
             violated = violated | ~np.isin(c.data_parallel, self.data_parallel)
@@ -249,7 +249,7 @@ class SpecifiedValues:
         return np.asarray(violated)
 
     def check(self, values: Mapping[str, Sequence[float]]) -> None:
-        """Refuse numbers that no combination of ``values`` (by parameter) agrees with.
+        """Refuse specified values that no combination of ``values`` (by parameter) results in.
 
         Raises SearchSpaceError if no combination agrees; the message shows the possible numbers.
         """
@@ -304,7 +304,7 @@ class _ConflictingCounts(SearchSpaceError):
 def global_batch_of(
     settings: Mapping[str, object], num_gpus: int, default_degree: int | None
 ) -> tuple[int, str]:
-    """The global batch from gradient accumulation steps [samples], and its derivation as text.
+    """The global batch size [samples] from gradient accumulation steps, and a text on it.
 
     ``default_degree`` replaces missing degrees; None in a search, where degrees are open.
     Raises SearchSpaceError if a parameter that determines the batch is open.
@@ -336,7 +336,7 @@ def _single_value(settings: Mapping[str, object], name: str, default: int | None
 
 
 def _copies(values: Mapping[str, Sequence[float]]) -> list[float]:
-    """Possible numbers of model copies on the GPUs: the whole ones, or all if none is whole."""
+    """The possible numbers of model copies on the GPUs; whole numbers if there are any."""
     n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
     copies = sorted_unique(n / math.prod(degrees))
     whole_copies = copies[copies == np.floor(copies)]

@@ -73,7 +73,7 @@ class RlConfigurations(TrainingConfigurations):
     def engine(
         self, memory_share: FloatArray, concurrency: FloatArray, step_tokens: float
     ) -> ServingConfigurations:
-        """The configurations of one engine replica; ``step_tokens``: most tokens of its step."""
+        """The configurations of one engine replica; ``step_tokens``: token budget of a step."""
         return ServingConfigurations.of(
             num_gpus=self.rollout_tensor_parallel,
             tensor_parallel=self.rollout_tensor_parallel,

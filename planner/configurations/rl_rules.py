@@ -96,7 +96,7 @@ _OF_PLACEMENT = 4
 
 
 def is_misplaced(columns: Mapping[str, Values], context: RlContext) -> BoolArray:
-    """Rows of placements that a rule excludes, whatever layouts trainer and engine have."""
+    """True where a rule excludes a placement, whatever layouts trainer and engine have."""
     ones = {
         name: 1 for name in RlConfigurations.names() if name not in RlConfigurations.default_codes()
     }

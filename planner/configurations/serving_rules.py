@@ -87,7 +87,7 @@ def _attention_data(c: ServingConfigurations, context: ServingContext) -> BoolAr
 
 
 def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    """True where the GPU has neither arithmetic nor a kernel for the weight format."""
+    """True where the engine lacks the weight format, or the GPU has no kernel for it."""
     engine = context.engine
     dense = _lacking(context, engine.unpacked_dense_by_architecture)
     experts = _lacking(context, engine.unpacked_experts_by_architecture)
@@ -97,7 +97,7 @@ def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArra
 
 
 def _lacking(context: ServingContext, unpacked: Mapping[str, tuple[str, ...]]) -> BoolArray:
-    """Whether each format lacks arithmetic on the GPU and a kernel that works without it."""
+    """True, by weight format, where the engine lacks the format, or the GPU a kernel for it."""
     peaks, engine = context.gpu.peak_flops, context.engine
     read = unpacked.get(context.gpu.architecture, ())
     return np.asarray(

@@ -54,7 +54,7 @@ WIDEST_FP8_HEAD = 192
 
 
 def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """Where 8-bit attention has no kernels, or no other product is in 8 bit."""
+    """True where 8-bit attention has no kernels, or no other matrix product is in 8 bit."""
     if not c.fp8_attention.any():
         return np.zeros((), dtype=np.bool_)
     widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
@@ -64,7 +64,7 @@ def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """Exponents of groups of 32 are of GPUs that have 4 bit, too; each recipe is of 8 bit."""
+    """True where an FP8 recipe is set without FP8, or the GPU lacks its scaling of groups."""
     if not c.fp8_recipe.any():
         return np.zeros((), dtype=np.bool_)
     violated = (c.fp8_recipe != Fp8Recipe.AUTO) & (c.precision != ComputePrecision.FP8)
@@ -104,7 +104,7 @@ def loss_chunks(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def has_kernel(gpu: GpuSpec, kernel: AttentionKernel) -> bool:
-    """Whether a kernel runs on a GPU [1]_ [2]_."""
+    """True if a GPU can run an attention kernel [1]_ [2]_."""
     is_nvidia = gpu.vendor == "NVIDIA" and gpu.architecture not in _BEFORE_AMPERE
     return {
         AttentionKernel.FA2: is_nvidia or gpu.vendor == "AMD",
@@ -115,7 +115,7 @@ def has_kernel(gpu: GpuSpec, kernel: AttentionKernel) -> bool:
 
 
 def attention_kernel(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """Kernels that the GPU or the width of heads excludes, or an unfused attention contradicts."""
+    """True where GPU or head width exclude the attention kernel, or attention is unfused."""
     if not c.attention_kernel.any():
         return np.zeros((), dtype=np.bool_)
     heads = [
@@ -137,7 +137,7 @@ _FP32_BYTES = 4.0
 
 
 def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """Where configurations need an option that a framework lacks, by parameter."""
+    """By option: True where a configuration uses a value that the framework lacks."""
     has_dispatcher = [code.word in (*f.token_dispatchers, "auto") for code in TokenDispatcher]
     schedules = [code.word in f.pipeline_schedules for code in PipelineSchedule]
     is_usual = c.pipeline_schedule <= PipelineSchedule.INTERLEAVED
@@ -168,7 +168,7 @@ def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[
 
 
 def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """bitsandbytes has paged Adam and Lion, in 8 and 32 bits, of CUDA's unified memory."""
+    """True where a paged optimizer has no kernels: by optimizer, state format, GPU or offload."""
     if not c.paged_optimizer.any():
         return np.zeros((), dtype=np.bool_)
     kinds = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.LION))
@@ -240,7 +240,7 @@ def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """Where configurations need an optimizer or a format of its states that a framework lacks."""
+    """By option: True where the framework lacks the optimizer or the format of its states."""
     states = {}
     if c.optimizer.any():
         states["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
@@ -272,7 +272,7 @@ def _not_among(
     kinds: type[OptimizerKind | StatePrecision | MainPrecision],
     names: Sequence[str],
 ) -> BoolArray:
-    """Where codes are neither their default nor one of some words."""
+    """True where a code is neither the default (0) nor one of ``names``."""
     lacking = [kind != 0 and kind.word not in names for kind in kinds]
     return np.asarray(np.array(lacking)[codes])
 
@@ -288,7 +288,7 @@ def _recomputed_modules(c: TrainingConfigurations, context: Context) -> BoolArra
 
 
 def _modules_of(model: ModelSpec) -> set[str]:
-    """The modules of a model that ``recompute_modules`` can name."""
+    """The names of a model's modules that ``recompute_modules`` can contain."""
     modules = {"layernorm"}
     for group in model.layer_groups:
         attention, block = group.attention, group.feed_forward
@@ -303,7 +303,7 @@ def _modules_of(model: ModelSpec) -> set[str]:
 
 
 def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
-    """True where saved or offloaded tensors overlap, or recomputation is not full."""
+    """True where saved and offloaded tensors conflict, or recomputation is not full."""
     saved, moved = c.saved_tensors, c.offloaded_tensors
     if not (np.any(saved) or np.any(moved)):
         return np.zeros((), dtype=np.bool_)
@@ -350,7 +350,7 @@ def second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
 
 
 def allows_sharded_axis(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
-    """Where an axis goes together with how weights are sharded."""
+    """True where the parallelism ``name`` may be combined with the sharding of weights."""
     if name not in f.sharded_parallel:
         return np.zeros((), dtype=np.bool_)
     is_allowed = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
@@ -533,7 +533,7 @@ def _recomputed_layers(c: TrainingConfigurations, context: Context) -> BoolArray
 
 
 def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """Where configurations need a value that a framework lacks, by parameter."""
+    """By parameter: True where a configuration uses a value that the framework lacks."""
     in_pipeline = (c.pipeline_parallel > 1) & ~is_among(c.zero_stage, f.pipeline_zero_stages)
     violations = {
         "zero_stage": ~(is_among(c.zero_stage, f.zero_stages) | second_engine(c, f)) | in_pipeline,
@@ -574,7 +574,7 @@ def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
-    """The ZeRO stage from which a framework offloads so; ZeRO-Infinity needs the third."""
+    """The lowest ZeRO stage with which a framework supports this kind of offloading."""
     if kind.to_drives:
         return ZeroStage.WEIGHTS
     if kind.of_weights:

@@ -16,7 +16,7 @@ from planner.question.terms import glossary, terms_about
 
 
 def search_with_shared_predictions(problems: Sequence[Problem]) -> list[SearchResult]:
-    """Search results of problems that differ only in the operating terms of their sources.
+    """Search problems that differ only in prices and other operating terms.
 
     Configurations are predicted once for all, and judged again only if prices change the ranking.
     """
@@ -32,7 +32,7 @@ def search_with_shared_predictions(problems: Sequence[Problem]) -> list[SearchRe
 
 
 def _terms(problem: Problem) -> Hashable:
-    """The operating terms that change the result of a search."""
+    """A key of the operating terms on which the result of a search depends."""
     names = [goal.name for goal in problem.objectives]
     names += [limit.name for limit in problem.constraints]
     weighed = (glossary()[name] for name in names)
@@ -83,7 +83,7 @@ class _RepricedResult(SearchResult):
 
     @cached_property
     def recommended_and_front(self) -> IndexedCandidates:
-        """The recommended plan, and behind it the front."""
+        """The recommended plan and the front, at this result's prices."""
         return [
             (places, self.with_own_prices(judged))
             for places, judged in self.first.recommended_and_front
@@ -91,7 +91,7 @@ class _RepricedResult(SearchResult):
 
 
 def _moved(result: SearchResult, problem: Problem) -> SearchResult:
-    """The result of a problem that differs only in the operating terms of its sources."""
+    """The result with the prices of another problem, without new predictions."""
     sources = dict(zip(map(id, result.problem.sources), problem.sources, strict=True))
     # Limits that were assumed may have been widened.
     problem = replace(problem, constraints=result.problem.constraints)

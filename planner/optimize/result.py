@@ -46,7 +46,7 @@ MATCHING_TERMS = terms_about("scaling_key")
 
 
 def add_scaling_efficiency(table: Columns, by_number: Columns) -> Columns:
-    """Columns of trained plans with their throughput per GPU over that of the fewest GPUs [1]_.
+    """The table with throughput per GPU divided by that on the fewest GPUs [1]_.
 
     ``by_number`` are the columns of the plans that one would launch on each number of GPUs.
     """
@@ -64,7 +64,7 @@ def add_scaling_efficiency(table: Columns, by_number: Columns) -> Columns:
 
 
 def insert_scaling_efficiency(table: Mapping[str, Item], column: Item) -> dict[str, Item]:
-    """Columns with the scaling efficiency inserted after the throughput per GPU."""
+    """The columns with ``column`` inserted after the throughput per GPU."""
     columns: dict[str, Item] = {}
     for name, values in table.items():
         columns[name] = values
@@ -88,7 +88,7 @@ class FewestGpus:
                 self._baselines[key] = (number, rate)
 
     def scaled(self, key: Hashable, row: Mapping[str, Value]) -> Mapping[str, Value]:
-        """The row with its scaling efficiency; None without a baseline."""
+        """The row with its scaling efficiency, which is None if the key has no baseline."""
         base, has_throughput = (
             self._baselines.get(key),
             row.get(THROUGHPUT_COLUMN) and "step_time_s" in row,
@@ -159,7 +159,7 @@ class SearchResult:
         started: float,
         interrupted: bool = False,
     ) -> SearchResult:
-        """The result of a search that began at ``started``.
+        """Build the result of a search that began at ``started``.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class SearchResult:
         return {axis: self._comparison(axis) for axis in self.problem.axes}
 
     def to_frame(self) -> pd.DataFrame:
-        """The front as a pandas frame, one row per configuration, with intervals and the question.
+        """The front as a pandas frame: one row per configuration, with intervals.
 
         Units are in the names of the columns.
         """
@@ -273,7 +273,7 @@ class SearchResult:
         return pd.DataFrame(full_columns(self.scaled(self.table), self.problem.sources))
 
     def scaled(self, table: Columns) -> Columns:
-        """Columns with the scaling efficiency of each row added.
+        """The columns with scaling efficiency, if the search compares only numbers of GPUs.
 
         It is added if the search has several numbers of GPUs of one kind and one model.
 
@@ -320,7 +320,7 @@ def columns_of(pieces: IndexedCandidates) -> Columns:
 
 
 def _is_same(choice: RankedConfiguration, source: Source, configuration: object) -> bool:
-    """Whether a choice has this source and the same value of each parameter."""
+    """True if a plan has this source and the same value of each parameter."""
     choice_table = choice.configuration
     return choice.source is source and all(
         np.array_equal(getattr(choice_table, name), getattr(configuration, name))
@@ -329,7 +329,7 @@ def _is_same(choice: RankedConfiguration, source: Source, configuration: object)
 
 
 def _rejection_text(problem: Problem, groups: Sequence[CellResult]) -> str:
-    """The limit that rejected most plans, or that its value is unknown."""
+    """The name of the limit that rejected most plans; a hint if its value is unknown."""
     reason = main_rejection(problem, groups)
     misses = [
         miss for group in groups for miss in group.collector.misses if miss.rejection == reason

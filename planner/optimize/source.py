@@ -43,7 +43,7 @@ _PAIRED_COUNT_ROWS = 2**16
 def possible_mesh(
     configurations: Table, codes: CodeArray, num_rejections: int
 ) -> tuple[Table, CodeArray, IndexArray]:
-    """The mesh without the entries of its axes at which everything is rejected.
+    """The mesh without axis entries at which every configuration is rejected.
 
     Also returns the codes of what is left, and how many of the rows left out each rejection
     has: an array over their numbers, from 0 on.
@@ -60,7 +60,7 @@ def possible_mesh(
 def split_mesh(
     configurations: Table, codes: CodeArray | None, max_rows: int
 ) -> Iterator[tuple[Table, CodeArray | None]]:
-    """A mesh with its codes in parts of at most about so many rows, in their order."""
+    """Yield parts of a mesh with their codes, each of at most about ``max_rows`` rows."""
     shape = configurations.shape
     if configurations.size <= max_rows:
         if configurations.size:
@@ -77,7 +77,7 @@ def split_mesh(
 
 
 def _possible_indices(possible: BoolArray) -> list[IndexArray]:
-    """For each axis, the indices at which anything is possible."""
+    """For each axis, the indices at which some configuration is possible."""
     indices_by_axis = []
     while possible.ndim:
         indices_by_axis.append(np.flatnonzero(possible.any(axis=tuple(range(1, possible.ndim)))))
@@ -86,7 +86,7 @@ def _possible_indices(possible: BoolArray) -> list[IndexArray]:
 
 
 def count_codes(codes: CodeArray, num_rejections: int) -> IndexArray:
-    """Number of rows of each code from 0 to ``num_rejections``."""
+    """The number of rows with each code, from 0 to ``num_rejections``."""
     flat = np.ravel(codes).astype(np.int8, copy=False).view(np.uint8)
     if flat.size < _PAIRED_COUNT_ROWS:
         return np.bincount(flat, minlength=num_rejections + 1)
@@ -246,7 +246,7 @@ class Candidates(ABC):
         return {name: self.value(name)}
 
     def at(self, values: float | NDArray[Item], rows: IndexArray) -> NDArray[Item]:
-        """Values that broadcast to ``shape``, at flat indices."""
+        """The values at flat indices, of an array that broadcasts to ``shape``."""
         values = np.asarray(values)
         if not self.shape or values.shape == self.shape:
             return values.ravel()[rows]
@@ -271,7 +271,7 @@ class Block:
 
 
 def with_prices(confidence: Confidence, sites: Sequence[OperatingTerms]) -> Confidence:
-    """Confidence with the price range of the sites."""
+    """The intervals with the price range of the operating terms."""
     spreads = [site.offer.spread for site in sites if site.offer is not None] or [FIXED]
     price = min(low for low, _ in spreads), max(high for _, high in spreads)
     is_fixed = bool(sites) and not any(site.follows_time for site in sites)
@@ -324,7 +324,7 @@ class Source(ABC):
 
     @property
     def named(self) -> Mapping[str, str]:
-        """Result columns that are the same for all its plans."""
+        """Result columns with the same value in all plans of this source: model, GPU, software."""
         columns = {
             "model": self.inputs.model.name,
             "gpu": self.gpu,
@@ -346,7 +346,7 @@ class Source(ABC):
         return {}
 
     def confidence(self, num_gpus: float) -> Confidence | None:
-        """Intervals of predictions for a number of GPUs, cached.
+        """The 90 % intervals of predictions on ``num_gpus`` GPUs, cached.
 
         None if they are bounds or a flat share, not predictions, or no runs like them are
         published.
@@ -397,7 +397,7 @@ class Source(ABC):
         """Predictions; ``broken`` is that of the configurations where it is known already."""
 
     def possible(self, block: Any) -> tuple[ConfigurationTable, CodeArray | None, IndexArray]:
-        """A mesh without the entries of its axes that rules reject altogether.
+        """The mesh without axis entries that rules reject; broken rules; dropped rows by rule.
 
         Predictions cost far more than rules. Also returns the broken rules of what is left,
         and how many of the rows left out each rule rejected.
@@ -405,7 +405,7 @@ class Source(ABC):
         return possible_mesh(block, self.broken(block), len(self.rejections))
 
     def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
-        """All configurations in blocks; ``goals`` and ``limits`` allow a source to skip some."""
+        """Yield all configurations in blocks, predicted; a source may skip rows by ``goals``."""
         if self.mesh is None:
             raise NotImplementedError
         for configurations in self.mesh.blocks(self.block_rows):

@@ -61,7 +61,7 @@ class ComplexityTieBreaker:
 
     @classmethod
     def join(cls, tie_breakers: Iterable[ComplexityTieBreaker]) -> ComplexityTieBreaker:
-        """One tie breaker with the rows of several."""
+        """Merge several tie breakers into one."""
         configurations = [
             configuration for each in tie_breakers for configuration in each._configurations
         ]
@@ -74,7 +74,7 @@ class ComplexityTieBreaker:
         return tie_breaker
 
     def moved(self, sources: Mapping[int, Source]) -> ComplexityTieBreaker:
-        """The same rows of other sources, by the identity of the source that they replace."""
+        """The tie breaker with other sources, by ``id`` of the source that each replaces."""
         tie_breaker = ComplexityTieBreaker()
         tie_breaker._configurations = [
             replace(configuration, source=sources[id(configuration.source)])
@@ -83,7 +83,7 @@ class ComplexityTieBreaker:
         return tie_breaker
 
     def add(self, candidates: Candidates, rows: IndexArray, values: FloatArray) -> None:
-        """Take in feasible rows, at flat indices, with their minimized objectives."""
+        """Add feasible candidates at flat indices ``rows``, with their minimized objectives."""
         predicted = np.where(np.isnan(values).any(axis=1), np.inf, values[:, 0])
         first = _fit_weighted_objectives(candidates, rows, predicted, self._best)
         best = min(float(first.min(initial=np.inf)), self._best)
@@ -121,7 +121,7 @@ class ComplexityTieBreaker:
         self._configurations = _best_by_complexity([*self._configurations, *improvements], best)
 
     def simplest_within(self, factor: float) -> RankedConfiguration | None:
-        """The simplest plan within this factor of the best; None: there is none."""
+        """The simplest plan within a factor of the best objective; None: there is none."""
         within = (
             configuration
             for configuration in self._configurations
@@ -171,7 +171,7 @@ def _divide_by_fit_probability(
 def _best_by_complexity(
     choices: list[RankedConfiguration], best: float
 ) -> list[RankedConfiguration]:
-    """Configurations near the best that are better than all simpler ones, the simplest first."""
+    """Plans near the best that beat all simpler plans, the simplest first."""
     stairs: list[RankedConfiguration] = []
     for choice in sorted(
         choices,

@@ -50,7 +50,7 @@ _ZEROS_FIRST = re.compile(r"0\d")
 
 
 def parse_value(term: Term, value: object, option_name: str = "") -> Answer:
-    """One value of a term: a whole number, number in SI units, flag or word.
+    """Parse one value of a term: whole number, number in SI units, flag or text.
 
     Raises SearchSpaceError if it is not what the term takes.
     """
@@ -62,7 +62,7 @@ def parse_value(term: Term, value: object, option_name: str = "") -> Answer:
 
 
 def parse_values(term: Term, value: object, option_name: str = "") -> list[Answer]:
-    """The distinct values of a term that takes several, from one value or any kind of list.
+    """Parse one value or a list of values of a term; repeated values are left out.
 
     Raises SearchSpaceError if one of them is not what the term takes, or there is none.
     """
@@ -80,7 +80,7 @@ def parse_values(term: Term, value: object, option_name: str = "") -> list[Answe
 
 
 def split_items(value: object, option_name: str) -> list[object]:
-    """The items of a list, set, array or text with commas; a single value as a list of one.
+    """Split a list, set, array or text with commas into items; one value is a list of one.
 
     Raises SearchSpaceError if there are none, or too many.
     """
@@ -103,7 +103,7 @@ def split_items(value: object, option_name: str) -> list[object]:
 def parse_int(
     value: object, option_name: str, least: int = 0, most: int = LARGEST, unit: str = ""
 ) -> int:
-    """A whole number within bounds, from a number or text such as ``8k``; ``unit``: ``tokens``.
+    """Parse a whole number from ``least`` to ``most``, such as 8 or ``8k``.
 
     Raises SearchSpaceError if ``value`` is not a whole number, or outside the bounds.
     """
@@ -119,7 +119,7 @@ def parse_int(
 
 
 def parse_si(value: object, dimension: str, option_name: str) -> float:
-    """A number in the SI unit of a dimension, or text with a unit.
+    """Parse a number, or text with a unit, as a number in the SI unit of ``dimension``.
 
     Raises SearchSpaceError if it is neither.
 
@@ -137,7 +137,7 @@ def parse_si(value: object, dimension: str, option_name: str) -> float:
 
 
 def parse_choice(value: object, option_name: str, choices: Iterable[str]) -> str:
-    """The choice that ``value`` names, in any case.
+    """The one of ``choices`` that ``value`` names, in any case.
 
     Raises SearchSpaceError if it is none of the ``choices``.
     """
@@ -152,7 +152,7 @@ def parse_choice(value: object, option_name: str, choices: Iterable[str]) -> str
 
 
 def full_name(name_or_option: str, terms: Mapping[str, Term]) -> str:
-    """The name of a term that is called by its name, its short name or its option.
+    """The full name of a term, from its name, short name or option; else the text itself.
 
     >>> from planner.question.terms import terms_of
     >>> full_name("tp", terms_of("serve", "parameter"))
@@ -178,7 +178,7 @@ def suggest_term(unknown: str, terms: Mapping[str, Term]) -> str:
 
 
 def format_input(value: object) -> str:
-    """A value as text for a message, cut if it is long."""
+    """A user's value as text for an error message, cut if it is long."""
     try:
         text = repr(value)
     except Exception:  # of a class of the user's, or an int of too many digits
@@ -187,7 +187,7 @@ def format_input(value: object) -> str:
 
 
 def _unwrap(value: object) -> object:
-    """A value as a Python object: arrays as lists, paths as text, text without outer blanks."""
+    """Convert arrays to lists and paths to text, and strip texts; other values are unchanged."""
     if callable(convert := getattr(value, "tolist", None)):
         value = convert()
     if isinstance(value, os.PathLike):
@@ -206,7 +206,7 @@ def _parse_whole(value: object, dimension: str) -> int | None:
 
 
 def _real(value: object, dimension: str) -> float | None:
-    """A finite number; None: not a number. A wrong unit raises ValueError."""
+    """Parse a finite number; None: not a number, or a wrong unit."""
     if isinstance(value, bool) or not isinstance(value, str | Real):
         return None
     try:
@@ -304,7 +304,7 @@ def _word(term: Term, value: object, option_name: str) -> str:
 
 
 def _peak(term: Term, value: object, option_name: str) -> float | str:
-    """A share of a peak as a number; a rate stays text until the peak is known."""
+    """Parse a share of a peak as a number; a rate with a unit stays text."""
     share = _real(value, "1")
     if share is None and not isinstance(value, str):
         raise SearchSpaceError(
@@ -344,7 +344,7 @@ def _tokens(term: Term, value: object, option_name: str) -> float:
 
 
 def _price(term: Term, value: object, option_name: str) -> float | str:
-    """USD as a number, or those of several GPUs and contracts as text."""
+    """Parse a price [USD] as a number; prices by GPU or contract as text."""
     if not isinstance(value, Mapping) and not (isinstance(value, str) and "=" in value):
         return _number(term, value, option_name)
     wrong = f"{option_name}: write the GPU or contract and its price, as in h100=1.9,b200=4."
@@ -356,7 +356,7 @@ def _price(term: Term, value: object, option_name: str) -> float | str:
 
 
 def parse_by_gpu(value: object, option_name: str, wrong: str) -> dict[str, object]:
-    """Values by GPU, from a mapping or from text such as ``h100=64,b200=32``.
+    """Values by GPU name, from a mapping or from text such as ``h100=64,b200=32``.
 
     Raises SearchSpaceError with the text ``wrong`` if a part has no name; or if a GPU is named
     twice.
@@ -431,7 +431,7 @@ _SETTINGS = {"parameter", "pool", "derived"}
 
 @cache
 def cell_reader(column: str) -> Callable[[object], Value]:
-    """The function that parses a cell of a column; None, an unknown value, stays None.
+    """The function that parses the cells of a column; it returns None for an unknown value.
 
     It raises `SearchSpaceError` if the value is invalid in the column.
     """
@@ -449,7 +449,7 @@ def cell_reader(column: str) -> Callable[[object], Value]:
 
 @cache
 def is_result(column: str) -> bool:
-    """Whether a column is a number that was predicted."""
+    """True if a column holds predicted numbers."""
     term = None if column in _ROW_COLUMNS else term_of_column(column)
     if term is None or "pool" in term.kind or term.is_word or column == limit_column(term.term):
         return False

@@ -123,7 +123,7 @@ class ServingSource(Source):
 
     @property
     def spans_nodes(self) -> bool:
-        """True if tensor parallelism crosses nodes (or NVLink domains) in all configurations."""
+        """True if tensor parallelism crosses nodes (or scale-up domains) in all configurations."""
         cluster = self.inputs.machine.cluster
         domain = max(cluster.gpus_per_node, cluster.scale_up.domain_size)
         return self.mesh is not None and bool(min(self.mesh.values("tensor_parallel")) > domain)
@@ -299,7 +299,7 @@ class Deployments(TokenGeneration):
         )
 
     def offered(self, rate: float, replicas: FloatArray, places: FloatArray) -> OfferedLoad:
-        """The load of one replica with ``places`` batch slots; replicas share ``rate`` [1/s] evenly."""
+        """The load of one replica with ``places`` batch slots, if replicas share ``rate`` [1/s]."""
         number = self.inputs.workload.num_requests
         return OfferedLoad(
             rate=rate / replicas,

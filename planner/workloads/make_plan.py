@@ -446,7 +446,7 @@ class Plan:
         return f"<Plan to {self.workload.name}: {self.problem!r}>"
 
     def source_of(self, row: Mapping[str, object]) -> Source:
-        """The source that a row of result columns comes from."""
+        """The source whose cell has the values of a row of result columns."""
         for source, cell in zip(self.problem.sources, self.problem.cells, strict=True):
             if all(row[name] == value for name, value in cell.items()):
                 return source
@@ -468,7 +468,7 @@ class Plan:
 
 @snapshot_files()
 def make_plan(request: Request) -> Plan:
-    """The plan of a request: its specs, its search problem, its defaults.
+    """Build the plan of a request: specs, search problem, defaults and notes.
 
     Raises SpecError or SearchSpaceError if something it names is unknown, faulty or impossible.
     """
@@ -509,7 +509,7 @@ def make_plan(request: Request) -> Plan:
 
 
 def _cost_objective(request: Request) -> tuple[str, ...]:
-    """The cost objective if several contracts are compared; empty for one contract."""
+    """The cost objective if several contracts are compared; else empty."""
     if not isinstance(request.contract, tuple):
         return ()
     names = ("cost", "cost_per_hour" if request.request_rate else "cost_per_million_tokens")
@@ -518,7 +518,7 @@ def _cost_objective(request: Request) -> tuple[str, ...]:
 
 
 def _expand_all_counts(request: Request, catalogue: Catalogue) -> Request:
-    """The request with the numbers of GPUs that ``all`` stands for."""
+    """The request with numbers of GPUs in place of ``all``: powers of two up to the cluster's."""
     if request.num_gpus not in (ALL, (ALL,)):
         return request
     named = request.cluster
@@ -527,7 +527,7 @@ def _expand_all_counts(request: Request, catalogue: Catalogue) -> Request:
 
 
 def make_single_plan(request: Request, burst: int | None = None) -> Plan:
-    """The plan of one configuration: parameters that are not set keep the table's default.
+    """Build the plan of one configuration; unset parameters have their default values.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
     several configurations.
@@ -548,7 +548,7 @@ def make_single_plan(request: Request, burst: int | None = None) -> Plan:
 
 
 def _with_burst(request: Request, burst: int | None) -> Request:
-    """The request with a burst as its number of requests, if it has no other load."""
+    """The request with ``burst`` as number of requests, if it has no other load."""
     has_load = request.num_requests is not None or request.request_rate is not None
     is_of_pools = request.mode not in (None, "aggregated", ("aggregated",))
     if burst is None or has_load or is_of_pools or "concurrency" in request.settings:
@@ -557,7 +557,7 @@ def _with_burst(request: Request, burst: int | None) -> Request:
 
 
 def evaluate(plan: Plan, burst: int | None = None) -> Evaluation:
-    """The one configuration of a plan; limits of the request reject it, too.
+    """Evaluate the one configuration of a plan, with the limits of the request.
 
     Raises SearchSpaceError or InfeasibleError if its numbers of workers, its burst or its rate are
     impossible.
@@ -570,7 +570,7 @@ def evaluate(plan: Plan, burst: int | None = None) -> Evaluation:
 
 
 def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
-    """The plan with notes on its assumed values from a search result.
+    """The plan with notes on assumed limits and number formats, from a search result.
 
     Notes are the number formats of the recommended plan, and the assumed limits: relaxed if no
     plan keeps the assumed ones.
@@ -583,7 +583,7 @@ def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
 
 
 def result_of(plan: Plan, evaluation: Evaluation) -> SearchResult:
-    """One configuration as the result of a search that evaluated only this one."""
+    """The search result of a plan with one evaluated configuration."""
     started = time.perf_counter()
     groups, (collector,) = group_by_cell(plan.problem)
     collector.add(evaluation.candidates)

@@ -31,7 +31,7 @@ _FEWEST_OF_REPLICA, _FEWEST_SEEN = 32, 16_384
 def measured_arrivals(
     times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool = False
 ) -> Arrivals:
-    """The arrival statistics of requests at ``times`` [s], each with ``work`` in any unit.
+    """The arrival statistics of a trace: requests at ``times`` [s] with ``work`` in any unit.
 
     One server with that work is simulated at each utilization
     (`planner.formulas.queueing.fifo_queueing_delays`); ``answers`` of so many tokens decode while
@@ -65,7 +65,7 @@ def measured_arrivals(
 
 
 def replica_of(requests: int, replicas: int, drawn: bool, seed: int = 0) -> IndexArray:
-    """The replica that takes each of some requests: in turn, or each drawn apart from all others.
+    """The index of the replica that gets each request: in turn, or at random if ``drawn``.
 
     The second is an independent thinning of how they come [1]_.
 
@@ -82,7 +82,7 @@ def replica_of(requests: int, replicas: int, drawn: bool, seed: int = 0) -> Inde
 def _replica_paths(
     times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool, replicas: int
 ) -> RoundRobinPaths:
-    """The paths of replicas that share the requests, concatenated.
+    """Queueing statistics of replicas that share the requests of a trace.
 
     The number of replicas is bounded so that each has enough requests; only as many paths are
     simulated as are needed for the statistics.
@@ -134,7 +134,7 @@ def _replica_paths(
 def _replica_windows(
     times: FloatArray, work: FloatArray, owners: IndexArray, replicas: int
 ) -> FloatArray:
-    """Work of each replica in each window, over the mean.
+    """Work per time window and replica, divided by the mean; shape (windows, replicas).
 
     The first axis is the window, the second the replica. The number of entries is that of the
     windows of one replica.
@@ -156,7 +156,7 @@ def _number_of_windows(times: FloatArray) -> int:
 
 
 def _window_work(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
-    """Work in each of a number of windows, over that of a request."""
+    """Work in each of ``number`` equal time windows, divided by the mean work of a request."""
     window_indices = ((times - times[0]) / ((times[-1] - times[0]) / number)).astype(np.intp)
     return np.asarray(
         np.bincount(window_indices, work / work.mean(), minlength=int(number)), dtype=float
@@ -164,7 +164,7 @@ def _window_work(times: FloatArray, work: FloatArray, number: float) -> FloatArr
 
 
 def _drifting_windows(times: FloatArray, work: FloatArray) -> FloatArray:
-    """The drifting part of the work in each window, over the mean."""
+    """The slowly changing part of the work in each time window, divided by the mean."""
     number = _number_of_windows(times)
     counts, quarters = (
         _window_work(times, work, number * parts * (1 - 1e-12))[: number * parts]
@@ -175,10 +175,9 @@ def _drifting_windows(times: FloatArray, work: FloatArray) -> FloatArray:
 
 
 def _stall_shares(path: PrefillServerPath, answers: FloatArray, gap: float) -> FloatArray:
-    """Relative delay of answers by prompts, for `PLACES` batch slots and `SCALES` of the mean
-    gap [s].
+    """The delay of answers by prompts, divided by the time between the tokens of an answer.
 
-    At `POINTS` of the answers, and of all their tokens.
+    Axes: answers or tokens, `PLACES` batch slots, `SCALES` of the mean ``gap`` [s] and `POINTS`.
     """
     stride = max(answers.size // _MOST_ANSWERS, 1)
     lengths = (answers[::stride] - 1) / max((answers - 1).mean(), 1e-9)

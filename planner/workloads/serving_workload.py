@@ -142,7 +142,7 @@ _DEGREES = {
 
 
 def requests(inputs: ServingInputs) -> list[str]:
-    """The line that describes the requests."""
+    """One line of text on the requests: lengths, rate, prefix cache, drafts and LoRA adapters."""
     work = inputs.workload
     answer = "embedded or scored" if work.embeds else f"{work.output_tokens:,} out"
     parts = [f"{work.input_tokens:,} tokens in, {answer}"]
@@ -608,7 +608,7 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
 
 
 def _open_values(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
-    """Open concurrencies for a rate or a burst: all of them, or the number of requests."""
+    """Concurrencies to evaluate, by parameter, if the user sets none; empty if one is set."""
     if "concurrency" in request.settings or len(_parse_modes(request)) > 1:
         return {}
     if request.num_requests is not None and request.request_rate is None:

@@ -66,7 +66,7 @@ class BatchSource(ServingSource):
     def judged(
         self, configurations: ServingConfigurations, broken: CodeArray | None = None
     ) -> Batches:
-        """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
+        """Predict time and memory of every configuration; ``broken``: codes of broken rules."""
         c = configurations
         codes = self.broken(c) if broken is None else broken
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -125,7 +125,7 @@ class Batches(TokenGeneration):
         return self.batch.request_latency
 
     def addends(self, name: str) -> Mapping[str, FloatArray]:
-        """A latency as the sum of prefill and decode latency [s], by term."""
+        """The parts of a quantity by name; a request latency [s] is prefill plus decode latency."""
         if name != "request_latency":
             return super().addends(name)
         first = self.prefill_latency
@@ -148,7 +148,7 @@ class Batches(TokenGeneration):
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:
-        """The electric power of all GPUs by part: near the design power while they prefill."""
+        """The electric power of all GPUs, by part; near the design power during prefill."""
         # Without a cache every token computes the whole sequence again.
         first = self.prefill_latency / self.request_latency
         no_cache = self.configurations.kv_cache == CacheType.NONE
@@ -160,7 +160,7 @@ class Batches(TokenGeneration):
         return self.source.inputs.machine.gpu.allocatable_memory - self.parts.total
 
     def columns(self) -> Columns:
-        """Where it runs, configuration, latencies, rates, memory."""
+        """The result columns: source, configuration, latencies, rates, costs and memory."""
         source, c, shape = self.source, self.configurations, self.shape
         values = {
             **term_columns(
@@ -182,7 +182,7 @@ class Batches(TokenGeneration):
         }
 
     def _token_costs(self) -> Mapping[str, FloatArray]:
-        """Costs per token: prompts pay for the time to the first tokens, answers for the rest."""
+        """Columns of USD per million tokens; prompts pay for prefill time, answers for the rest."""
         inputs, price = self.source.inputs, self.source.site.rate(self.num_gpus)
         return token_costs(
             inputs,
