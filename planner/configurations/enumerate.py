@@ -27,8 +27,8 @@ def refuse_unknown(
 ) -> None:
     """Refuse names in the space or the user's settings that are no parameters.
 
-    Raises SearchSpaceError if one of them is no parameter; the message names the space if the space
-    sets it.
+    Raises SearchSpaceError if a name is no parameter; the message names the space if the name is
+    set there.
     """
     for name in (*space.parameters, *settings):
         if name in parameter_names and name != "num_gpus":

@@ -317,7 +317,7 @@ def joint_front(
 ) -> IndexedCandidates:
     """The front over all groups, predicted again, within a factor of the best first objective.
 
-    A plan that is ``ahead`` has the first place, before the front.
+    The plan ``ahead`` gets the first position, before the front.
     """
     collectors = [group.collector for group in groups]
     values = [collector.values for collector in collectors]

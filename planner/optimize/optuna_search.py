@@ -454,7 +454,7 @@ class _TrialSearch:
     def _propose_rows(self, size: int) -> list[IndexArray]:
         """The next rows to evaluate: the best that are no trials yet, then the sampler's.
 
-        Known ones of the sampler are dropped and asked anew, up to a number of attempts.
+        Rows of the sampler that were evaluated before are replaced, up to a number of attempts.
         """
         from optuna.trial import TrialState
 

@@ -157,7 +157,7 @@ def is_unknown(source: Source, name: str, confidence: float, sign: int) -> bool:
 def _error_quantities() -> Mapping[str, Sequence[tuple[str, bool]]]:
     """By limit or objective: measured quantities with its errors, True if in proportion.
 
-    Errors of one of several are known: a rate follows the time of a step in training.
+    Of several quantities, one has known errors: in training a rate follows the step time.
     """
     of_column: dict[str, list[tuple[str, bool]]] = {}
     for quantity, groups in COLUMNS_BY_ERROR.items():

@@ -23,8 +23,7 @@ def recommend_plan(
 ) -> RankedConfiguration | None:
     """The simplest plan tied with the fastest of the best cell; None: nothing is feasible.
 
-    The best cell is the one with the best bad case, or one that is tied with it and has more
-    evidence. Tied: the difference is within the error of predictions of published runs.
+    The best cell has the best bad case, or is tied with that cell and has more evidence. Tied: the difference is within the error of predictions of published runs.
     ``is_proven``: only software that was measured on the GPU.
     """
     ranked = rank_plans_by_bad_case(problem, groups)
@@ -70,7 +69,7 @@ def rank_plans_by_bad_case(
 ) -> list[tuple[RankedPlan, RankedConfiguration]]:
     """The rank data and the plan of each cell, in the order of their bad cases.
 
-    All modes of a cell give one choice.
+    All serving modes of a cell (model, GPU, software) have one plan together.
     """
     cells: dict[tuple[Value, ...], list[CellResult]] = {}
     for group in groups:

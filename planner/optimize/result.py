@@ -275,7 +275,7 @@ class SearchResult:
     def scaled(self, table: Columns) -> Columns:
         """The columns with scaling efficiency, if the search compares only numbers of GPUs.
 
-        It is added if the search has several numbers of GPUs of one kind and one model.
+        The column is added if the search compares numbers of GPUs of one kind, for one model.
 
         Parameters
         ----------

@@ -348,8 +348,7 @@ class Source(ABC):
     def confidence(self, num_gpus: float) -> Confidence | None:
         """The 90 % intervals of predictions on ``num_gpus`` GPUs, cached.
 
-        None if they are bounds or a flat share, not predictions, or no runs like them are
-        published.
+        None for roofline bounds, a set efficiency, or if no similar runs are published.
         """
         if num_gpus not in self._confidence_by_count:
             confidence = self._confidence(num_gpus)

@@ -52,7 +52,7 @@ _ZEROS_FIRST = re.compile(r"0\d")
 def parse_value(term: Term, value: object, option_name: str = "") -> Answer:
     """Parse one value of a term: whole number, number in SI units, flag or text.
 
-    Raises SearchSpaceError if it is not what the term takes.
+    Raises SearchSpaceError if the value is not of the type of the term.
     """
     option_name = option_name or term.term
     unwrapped = _unwrap(value)
@@ -64,7 +64,7 @@ def parse_value(term: Term, value: object, option_name: str = "") -> Answer:
 def parse_values(term: Term, value: object, option_name: str = "") -> list[Answer]:
     """Parse one value or a list of values of a term; repeated values are left out.
 
-    Raises SearchSpaceError if one of them is not what the term takes, or there is none.
+    Raises SearchSpaceError if a value is not of the type of the term, or there is none.
     """
     option_name = option_name or term.term
     if term.type == "count" and isinstance(value, str) and _SEPARATED.fullmatch(value):
@@ -121,7 +121,7 @@ def parse_int(
 def parse_si(value: object, dimension: str, option_name: str) -> float:
     """Parse a number, or text with a unit, as a number in the SI unit of ``dimension``.
 
-    Raises SearchSpaceError if it is neither.
+    Raises SearchSpaceError if ``value`` is neither a number nor text with a unit.
 
     >>> parse_si("5min", "second", "startup_time")
     300.0
@@ -139,7 +139,7 @@ def parse_si(value: object, dimension: str, option_name: str) -> float:
 def parse_choice(value: object, option_name: str, choices: Iterable[str]) -> str:
     """The one of ``choices`` that ``value`` names, in any case.
 
-    Raises SearchSpaceError if it is none of the ``choices``.
+    Raises SearchSpaceError if ``value`` is none of the ``choices``.
     """
     listed = list(choices)
     text = str(_unwrap(value)).lower() if isinstance(_unwrap(value), str) else None

@@ -312,7 +312,7 @@ class Request:
     def at_shares(self) -> bool:
         """True if peaks, or shares of peaks that the request sets, replace efficiencies.
 
-        A share of training replaces its time model, profiles and all.
+        In training, ``flops_efficiency`` replaces the time model and needs no peaks.
         """
         return self.ideal or (self.flops_efficiency is not None and self.workload != "train")
 

@@ -77,9 +77,7 @@ def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
 
     Empty if the user names the cluster, or the plan stays in one scale-up domain.
 
-    Empty if the user names the cluster, or the plan stays in one NVLink domain.
-
-    Open where no cluster is named: its rate is then one of the GPU's class.
+    Without a named cluster the rate is the default of the GPU's class.
     """
     cluster = chosen.source.inputs.machine.cluster
     num_gpus = float(np.max(chosen.candidates.value("num_gpus")))

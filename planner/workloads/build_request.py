@@ -211,7 +211,7 @@ def search_request(base: Request) -> Request:
 def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) -> dict[str, Value]:
     """The search driver and its options by name; ``trials``, ``seed``, ``sampler`` of Optuna.
 
-    Raises SearchSpaceError if one of them is impossible, or of another driver.
+    Raises SearchSpaceError if an option is impossible, or of another driver.
     """
     options = {name: value for name, value in values.items() if value is not None}
     driver = parse_choice(options.get("driver", EXHAUSTIVE), option_name("driver"), DRIVERS)
@@ -231,7 +231,7 @@ def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) ->
 def read_burst(workload: str, value: object, option_name: OptionNamer = str) -> int | None:
     """Parse the number of requests that arrive together; None: no burst.
 
-    Raises SearchSpaceError if it is no valid number, or the workload serves no stream.
+    Raises SearchSpaceError if the number is invalid, or the workload serves no stream.
     """
     if value is None:
         return None

@@ -234,7 +234,7 @@ class Deployments(TokenGeneration):
     def at_load(self) -> Self:
         """The deployments at the request rate of the workload, with their capacity.
 
-        Unchanged if no rate is specified or it is applied already. Above the capacity, all
+        Unchanged if no rate is specified, or the rate is applied already. Above the capacity, all
         ``concurrency`` is in use.
         """
         rate = self.inputs.workload.request_rate
@@ -638,7 +638,7 @@ def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
 def as_candidates(candidates: Candidates) -> TokenGeneration:
     """The candidates, checked to be of serving or inference.
 
-    Raises TypeError if they are others.
+    Raises TypeError if the candidates generate no tokens.
     """
     if not isinstance(candidates, TokenGeneration):
         raise TypeError(f"{candidates!r} does not serve.")

@@ -309,7 +309,7 @@ class RequestExpander:
     ) -> str:
         """The name of the engine profile that covers a release ``number``.
 
-        Raises SearchSpaceError if it is no release, or there are several engines.
+        Raises SearchSpaceError if ``number`` is no release, or there are several engines.
         """
         if not RELEASE_NUMBER.fullmatch(number):
             raise SearchSpaceError(
@@ -470,7 +470,7 @@ class Plan:
 def make_plan(request: Request) -> Plan:
     """Build the plan of a request: specs, search problem, defaults and notes.
 
-    Raises SpecError or SearchSpaceError if something it names is unknown, faulty or impossible.
+    Raises SpecError or SearchSpaceError if a name is unknown, or a value faulty or impossible.
     """
     confidence = check_confidence(request.limit_confidence)
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)

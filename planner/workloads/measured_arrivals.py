@@ -67,7 +67,7 @@ def measured_arrivals(
 def replica_of(requests: int, replicas: int, drawn: bool, seed: int = 0) -> IndexArray:
     """The index of the replica that gets each request: in turn, or at random if ``drawn``.
 
-    The second is an independent thinning of how they come [1]_.
+    A random replica per request is an independent thinning of the arrivals [1]_.
 
     References
     ----------

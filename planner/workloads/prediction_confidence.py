@@ -175,7 +175,7 @@ def with_energy(
 ) -> Confidence | None:
     """The intervals with those of ``power`` and ``energy``; unchanged without power data.
 
-    Energy is as sure as power and the time that it is drawn together.
+    The interval of energy combines those of power and time.
     """
     if confidence is None or site.power is None:
         return confidence

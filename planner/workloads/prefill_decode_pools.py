@@ -331,7 +331,7 @@ class PoolDeployments(Deployments):
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
         """The probability that GPUs of prefill and decode workers have enough memory, by row.
 
-        They run the same model on the same engine: both fit if the one does that fits worse.
+        Both kinds run the same model on the same engine, so the lower probability counts.
         """
 
         def chance(worker: PrefillWorkers | DecodeWorkers) -> FloatArray:

@@ -123,7 +123,7 @@ def _mentions(names: Iterable[str], prefixes: Iterable[str]) -> bool:
 def reliability_of(request: Request, notes: PlanNotes) -> ReliabilitySpec:
     """The failure rates of a request; ideal (no failures) at a roofline or without training.
 
-    Raises SpecError if they are unknown or faulty.
+    Raises SpecError if the failure rates are unknown or faulty.
     """
     has_reliability = "reliability" in terms_of(request.workload, "question")
     if not has_reliability or (request.ideal and request.reliability is None):
@@ -423,7 +423,7 @@ def hardware(
 ) -> tuple[GpuSpec, ClusterSpec]:
     """Load the GPU and its cluster; default choices are added to ``notes``.
 
-    Raises SpecError if one of them is unknown or faulty, or the cluster has other GPUs or fewer.
+    Raises SpecError if GPU or cluster are unknown or faulty, or the cluster has other or fewer GPUs.
     """
     cluster = None
     if cluster_name is not None:
@@ -463,7 +463,7 @@ def _default_cluster_note(cluster: ClusterSpec, network: str | None = None) -> s
 def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, host_memory: float | None) -> ClusterSpec:
     """The cluster with a host memory of a node [bytes]; default: 2.5 times the GPUs' memory.
 
-    Raises SearchSpaceError if it is not a possible size.
+    Raises SearchSpaceError if the size is impossible.
     """
     if host_memory is not None:
         if gpu.unified_memory:
@@ -485,7 +485,7 @@ def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, host_memory: float | No
 def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
     """The cluster with this number of GPUs per node; None: unchanged.
 
-    The fast fabric connects the GPUs of a node, or still those of several nodes.
+    The fast fabric connects the GPUs of a node, or of several nodes as before.
 
     Raises SearchSpaceError if no node has that many.
     """
@@ -522,7 +522,7 @@ def share_of_peak(
 ) -> float | None:
     """The share of a peak, from a number or from a rate with a unit; None: not specified.
 
-    Raises SearchSpaceError if it is neither, or not in (0, 1].
+    Raises SearchSpaceError if the share is not in (0, 1], or the rate has no unit.
     """
     if efficiency is None:
         return None

@@ -225,7 +225,7 @@ _SIXTEEN = FORMATS[Quantization.W16A16].compute
 def on_gpus(scene: HardwareScenario) -> HardwareScenario:
     """The scenario with a published checkpoint that all GPUs multiply without unpacking.
 
-    It replaces the publisher's checkpoint if the GPUs unpack that to 16 bit: 4-bit integers are
+    The publisher's checkpoint is replaced if the GPUs unpack its weights: 4-bit integers are
     served in NVFP4 on Blackwell. A checkpoint named by repository or by weight types stays.
     """
     question = scene.question
@@ -557,7 +557,7 @@ def _lora_targets(request: Request) -> AdapterTargets:
 def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelSpec | None:
     """The draft model of speculative decoding; None: no drafts.
 
-    Raises SpecError if it is unknown or faulty, or has other tokens than the model.
+    Raises SpecError if the draft model is unknown or faulty, or has another vocabulary size.
     """
     if not request.draft_tokens:
         return None

@@ -86,7 +86,7 @@ class LengthRange:
 def read_range(text: str, option_name: str = "prompt_range") -> LengthRange:
     """Parse a range of prompt lengths [tokens]: ``<=6k``, ``>6k`` or ``>2k-6k``.
 
-    Raises SearchSpaceError if it is none of these.
+    Raises SearchSpaceError if the text is no such range.
     """
     match = _RANGE.fullmatch("".join(text.split()))
     maximum, above, end = match.groups() if match else (None, None, None)
@@ -226,7 +226,7 @@ def answers_of(
 ) -> dict[str, object]:
     """Request rate [1/s] and lengths [tokens] of a trace or a published distribution, by term.
 
-    Raises SpecError if it is no name that is shipped and no file that can be read, or a trace
+    Raises SpecError if ``text`` is no published name and no file that can be read, or a trace
     without times; SearchSpaceError if no prompt is in that part.
     """
     path, shipped = Path(text), shipped_lengths() if question == "lengths" else {}
@@ -318,7 +318,7 @@ def _arrivals(path: Path, changed: int, size: int, part: str | None, drawn: bool
 def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
     """The arrival statistics of a request, from its trace or its coefficient of variation.
 
-    Those of a trace go to replicas in turn, or each to one that is ``drawn``.
+    Requests of a trace go to replicas in turn, or to random replicas if ``drawn``.
 
     Raises SpecError if the trace cannot be read, or the variation is out of range.
     """

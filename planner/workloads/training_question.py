@@ -80,7 +80,7 @@ def adapter_kind(request: Request) -> AdapterKind:
 def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict[str, object]:
     """The adapter (LoRA) fields of a workload, checked; assumed values go into ``defaults``.
 
-    Raises SearchSpaceError if one of them is unknown, impossible, or useless without an adapter.
+    Raises SearchSpaceError if an option is unknown, impossible, or useless without an adapter.
     """
     kind = adapter_kind(request)
     _refuse_unused_options(request, kind)
@@ -174,7 +174,7 @@ def sample_fields(
 ) -> dict[str, object]:
     """The fields of padded samples of a workload, checked; assumed values go into ``defaults``.
 
-    Raises SearchSpaceError if one of them is unknown, impossible or useless.
+    Raises SearchSpaceError if an option is unknown, impossible or useless.
     """
     padding = _parse_member("padding", request.padding or Padding.PACKED, Padding)
     mean, deviation = request.mean_sample_length, request.sample_length_deviation
@@ -346,7 +346,7 @@ def _assumed_tokens(objective: TrainingObjective, model: ModelSpec) -> tuple[flo
 def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
     """The training objective of a request; default: SFT with an adapter, else pretraining.
 
-    Raises SpecError if it is unknown, or contradicts another option.
+    Raises SpecError if the objective is unknown, or contradicts another option.
     """
     default = TrainingObjective.SFT if is_frozen else TrainingObjective.PRETRAIN
     requested = request.training_objective
