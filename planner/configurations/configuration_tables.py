@@ -151,7 +151,7 @@ def format_value(name: str, value: float) -> str | float:
 
 
 def positions_at(indices: IndexArray, shape: tuple[int, ...]) -> tuple[IndexArray, ...]:
-    """Where flat indices are along each axis of a ``shape``."""
+    """Convert flat indices to indices along each axis of a ``shape``."""
     return (indices,) if len(shape) == 1 else np.unravel_index(indices, shape)
 
 
@@ -208,13 +208,13 @@ class Rule(Reason, Generic[Judged, Context]):
 
 
 def is_indivisible(total: FloatArray | float, part: FloatArray) -> BoolArray:
-    """Where ``part`` does not divide ``total``."""
+    """True where ``part`` does not divide ``total``."""
     quotient = np.asarray(total) / part
     return np.asarray(quotient != np.floor(quotient))
 
 
 def has_left_over_gpus(c: _HasParallelism, _: object) -> BoolArray:
-    """Where the GPUs are no whole number of copies."""
+    """True where the GPUs are not a whole number of model copies."""
     return np.asarray((c.data_parallel < 1) | is_indivisible(c.data_parallel, np.ones(())))
 
 
@@ -235,7 +235,7 @@ def first_broken(
 
 
 def prediction_rule(name: str, description: str) -> Rule[object, object]:
-    """A rule that no configuration breaks by itself: predictions tell."""
+    """A rule that no configuration violates before its prediction, such as out of memory."""
     return Rule(
         name=name, description=description, violated=lambda *_: np.zeros((), dtype=np.bool_)
     )
@@ -316,7 +316,7 @@ class TrainingConfigurations(ConfigurationTable):
 
     @property
     def fused_attention(self) -> BoolArray:
-        """Where one kernel computes attention."""
+        """True where one kernel computes attention."""
         return np.asarray(self.flash_attention & (self.attention_kernel != AttentionKernel.EAGER))
 
     @property
@@ -331,7 +331,7 @@ class TrainingConfigurations(ConfigurationTable):
 
     @property
     def expert_ranks(self) -> FloatArray:
-        """GPUs that one copy of the routed experts is spread over."""
+        """The number of GPUs that share one copy of the routed experts."""
         return self.expert_parallel * self.expert_tensor_parallel
 
     @property
@@ -345,12 +345,12 @@ class TrainingConfigurations(ConfigurationTable):
 
     @property
     def from_both_ends(self) -> BoolArray:
-        """Where micro-batches enter the pipeline at both ends, and a GPU has two stages."""
+        """True where micro-batches enter the pipeline at both ends (DualPipe)."""
         return np.asarray(self.pipeline_schedule == PipelineSchedule.DUALPIPE)
 
     @property
     def any_offload(self) -> bool:
-        """Whether any of them keeps something in host memory."""
+        """True if a configuration offloads anything to host memory."""
         return bool(self.offload.any() or self.offloaded_tensors.any())
 
 

@@ -49,7 +49,7 @@ def refuse_unknown(
 
 
 def as_values(choice: object, bases: Mapping[str, int]) -> list[object]:
-    """The values of a choice of a space, or of one or several values of a user."""
+    """The values of a space's choice, or of one or several values that a user sets."""
     if isinstance(choice, PowersOfTwo | Divisors | Multiples | Dense):
         return [*expand(choice, bases)]
     return list(choice) if isinstance(choice, list | tuple) else [choice]
@@ -179,12 +179,12 @@ def training_mesh(values: Mapping[str, Sequence[object]]) -> OpenMesh[TrainingCo
 
 
 def single_axis(kind: type[ConfigurationTable], name: str, values: Sequence[object]) -> Factor:
-    """The values of one parameter that is chosen for itself."""
+    """The column of one parameter, cast to its type."""
     return {name: kind.cast(name, values)}
 
 
 def numbers(columns: Factor, name: str) -> FloatArray:
-    """A column that holds numbers."""
+    """A column as floats."""
     return np.asarray(columns[name], dtype=np.float64)
 
 
@@ -359,6 +359,6 @@ def _format_product(
 
 
 def _format_numbers(numbers: Iterable[float]) -> str:
-    """Few numbers as they are, of many the ends."""
+    """A list of numbers as text; of many numbers only the first and the last."""
     texts = [f"{float(number):,.6g}" for number in numbers]
     return ", ".join(texts) if len(texts) <= 4 else f"{texts[0]} to {texts[-1]}"

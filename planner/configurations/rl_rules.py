@@ -36,7 +36,7 @@ def _placement(c: RlConfigurations, context: RlContext) -> BoolArray:
 
 
 def _is_among(c: RlConfigurations, placements: Sequence[str]) -> BoolArray:
-    """Where the placement is one of some."""
+    """True where the placement is one of ``placements``."""
     return np.isin(c.placement, [Placement[placement.upper()] for placement in placements])
 
 

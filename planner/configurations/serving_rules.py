@@ -214,5 +214,5 @@ SERVING_REJECTING: tuple[Reason, ...] = (*SERVING_RULES, OUT_OF_HOST_MEMORY, OUT
 
 
 def first_broken_serving_rule(c: ServingConfigurations, context: ServingContext) -> CodeArray:
-    """One-based number in ``SERVING_RULES`` of the first rule each breaks, else 0."""
+    """The one-based number of the first broken rule in ``SERVING_RULES``; 0: none."""
     return first_broken(SERVING_RULES, c, context)

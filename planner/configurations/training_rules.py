@@ -76,7 +76,7 @@ def fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def lacking_precision(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """Where the GPU does not multiply in the precision."""
+    """True where the GPU has no arithmetic in the precision."""
     peaks = context.gpu.peak_flops
     lacking = [Precision(code.word) not in peaks for code in ComputePrecision]
     return np.asarray(lacking)[c.precision]
@@ -99,7 +99,7 @@ LOSS_CHUNKS = "loss_chunks needs loss_kernel chunked or linear"
 
 
 def loss_chunks(c: TrainingConfigurations, _: Context) -> BoolArray:
-    """Where loss chunks are set for a loss kernel that processes all tokens at once."""
+    """True where loss chunks are set for a loss kernel that processes all tokens at once."""
     return np.asarray((c.loss_chunks > 0) & (c.loss_kernel < LossKernel.CHUNKED))
 
 
@@ -678,5 +678,5 @@ REJECTING: tuple[Reason, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
 
 
 def first_broken_rule(c: TrainingConfigurations, context: Context) -> CodeArray:
-    """One-based number in ``RULES`` of the first rule each configuration breaks, else 0."""
+    """The one-based number of the first broken rule in ``RULES``; 0: none."""
     return first_broken(RULES, c, context)

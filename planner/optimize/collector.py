@@ -238,7 +238,7 @@ class Collector:
 
 
 def joined_columns(pieces: Sequence[tuple[IndexArray, Columns]]) -> Columns:
-    """One table of lists from several tables and the positions of their rows in it."""
+    """Join tables into one; each comes with the positions of its rows in the result."""
     joined = concatenate_columns([columns for _, columns in pieces])
     order = np.argsort(np.concatenate([places for places, _ in pieces])) if pieces else ()
     return {name: [values[row] for row in order] for name, values in joined.items()}
@@ -259,7 +259,7 @@ def value_or_none(value: object) -> Any:
 
 
 def iterate_rows(table: Mapping[str, Iterable[Item]]) -> Iterator[dict[str, Item]]:
-    """The rows of columns, one after the other."""
+    """Yield the rows of a table as dicts by column."""
     for row in zip(*table.values(), strict=True):
         yield dict(zip(table, row, strict=True))
 

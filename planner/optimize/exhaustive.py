@@ -205,5 +205,5 @@ def _keeps_limit(limit: Constraint, value: float) -> bool:
 
 
 def double_limit(limit: Constraint, times: int) -> Constraint:
-    """A limit that is doubled ``times`` times."""
+    """The limit, widened by doubling (or halving) its bound ``times`` times."""
     return replace(limit, bound=limit.bound * 2.0 ** (limit.sign * times))

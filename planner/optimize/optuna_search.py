@@ -166,7 +166,7 @@ def _factor_entries(mesh: Mesh) -> dict[str, list[str | float]]:
 
 
 def _entry_positions(source_entries: Sequence[object], all_entries: Sequence[object]) -> IndexArray:
-    """Where each of all words is among a source's own; -1 where it is not."""
+    """The position of each of all entries among those of one source; -1: not present."""
     places = {entry: place for place, entry in enumerate(source_entries)}
     return np.array([places.get(entry, -1) for entry in all_entries], dtype=np.intp)
 
@@ -218,7 +218,7 @@ def neighbours(row: IndexArray, sizes: Sequence[int], changes: int) -> IndexArra
 
 
 def _moves(here: int, size: int) -> IndexArray:
-    """Other positions of one parameter: the closest ones, then in steps that double, the ends."""
+    """Nearby positions of one parameter: at distances 1 to 3 and powers of two, and both ends."""
     steps = [*range(1, _CLOSE), *(2**power for power in range(2, max(size, 2).bit_length()))]
     near = {here + sign * step for step in steps for sign in (-1, 1)} | {0, size - 1}
     return np.array(sorted(p for p in near if 0 <= p < size and p != here), dtype=np.intp)

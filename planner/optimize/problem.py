@@ -149,7 +149,7 @@ def _without_percentile(name: str) -> str:
 
 
 def is_unknown(source: Source, name: str, confidence: float, sign: int) -> bool:
-    """Whether a limited quantity has errors, but none of runs like those of this source."""
+    """True if errors of the quantity are published, but not for runs like this source."""
     return confidence_factor(source, name, confidence, sign) is None
 
 
@@ -216,11 +216,11 @@ class Constraint:
         return "" if self.confidence == MEDIAN else f" at {100 * self.confidence:g} %"
 
     def probability(self, candidates: Candidates) -> float:
-        """The probability that the one candidate keeps the limit; NaN: unknown."""
+        """The probability that the only candidate meets the limit; NaN: unknown."""
         return limit_probability(at_load(candidates), self.name, self.bound, self.sign)
 
     def violated(self, candidates: Candidates) -> BoolArray:
-        """Where the bound does not hold; an unknown value does not hold it."""
+        """True where the limit is not met or the value is unknown."""
         with np.errstate(invalid="ignore"):
             value = self.judged(candidates)
             return np.asarray(~(self.sign * value <= self.sign * self.bound))
@@ -356,17 +356,17 @@ class Problem:
 
     @property
     def inputs(self) -> SearchInputs:
-        """The first source's setting; model and question are the same in all."""
+        """The inputs of the first source; all sources share model and question."""
         return self.sources[0].inputs
 
     @property
     def rejections(self) -> tuple[str, ...]:
-        """Names of the rules, of running out of memory, and of the constraints."""
+        """The names of rules, memory reasons and constraints, in order of their numbers."""
         return (*self.sources[0].rejections, *(constraint.name for constraint in self.constraints))
 
     @property
     def first_soft(self) -> int:
-        """Number of the first rejection that has a distance: both memories, the constraints."""
+        """The number of the first rejection with a distance to its bound: host memory."""
         return self.sources[0].num_rules + 1
 
     @property

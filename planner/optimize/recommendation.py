@@ -23,8 +23,9 @@ def recommend_plan(
 ) -> RankedConfiguration | None:
     """The simplest plan tied with the fastest of the best cell; None: nothing is feasible.
 
-    The best cell has the best bad case, or is tied with that cell and has more evidence. Tied: the difference is within the error of predictions of published runs.
-    ``is_proven``: only software that was measured on the GPU.
+    The best cell has the best bad case, or is tied with that cell and has more evidence. Tied:
+    the difference is within the error of predictions of published runs. ``is_proven``: only
+    software that was measured on the GPU.
     """
     ranked = rank_plans_by_bad_case(problem, groups)
     if is_proven:
@@ -126,6 +127,6 @@ def _ranked_plan(problem: Problem, choice: RankedConfiguration) -> RankedPlan:
 
 
 def cell_of(problem: Problem, choice: RankedConfiguration) -> Cell:
-    """The cell of a plan."""
+    """The cell (model, GPU, software) of the source of a plan."""
     cells = zip(problem.sources, problem.cells, strict=True)
     return next(cell for source, cell in cells if source is choice.source)

@@ -52,17 +52,17 @@ class _RepricedResult(SearchResult):
     sources: Mapping[int, Source]
 
     def with_own_prices(self, candidates: Candidates) -> Candidates:
-        """Candidates at the source of this result."""
+        """The candidates with this result's prices."""
         return candidates.moved(self.sources[id(candidates.source)])
 
     @cached_property
     def fastest(self) -> Candidates | None:
-        """The best by the first objective."""
+        """The plan with the best first objective; None: nothing is feasible."""
         return None if self.first.fastest is None else self.with_own_prices(self.first.fastest)
 
     @cached_property
     def recommended(self) -> Candidates | None:
-        """The plan one would launch."""
+        """The recommended plan; None: nothing is feasible."""
         return (
             None if self.first.recommended is None else self.with_own_prices(self.first.recommended)
         )
@@ -76,7 +76,7 @@ class _RepricedResult(SearchResult):
 
     @cached_property
     def better_tied(self) -> Candidates | None:
-        """The plan that is tied with the recommended one and predicted to be better."""
+        """The plan tied with the recommended plan and predicted to be better; None: none."""
         return (
             None if self.first.better_tied is None else self.with_own_prices(self.first.better_tied)
         )

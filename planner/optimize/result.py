@@ -228,7 +228,7 @@ class SearchResult:
 
     @cached_property
     def better_tied(self) -> Candidates | None:
-        """The better predicted plan of another cell that is tied; None: there is none."""
+        """The plan of another cell that is tied and predicted to be better; None: there is none."""
         choice = self._choice and tied_but_faster_plan(self.problem, self.groups, self._choice)
         return choice.judged if choice else None
 
@@ -309,13 +309,13 @@ class SearchResult:
         )
 
     def _refusal(self, axis: str, value: object) -> str:
-        """Why a value of an axis was not searched; empty if it was."""
+        """The reason why a value of an axis was not searched; empty: it was."""
         reasons = (why for cell, why in self.problem.refused if cell.get(axis) == value)
         return next(reasons, "")
 
 
 def columns_of(pieces: IndexedCandidates) -> Columns:
-    """Candidates of several sources as columns, in the order of their places."""
+    """The result columns of candidates of several sources, in order of their positions."""
     return joined_columns([(places, judged.columns()) for places, judged in pieces])
 
 

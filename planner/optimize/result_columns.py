@@ -75,7 +75,7 @@ def rank_row(column: str, row: Mapping[str, object], sign: int = 1) -> RankedPla
 
 
 def evidence_rank_of(row: Mapping[str, object]) -> int:
-    """How little evidence a row has, as `planner.confidence.ranking.evidence_rank`."""
+    """The evidence rank of a row; higher with less evidence."""
     return evidence_rank(str(row.get(BASIS) or ""), number_or_nan(row.get(RUNS)))
 
 

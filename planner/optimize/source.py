@@ -191,12 +191,12 @@ class Candidates(ABC):
 
     @property
     def waits(self) -> bool:
-        """Whether some requests wait for KV cache."""
+        """True if some requests wait for KV cache."""
         return False
 
     @property
     def exceeds_capacity(self) -> bool:
-        """Whether the stated load exceeds the capacity of the first; False without a load."""
+        """True if the load exceeds the capacity of the first candidate; False without a load."""
         return False
 
     @property
@@ -223,7 +223,7 @@ class Candidates(ABC):
         return np.zeros(rows.shape, dtype=np.intp)
 
     def moved(self, source: Any) -> Candidates:
-        """The same configurations of a source that differs only in its operating terms."""
+        """The candidates of a source that differs only in prices and other operating terms."""
         judged: Candidates = source.judged(self.configurations)
         return judged
 
@@ -238,7 +238,7 @@ class Candidates(ABC):
         return f"<{type(self).__name__}: {number:,} {noun} of {self.source.description}>"
 
     def value(self, name: str) -> FloatArray:
-        """An objective or limit; broadcasts to ``shape``."""
+        """The values of an objective or limit in SI units; they broadcast to ``shape``."""
         return np.asarray(getattr(self, name))
 
     def addends(self, name: str) -> Mapping[str, FloatArray]:
@@ -254,7 +254,7 @@ class Candidates(ABC):
 
 
 def at_load(candidates: Candidates) -> Candidates:
-    """Candidates at the stated load, like their columns; unchanged without a load."""
+    """The candidates at the specified load; unchanged without a load."""
     return getattr(candidates, "at_load", candidates)
 
 
@@ -313,7 +313,7 @@ class Source(ABC):
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """Names of all GPUs that its plans have."""
+        """The names of all GPUs in plans of this source."""
         return (self.gpu,)
 
     @property
@@ -342,7 +342,7 @@ class Source(ABC):
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """Further columns that are the same: the work, what a GPU costs."""
+        """Further columns with the same value in all plans: workload and prices."""
         return {}
 
     def confidence(self, num_gpus: float) -> Confidence | None:
@@ -364,18 +364,18 @@ class Source(ABC):
 
     @property
     def sites(self) -> tuple[OperatingTerms, ...]:
-        """Operating terms of its GPUs, of each kind; none if terms do not apply."""
+        """The operating terms of each kind of GPU; empty if terms do not apply."""
         site = getattr(self, "site", None)
         return () if site is None else (site,)
 
     @property
     def pace(self) -> Hashable:
-        """The operating terms that change more than money and electricity."""
+        """A key of the operating terms that change more than costs and electricity."""
         return ()
 
     @property
     def with_immediate_admission(self) -> Source:
-        """The same source if every request must be admitted at once."""
+        """The source in which all requests must fit in memory at once."""
         return self
 
     @property
@@ -384,16 +384,16 @@ class Source(ABC):
         return 0 if self.mesh is None else self.mesh.num_rows
 
     def changed(self, change: Callable[[Any], Any]) -> Source:
-        """The same source with ``change`` applied to every setting in it."""
+        """The source with ``change`` applied to all its inputs."""
         return replace(self, inputs=change(self.inputs))
 
     @abstractmethod
     def broken(self, configurations: Any) -> CodeArray:
-        """One-based number of the first rule each configuration breaks, else 0."""
+        """The one-based number of the first rule that each configuration breaks; 0: none."""
 
     @abstractmethod
     def judged(self, configurations: Any, broken: CodeArray | None = None) -> Candidates:
-        """Predictions; ``broken`` is that of the configurations where it is known already."""
+        """Predict time and memory of configurations; ``broken``: codes of broken rules, if known."""
 
     def possible(self, block: Any) -> tuple[ConfigurationTable, CodeArray | None, IndexArray]:
         """The mesh without axis entries that rules reject; broken rules; dropped rows by rule.

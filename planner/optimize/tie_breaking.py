@@ -38,13 +38,13 @@ class RankedConfiguration:
 
     @cached_property
     def judged(self) -> Candidates:
-        """Predictions of the one configuration."""
+        """The configuration with its predictions."""
         judged: Candidates = self.source.judged(self.configuration)
         return judged
 
     @property
     def tie_factor(self) -> float:
-        """Plans within this factor of it are tied with it."""
+        """The factor on the objective within which another plan counts as tied."""
         confidence = self.source.confidence(self.num_gpus)
         return 1.0 if confidence is None else min(confidence.layout_tie_factor, MAX_TIE_FACTOR)
 

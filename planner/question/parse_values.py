@@ -171,7 +171,7 @@ def full_name(name_or_option: str, terms: Mapping[str, Term]) -> str:
 
 
 def suggest_term(unknown: str, terms: Mapping[str, Term]) -> str:
-    """A hint at terms that an unknown word may mean, by their names and short names."""
+    """A hint for an error message: the terms that an unknown name may mean."""
     name = full_name(unknown, terms)
     shorts = [term.short for term in terms.values() if term.short]
     return f" Did you mean {name}?" if name in terms else did_you_mean(name, [*terms, *shorts])

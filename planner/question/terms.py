@@ -154,7 +154,7 @@ class Term:
 
     @property
     def is_word(self) -> bool:
-        """Whether its values are words, not numbers."""
+        """True if the values of the term are texts, not numbers."""
         return self.type in ("flag", "text", "names", "contract", "file") or (
             self.codes is not None and not self.is_level
         )
@@ -166,32 +166,32 @@ class Term:
 
     @property
     def column(self) -> str:
-        """Its column of results, which ends with its unit."""
+        """The name of the term's result column, with the suffix of its unit."""
         return self.term + ENDINGS.get(self.unit, ("", 1.0))[0]
 
     @property
     def scale(self) -> float:
-        """The unit of the column in SI units."""
+        """The size of the column's unit in SI units."""
         return ENDINGS.get(self.unit, ("", 1.0))[1]
 
     @property
     def column_header(self) -> str:
-        """The header of its column."""
+        """The header of the term's column in printed tables."""
         return self.header or self.term.replace("_", " ")
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Its names on the command line, the main one first."""
+        """The term's names on the command line, the main name first."""
         return tuple((self.option or "--" + self.term.replace("_", "-")).split(","))
 
     @property
     def option_name(self) -> str:
-        """Its main option of the command line."""
+        """The term's main name on the command line."""
         return self.options[0]
 
     @property
     def is_format(self) -> bool:
-        """Whether its values are number formats."""
+        """True if the values of the term are number formats."""
         return self.type.partition(":")[2] in _FORMATS
 
     @property
@@ -201,7 +201,7 @@ class Term:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The values that may help if nothing is feasible."""
+        """Values of the parameter that may help if nothing is feasible."""
         return tuple(self.widen.partition(":")[2].split())
 
     def decode(self, value: float) -> str | int | float | bool:
@@ -350,7 +350,7 @@ def parameter_defaults(workload: str) -> dict[str, Value]:
 
 
 def remedies_of(workload: str) -> dict[str, tuple[str, ...]]:
-    """Values of parameters that may help if nothing is feasible, the likeliest first."""
+    """Values of parameters that may help if nothing is feasible; the likeliest help first."""
     widened = [term for term in terms_of(workload, "parameter").values() if term.widen]
     widened.sort(key=lambda term: int(term.widen.partition(":")[0]))
     return {term.term: term.remedies for term in widened}

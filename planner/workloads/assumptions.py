@@ -134,7 +134,7 @@ def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
 
 
 def _serving_candidates(candidates: Candidates) -> TokenGeneration:
-    """The candidates of a server; a search of training runs loads none of it."""
+    """The candidates, checked to be of serving; imports serving modules only when called."""
     from planner.workloads.deployments import as_candidates
 
     return as_candidates(candidates)

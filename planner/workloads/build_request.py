@@ -143,7 +143,7 @@ def _parse_fields(
 
 
 def _field_name(name: str) -> str:
-    """The field of a request that is called by its name or its option."""
+    """The field of a request that has this name or option; else the name itself."""
     name = current_name("key", name, _FIELDS)
     return name if name in _FIELDS else _BY_OPTION.get(name, name)
 

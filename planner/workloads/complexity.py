@@ -118,7 +118,7 @@ def _common_levels(
 
 
 def _fills_nodes(gpus: FloatArray, node: int) -> BoolArray:
-    """Whether so many GPUs are whole nodes, or equal parts of one."""
+    """True where a number of GPUs is a multiple of a node, or divides a node."""
     return np.asarray((gpus % node == 0) | (node % gpus == 0))
 
 

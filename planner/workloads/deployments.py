@@ -250,7 +250,7 @@ class Deployments(TokenGeneration):
 
     @property
     def waits(self) -> bool:
-        """Whether some requests wait because not all fit in memory at once."""
+        """True if some requests wait because not all fit in memory at once."""
         return bool(np.any(self.configurations.concurrency > self.held.concurrency))
 
     @abstractmethod
@@ -259,7 +259,7 @@ class Deployments(TokenGeneration):
 
     @property
     def capacity(self) -> FloatArray:
-        """Requests per second that are carried at most."""
+        """The highest request rate that the deployment can serve [1/s]."""
         capacity = self.promises.capacity
         return self.promises.request_rate if capacity is None else capacity
 
@@ -313,7 +313,7 @@ class Deployments(TokenGeneration):
     @property
     @abstractmethod
     def queued_prompt(self) -> FloatArray:
-        """Seconds of a prompt behind which others that have a place still wait unseen."""
+        """Seconds of one prompt ahead in the prefill queue, for requests that have a batch slot."""
 
     @property
     @abstractmethod
@@ -327,14 +327,14 @@ class Deployments(TokenGeneration):
 
     @property
     def exceeds_capacity(self) -> bool:
-        """Whether more is stated than the first of the deployments can take."""
+        """True if the load exceeds the capacity of the first deployment."""
         offered = self.at_load.promises.offered
         return offered is not None and bool(np.ravel(offered.is_beyond)[0])
 
     @property
     @abstractmethod
     def in_flight(self) -> FloatArray:
-        """Requests that are in a replica, or with a decode worker, at once."""
+        """Requests in flight in one replica or decode worker."""
 
     @property
     def requests_in_flight(self) -> FloatArray:
@@ -348,7 +348,7 @@ class Deployments(TokenGeneration):
 
     @property
     def max_gpus(self) -> FloatArray:
-        """GPUs of the deployment, for the limit of that name."""
+        """The number of GPUs of the deployment, under the name of its limit."""
         return self.promises.num_gpus
 
     @property
@@ -368,7 +368,7 @@ class Deployments(TokenGeneration):
 
     @property
     def memory_headroom(self) -> FloatArray:
-        """Bytes that stay free on the fullest GPU."""
+        """Free bytes of the fullest GPU."""
         return self.promises.memory_headroom
 
     @property
@@ -428,7 +428,7 @@ class Deployments(TokenGeneration):
 
     @property
     def capacity_per_gpu(self) -> FloatArray:
-        """Requests per second and GPU that are carried at most."""
+        """The highest request rate that can be served, per GPU [1/s]."""
         return self.capacity / self.num_gpus
 
     @property
@@ -459,7 +459,7 @@ class Deployments(TokenGeneration):
     @property
     @abstractmethod
     def prefix_share(self) -> FloatArray:
-        """Share of the prompts' time that cached tokens add."""
+        """The share of prefill time that attention to cached tokens takes."""
 
     @property
     def _of_load(self) -> dict[str, FloatArray]:
@@ -646,5 +646,5 @@ def as_candidates(candidates: Candidates) -> TokenGeneration:
 
 
 def rounded_up(needed: FloatArray) -> FloatArray:
-    """Whole replicas for a load given in replicas; at least one."""
+    """The number of replicas rounded up to a whole number, at least 1."""
     return np.maximum(np.ceil(needed * (1 - 1e-12)), 1.0)

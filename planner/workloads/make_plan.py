@@ -206,13 +206,13 @@ class RequestExpander:
         return [None] if gpu in (None, ()) else [*self._several("gpu", "gpus")]
 
     def _noting(self, is_only: bool) -> PlanNotes:
-        """The notes to write to; notes of one scenario among several keep only digests."""
+        """The notes of the plan if there is one scenario; else new notes (callers copy the digests)."""
         return self.notes if is_only else PlanNotes(self.notes.catalogue)
 
     def _places(
         self, question: WorkloadQuestion, gpu: str | None, contract: str | None, is_only: bool
     ) -> Iterator[tuple[PricedHardware, dict[str, PricedHardware]]]:
-        """The priced GPU under a contract, and the GPUs of other questions by name.
+        """Yield the priced GPU under a contract, with the priced GPUs of other pools by question.
 
         With several contracts, a contract without a known price is refused.
         """

@@ -80,7 +80,7 @@ def training_share(inputs: TrainingInputs, num_gpus: int, confidence: float | No
 
 
 def serving_share(inputs: ServingInputs, confidence: float | None) -> float:
-    """The share of an engine's usable memory that a prediction may reach to fit this surely."""
+    """The share of usable memory up to which a predicted peak counts as fitting."""
     surely = default_fit_confidence(INFERENCE_TABLES) if confidence is None else confidence
     return serving_memory_errors(inputs).usable_share(surely)
 

@@ -104,7 +104,7 @@ class PoolSource(ServingSource):
         return replace(self, inputs=inputs, space=space)
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
-        """One-based number of the first rule that rejects one of the workers, else 0."""
+        """The one-based number of the first rule that rejects either worker; 0: none."""
         return self.judged(configurations).rejected_by
 
     def judged(
@@ -236,7 +236,7 @@ class PoolDeployments(Deployments):
         return replace(self.source.inputs, prefixes=self.prefill.prefixes)
 
     def moved(self, source: PoolSource) -> PoolDeployments:
-        """The pools with other operating terms, on which no prediction depends."""
+        """The pools with the operating terms (prices, power) of ``source``; same predictions."""
         promises = replace(self.promises, price=source.price(self.configurations))
         return replace(self, source=source, promises=promises)
 
@@ -398,7 +398,7 @@ class PoolDeployments(Deployments):
 
     @property
     def prefix_share(self) -> FloatArray:
-        """Share of the prompts' time that cached tokens add."""
+        """The share of prefill time that attention to cached tokens takes."""
         inputs = replace(self.source.space.prefill_setting, prefixes=self.prefill.prefixes)
         return prefix_share(inputs, self.prefill.configurations)
 

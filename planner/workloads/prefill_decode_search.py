@@ -93,7 +93,7 @@ class PoolSpace:
         return max(self.counts) if self.counts else np.inf
 
     def prefill(self) -> PrefillWorkers:
-        """Every worker that may prefill."""
+        """All configurations of a prefill worker, with predictions."""
         mesh = one_each(self.prefill_mesh, "concurrency", self.largest)
         return self.prefilling(mesh, self.prefill_replicas)
 
@@ -131,7 +131,7 @@ class PoolSpace:
         return solve_prefix_hits(uncached, workers, prefix_hits)
 
     def decode(self) -> DecodeWorkers:
-        """Every worker that may decode."""
+        """All configurations of a decode worker, with predictions."""
         return self.decoding(one_each(self.decode_mesh, "max_num_batched_tokens", self.largest))
 
     @property
@@ -211,7 +211,7 @@ def one_each(
 
 
 def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
-    """Bytes that stay free on a worker's GPUs."""
+    """Free bytes of a worker's fullest GPU."""
     return workers.inputs.machine.gpu.allocatable_memory - workers.memory.total
 
 

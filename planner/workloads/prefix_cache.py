@@ -34,7 +34,7 @@ _SCRAMBLED = 0x9E3779B97F4A7C15
 
 
 def trace_hit_rates(path: Path, router: str, part: str | None = None) -> HitRateCurve | None:
-    """The hit curve of `measured_reuse` of a trace file, or a part of it; cached by file."""
+    """The prefix-cache hit curve of a trace file (see `measured_hit_rates`), cached by file."""
     return _of_file(router, part, *file_state(path))
 
 
@@ -162,7 +162,7 @@ def session_hit_rates(request: Request, work: ServingWorkload) -> HitRateCurve |
 
 
 def is_drawn(router: str) -> bool:
-    """Whether a router draws the replica of each request."""
+    """True if the router assigns requests to random replicas."""
     return parse_router(router) == "random"
 
 

@@ -406,7 +406,7 @@ def _note_kernels(gpu: GpuSpec, gpu_name: str, notes: PlanNotes) -> None:
 
 
 def powers_of_two_counts(max_gpus: int | None) -> tuple[int, ...]:
-    """The powers of two up to a cluster's end; without one, up to 16,384."""
+    """The powers of two up to ``max_gpus``; None: up to 16,384."""
     return tuple(2**power for power in range((max_gpus or LARGEST_OF_ALL).bit_length()))
 
 
@@ -423,7 +423,7 @@ def hardware(
 ) -> tuple[GpuSpec, ClusterSpec]:
     """Load the GPU and its cluster; default choices are added to ``notes``.
 
-    Raises SpecError if GPU or cluster are unknown or faulty, or the cluster has other or fewer GPUs.
+    Raises SpecError if GPU or cluster are unknown or faulty, or the GPUs differ in kind or number.
     """
     cluster = None
     if cluster_name is not None:

@@ -217,7 +217,7 @@ class Replicas(Deployments):
         return self.estimate.inputs
 
     def moved(self, source: ReplicaSource) -> Replicas:
-        """The replicas with other operating terms, on which no prediction depends."""
+        """The replicas with the operating terms (prices, power) of ``source``; same predictions."""
         price = source.site.rate(self.num_gpus)
         return replace(self, source=source, promises=replace(self.promises, price=price))
 
@@ -253,7 +253,7 @@ class Replicas(Deployments):
 
     @property
     def queued_prompt(self) -> FloatArray:
-        """Seconds of a prompt in a queue of them."""
+        """Seconds of one prompt in the prefill queue."""
         return self.estimate.served.phases.queued
 
     @property
@@ -304,14 +304,14 @@ class Replicas(Deployments):
         )
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
-        """The probability that the fullest GPU of some plans has the memory it needs."""
+        """The probability that the fullest GPU has enough memory, for plans at ``rows``."""
         estimate = self.estimate
         memory = estimate.memory.mapped(lambda values: self.at(values, rows))
         return fit_probability(self.inputs, memory, estimate.configurations.rows(rows))
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:
-        """The electric power of all GPUs by part: near the design power while they prefill."""
+        """The electric power of all GPUs, by part; near the design power during prefill."""
         return (self.drawn(self.estimate.served.utilization),)
 
     @property
@@ -343,7 +343,7 @@ class Replicas(Deployments):
 
     @property
     def prefix_share(self) -> FloatArray:
-        """Share of the prompts' time that cached tokens add."""
+        """The share of prefill time that attention to cached tokens takes."""
         return prefix_share(self.inputs, self.configurations)
 
     def columns(self) -> Columns:

@@ -71,7 +71,7 @@ class RlSource(Source):
 
     @property
     def named(self) -> Mapping[str, str]:
-        """Result columns that are the same for all its steps."""
+        """Result columns with the same value in all plans of this source."""
         work = self.inputs.workload
         return {**super().named, "engine": self.inputs.engine.name, "adapter": str(work.adapter)}
 
@@ -184,7 +184,7 @@ class RlRuns(Candidates):
 
     @property
     def rollout_gpus(self) -> FloatArray:
-        """GPUs that generate."""
+        """The number of GPUs that generate answers."""
         return self.configurations.rollout_gpus
 
     @property
@@ -194,7 +194,7 @@ class RlRuns(Candidates):
 
     @property
     def samples_per_step(self) -> FloatArray:
-        """Answers that a step trains."""
+        """Answers that one RL step trains on."""
         return np.asarray(float(self.source.inputs.workload.samples))
 
     @property
@@ -204,7 +204,7 @@ class RlRuns(Candidates):
 
     @property
     def throughput(self) -> FloatArray:
-        """Tokens of prompts and answers that are trained per second."""
+        """Trained tokens of prompts and answers per second."""
         return self.samples_per_s * self.source.inputs.workload.mean_length
 
     tokens_per_s = throughput
@@ -221,7 +221,7 @@ class RlRuns(Candidates):
 
     @cached_property
     def run(self) -> RunCost:
-        """Time, GPU-seconds and cost of all steps, charged as those of training are."""
+        """Calendar time [s], GPU-seconds and cost of all steps, computed as for training."""
         inputs, site = self.source.inputs.packed, self.source.site
         return run_cost(inputs, site, duration=self.time_to_train, num_gpus=self.num_gpus)
 
@@ -252,12 +252,12 @@ class RlRuns(Candidates):
 
     @property
     def peak_memory(self) -> FloatArray:
-        """Bytes of the fullest GPU in the phase that needs most."""
+        """Bytes of the fullest GPU, in the phase with the highest need."""
         return self.step.peak_memory
 
     @property
     def memory_headroom(self) -> FloatArray:
-        """Bytes that stay free on it."""
+        """Free bytes of the fullest GPU."""
         return self.source.inputs.machine.gpu.allocatable_memory - self.peak_memory
 
     @property
@@ -281,11 +281,11 @@ class RlRuns(Candidates):
         return self.step.rollout_idle
 
     def moved(self, source: RlSource) -> RlRuns:
-        """The runs with other operating terms, on which no prediction depends."""
+        """The runs with the operating terms (prices, power) of ``source``; same predictions."""
         return replace(self, source=source)
 
     def otherwise(self, **values: Values) -> RlRuns:
-        """The first configuration, evaluated with other values; one parameter may have several."""
+        """Predict the first configuration with other values; one parameter may have several."""
         single_row = self.configurations.rows(np.array([0]))
         return self.source.judged(replace(single_row, **values))  # type: ignore[arg-type]
 
@@ -307,7 +307,7 @@ class RlRuns(Candidates):
 
     @property
     def lanes_idle(self) -> FloatArray:
-        """Share of the places of the engine's steps that hold no answer any more."""
+        """The share of the engine's batch slots whose answers are complete."""
         return self.step.tail_share * self.step.rollout.lanes_idle
 
     @property

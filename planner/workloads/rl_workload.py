@@ -257,7 +257,7 @@ def _choose_engine(scene: HardwareScenario, framework: str, rollouts: RolloutPro
 
 
 def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile:
-    """The engine with as many answers at once as its framework lets it generate."""
+    """The engine profile with the framework's limit of concurrent answers, if there is one."""
     return with_sequence_limit(engine, rollouts.max_num_seqs) if rollouts.max_num_seqs else engine
 
 
@@ -546,7 +546,7 @@ def _nearest_remedy(runs: RlRuns, rule: str, name: str, values: Sequence[float])
 
 
 def _divisors(number: int) -> list[float]:
-    """The numbers that divide another."""
+    """All divisors of a number, ascending."""
     return [float(n) for n in range(1, number + 1) if number % n == 0]
 
 

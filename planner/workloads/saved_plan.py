@@ -87,7 +87,7 @@ class SavedPlan:
         return PlanRequest(**vars(request))
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The plan as a table of texts and numbers, for JSON."""
         parts = {name: getattr(self, name) for name in _file_parts()}
         return {name: dict(p) if isinstance(p, Mapping) else p for name, p in parts.items()}
 
@@ -275,12 +275,12 @@ def _read_texts(table: Mapping[str, object], errors: list[str]) -> dict[str, str
 
 
 def _is_file(name: str, answer: object) -> bool:
-    """Whether an answer is a file of the user's: a list of prices, or a spec of any kind."""
+    """True if an answer is the path of a user's price list or spec file."""
     return name == "prices" or (str(answer).endswith(".toml") and os.path.isfile(str(answer)))
 
 
 def _absolute_path(path: object) -> str:
-    """A path that means the same file from every working directory."""
+    """The absolute path, as text."""
     return str(Path(str(path)).absolute())
 
 

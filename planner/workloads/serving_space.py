@@ -296,7 +296,7 @@ def format_weight_formats(model: ModelSpec) -> str:
 
 
 def _has_weight_formats(scene: HardwareScenario) -> bool:
-    """Whether the types of weights are set."""
+    """True if the user sets a number format of the weights."""
     return bool({*_PUBLISHED_TYPES} & set(scene.question.request.settings))
 
 
@@ -325,7 +325,7 @@ def _is_unpacked(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
 
 
 def _multiplies_format(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
-    """Whether every GPU multiplies a format without unpacking it."""
+    """True if every GPU multiplies a weight format without unpacking it."""
     return all(_is_multiplied(Quantization[quantization.upper()], gpu) for gpu in gpus)
 
 

@@ -66,7 +66,7 @@ _OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 
 def serving_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
-    """A step over a prompt alone and one over sequences that decode, as requests meet them."""
+    """The timed steps ``prefill`` and ``decode`` of candidates, by name."""
     return {name: timed_inference(step) for name, step in inference_steps(candidates).items()}
 
 
@@ -232,7 +232,7 @@ def _format_broken_rule(candidates: Candidates, rule: str) -> str:
 
 
 def _format_room(row: Mapping[str, object], max_requests: int) -> str:
-    """The number of requests that fit in memory; empty if the number is not the problem."""
+    """Text on how many of the concurrent requests fit in memory; empty if all fit."""
     number = number_of_row(row, "concurrency")
     return f"room for {max_requests:,} of {number:,} requests" if max_requests < number else ""
 
@@ -619,7 +619,7 @@ def _open_values(request: Request, burst: int | None) -> dict[str, Sequence[floa
 
 
 def _fitting_settings(source: Source, configurations: ConfigurationTable) -> dict[str, float]:
-    """The highest concurrency that fits in memory."""
+    """The highest concurrency that fits in memory, by parameter; empty if none fits."""
     number = max_concurrency(source, configurations)
     return {"concurrency": number} if number else {}
 

@@ -60,7 +60,7 @@ class BatchSource(ServingSource):
     published = "static_batch"
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
-        """One-based number of the first rule each configuration breaks, else 0."""
+        """The one-based number of the first rule that each configuration breaks; 0: none."""
         return broken_serving_rule(self.inputs, configurations)
 
     def judged(
@@ -106,7 +106,7 @@ class Batches(TokenGeneration):
 
     @property
     def fit_probability(self) -> FloatArray:
-        """The probability that the fullest GPU has the memory it needs."""
+        """The probability that the fullest GPU has enough memory."""
         return fit_probability(self.source.inputs, self.parts, self.configurations)
 
     @property
@@ -138,7 +138,7 @@ class Batches(TokenGeneration):
 
     @property
     def request_rate(self) -> FloatArray:
-        """Requests that all replicas answer per second."""
+        """Requests per second of all replicas."""
         return self.configurations.data_parallel * self.batch.batch / self.request_latency
 
     @property
@@ -156,7 +156,7 @@ class Batches(TokenGeneration):
 
     @property
     def memory_headroom(self) -> FloatArray:
-        """Bytes that stay free on the fullest GPU."""
+        """Free bytes of the fullest GPU."""
         return self.source.inputs.machine.gpu.allocatable_memory - self.parts.total
 
     def columns(self) -> Columns:
@@ -194,7 +194,7 @@ class Batches(TokenGeneration):
 
 
 def evaluate_batch_once(source: Source, _: int | None = None) -> Evaluation:
-    """The evaluation of the one configuration of a source, with the concurrency that fits."""
+    """Evaluate the one configuration of a source, with the largest batch that fits."""
     evaluation = evaluate_single(source)
     largest = max_concurrency(source, evaluation.candidates.configurations)
     return replace(evaluation, more={"largest_batch": [largest]})

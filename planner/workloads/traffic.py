@@ -131,7 +131,7 @@ class PromptLengths:
         return share, lengths_by_term
 
     def quantiles(self, shares: Sequence[float]) -> list[int]:
-        """Tokens that these shares of the prompts do not exceed."""
+        """Prompt lengths [tokens] at these quantiles (from 0 to 1)."""
         order = np.argsort(self.lengths, kind="stable")
         positions = np.searchsorted(np.cumsum(self.weights[order]), np.asarray(shares) - 1e-9)
         return [round(float(length)) for length in self.lengths[order][positions]]
@@ -275,7 +275,7 @@ def _measured_question(request: Request) -> str:
 
 
 def trace_of(path: Path, part: str | None = None) -> Trace:
-    """The trace of a file, or a part of it by prompts; cached while the file is unchanged."""
+    """Read a trace file, or the part with prompts in a range; cached until the file changes."""
     return _read_trace_part(*file_state(path), part)
 
 

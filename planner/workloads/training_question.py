@@ -430,7 +430,7 @@ def published_precision(
 
 
 def has_precision(gpu: GpuSpec, precision: str) -> bool:
-    """Whether a GPU multiplies in a precision."""
+    """True if a GPU has arithmetic in a precision."""
     return Precision(precision) in gpu.peak_flops
 
 

@@ -121,7 +121,7 @@ class TrainingSource(Source):
 
     @property
     def named(self) -> Mapping[str, str]:
-        """Result columns that are the same for all its runs."""
+        """Result columns with the same value in all plans of this source."""
         return {**super().named, "adapter": str(self.inputs.workload.adapter)}
 
     @property
@@ -161,11 +161,11 @@ class TrainingSource(Source):
         return max_utilization(self.inputs)
 
     def sure_share(self, num_gpus: FloatArray) -> Numeric:
-        """The share of a GPU's memory that a peak may be predicted to reach to fit surely."""
+        """The share of GPU memory up to which a predicted peak counts as fitting."""
         return self._of_counts(self._errors[2], num_gpus)
 
     def fit_probability(self, num_gpus: FloatArray, peak: FloatArray) -> FloatArray:
-        """The probability that a GPU's memory is enough for peaks on so many GPUs."""
+        """The probability that a GPU has enough memory for a predicted peak [bytes]."""
         center, spread = (self._of_counts(values, num_gpus) for values in self._errors[:2])
         usable = self.inputs.machine.gpu.allocatable_memory
         return fit_probability(predicted=peak, usable=usable, center=center, spread=spread)
@@ -189,7 +189,7 @@ class TrainingSource(Source):
         return entries
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
-        """One-based number of the first rule each configuration breaks, else 0."""
+        """The one-based number of the first rule that each configuration breaks; 0: none."""
         return broken_rule(self.inputs, configurations)
 
     def judged(
@@ -230,17 +230,17 @@ class TrainingRuns(Candidates):
 
     @property
     def fit_probability(self) -> FloatArray:
-        """The probability that the fullest GPU has the memory it needs."""
+        """The probability that the fullest GPU has enough memory."""
         return self.source.fit_probability(self.num_gpus, self.estimate.memory.least)
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
-        """The probability of `fit_probability` of some rows, without computing the whole mesh."""
+        """The fit probability of the plans at ``rows``, without computing all others."""
         several = len(self.source.counts) > 1
         num_gpus = self.at(self.num_gpus, rows) if several else self.num_gpus
         return self.source.fit_probability(num_gpus, self.at(self.estimate.memory.least, rows))
 
     def moved(self, source: TrainingSource) -> TrainingRuns:
-        """The runs with other operating terms, on which no prediction depends."""
+        """The runs with the operating terms (prices, power) of ``source``; same predictions."""
         return replace(self, source=source)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
@@ -314,7 +314,7 @@ class TrainingRuns(Candidates):
 
     @property
     def calendar_time(self) -> FloatArray:
-        """Seconds of the run with its interruptions."""
+        """Seconds of the run, interruptions included."""
         return self.run.calendar_time
 
     @property
@@ -361,17 +361,17 @@ class TrainingRuns(Candidates):
 
     @cached_property
     def power(self) -> FloatArray:
-        """W of the same."""
+        """The power of all GPUs, hosts, network and building [W]."""
         return self.draws[0].total
 
     @property
     def carbon(self) -> FloatArray:
-        """Kilograms of CO2 equivalent of its electricity."""
+        """Kilograms of CO2 equivalent of the electricity of a run."""
         return carbon(energy=self.energy, carbon_intensity=self.source.site.carbon_intensity)
 
     @property
     def memory_headroom(self) -> FloatArray:
-        """Bytes that stay free on the fullest GPU."""
+        """Free bytes of the fullest GPU."""
         capacity = self.estimate.inputs.machine.gpu.allocatable_memory
         return np.asarray(capacity - self.estimate.peak_memory)
 

@@ -238,7 +238,7 @@ def alternative_software(source: Source, row: Mapping[str, object]) -> dict[str,
 
 
 def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:
-    """Whether versions of a framework loop over the experts of a model."""
+    """True if some version of the framework computes the model's experts one by one."""
     return profile.execution.expert_loop_time > 0 and model.num_experts > 0
 
 
@@ -354,7 +354,7 @@ def default_notes(scene: HardwareScenario) -> dict[str, str]:
 
 
 def default_values(profile: FrameworkProfile, work: AdapterSetup) -> dict[str, Value]:
-    """Defaults of a framework's program that differ from the table's defaults."""
+    """Default parameter values of the framework that differ from planner's, by name."""
     return {**profile.defaults.values(work.adapter)}
 
 
@@ -447,7 +447,7 @@ def _supported_values(
 
 
 def _is_made_for(space: SearchSpace, framework: FrameworkProfile) -> bool:
-    """Whether a space was made for a framework."""
+    """True if the search space names this framework."""
     return space.framework in (framework.name.lower().replace(" ", "-"), *framework.aliases)
 
 

@@ -133,7 +133,7 @@ def merge_parts(parts: Iterable[TimedPart]) -> tuple[TimedPart, ...]:
 
 
 def with_ledger(inputs: SearchInputs) -> SearchInputs:
-    """The setting with a ledger that records the kernel work of predictions."""
+    """The inputs with a ledger that records the kernel work of predictions."""
     return replace(inputs, machine=replace(inputs.machine, ledger=Ledger()))
 
 
@@ -363,14 +363,14 @@ class Workload:
 
 
 def as_single_table(source: Source) -> ConfigurationTable:
-    """The configurations of a small source as one flat table."""
+    """All configurations of a source as one flat table."""
     if source.mesh is None:
         raise ValueError("The source has no mesh.")
     return source.mesh.flat()
 
 
 def evaluate_single(source: Source, _: int | None = None) -> Evaluation:
-    """The one configuration of a source."""
+    """Evaluate the one configuration of a source."""
     return Evaluation(candidates=source.judged(as_single_table(source)))
 
 
@@ -397,7 +397,7 @@ def term_columns(names: Iterable[str], *holders: object) -> dict[str, FloatArray
 
 
 def repeated(values: Mapping[str, Item], shape: tuple[int, ...]) -> dict[str, list[Item]]:
-    """Columns of the same value in every row of a table of this shape."""
+    """Columns with the same value in each row of a table of this shape."""
     number = int(np.prod(shape))
     return {name: [value] * number for name, value in values.items()}
 
@@ -416,10 +416,10 @@ def format_parameter_column(
 
 
 def floats(value: object, shape: tuple[int, ...]) -> FloatArray:
-    """Numbers, one per row."""
+    """The values as one float per row."""
     return broadcast_flat(np.asarray(value, dtype=np.float64), shape)
 
 
 def counts(value: Numeric, shape: tuple[int, ...]) -> list[int]:
-    """Whole numbers, one per row."""
+    """The values as one integer per row."""
     return [int(number) for number in broadcast_flat(np.asarray(value), shape)]
