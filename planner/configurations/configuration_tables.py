@@ -338,7 +338,7 @@ class TrainingConfigurations(ConfigurationTable):
     def expert_load(self) -> FloatArray:
         """Tokens of the fullest expert-parallel rank, divided by the mean; dropped tokens excluded.
 
-        At most all tokens are on one rank: the mean times the ranks that split the experts.
+        At most the number of expert-parallel ranks, if one rank gets all tokens.
         """
         limit = np.where(self.expert_capacity_factor > 0, self.expert_capacity_factor, np.inf)
         return np.minimum(np.minimum(self.expert_imbalance, self.expert_parallel), limit)

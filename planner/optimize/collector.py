@@ -59,7 +59,7 @@ class NearestMiss:
     def room(self) -> float:
         """The bytes up to which a prediction counts as fitting, at most the memory of the GPU.
 
-        Where published runs took less than was predicted, a plan may be predicted to take more.
+        The bound can exceed the GPU's memory where published runs needed less than predicted.
         """
         if self.rejection == OUT_OF_HOST_MEMORY.name:
             return self.bound
@@ -368,10 +368,11 @@ def nearest_misses(groups: Sequence[CellResult]) -> Iterator[NearestMiss]:
 
 
 def main_rejection(problem: Problem, groups: Sequence[CellResult]) -> str:
-    """The name of the limit, memory or rule that rejected most configurations.
+    """The name of the limit that most configurations missed, else of a memory or a rule.
 
-    Rules are looked at in their order: what breaks the last of them keeps all others. Of feasible
-    plans without a front the objective that is unknown; empty where nothing was judged.
+    The memory counts if no configuration reached the limits, and the last broken rule if none
+    reached the memory. The first objective if plans are feasible but its value is unknown; empty
+    if there are no configurations.
     """
     counts = np.sum([group.collector.counts for group in groups], axis=0, initial=0)
     if not np.any(counts):

@@ -109,8 +109,8 @@ def search_source(
 ) -> int:
     """Evaluate every configuration of one source; return the number of rows ``done`` so far.
 
-    ``sources_and_collectors``: the source and its collector, then others that differ in operating
-    terms.
+    ``sources_and_collectors``: the source with its collector, then sources that differ only in
+    operating terms (prices, power), which reuse the predictions.
     """
     (source, collector), *others = sources_and_collectors
     for block in source.blocks(problem.objectives, problem.constraints):
@@ -140,7 +140,7 @@ def search_with_relaxed_limits(
 ) -> SearchResult:
     """Search with the assumed limits, and with wider limits while no plan meets them.
 
-    The problem of the result has the limits that its plans keep. Limits of the user stay.
+    The problem of the result has the limits of the last search. Limits of the user are unchanged.
     """
     result = search(problem)
     while not result.configurations_feasible and not result.interrupted:

@@ -40,9 +40,9 @@ _SMALLEST = 1e-12
 def violations(problem: Problem, candidates: Candidates, codes: CodeArray) -> FloatArray:
     """How far each row is from being feasible; 0 where it is feasible.
 
-    Missing a constraint is worth (0, 1], running out of memory (1, 2], both by the relative
-    excess, and breaking a rule more than 2, the less the later the rule that breaks first.
-    ``codes`` are those of `planner.optimize.problem.Problem.codes`.
+    A missed limit counts (0, 1] and exceeded memory (1, 2], both by relative excess; a broken rule
+    counts more than 2, less for later rules. ``codes``: see
+    `planner.optimize.problem.Problem.codes`.
     """
     soft, codes = problem.first_soft, np.ravel(codes)
     graded = np.where((codes > 0) & (codes < soft), 3 - codes / soft, 0.0)
@@ -278,7 +278,7 @@ class TrialStore:
     def explore(self) -> None:
         """Evaluate a coarse mesh, then rows near the best ones until none improves.
 
-        One parameter is changed at a time; of the very best row, two at a time as well.
+        Near rows differ in one parameter; near the very best row in two parameters, too.
         """
         if not self._outcomes:
             self.evaluate(coarse_mesh(self._sizes))
@@ -335,9 +335,9 @@ def optuna_search(
 ) -> SearchResult:
     """Search large spaces with Optuna; sources without a mesh are searched exhaustively.
 
-    ``options`` are the other arguments of `run_trials`, and so is what it raises. ``progress`` may
-    raise `planner.optimize.exhaustive.StopSearch`. Limits that are assumed are widened where no
-    plan that was tried keeps them.
+    ``options`` are the other arguments of `run_trials`, which may raise its errors. ``progress``
+    may raise `planner.optimize.exhaustive.StopSearch`. Assumed limits are widened if no evaluated
+    plan meets them.
     """
     return search_with_relaxed_limits(
         problem, lambda relaxed: _search_once(relaxed, progress, options)

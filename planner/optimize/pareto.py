@@ -64,7 +64,7 @@ def front_of_many(values: FloatArray) -> NDArray[np.intp]:
 def within_factor_of_best(ranked: FloatArray, max_factor: float) -> BoolArray:
     """True where the first objective is within ``max_factor`` of the best (first) row.
 
-    Of objectives around 0, which no factor compares, all rows.
+    True for all rows if the best objective is 0.
     """
     first = ranked[:, 0]
     best = first[0] if first.size else 0.0

@@ -79,8 +79,8 @@ def distinguishing_factors(
 def _plan_specific_confidence(confidence_intervals: Confidence) -> Confidence:
     """The intervals without errors that all plans share.
 
-    Excludes the time of a campaign beyond its steps, which is the same in all plans, and prices of
-    other sellers, which are no risk of a plan at its price.
+    Excludes the calendar time beyond the steps, which is the same in all plans, and the price range
+    of sellers.
     """
     confidence_intervals, steps = (
         replace(confidence_intervals, price=FIXED),
@@ -98,9 +98,7 @@ def value_at_confidence(
 ) -> FloatArray:
     """The values of a limited quantity at a confidence, in SI units.
 
-    The prediction itself if its errors are unknown.
-
-    The parts of a sum are taken to err together.
+    The prediction itself if its errors are unknown. The errors of the parts of a sum are added.
     """
     if confidence == MEDIAN:
         return candidates.value(name)
@@ -114,7 +112,7 @@ def value_at_confidence(
 def limit_probability(candidates: Candidates, name: str, bound: float, sign: int) -> float:
     """The probability that the only candidate meets a limit; NaN: errors are unknown.
 
-    The bound is in SI units; NaN where no errors are known.
+    ``bound`` is in SI units.
     """
     confidence = candidates.source.confidence(float(np.ravel(candidates.value("num_gpus"))[0]))
     total, low, high = 0.0, 0.0, 0.0
@@ -399,8 +397,7 @@ class Problem:
     ) -> tuple[FloatArray, int, Numeric]:
         """Values, sign (1: upper bound, -1: lower) and bound of rejection ``number``, in SI units.
 
-        The value is the one at the confidence of the limit; of memory, what is predicted, against
-        what may be predicted.
+        Values of limits are those at the confidence of the limit; memory is as predicted.
         """
         place = number - self.first_soft
         if place < len(MEMORIES):

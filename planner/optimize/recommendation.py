@@ -54,8 +54,7 @@ def expected_regret(
 ) -> float:
     """The expected loss of ``chosen`` against the best plan, as a share of its value.
 
-    As `planner.confidence.ranking.expected_regrets`; NaN without other cells, or if its errors are
-    unknown.
+    See `planner.confidence.ranking.expected_regrets`. NaN with one cell, or with unknown errors.
     """
     ranked = rank_plans_by_bad_case(problem, groups)
     chosen_indices = [index for index, (_, choice) in enumerate(ranked) if choice is chosen]

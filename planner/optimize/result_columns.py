@@ -49,8 +49,7 @@ _CALENDAR, _STEPS = "calendar_time", "time_to_train_days"
 def distinguishing_interval(column: str, row: Mapping[str, object]) -> tuple[float, float] | None:
     """The 90 % interval of a column without errors that all plans share; None: unknown.
 
-    The time of a campaign beyond its steps is the same in all plans, and prices of sellers are no
-    error of a plan: neither counts.
+    Excludes the calendar time beyond the steps and the price range of sellers.
     """
     logs = _plan_specific_logs(column, row)
     if logs is None:
@@ -82,8 +81,8 @@ def evidence_rank_of(row: Mapping[str, object]) -> int:
 def bad_case_value(column: str, row: Mapping[str, object], sign: int) -> float:
     """The value of a column in the bad case: 9 of 10 similar runs are better.
 
-    Only errors that differ between plans count, without prices of other sellers. The prediction
-    itself if its errors are unknown.
+    ``sign`` 1: low is better. Errors that all plans share do not count. The prediction itself if
+    its errors are unknown.
     """
     logs, value = _plan_specific_logs(column, row), number_of_row(row, column)
     if logs is None:
@@ -180,7 +179,7 @@ def _cap_at_peak(
 ) -> Numeric:
     """The low factor of a time, raised so that kernels do not exceed their highest MFU.
 
-    ``max_utilization`` is the highest MFU. A prediction above it is the end of its interval.
+    ``max_utilization`` is the highest MFU. The factor is 1 if the prediction exceeds that MFU.
     """
     if quantity not in _OF_STEPS or _UTILIZATION not in table:
         return low

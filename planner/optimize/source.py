@@ -45,8 +45,7 @@ def possible_mesh(
 ) -> tuple[Table, CodeArray, IndexArray]:
     """The mesh without axis entries at which every configuration is rejected.
 
-    Also returns the codes of what is left, and how many of the rows left out each rejection
-    has: an array over their numbers, from 0 on.
+    Also returns the codes of the remaining rows, and the number of dropped rows by code.
     """
     codes = np.broadcast_to(codes, configurations.shape)
     indices_by_axis = _possible_indices(codes == 0)
@@ -348,7 +347,7 @@ class Source(ABC):
     def confidence(self, num_gpus: float) -> Confidence | None:
         """The 90 % intervals of predictions on ``num_gpus`` GPUs, cached.
 
-        None for roofline bounds, a set efficiency, or if no similar runs are published.
+        None for roofline bounds and set efficiencies, or if no similar runs are published.
         """
         if num_gpus not in self._confidence_by_count:
             confidence = self._confidence(num_gpus)
@@ -393,13 +392,12 @@ class Source(ABC):
 
     @abstractmethod
     def judged(self, configurations: Any, broken: CodeArray | None = None) -> Candidates:
-        """Predict time and memory of configurations; ``broken``: codes of broken rules, if known."""
+        """Predict time and memory of configurations; ``broken``: codes of broken rules or None."""
 
     def possible(self, block: Any) -> tuple[ConfigurationTable, CodeArray | None, IndexArray]:
         """The mesh without axis entries that rules reject; broken rules; dropped rows by rule.
 
-        Predictions cost far more than rules. Also returns the broken rules of what is left,
-        and how many of the rows left out each rule rejected.
+        Dropping rows before prediction saves time, since rules cost far less than predictions.
         """
         return possible_mesh(block, self.broken(block), len(self.rejections))
 

@@ -75,9 +75,8 @@ class EvaluatedChoice:
 def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
     """The assumed network rate between nodes, at half and twice its value.
 
-    Empty if the user names the cluster, or the plan stays in one scale-up domain.
-
-    Without a named cluster the rate is the default of the GPU's class.
+    Empty if the user names the cluster, or the plan stays in one scale-up domain. Without a named
+    cluster the rate is the default of the GPU's class.
     """
     cluster = chosen.source.inputs.machine.cluster
     num_gpus = float(np.max(chosen.candidates.value("num_gpus")))
@@ -180,7 +179,7 @@ def _with_adapter_time(factor: float, inputs: ServingInputs) -> ServingInputs:
 def _with_fitting_concurrency(fact: Assumption) -> Assumption:
     """The assumption with fewer concurrent requests where an alternative exceeds memory.
 
-    A plan that fills its cache has no room for anything longer; its engine would run fewer.
+    A plan that fills its KV cache has no room for longer requests, so the engine runs fewer.
     """
     from planner.workloads.max_concurrency import (
         at_max_concurrency,

@@ -276,8 +276,9 @@ class Deployments(TokenGeneration):
     ) -> ServiceLevels:
         """The service levels of ``replicas`` replicas that each get the load ``offered``.
 
-        ``carried`` [1/s] is the rate of one while requests come, ``first`` and ``token`` are mean
-        seconds. Of a number of requests the rate is that until the last is answered.
+        ``carried``: request rate of one replica [1/s]; ``first`` and ``token``: mean time to first token
+        and time per output token [s]. For a fixed number of requests the rate is averaged until the
+        last answer.
         """
         work = self.inputs.workload
         number, makespan = work.num_requests, None
@@ -398,10 +399,8 @@ class Deployments(TokenGeneration):
     def addends(self, name: str) -> Mapping[str, FloatArray]:
         """The parts of a quantity whose errors differ, by name, in SI units.
 
-        A request latency has two: the time to the first token, and the time of further tokens.
-
-        A percentile errs as the mean of its quantity does, and a rate is carried as surely as
-        the capacity reaches it.
+        A request latency has two: the time to the first token, and the time of further tokens. A
+        percentile has the errors of its mean; a request rate has the errors of the capacity.
         """
         if name == "request_rate":
             return {name: self.capacity}
@@ -530,11 +529,11 @@ def token_costs(
     prefix_share: FloatArray,
     request_rate: FloatArray,
 ) -> Mapping[str, FloatArray]:
-    """Columns of the cost of a million tokens of each kind; together they pay ``price`` [USD/s].
+    """Columns of USD per million input, cached input and output tokens, which add up to ``price``.
 
-    GPU time that computes prompts is paid by their new tokens, but for what looking back at the
-    cached ones adds, which these pay; all other time is paid by the generated tokens. Where no
-    token is found in a cache there is no column of those.
+    New input tokens pay ``prompt_price`` [USD/s] without the ``prefix_share`` that attention to
+    cached tokens adds; cached input tokens pay that share; output tokens pay the rest. A kind
+    without tokens has no column.
     """
     work, cached = inputs.workload, cached_tokens(inputs)
     kinds = {
@@ -613,7 +612,7 @@ def needed_memory(
 ) -> tuple[Need, Need]:
     """(Needed, usable) bytes of host memory per GPU, and of GPU memory with a KV ``cache``.
 
-    What must be there to start counts as surely as the setting asks for.
+    The memory that the engine needs to start is divided by ``inputs.sure_share``.
     """
     start = needed_to_start(inputs, memory, c) / inputs.sure_share
     needed = np.maximum(memory.non_cache_bytes + cache, start)

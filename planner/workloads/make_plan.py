@@ -206,7 +206,7 @@ class RequestExpander:
         return [None] if gpu in (None, ()) else [*self._several("gpu", "gpus")]
 
     def _noting(self, is_only: bool) -> PlanNotes:
-        """The notes of the plan if there is one scenario; else new notes (callers copy the digests)."""
+        """The notes of the plan if there is one scenario; else new notes (callers copy digests)."""
         return self.notes if is_only else PlanNotes(self.notes.catalogue)
 
     def _places(
@@ -343,9 +343,7 @@ class RequestExpander:
     ) -> list[str]:
         """Names of current profiles that run on the GPU, else of profiles for only its vendor.
 
-        Empty if there are none.
-
-        Architectures that current profiles dropped are not supported by profiles of the vendor.
+        Empty if there are none, or if current profiles dropped the GPU's architecture.
         """
         kind, catalogue = self.workload.profile_kind, self.notes.catalogue
         gpu = place.machine.gpu
@@ -572,8 +570,8 @@ def evaluate(plan: Plan, burst: int | None = None) -> Evaluation:
 def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
     """The plan with notes on assumed limits and number formats, from a search result.
 
-    Notes are the number formats of the recommended plan, and the assumed limits: relaxed if no
-    plan keeps the assumed ones.
+    The notes show the number formats of the recommended plan, and assumed limits that were
+    relaxed because no plan meets them.
     """
     before = {limit.name: limit.bound for limit in plan.problem.constraints}
     notes = limit_notes(result.problem.constraints, before)

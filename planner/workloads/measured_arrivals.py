@@ -33,9 +33,9 @@ def measured_arrivals(
 ) -> Arrivals:
     """The arrival statistics of a trace: requests at ``times`` [s] with ``work`` in any unit.
 
-    One server with that work is simulated at each utilization
-    (`planner.formulas.queueing.fifo_queueing_delays`); ``answers`` of so many tokens decode while
-    it is idle. Replicas take the requests in turn, or at random if ``drawn`` (`replica_of`).
+    Simulates one server at each utilization
+    (`planner.formulas.queueing.fifo_queueing_delays`); ``answers`` are the tokens of the answers,
+    which decode while the server is idle. Replicas get requests in turn, or at random if ``drawn``.
     """
     if times.size < 2 or not times[-1] > times[0]:
         return Arrivals()
@@ -84,8 +84,8 @@ def _replica_paths(
 ) -> RoundRobinPaths:
     """Queueing statistics of replicas that share the requests of a trace.
 
-    The number of replicas is bounded so that each has enough requests; only as many paths are
-    simulated as are needed for the statistics.
+    The number of replicas is bounded so that each gets enough requests, and only as many replicas
+    are simulated as the statistics need.
     """
     number = min(replicas, max(times.size // _FEWEST_OF_REPLICA, 1))
     owners = replica_of(times.size, number, drawn)
@@ -136,8 +136,7 @@ def _replica_windows(
 ) -> FloatArray:
     """Work per time window and replica, divided by the mean; shape (windows, replicas).
 
-    The first axis is the window, the second the replica. The number of entries is that of the
-    windows of one replica.
+    With more replicas there are fewer windows, so that the size of the array stays about the same.
     """
     number = _number_of_windows(times)
     num_columns, parts = min(replicas, number), max(number // replicas, 1)

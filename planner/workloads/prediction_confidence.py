@@ -71,9 +71,8 @@ def serving_memory_errors(inputs: ServingInputs) -> MemoryErrors:
 def training_share(inputs: TrainingInputs, num_gpus: int, confidence: float | None) -> float:
     """The share of usable memory up to which a predicted peak counts as fitting.
 
-    The share depends on the ``confidence``.
-
-    None: as surely as makes both wrong verdicts on published runs as rare.
+    The share follows from the ``confidence``. None: the confidence at which false "fits" and
+    false "does not fit" on published runs are equally rare.
     """
     surely = default_fit_confidence(TRAINING_TABLES) if confidence is None else confidence
     return training_memory_errors(inputs, num_gpus).usable_share(surely)
@@ -130,8 +129,7 @@ def serving_confidence(
     """The 90 % intervals of serving predictions; None at a roofline or a set efficiency.
 
     ``mode``: mode of an inference run (`planner.validation.inference.cases.Mode`).
-    ``spans_nodes``: the GPUs that share a layer are on several nodes; few runs are measured so.
-    ``throughput`` has the interval of rates.
+    ``spans_nodes``: tensor parallelism crosses nodes, of which few runs are published.
     """
     machine = inputs.machine
     if _has_set_efficiency(machine):

@@ -38,9 +38,8 @@ _MOST_WAYS = 256
 def numbers_of_prefill(num_gpus: int, each_prefill: int, each_decode: int) -> FloatArray:
     """Numbers of prefill workers that leave GPUs for a whole number of decode workers.
 
-    ``each_prefill`` and ``each_decode`` are the GPUs of a worker. Of more than 4,096 GPUs at
-    most 256 numbers are kept: half of them evenly spaced, the others ever denser towards
-    the fewest and the most.
+    ``each_prefill`` and ``each_decode`` are the GPUs of one worker. Above 4,096 GPUs at most 256
+    numbers are returned: half of them evenly spaced, the others denser towards both ends.
     """
     step = each_decode // math.gcd(each_prefill, each_decode)
     firsts = range(1, step + 1)
@@ -102,8 +101,7 @@ class PoolSpace:
     ) -> PrefillWorkers:
         """Prefill workers with the prefix-cache hits of each configuration.
 
-        If ``number`` is None, there are as many as the request rate needs, or as half of the GPUs
-        hold.
+        ``number``: prefill workers; None: as many as the request rate needs, or half of the GPUs.
         """
 
         def workers(prefixes: PrefixHits | None) -> PrefillWorkers:
@@ -279,9 +277,7 @@ def _fronts(
 ) -> IndexArray:
     """Flat indices of the undominated workers, for each worker size and KV-cache format.
 
-    A pair is the better the smaller its ``values``, with two exceptions: the memory that stays
-    free, and the queue of prompts, which slower decoding shortens because fewer requests pass.
-    The faster worker does as much for the queue with fewer requests at once.
+    Smaller ``values`` are better. All allowed workers are returned if free memory is an objective.
     """
     kinds, shape = _kinds(workers), workers.configurations.shape
     allowed = np.broadcast_to(allowed, shape).ravel()
@@ -375,7 +371,7 @@ def _most_decode_workers(
 ) -> FloatArray:
     """An upper bound on the decode workers for a request rate [1/s], by Little's law.
 
-    So many prompts wait no longer than at a server of exponential service.
+    The queueing delay of prompts is bounded by that of exponential service times.
     """
     served = prefill.service_time / num_prefill
     wait = served * rate * served / (1 - rate * served)

@@ -167,9 +167,9 @@ def is_drawn(router: str) -> bool:
 
 
 def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve | None:
-    """The prefix-cache hit curve of a request's sessions or trace; None: not specified.
+    """The prefix-cache hit curve of a request's sessions or trace.
 
-    None, too, if the request sets the hit rate.
+    None if there are neither, or if the request sets the hit rate.
 
     Raises SpecError or SearchSpaceError if the sessions are impossible, or a cache is set without
     shared prefixes.

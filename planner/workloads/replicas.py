@@ -117,7 +117,7 @@ class ReplicaSource(ServingSource):
     ) -> Replicas:
         """Predict time, memory and rate of every configuration, times its number of replicas.
 
-        ``broken``: codes of what rejects them, the memory included, as `possible` returns them.
+        ``broken``: codes of broken rules and exceeded memory, as `possible` returns them.
         """
         filled = self.filled(configurations)
         estimate = evaluate_serving(self.inputs, filled, broken)

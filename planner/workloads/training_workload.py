@@ -129,7 +129,7 @@ def _operators(time: StepTime) -> Iterator[TimedPart]:
 def _remaining_parts(time: StepTime, kind: str) -> Iterator[TimedPart]:
     """Yield the seconds of each part of the step that belongs to no operator.
 
-    Passes without gradients are made of the kernels of the others.
+    Forward passes of a reference model run the kernels of the other forward passes.
     """
     in_operators: dict[str, float] = {}
     for part in _operators(time):
