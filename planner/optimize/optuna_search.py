@@ -38,7 +38,7 @@ _SMALLEST = 1e-12
 
 
 def violations(problem: Problem, candidates: Candidates, codes: CodeArray) -> FloatArray:
-    """How far each row is from being feasible; 0 where it is feasible.
+    """The distance of each row to being feasible; 0: feasible.
 
     A missed limit counts (0, 1] and exceeded memory (1, 2], both by relative excess; a broken rule
     counts more than 2, less for later rules. ``codes``: see

@@ -340,7 +340,7 @@ def _rejection_text(problem: Problem, groups: Sequence[CellResult]) -> str:
 
 
 def _relative_loss(value: float, first: float) -> float:
-    """How much worse a minimized value is, as a share of the first; NaN: the first is 0."""
+    """The relative loss of a minimized value against ``first``; NaN: ``first`` is 0."""
     if value == first:
         return 0.0
     return float(value - first) / abs(float(first)) if first else np.nan

@@ -413,7 +413,7 @@ def published_precision(
 ) -> str | None:
     """The precision of the model's published run; None: bf16, or the request differs.
 
-    Another space, sequence length, batch or precision make another run.
+    A request differs if it sets a space, sequence length, batch or precision.
     """
     published = model.training
     if published is None or published.precision == "bf16":

@@ -63,7 +63,7 @@ def complexity(
 ) -> IndexArray:
     """A number that orders plans by complexity; 0: the simplest.
 
-    ``peak_memory`` in bytes is that of the fullest GPU.
+    ``peak_memory``: bytes of the fullest GPU.
     """
     return packed([*_complexity_levels(c, inputs, peak_memory)])
 
