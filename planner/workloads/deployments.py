@@ -277,8 +277,8 @@ class Deployments(TokenGeneration):
         """The service levels of ``replicas`` replicas that each get the load ``offered``.
 
         ``carried``: request rate of one replica [1/s]; ``first``: mean time to first token [s];
-        ``token``: mean time per output token [s]. For a fixed number of requests the rate is averaged
-        until the last answer.
+        ``token``: mean time per output token [s]. For a fixed number of requests the rate is
+        averaged until the last answer.
         """
         work = self.inputs.workload
         number, makespan = work.num_requests, None
