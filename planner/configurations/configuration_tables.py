@@ -47,7 +47,7 @@ class ConfigurationTable:
 
     @classmethod
     def of(cls, **values: object) -> Self:
-        """Configurations from numbers, lists or arrays; each is cast to its type.
+        """Build configurations from numbers, lists or arrays, cast to the types of the parameters.
 
         Parameters that are not set have the default of the table of terms.
         """
@@ -57,7 +57,7 @@ class ConfigurationTable:
     @classmethod
     @cache
     def default_codes(cls) -> dict[str, float]:
-        """The default of every parameter that has one: a code, a flag or a number."""
+        """The default of each parameter that has one, by name: a code, flag or number."""
         defaults = parameter_defaults(cls.workload)
         return {
             name: glossary()[name].encode(defaults[name])
@@ -67,7 +67,7 @@ class ConfigurationTable:
 
     @classmethod
     def cast(cls, name: str, value: object) -> Values:
-        """``value`` in the array type of the parameter ``name``."""
+        """Convert ``value`` to an array of the type of the parameter ``name``."""
         term = glossary()[name]
         if term.codes is not None:
             return np.asarray(value, dtype=np.int8 if len(term.codes) <= _BYTE else np.int16)
@@ -76,7 +76,7 @@ class ConfigurationTable:
     @classmethod
     @cache
     def names(cls) -> tuple[str, ...]:
-        """The parameters, in order."""
+        """The names of all parameters, in order."""
         return tuple(
             name
             for name, field in cls.__dataclass_fields__.items()
@@ -88,7 +88,7 @@ class ConfigurationTable:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the whole table or mesh; worked out once."""
+        """The common shape of all parameter arrays, cached."""
         try:
             return self._shape
         except AttributeError:
@@ -102,7 +102,7 @@ class ConfigurationTable:
         return math.prod(self.shape)
 
     def rows(self, indices: IndexArray) -> Self:
-        """The flat table of the rows at these flat indices of the mesh."""
+        """The configurations at these flat indices, as a flat table."""
         shape = self.shape
         positions = positions_at(indices, shape)
         return type(self)(
@@ -111,7 +111,7 @@ class ConfigurationTable:
 
     @classmethod
     def stacked(cls, tables: Sequence[Self]) -> Self:
-        """Flat tables below each other."""
+        """Concatenate flat tables into one."""
         if len(tables) == 1:
             return tables[0]
         return cls(
@@ -122,10 +122,11 @@ class ConfigurationTable:
         )
 
     def narrow_axes(self, axis_indices: Sequence[IndexArray]) -> Self:
-        """The mesh of some indices of each axis."""
+        """The mesh with only these indices of each axis."""
         shape, is_empty = self.shape, not all(indices.size for indices in axis_indices)
 
         def narrow(values: Values) -> Values:
+            """The entries of a broadcastable array at the chosen indices of each axis."""
             padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
             if padded.size == 1 and not is_empty:
                 return padded
@@ -137,7 +138,7 @@ class ConfigurationTable:
         return type(self)(**{name: narrow(getattr(self, name)) for name in self.names()})
 
     def chosen(self, mask: BoolArray | IndexArray) -> Self:
-        """The rows of a flat table at a ``mask`` or at indices."""
+        """The rows of a flat table where ``mask`` is True, or at these indices."""
         shape = self.shape
         return type(self)(
             **{name: np.broadcast_to(getattr(self, name), shape)[mask] for name in self.names()}
@@ -150,14 +151,14 @@ def format_value(name: str, value: float) -> str | float:
 
 
 def positions_at(indices: IndexArray, shape: tuple[int, ...]) -> tuple[IndexArray, ...]:
-    """Where flat indices are along each axis of a ``shape``."""
+    """Convert flat indices to indices along each axis of a ``shape``."""
     return (indices,) if len(shape) == 1 else np.unravel_index(indices, shape)
 
 
 def pick(
     values: NDArray[Item], shape: tuple[int, ...], positions: Sequence[IndexArray]
 ) -> NDArray[Item]:
-    """The entries of a broadcastable array at positions of the whole ``shape``."""
+    """The entries of an array that broadcasts to ``shape``, at these positions on each axis."""
     if values.size == 1 and positions:
         return np.repeat(values, len(positions[0]))
     # An index for each axis that it has costs less than a view of the whole shape.
@@ -207,18 +208,18 @@ class Rule(Reason, Generic[Judged, Context]):
 
 
 def is_indivisible(total: FloatArray | float, part: FloatArray) -> BoolArray:
-    """Where ``part`` does not divide ``total``."""
+    """True where ``part`` does not divide ``total``."""
     quotient = np.asarray(total) / part
     return np.asarray(quotient != np.floor(quotient))
 
 
 def has_left_over_gpus(c: _HasParallelism, _: object) -> BoolArray:
-    """Where the GPUs are no whole number of copies."""
+    """True where the GPUs are not a whole number of model copies."""
     return np.asarray((c.data_parallel < 1) | is_indivisible(c.data_parallel, np.ones(())))
 
 
 def has_uneven_widths(c: _HasParallelism, context: _HasModel) -> BoolArray:
-    """Where tensor parallelism does not divide the feed-forward widths of the context's model."""
+    """True where tensor parallelism does not divide a feed-forward width of the model."""
     violated = np.zeros((), dtype=np.bool_)
     for mlp in context.model.feed_forwards:
         violated = violated | is_indivisible(mlp.shared_width, c.tensor_parallel)
@@ -228,13 +229,13 @@ def has_uneven_widths(c: _HasParallelism, context: _HasModel) -> BoolArray:
 def first_broken(
     rules: Sequence[Rule[Judged, Context]], configurations: Judged, context: Context
 ) -> CodeArray:
-    """One-based number of the first rule each configuration breaks, else 0."""
+    """The one-based number of the first rule that each configuration breaks; 0: none."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return first_true(rule.violated(configurations, context) for rule in rules)
 
 
 def prediction_rule(name: str, description: str) -> Rule[object, object]:
-    """A rule that no configuration breaks by itself: predictions tell."""
+    """A rule that no configuration violates before its prediction, such as out of memory."""
     return Rule(
         name=name, description=description, violated=lambda *_: np.zeros((), dtype=np.bool_)
     )
@@ -315,12 +316,12 @@ class TrainingConfigurations(ConfigurationTable):
 
     @property
     def fused_attention(self) -> BoolArray:
-        """Where one kernel computes attention."""
+        """True where one kernel computes attention."""
         return np.asarray(self.flash_attention & (self.attention_kernel != AttentionKernel.EAGER))
 
     @property
     def has_custom_optimizer(self) -> bool:
-        """Whether any of them has another optimizer, or other formats, than its framework."""
+        """True if a configuration sets the optimizer, or a number format of its states."""
         optimizer_codes = (
             self.optimizer,
             self.optimizer_state_precision,
@@ -330,26 +331,26 @@ class TrainingConfigurations(ConfigurationTable):
 
     @property
     def expert_ranks(self) -> FloatArray:
-        """GPUs that one copy of the routed experts is spread over."""
+        """The number of GPUs that share one copy of the routed experts."""
         return self.expert_parallel * self.expert_tensor_parallel
 
     @property
     def expert_load(self) -> FloatArray:
-        """Tokens of the fullest rank of experts over the mean, without dropped tokens.
+        """Tokens of the fullest expert-parallel rank, divided by the mean; dropped tokens excluded.
 
-        At most all tokens are on one rank: the mean times the ranks that split the experts.
+        At most the number of expert-parallel ranks, if one rank gets all tokens.
         """
         limit = np.where(self.expert_capacity_factor > 0, self.expert_capacity_factor, np.inf)
         return np.minimum(np.minimum(self.expert_imbalance, self.expert_parallel), limit)
 
     @property
     def from_both_ends(self) -> BoolArray:
-        """Where micro-batches enter the pipeline at both ends, and a GPU has two stages."""
+        """True where micro-batches enter the pipeline at both ends (DualPipe)."""
         return np.asarray(self.pipeline_schedule == PipelineSchedule.DUALPIPE)
 
     @property
     def any_offload(self) -> bool:
-        """Whether any of them keeps something in host memory."""
+        """True if a configuration offloads anything to host memory."""
         return bool(self.offload.any() or self.offloaded_tensors.any())
 
 
@@ -373,7 +374,7 @@ SHOWN_COLUMNS = columns_about("training_summary")
 
 
 def format_layout(row: Mapping[str, object]) -> str:
-    """A layout as ``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: degrees, then non-defaults.
+    """A training row as text, ``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``.
 
     Parameters that rows of older versions lack count as defaults.
     """
@@ -482,7 +483,7 @@ class PoolConfigurations(ServingConfigurations):
         prefill_replicas: FloatArray,
         replicas: FloatArray,
     ) -> PoolConfigurations:
-        """Pools of ``prefill_replicas`` prefill and ``replicas`` decode workers."""
+        """Build pool configurations from workers and the numbers of workers of each kind."""
         gpus = prefill.replica_gpus * prefill_replicas + decode.replica_gpus * replicas
         decode_parameters = {name: getattr(decode, name) for name in SERVING_NAMES}
         return cls(
@@ -500,7 +501,7 @@ class PoolConfigurations(ServingConfigurations):
 
     @property
     def prefill(self) -> ServingConfigurations:
-        """One prefill worker; its concurrency follows from its steps."""
+        """The configuration of one prefill worker; its concurrency is set to 1."""
         values = {name: getattr(self, PREFILL + name) for name in OF_PREFILL}
         ones = np.ones_like(self.prefill_tensor_parallel)
         single_worker = ServingConfigurations(num_gpus=ones, concurrency=ones, **values)

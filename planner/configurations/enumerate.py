@@ -25,10 +25,10 @@ def refuse_unknown(
     parameter_names: Sequence[str],
     derived: Sequence[str],
 ) -> None:
-    """Check that a space and the user's settings name parameters; ``derived`` follow from others.
+    """Refuse names in the space or the user's settings that are no parameters.
 
-    Raises SearchSpaceError if one of them is no parameter; the message names the space if the space
-    sets it.
+    Raises SearchSpaceError if a name is no parameter; the message names the space if the name is
+    set there.
     """
     for name in (*space.parameters, *settings):
         if name in parameter_names and name != "num_gpus":
@@ -49,14 +49,14 @@ def refuse_unknown(
 
 
 def as_values(choice: object, bases: Mapping[str, int]) -> list[object]:
-    """The values of a choice of a space, or of one or several values of a user."""
+    """The values of a space's choice, or of one or several values that a user sets."""
     if isinstance(choice, PowersOfTwo | Divisors | Multiples | Dense):
         return [*expand(choice, bases)]
     return list(choice) if isinstance(choice, list | tuple) else [choice]
 
 
 def coded_values(name: str, values: Iterable[object]) -> list[float]:
-    """Values of a parameter as codes, flags and numbers, without repetitions.
+    """Values of a parameter as codes, flags or numbers, without repetitions.
 
     Raises SearchSpaceError if a value is not one of the parameter's, or there is none.
     """
@@ -142,7 +142,7 @@ class OpenMesh(Generic[Table]):
         return sorted_unique(column)
 
     def blocks(self, max_rows: int = _BLOCK_ROWS) -> Iterator[Table]:
-        """Open meshes of at most about ``max_rows`` rows that together are the whole mesh."""
+        """Yield parts of the mesh, each of at most about ``max_rows`` configurations."""
         axes = [cross_product(axis) for axis in self.axes]
         lengths = [_length(axis) for axis in axes]
         steps = block_steps(lengths, max_rows)
@@ -171,7 +171,7 @@ class OpenMesh(Generic[Table]):
 
 
 def training_mesh(values: Mapping[str, Sequence[object]]) -> OpenMesh[TrainingConfigurations]:
-    """All combinations of the values of every parameter of training, by ``AXES``."""
+    """All combinations of the ``values`` of every training parameter, grouped as in ``AXES``."""
     kind = TrainingConfigurations
     return OpenMesh(
         kind=kind, axes=[[single_axis(kind, name, values[name]) for name in axis] for axis in AXES]
@@ -179,17 +179,17 @@ def training_mesh(values: Mapping[str, Sequence[object]]) -> OpenMesh[TrainingCo
 
 
 def single_axis(kind: type[ConfigurationTable], name: str, values: Sequence[object]) -> Factor:
-    """The values of one parameter that is chosen for itself."""
+    """The column of one parameter, cast to its type."""
     return {name: kind.cast(name, values)}
 
 
 def numbers(columns: Factor, name: str) -> FloatArray:
-    """A column that holds numbers."""
+    """A column as floats."""
     return np.asarray(columns[name], dtype=np.float64)
 
 
 def cross_product(factors: Sequence[Factor]) -> Factor:
-    """Columns of all combinations of the entries of some factors, the last fastest."""
+    """Columns of all combinations of the entries of some factors; the last varies fastest."""
     columns, before, after = dict[str, Values](), 1, math.prod(map(_length, factors))
     for factor in factors:
         after //= max(_length(factor), 1)
@@ -205,7 +205,7 @@ def _length(columns: Factor) -> int:
 
 
 def block_steps(lengths: Sequence[int], max_rows: int) -> list[int]:
-    """The number of entries of each axis in a block; later axes are complete first."""
+    """The number of entries of each axis in a block of at most ``max_rows`` rows."""
     steps = []
     rows_left = max_rows
     for length in reversed(lengths):
@@ -230,7 +230,7 @@ class SpecifiedValues:
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> SpecifiedValues:
-        """The specified values among a user's settings."""
+        """The user's values of parameters that follow from others, such as ``data_parallel``."""
         values_by_name = {
             name: as_values(settings[name], {}) for name in FOLLOWING if name in settings
         }
@@ -239,7 +239,7 @@ class SpecifiedValues:
         )
 
     def is_broken(self, c: TrainingConfigurations) -> BoolArray:
-        """Where configurations have others."""
+        """True where a configuration differs from the values that the user specified."""
         violated = np.zeros((), dtype=np.bool_)
         if self.data_parallel:
             violated = violated | ~np.isin(c.data_parallel, self.data_parallel)
@@ -249,7 +249,7 @@ class SpecifiedValues:
         return np.asarray(violated)
 
     def check(self, values: Mapping[str, Sequence[float]]) -> None:
-        """Refuse numbers that no combination of ``values`` (by parameter) agrees with.
+        """Refuse specified values that no combination of ``values`` (by parameter) results in.
 
         Raises SearchSpaceError if no combination agrees; the message shows the possible numbers.
         """
@@ -292,6 +292,7 @@ class _ConflictingCounts(SearchSpaceError):
     def __init__(
         self, name: str, requested: Sequence[float], expression: str, quotients: FloatArray
     ) -> None:
+        """Compose the message from the requested numbers and the possible quotients."""
         super().__init__(
             f"{name}={_format_numbers(requested)} is given, but {expression} is "
             f"{_format_numbers(sorted_unique(quotients))}: "
@@ -303,7 +304,7 @@ class _ConflictingCounts(SearchSpaceError):
 def global_batch_of(
     settings: Mapping[str, object], num_gpus: int, default_degree: int | None
 ) -> tuple[int, str]:
-    """The global batch from gradient accumulation steps [samples], and its derivation as text.
+    """The global batch size [samples] from gradient accumulation steps, and a text on it.
 
     ``default_degree`` replaces missing degrees; None in a search, where degrees are open.
     Raises SearchSpaceError if a parameter that determines the batch is open.
@@ -335,7 +336,7 @@ def _single_value(settings: Mapping[str, object], name: str, default: int | None
 
 
 def _copies(values: Mapping[str, Sequence[float]]) -> list[float]:
-    """Possible numbers of model copies on the GPUs: the whole ones, or all if none is whole."""
+    """The possible numbers of model copies on the GPUs; whole numbers if there are any."""
     n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
     copies = sorted_unique(n / math.prod(degrees))
     whole_copies = copies[copies == np.floor(copies)]
@@ -358,6 +359,6 @@ def _format_product(
 
 
 def _format_numbers(numbers: Iterable[float]) -> str:
-    """Few numbers as they are, of many the ends."""
+    """A list of numbers as text; of many numbers only the first and the last."""
     texts = [f"{float(number):,.6g}" for number in numbers]
     return ", ".join(texts) if len(texts) <= 4 else f"{texts[0]} to {texts[-1]}"

@@ -40,28 +40,28 @@ class RlConfigurations(TrainingConfigurations):
 
     @property
     def colocated(self) -> BoolArray:
-        """Where both sides have the same GPUs."""
+        """True where trainer and engine share all GPUs."""
         return np.asarray(self.placement == Placement.COLOCATED)
 
     @property
     def trainer_gpus(self) -> FloatArray:
-        """GPUs that train."""
+        """The number of GPUs that train."""
         open_share = np.where(self.colocated, self.num_gpus, np.floor(self.num_gpus / 2))
         return np.where(self.train_gpus > 0, self.train_gpus, open_share)
 
     @property
     def rollout_gpus(self) -> FloatArray:
-        """GPUs that generate."""
+        """The number of GPUs that generate answers."""
         return np.where(self.colocated, self.num_gpus, self.num_gpus - self.trainer_gpus)
 
     @property
     def replicas(self) -> FloatArray:
-        """Copies of the engine; a fraction if they do not fill its GPUs."""
+        """The number of engine replicas; a fraction if they do not fill the engine's GPUs."""
         return self.rollout_gpus / self.rollout_tensor_parallel
 
     @property
     def data_parallel(self) -> FloatArray:
-        """Copies of the model that train."""
+        """The number of model copies that train."""
         return self.trainer.data_parallel
 
     @property
@@ -73,7 +73,7 @@ class RlConfigurations(TrainingConfigurations):
     def engine(
         self, memory_share: FloatArray, concurrency: FloatArray, step_tokens: float
     ) -> ServingConfigurations:
-        """The configurations of one engine replica; ``step_tokens``: most tokens of its step."""
+        """The configurations of one engine replica, with at most ``step_tokens`` tokens a step."""
         return ServingConfigurations.of(
             num_gpus=self.rollout_tensor_parallel,
             tensor_parallel=self.rollout_tensor_parallel,

@@ -36,7 +36,7 @@ def _placement(c: RlConfigurations, context: RlContext) -> BoolArray:
 
 
 def _is_among(c: RlConfigurations, placements: Sequence[str]) -> BoolArray:
-    """Where the placement is one of some."""
+    """True where the placement is one of ``placements``."""
     return np.isin(c.placement, [Placement[placement.upper()] for placement in placements])
 
 
@@ -96,7 +96,7 @@ _OF_PLACEMENT = 4
 
 
 def is_misplaced(columns: Mapping[str, Values], context: RlContext) -> BoolArray:
-    """Rows of placements that a rule excludes, whatever layouts trainer and engine have."""
+    """True where a rule excludes a placement, whatever layouts trainer and engine have."""
     ones = {
         name: 1 for name in RlConfigurations.names() if name not in RlConfigurations.default_codes()
     }

@@ -48,6 +48,7 @@ class ServingContext:
 
 
 def _heads(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where tensor parallelism does not divide the heads, or the KV heads nor their copies."""
     t = c.tensor_parallel
     violated = np.zeros((), dtype=np.bool_)
     if context.engine.pads_heads:
@@ -65,6 +66,7 @@ def _layers(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 
 def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where expert parallelism does not divide the experts with their copies, or the GPUs."""
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
     violated = is_indivisible(c.stage_gpus, c.expert_parallel)
     for number in numbers:
@@ -85,6 +87,7 @@ def _attention_data(c: ServingConfigurations, context: ServingContext) -> BoolAr
 
 
 def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where the engine lacks the weight format, or the GPU has no kernel for it."""
     engine = context.engine
     dense = _lacking(context, engine.unpacked_dense_by_architecture)
     experts = _lacking(context, engine.unpacked_experts_by_architecture)
@@ -94,7 +97,7 @@ def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArra
 
 
 def _lacking(context: ServingContext, unpacked: Mapping[str, tuple[str, ...]]) -> BoolArray:
-    """Whether each format lacks arithmetic on the GPU and a kernel that works without it."""
+    """True, by weight format, where the engine lacks the format, or the GPU a kernel for it."""
     peaks, engine = context.gpu.peak_flops, context.engine
     read = unpacked.get(context.gpu.architecture, ())
     return np.asarray(
@@ -107,6 +110,7 @@ def _lacking(context: ServingContext, unpacked: Mapping[str, tuple[str, ...]]) -
 
 
 def _kv_cache(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where the engine lacks the KV-cache format, or the GPU cannot process FP8 caches."""
     gpu = context.gpu
     unpacks = gpu.architecture in context.engine.unpacked_cache_architectures
     lacks_fp8 = Precision.FP8 not in gpu.peak_flops and not unpacks
@@ -130,6 +134,7 @@ def _offload(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 
 def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where a parallel degree, or a combination of degrees, is not supported by the engine."""
     violated = np.zeros((), dtype=np.bool_)
     for name in terms_about("parallel_degree", "serve"):
         if not getattr(context.engine, name):
@@ -148,6 +153,7 @@ def _pipelines_of_pools(c: ServingConfigurations, context: ServingContext) -> Bo
 
 
 def _block_widths(c: ServingConfigurations, context: ServingContext) -> BoolArray:
+    """True where a rank's share of an FP8-block matrix is not a multiple of the block width."""
     block = np.asarray(float(context.engine.fp8_block))
     violated = np.zeros((), dtype=np.bool_)
     if not block:
@@ -208,5 +214,5 @@ SERVING_REJECTING: tuple[Reason, ...] = (*SERVING_RULES, OUT_OF_HOST_MEMORY, OUT
 
 
 def first_broken_serving_rule(c: ServingConfigurations, context: ServingContext) -> CodeArray:
-    """One-based number in ``SERVING_RULES`` of the first rule each breaks, else 0."""
+    """The one-based number of the first broken rule in ``SERVING_RULES``; 0: none."""
     return first_broken(SERVING_RULES, c, context)

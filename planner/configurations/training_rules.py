@@ -54,7 +54,7 @@ WIDEST_FP8_HEAD = 192
 
 
 def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """Where 8-bit attention has no kernels, or no other product is in 8 bit."""
+    """True where 8-bit attention has no kernels, or no other matrix product is in 8 bit."""
     if not c.fp8_attention.any():
         return np.zeros((), dtype=np.bool_)
     widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
@@ -64,7 +64,7 @@ def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """Exponents of groups of 32 are of GPUs that have 4 bit, too; each recipe is of 8 bit."""
+    """True where an FP8 recipe is set without FP8, or the GPU lacks its scaling of groups."""
     if not c.fp8_recipe.any():
         return np.zeros((), dtype=np.bool_)
     violated = (c.fp8_recipe != Fp8Recipe.AUTO) & (c.precision != ComputePrecision.FP8)
@@ -76,7 +76,7 @@ def fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def lacking_precision(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """Where the GPU does not multiply in the precision."""
+    """True where the GPU has no arithmetic in the precision."""
     peaks = context.gpu.peak_flops
     lacking = [Precision(code.word) not in peaks for code in ComputePrecision]
     return np.asarray(lacking)[c.precision]
@@ -99,12 +99,12 @@ LOSS_CHUNKS = "loss_chunks needs loss_kernel chunked or linear"
 
 
 def loss_chunks(c: TrainingConfigurations, _: Context) -> BoolArray:
-    """Where loss chunks are set for a loss kernel that processes all tokens at once."""
+    """True where loss chunks are set for a loss kernel that processes all tokens at once."""
     return np.asarray((c.loss_chunks > 0) & (c.loss_kernel < LossKernel.CHUNKED))
 
 
 def has_kernel(gpu: GpuSpec, kernel: AttentionKernel) -> bool:
-    """Whether a kernel runs on a GPU [1]_ [2]_."""
+    """True if a GPU can run an attention kernel [1]_ [2]_."""
     is_nvidia = gpu.vendor == "NVIDIA" and gpu.architecture not in _BEFORE_AMPERE
     return {
         AttentionKernel.FA2: is_nvidia or gpu.vendor == "AMD",
@@ -115,7 +115,7 @@ def has_kernel(gpu: GpuSpec, kernel: AttentionKernel) -> bool:
 
 
 def attention_kernel(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """Kernels that the GPU or the width of heads excludes, or an unfused attention contradicts."""
+    """True where GPU or head width exclude the attention kernel, or attention is unfused."""
     if not c.attention_kernel.any():
         return np.zeros((), dtype=np.bool_)
     heads = [
@@ -137,7 +137,7 @@ _FP32_BYTES = 4.0
 
 
 def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """Where configurations need an option that a framework lacks, by parameter."""
+    """By option: True where a configuration uses a value that the framework lacks."""
     has_dispatcher = [code.word in (*f.token_dispatchers, "auto") for code in TokenDispatcher]
     schedules = [code.word in f.pipeline_schedules for code in PipelineSchedule]
     is_usual = c.pipeline_schedule <= PipelineSchedule.INTERLEAVED
@@ -168,7 +168,7 @@ def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[
 
 
 def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """bitsandbytes has paged Adam and Lion, in 8 and 32 bits, of CUDA's unified memory."""
+    """True where a paged optimizer has no kernels: by optimizer, state format, GPU or offload."""
     if not c.paged_optimizer.any():
         return np.zeros((), dtype=np.bool_)
     kinds = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.LION))
@@ -182,6 +182,7 @@ def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _split_experts(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where expert tensor parallelism does not divide the width of an expert."""
     split = c.expert_tensor_parallel
     blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
     widths = {block.moe_intermediate_size for block in blocks if block}
@@ -194,6 +195,7 @@ def _split_experts(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where routing options have no experts, or the expert imbalance exceeds its maximum."""
     named = (c.token_dispatcher != TokenDispatcher.AUTO) | (c.expert_capacity_factor > 0)
     named = named | (c.expert_compute == ExpertCompute.LOOP)
     blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
@@ -214,6 +216,7 @@ def _asynchronous(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _head_exchange(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where all-to-all context parallelism has heads that the ranks do not divide."""
     used = (c.cp_comm_type == ContextExchange.A2A) & (c.context_parallel > 1)
     if not np.any(used):
         return np.zeros((), dtype=np.bool_)
@@ -226,6 +229,7 @@ def _head_exchange(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
+    """True where a zero-bubble or DualPipe schedule does not fit the stages or micro-batches."""
     s, p, m = c.pipeline_schedule, c.pipeline_parallel, c.num_micro_batches
     other = s >= PipelineSchedule.ZERO_BUBBLE
     if not np.any(other):
@@ -236,7 +240,7 @@ def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """Where configurations need an optimizer or a format of its states that a framework lacks."""
+    """By option: True where the framework lacks the optimizer or the format of its states."""
     states = {}
     if c.optimizer.any():
         states["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
@@ -268,12 +272,13 @@ def _not_among(
     kinds: type[OptimizerKind | StatePrecision | MainPrecision],
     names: Sequence[str],
 ) -> BoolArray:
-    """Where codes are neither their default nor one of some words."""
+    """True where a code is neither the default (0) nor one of ``names``."""
     lacking = [kind != 0 and kind.word not in names for kind in kinds]
     return np.asarray(np.array(lacking)[codes])
 
 
 def _recomputed_modules(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where the model has no recomputed module, or recomputation is not selective."""
     named = c.recompute_modules
     if not np.any(named):
         return np.zeros((), dtype=np.bool_)
@@ -283,7 +288,7 @@ def _recomputed_modules(c: TrainingConfigurations, context: Context) -> BoolArra
 
 
 def _modules_of(model: ModelSpec) -> set[str]:
-    """The modules of a model that ``recompute_modules`` can name."""
+    """The names of a model's modules that ``recompute_modules`` can contain."""
     modules = {"layernorm"}
     for group in model.layer_groups:
         attention, block = group.attention, group.feed_forward
@@ -298,6 +303,7 @@ def _modules_of(model: ModelSpec) -> set[str]:
 
 
 def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
+    """True where saved and offloaded tensors conflict, or recomputation is not full."""
     saved, moved = c.saved_tensors, c.offloaded_tensors
     if not (np.any(saved) or np.any(moved)):
         return np.zeros((), dtype=np.bool_)
@@ -344,7 +350,7 @@ def second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
 
 
 def allows_sharded_axis(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
-    """Where an axis goes together with how weights are sharded."""
+    """True where the parallelism ``name`` may be combined with the sharding of weights."""
     if name not in f.sharded_parallel:
         return np.zeros((), dtype=np.bool_)
     is_allowed = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
@@ -387,6 +393,7 @@ def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where tensor parallelism does not divide the heads, or the KV heads unless copied."""
     t = c.tensor_parallel
     violated = np.zeros((), dtype=np.bool_)
     for attention in context.model.attentions:
@@ -399,6 +406,7 @@ def _heads(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _layout(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where pipeline stages and model layers do not match the specified pipeline layout."""
     layout = context.workload.pipeline_layout
     if not layout:
         return np.zeros((), dtype=np.bool_)
@@ -411,6 +419,7 @@ def _layout(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where pipeline chunks outnumber the layers, or must be equal and are not."""
     if context.workload.pipeline_layout:
         return np.zeros((), dtype=np.bool_)
     v = c.virtual_pipeline
@@ -441,6 +450,7 @@ def _interleaved_batch(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where interleaved chunks leave more empty layer slots than embedding and logits fill."""
     if context.workload.pipeline_layout:
         return np.zeros((), dtype=np.bool_)
     chunks = c.pipeline_parallel * c.virtual_pipeline
@@ -458,6 +468,7 @@ def _sequence(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _sequence_length(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where context and sequence parallelism do not divide the sequence length."""
     cp = c.context_parallel
     halves = np.where(c.cp_comm_type == ContextExchange.P2P, 2, 1)  # the causal mask in a ring
     pieces = np.where(cp > 1, halves * cp, 1.0)
@@ -470,6 +481,7 @@ def _ring_without_flash(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where expert parallelism does not divide the experts or the GPUs of a stage."""
     ranks = c.num_gpus / c.pipeline_parallel
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
     violated = is_indivisible(ranks, c.expert_ranks)
@@ -479,6 +491,7 @@ def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _experts_in_shards(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where expert parallelism does not divide the ranks that shard one model copy."""
     if not context.framework.experts_in_shards:
         return np.zeros((), dtype=np.bool_)
     is_copied = c.zero_stage == ZeroStage.NONE
@@ -498,6 +511,7 @@ def _zero(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where data-parallel replicas do not divide the ranks, or nothing is sharded."""
     replicas = c.data_parallel_replicas
     if np.all(replicas == 1):
         return np.zeros((), dtype=np.bool_)
@@ -510,6 +524,7 @@ def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _recomputed_layers(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where the recomputed layers are all of a stage, or recomputation is not full."""
     layers = c.recompute_num_layers
     if not np.any(layers):
         return np.zeros((), dtype=np.bool_)
@@ -518,7 +533,7 @@ def _recomputed_layers(c: TrainingConfigurations, context: Context) -> BoolArray
 
 
 def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """Where configurations need a value that a framework lacks, by parameter."""
+    """By parameter: True where a configuration uses a value that the framework lacks."""
     in_pipeline = (c.pipeline_parallel > 1) & ~is_among(c.zero_stage, f.pipeline_zero_stages)
     violations = {
         "zero_stage": ~(is_among(c.zero_stage, f.zero_stages) | second_engine(c, f)) | in_pipeline,
@@ -559,7 +574,7 @@ def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
-    """The ZeRO stage from which a framework offloads so; ZeRO-Infinity needs the third."""
+    """The lowest ZeRO stage with which a framework supports this kind of offloading."""
     if kind.to_drives:
         return ZeroStage.WEIGHTS
     if kind.of_weights:
@@ -568,6 +583,7 @@ def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
 
 
 def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
+    """True where the optimizer step in the backward pass meets more passes or offloaded states."""
     if not c.optimizer_in_backward.any():
         return np.zeros((), dtype=np.bool_)
     leave = np.asarray([code.of_states for code in Offload])[c.offload]
@@ -576,6 +592,7 @@ def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """True where the framework, the ZeRO stage or the GPU's host link excludes the offloading."""
     if not c.any_offload:
         return np.zeros((), dtype=np.bool_)
     profile = context.framework
@@ -661,5 +678,5 @@ REJECTING: tuple[Reason, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
 
 
 def first_broken_rule(c: TrainingConfigurations, context: Context) -> CodeArray:
-    """One-based number in ``RULES`` of the first rule each configuration breaks, else 0."""
+    """The one-based number of the first broken rule in ``RULES``; 0: none."""
     return first_broken(RULES, c, context)

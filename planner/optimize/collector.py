@@ -57,9 +57,9 @@ class NearestMiss:
 
     @property
     def room(self) -> float:
-        """The bound of memory [bytes], at most the memory of the GPU.
+        """The bytes up to which a prediction counts as fitting, at most the memory of the GPU.
 
-        Where published runs took less than was predicted, a plan may be predicted to take more.
+        The bound can exceed the GPU's memory where published runs needed less than predicted.
         """
         if self.rejection == OUT_OF_HOST_MEMORY.name:
             return self.bound
@@ -83,6 +83,7 @@ class Collector:
     """
 
     def __init__(self, problem: Problem) -> None:
+        """Start with an empty front and zero counts."""
         self._problem = problem
         self.simplest = ComplexityTieBreaker()
         self._pieces: list[tuple[Source, ConfigurationTable]] = []
@@ -94,7 +95,7 @@ class Collector:
         self.counts = np.zeros(len(problem.rejections) + 1, dtype=np.int64)
 
     def skip(self, counts: IndexArray) -> None:
-        """Count configurations that rules rejected.
+        """Count configurations that rules rejected before prediction.
 
         Parameters
         ----------
@@ -103,7 +104,7 @@ class Collector:
         self.counts[: len(counts)] += counts
 
     def add(self, candidates: Candidates) -> IndexArray:
-        """Add candidates to the front and the counts; returns flat indices of the feasible ones.
+        """Add candidates to front and counts; return the flat indices of feasible candidates.
 
         Parameters
         ----------
@@ -132,7 +133,7 @@ class Collector:
         return tuple(self._misses[number] for number in sorted(self._misses))
 
     def configuration_at(self, row: int) -> tuple[Source, ConfigurationTable]:
-        """The source and the configuration of a row of the front.
+        """The source and the configuration of one row of the front.
 
         Parameters
         ----------
@@ -144,7 +145,7 @@ class Collector:
         return source, table.rows(np.array([offset]))
 
     def pieces(self, rows: IndexArray) -> Iterator[tuple[IndexArray, Source, ConfigurationTable]]:
-        """Rows of the front by piece: their positions in ``rows``, the source, the table.
+        """Yield rows of the front by source table: positions in ``rows``, source, table.
 
         Parameters
         ----------
@@ -158,7 +159,7 @@ class Collector:
             yield positions, source, table.rows(places[positions, 1])
 
     def moved(self, problem: Problem, sources: Mapping[int, Source]) -> Collector:
-        """The front with each source replaced by a new one.
+        """The collector with each source replaced by another, without new predictions.
 
         Parameters
         ----------
@@ -182,7 +183,7 @@ class Collector:
         self._merge()
 
     def _record_miss(self, candidates: Candidates, codes: CodeArray, number: int) -> None:
-        """Remember the row that comes closest to keeping a limit."""
+        """Record the candidate that misses limit ``number`` by least, if nearer than any before."""
         rows = np.flatnonzero(codes == number)
         value, sign, bound = self._problem.value_and_bound(number, candidates)
         missed = candidates.at(value, rows)
@@ -200,7 +201,7 @@ class Collector:
             self._misses[number] = miss
 
     def _add_feasible(self, candidates: Candidates, feasible: IndexArray) -> None:
-        """Add feasible rows that may be on the front; small pieces wait for others."""
+        """Add feasible rows that may be on the front; rows wait until there are enough to merge."""
         values = self._problem.values(candidates, feasible)
         self.simplest.add(candidates, feasible, values)
         front_so_far = self._values
@@ -215,7 +216,7 @@ class Collector:
             self._merge()
 
     def _merge(self) -> None:
-        """Merge pending rows into the front."""
+        """Merge the waiting rows into the front."""
         if not self._pending:
             return
         values = np.concatenate([values for _, _, values in self._pending])
@@ -237,14 +238,14 @@ class Collector:
 
 
 def joined_columns(pieces: Sequence[tuple[IndexArray, Columns]]) -> Columns:
-    """One table of lists from several tables and the positions of their rows in it."""
+    """Join tables into one; each comes with the positions of its rows in the result."""
     joined = concatenate_columns([columns for _, columns in pieces])
     order = np.argsort(np.concatenate([places for places, _ in pieces])) if pieces else ()
     return {name: [values[row] for row in order] for name, values in joined.items()}
 
 
 def concatenate_columns(tables: Sequence[Columns]) -> Columns:
-    """Tables of the same columns below each other, as plain lists; empty ones are left out."""
+    """Concatenate tables of the same columns into lists; empty tables are left out."""
     full = [table for table in tables if table]
     names = full[0] if full else ()
     return {
@@ -258,13 +259,13 @@ def value_or_none(value: object) -> Any:
 
 
 def iterate_rows(table: Mapping[str, Iterable[Item]]) -> Iterator[dict[str, Item]]:
-    """The rows of columns, one after the other."""
+    """Yield the rows of a table as dicts by column."""
     for row in zip(*table.values(), strict=True):
         yield dict(zip(table, row, strict=True))
 
 
 def full_rows(table: Columns, sources: Sequence[Source]) -> list[dict[str, Value]]:
-    """The rows of `full_columns`, each by column; unknown numbers are None."""
+    """The rows of `full_columns` as dicts by column; unknown numbers are None."""
     columns = full_columns(table, sources)
     return [
         *iterate_rows(
@@ -288,7 +289,7 @@ class CellResult:
 
 
 def group_by_cell(problem: Problem) -> tuple[list[CellResult], list[Collector]]:
-    """The groups of a problem, and the collector of each source."""
+    """An empty result for each cell of a problem, and the collector of each source."""
     groups: dict[tuple[Value, ...], CellResult] = {}
     collectors = []
     for cell in problem.cells:
@@ -300,7 +301,7 @@ def group_by_cell(problem: Problem) -> tuple[list[CellResult], list[Collector]]:
 
 
 def best_row(groups: Sequence[CellResult]) -> tuple[Source, ConfigurationTable] | None:
-    """The source and the configuration of the best row."""
+    """The source and the configuration with the best objectives; None: nothing is feasible."""
     collectors = [group.collector for group in groups if len(group.collector.values)]
     if not collectors:
         return None
@@ -314,9 +315,9 @@ IndexedCandidates: TypeAlias = Sequence[tuple[IndexArray, Candidates]]
 def joint_front(
     groups: Sequence[CellResult], max_front_factor: float, ahead: RankedConfiguration | None = None
 ) -> IndexedCandidates:
-    """The front of all groups, judged, up to a factor of the best first objective.
+    """The front over all groups, predicted again, within a factor of the best first objective.
 
-    A plan that is ``ahead`` has the first place, before the front.
+    The plan ``ahead`` gets the first position, before the front.
     """
     collectors = [group.collector for group in groups]
     values = [collector.values for collector in collectors]
@@ -350,7 +351,7 @@ def joint_front(
 def group_by_axis_value(
     problem: Problem, groups: Sequence[CellResult], axis: str
 ) -> Mapping[Value, list[CellResult]]:
-    """The groups of each value of an axis; none of a value that was refused."""
+    """The groups of each value of an axis, by value; an empty list for a refused value."""
     return {
         value: [group for group in groups if group.cell.get(axis) == value]
         for value in problem.axes[axis]
@@ -358,7 +359,7 @@ def group_by_axis_value(
 
 
 def nearest_misses(groups: Sequence[CellResult]) -> Iterator[NearestMiss]:
-    """The nearest miss of each limit, where nothing at all is feasible."""
+    """Yield the nearest miss of each limit, if no configuration is feasible; else nothing."""
     if any(group.collector.counts[0] for group in groups):
         return
     misses = [miss for group in groups for miss in group.collector.misses]
@@ -367,10 +368,11 @@ def nearest_misses(groups: Sequence[CellResult]) -> Iterator[NearestMiss]:
 
 
 def main_rejection(problem: Problem, groups: Sequence[CellResult]) -> str:
-    """The limit that most plans missed; if none came so far, the memory, or the last rule.
+    """The name of the limit that most configurations missed, else of a memory or a rule.
 
-    Rules are looked at in their order: what breaks the last of them keeps all others. Of feasible
-    plans without a front the objective that is unknown; empty where nothing was judged.
+    The memory counts if no configuration reached the limits, and the last broken rule if none
+    reached the memory. The first objective if plans are feasible but its value is unknown; empty
+    if there are no configurations.
     """
     counts = np.sum([group.collector.counts for group in groups], axis=0, initial=0)
     if not np.any(counts):

@@ -25,7 +25,7 @@ _NEVER = 2**31 - 1
 
 @contextmanager
 def reuse_freed_pages() -> Iterator[None]:
-    """Reuse the pages of freed arrays inside, instead of handing them to the system and back.
+    """Let glibc reuse the pages of freed arrays in this context, which saves page faults.
 
     Every block of a search frees and asks for the same arrays of some MiB; glibc maps each anew,
     and the faults of its first touch cost as much as the arithmetic. Afterwards glibc has
@@ -57,7 +57,7 @@ class StopSearch(Exception):
 def exhaustive_search(
     problem: Problem, progress: Progress | None = None, sink: Sink | None = None
 ) -> SearchResult:
-    """Search all sources.
+    """Evaluate every configuration of all sources.
 
     ``progress`` receives the number of rows done after each block and may raise `StopSearch`;
     ``sink`` receives the columns of every feasible row, some thousand at a time. Assumed limits
@@ -69,7 +69,7 @@ def exhaustive_search(
 
 
 def search_together(problems: Sequence[Problem]) -> list[SearchResult]:
-    """Search problems that differ only in the operating terms of their sources; predict once."""
+    """Search problems that differ only in prices and other operating terms; predict once."""
     results = dict(zip(map(id, problems), _search_all_cells(problems), strict=True))
 
     def search(relaxed: Problem) -> SearchResult:
@@ -81,7 +81,7 @@ def search_together(problems: Sequence[Problem]) -> list[SearchResult]:
 def _search_all_cells(
     problems: Sequence[Problem], progress: Progress | None = None, sink: Sink | None = None
 ) -> list[SearchResult]:
-    """Search all sources with the limits as they are."""
+    """Evaluate every configuration of all sources, with the limits unchanged."""
     started, done, interrupted = time.perf_counter(), 0, False
     groups, collectors = zip(*map(group_by_cell, problems), strict=True)
     sources = zip(*(problem.sources for problem in problems), strict=True)
@@ -107,10 +107,10 @@ def search_source(
     sink: Sink | None = None,
     done: int = 0,
 ) -> int:
-    """Search one source; returns the rows ``done``, including those before it.
+    """Evaluate every configuration of one source; return the number of rows ``done`` so far.
 
-    ``sources_and_collectors``: the source and its collector, then others that differ in operating
-    terms.
+    ``sources_and_collectors``: the source with its collector, then sources that differ only in
+    operating terms (prices, power), which reuse the predictions.
     """
     (source, collector), *others = sources_and_collectors
     for block in source.blocks(problem.objectives, problem.constraints):
@@ -138,9 +138,9 @@ _MARGIN = 1.5
 def search_with_relaxed_limits(
     problem: Problem, search: Callable[[Problem], SearchResult]
 ) -> SearchResult:
-    """Search with the assumed limits, or with wider ones if no plan keeps them.
+    """Search with the assumed limits, and with wider limits while no plan meets them.
 
-    The problem of the result has the limits that its plans keep. Limits of the user stay.
+    The problem of the result has the limits of the last search. Limits of the user are unchanged.
     """
     result = search(problem)
     while not result.configurations_feasible and not result.interrupted:
@@ -159,7 +159,10 @@ def without_assumed(problem: Problem) -> Problem:
 
 
 def _relaxed_problem(problem: Problem, result: SearchResult) -> Problem | None:
-    """Assumed limits doubled until the nearest plan keeps them; None if unknown."""
+    """The problem with assumed limits doubled until the nearest plan meets them.
+
+    None if no such limits are known.
+    """
     assumed = {limit.name for limit in problem.constraints if limit.assumed}
     misses = [
         _relaxed_limits(problem, miss)
@@ -176,7 +179,10 @@ def _relaxed_problem(problem: Problem, result: SearchResult) -> Problem | None:
 def _relaxed_limits(
     problem: Problem, miss: NearestMiss
 ) -> tuple[int, tuple[Constraint, ...]] | None:
-    """The limits that a plan keeps after the fewest doublings, and how many; None if unknown."""
+    """The most doublings that a limit needs so that a missed plan meets all, and the limits.
+
+    None if a value is unknown.
+    """
     limits, max_doublings = [], 0
     for limit in problem.constraints:
         doublings = 0
@@ -199,5 +205,5 @@ def _keeps_limit(limit: Constraint, value: float) -> bool:
 
 
 def double_limit(limit: Constraint, times: int) -> Constraint:
-    """A limit that is doubled ``times`` times."""
+    """The limit, widened by doubling (or halving) its bound ``times`` times."""
     return replace(limit, bound=limit.bound * 2.0 ** (limit.sign * times))

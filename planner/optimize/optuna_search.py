@@ -38,11 +38,11 @@ _SMALLEST = 1e-12
 
 
 def violations(problem: Problem, candidates: Candidates, codes: CodeArray) -> FloatArray:
-    """One number per row: 0 where feasible, the larger the further from it.
+    """The distance of each row to being feasible; 0: feasible.
 
-    Missing a constraint is worth (0, 1], running out of memory (1, 2], both by the relative
-    excess, and breaking a rule more than 2, the less the later the rule that breaks first.
-    ``codes`` are those of `planner.optimize.problem.Problem.codes`.
+    A missed limit counts (0, 1] and exceeded memory (1, 2], both by relative excess; a broken rule
+    counts more than 2, less for later rules. ``codes``: see
+    `planner.optimize.problem.Problem.codes`.
     """
     soft, codes = problem.first_soft, np.ravel(codes)
     graded = np.where((codes > 0) & (codes < soft), 3 - codes / soft, 0.0)
@@ -58,7 +58,7 @@ def violations(problem: Problem, candidates: Candidates, codes: CodeArray) -> Fl
 
 
 def relative_excess(value: FloatArray, bound: Numeric) -> FloatArray:
-    """Distance over distance plus bound: near 0 just beyond the bound, 1 if unknown."""
+    """The distance to the bound, divided by distance plus bound; 1 if unknown."""
     distance = np.abs(value - bound)
     with np.errstate(invalid="ignore"):
         share = distance / (distance + np.abs(bound))
@@ -82,6 +82,7 @@ class SampledSpace:
     """
 
     def __init__(self, problem: Problem, collectors: Sequence[Collector]) -> None:
+        """Join the parameter values of all sources that have a mesh into one space."""
         self._problem = problem
         pairs = zip(problem.sources, problem.cells, collectors, strict=True)
         meshed = [
@@ -116,11 +117,11 @@ class SampledSpace:
         return int(np.prod([len(values) for values in self.parameters.values()], dtype=object))
 
     def evaluate(self, rows: IndexArray) -> Outcomes:
-        """Judge configurations and take them into the result.
+        """Predict configurations and add them to the collectors.
 
         ``rows`` has a line per configuration and a column per parameter: the positions of its
-        values. Returns the objectives, minimized, as columns, and per row how far it is from
-        being feasible: 0 where it is. A row must not be given twice.
+        values. Returns the objectives, minimized, as columns, and per row the distance to being
+        feasible; 0: feasible. A row must be evaluated only once.
         """
         objectives = np.full((len(rows), len(self._problem.objectives)), np.nan)
         violation = np.full(len(rows), _NOT_OF_THE_SOURCE)
@@ -142,7 +143,7 @@ class SampledSpace:
 
 
 def _configurations_at(mesh: Mesh, places: Sequence[IndexArray]) -> ConfigurationTable:
-    """The flat table of some entries of each factor of a mesh."""
+    """The flat table of the entries at ``places`` of each factor of a mesh."""
     columns = {
         name: values[place]
         for factor, place in zip(mesh.factors, places, strict=True)
@@ -152,7 +153,7 @@ def _configurations_at(mesh: Mesh, places: Sequence[IndexArray]) -> Configuratio
 
 
 def _factor_entries(mesh: Mesh) -> dict[str, list[str | float]]:
-    """The entries of each factor of a mesh, by name and in words."""
+    """The entries of each factor of a mesh as texts or numbers, by parameter names."""
     entries: dict[str, list[str | float]] = {}
     for factor in mesh.factors:
         texts = {name: [format_value(name, v) for v in values] for name, values in factor.items()}
@@ -165,7 +166,7 @@ def _factor_entries(mesh: Mesh) -> dict[str, list[str | float]]:
 
 
 def _entry_positions(source_entries: Sequence[object], all_entries: Sequence[object]) -> IndexArray:
-    """Where each of all words is among a source's own; -1 where it is not."""
+    """The position of each of all entries among those of one source; -1: not present."""
     places = {entry: place for place, entry in enumerate(source_entries)}
     return np.array([places.get(entry, -1) for entry in all_entries], dtype=np.intp)
 
@@ -176,7 +177,7 @@ _CLOSE = 4
 
 
 def coarse_mesh(sizes: Sequence[int]) -> IndexArray:
-    """A sub-mesh with evenly spread values of each parameter, the ends first.
+    """Rows of evenly spread value positions of each parameter, first and last included.
 
     Every parameter is refined in turn, while the rows stay few and a small share of the space.
     """
@@ -204,7 +205,7 @@ def coarse_mesh(sizes: Sequence[int]) -> IndexArray:
 
 
 def neighbours(row: IndexArray, sizes: Sequence[int], changes: int) -> IndexArray:
-    """Rows that differ from ``row`` in exactly ``changes`` parameters."""
+    """Rows that differ from ``row`` in exactly ``changes`` parameters, by nearby values."""
     moves = [_moves(int(here), size) for here, size in zip(row, sizes, strict=True)]
     tables = [np.empty((0, len(sizes)), dtype=np.intp)]
     for changed in combinations([p for p, move in enumerate(moves) if move.size], changes):
@@ -217,7 +218,7 @@ def neighbours(row: IndexArray, sizes: Sequence[int], changes: int) -> IndexArra
 
 
 def _moves(here: int, size: int) -> IndexArray:
-    """Other positions of one parameter: the closest ones, then in steps that double, the ends."""
+    """Nearby positions of one parameter: at distances 1 to 3 and powers of two, and both ends."""
     steps = [*range(1, _CLOSE), *(2**power for power in range(2, max(size, 2).bit_length()))]
     near = {here + sign * step for step in steps for sign in (-1, 1)} | {0, size - 1}
     return np.array(sorted(p for p in near if 0 <= p < size and p != here), dtype=np.intp)
@@ -236,6 +237,7 @@ class TrialStore:
     """
 
     def __init__(self, samples: SampledSpace) -> None:
+        """Start without evaluated rows."""
         self._samples = samples
         self._sizes = [len(values) for values in samples.parameters.values()]
         self._outcomes: dict[bytes, Outcome] = {}
@@ -257,7 +259,7 @@ class TrialStore:
         return self._outcomes[row.tobytes()]
 
     def evaluate(self, rows: IndexArray) -> None:
-        """Judge the rows that are new, each once, in one call."""
+        """Predict the rows that have not been evaluated yet, in one call."""
         fresh = {row.tobytes(): place for place, row in enumerate(rows)}
         positions = [place for key, place in fresh.items() if key not in self._outcomes]
         if not positions:
@@ -274,9 +276,9 @@ class TrialStore:
             self._keep_best(number, rows, np.stack([violation, column], axis=1))
 
     def explore(self) -> None:
-        """Evaluate a coarse sub-mesh first, then what is next to the best rows until none improves.
+        """Evaluate a coarse mesh, then rows near the best ones until none improves.
 
-        One parameter is changed at a time; of the very best row, two at a time as well.
+        Near rows differ in one parameter; near the very best row in two parameters, too.
         """
         if not self._outcomes:
             self.evaluate(coarse_mesh(self._sizes))
@@ -290,7 +292,7 @@ class TrialStore:
         return list({row.tobytes(): row for row in rows}.values())
 
     def _expand(self, number: int) -> bool:
-        """Evaluate around the best rows by one objective; whether there was anything to do."""
+        """Evaluate rows near the best ones by objective ``number``; True if there were any."""
         for changes, max_rows in ((1, _BEST), (2, 1)):
             around = [
                 row for row in self._best[number][:max_rows] if self._is_new(row.tobytes(), changes)
@@ -311,7 +313,7 @@ class TrialStore:
         return not was_expanded
 
     def _keep_best(self, number: int, rows: IndexArray, ranks: FloatArray) -> None:
-        """Merge rows into the best by objective ``number``; equal ones go by their positions."""
+        """Merge rows into the best by objective ``number``; ties are ordered by position."""
         rows = np.concatenate([self._best[number], rows])
         ranks = np.concatenate([self._best_values[number], ranks])
         order = np.lexsort((*rows.T[::-1], ranks[:, 1], ranks[:, 0]))[:_BEST]
@@ -331,11 +333,11 @@ _VIOLATION = "constraints:violation"
 def optuna_search(
     problem: Problem, *, progress: Progress | None = None, **options: object
 ) -> SearchResult:
-    """Search spaces that are too large to enumerate; sources without a mesh are searched whole.
+    """Search large spaces with Optuna; sources without a mesh are searched exhaustively.
 
-    ``options`` are the other arguments of `run_trials`, and so is what it raises. ``progress`` may
-    raise `planner.optimize.exhaustive.StopSearch`. Limits that are assumed are widened where no
-    plan that was tried keeps them.
+    ``options`` are the other arguments of `run_trials`, which may raise its errors. ``progress``
+    may raise `planner.optimize.exhaustive.StopSearch`. Assumed limits are widened if no evaluated
+    plan meets them.
     """
     return search_with_relaxed_limits(
         problem, lambda relaxed: _search_once(relaxed, progress, options)
@@ -345,7 +347,7 @@ def optuna_search(
 def _search_once(
     problem: Problem, progress: Progress | None, how: Mapping[str, Any]
 ) -> SearchResult:
-    """Search with the limits as they are."""
+    """Search with Optuna, with the limits unchanged."""
     started, interrupted = time.perf_counter(), False
     groups, collectors = group_by_cell(problem)
     try:
@@ -367,7 +369,7 @@ def run_trials(
     sampler: str = "nsga2",
     progress: Progress | None = None,
 ) -> None:
-    """Evaluate a coarse sub-mesh, then trials of Optuna and what is next to the best of them.
+    """Evaluate a coarse mesh, then Optuna trials and rows near the best ones.
 
     Configurations evaluated in addition to the trials count as evaluated.
 
@@ -394,6 +396,7 @@ class _TrialSearch:
     """Batches of trials, each from a new study with the best and the latest trials."""
 
     def __init__(self, samples: SampledSpace, sampler: str, seed: int) -> None:
+        """Set up the Optuna distributions of all parameters with several values."""
         from optuna.distributions import CategoricalDistribution
 
         self._sampler, self._seed = sampler, seed
@@ -417,7 +420,7 @@ class _TrialSearch:
         self.trials = TrialStore(samples)
 
     def add_batch(self, size: int) -> None:
-        """Ask the sampler for trials and evaluate them; then explore around the best rows."""
+        """Evaluate a batch of proposed rows, then explore near the best rows."""
         rows = self._propose_rows(size)
         self.trials.evaluate(np.stack(rows))
         self.done += size
@@ -431,6 +434,7 @@ class _TrialSearch:
         self.trials.explore()
 
     def _best_of_pool(self) -> list[FrozenTrial]:
+        """The best trials of the pool by NSGA-II, at most one batch; empty if the pool is empty."""
         if not self._pool:
             return []
         from optuna.samplers import NSGAIISampler
@@ -440,6 +444,7 @@ class _TrialSearch:
         return [self._pool[t.number] for t in selection.get_parent_population(study, 1)]
 
     def _study(self) -> Study:
+        """A new Optuna study with the trials of the pool."""
         import optuna
 
         study = optuna.create_study(directions=self._directions)
@@ -447,9 +452,9 @@ class _TrialSearch:
         return study
 
     def _propose_rows(self, size: int) -> list[IndexArray]:
-        """Proposals: the best of what is not a trial yet, then the sampler's.
+        """The next rows to evaluate: the best that are no trials yet, then the sampler's.
 
-        Known ones of the sampler are dropped and asked anew, up to a number of attempts.
+        Rows of the sampler that were evaluated before are replaced, up to a number of attempts.
         """
         from optuna.trial import TrialState
 
@@ -476,7 +481,7 @@ class _TrialSearch:
         return proposals
 
     def _trial(self, row: IndexArray) -> FrozenTrial:
-        """A finished trial of an evaluated row."""
+        """A finished Optuna trial with the outcome of an evaluated row."""
         from optuna.trial import create_trial
 
         objectives, violation = self.trials.outcome(row)
@@ -488,6 +493,7 @@ class _TrialSearch:
         )
 
     def _parameters(self, row: IndexArray) -> dict[str, Value]:
+        """The Optuna parameters of a row of positions, without those of a single value."""
         named = zip(self._values_by_name, row, strict=True)
         return {
             name: self._values_by_name[name][position]
@@ -496,7 +502,7 @@ class _TrialSearch:
         }
 
     def _row(self, parameters: Mapping[str, Value]) -> IndexArray:
-        """Positions of values; a parameter of one value is not among the parameters."""
+        """The value positions of a trial's parameters; 0 for parameters with a single value."""
         places = (
             self._positions[name][parameters[name]] if name in parameters else 0
             for name in self._values_by_name
@@ -505,6 +511,7 @@ class _TrialSearch:
 
 
 def _check_arguments(trials: int, seed: int, sampler: str) -> None:
+    """Refuse an unknown sampler, fewer than one trial, or a negative seed."""
     if sampler not in SAMPLERS:
         hint = did_you_mean(sampler, SAMPLERS)
         raise SearchSpaceError(f"Unknown sampler {sampler!r}.{hint} Known: {', '.join(SAMPLERS)}.")
@@ -515,7 +522,7 @@ def _check_arguments(trials: int, seed: int, sampler: str) -> None:
 
 
 def _sampler(name: str, seed: int, done: int) -> BaseSampler:
-    """A sampler that depends on the seed and on the number of trials so far."""
+    """A new Optuna sampler, seeded from ``seed`` and the number of trials ``done``."""
     from optuna.samplers import NSGAIISampler, TPESampler
 
     state = int(np.random.SeedSequence((seed, done)).generate_state(1)[0])
@@ -526,7 +533,7 @@ def _sampler(name: str, seed: int, done: int) -> BaseSampler:
 
 @contextmanager
 def _silence_optuna() -> Iterator[None]:
-    """No log lines and no warnings about experimental parts from Optuna."""
+    """Suppress log lines and experimental warnings of Optuna in this context."""
     import optuna
 
     verbosity = optuna.logging.get_verbosity()

@@ -42,7 +42,7 @@ def pareto_front(values: FloatArray) -> NDArray[np.intp]:
 
 
 def front_of_many(values: FloatArray) -> NDArray[np.intp]:
-    """Indices of the rows that no other row dominates, of any number of minimized objectives.
+    """Indices of the rows that no other row dominates, for any number of objectives.
 
     Of equal rows all are kept. Meant for some thousand rows: `pareto_front` is for more.
 
@@ -62,9 +62,9 @@ def front_of_many(values: FloatArray) -> NDArray[np.intp]:
 
 
 def within_factor_of_best(ranked: FloatArray, max_factor: float) -> BoolArray:
-    """Rows of a sorted front whose first objective is within a factor of the best one's.
+    """True where the first objective is within ``max_factor`` of the best (first) row.
 
-    Of objectives around 0, which no factor compares, all rows.
+    True for all rows if the best objective is 0.
     """
     first = ranked[:, 0]
     best = first[0] if first.size else 0.0
@@ -74,7 +74,7 @@ def within_factor_of_best(ranked: FloatArray, max_factor: float) -> BoolArray:
 
 
 def filter_dominated(values: FloatArray, front: FloatArray) -> BoolArray:
-    """Rows that a few probes of a front do not dominate: a quick, incomplete filter."""
+    """True where a row may be undominated by ``front``; a quick filter with a few probes."""
     is_undominated = np.ones(len(values), dtype=np.bool_)
     step = max(1, len(front) // _PROBES)
     for probe in front[::step]:
@@ -86,7 +86,7 @@ def filter_dominated(values: FloatArray, front: FloatArray) -> BoolArray:
 
 
 def _falls_below_all_before(last: FloatArray, num_objectives: int) -> BoolArray:
-    """Rows sorted by the first objective are on the front where the last one falls."""
+    """True where ``last`` is below all earlier values: rows on the front."""
     if num_objectives == 1:
         return np.asarray(np.arange(len(last)) == 0)
     is_on_front = np.ones(len(last), dtype=np.bool_)
@@ -95,7 +95,7 @@ def _falls_below_all_before(last: FloatArray, num_objectives: int) -> BoolArray:
 
 
 def _levels(ranked: FloatArray) -> tuple[IndexArray | None, FloatArray]:
-    """The ranks of a column of few values, if there is one, and the other two columns."""
+    """The ranks of a column with few distinct values (None: no such column), and the others."""
     for column in range(ranked.shape[1]):
         levels, ranks = rank_values(ranked[:, column])
         if len(levels) <= _FEW_LEVELS:
@@ -104,7 +104,7 @@ def _levels(ranked: FloatArray) -> tuple[IndexArray | None, FloatArray]:
 
 
 def _front_by_levels(levels: IndexArray, pairs: FloatArray) -> BoolArray:
-    """Three objectives, one of them of few values: a front of the other two for each, in turn."""
+    """True where a row is on the front of three objectives, one with few distinct values."""
     is_on_front = np.zeros(len(levels), dtype=np.bool_)
     front = np.empty((0, 2))
     for level in range(levels.max(initial=-1) + 1):
@@ -128,7 +128,7 @@ def _front_of_two(pairs: FloatArray) -> IndexArray:
 
 
 def _front_by_staircase(ranked: FloatArray) -> BoolArray:
-    """Three objectives: sweep by the first, keep the front of the other two sorted."""
+    """True where a row is on the front of three objectives; rows sorted by the first."""
     is_on_front = np.zeros(len(ranked), dtype=np.bool_)
     stairs = _StaircaseFront()
     for start in range(0, len(ranked), _CHUNK):
@@ -146,13 +146,13 @@ class _StaircaseFront:
         self._rise = np.empty(0)
 
     def cover(self, points: FloatArray) -> BoolArray:
-        """Which points are nowhere below the front."""
+        """True where the front has a point that is as good as, or better than, each point."""
         last = np.searchsorted(self._y, points[:, 0], side="right")
         best = np.concatenate([[np.nan], self._rise])[last]
         return np.asarray(best >= -points[:, 1])
 
     def add(self, y: float, z: float) -> bool:
-        """Add a point unless it is nowhere below the front; tells whether it was added."""
+        """Add a point unless the front dominates it; True if it was added."""
         position = int(np.searchsorted(self._y, y, side="right"))
         if position and self._rise[position - 1] >= -z:
             return False

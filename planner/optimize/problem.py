@@ -31,7 +31,7 @@ _PERCENTILE = re.compile(r"_p\d+$")
 
 
 def confidence_factor(source: Source, name: str, confidence: float, sign: int) -> float | None:
-    """The factor on a prediction ``name`` at which it is judged at a confidence.
+    """The factor on a prediction ``name`` for a confidence; None: unknown for this source.
 
     ``sign`` is 1 where the quantity must stay below a bound, -1 where above. The factor is 1 for
     quantities without published errors, such as free memory. None where errors are published, but
@@ -47,7 +47,7 @@ def confidence_factor(source: Source, name: str, confidence: float, sign: int) -
 def factor_at_confidence(
     confidence_intervals: Confidence | None, name: str, confidence: float, sign: int
 ) -> float | None:
-    """The factor on a prediction ``name`` at a confidence, from given intervals; None: unknown."""
+    """The factor on a prediction ``name`` for a confidence, from intervals; None: unknown."""
     if confidence == MEDIAN or _without_percentile(name) not in _error_quantities():
         return 1.0
     ends = _interval_of(confidence_intervals, name)
@@ -55,7 +55,7 @@ def factor_at_confidence(
 
 
 def bad_case_factor(confidence_intervals: Confidence | None, name: str, sign: int) -> float | None:
-    """The factor on a prediction in the bad case, of errors that differ between plans."""
+    """The factor on a prediction in the bad case; errors that all plans share are excluded."""
     return (
         1.0
         if confidence_intervals is None
@@ -68,7 +68,7 @@ def bad_case_factor(confidence_intervals: Confidence | None, name: str, sign: in
 def distinguishing_factors(
     confidence_intervals: Confidence | None, name: str
 ) -> tuple[float, float] | None:
-    """The factors of the 90 % interval, of errors that differ between plans; None: unknown."""
+    """Both factors of the 90 % interval without errors that all plans share; None: unknown."""
     return (
         None
         if confidence_intervals is None or name not in _error_quantities()
@@ -77,10 +77,10 @@ def distinguishing_factors(
 
 
 def _plan_specific_confidence(confidence_intervals: Confidence) -> Confidence:
-    """The intervals of errors that differ between plans.
+    """The intervals without errors that all plans share.
 
-    Excludes the time of a campaign beyond its steps, which is the same in all plans, and prices of
-    other sellers, which are no risk of a plan at its price.
+    Excludes the calendar time beyond the steps, which is the same in all plans, and the price range
+    of sellers.
     """
     confidence_intervals, steps = (
         replace(confidence_intervals, price=FIXED),
@@ -96,9 +96,9 @@ def _plan_specific_confidence(confidence_intervals: Confidence) -> Confidence:
 def value_at_confidence(
     candidates: Candidates, name: str, confidence: float, sign: int
 ) -> FloatArray:
-    """A limited quantity at a confidence, in SI units; as predicted where no errors are known.
+    """The values of a limited quantity at a confidence, in SI units.
 
-    The parts of a sum are taken to err together.
+    The prediction itself if its errors are unknown. The errors of the parts of a sum are added.
     """
     if confidence == MEDIAN:
         return candidates.value(name)
@@ -110,9 +110,9 @@ def value_at_confidence(
 
 
 def limit_probability(candidates: Candidates, name: str, bound: float, sign: int) -> float:
-    """The probability that the one candidate keeps a limit: the share of published runs like it.
+    """The probability that the only candidate meets a limit; NaN: errors are unknown.
 
-    The bound is in SI units; NaN where no errors are known.
+    ``bound`` is in SI units.
     """
     confidence = candidates.source.confidence(float(np.ravel(candidates.value("num_gpus"))[0]))
     total, low, high = 0.0, 0.0, 0.0
@@ -128,7 +128,7 @@ def limit_probability(candidates: Candidates, name: str, bound: float, sign: int
 
 
 def _interval_of(confidence_intervals: Confidence | None, name: str) -> tuple[float, float] | None:
-    """Lower and upper factor of the 90 % interval of a quantity; None: unknown."""
+    """Lower and upper factor of a quantity's 90 % interval; None: unknown."""
     for quantity, in_proportion in _error_quantities().get(_without_percentile(name), ()):
         ends = confidence_intervals.factors.get(quantity) if confidence_intervals else None
         if confidence_intervals is not None and ends is not None and ends[0] > 0:
@@ -147,15 +147,15 @@ def _without_percentile(name: str) -> str:
 
 
 def is_unknown(source: Source, name: str, confidence: float, sign: int) -> bool:
-    """Whether a limited quantity has errors, but none of runs like those of this source."""
+    """True if errors of the quantity are published, but not for runs like this source."""
     return confidence_factor(source, name, confidence, sign) is None
 
 
 @cache
 def _error_quantities() -> Mapping[str, Sequence[tuple[str, bool]]]:
-    """The quantities that a limit or an objective follows, and whether in proportion or inversely.
+    """By limit or objective: measured quantities with its errors, True if in proportion.
 
-    Errors of one of several are known: a rate follows the time of a step in training.
+    Of several quantities, one has known errors: in training a rate follows the step time.
     """
     of_column: dict[str, list[tuple[str, bool]]] = {}
     for quantity, groups in COLUMNS_BY_ERROR.items():
@@ -214,18 +214,18 @@ class Constraint:
         return "" if self.confidence == MEDIAN else f" at {100 * self.confidence:g} %"
 
     def probability(self, candidates: Candidates) -> float:
-        """The probability that the one candidate keeps the limit; NaN: unknown."""
+        """The probability that the only candidate meets the limit; NaN: unknown."""
         return limit_probability(at_load(candidates), self.name, self.bound, self.sign)
 
     def violated(self, candidates: Candidates) -> BoolArray:
-        """Where the bound does not hold; an unknown value does not hold it."""
+        """True where the limit is not met or the value is unknown."""
         with np.errstate(invalid="ignore"):
             value = self.judged(candidates)
             return np.asarray(~(self.sign * value <= self.sign * self.bound))
 
 
 def with_rate_limit(limits: Iterable[Constraint], rate: float | None) -> tuple[Constraint, ...]:
-    """The limits of a plan, preceded by the requested ``rate`` [1/s] if there is one."""
+    """The limits, after a limit on the request ``rate`` [1/s]; None: no such limit."""
     if rate is None:
         return tuple(limits)
     requested = Constraint(name="request_rate", bound=rate, sign=-1, unit="1/s")
@@ -235,7 +235,7 @@ def with_rate_limit(limits: Iterable[Constraint], rate: float | None) -> tuple[C
 def limit_rows(
     candidates: Candidates, limits: Iterable[Constraint]
 ) -> list[dict[str, float | str | None]]:
-    """Each limit of the one candidate: name, bound in SI units, the probability that it is kept."""
+    """Name, bound (SI units) and probability of each limit of the only candidate, as dicts."""
     probabilities = ((limit, limit.probability(candidates)) for limit in limits)
     return [
         {
@@ -253,7 +253,7 @@ def constraints(
     assumed: Mapping[str, float] | None = None,
     confidence: float = MEDIAN,
 ) -> tuple[Constraint, ...]:
-    """Constraints from bounds in SI units by name; those that are ``assumed`` come last.
+    """Constraints from bounds in SI units by name; assumed bounds come last.
 
     All are judged at the ``confidence``.
 
@@ -291,7 +291,7 @@ class Objective:
 
 
 def objectives(workload: str, names: Iterable[str]) -> tuple[Objective, ...]:
-    """Objectives by name, one to three of those of a workload.
+    """The objectives of a workload with these names, one to three.
 
     Raises SearchSpaceError if a name is unknown or repeated, or there are none or too many.
     """
@@ -345,7 +345,7 @@ class Problem:
 
     @cached_property
     def axes(self) -> Mapping[str, tuple[Value, ...]]:
-        """The values of each axis in which cells differ, in the order of the question."""
+        """The values of each axis in which cells differ (GPU, framework, ...), by axis."""
         values: dict[str, dict[Value, None]] = {}
         for cell in (*self.cells, *(cell for cell, _ in self.refused)):
             for name, value in cell.items():
@@ -354,17 +354,17 @@ class Problem:
 
     @property
     def inputs(self) -> SearchInputs:
-        """The first source's setting; model and question are the same in all."""
+        """The inputs of the first source; all sources share model and question."""
         return self.sources[0].inputs
 
     @property
     def rejections(self) -> tuple[str, ...]:
-        """Names of the rules, of running out of memory, and of the constraints."""
+        """The names of rules, memory reasons and constraints, in order of their numbers."""
         return (*self.sources[0].rejections, *(constraint.name for constraint in self.constraints))
 
     @property
     def first_soft(self) -> int:
-        """Number of the first rejection that has a distance: both memories, the constraints."""
+        """The number of the first rejection with a distance to its bound: host memory."""
         return self.sources[0].num_rules + 1
 
     @property
@@ -373,7 +373,7 @@ class Problem:
         return sum(source.num_rows for source in self.sources)
 
     def codes(self, candidates: Candidates) -> CodeArray:
-        """0 or the one-based number of the rejection, limits included, of every row."""
+        """The one-based number of the rule or limit that rejects each row; 0: feasible."""
         codes = np.broadcast_to(candidates.rejected_by, candidates.shape)
         first = self.first_soft + len(MEMORIES)
         for number, constraint in enumerate(self.constraints, start=first):
@@ -384,7 +384,7 @@ class Problem:
         return codes
 
     def values(self, candidates: Candidates, rows: IndexArray) -> FloatArray:
-        """Objectives of some rows as columns ``(rows, objectives)``, all to be minimized.
+        """The objectives of some rows, shape (rows, objectives), negated where high is better.
 
         Each column is contiguous.
         """
@@ -395,10 +395,9 @@ class Problem:
     def value_and_bound(
         self, number: int, candidates: Candidates
     ) -> tuple[FloatArray, int, Numeric]:
-        """Value, sign (1 from above, -1 from below) and bound of rejection ``number``, in SI.
+        """Values, sign (1: upper bound, -1: lower) and bound of rejection ``number``, in SI units.
 
-        The value is the one at the confidence of the limit; of memory, what is predicted, against
-        what may be predicted.
+        Values of limits are those at the confidence of the limit; memory is as predicted.
         """
         place = number - self.first_soft
         if place < len(MEMORIES):

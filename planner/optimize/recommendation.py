@@ -21,11 +21,11 @@ from planner.optimize.tie_breaking import ComplexityTieBreaker, RankedConfigurat
 def recommend_plan(
     problem: Problem, groups: Sequence[CellResult], *, is_proven: bool = False
 ) -> RankedConfiguration | None:
-    """Recommend a plan among ties: the simplest that is tied with the fastest of the best cell.
+    """The simplest plan tied with the fastest of the best cell; None: nothing is feasible.
 
-    The best cell is the one with the best bad case, or one that is tied with it and has more
-    evidence. Tied: the difference is within the error of predictions of published runs.
-    ``is_proven``: only software that was measured on the GPU.
+    The best cell has the best bad case, or is tied with that cell and has more evidence. Tied:
+    the difference is within the error of predictions of published runs. ``is_proven``: only
+    software that was measured on the GPU.
     """
     ranked = rank_plans_by_bad_case(problem, groups)
     if is_proven:
@@ -36,7 +36,7 @@ def recommend_plan(
 def tied_but_faster_plan(
     problem: Problem, groups: Sequence[CellResult], chosen: RankedConfiguration
 ) -> RankedConfiguration | None:
-    """The choice that is tied with ``chosen`` and predicted to be better than others; or None."""
+    """The plan that is tied with ``chosen`` and predicted to be fastest; None: there is none."""
     ranked = rank_plans_by_bad_case(problem, groups)
     chosen_plan = next((standing for standing, choice in ranked if choice is chosen), None)
     better = [
@@ -52,10 +52,9 @@ def tied_but_faster_plan(
 def expected_regret(
     problem: Problem, groups: Sequence[CellResult], chosen: RankedConfiguration
 ) -> float:
-    """Expected loss of a choice against the best choice of other cells, as a share of its value.
+    """The expected loss of ``chosen`` against the best plan, as a share of its value.
 
-    As `planner.confidence.ranking.expected_regrets`; NaN without other cells, or if its errors are
-    unknown.
+    See `planner.confidence.ranking.expected_regrets`. NaN with one cell, or with unknown errors.
     """
     ranked = rank_plans_by_bad_case(problem, groups)
     chosen_indices = [index for index, (_, choice) in enumerate(ranked) if choice is chosen]
@@ -68,9 +67,9 @@ def expected_regret(
 def rank_plans_by_bad_case(
     problem: Problem, groups: Sequence[CellResult]
 ) -> list[tuple[RankedPlan, RankedConfiguration]]:
-    """The plan to launch of each cell and the rank data of its best plan, best bad case first.
+    """The rank data and the plan of each cell, in the order of their bad cases.
 
-    All modes of a cell give one choice.
+    All serving modes of a cell (model, GPU, software) have one plan together.
     """
     cells: dict[tuple[Value, ...], list[CellResult]] = {}
     for group in groups:
@@ -96,7 +95,7 @@ def rank_plans_by_bad_case(
 
 
 def bad_case_objective(problem: Problem, choice: RankedConfiguration) -> float:
-    """Bad case of the first objective, minimized and weighted: 9 of 10 runs like a plan keep it.
+    """The first objective in the bad case, minimized; 9 of 10 similar runs are better.
 
     Infinite if no published run is like the plan.
     """
@@ -107,7 +106,7 @@ def bad_case_objective(problem: Problem, choice: RankedConfiguration) -> float:
 
 
 def _ranked_plan(problem: Problem, choice: RankedConfiguration) -> RankedPlan:
-    """Rank data of a choice by the first objective, to compare it with those of other cells."""
+    """The rank data of a plan by the first objective: value, interval, bad case, evidence."""
     goal, confidence = problem.objectives[0].name, choice.source.confidence(choice.num_gpus)
     value, (low, high) = (
         abs(choice.fit_weighted_objective),
@@ -127,6 +126,6 @@ def _ranked_plan(problem: Problem, choice: RankedConfiguration) -> RankedPlan:
 
 
 def cell_of(problem: Problem, choice: RankedConfiguration) -> Cell:
-    """The cell of a plan."""
+    """The cell (model, GPU, software) of the source of a plan."""
     cells = zip(problem.sources, problem.cells, strict=True)
     return next(cell for source, cell in cells if source is choice.source)

@@ -16,7 +16,7 @@ from planner.question.terms import glossary, terms_about
 
 
 def search_with_shared_predictions(problems: Sequence[Problem]) -> list[SearchResult]:
-    """Search results of problems that differ only in the operating terms of their sources.
+    """Search problems that differ only in prices and other operating terms.
 
     Configurations are predicted once for all, and judged again only if prices change the ranking.
     """
@@ -32,7 +32,7 @@ def search_with_shared_predictions(problems: Sequence[Problem]) -> list[SearchRe
 
 
 def _terms(problem: Problem) -> Hashable:
-    """The operating terms that change the result of a search."""
+    """A key of the operating terms on which the result of a search depends."""
     names = [goal.name for goal in problem.objectives]
     names += [limit.name for limit in problem.constraints]
     weighed = (glossary()[name] for name in names)
@@ -52,17 +52,17 @@ class _RepricedResult(SearchResult):
     sources: Mapping[int, Source]
 
     def with_own_prices(self, candidates: Candidates) -> Candidates:
-        """Candidates at the source of this result."""
+        """The candidates with this result's prices."""
         return candidates.moved(self.sources[id(candidates.source)])
 
     @cached_property
     def fastest(self) -> Candidates | None:
-        """The best by the first objective."""
+        """The plan with the best first objective; None: nothing is feasible."""
         return None if self.first.fastest is None else self.with_own_prices(self.first.fastest)
 
     @cached_property
     def recommended(self) -> Candidates | None:
-        """The plan one would launch."""
+        """The recommended plan; None: nothing is feasible."""
         return (
             None if self.first.recommended is None else self.with_own_prices(self.first.recommended)
         )
@@ -76,14 +76,14 @@ class _RepricedResult(SearchResult):
 
     @cached_property
     def better_tied(self) -> Candidates | None:
-        """The plan that is tied with the recommended one and predicted to be better."""
+        """The plan tied with the recommended plan and predicted to be better; None: none."""
         return (
             None if self.first.better_tied is None else self.with_own_prices(self.first.better_tied)
         )
 
     @cached_property
     def recommended_and_front(self) -> IndexedCandidates:
-        """The recommended plan, and behind it the front."""
+        """The recommended plan and the front, at this result's prices."""
         return [
             (places, self.with_own_prices(judged))
             for places, judged in self.first.recommended_and_front
@@ -91,7 +91,7 @@ class _RepricedResult(SearchResult):
 
 
 def _moved(result: SearchResult, problem: Problem) -> SearchResult:
-    """The result of a problem that differs only in the operating terms of its sources."""
+    """The result with the prices of another problem, without new predictions."""
     sources = dict(zip(map(id, result.problem.sources), problem.sources, strict=True))
     # Limits that were assumed may have been widened.
     problem = replace(problem, constraints=result.problem.constraints)

@@ -46,7 +46,7 @@ MATCHING_TERMS = terms_about("scaling_key")
 
 
 def add_scaling_efficiency(table: Columns, by_number: Columns) -> Columns:
-    """Columns of trained plans with their throughput per GPU over that of the fewest GPUs [1]_.
+    """The table with throughput per GPU divided by that on the fewest GPUs [1]_.
 
     ``by_number`` are the columns of the plans that one would launch on each number of GPUs.
     """
@@ -64,7 +64,7 @@ def add_scaling_efficiency(table: Columns, by_number: Columns) -> Columns:
 
 
 def insert_scaling_efficiency(table: Mapping[str, Item], column: Item) -> dict[str, Item]:
-    """Columns with the scaling efficiency inserted after the throughput per GPU."""
+    """The columns with ``column`` inserted after the throughput per GPU."""
     columns: dict[str, Item] = {}
     for name, values in table.items():
         columns[name] = values
@@ -77,6 +77,7 @@ class FewestGpus:
     """Throughput per GPU of the fewest GPUs, for each set of otherwise equal answers."""
 
     def __init__(self, rows: Iterable[tuple[Hashable, Mapping[str, Value]]]) -> None:
+        """Store throughput per GPU of the row with the fewest GPUs, for each key."""
         self._baselines: dict[Hashable, tuple[float, float]] = {}
         for key, row in rows:
             if not (row.get(THROUGHPUT_COLUMN) and row.get("num_gpus") and "step_time_s" in row):
@@ -87,7 +88,7 @@ class FewestGpus:
                 self._baselines[key] = (number, rate)
 
     def scaled(self, key: Hashable, row: Mapping[str, Value]) -> Mapping[str, Value]:
-        """The row with its scaling efficiency; None without a baseline."""
+        """The row with its scaling efficiency, which is None if the key has no baseline."""
         base, has_throughput = (
             self._baselines.get(key),
             row.get(THROUGHPUT_COLUMN) and "step_time_s" in row,
@@ -158,7 +159,7 @@ class SearchResult:
         started: float,
         interrupted: bool = False,
     ) -> SearchResult:
-        """The result of a search that began at ``started``.
+        """Build the result of a search that began at ``started``.
 
         Parameters
         ----------
@@ -186,6 +187,7 @@ class SearchResult:
         )
 
     def __repr__(self) -> str:
+        """Counts of feasible and evaluated configurations and of the front, as text."""
         feasible, all_of = self.configurations_feasible, self.configurations_evaluated
         text = f"{feasible:,} of {all_of:,} configurations feasible"
         if self.table:
@@ -226,7 +228,7 @@ class SearchResult:
 
     @cached_property
     def better_tied(self) -> Candidates | None:
-        """The better predicted plan of another cell that is tied; None: there is none."""
+        """The plan of another cell that is tied and predicted to be better; None: there is none."""
         choice = self._choice and tied_but_faster_plan(self.problem, self.groups, self._choice)
         return choice.judged if choice else None
 
@@ -262,7 +264,7 @@ class SearchResult:
         return {axis: self._comparison(axis) for axis in self.problem.axes}
 
     def to_frame(self) -> pd.DataFrame:
-        """The front as a pandas frame, one row per configuration, with intervals and the question.
+        """The front as a pandas frame: one row per configuration, with intervals.
 
         Units are in the names of the columns.
         """
@@ -271,9 +273,9 @@ class SearchResult:
         return pd.DataFrame(full_columns(self.scaled(self.table), self.problem.sources))
 
     def scaled(self, table: Columns) -> Columns:
-        """Columns with the scaling efficiency of each row added.
+        """The columns with scaling efficiency, if the search compares only numbers of GPUs.
 
-        It is added if the search has several numbers of GPUs of one kind and one model.
+        The column is added if the search compares numbers of GPUs of one kind, for one model.
 
         Parameters
         ----------
@@ -285,6 +287,7 @@ class SearchResult:
         return add_scaling_efficiency(table, self.comparisons["num_gpus"].table)
 
     def _comparison(self, axis: str) -> Comparison:
+        """Compare the best plans by value of an axis: rows, losses, reasons for missing plans."""
         chosen, plans = self._choice, list[RankedConfiguration]()
         without: dict[Value, str] = {}
         chosen_value = None if chosen is None else cell_of(self.problem, chosen)[axis]
@@ -306,18 +309,18 @@ class SearchResult:
         )
 
     def _refusal(self, axis: str, value: object) -> str:
-        """Why a value of an axis was not searched; empty if it was."""
+        """The reason why a value of an axis was not searched; empty: it was."""
         reasons = (why for cell, why in self.problem.refused if cell.get(axis) == value)
         return next(reasons, "")
 
 
 def columns_of(pieces: IndexedCandidates) -> Columns:
-    """Candidates of several sources as columns, in the order of their places."""
+    """The result columns of candidates of several sources, in order of their positions."""
     return joined_columns([(places, judged.columns()) for places, judged in pieces])
 
 
 def _is_same(choice: RankedConfiguration, source: Source, configuration: object) -> bool:
-    """Whether a choice has this source and the same value of each parameter."""
+    """True if a plan has this source and the same value of each parameter."""
     choice_table = choice.configuration
     return choice.source is source and all(
         np.array_equal(getattr(choice_table, name), getattr(configuration, name))
@@ -326,7 +329,7 @@ def _is_same(choice: RankedConfiguration, source: Source, configuration: object)
 
 
 def _rejection_text(problem: Problem, groups: Sequence[CellResult]) -> str:
-    """The limit that rejected most plans, or that its value is unknown."""
+    """The name of the limit that rejected most plans; a hint if its value is unknown."""
     reason = main_rejection(problem, groups)
     misses = [
         miss for group in groups for miss in group.collector.misses if miss.rejection == reason
@@ -337,7 +340,7 @@ def _rejection_text(problem: Problem, groups: Sequence[CellResult]) -> str:
 
 
 def _relative_loss(value: float, first: float) -> float:
-    """How much worse a minimized value is, as a share of the first; NaN: the first is 0."""
+    """The relative loss of a minimized value against ``first``; NaN: ``first`` is 0."""
     if value == first:
         return 0.0
     return float(value - first) / abs(float(first)) if first else np.nan

@@ -33,7 +33,7 @@ _UNKNOWN = (np.nan, np.nan)
 
 
 def ends_of(column: str) -> tuple[str, str]:
-    """The names of the columns with the ends of the interval of a column.
+    """The names of the two columns with the interval ends of a column.
 
     >>> ends_of("step_time_s"), ends_of("tokens_per_s")[0]
     (('step_time_low_s', 'step_time_high_s'), 'tokens_per_s_low')
@@ -47,10 +47,9 @@ _CALENDAR, _STEPS = "calendar_time", "time_to_train_days"
 
 
 def distinguishing_interval(column: str, row: Mapping[str, object]) -> tuple[float, float] | None:
-    """The 90 % interval of a column from errors that differ between plans; None: unknown.
+    """The 90 % interval of a column without errors that all plans share; None: unknown.
 
-    The time of a campaign beyond its steps is the same in all plans, and prices of sellers are no
-    error of a plan: neither counts.
+    Excludes the calendar time beyond the steps and the price range of sellers.
     """
     logs = _plan_specific_logs(column, row)
     if logs is None:
@@ -75,15 +74,15 @@ def rank_row(column: str, row: Mapping[str, object], sign: int = 1) -> RankedPla
 
 
 def evidence_rank_of(row: Mapping[str, object]) -> int:
-    """How little evidence a row has, as `planner.confidence.ranking.evidence_rank`."""
+    """The evidence rank of a row; higher with less evidence."""
     return evidence_rank(str(row.get(BASIS) or ""), number_or_nan(row.get(RUNS)))
 
 
 def bad_case_value(column: str, row: Mapping[str, object], sign: int) -> float:
-    """The bad-case value of a column: 9 of 10 runs like the row keep it; ``sign`` 1: low is better.
+    """The value of a column in the bad case: 9 of 10 similar runs are better.
 
-    Only errors that differ between plans count, without prices of other sellers. The prediction
-    itself if its errors are unknown.
+    ``sign`` 1: low is better. Errors that all plans share do not count. The prediction itself if
+    its errors are unknown.
     """
     logs, value = _plan_specific_logs(column, row), number_of_row(row, column)
     if logs is None:
@@ -93,7 +92,7 @@ def bad_case_value(column: str, row: Mapping[str, object], sign: int) -> float:
 
 
 def _plan_specific_logs(column: str, row: Mapping[str, object]) -> list[float] | None:
-    """Logarithms of both ends over the value, of errors that differ between plans; or None."""
+    """Log factors of the interval ends, without errors that all plans share; None: unknown."""
     if column in COLUMNS_BY_ERROR[_CALENDAR][0]:
         return _interval_logs(_STEPS, row)
     if column not in _MONEY:
@@ -108,7 +107,7 @@ def _plan_specific_logs(column: str, row: Mapping[str, object]) -> list[float] |
 
 
 def _interval_logs(column: str, row: Mapping[str, object]) -> list[float] | None:
-    """Logarithms of both ends of the interval of a column over its value; None without any."""
+    """Logarithms of both interval ends divided by the value; None: no interval."""
     if any(row.get(name) is None for name in (column, *ends_of(column))):
         return None
     value, *ends = (float(number_of_row(row, name)) for name in (column, *ends_of(column)))
@@ -118,7 +117,7 @@ def _interval_logs(column: str, row: Mapping[str, object]) -> list[float] | None
 
 
 def full_columns(table: Columns, sources: Sequence[Source]) -> Columns:
-    """Result columns with evidence, ends of 90 % intervals and columns of the question."""
+    """Result columns with 90 % interval ends, number of runs, workload and prices."""
     if not table:
         return {}
     which = _source_numbers(table, sources)
@@ -134,7 +133,7 @@ def full_row(candidates: Candidates, sources: Sequence[Source]) -> dict[str, Val
 def intervals(
     row: Mapping[str, object], confidence: Confidence | None
 ) -> dict[str, tuple[float, float]]:
-    """The ends of the 90 % intervals of a row, by column."""
+    """The (low, high) ends of the 90 % intervals of a row, by column."""
     ends_by_column: dict[str, tuple[float, float]] = {}
     for quantity, (low, high) in (confidence.factors if confidence else {}).items():
         same, inverse = COLUMNS_BY_ERROR.get(quantity, ((), ()))
@@ -160,7 +159,7 @@ def intervals(
 def _cap_at_load(
     table: Mapping[str, object], column: str, low: Numeric, high: Numeric
 ) -> tuple[Numeric, Numeric]:
-    """The factors of an interval, capped so that the served rate does not exceed a stated load.
+    """The interval factors, capped so that the served rate does not exceed the load.
 
     The capacity has errors, the load has none; less is served if the capacity is too low.
     The rate of a fixed number of requests ends with the last answer, whose latency has errors.
@@ -178,9 +177,9 @@ def _cap_at_load(
 def _cap_at_peak(
     table: Mapping[str, object], quantity: str, low: Numeric, max_utilization: Numeric
 ) -> Numeric:
-    """The low factor of a time, capped so that kernels do not exceed their best MFU.
+    """The low factor of a time, raised so that kernels do not exceed their highest MFU.
 
-    ``max_utilization`` is the highest MFU. A prediction above it is the end of its interval.
+    ``max_utilization`` is the highest MFU. The factor is 1 if the prediction exceeds that MFU.
     """
     if quantity not in _OF_STEPS or _UTILIZATION not in table:
         return low
@@ -197,7 +196,7 @@ def _floats(table: Mapping[str, object], name: str) -> FloatArray:
 
 
 def _source_numbers(table: Columns, sources: Sequence[Source]) -> int | IndexArray:
-    """Which source each row comes from; one number where all rows come from the same."""
+    """The index of each row's source; one number if all rows have the same source."""
     if len(sources) == 1:
         return 0
     source_numbers = {tuple(source.named.values()): number for number, source in enumerate(sources)}
@@ -211,7 +210,7 @@ def _source_numbers(table: Columns, sources: Sequence[Source]) -> int | IndexArr
 def _question_columns(
     table: Columns, sources: Sequence[Source], which: int | IndexArray
 ) -> Columns:
-    """Columns of the question of every row: workload and prices."""
+    """Columns of the workload and the prices of each row's source."""
     number = len(table["num_gpus"])
     each = [source.question_columns for source in sources]
     if isinstance(which, int):
@@ -222,6 +221,7 @@ def _question_columns(
 
 
 def _with_intervals(table: Columns, sources: Sequence[Source], which: int | IndexArray) -> Columns:
+    """The table with columns for the ends of 90 % intervals and the number of published runs."""
     counts, of_count = rank_values(np.asarray(table["num_gpus"]))
     pairs, of_row = rank_values(which * len(counts) + of_count)
     confidences: list[Confidence | None] = [
@@ -260,7 +260,7 @@ def _with_intervals(table: Columns, sources: Sequence[Source], which: int | Inde
 def _with_prices(
     values: FloatArray, ends: tuple[Numeric, Numeric], confidences: Sequence[Confidence | None]
 ) -> tuple[Numeric, Numeric]:
-    """Ends of intervals of money, with the range of its price, as `Confidence.of_money`."""
+    """The interval ends of costs, widened by the range of the price."""
     is_fixed = np.array(
         [confidence is not None and confidence.cost_is_fixed for confidence in confidences]
     )

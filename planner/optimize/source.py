@@ -43,10 +43,9 @@ _PAIRED_COUNT_ROWS = 2**16
 def possible_mesh(
     configurations: Table, codes: CodeArray, num_rejections: int
 ) -> tuple[Table, CodeArray, IndexArray]:
-    """The mesh without the entries of its axes at which everything is rejected.
+    """The mesh without axis entries at which every configuration is rejected.
 
-    Also returns the codes of what is left, and how many of the rows left out each rejection
-    has: an array over their numbers, from 0 on.
+    Also returns the codes of the remaining rows, and the number of dropped rows by code.
     """
     codes = np.broadcast_to(codes, configurations.shape)
     indices_by_axis = _possible_indices(codes == 0)
@@ -60,7 +59,7 @@ def possible_mesh(
 def split_mesh(
     configurations: Table, codes: CodeArray | None, max_rows: int
 ) -> Iterator[tuple[Table, CodeArray | None]]:
-    """A mesh with its codes in parts of at most about so many rows, in their order."""
+    """Yield parts of a mesh with their codes, each of at most about ``max_rows`` rows."""
     shape = configurations.shape
     if configurations.size <= max_rows:
         if configurations.size:
@@ -77,7 +76,7 @@ def split_mesh(
 
 
 def _possible_indices(possible: BoolArray) -> list[IndexArray]:
-    """For each axis, the indices at which anything is possible."""
+    """For each axis, the indices at which some configuration is possible."""
     indices_by_axis = []
     while possible.ndim:
         indices_by_axis.append(np.flatnonzero(possible.any(axis=tuple(range(1, possible.ndim)))))
@@ -86,7 +85,7 @@ def _possible_indices(possible: BoolArray) -> list[IndexArray]:
 
 
 def count_codes(codes: CodeArray, num_rejections: int) -> IndexArray:
-    """Number of rows of each code from 0 to ``num_rejections``."""
+    """The number of rows with each code, from 0 to ``num_rejections``."""
     flat = np.ravel(codes).astype(np.int8, copy=False).view(np.uint8)
     if flat.size < _PAIRED_COUNT_ROWS:
         return np.bincount(flat, minlength=num_rejections + 1)
@@ -191,12 +190,12 @@ class Candidates(ABC):
 
     @property
     def waits(self) -> bool:
-        """Whether some requests wait for KV cache."""
+        """True if some requests wait for KV cache."""
         return False
 
     @property
     def exceeds_capacity(self) -> bool:
-        """Whether the stated load exceeds the capacity of the first; False without a load."""
+        """True if the load exceeds the capacity of the first candidate; False without a load."""
         return False
 
     @property
@@ -223,7 +222,7 @@ class Candidates(ABC):
         return np.zeros(rows.shape, dtype=np.intp)
 
     def moved(self, source: Any) -> Candidates:
-        """The same configurations of a source that differs only in its operating terms."""
+        """The candidates of a source that differs only in prices and other operating terms."""
         judged: Candidates = source.judged(self.configurations)
         return judged
 
@@ -238,7 +237,7 @@ class Candidates(ABC):
         return f"<{type(self).__name__}: {number:,} {noun} of {self.source.description}>"
 
     def value(self, name: str) -> FloatArray:
-        """An objective or limit; broadcasts to ``shape``."""
+        """The values of an objective or limit in SI units; they broadcast to ``shape``."""
         return np.asarray(getattr(self, name))
 
     def addends(self, name: str) -> Mapping[str, FloatArray]:
@@ -246,7 +245,7 @@ class Candidates(ABC):
         return {name: self.value(name)}
 
     def at(self, values: float | NDArray[Item], rows: IndexArray) -> NDArray[Item]:
-        """Values that broadcast to ``shape``, at flat indices."""
+        """The values at flat indices, of an array that broadcasts to ``shape``."""
         values = np.asarray(values)
         if not self.shape or values.shape == self.shape:
             return values.ravel()[rows]
@@ -254,7 +253,7 @@ class Candidates(ABC):
 
 
 def at_load(candidates: Candidates) -> Candidates:
-    """Candidates at the stated load, like their columns; unchanged without a load."""
+    """The candidates at the specified load; unchanged without a load."""
     return getattr(candidates, "at_load", candidates)
 
 
@@ -271,7 +270,7 @@ class Block:
 
 
 def with_prices(confidence: Confidence, sites: Sequence[OperatingTerms]) -> Confidence:
-    """Confidence with the price range of the sites."""
+    """The intervals with the price range of the operating terms."""
     spreads = [site.offer.spread for site in sites if site.offer is not None] or [FIXED]
     price = min(low for low, _ in spreads), max(high for _, high in spreads)
     is_fixed = bool(sites) and not any(site.follows_time for site in sites)
@@ -313,7 +312,7 @@ class Source(ABC):
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """Names of all GPUs that its plans have."""
+        """The names of all GPUs in plans of this source."""
         return (self.gpu,)
 
     @property
@@ -324,7 +323,7 @@ class Source(ABC):
 
     @property
     def named(self) -> Mapping[str, str]:
-        """Result columns that are the same for all its plans."""
+        """Result columns with the same value in all plans of this source: model, GPU, software."""
         columns = {
             "model": self.inputs.model.name,
             "gpu": self.gpu,
@@ -342,14 +341,13 @@ class Source(ABC):
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """Further columns that are the same: the work, what a GPU costs."""
+        """Further columns with the same value in all plans: workload and prices."""
         return {}
 
     def confidence(self, num_gpus: float) -> Confidence | None:
-        """Intervals of predictions for a number of GPUs, cached.
+        """The 90 % intervals of predictions on ``num_gpus`` GPUs, cached.
 
-        None if they are bounds or a flat share, not predictions, or no runs like them are
-        published.
+        None for roofline bounds and set efficiencies, or if no similar runs are published.
         """
         if num_gpus not in self._confidence_by_count:
             confidence = self._confidence(num_gpus)
@@ -365,18 +363,18 @@ class Source(ABC):
 
     @property
     def sites(self) -> tuple[OperatingTerms, ...]:
-        """Operating terms of its GPUs, of each kind; none if terms do not apply."""
+        """The operating terms of each kind of GPU; empty if terms do not apply."""
         site = getattr(self, "site", None)
         return () if site is None else (site,)
 
     @property
     def pace(self) -> Hashable:
-        """The operating terms that change more than money and electricity."""
+        """A key of the operating terms that change more than costs and electricity."""
         return ()
 
     @property
     def with_immediate_admission(self) -> Source:
-        """The same source if every request must be admitted at once."""
+        """The source in which all requests must fit in memory at once."""
         return self
 
     @property
@@ -385,27 +383,26 @@ class Source(ABC):
         return 0 if self.mesh is None else self.mesh.num_rows
 
     def changed(self, change: Callable[[Any], Any]) -> Source:
-        """The same source with ``change`` applied to every setting in it."""
+        """The source with ``change`` applied to all its inputs."""
         return replace(self, inputs=change(self.inputs))
 
     @abstractmethod
     def broken(self, configurations: Any) -> CodeArray:
-        """One-based number of the first rule each configuration breaks, else 0."""
+        """The one-based number of the first rule that each configuration breaks; 0: none."""
 
     @abstractmethod
     def judged(self, configurations: Any, broken: CodeArray | None = None) -> Candidates:
-        """Predictions; ``broken`` is that of the configurations where it is known already."""
+        """Predict time and memory of configurations; ``broken``: codes of broken rules or None."""
 
     def possible(self, block: Any) -> tuple[ConfigurationTable, CodeArray | None, IndexArray]:
-        """A mesh without the entries of its axes that rules reject altogether.
+        """The mesh without axis entries that rules reject; broken rules; dropped rows by rule.
 
-        Predictions cost far more than rules. Also returns the broken rules of what is left,
-        and how many of the rows left out each rule rejected.
+        Dropping rows before prediction saves time, since rules cost far less than predictions.
         """
         return possible_mesh(block, self.broken(block), len(self.rejections))
 
     def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
-        """All configurations in blocks; ``goals`` and ``limits`` allow a source to skip some."""
+        """Yield all configurations in blocks, predicted; a source may skip rows by ``goals``."""
         if self.mesh is None:
             raise NotImplementedError
         for configurations in self.mesh.blocks(self.block_rows):

@@ -38,13 +38,13 @@ class RankedConfiguration:
 
     @cached_property
     def judged(self) -> Candidates:
-        """Predictions of the one configuration."""
+        """The configuration with its predictions."""
         judged: Candidates = self.source.judged(self.configuration)
         return judged
 
     @property
     def tie_factor(self) -> float:
-        """Plans within this factor of it are tied with it."""
+        """The factor on the objective within which another plan counts as tied."""
         confidence = self.source.confidence(self.num_gpus)
         return 1.0 if confidence is None else min(confidence.layout_tie_factor, MAX_TIE_FACTOR)
 
@@ -61,7 +61,7 @@ class ComplexityTieBreaker:
 
     @classmethod
     def join(cls, tie_breakers: Iterable[ComplexityTieBreaker]) -> ComplexityTieBreaker:
-        """One tie breaker with the rows of several."""
+        """Merge several tie breakers into one."""
         configurations = [
             configuration for each in tie_breakers for configuration in each._configurations
         ]
@@ -74,7 +74,7 @@ class ComplexityTieBreaker:
         return tie_breaker
 
     def moved(self, sources: Mapping[int, Source]) -> ComplexityTieBreaker:
-        """The same rows of other sources, by the identity of the source that they replace."""
+        """The tie breaker with other sources, by ``id`` of the source that each replaces."""
         tie_breaker = ComplexityTieBreaker()
         tie_breaker._configurations = [
             replace(configuration, source=sources[id(configuration.source)])
@@ -83,7 +83,7 @@ class ComplexityTieBreaker:
         return tie_breaker
 
     def add(self, candidates: Candidates, rows: IndexArray, values: FloatArray) -> None:
-        """Take in feasible rows, at flat indices, with their minimized objectives."""
+        """Add feasible candidates at flat indices ``rows``, with their minimized objectives."""
         predicted = np.where(np.isnan(values).any(axis=1), np.inf, values[:, 0])
         first = _fit_weighted_objectives(candidates, rows, predicted, self._best)
         best = min(float(first.min(initial=np.inf)), self._best)
@@ -121,7 +121,7 @@ class ComplexityTieBreaker:
         self._configurations = _best_by_complexity([*self._configurations, *improvements], best)
 
     def simplest_within(self, factor: float) -> RankedConfiguration | None:
-        """The simplest plan within this factor of the best; None: there is none."""
+        """The simplest plan within a factor of the best objective; None: there is none."""
         within = (
             configuration
             for configuration in self._configurations
@@ -162,6 +162,7 @@ def _fit_weighted_objectives(
 def _divide_by_fit_probability(
     candidates: Candidates, rows: IndexArray, predicted: FloatArray
 ) -> FloatArray:
+    """Predicted objectives, made worse by the probability of fitting in memory."""
     fit_probability = np.nan_to_num(candidates.fit_probability_at(rows), nan=1.0)
     weight = np.clip(fit_probability, _MIN_FIT_PROBABILITY, 1.0)
     return np.where(predicted > 0, predicted / weight, predicted * weight)
@@ -170,7 +171,7 @@ def _divide_by_fit_probability(
 def _best_by_complexity(
     choices: list[RankedConfiguration], best: float
 ) -> list[RankedConfiguration]:
-    """Configurations near the best that are better than all simpler ones, the simplest first."""
+    """Plans near the best that beat all simpler plans, the simplest first."""
     stairs: list[RankedConfiguration] = []
     for choice in sorted(
         choices,

@@ -50,9 +50,9 @@ _ZEROS_FIRST = re.compile(r"0\d")
 
 
 def parse_value(term: Term, value: object, option_name: str = "") -> Answer:
-    """One value of a term: a whole number, number in SI units, flag or word.
+    """Parse one value of a term: whole number, number in SI units, flag or text.
 
-    Raises SearchSpaceError if it is not what the term takes.
+    Raises SearchSpaceError if the value is not of the type of the term.
     """
     option_name = option_name or term.term
     unwrapped = _unwrap(value)
@@ -62,9 +62,9 @@ def parse_value(term: Term, value: object, option_name: str = "") -> Answer:
 
 
 def parse_values(term: Term, value: object, option_name: str = "") -> list[Answer]:
-    """The distinct values of a term that takes several, from one value or any kind of list.
+    """Parse one value or a list of values of a term; repeated values are left out.
 
-    Raises SearchSpaceError if one of them is not what the term takes, or there is none.
+    Raises SearchSpaceError if a value is not of the type of the term, or there is none.
     """
     option_name = option_name or term.term
     if term.type == "count" and isinstance(value, str) and _SEPARATED.fullmatch(value):
@@ -80,7 +80,7 @@ def parse_values(term: Term, value: object, option_name: str = "") -> list[Answe
 
 
 def split_items(value: object, option_name: str) -> list[object]:
-    """The items of a list, set, array or text with commas; a single value as a list of one.
+    """Split a list, set, array or text with commas into items; one value is a list of one.
 
     Raises SearchSpaceError if there are none, or too many.
     """
@@ -103,7 +103,7 @@ def split_items(value: object, option_name: str) -> list[object]:
 def parse_int(
     value: object, option_name: str, least: int = 0, most: int = LARGEST, unit: str = ""
 ) -> int:
-    """A whole number within bounds, from a number or text such as ``8k``; ``unit``: ``tokens``.
+    """Parse a whole number from ``least`` to ``most``, such as 8 or ``8k``.
 
     Raises SearchSpaceError if ``value`` is not a whole number, or outside the bounds.
     """
@@ -119,9 +119,9 @@ def parse_int(
 
 
 def parse_si(value: object, dimension: str, option_name: str) -> float:
-    """A number in the SI unit of a dimension, or text with a unit.
+    """Parse a number, or text with a unit, as a number in the SI unit of ``dimension``.
 
-    Raises SearchSpaceError if it is neither.
+    Raises SearchSpaceError if ``value`` is neither a number nor text with a unit.
 
     >>> parse_si("5min", "second", "startup_time")
     300.0
@@ -137,9 +137,9 @@ def parse_si(value: object, dimension: str, option_name: str) -> float:
 
 
 def parse_choice(value: object, option_name: str, choices: Iterable[str]) -> str:
-    """The choice that ``value`` names, in any case.
+    """The one of ``choices`` that ``value`` names, in any case.
 
-    Raises SearchSpaceError if it is none of the ``choices``.
+    Raises SearchSpaceError if ``value`` is none of the ``choices``.
     """
     listed = list(choices)
     text = str(_unwrap(value)).lower() if isinstance(_unwrap(value), str) else None
@@ -152,7 +152,7 @@ def parse_choice(value: object, option_name: str, choices: Iterable[str]) -> str
 
 
 def full_name(name_or_option: str, terms: Mapping[str, Term]) -> str:
-    """The name of a term that is called by its name, its short name or its option.
+    """The full name of a term, from its name, short name or option; else the text itself.
 
     >>> from planner.question.terms import terms_of
     >>> full_name("tp", terms_of("serve", "parameter"))
@@ -171,14 +171,14 @@ def full_name(name_or_option: str, terms: Mapping[str, Term]) -> str:
 
 
 def suggest_term(unknown: str, terms: Mapping[str, Term]) -> str:
-    """A hint at terms that an unknown word may mean, by their names and short names."""
+    """A hint for an error message: the terms that an unknown name may mean."""
     name = full_name(unknown, terms)
     shorts = [term.short for term in terms.values() if term.short]
     return f" Did you mean {name}?" if name in terms else did_you_mean(name, [*terms, *shorts])
 
 
 def format_input(value: object) -> str:
-    """A value as text for a message, cut if it is long."""
+    """A user's value as text for an error message, cut if it is long."""
     try:
         text = repr(value)
     except Exception:  # of a class of the user's, or an int of too many digits
@@ -187,7 +187,7 @@ def format_input(value: object) -> str:
 
 
 def _unwrap(value: object) -> object:
-    """A value as a Python object: arrays as lists, paths as text, text without outer blanks."""
+    """Convert arrays to lists and paths to text, and strip texts; other values are unchanged."""
     if callable(convert := getattr(value, "tolist", None)):
         value = convert()
     if isinstance(value, os.PathLike):
@@ -196,6 +196,7 @@ def _unwrap(value: object) -> object:
 
 
 def _parse_whole(value: object, dimension: str) -> int | None:
+    """The whole number that a value stands for; None: not a whole number."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, str) and _ZEROS_FIRST.match(value):
@@ -205,7 +206,7 @@ def _parse_whole(value: object, dimension: str) -> int | None:
 
 
 def _real(value: object, dimension: str) -> float | None:
-    """A finite number; None: not a number. A wrong unit raises ValueError."""
+    """Parse a finite number; None: not a number, or a wrong unit."""
     if isinstance(value, bool) or not isinstance(value, str | Real):
         return None
     try:
@@ -223,6 +224,7 @@ def _count(term: Term, value: object, option_name: str) -> int:
 
 
 def _number(term: Term, value: object, option_name: str) -> float:
+    """Parse a plain number; refuse a number below the term's minimum."""
     unit = term.unit.removeprefix("1")
     text = value.removesuffix(unit) if isinstance(value, str) else value
     number = _real(text, "number")
@@ -238,6 +240,7 @@ def _number(term: Term, value: object, option_name: str) -> float:
 
 
 def _share(term: Term, value: object, option_name: str) -> float:
+    """Parse a share from 0 to 1, or a percentage such as ``90%``, as a number from 0 to 1."""
     number = _real(value, "1")
     if number is None or not 0 <= number <= 1:
         message = (
@@ -256,6 +259,7 @@ def _flag(term: Term, value: object, option_name: str) -> bool:
 
 
 def _code(term: Term, value: object, option_name: str) -> Answer:
+    """Parse a name of the term's enumeration, in any case; refuse other names."""
     codes = term.enumeration
     if isinstance(value, codes):
         return term.decode(value)
@@ -281,6 +285,7 @@ def _lower(value: object) -> str:
 
 
 def _word(term: Term, value: object, option_name: str) -> str:
+    """Check a text that is a name or a file path: valid characters, not too long."""
     if not isinstance(value, str):
         raise SearchSpaceError(f"{option_name} is text, not {format_input(value)}.")
     if "\0" in value:
@@ -299,7 +304,7 @@ def _word(term: Term, value: object, option_name: str) -> str:
 
 
 def _peak(term: Term, value: object, option_name: str) -> float | str:
-    """A share of a peak as a number; a rate stays text until the peak is known."""
+    """Parse a share of a peak as a number; a rate with a unit stays text."""
     share = _real(value, "1")
     if share is None and not isinstance(value, str):
         raise SearchSpaceError(
@@ -309,6 +314,7 @@ def _peak(term: Term, value: object, option_name: str) -> float | str:
 
 
 def _quantity(term: Term, value: object, option_name: str) -> float:
+    """Parse a number, or text with a unit, as a number in SI units."""
     dimension, unit = term.type, _UNITS.get(term.type)
     if not isinstance(value, str):
         number = _real(value, "1")
@@ -328,6 +334,7 @@ def _quantity(term: Term, value: object, option_name: str) -> float:
 
 
 def _tokens(term: Term, value: object, option_name: str) -> float:
+    """Parse a number of training tokens; refuse one so small that its unit must be missing."""
     tokens = _quantity(term, value, option_name)
     if 0 < tokens < FEWEST_TOKENS:
         raise SearchSpaceError(
@@ -337,7 +344,7 @@ def _tokens(term: Term, value: object, option_name: str) -> float:
 
 
 def _price(term: Term, value: object, option_name: str) -> float | str:
-    """USD as a number, or those of several GPUs and contracts as text."""
+    """Parse a price [USD] as a number; prices by GPU or contract as text."""
     if not isinstance(value, Mapping) and not (isinstance(value, str) and "=" in value):
         return _number(term, value, option_name)
     wrong = f"{option_name}: write the GPU or contract and its price, as in h100=1.9,b200=4."
@@ -349,7 +356,7 @@ def _price(term: Term, value: object, option_name: str) -> float | str:
 
 
 def parse_by_gpu(value: object, option_name: str, wrong: str) -> dict[str, object]:
-    """Values by GPU, from a mapping or from text such as ``h100=64,b200=32``.
+    """Values by GPU name, from a mapping or from text such as ``h100=64,b200=32``.
 
     Raises SearchSpaceError with the text ``wrong`` if a part has no name; or if a GPU is named
     twice.
@@ -372,6 +379,7 @@ def parse_by_gpu(value: object, option_name: str, wrong: str) -> dict[str, objec
 
 
 def _contract(term: Term, value: object, option_name: str) -> str:
+    """Parse the name of a price contract, in any case, with blanks or underscores for dashes."""
     names = [str(contract) for contract in Contract]
     text = re.sub(r"[\s_]+", "-", _lower(value))
     if text not in names:
@@ -423,7 +431,7 @@ _SETTINGS = {"parameter", "pool", "derived"}
 
 @cache
 def cell_reader(column: str) -> Callable[[object], Value]:
-    """The function that parses a cell of a column; None, an unknown value, stays None.
+    """The function that parses the cells of a column; it returns None for an unknown value.
 
     It raises `SearchSpaceError` if the value is invalid in the column.
     """
@@ -441,7 +449,7 @@ def cell_reader(column: str) -> Callable[[object], Value]:
 
 @cache
 def is_result(column: str) -> bool:
-    """Whether a column is a number that was predicted."""
+    """True if a column holds predicted numbers."""
     term = None if column in _ROW_COLUMNS else term_of_column(column)
     if term is None or "pool" in term.kind or term.is_word or column == limit_column(term.term):
         return False

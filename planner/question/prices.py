@@ -33,7 +33,7 @@ class PricePart:
 
 
 def price_parts(price: Stated | None) -> Iterator[PricePart]:
-    """The parts of a price as a request holds it."""
+    """Split the price of a request into its parts (GPU, contract, USD)."""
     if price is None:
         return
     for part in str(price).split(","):
@@ -45,7 +45,7 @@ def price_parts(price: Stated | None) -> Iterator[PricePart]:
 
 
 def price_of_contract(price: Stated | None, *contracts: str) -> Stated | None:
-    """The parts of a price for these contracts, or for all contracts; None: no part."""
+    """The parts of a price that apply to these contracts; None: there are none."""
     if not isinstance(price, str):
         return price
     parts = [str(part) for part in price_parts(price) if part.contract in ("", *contracts)]
@@ -61,7 +61,7 @@ def with_contract(price: Stated | None, contract: str) -> str | None:
 def check_price(
     price: Stated | None, contracts: Collection[str], option_name: str, owned: str
 ) -> Stated | None:
-    """The price with the contract of each part, where a request has several contracts.
+    """The price with a contract for each part, checked against the requested contracts.
 
     A part without a contract gets the only rented contract. ``option_name`` and ``owned`` are the
     names of the price and of the purchase price in messages.

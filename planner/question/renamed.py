@@ -36,13 +36,13 @@ def renamed_names() -> Mapping[tuple[str, str], Mapping[str, str]]:
 
 
 def current_name(kind: Kind, name: str, valid_names: Container[str] | None = None) -> str:
-    """The new name of an option, column or key that was renamed, with a warning; else ``name``.
+    """The new name of a renamed option, column or key, with a warning; else ``name``.
 
     Parameters
     ----------
-    known
-        The names that are valid here, any if None. A valid name and a name whose new name is not
-        valid are returned unchanged.
+    valid_names
+        The names that are valid in this place, any if None. A valid name and a name whose new
+        name is not valid are returned unchanged.
     """
     row = renamed_names().get((kind, name))
     if row is None or (
@@ -54,7 +54,7 @@ def current_name(kind: Kind, name: str, valid_names: Container[str] | None = Non
 
 
 def current_keys(table: Mapping[str, Any], where: str, table_name: str = "") -> dict[str, Any]:
-    """A table of a TOML or JSON file with the new names of its keys, tables inside it too.
+    """A table of a TOML or JSON file with renamed keys replaced, in nested tables too.
 
     Raises SpecError if the table has a key under both of its names.
 
@@ -83,7 +83,7 @@ def current_keys(table: Mapping[str, Any], where: str, table_name: str = "") -> 
 
 @cache
 def _warn(kind: str, old: str) -> None:
-    """Warn of an old name, once per process."""
+    """Warn that an option, column or key has a new name, once per process."""
     row = renamed_names()[kind, old]
     warnings.warn(
         f"The {kind} {old} is now {row['new']}; planner {row['until']} will not read the old name.",

@@ -290,7 +290,7 @@ class Request:
     micro_batch_tokens: int | None = None
 
     def changed(self, **answers: object) -> Request:
-        """The question with new values of some fields.
+        """The request with new values of some fields.
 
         Parameters
         ----------
@@ -300,7 +300,7 @@ class Request:
 
     @property
     def one_contract(self) -> str | None:
-        """The one contract of the request; None: the usual one.
+        """The contract of the request; None: the default.
 
         Raises SearchSpaceError if the request has several contracts.
         """
@@ -310,9 +310,9 @@ class Request:
 
     @property
     def at_shares(self) -> bool:
-        """Whether efficiencies are replaced by peaks or by shares of them that the request sets.
+        """True if peaks, or shares of peaks that the request sets, replace efficiencies.
 
-        A share of training replaces its time model, profiles and all.
+        In training, ``flops_efficiency`` replaces the time model and needs no peaks.
         """
         return self.ideal or (self.flops_efficiency is not None and self.workload != "train")
 

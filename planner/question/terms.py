@@ -83,7 +83,7 @@ ENDINGS: Mapping[str, tuple[str, float]] = {
 
 
 def column_ending(column: str) -> str:
-    """The unit suffix of a column's name; empty without a unit.
+    """The unit suffix of a column name, such as ``_usd``; empty without a unit.
 
     >>> column_ending("cost_usd"), column_ending("energy_kwh"), column_ending("tensor_parallel")
     ('_usd', '_kwh', '')
@@ -128,7 +128,7 @@ class Term:
 
     @cached_property
     def codes(self) -> Codes | None:
-        """The enumeration of a coded parameter; None: the parameter has no codes."""
+        """The enumeration of a parameter with coded values; None: the values are not coded."""
         kind, _, name = self.type.partition(":")
         home = enums if hasattr(enums, name) else software_enums
         enumeration: Codes | None = getattr(home, name) if kind in ("code", "level") else None
@@ -154,7 +154,7 @@ class Term:
 
     @property
     def is_word(self) -> bool:
-        """Whether its values are words, not numbers."""
+        """True if the values of the term are texts, not numbers."""
         return self.type in ("flag", "text", "names", "contract", "file") or (
             self.codes is not None and not self.is_level
         )
@@ -166,32 +166,32 @@ class Term:
 
     @property
     def column(self) -> str:
-        """Its column of results, which ends with its unit."""
+        """The name of the term's result column, with the suffix of its unit."""
         return self.term + ENDINGS.get(self.unit, ("", 1.0))[0]
 
     @property
     def scale(self) -> float:
-        """The unit of the column in SI units."""
+        """The size of the column's unit in SI units."""
         return ENDINGS.get(self.unit, ("", 1.0))[1]
 
     @property
     def column_header(self) -> str:
-        """The header of its column."""
+        """The header of the term's column in printed tables."""
         return self.header or self.term.replace("_", " ")
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Its names on the command line, the main one first."""
+        """The term's names on the command line, the main name first."""
         return tuple((self.option or "--" + self.term.replace("_", "-")).split(","))
 
     @property
     def option_name(self) -> str:
-        """Its main option of the command line."""
+        """The term's main name on the command line."""
         return self.options[0]
 
     @property
     def is_format(self) -> bool:
-        """Whether its values are number formats."""
+        """True if the values of the term are number formats."""
         return self.type.partition(":")[2] in _FORMATS
 
     @property
@@ -201,11 +201,11 @@ class Term:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The values that may help if nothing is feasible."""
+        """Values of the parameter that may help if nothing is feasible."""
         return tuple(self.widen.partition(":")[2].split())
 
     def decode(self, value: float) -> str | int | float | bool:
-        """The readable value of a number from an array: a word, bool or number."""
+        """Convert a number of an array into the value that users read: text, flag or number."""
         if self.codes is not None:
             return int(value) if self.is_level else self.codes(int(value)).word
         if self.type == "flag":
@@ -225,7 +225,7 @@ class Term:
 
     @property
     def default_value(self) -> Value:
-        """The default, as `shown` returns values; None: the specs set it."""
+        """The default value of the term; None: specs set the default, or there is none."""
         if not self.default or self.codes is not None:
             return self.default or None
         if self.type == "flag":
@@ -241,7 +241,7 @@ def is_answer_column(column: str) -> bool:
 
 
 def parse_percentile(name: str) -> tuple[str, float] | None:
-    """The quantity and the share of requests of a percentile; None: no percentile.
+    """Split a name such as ``time_to_first_token_p99`` into quantity and share; else None.
 
     >>> parse_percentile("time_to_first_token_p99"), parse_percentile("time_to_first_token")
     (('time_to_first_token', 0.99), None)
@@ -273,7 +273,7 @@ def groups() -> dict[str, tuple[str, ...]]:
 
 
 def term_of_column(column: str) -> Term | None:
-    """The term of a result column, which is the term with a unit suffix; None if unknown.
+    """The term of a result column, whose name may end with a unit; None: unknown.
 
     >>> term_of_column("peak_memory_gib").term
     'peak_memory'
@@ -285,7 +285,7 @@ def term_of_column(column: str) -> Term | None:
 
 @cache
 def terms_of(workload: str, *kinds: str) -> Mapping[str, Term]:
-    """The terms of a workload that are of one of these kinds, by name, in order.
+    """The terms of a workload that have at least one of the kinds, by name.
 
     >>> list(terms_of("serve", "limit"))[:2]
     ['memory_headroom', 'power']
@@ -301,7 +301,7 @@ def terms_of(workload: str, *kinds: str) -> Mapping[str, Term]:
 
 @cache
 def terms_about(group: GroupName, workload: str = "") -> tuple[str, ...]:
-    """The terms of a group, in its order; with a ``workload`` only those that the workload has.
+    """The names of the terms of a group; with a ``workload``, only the terms that it uses.
 
     Raises KeyError if ``groups.csv`` has no such group.
 
@@ -313,7 +313,7 @@ def terms_about(group: GroupName, workload: str = "") -> tuple[str, ...]:
 
 
 def columns_about(group: GroupName, workload: str = "") -> tuple[str, ...]:
-    """The columns of results of a group of terms; see `terms_about`.
+    """The names of the result columns of a group of terms; see `terms_about`.
 
     >>> columns_about("latency", "inference")
     ('prefill_latency_s', 'decode_latency_s', 'request_latency_s')
@@ -323,7 +323,7 @@ def columns_about(group: GroupName, workload: str = "") -> tuple[str, ...]:
 
 @cache
 def error_columns() -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
-    """By quantity: the columns of results proportional to it, and inversely proportional to it."""
+    """By measured quantity: columns proportional to it, columns inversely proportional to it."""
     terms = glossary()
 
     def columns(names: str) -> tuple[str, ...]:
@@ -336,7 +336,7 @@ def error_columns() -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
 
 
 def parameter_defaults(workload: str) -> dict[str, Value]:
-    """The default of every parameter whose default is not set by a spec.
+    """The default value of each parameter that has one, by name.
 
     >>> parameter_defaults("train")["recompute"]
     'none'
@@ -350,7 +350,7 @@ def parameter_defaults(workload: str) -> dict[str, Value]:
 
 
 def remedies_of(workload: str) -> dict[str, tuple[str, ...]]:
-    """Values of parameters that may help if nothing is feasible, the likeliest first."""
+    """Values of parameters that may help if nothing is feasible; the likeliest help first."""
     widened = [term for term in terms_of(workload, "parameter").values() if term.widen]
     widened.sort(key=lambda term: int(term.widen.partition(":")[0]))
     return {term.term: term.remedies for term in widened}

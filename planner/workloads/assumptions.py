@@ -65,7 +65,7 @@ class EvaluatedChoice:
         return self.source.changed(change).judged(self.candidates.configurations)
 
     def with_value(self, name: str, code: float) -> Candidates:
-        """The configuration, evaluated again with another value of a parameter."""
+        """Evaluate the configuration again with another value of the parameter ``name``."""
         configurations = self.candidates.configurations
         values = np.full(np.shape(getattr(configurations, name)), code)
         other = replace(configurations, **{name: configurations.cast(name, values)})
@@ -73,9 +73,10 @@ class EvaluatedChoice:
 
 
 def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The network between nodes at half and twice its rate, of a plan beyond one domain.
+    """The assumed network rate between nodes, at half and twice its value.
 
-    Open where no cluster is named: its rate is then one of the GPU's class.
+    Empty if the user names the cluster, or the plan stays in one scale-up domain. Without a named
+    cluster the rate is the default of the GPU's class.
     """
     cluster = chosen.source.inputs.machine.cluster
     num_gpus = float(np.max(chosen.candidates.value("num_gpus")))
@@ -104,7 +105,7 @@ def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
 
 
 def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
-    """What a training plan assumes: network, number format, recomputation.
+    """The assumptions of a training plan: network, number format, recomputation.
 
     Defaults of the framework's program do not count as assumptions.
     """
@@ -115,7 +116,7 @@ def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
 
 
 def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
-    """What a deployment assumes: network, lengths, requests at once, number formats.
+    """The assumptions of a serving plan: network, lengths, concurrency, number formats.
 
     The concurrency is an assumption if no request rate determines it.
     """
@@ -132,14 +133,14 @@ def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
 
 
 def _serving_candidates(candidates: Candidates) -> TokenGeneration:
-    """The candidates of a server; a search of training runs loads none of it."""
+    """The candidates, checked to be of serving; imports serving modules only when called."""
     from planner.workloads.deployments import as_candidates
 
     return as_candidates(candidates)
 
 
 def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The acceptance rate of drafts, if assumed, at the low and high end of published rates."""
+    """The assumed acceptance rate of drafts, at the lowest and highest published rate."""
     work = _serving_candidates(chosen.candidates).inputs.workload
     if not work.draft_tokens or chosen.request.acceptance_rate is not None:
         return []
@@ -152,7 +153,7 @@ def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
 
 
 def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The time of adapter kernels at half and twice the assumed: engines differ by that factor."""
+    """The time of LoRA adapter kernels, at half and twice its assumed value."""
     if not _serving_candidates(chosen.candidates).inputs.max_loras:
         return []
     labels = ("half as long", "twice as long")
@@ -164,6 +165,7 @@ def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
 
 
 def _with_adapter_time(factor: float, inputs: ServingInputs) -> ServingInputs:
+    """The inputs with the time of LoRA adapter kernels multiplied by ``factor``."""
     execution = inputs.engine.execution
     changed = replace(
         execution,
@@ -175,9 +177,9 @@ def _with_adapter_time(factor: float, inputs: ServingInputs) -> ServingInputs:
 
 
 def _with_fitting_concurrency(fact: Assumption) -> Assumption:
-    """The assumption with fewer concurrent requests in alternatives that do not fit in memory.
+    """The assumption with fewer concurrent requests where an alternative exceeds memory.
 
-    A plan that fills its cache has no room for anything longer; its engine would run fewer.
+    A plan that fills its KV cache has no room for longer requests, so the engine runs fewer.
     """
     from planner.workloads.max_concurrency import (
         at_max_concurrency,
@@ -197,7 +199,7 @@ def _with_fitting_concurrency(fact: Assumption) -> Assumption:
 
 
 def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
-    """Each assumed length, at half and twice its value."""
+    """Each assumed length of prompts and answers [tokens], at half and twice its value."""
     lengths = []
     inputs = _serving_candidates(chosen.candidates).inputs
     model, work = inputs.model, inputs.workload
@@ -223,6 +225,7 @@ def _with_work(values: Mapping[str, Any], inputs: ServingInputs) -> ServingInput
 
 
 def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
+    """The assumed number of concurrent requests at half and twice its value; empty if set."""
     name = "concurrency"
     if not chosen.is_open(name) or chosen.request.num_requests is not None:
         return []
@@ -236,7 +239,7 @@ def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
 
 
 def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assumption]:
-    """Parameters that neither user nor space sets, with the other values of current runs."""
+    """Each of these parameters that neither user nor space sets, with other common values."""
     parameters = []
     for name in names:
         current = int(np.ravel(getattr(chosen.candidates.configurations, name))[0])
@@ -255,7 +258,7 @@ def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assu
 
 
 def _is_published(chosen: EvaluatedChoice, name: str, word: str) -> bool:
-    """Whether a precision is that of the published run and not set by the space."""
+    """True if the precision comes from the published run, not from the user or the space."""
     if name != "precision" or name in chosen.request.settings:
         return False
     values = chosen.space.parameters.get(name, word)
@@ -270,6 +273,7 @@ class PlanNotes:
     """Collects what a plan reports about the specs of a catalogue, and defaults."""
 
     def __init__(self, catalogue: Catalogue) -> None:
+        """Start without notes; specs are read from the ``catalogue``."""
         self.catalogue = catalogue
         self.defaults: dict[str, str] = {}
         self.tried: dict[str, Sequence[str]] = {}
@@ -277,6 +281,7 @@ class PlanNotes:
         self.assumed: list[str] = []
 
     def spec(self, kind: str, name: str, content: str, origins: Mapping[str, str]) -> None:
+        """Record the digest ``content`` of a spec file and the names of its assumed fields."""
         self.digests[f"{kind} {name}"] = content
         self.assumed += [
             f"{kind} {key}"
@@ -291,7 +296,7 @@ class PlanNotes:
 
 
 def assumed_limits(workload: str, names: Collection[str]) -> dict[str, float]:
-    """The default of every limit that has one, in SI units, from the table of terms.
+    """The default bound of every limit that has a default, in SI units.
 
     Empty if the user sets a limit of a time: then the user decides about the other limits, too.
     """
@@ -333,7 +338,7 @@ def limit_notes(
 def confidence_notes(
     sources: Sequence[Source], limits: Sequence[Constraint], request: Request
 ) -> dict[str, str]:
-    """A note if a confidence is requested and no published run shows errors of such plans."""
+    """A note on limits whose confidence is unknown, as no published run is like the plan."""
     confidence, limited_terms = (
         request.limit_confidence,
         [(limit.name, limit.sign) for limit in limits],
@@ -363,7 +368,7 @@ def _format_examples(names: Collection[str]) -> str:
 def tried_notes(
     tried: Mapping[str, Sequence[str]], row: Mapping[str, object] | None = None
 ) -> dict[str, str]:
-    """Notes on parameters with several values in the space; with a ``row``, the value it has."""
+    """Notes on parameters that the search chooses, by name; ``row``: the chosen values."""
     if row is None:
         return {name: f"{' or '.join(values)} (of the space)" for name, values in tried.items()}
     return {
@@ -373,6 +378,7 @@ def tried_notes(
 
 
 def _format_limit_note(limit: Constraint, before: float | None) -> str:
+    """Text of an assumed limit: its bound with unit, and ``before`` if the bound was relaxed."""
     bound = (
         f"at {'most' if limit.sign > 0 else 'least'} "
         f"{formatting.format_limit(limit.bound, limit.unit)}"

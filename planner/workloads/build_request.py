@@ -65,7 +65,7 @@ NEEDS = {name: tuple(term.needs.split("|")) for name, term in glossary().items()
 def make_request(
     values: Mapping[str, object], *, base: Request | None = None, option_name: OptionNamer = str
 ) -> Request:
-    """A request from fields of `planner.Request`; None: not specified.
+    """Build a request from named values, which are parsed and checked; None: not specified.
 
     Fields that are not specified come from ``base``.
 
@@ -88,7 +88,7 @@ def make_request(
 def _parse_fields(
     values: Mapping[str, object], base: Request | None, option_name: OptionNamer
 ) -> tuple[Request, Mapping[str, object]]:
-    """A request, and the specified fields."""
+    """The request with parsed values, and the values that were specified by field."""
     answers = {_field_name(name): value for name, value in values.items() if value is not None}
     workload = _parse_workload(answers.pop("workload", base.workload if base else Request.workload))
     if _OF_TRAFFIC & {*answers}:
@@ -143,7 +143,7 @@ def _parse_fields(
 
 
 def _field_name(name: str) -> str:
-    """The field of a request that is called by its name or its option."""
+    """The field of a request that has this name or option; else the name itself."""
     name = current_name("key", name, _FIELDS)
     return name if name in _FIELDS else _BY_OPTION.get(name, name)
 
@@ -154,7 +154,7 @@ def _contracts(request: Request) -> tuple[str, ...]:
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
-    """``name=value[,value]`` texts as parameter -> values.
+    """Parse texts ``name=value[,value]`` of ``--set`` into lists of values by parameter.
 
     Raises SearchSpaceError if a text has no ``=``, no value, or repeats a parameter.
     """
@@ -175,7 +175,7 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
 
 
 def read_request(request: Request) -> Request:
-    """A request with parsed values, as of `make_request`; requests of plans are unchanged.
+    """Parse and check all values of a request; requests of plans are returned unchanged.
 
     Raises SpecError or SearchSpaceError if a value is invalid, or of another workload.
     """
@@ -189,7 +189,7 @@ def read_request(request: Request) -> Request:
 
 
 def search_request(base: Request) -> Request:
-    """The question of a search from a plan: number formats stay fixed, the layout is searched.
+    """The request of a search around a plan: number formats stay fixed, the layout is open.
 
     Settings that change what the model learns stay fixed, too.
     """
@@ -209,9 +209,9 @@ def search_request(base: Request) -> Request:
 
 
 def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) -> dict[str, Value]:
-    """The ``driver`` and, of Optuna, its ``trials``, ``seed`` and ``sampler``.
+    """The search driver and its options by name; ``trials``, ``seed``, ``sampler`` of Optuna.
 
-    Raises SearchSpaceError if one of them is impossible, or of another driver.
+    Raises SearchSpaceError if an option is impossible, or of another driver.
     """
     options = {name: value for name, value in values.items() if value is not None}
     driver = parse_choice(options.get("driver", EXHAUSTIVE), option_name("driver"), DRIVERS)
@@ -229,9 +229,9 @@ def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) ->
 
 
 def read_burst(workload: str, value: object, option_name: OptionNamer = str) -> int | None:
-    """The number of requests of a burst; None: no burst.
+    """Parse the number of requests that arrive together; None: no burst.
 
-    Raises SearchSpaceError if it is no valid number, or the workload serves no stream.
+    Raises SearchSpaceError if the number is invalid, or the workload serves no stream.
     """
     if value is None:
         return None
@@ -247,7 +247,7 @@ def _parse_workload(value: object) -> str:
 
 
 def _parse_answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answer, ...]:
-    """The parsed answer to a question; a tuple of several if the term takes them."""
+    """Parse the answer to a question; a tuple if there are several values."""
     if not term.takes_several:
         return parse_value(term, value, option_name)
     if split_items(value, option_name) == [ALL] and term.term in ("num_gpus", "contract"):
@@ -257,6 +257,7 @@ def _parse_answer(term: Term, value: object, option_name: str) -> Answer | tuple
 
 
 def _read_settings(workload: str, values: object) -> dict[str, object]:
+    """The parsed values of ``settings`` by full parameter name; refuses repeated parameters."""
     parameters = terms_of(workload, "parameter", "pool", "derived")
     read_settings: dict[str, object] = {}
     for key, value in _mapping_items("settings", values):
@@ -268,7 +269,7 @@ def _read_settings(workload: str, values: object) -> dict[str, object]:
 
 
 def _parse_setting_values(term: Term | None, value: object, name: str) -> object:
-    """The parsed values of a parameter; unknown parameters and choices of spaces unchanged."""
+    """Parse one or several values of a parameter; unknown parameters are not parsed."""
     is_choice = not isinstance(value, str | os.PathLike | Iterable | Real)
     if term is None or (is_choice and not hasattr(value, "tolist")):
         return value
@@ -287,6 +288,7 @@ def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
 
 
 def _parse_objectives(workload: str, value: object, option_name: OptionNamer) -> tuple[str, ...]:
+    """The full names of the requested objectives, in order; empty if none is specified."""
     objectives = terms_of(workload, "objective")
     items = split_items(value, "objectives") if not _is_empty(value) else []
     if wrong := [item for item in items if not isinstance(item, str)]:
@@ -297,7 +299,10 @@ def _parse_objectives(workload: str, value: object, option_name: OptionNamer) ->
 def _training_objective_answers(
     answers: Mapping[str, object], option_name: OptionNamer
 ) -> dict[str, object]:
-    """Answers if a training objective, such as ``dpo``, is among the search objectives."""
+    """Answers that move a training objective such as ``dpo`` out of the objectives.
+
+    Empty if there is none.
+    """
     objectives = answers.get("objectives")
     if objectives is None or _is_empty(objectives):
         return {}
@@ -319,6 +324,7 @@ def _is_empty(value: object) -> bool:
 
 
 def _parse_constraints(workload: str, values: object, option_name: OptionNamer) -> dict[str, float]:
+    """The bounds in SI units by limit; refuses unknown limits and limits of other workloads."""
     limits = terms_of(workload, "limit")
     other_limits = {name: term for name, term in glossary().items() if "limit" in term.kind}
     bounds = {}
@@ -344,7 +350,7 @@ def _parse_constraints(workload: str, values: object, option_name: OptionNamer) 
 
 
 def _mapping_items(part: str, mapping: object) -> Iterable[tuple[str, object]]:
-    """The entries of a mapping that have a value."""
+    """The (name, value) pairs of a mapping, without values None; refuses other types."""
     if not isinstance(mapping, Mapping):
         raise SearchSpaceError(
             f"{part} is a mapping of names to values, not {format_input(mapping)}."
@@ -356,7 +362,7 @@ def _mapping_items(part: str, mapping: object) -> Iterable[tuple[str, object]]:
 
 
 def _parse_texts(value: object, option_name: str) -> Answer | tuple[Answer, ...]:
-    """One word or several; the workload determines their parameter later."""
+    """Parse one name, or several as a tuple."""
     values = [
         parse_value(glossary()[MODEL], item, option_name)
         for item in split_items(value, option_name)
@@ -377,7 +383,7 @@ _PARTS: Mapping[str, Callable[[str, object, OptionNamer], object]] = {
 
 
 def _refuse_others(workload: str, answers: Mapping[str, object], option_name: OptionNamer) -> None:
-    """Refuse answers to questions of other workloads."""
+    """Refuse fields that are questions of other workloads only."""
     for name, value in answers.items():
         term = glossary().get(name)
         if term is None or "question" not in term.kind or not term.of or workload in term.of:
@@ -393,6 +399,7 @@ def _other_workload_error(
 
 
 def _unknown_argument_error(workload: str, name: str) -> SearchSpaceError:
+    """The error for an unknown keyword argument, with the field or option to use instead."""
     terms = terms_of(workload, "parameter", "question", "limit", "pool")
     full = full_name(name, terms)
     if full in _FIELDS:

@@ -29,7 +29,7 @@ ComplexityLevel: TypeAlias = tuple[int, IndexArray | BoolArray]
 
 
 def packed(steps: Sequence[ComplexityLevel]) -> IndexArray:
-    """A number that orders plans by the first step, then by the second, and so on."""
+    """Combine levels into one number that orders plans by the first level, then the second."""
     weight = math.prod(levels for levels, _ in steps)
     weighted = []
     for levels, values in steps:
@@ -41,7 +41,7 @@ def packed(steps: Sequence[ComplexityLevel]) -> IndexArray:
 
 
 def total(levels: Iterable[IndexArray | BoolArray]) -> IndexArray:
-    """The sum of levels or flags."""
+    """The sum of integer levels or flags, elementwise."""
     summed: IndexArray = sum(
         (np.asarray(level, dtype=np.intp) for level in levels), start=np.zeros((), dtype=np.intp)
     )
@@ -63,7 +63,7 @@ _KINDS: Mapping[str, int] = {
 def replica_complexity(
     inputs: ServingInputs, c: ServingConfigurations, num_gpus: FloatArray
 ) -> IndexArray:
-    """0 for the plainest replicas on so many GPUs, larger for others; broadcasts to ``shape``."""
+    """The complexity of replicas on ``num_gpus`` GPUs; 0: the simplest."""
     default = inputs.engine.scheduler.default_step_tokens(c.attention_data_parallel)
     of_engine = c.max_num_batched_tokens != default
     return packed([*_common_levels(inputs, c, num_gpus), (2, of_engine)])
@@ -72,7 +72,7 @@ def replica_complexity(
 def batch_complexity(
     inputs: ServingInputs, c: ServingConfigurations, latency: FloatArray
 ) -> IndexArray:
-    """The complexity of static batches that take so many seconds."""
+    """The complexity of static batches with this ``latency`` [s]; 0: the simplest."""
     offload, *others = _common_levels(inputs, c, c.num_gpus)
     default = inputs.engine.scheduler.default_step_tokens(c.attention_data_parallel)
     of_engine = c.max_num_batched_tokens != default
@@ -103,7 +103,7 @@ def pool_complexity(
 def _common_levels(
     inputs: ServingInputs, c: ServingConfigurations, num_gpus: FloatArray
 ) -> list[ComplexityLevel]:
-    """Features that replicas, batches and workers share, in the order of their weight."""
+    """The levels of complexity that all serving modes share, the most important first."""
     node = inputs.machine.cluster.gpus_per_node
     across = (c.replica_gpus > node).astype(np.intp) + (c.tensor_parallel > node)
     kinds = [weight * (getattr(c, name) > 1) for name, weight in _KINDS.items()]
@@ -118,12 +118,12 @@ def _common_levels(
 
 
 def _fills_nodes(gpus: FloatArray, node: int) -> BoolArray:
-    """Whether so many GPUs are whole nodes, or equal parts of one."""
+    """True where a number of GPUs is a multiple of a node, or divides a node."""
     return np.asarray((gpus % node == 0) | (node % gpus == 0))
 
 
 def _is_converted(inputs: ServingInputs, c: ServingConfigurations) -> BoolArray:
-    """Whether weights have another type than they were published in."""
+    """True where weights have another number format than the published checkpoint."""
     model = inputs.model
     published = Quantization[(model.quantization or Quantization.W16A16.word).upper()]
     expert_format = model.expert_quantization or published.word

@@ -114,7 +114,7 @@ class ServingSource(Source):
         return {**lengths, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """The 90 % intervals of predictions for ``num_gpus``, power and energy included."""
+        """The 90 % intervals of predictions on ``num_gpus`` GPUs, power and energy included."""
         machine, power = self.inputs.machine, self.site.power
         confidence = serving_confidence(self.inputs, self.published, spans_nodes=self.spans_nodes)
         if power is None:
@@ -123,8 +123,7 @@ class ServingSource(Source):
 
     @property
     def spans_nodes(self) -> bool:
-        """Whether the tensor parallelism of all configurations goes over nodes, or over racks of
-        GPUs that are one domain."""
+        """True if tensor parallelism crosses nodes (or scale-up domains) in all configurations."""
         cluster = self.inputs.machine.cluster
         domain = max(cluster.gpus_per_node, cluster.scale_up.domain_size)
         return self.mesh is not None and bool(min(self.mesh.values("tensor_parallel")) > domain)
@@ -147,7 +146,7 @@ class TokenGeneration(Candidates):
         """The electric power of each kind of worker by part."""
 
     def drawn(self, busy: FloatArray) -> PowerDraw:
-        """The power of the GPUs; near the design power in the share of time that they prefill."""
+        """The power of all GPUs; ``busy``: share of time in prefill, near the design power."""
 
         def boards(profile: PowerProfile) -> FloatArray:
             active, waiting = profile.prefill.value, profile.decode.value
@@ -209,7 +208,10 @@ class TokenGeneration(Candidates):
 
     @property
     def energy_columns(self) -> dict[str, FloatArray]:
-        """Power, electricity of a million generated tokens, and its carbon in a known region."""
+        """Columns of power, and of energy and carbon per million generated tokens.
+
+        Carbon only if the region is specified.
+        """
         columns = {
             "power_kw": self.power / KILOWATT,
             "energy_per_million_tokens_kwh": self.energy_per_million_tokens / KILOWATT_HOUR,
@@ -230,9 +232,9 @@ class Deployments(TokenGeneration):
 
     @cached_property
     def at_load(self) -> Self:
-        """The deployments at the specified request rate, with their capacity.
+        """The deployments at the request rate of the workload, with their capacity.
 
-        Unchanged if no rate is specified or it is applied already. Above the capacity, all
+        Unchanged if no rate is specified, or the rate is applied already. Above the capacity, all
         ``concurrency`` is in use.
         """
         rate = self.inputs.workload.request_rate
@@ -248,7 +250,7 @@ class Deployments(TokenGeneration):
 
     @property
     def waits(self) -> bool:
-        """Whether some requests wait because not all fit in memory at once."""
+        """True if some requests wait because not all fit in memory at once."""
         return bool(np.any(self.configurations.concurrency > self.held.concurrency))
 
     @abstractmethod
@@ -257,7 +259,7 @@ class Deployments(TokenGeneration):
 
     @property
     def capacity(self) -> FloatArray:
-        """Requests per second that are carried at most."""
+        """The highest request rate that the deployment can serve [1/s]."""
         capacity = self.promises.capacity
         return self.promises.request_rate if capacity is None else capacity
 
@@ -272,10 +274,11 @@ class Deployments(TokenGeneration):
         first: FloatArray,
         token: FloatArray,
     ) -> ServiceLevels:
-        """The service levels at a load ``offered`` to each of ``replicas`` replicas.
+        """The service levels of ``replicas`` replicas that each get the load ``offered``.
 
-        ``carried`` [1/s] is the rate of one while requests come, ``first`` and ``token`` are mean
-        seconds. Of a number of requests the rate is that until the last is answered.
+        ``carried``: request rate of one replica [1/s]; ``first``: mean time to first token [s];
+        ``token``: mean time per output token [s]. For a fixed number of requests the rate is
+        averaged until the last answer.
         """
         work = self.inputs.workload
         number, makespan = work.num_requests, None
@@ -297,7 +300,7 @@ class Deployments(TokenGeneration):
         )
 
     def offered(self, rate: float, replicas: FloatArray, places: FloatArray) -> OfferedLoad:
-        """The load of a request rate [1/s], shared evenly by ``replicas`` with ``places`` slots."""
+        """The load of one replica with ``places`` batch slots, if replicas share ``rate`` [1/s]."""
         number = self.inputs.workload.num_requests
         return OfferedLoad(
             rate=rate / replicas,
@@ -311,7 +314,7 @@ class Deployments(TokenGeneration):
     @property
     @abstractmethod
     def queued_prompt(self) -> FloatArray:
-        """Seconds of a prompt behind which others that have a place still wait unseen."""
+        """Seconds of one prompt ahead in the prefill queue, for requests that have a batch slot."""
 
     @property
     @abstractmethod
@@ -325,14 +328,14 @@ class Deployments(TokenGeneration):
 
     @property
     def exceeds_capacity(self) -> bool:
-        """Whether more is stated than the first of the deployments can take."""
+        """True if the load exceeds the capacity of the first deployment."""
         offered = self.at_load.promises.offered
         return offered is not None and bool(np.ravel(offered.is_beyond)[0])
 
     @property
     @abstractmethod
     def in_flight(self) -> FloatArray:
-        """Requests that are in a replica, or with a decode worker, at once."""
+        """Requests in flight in one replica or decode worker."""
 
     @property
     def requests_in_flight(self) -> FloatArray:
@@ -346,7 +349,7 @@ class Deployments(TokenGeneration):
 
     @property
     def max_gpus(self) -> FloatArray:
-        """GPUs of the deployment, for the limit of that name."""
+        """The number of GPUs of the deployment, under the name of its limit."""
         return self.promises.num_gpus
 
     @property
@@ -366,7 +369,7 @@ class Deployments(TokenGeneration):
 
     @property
     def memory_headroom(self) -> FloatArray:
-        """Bytes that stay free on the fullest GPU."""
+        """Free bytes of the fullest GPU."""
         return self.promises.memory_headroom
 
     @property
@@ -394,10 +397,10 @@ class Deployments(TokenGeneration):
         """The percentile of a time of ``PERCENTILES`` [s] at a ``share`` of the requests."""
 
     def addends(self, name: str) -> Mapping[str, FloatArray]:
-        """A latency as the wait for the first token and the time of the others.
+        """The parts of a quantity whose errors differ, by name, in SI units.
 
-        A percentile errs as the mean of its quantity does, and a rate is carried as surely as
-        the capacity reaches it.
+        A request latency has two: the time to the first token, and the time of further tokens. A
+        percentile has the errors of its mean; a request rate has the errors of the capacity.
         """
         if name == "request_rate":
             return {name: self.capacity}
@@ -411,7 +414,7 @@ class Deployments(TokenGeneration):
 
     @property
     def interactivity(self) -> FloatArray:
-        """Generated tokens per second for one user, at the specified load if there is one."""
+        """Generated tokens per second of one user, at the specified load if there is one."""
         rate = self.inputs.workload.request_rate
         if rate is None or self.promises.capacity is not None:
             return 1.0 / self.time_per_output_token
@@ -424,7 +427,7 @@ class Deployments(TokenGeneration):
 
     @property
     def capacity_per_gpu(self) -> FloatArray:
-        """Requests per second and GPU that are carried at most."""
+        """The highest request rate that can be served, per GPU [1/s]."""
         return self.capacity / self.num_gpus
 
     @property
@@ -455,10 +458,11 @@ class Deployments(TokenGeneration):
     @property
     @abstractmethod
     def prefix_share(self) -> FloatArray:
-        """Share of the prompts' time that cached tokens add."""
+        """The share of prefill time that attention to cached tokens takes."""
 
     @property
     def _of_load(self) -> dict[str, FloatArray]:
+        """Columns at the specified load: capacity, makespan [s], last time to first token [s]."""
         columns: dict[str, FloatArray] = {}
         if self.promises.capacity is not None:
             columns = term_columns(terms_about("capacity"), self)
@@ -480,7 +484,7 @@ class Deployments(TokenGeneration):
         return {"preempted_share": floats(share, self.shape)}
 
     def promised(self) -> Columns:
-        """The columns of the GPUs, latencies, rates and prices."""
+        """Columns of numbers of GPUs, latencies, rates, costs, power and fit probability."""
         shape = self.shape
         values = {
             **term_columns(terms_about("service_level"), self),
@@ -525,11 +529,11 @@ def token_costs(
     prefix_share: FloatArray,
     request_rate: FloatArray,
 ) -> Mapping[str, FloatArray]:
-    """Columns of the cost of a million tokens of each kind; together they pay ``price`` [USD/s].
+    """Columns of USD per million input, cached input and output tokens, which add up to ``price``.
 
-    GPU time that computes prompts is paid by their new tokens, but for what looking back at the
-    cached ones adds, which these pay; all other time is paid by the generated tokens. Where no
-    token is found in a cache there is no column of those.
+    New input tokens pay ``prompt_price`` [USD/s] without the ``prefix_share`` that attention to
+    cached tokens adds; cached input tokens pay that share; output tokens pay the rest. A kind
+    without tokens has no column.
     """
     work, cached = inputs.workload, cached_tokens(inputs)
     kinds = {
@@ -554,8 +558,10 @@ def parameter_columns(c: ServingConfigurations, names: Iterable[str]) -> Columns
 def image_columns(
     inputs: ServingInputs, c: ServingConfigurations, rate: FloatArray, shape: tuple[int, ...]
 ) -> Columns:
-    """Columns of the load by images and sound of prompts, at a request rate per worker [1/s];
-    empty without them."""
+    """Columns of the time for images and sound of prompts; empty without them.
+
+    ``rate``: requests per second of a worker.
+    """
     if not encoder_inputs(inputs):
         return {}
     time = encoder_time(inputs, c)
@@ -566,7 +572,7 @@ def image_columns(
 def memory_columns(
     inputs: ServingInputs, memory: ServingMemory, c: ServingConfigurations, shape: tuple[int, ...]
 ) -> Columns:
-    """The memory of the fullest GPU by part, and its cache as engines print it at their start."""
+    """Columns of the fullest GPU's memory by part [GiB], and of KV cache sizes as engines print."""
     size, longest = np.maximum(memory.room.size, 0.0), longest_request(inputs)
     with np.errstate(divide="ignore", invalid="ignore"):
         bytes_per_sequence = sequence_bytes(inputs, c, longest)
@@ -594,7 +600,7 @@ def memory_columns(
 
 
 def prefix_cache_columns(prefixes: PrefixHits | None, shape: tuple[int, ...]) -> Columns:
-    """Columns of prefix-cache hits and their lifetimes; empty without data on shared prefixes."""
+    """Columns of prefix-cache hits and lifetimes; empty if ``prefixes`` is None."""
     if prefixes is None:
         return {}
     columns = term_columns(terms_about("prefix_cache"), prefixes)
@@ -604,9 +610,9 @@ def prefix_cache_columns(prefixes: PrefixHits | None, shape: tuple[int, ...]) ->
 def needed_memory(
     inputs: ServingInputs, memory: ServingMemory, c: ServingConfigurations, cache: FloatArray
 ) -> tuple[Need, Need]:
-    """Needed and usable bytes: host memory per GPU, and GPU memory with a KV ``cache``.
+    """(Needed, usable) bytes of host memory per GPU, and of GPU memory with a KV ``cache``.
 
-    What must be there to start counts as surely as the setting asks for.
+    The memory that the engine needs to start is divided by ``inputs.sure_share``.
     """
     start = needed_to_start(inputs, memory, c) / inputs.sure_share
     needed = np.maximum(memory.non_cache_bytes + cache, start)
@@ -629,9 +635,9 @@ def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
 
 
 def as_candidates(candidates: Candidates) -> TokenGeneration:
-    """Candidates that generate tokens.
+    """The candidates, checked to be of serving or inference.
 
-    Raises TypeError if they are others.
+    Raises TypeError if the candidates generate no tokens.
     """
     if not isinstance(candidates, TokenGeneration):
         raise TypeError(f"{candidates!r} does not serve.")
@@ -639,5 +645,5 @@ def as_candidates(candidates: Candidates) -> TokenGeneration:
 
 
 def rounded_up(needed: FloatArray) -> FloatArray:
-    """Whole replicas for a load given in replicas; at least one."""
+    """The number of replicas rounded up to a whole number, at least 1."""
     return np.maximum(np.ceil(needed * (1 - 1e-12)), 1.0)

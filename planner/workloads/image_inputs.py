@@ -26,7 +26,7 @@ _Work: TypeAlias = "TrainingWorkload | ServingWorkload"
 def image_fields(
     request: Request, model: ModelSpec, sequence_length: int | None, notes: PlanNotes
 ) -> dict[str, object]:
-    """The image fields of a workload; assumed values go into the notes.
+    """The image fields of a workload, checked; assumed values are added to ``notes``.
 
     ``sequence_length``: tokens of a sequence with its images; None: unlimited.
 
@@ -91,7 +91,7 @@ def image_tokens(fields: Mapping[str, object]) -> int:
 
 
 def _sized_image_tokens(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int, str]:
-    """Tokens of an image of the requested size, and its size and tiles as text."""
+    """Tokens of an image of the requested size, and a text on its size and tiles."""
     size_text = str(request.image_size)
     match = re.fullmatch(r"(\d{1,6})\s*[xX\u00d7]\s*(\d{1,6})", size_text.strip())
     width, height = (int(part) for part in match.groups()) if match else (0, 0)
@@ -118,7 +118,7 @@ def _sized_image_tokens(request: Request, model: ModelSpec, tower: VisionTower) 
 
 
 def image_answers(model: ModelSpec, work: _Work) -> dict[str, Value]:
-    """The answers of a plan on images and sound; empty without them."""
+    """The answers on images and audio, by question; empty without them."""
     answers: dict[str, Value] = {}
     if work.images_per_sample:
         answers = {name: getattr(work, name) for name in ("images_per_sample", "tokens_per_image")}
@@ -143,7 +143,7 @@ def format_trained_images(model: ModelSpec, work: TrainingWorkload) -> list[str]
 
 
 def format_served_images(model: ModelSpec, work: ServingWorkload) -> list[str]:
-    """Texts of the images and the sound of a prompt; empty without them."""
+    """Texts on images and audio of a prompt, with their tokens; empty without them."""
     parts = []
     if model.vision_tower is not None and work.images_per_sample:
         parts.append(f"{_format_images(work)} of the tokens in")
@@ -154,7 +154,7 @@ def format_served_images(model: ModelSpec, work: ServingWorkload) -> list[str]:
 
 
 def tower_lines(model: ModelSpec, work: _Work) -> list[str]:
-    """A line on an unused vision tower: left out of training, loaded for serving."""
+    """A line on a vision tower that the workload does not use; empty if there is none."""
     if model.vision_tower is None or work.images_per_sample:
         return []
     if isinstance(work, TrainingWorkload) and work.has_tower:

@@ -75,7 +75,7 @@ class RequestExpander:
     refused: list[tuple[Cell, str]] = field(default_factory=list)
 
     def search(self) -> SearchSources:
-        """All scenes of the request.
+        """Expand the request into scenarios; return the sources of all and the refused cells.
 
         Raises SpecError or SearchSpaceError if something is unknown or faulty; or everything that
         was named is impossible.
@@ -116,7 +116,10 @@ class RequestExpander:
     def _sources(
         self, scenes: Sequence[tuple[HardwareScenario, Cell]]
     ) -> tuple[list[Source], list[Cell]]:
-        """The sources of all scenes, with their cells; a scene may have none if others do."""
+        """The sources of all scenarios with their cells; a refused scenario has none.
+
+        Raises PlannerError if no scenario has a source.
+        """
         sources: list[Source] = []
         cells: list[Cell] = []
         for scene, outer in scenes:
@@ -135,6 +138,7 @@ class RequestExpander:
         return sources, cells
 
     def _named(self, scene: HardwareScenario) -> dict[str, Value]:
+        """The names of a scenario's model, GPU and framework or engine, by question."""
         return {
             "model": scene.question.model.name,
             "gpu": scene.place.machine.gpu.name,
@@ -142,7 +146,7 @@ class RequestExpander:
         }
 
     def _questions(self) -> list[WorkloadQuestion]:
-        """The question for each model and each adapter."""
+        """The workload question of each combination of model, adapter (LoRA) and draft tokens."""
         catalogue, models = self.notes.catalogue, self._several("model", "models")
         adapters = _as_list(self.request.adapter, self.workload.adapters)
         drafts = _as_list(self.request.draft_tokens, ())
@@ -174,7 +178,7 @@ class RequestExpander:
         return questions
 
     def _note_chosen(self, scenes: Sequence[HardwareScenario]) -> None:
-        """Note the choices that depend on GPU and profile, with the GPUs of each."""
+        """Note the defaults that depend on GPU and framework, with the GPUs that each is for."""
         differences = [(scene, self.workload.hardware_notes(scene)) for scene in scenes]
         for name in dict.fromkeys(name for _, texts in differences for name in texts):
             gpus_by_text: dict[str, list[str]] = {}
@@ -193,6 +197,7 @@ class RequestExpander:
         return [*_as_list(getattr(self.request, name), self.notes.catalogue.names(kind))]
 
     def _gpus(self) -> list[str | None]:
+        """The requested GPU names; every GPU of the catalogue for ``all``; [None] without one."""
         gpu = self.request.gpu
         if gpu in (ALL, (ALL,)):
             if self.request.cluster is not None:
@@ -201,13 +206,13 @@ class RequestExpander:
         return [None] if gpu in (None, ()) else [*self._several("gpu", "gpus")]
 
     def _noting(self, is_only: bool) -> PlanNotes:
-        """The notes to write to; notes of one scenario among several keep only digests."""
+        """The notes of the plan if there is one scenario; else new notes (callers copy digests)."""
         return self.notes if is_only else PlanNotes(self.notes.catalogue)
 
     def _places(
         self, question: WorkloadQuestion, gpu: str | None, contract: str | None, is_only: bool
     ) -> Iterator[tuple[PricedHardware, dict[str, PricedHardware]]]:
-        """The priced GPU under a contract, and the GPUs of other questions by name.
+        """Yield the priced GPU under a contract, with the priced GPUs of other pools by question.
 
         With several contracts, a contract without a known price is refused.
         """
@@ -230,6 +235,7 @@ class RequestExpander:
     def _place(
         self, question: WorkloadQuestion, gpu: str | None, is_only: bool, label: str
     ) -> PricedHardware:
+        """Read GPU, cluster and price of a question; if ``is_only``, note their default values."""
         notes = PlanNotes(self.notes.catalogue)
         place = read_priced_hardware(question.request, gpu, question.counts, notes, is_only=is_only)
         self.notes.digests.update(notes.digests)
@@ -243,6 +249,7 @@ class RequestExpander:
         return place
 
     def _space(self, question: WorkloadQuestion, is_only: bool) -> SearchSpace:
+        """Load the search space of a question; refuse a space of another workload."""
         name, origin = question.space
         if origin is not None and is_only:
             self.notes.defaults["space"] = f"{name} ({origin})"
@@ -261,7 +268,7 @@ class RequestExpander:
     def _profiles(
         self, question: WorkloadQuestion, space: SearchSpace, place: PricedHardware, is_only: bool
     ) -> list[FrameworkProfile | EngineProfile]:
-        """The frameworks or engines: the requested ones, all current ones, or the space's."""
+        """The frameworks or engines for a GPU: the requested, all current, or that of the space."""
         kind, (name, origin) = self.workload.profile_kind, question.profile
         notes, gpu = self._noting(is_only), place.machine.gpu
         load = partial(self.notes.catalogue.load_profile, kind)
@@ -300,9 +307,9 @@ class RequestExpander:
     def _profile_of_release(
         self, profiles: Sequence[str], number: str, place: PricedHardware, notes: PlanNotes
     ) -> str:
-        """The name of the engine profile of a release, if the request names an engine without it.
+        """The name of the engine profile that covers a release ``number``.
 
-        Raises SearchSpaceError if it is no release, or there are several engines.
+        Raises SearchSpaceError if ``number`` is no release, or there are several engines.
         """
         if not RELEASE_NUMBER.fullmatch(number):
             raise SearchSpaceError(
@@ -320,7 +327,7 @@ class RequestExpander:
         return profile
 
     def _current(self, question: WorkloadQuestion, first: str, place: PricedHardware) -> list[str]:
-        """Current profiles that run on the GPU, the space's first; else profiles of its vendor."""
+        """Names of the current profiles that run on the GPU; notes a refusal if there is none."""
         profiles = self._supported_profiles(question, first, place)
         if not profiles:
             kind, gpu = self.workload.profile_kind, place.machine.gpu
@@ -334,9 +341,9 @@ class RequestExpander:
     def _supported_profiles(
         self, question: WorkloadQuestion, first: str, place: PricedHardware
     ) -> list[str]:
-        """Current profiles that run on the GPU, else profiles of its vendor only; may be empty.
+        """Names of current profiles that run on the GPU, else of profiles for only its vendor.
 
-        Architectures that current profiles dropped are not supported by profiles of the vendor.
+        Empty if there are none, or if current profiles dropped the GPU's architecture.
         """
         kind, catalogue = self.workload.profile_kind, self.notes.catalogue
         gpu = place.machine.gpu
@@ -354,6 +361,7 @@ class RequestExpander:
         return current or ([] if is_left_behind else vendor_only)
 
     def _profile(self, name: str, notes: PlanNotes) -> FrameworkProfile | EngineProfile:
+        """Load a framework or engine profile; an ideal one if the request sets shares of peaks."""
         kind = self.workload.profile_kind
         loaded = self.notes.catalogue.load_profile(kind, name)
         self.words.setdefault(kind, {}).setdefault(loaded.spec.name, name)
@@ -371,7 +379,7 @@ class RequestExpander:
         place: PricedHardware,
         others: Mapping[str, PricedHardware],
     ) -> Iterator[tuple[HardwareScenario, Cell]]:
-        """Scenarios by precision and number of GPUs, with these as cells if there are several."""
+        """Yield a scenario with its cell for each requested precision and number of GPUs."""
         name, request = self.workload.precision, question.request
         precisions: list[str | float | None] = [None]
         if request.precision is not None:
@@ -402,7 +410,7 @@ class RequestExpander:
 
 
 def _as_list(value: object, all_values: Sequence[object]) -> Sequence[Any]:
-    """One word or several as a list without repetitions; ``all`` stands for ``all_values`` one."""
+    """The value, or the values, as a list without repetitions; ``all_values`` for ``all``."""
     if value in (ALL, (ALL,), [ALL]):
         return all_values
     items = value if isinstance(value, tuple | list) else [value]
@@ -436,14 +444,14 @@ class Plan:
         return f"<Plan to {self.workload.name}: {self.problem!r}>"
 
     def source_of(self, row: Mapping[str, object]) -> Source:
-        """The source that a row of result columns comes from."""
+        """The source whose cell has the values of a row of result columns."""
         for source, cell in zip(self.problem.sources, self.problem.cells, strict=True):
             if all(row[name] == value for name, value in cell.items()):
                 return source
         raise KeyError(f"No source has this row: {row}.")
 
     def reproducing_answers(self, row: Row) -> dict[str, Value]:
-        """The answers by question that reproduce a row."""
+        """The answers, by question, with which a new request reproduces a row."""
         source = self.source_of(row)
         answers = {**self.workload.reproducing_answers(source), "model": row["model"]}
         if isinstance(self.request.contract, tuple):
@@ -458,9 +466,9 @@ class Plan:
 
 @snapshot_files()
 def make_plan(request: Request) -> Plan:
-    """The plan of a request: its specs, its search problem, its defaults.
+    """Build the plan of a request: specs, search problem, defaults and notes.
 
-    Raises SpecError or SearchSpaceError if something it names is unknown, faulty or impossible.
+    Raises SpecError or SearchSpaceError if a name is unknown, or a value faulty or impossible.
     """
     confidence = check_confidence(request.limit_confidence)
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
@@ -499,7 +507,7 @@ def make_plan(request: Request) -> Plan:
 
 
 def _cost_objective(request: Request) -> tuple[str, ...]:
-    """The cost objective if several contracts are compared; empty for one contract."""
+    """The cost objective if several contracts are compared; else empty."""
     if not isinstance(request.contract, tuple):
         return ()
     names = ("cost", "cost_per_hour" if request.request_rate else "cost_per_million_tokens")
@@ -508,7 +516,7 @@ def _cost_objective(request: Request) -> tuple[str, ...]:
 
 
 def _expand_all_counts(request: Request, catalogue: Catalogue) -> Request:
-    """The request with the numbers of GPUs that ``all`` stands for."""
+    """The request with numbers of GPUs in place of ``all``: powers of two up to the cluster's."""
     if request.num_gpus not in (ALL, (ALL,)):
         return request
     named = request.cluster
@@ -517,7 +525,7 @@ def _expand_all_counts(request: Request, catalogue: Catalogue) -> Request:
 
 
 def make_single_plan(request: Request, burst: int | None = None) -> Plan:
-    """The plan of one configuration: parameters that are not set keep the table's default.
+    """Build the plan of one configuration; unset parameters have their default values.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
     several configurations.
@@ -538,7 +546,7 @@ def make_single_plan(request: Request, burst: int | None = None) -> Plan:
 
 
 def _with_burst(request: Request, burst: int | None) -> Request:
-    """The request with a burst as its number of requests, if it has no other load."""
+    """The request with ``burst`` as number of requests, if it has no other load."""
     has_load = request.num_requests is not None or request.request_rate is not None
     is_of_pools = request.mode not in (None, "aggregated", ("aggregated",))
     if burst is None or has_load or is_of_pools or "concurrency" in request.settings:
@@ -547,7 +555,7 @@ def _with_burst(request: Request, burst: int | None) -> Request:
 
 
 def evaluate(plan: Plan, burst: int | None = None) -> Evaluation:
-    """The one configuration of a plan; limits of the request reject it, too.
+    """Evaluate the one configuration of a plan, with the limits of the request.
 
     Raises SearchSpaceError or InfeasibleError if its numbers of workers, its burst or its rate are
     impossible.
@@ -560,10 +568,10 @@ def evaluate(plan: Plan, burst: int | None = None) -> Evaluation:
 
 
 def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
-    """The plan with notes on its assumed values from a search result.
+    """The plan with notes on assumed limits and number formats, from a search result.
 
-    Notes are the number formats of the recommended plan, and the assumed limits: relaxed if no
-    plan keeps the assumed ones.
+    The notes show the number formats of the recommended plan, and assumed limits that were
+    relaxed because no plan meets them.
     """
     before = {limit.name: limit.bound for limit in plan.problem.constraints}
     notes = limit_notes(result.problem.constraints, before)
@@ -573,7 +581,7 @@ def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
 
 
 def result_of(plan: Plan, evaluation: Evaluation) -> SearchResult:
-    """One configuration as the result of a search that evaluated only this one."""
+    """The search result of a plan with one evaluated configuration."""
     started = time.perf_counter()
     groups, (collector,) = group_by_cell(plan.problem)
     collector.add(evaluation.candidates)

@@ -18,7 +18,7 @@ LARGEST_BATCH = _GRID**4
 
 
 def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
-    """The highest concurrency with which one configuration is accepted; 0: none.
+    """The highest concurrency at which a configuration is accepted; 0: none is.
 
     Searched in narrowing grids, with full evaluations: bytes of a sequence and time of a step
     depend on the concurrency.
@@ -34,7 +34,7 @@ def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
 
 
 def at_max_concurrency(source: Source, configurations: ConfigurationTable) -> Candidates | None:
-    """One configuration at its highest accepted concurrency; None: no concurrency is accepted."""
+    """Evaluate a configuration at its highest accepted concurrency; None: none is accepted."""
     maximum = max_concurrency(source, configurations)
     if not maximum:
         return None

@@ -31,11 +31,11 @@ _FEWEST_OF_REPLICA, _FEWEST_SEEN = 32, 16_384
 def measured_arrivals(
     times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool = False
 ) -> Arrivals:
-    """The arrival statistics of requests at ``times`` [s], each with ``work`` in any unit.
+    """The arrival statistics of a trace: requests at ``times`` [s] with ``work`` in any unit.
 
-    One server with that work is simulated at each utilization
-    (`planner.formulas.queueing.fifo_queueing_delays`); ``answers`` of so many tokens decode while
-    it is idle. Replicas take the requests in turn, or at random if ``drawn`` (`replica_of`).
+    Simulates one server at each utilization
+    (`planner.formulas.queueing.fifo_queueing_delays`); ``answers`` are the tokens of the answers,
+    which decode while the server is idle. Replicas get requests in turn, or at random if ``drawn``.
     """
     if times.size < 2 or not times[-1] > times[0]:
         return Arrivals()
@@ -65,9 +65,9 @@ def measured_arrivals(
 
 
 def replica_of(requests: int, replicas: int, drawn: bool, seed: int = 0) -> IndexArray:
-    """The replica that takes each of some requests: in turn, or each drawn apart from all others.
+    """The index of the replica that gets each request: in turn, or at random if ``drawn``.
 
-    The second is an independent thinning of how they come [1]_.
+    A random replica per request is an independent thinning of the arrivals [1]_.
 
     References
     ----------
@@ -82,10 +82,10 @@ def replica_of(requests: int, replicas: int, drawn: bool, seed: int = 0) -> Inde
 def _replica_paths(
     times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool, replicas: int
 ) -> RoundRobinPaths:
-    """The paths of replicas that share the requests, concatenated.
+    """Queueing statistics of replicas that share the requests of a trace.
 
-    The number of replicas is bounded so that each has enough requests; only as many paths are
-    simulated as are needed for the statistics.
+    The number of replicas is bounded so that each gets enough requests, and only as many replicas
+    are simulated as the statistics need.
     """
     number = min(replicas, max(times.size // _FEWEST_OF_REPLICA, 1))
     owners = replica_of(times.size, number, drawn)
@@ -134,10 +134,9 @@ def _replica_paths(
 def _replica_windows(
     times: FloatArray, work: FloatArray, owners: IndexArray, replicas: int
 ) -> FloatArray:
-    """Work of each replica in each window, over the mean.
+    """Work per time window and replica, divided by the mean; shape (windows, replicas).
 
-    The first axis is the window, the second the replica. The number of entries is that of the
-    windows of one replica.
+    With more replicas there are fewer windows, so that the size of the array stays about the same.
     """
     number = _number_of_windows(times)
     num_columns, parts = min(replicas, number), max(number // replicas, 1)
@@ -156,7 +155,7 @@ def _number_of_windows(times: FloatArray) -> int:
 
 
 def _window_work(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
-    """Work in each of a number of windows, over that of a request."""
+    """Work in each of ``number`` equal time windows, divided by the mean work of a request."""
     window_indices = ((times - times[0]) / ((times[-1] - times[0]) / number)).astype(np.intp)
     return np.asarray(
         np.bincount(window_indices, work / work.mean(), minlength=int(number)), dtype=float
@@ -164,7 +163,7 @@ def _window_work(times: FloatArray, work: FloatArray, number: float) -> FloatArr
 
 
 def _drifting_windows(times: FloatArray, work: FloatArray) -> FloatArray:
-    """The drifting part of the work in each window, over the mean."""
+    """The slowly changing part of the work in each time window, divided by the mean."""
     number = _number_of_windows(times)
     counts, quarters = (
         _window_work(times, work, number * parts * (1 - 1e-12))[: number * parts]
@@ -175,10 +174,9 @@ def _drifting_windows(times: FloatArray, work: FloatArray) -> FloatArray:
 
 
 def _stall_shares(path: PrefillServerPath, answers: FloatArray, gap: float) -> FloatArray:
-    """Relative delay of answers by prompts, for `PLACES` batch slots and `SCALES` of the mean
-    gap [s].
+    """The delay of answers by prompts, divided by the time between the tokens of an answer.
 
-    At `POINTS` of the answers, and of all their tokens.
+    Axes: answers or tokens, `PLACES` batch slots, `SCALES` of the mean ``gap`` [s] and `POINTS`.
     """
     stride = max(answers.size // _MOST_ANSWERS, 1)
     lengths = (answers[::stride] - 1) / max((answers - 1).mean(), 1e-9)

@@ -31,7 +31,7 @@ _HOW = (
 
 
 def with_network(cluster: ClusterSpec, network: str | None) -> ClusterSpec:
-    """The cluster with the network that a user describes; None: its own network.
+    """The cluster with the network that ``network`` describes; None: unchanged.
 
     The GPUs of a node share its ports evenly.
 
@@ -51,7 +51,7 @@ def with_network(cluster: ClusterSpec, network: str | None) -> ClusterSpec:
 
 
 def _parse_network(network: str) -> tuple[int, float, bool]:
-    """Number of ports, bytes per second of a port, and whether the ports are per node."""
+    """Parse a network: number of ports, bytes/s of a port, True if the ports are per node."""
     match = _NETWORK.fullmatch(network)
     if match is None:
         raise SearchSpaceError(f"--network {network!r}: {_HOW}.")
@@ -70,7 +70,7 @@ def _parse_network(network: str) -> tuple[int, float, bool]:
 
 
 def _parse_unit(unit: str, network: str) -> float:
-    """Bytes of a unit: a capital B is a byte, as in GB/s; GbE, Gb/s, Gbps and a bare G are bits."""
+    """Bytes of the unit of a rate: 1 for GB/s; 1/8 for Gb/s, Gbps, GbE and G."""
     if unit in _BYTES:
         return 1.0
     if unit.lower() in _BITS:

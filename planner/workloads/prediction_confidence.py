@@ -69,22 +69,23 @@ def serving_memory_errors(inputs: ServingInputs) -> MemoryErrors:
 
 
 def training_share(inputs: TrainingInputs, num_gpus: int, confidence: float | None) -> float:
-    """The share of the usable memory that a prediction may reach to fit this surely.
+    """The share of usable memory up to which a predicted peak counts as fitting.
 
-    None: as surely as makes both wrong verdicts on published runs as rare.
+    The share follows from the ``confidence``. None: the confidence at which false "fits" and
+    false "does not fit" on published runs are equally rare.
     """
     surely = default_fit_confidence(TRAINING_TABLES) if confidence is None else confidence
     return training_memory_errors(inputs, num_gpus).usable_share(surely)
 
 
 def serving_share(inputs: ServingInputs, confidence: float | None) -> float:
-    """The share of an engine's usable memory that a prediction may reach to fit this surely."""
+    """The share of usable memory up to which a predicted peak counts as fitting."""
     surely = default_fit_confidence(INFERENCE_TABLES) if confidence is None else confidence
     return serving_memory_errors(inputs).usable_share(surely)
 
 
 def training_confidence(inputs: TrainingInputs, num_gpus: int) -> Confidence | None:
-    """The 90 % intervals of training, by framework, GPU, scale and task; None of bounds."""
+    """The 90 % intervals of training predictions; None at a roofline or a set efficiency."""
     machine, work = inputs.machine, inputs.workload
     if _has_set_efficiency(machine):
         return None
@@ -125,11 +126,10 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int) -> Confidence | N
 def serving_confidence(
     inputs: ServingInputs, mode: str, *, spans_nodes: bool = False
 ) -> Confidence | None:
-    """The 90 % intervals of a deployment, by engine, GPU, mode, dense or experts; None of bounds.
+    """The 90 % intervals of serving predictions; None at a roofline or a set efficiency.
 
     ``mode``: mode of an inference run (`planner.validation.inference.cases.Mode`).
-    ``spans_nodes``: the GPUs that share a layer are on several nodes; few runs are measured so.
-    ``throughput`` has the interval of rates.
+    ``spans_nodes``: tensor parallelism crosses nodes, of which few runs are published.
     """
     machine = inputs.machine
     if _has_set_efficiency(machine):
@@ -171,9 +171,9 @@ def with_energy(
     num_gpus: float,
     boards: RangedValue,
 ) -> Confidence | None:
-    """With the factors on ``power`` and ``energy`` of GPUs whose boards draw a known range.
+    """The intervals with those of ``power`` and ``energy``; unchanged without power data.
 
-    Energy is as sure as power and the time that it is drawn together.
+    The interval of energy combines those of power and time.
     """
     if confidence is None or site.power is None:
         return confidence
@@ -183,7 +183,7 @@ def with_energy(
 
 
 def _time_factors(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
-    """The interval of the time of a run, or of a number of tokens, as factors."""
+    """Lower and upper factor on the time of a run, or of a number of tokens."""
     for name in ("calendar_time", "step_time"):
         if name in factors:
             return factors[name]
@@ -205,7 +205,7 @@ def _has_set_efficiency(machine: Machine) -> bool:
 
 
 def _is_assumed(machine: Machine) -> bool:
-    """Whether the matrix efficiency of a machine's GPU is assumed, not published."""
+    """True if the matrix efficiency of the machine's GPU is assumed, not published."""
     try:
         provenance = machine.catalogue.load_gpu(machine.gpu.name).provenance
     except PlannerError:

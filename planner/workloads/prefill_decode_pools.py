@@ -104,13 +104,13 @@ class PoolSource(ServingSource):
         return replace(self, inputs=inputs, space=space)
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
-        """One-based number of the first rule that rejects one of the workers, else 0."""
+        """The one-based number of the first rule that rejects either worker; 0: none."""
         return self.judged(configurations).rejected_by
 
     def judged(
         self, configurations: PoolConfigurations, broken: CodeArray | None = None
     ) -> PoolDeployments:
-        """Predictions of every configuration."""
+        """Predict times, rates and memory of every pair of prefill and decode workers."""
         c = configurations
         prefill = self.space.prefilling(c.prefill, c.prefill_replicas)
         decode = self.space.decoding(c.decode)
@@ -166,7 +166,7 @@ class PoolSource(ServingSource):
         return deployments if number is None or work.request_rate is None else deployments.at_load
 
     def price(self, c: PoolConfigurations) -> FloatArray:
-        """USD per second of the GPUs of both pools."""
+        """The price of the GPUs of both pools [USD/s]."""
         prefill, decode = _pool_sizes(c)
         if self.prefill_site == self.site:
             return self.site.rate(prefill + decode)
@@ -175,7 +175,7 @@ class PoolSource(ServingSource):
     def _pools(
         self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
     ) -> Pools:
-        """Times and capacities of the workers, with the KV-cache transfer between them."""
+        """Times [s] and capacities of prefill and decode workers, with the KV-cache transfer."""
         domain = self.inputs.machine.cluster.scale_up.domain_size
         inside = np.asarray((self.gpu == self.prefill_gpu) & (c.num_gpus <= domain))
         moved = np.maximum(_transfer_time(prefill, inside), _transfer_time(decode, inside))
@@ -192,7 +192,7 @@ class PoolSource(ServingSource):
         )
 
     def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
-        """The workers one by one, then the product of undominated ones of each kind."""
+        """Yield all rejected workers as counts, then the pairs of undominated workers in blocks."""
         predicted = [limit.of_predictions(self) for limit in limits]
         prefill, decode = self.space.prefill(), self.space.decode()
         dropped = self._rejected(prefill) + self._rejected(decode)
@@ -212,7 +212,7 @@ class PoolSource(ServingSource):
             yield Block(candidates=pools, dropped=np.zeros_like(dropped), num_rows=0)
 
     def _rejected(self, workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
-        """The number of workers that each rule rejects."""
+        """The number of workers that each rule rejects, by number of the rule."""
         codes = np.broadcast_to(workers.rejected_by, workers.configurations.shape)
         counts = count_codes(codes, len(self.rules))
         counts[0] = 0
@@ -236,7 +236,7 @@ class PoolDeployments(Deployments):
         return replace(self.source.inputs, prefixes=self.prefill.prefixes)
 
     def moved(self, source: PoolSource) -> PoolDeployments:
-        """The pools with other operating terms, on which no prediction depends."""
+        """The pools with the operating terms (prices, power) of ``source``; same predictions."""
         promises = replace(self.promises, price=source.price(self.configurations))
         return replace(self, source=source, promises=promises)
 
@@ -253,7 +253,7 @@ class PoolDeployments(Deployments):
 
     @property
     def in_flight(self) -> FloatArray:
-        """Requests assigned to a decode worker at once, including those still in prefill."""
+        """Requests of one decode worker in flight, including requests still in prefill."""
         c, run = self.configurations, self.run
         if self.promises.capacity is None:
             return np.asarray(c.concurrency)
@@ -273,7 +273,7 @@ class PoolDeployments(Deployments):
 
     @property
     def decoding(self) -> FloatArray:
-        """Sequences in a step of a decode worker: all that it has places for, or at a load."""
+        """Sequences in a step of one decode worker: all batch slots, or fewer at a set load."""
         if self.promises.capacity is None:
             return self.decode.places
         steps = decode_steps(self.inputs) + 1
@@ -287,7 +287,7 @@ class PoolDeployments(Deployments):
         return seconds
 
     def at_rate(self, rate: float) -> PoolDeployments:
-        """The deployments at a request rate [1/s]."""
+        """The deployments at a total request rate [1/s]."""
         c = self.configurations
         number = requests_at_rate(self.inputs, self.pools, np.asarray(rate))
         slots = c.replicas * self.held.concurrency
@@ -304,7 +304,7 @@ class PoolDeployments(Deployments):
         return replace(self, run=run, promises=promises)
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
-        """The percentile of a time [s] over the requests, at a ``share`` of them."""
+        """The latency [s] that a ``share`` of the requests does not exceed."""
         decode = self.decode
         spread = PoolSpread(
             inputs=self.inputs, run=self.run, fixed=decode.fixed, slope=decode.slope
@@ -322,19 +322,20 @@ class PoolDeployments(Deployments):
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """Needed and usable bytes of a worker that does not fit: host memory and GPU memory."""
+        """(Needed, usable) bytes of host and GPU memory, of the worker that does not fit."""
         decode = self.decode
         worker = decode if np.any(decode.rejected_by) else self.prefill
         cache = cache_of(worker.memory, worker.configurations.concurrency)
         return needed_memory(worker.inputs, worker.memory, worker.configurations, cache)
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
-        """The probability that the fullest GPU of both kinds of some plans has the memory.
+        """The probability that GPUs of prefill and decode workers have enough memory, by row.
 
-        They run the same model on the same engine: both fit if the one does that fits worse.
+        Both kinds run the same model on the same engine, so the lower probability counts.
         """
 
         def chance(worker: PrefillWorkers | DecodeWorkers) -> FloatArray:
+            """The probability that the GPUs of the workers at ``rows`` have the memory to start."""
             c, memory = (
                 worker.configurations,
                 worker.memory.mapped(lambda column: self.at(column, rows)),
@@ -346,7 +347,7 @@ class PoolDeployments(Deployments):
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:
-        """The electric power of prefill workers, which wait between prompts, and of the others."""
+        """The electric power of the prefill workers and of the decode workers."""
         c, load = self.configurations, self.load
 
         def prefill(profile: PowerProfile) -> FloatArray:
@@ -368,7 +369,7 @@ class PoolDeployments(Deployments):
 
     @property
     def outlay(self) -> FloatArray | None:
-        """USD for one contract term of both pools, or for buying them; None: one has no term."""
+        """USD for one contract term of both pools, or for buying them; None: a pool has no term."""
         source, (prefill, decode) = self.source, _pool_sizes(self.configurations)
         if source.prefill_site == source.site:
             return outlay(source.site, prefill + decode)
@@ -377,7 +378,7 @@ class PoolDeployments(Deployments):
 
     @property
     def prompt_price(self) -> FloatArray:
-        """The price of the prefill workers' GPUs, busy or not [USD/s]."""
+        """The price of all GPUs of prefill workers, busy or idle [USD/s]."""
         source, (prefill, decode) = self.source, _pool_sizes(self.configurations)
         if source.prefill_site == source.site:
             return self.promises.price * (prefill / (prefill + decode))
@@ -397,12 +398,12 @@ class PoolDeployments(Deployments):
 
     @property
     def prefix_share(self) -> FloatArray:
-        """Share of the prompts' time that cached tokens add."""
+        """The share of prefill time that attention to cached tokens takes."""
         inputs = replace(self.source.space.prefill_setting, prefixes=self.prefill.prefixes)
         return prefix_share(inputs, self.prefill.configurations)
 
     def columns(self) -> Columns:
-        """Where it runs, both kinds of workers, promises at the load, the decoders' memory."""
+        """The result columns: source, both kinds of workers, service levels, decode memory."""
         if self.at_load is not self:
             return self.at_load.columns()
         c, shape = self.configurations, self.shape
@@ -430,7 +431,7 @@ class PoolDeployments(Deployments):
 
 
 def _transfer_time(workers: PrefillWorkers | DecodeWorkers, inside: BoolArray) -> FloatArray:
-    """Seconds until a cache has moved: over the fabric inside a domain, else over the network."""
+    """Seconds to transfer a KV cache: on the fast fabric if ``inside``, else on the network."""
     if not inside.any():
         return workers.transfer_time
     fabric = cache_transfer_time(workers.inputs, workers.configurations, inside_fabric=True)

@@ -36,11 +36,10 @@ _MOST_WAYS = 256
 
 
 def numbers_of_prefill(num_gpus: int, each_prefill: int, each_decode: int) -> FloatArray:
-    """Numbers of prefill workers that, with some decode workers, fill all GPUs.
+    """Numbers of prefill workers that leave GPUs for a whole number of decode workers.
 
-    ``each_prefill`` and ``each_decode`` are the GPUs of a worker. Of more than 4,096 GPUs at
-    most 256 numbers are kept: half of them evenly spaced, the others ever denser towards
-    the fewest and the most.
+    ``each_prefill`` and ``each_decode`` are the GPUs of one worker. Above 4,096 GPUs at most 256
+    numbers are returned: half of them evenly spaced, the others denser towards both ends.
     """
     step = each_decode // math.gcd(each_prefill, each_decode)
     firsts = range(1, step + 1)
@@ -93,17 +92,16 @@ class PoolSpace:
         return max(self.counts) if self.counts else np.inf
 
     def prefill(self) -> PrefillWorkers:
-        """Every worker that may prefill."""
+        """All configurations of a prefill worker, with predictions."""
         mesh = one_each(self.prefill_mesh, "concurrency", self.largest)
         return self.prefilling(mesh, self.prefill_replicas)
 
     def prefilling(
         self, configurations: ServingConfigurations, number: Numeric | None
     ) -> PrefillWorkers:
-        """Prefill workers with the hits of their own prefix caches.
+        """Prefill workers with the prefix-cache hits of each configuration.
 
-        If ``number`` is None, there are as many as the request rate needs, or as half of the GPUs
-        hold.
+        ``number``: prefill workers; None: as many as the request rate needs, or half of the GPUs.
         """
 
         def workers(prefixes: PrefixHits | None) -> PrefillWorkers:
@@ -111,6 +109,7 @@ class PoolSpace:
             return prefill_workers(inputs, configurations, inside_fabric=False)
 
         def prefix_hits(evaluated: PrefillWorkers) -> PrefixHits:
+            """The prefix-cache hits of prefill workers that share the total request rate evenly."""
             c, total_rate, replicas = evaluated.configurations, self.request_rate, number
             if replicas is None and total_rate is not None:
                 replicas = np.maximum(total_rate / evaluated.request_rate, 1.0)
@@ -130,7 +129,7 @@ class PoolSpace:
         return solve_prefix_hits(uncached, workers, prefix_hits)
 
     def decode(self) -> DecodeWorkers:
-        """Every worker that may decode."""
+        """All configurations of a decode worker, with predictions."""
         return self.decoding(one_each(self.decode_mesh, "max_num_batched_tokens", self.largest))
 
     @property
@@ -139,7 +138,7 @@ class PoolSpace:
         return float(self.decode_mesh.values("concurrency")[0]) if self.waits else None
 
     def decoding(self, configurations: ServingConfigurations) -> DecodeWorkers:
-        """Decode workers, with the concurrency that fits in their memory."""
+        """Decode workers with the concurrency that fits in memory, if requests wait."""
         inputs = self.decode_setting
         workers = decode_workers(inputs, configurations, inside_fabric=False)
         if not self.waits:
@@ -170,7 +169,7 @@ def pair_workers(
     goals: Sequence[Objective],
     limits: Sequence[Constraint],
 ) -> Iterator[WorkerPairs]:
-    """Undominated workers in pairs of each size, in all numbers that fill the GPUs."""
+    """Yield pairs of undominated prefill and decode workers, in all numbers that fill the GPUs."""
     times = (prefill.prompt_time, prefill.service_time, prefill.transfer_time)
     allowed = _enough_room(prefill, limits)
     first = _rows(prefill, _fronts(prefill, times, allowed, goals))
@@ -188,7 +187,10 @@ def pair_workers(
 def one_each(
     mesh: OpenMesh[ServingConfigurations], unused: str, largest: float = np.inf
 ) -> ServingConfigurations:
-    """One worker per layout that leaves GPUs for another; the unused parameter has one value."""
+    """All configurations of one worker that leave GPUs for the other kind of worker.
+
+    The parameter ``unused`` gets one value.
+    """
     layouts, *others = mesh.axes
     (layout,) = layouts
     size = math.prod(numbers(layout, name) for name in terms_about("model_parallel", "serve"))
@@ -207,14 +209,14 @@ def one_each(
 
 
 def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
-    """Bytes that stay free on a worker's GPUs."""
+    """Free bytes of a worker's fullest GPU."""
     return workers.inputs.machine.gpu.allocatable_memory - workers.memory.total
 
 
 def _pair_rows(
     space: PoolSpace, prefill: PrefillWorkers, decode: DecodeWorkers
 ) -> Iterator[FloatArray]:
-    """Pairs of workers with one cache format, and their numbers, as columns."""
+    """Yield pairs of workers with the same KV-cache format: row, row, number, number."""
     kinds = _kinds(prefill), _kinds(decode)
     for kind in np.unique(kinds[0]):
         for other in np.unique(kinds[1]):
@@ -229,7 +231,7 @@ def _pair_rows(
 
 
 def _merge_tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
-    """Tables, concatenated into fewer and larger ones."""
+    """Concatenate tables into fewer and larger ones, of at least ``_ROWS`` columns."""
     waiting, number = list[FloatArray](), 0
     for part in parts:
         waiting.append(part)
@@ -244,6 +246,7 @@ def _merge_tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
 def _decode_front(
     workers: DecodeWorkers, goals: Sequence[Objective], limits: Sequence[Constraint]
 ) -> DecodeWorkers:
+    """Undominated decode workers, within the limit on the time per output token if any keeps it."""
     allowed = _enough_room(workers, limits)
     for limit in limits:
         if limit.name == "time_per_output_token":
@@ -257,7 +260,7 @@ def _decode_front(
 def _enough_room(
     workers: PrefillWorkers | DecodeWorkers, limits: Sequence[Constraint]
 ) -> BoolArray:
-    """Workers that no rule rejects; if possible only those with the requested free memory."""
+    """True where no rule rejects a worker and the requested memory stays free, if possible."""
     allowed = workers.rejected_by == 0
     for limit in limits:
         if limit.name == _HEADROOM:
@@ -272,11 +275,9 @@ def _fronts(
     allowed: BoolArray,
     goals: Sequence[Objective],
 ) -> IndexArray:
-    """Undominated workers of each size and cache format.
+    """Flat indices of the undominated workers, for each worker size and KV-cache format.
 
-    A pair is the better the smaller its ``values``, with two exceptions: the memory that stays
-    free, and the queue of prompts, which slower decoding shortens because fewer requests pass.
-    The faster worker does as much for the queue with fewer requests at once.
+    Smaller ``values`` are better. All allowed workers are returned if free memory is an objective.
     """
     kinds, shape = _kinds(workers), workers.configurations.shape
     allowed = np.broadcast_to(allowed, shape).ravel()
@@ -297,7 +298,7 @@ def _kinds(workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
 
 
 def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
-    """A flat table of some workers by flat index or mask."""
+    """The workers at some flat indices, or where a mask is True, as a flat table."""
     shape = workers.configurations.shape
     indices: IndexArray = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows)
     positions = positions_at(indices, shape)
@@ -327,7 +328,10 @@ def _number_pairs(
     sizes: tuple[int, int],
     count: int,
 ) -> FloatArray:
-    """Pairs of workers in the numbers that fill ``count`` GPUs, or that keep up with the rate."""
+    """Pairs of workers with their numbers, which fill ``count`` GPUs.
+
+    If ``count`` is 0: the specified numbers, else numbers that keep up with the request rate.
+    """
     requested = space.prefill_replicas, space.replicas
     if count:
         first, second = numbers_that_fill(space, count, *sizes)
@@ -347,7 +351,10 @@ def _number_pairs(
 def numbers_that_fill(
     space: PoolSpace, count: int, prefill: int, decode: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Numbers of workers of ``prefill`` and of ``decode`` GPUs that fill ``count``, as given."""
+    """Numbers of ``prefill``-GPU and ``decode``-GPU workers that together use ``count`` GPUs.
+
+    Numbers that the space fixes are respected.
+    """
     first = numbers_of_prefill(count, prefill, decode)
     if space.prefill_replicas is not None:  # of many GPUs not every number is looked at
         first = np.array([space.prefill_replicas], dtype=np.float64)
@@ -362,9 +369,9 @@ def numbers_that_fill(
 def _most_decode_workers(
     prefill: PrefillWorkers, decode: DecodeWorkers, num_prefill: FloatArray, rate: float
 ) -> FloatArray:
-    """Decode workers that surely reach the rate, by Little's law with all their places taken.
+    """An upper bound on the decode workers for a request rate [1/s], by Little's law.
 
-    So many prompts wait no longer than at a server of exponential service.
+    The queueing delay of prompts is bounded by that of exponential service times.
     """
     served = prefill.service_time / num_prefill
     wait = served * rate * served / (1 - rate * served)

@@ -34,7 +34,7 @@ _SCRAMBLED = 0x9E3779B97F4A7C15
 
 
 def trace_hit_rates(path: Path, router: str, part: str | None = None) -> HitRateCurve | None:
-    """The hit curve of `measured_reuse` of a trace file, or a part of it; cached by file."""
+    """The prefix-cache hit curve of a trace file (see `measured_hit_rates`), cached by file."""
     return _of_file(router, part, *file_state(path))
 
 
@@ -46,7 +46,7 @@ def _of_file(
 
 
 def measured_hit_rates(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | None:
-    """The prefix-cache hit curve of a trace, from its block names; None: it names no blocks.
+    """The prefix-cache hit curve of a trace; None: the trace has no reused blocks.
 
     Computed from stack distances: an LRU cache hits all uses with a distance below its size. Of
     more than four million uses only sampled blocks are counted, chosen by their names [1]_.
@@ -105,7 +105,7 @@ def measured_hit_rates(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve 
 
 
 def session_hit_rates(request: Request, work: ServingWorkload) -> HitRateCurve | None:
-    """The prefix-cache hit curve of sessions with growing contexts; None: single requests.
+    """The prefix-cache hit curve of multi-turn sessions; None: one request per session.
 
     A prompt contains all earlier prompts and answers of its session, and new tokens so that the
     mean prompt has ``input_tokens``.
@@ -162,14 +162,14 @@ def session_hit_rates(request: Request, work: ServingWorkload) -> HitRateCurve |
 
 
 def is_drawn(router: str) -> bool:
-    """Whether a router draws the replica of each request."""
+    """True if the router assigns requests to random replicas."""
     return parse_router(router) == "random"
 
 
 def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve | None:
-    """The prefix-cache hit curve of a question, from its sessions or its trace; None: unspecified.
+    """The prefix-cache hit curve of a request's sessions or trace.
 
-    None, too, if the request sets the hit rate.
+    None if there are neither, or if the request sets the hit rate.
 
     Raises SpecError or SearchSpaceError if the sessions are impossible, or a cache is set without
     shared prefixes.
@@ -191,9 +191,9 @@ def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve |
 
 
 def parse_router(text: str) -> str:
-    """The name of the router that assigns requests to replicas.
+    """Parse the name of the router that assigns requests to replicas.
 
-    Raises SpecError if it is no way that is known.
+    Raises SpecError if the name is unknown.
     """
     router = text.strip().lower().replace("-", "_")
     if router not in ROUTERS:
@@ -205,7 +205,7 @@ def parse_router(text: str) -> str:
 def _scattered_hit_rates(
     router: str, left: Callable[[float], FloatArray]
 ) -> tuple[tuple[float, ...], ...]:
-    """Hit rates by number of caches, if requests do not return to their replica; else empty."""
+    """Hit rates for each number of caches, if the router ignores caches; else empty."""
     if parse_router(router) == CACHE_AWARE:
         return ()
     return tuple(tuple(left(caches).tolist()) for caches in CACHES)

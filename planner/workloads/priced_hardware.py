@@ -48,7 +48,7 @@ _LARGEST_PUE = 10.0
 
 
 def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> OperatingTerms:
-    """A site with the power of hosts and building, and the carbon intensity of its region.
+    """The operating terms with the power of hosts and building, and the carbon intensity.
 
     Raises SpecError or SearchSpaceError if the region is unknown, a number is impossible, or a file
     has errors; or if carbon is requested without a region.
@@ -80,7 +80,7 @@ def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> Oper
 
 
 def ownership_figures(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
-    """PUE and electricity price of owned GPUs; the price of electricity goes to the notes.
+    """PUE and electricity price of owned GPUs by name; the price is added to ``notes``.
 
     Raises SpecError or SearchSpaceError if the region is unknown, the PUE impossible, or a file has
     faults.
@@ -108,7 +108,7 @@ def ownership_figures(request: Request, notes: PlanNotes) -> Mapping[str, Owned]
 def _building_power(
     profile: PowerProfile, request: Request, figures: Mapping[str, SourcedNumber]
 ) -> PowerProfile:
-    """The power profile with the PUE of the request, else of the region."""
+    """The power profile with the PUE of the request, or else of the region."""
     if request.pue is not None:
         if not 1 <= request.pue <= _LARGEST_PUE:
             raise SearchSpaceError(f"pue is a number from 1 to {_LARGEST_PUE:g}.")
@@ -121,9 +121,9 @@ def _mentions(names: Iterable[str], prefixes: Iterable[str]) -> bool:
 
 
 def reliability_of(request: Request, notes: PlanNotes) -> ReliabilitySpec:
-    """The failure rates of a request; no failures at the roofline bound and without training.
+    """The failure rates of a request; ideal (no failures) at a roofline or without training.
 
-    Raises SpecError if they are unknown or faulty.
+    Raises SpecError if the failure rates are unknown or faulty.
     """
     has_reliability = "reliability" in terms_of(request.workload, "question")
     if not has_reliability or (request.ideal and request.reliability is None):
@@ -136,7 +136,7 @@ def reliability_of(request: Request, notes: PlanNotes) -> ReliabilitySpec:
 
 
 def _with_campaign(request: Request, spec: ReliabilitySpec, notes: PlanNotes) -> ReliabilitySpec:
-    """The failure rates with the campaign factor of a request; a default factor is noted."""
+    """The failure rates with the campaign factor of the request, or a default that is noted."""
     factor = request.campaign_factor
     if factor is not None:
         campaign = Campaign(typical=factor, low=factor, high=factor)
@@ -158,7 +158,7 @@ _SHOWN = 6
 
 
 def offer_of(request: Request, gpu: GpuSpec, is_needed: bool, notes: PlanNotes) -> Price | None:
-    """The price of a GPU, from the request or the price lists; None: unknown.
+    """The price of a GPU [USD/s], from the request or the price lists; None: unknown.
 
     Raises SearchSpaceError or SpecError if the price is impossible, the provider is unknown, a list
     has errors or names unknown GPUs; or if the price is ``is_needed`` and unknown.
@@ -186,7 +186,7 @@ def offer_of(request: Request, gpu: GpuSpec, is_needed: bool, notes: PlanNotes) 
 def _requested_price(
     price: Stated | None, gpu: GpuSpec, contract: str, notes: PlanNotes
 ) -> float | None:
-    """The price of a GPU in a request [USD]; parts that name the GPU take precedence."""
+    """The price of one GPU that the request sets [USD/h]; None: not set."""
     catalogue, prices = notes.catalogue, dict[bool, float]()
     for part in price_parts(price_of_contract(price, contract)):
         name = part.gpu
@@ -196,7 +196,7 @@ def _requested_price(
 
 
 def _user_price_list(request: Request, notes: PlanNotes) -> Path | None:
-    """The request's price list, checked; the digest of all lists is noted."""
+    """The path of the user's price list, checked; None: there is none."""
     folder = notes.catalogue.folder
     user_list = None if request.prices is None else Path(request.prices).absolute()
     files = [*([] if user_list is None else [user_list]), *notes.catalogue.price_files()]
@@ -216,6 +216,7 @@ def _digest(files: tuple[Path, ...]) -> str:
 def _load_price(
     request: Request, gpu: GpuSpec, user_folder: Path | None, notes: PlanNotes
 ) -> Price | None:
+    """The GPU price under the requested contract, from lists or ownership costs; None: unknown."""
     if request.one_contract != Contract.OWNED:
         folder = notes.catalogue.folder
         return price_of(gpu.name, request.one_contract, request.provider, user_folder, folder)
@@ -245,6 +246,7 @@ def _load_price(
 
 
 def _check_provider(provider: str | None, user_folder: Path | None, notes: PlanNotes) -> None:
+    """Refuse a cloud provider that no price list has; None: any provider."""
     if provider is None:
         return
     providers = providers_of(None, user_folder, notes.catalogue.folder)
@@ -258,7 +260,7 @@ def _check_provider(provider: str | None, user_folder: Path | None, notes: PlanN
 def _missing_price_reason(
     request: Request, gpu: str, user_folder: Path | None, notes: PlanNotes
 ) -> str:
-    """The reason for a missing price, and the contracts or providers with prices."""
+    """A sentence on why the price is missing, with contracts or providers that have one."""
     folder = notes.catalogue.folder
     if request.contract == Contract.OWNED:
         return (
@@ -278,7 +280,7 @@ def _missing_price_reason(
 
 
 def _format_price(price: Price, contract: str | None) -> str:
-    """A price as text: typical value, range, and its source in brackets."""
+    """A price as text: USD per GPU-hour, contract, range and source."""
     text = f"{price.value * HOUR:.2f} USD per GPU-hour"
     if price.contract != Contract.ON_DEMAND:
         text += f" {price.contract}"
@@ -321,7 +323,7 @@ class PricedHardware:
 def read_priced_hardware(
     request: Request, gpu: str | None, counts: tuple[int, ...], notes: PlanNotes, is_only: bool
 ) -> PricedHardware:
-    """The GPU ``gpu`` of a request; if it ``is_only``, a price that objectives need must be known.
+    """Read GPU, cluster, price and operating terms; price must be known if ``is_only``.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
@@ -374,7 +376,7 @@ def read_priced_hardware(
 
 
 def _parse_currency(text: str, notes: PlanNotes) -> Currency:
-    """A currency at its shipped rate, or at the one in USD behind its code.
+    """The currency that ``text`` names, at its stored rate or at a rate as in ``EUR=1.10``.
 
     Raises SearchSpaceError or SpecError if its rate is unknown or no number, or a list has faults.
     """
@@ -394,7 +396,7 @@ def _parse_currency(text: str, notes: PlanNotes) -> Currency:
 
 
 def _note_kernels(gpu: GpuSpec, gpu_name: str, notes: PlanNotes) -> None:
-    """Note an assumed matrix efficiency of the GPU that ``gpu_name`` names."""
+    """Note that the matrix efficiency of a GPU is assumed, if no value is published."""
     provenance = notes.catalogue.load_gpu(gpu_name).provenance
     if is_assumed(provenance, "gemm.bf16.compute_fraction"):
         share = gpu.efficiency.gemm["bf16"].compute_fraction
@@ -404,12 +406,12 @@ def _note_kernels(gpu: GpuSpec, gpu_name: str, notes: PlanNotes) -> None:
 
 
 def powers_of_two_counts(max_gpus: int | None) -> tuple[int, ...]:
-    """The powers of two up to a cluster's end; without one, up to 16,384."""
+    """The powers of two up to ``max_gpus``; None: up to 16,384."""
     return tuple(2**power for power in range((max_gpus or LARGEST_OF_ALL).bit_length()))
 
 
 def gpu_counts(num_gpus: object) -> list[int]:
-    """One or several numbers of GPUs as a list."""
+    """The requested number, or numbers, of GPUs as a list."""
     counts = num_gpus if isinstance(num_gpus, tuple | list) else [num_gpus]
     if not all(isinstance(count, int) for count in counts):
         raise TypeError(f"{num_gpus!r} are not numbers of GPUs.")
@@ -419,9 +421,9 @@ def gpu_counts(num_gpus: object) -> list[int]:
 def hardware(
     gpu_name: str | None, cluster_name: str | None, counts: list[int], notes: PlanNotes
 ) -> tuple[GpuSpec, ClusterSpec]:
-    """The GPU and its cluster; defaults go into ``notes``.
+    """Load the GPU and its cluster; default choices are added to ``notes``.
 
-    Raises SpecError if one of them is unknown or faulty, or the cluster has other GPUs or fewer.
+    Raises SpecError if GPU or cluster are unknown or faulty, or the GPUs differ in kind or number.
     """
     cluster = None
     if cluster_name is not None:
@@ -450,7 +452,7 @@ def hardware(
 
 
 def _default_cluster_note(cluster: ClusterSpec, network: str | None = None) -> str:
-    """A note on the nodes and the network of the default cluster."""
+    """A note on GPUs per node and network rate [Gbit/s] of the default cluster."""
     origin = "the GPU's own links" if network is None else f"--network {network}"
     return (
         f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
@@ -459,9 +461,9 @@ def _default_cluster_note(cluster: ClusterSpec, network: str | None = None) -> s
 
 
 def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, host_memory: float | None) -> ClusterSpec:
-    """The cluster with the requested host memory of a node [bytes], or an assumed share per GPU.
+    """The cluster with a host memory of a node [bytes]; default: 2.5 times the GPUs' memory.
 
-    Raises SearchSpaceError if it is not a possible size.
+    Raises SearchSpaceError if the size is impossible.
     """
     if host_memory is not None:
         if gpu.unified_memory:
@@ -481,9 +483,9 @@ def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, host_memory: float | No
 
 
 def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
-    """The cluster with the requested number of GPUs in a node.
+    """The cluster with this number of GPUs per node; None: unchanged.
 
-    The fast fabric connects the GPUs of a node, or still those of several nodes.
+    The fast fabric connects the GPUs of a node, or of several nodes as before.
 
     Raises SearchSpaceError if no node has that many.
     """
@@ -500,7 +502,7 @@ def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
 
 
 def with_links(gpu: GpuSpec, cluster: ClusterSpec, request: Request) -> tuple[GpuSpec, ClusterSpec]:
-    """A GPU and a cluster with links at the requested shares of their bandwidth.
+    """The GPU and the cluster with links at the requested shares of their bandwidth.
 
     Raises SearchSpaceError if a share is invalid.
     """
@@ -518,9 +520,9 @@ def with_links(gpu: GpuSpec, cluster: ClusterSpec, request: Request) -> tuple[Gp
 def share_of_peak(
     efficiency: float | str | None, dimension: str, peak: float, name: str
 ) -> float | None:
-    """A share of a peak, from a fraction or an achieved rate with its unit; None: unspecified.
+    """The share of a peak, from a number or from a rate with a unit; None: not specified.
 
-    Raises SearchSpaceError if it is neither, or not in (0, 1].
+    Raises SearchSpaceError if the share is not in (0, 1], or the rate has no unit.
     """
     if efficiency is None:
         return None

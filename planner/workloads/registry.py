@@ -33,7 +33,7 @@ def workload_names() -> tuple[str, ...]:
 def as_workload_name(name: str) -> str:
     """The name of a workload, checked.
 
-    Raises SearchSpaceError if it is not.
+    Raises SearchSpaceError if the name is unknown.
     """
     names = workload_names()
     if name not in names:
@@ -43,9 +43,9 @@ def as_workload_name(name: str) -> str:
 
 
 def workload_of(name: str) -> Workload:
-    """A workload by name.
+    """The workload with this name.
 
-    Raises SearchSpaceError if it is unknown.
+    Raises SearchSpaceError if the name is unknown.
     """
     if as_workload_name(name) not in _REGISTERED:
         module, attribute = _SHIPPED[name]

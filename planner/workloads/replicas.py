@@ -89,13 +89,13 @@ class ReplicaSource(ServingSource):
         return {**super().question_columns, **prefill}
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
-        """One-based number of the first rule each configuration breaks, else 0."""
+        """The one-based number of the first rule that each configuration breaks; 0: none."""
         return broken_serving_rule(self.inputs, configurations)
 
     def possible(
         self, block: ServingConfigurations
     ) -> tuple[ServingConfigurations, CodeArray | None, IndexArray]:
-        """The mesh without the values that rules or the memory always reject.
+        """The mesh without values at which rules or the memory reject every configuration.
 
         If nothing fits, configurations that only the memory rejects stay: they show how much
         memory is missing.
@@ -115,9 +115,9 @@ class ReplicaSource(ServingSource):
     def judged(
         self, configurations: ServingConfigurations, broken: CodeArray | None = None
     ) -> Replicas:
-        """Predictions of every configuration, multiplied by its replicas.
+        """Predict time, memory and rate of every configuration, times its number of replicas.
 
-        ``broken``: codes of what rejects them, the memory included, as `possible` returns them.
+        ``broken``: codes of broken rules and exceeded memory, as `possible` returns them.
         """
         filled = self.filled(configurations)
         estimate = evaluate_serving(self.inputs, filled, broken)
@@ -139,7 +139,7 @@ class ReplicaSource(ServingSource):
         return replicas if self.inputs.workload.num_requests is None else replicas.at_load
 
     def _reusing(self, estimate: ServingEstimate) -> ServingEstimate:
-        """The estimate with the prefix-cache hits of each configuration at its capacity."""
+        """The estimate with the prefix-cache hit rates that each configuration has at capacity."""
 
         def again(prefixes: PrefixHits) -> ServingEstimate:
             inputs = replace(self.inputs, prefixes=prefixes)
@@ -148,7 +148,7 @@ class ReplicaSource(ServingSource):
         return solve_prefix_hits(estimate, again, self._prefixes)
 
     def _prefixes(self, estimate: ServingEstimate) -> PrefixHits:
-        """The prefix-cache hits with all batch slots of an estimate in use."""
+        """The prefix-cache hits of an estimate if all batch slots are in use."""
         c, promises = estimate.configurations, self._promises(estimate)
         load = ReplicaLoad(
             replicas=promises.num_gpus / c.replica_gpus,
@@ -164,7 +164,10 @@ class ReplicaSource(ServingSource):
         return replace(self, waits=False)
 
     def filled(self, configurations: ServingConfigurations) -> ServingConfigurations:
-        """The configurations with the concurrency that fits in the KV cache, if requests wait."""
+        """The configurations with the concurrency that fits in the KV cache, if requests wait.
+
+        Unchanged if no request waits.
+        """
         if not self.waits:
             return configurations
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -172,6 +175,7 @@ class ReplicaSource(ServingSource):
             return with_filled_cache(self.inputs, configurations, memory)
 
     def _promises(self, estimate: ServingEstimate) -> ServiceLevels:
+        """The service levels at capacity: GPUs, rate [1/s], latencies [s], free memory [bytes]."""
         c, served = estimate.configurations, estimate.served
         replicas = c.data_parallel
         if not self.counts and self.request_rate is not None:
@@ -213,13 +217,15 @@ class Replicas(Deployments):
         return self.estimate.inputs
 
     def moved(self, source: ReplicaSource) -> Replicas:
-        """The replicas with other operating terms, on which no prediction depends."""
+        """The replicas with the operating terms (prices, power) of ``source``; same predictions."""
         price = source.site.rate(self.num_gpus)
         return replace(self, source=source, promises=replace(self.promises, price=price))
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
-        """The percentile of a time [s] over the requests, at a ``share`` of them; bounded by the
-        makespan of a number of requests."""
+        """The latency [s] that a ``share`` of the requests does not exceed.
+
+        At most the makespan of a fixed number of requests.
+        """
         seconds, makespan = percentile(self.estimate, quantity, share), self.promises.makespan
         if makespan is None or quantity == "time_per_output_token":
             return seconds
@@ -232,7 +238,7 @@ class Replicas(Deployments):
 
     @property
     def in_flight(self) -> FloatArray:
-        """Requests in a replica at once; with a number of requests, waiting ones included."""
+        """Requests of one replica in flight; of a fixed number of requests, with waiting ones."""
         if self.promises.offered is not None and self.promises.makespan is not None:
             replicas = self.num_gpus / self.configurations.replica_gpus
             return np.asarray(self.request_rate * self.request_latency / replicas)
@@ -247,7 +253,7 @@ class Replicas(Deployments):
 
     @property
     def queued_prompt(self) -> FloatArray:
-        """Seconds of a prompt in a queue of them."""
+        """Seconds of one prompt in the prefill queue."""
         return self.estimate.served.phases.queued
 
     @property
@@ -261,7 +267,7 @@ class Replicas(Deployments):
         return token_time_at_rate(self.inputs, self.configurations, replica_rate)
 
     def at_rate(self, rate: float) -> Replicas:
-        """The replicas at a request rate [1/s], shared evenly."""
+        """The replicas at a total request rate [1/s], which all replicas share evenly."""
         c, estimate, inputs = self.held, self.estimate, self.inputs
         replicas = self.num_gpus / c.replica_gpus
         at_once = inputs.engine.scheduler.max_num_seqs * c.attention_data_parallel
@@ -291,21 +297,21 @@ class Replicas(Deployments):
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
+        """(Needed, usable) bytes of host memory per GPU, and of the fullest GPU."""
         memory, configurations = self.estimate.memory, self.estimate.configurations
         return needed_memory(
             self.inputs, memory, configurations, cache_of(memory, configurations.concurrency)
         )
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
-        """The probability that the fullest GPU of some plans has the memory it needs."""
+        """The probability that the fullest GPU has enough memory, for plans at ``rows``."""
         estimate = self.estimate
         memory = estimate.memory.mapped(lambda values: self.at(values, rows))
         return fit_probability(self.inputs, memory, estimate.configurations.rows(rows))
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:
-        """The electric power of all GPUs by part: near the design power while they prefill."""
+        """The electric power of all GPUs, by part; near the design power during prefill."""
         return (self.drawn(self.estimate.served.utilization),)
 
     @property
@@ -315,8 +321,10 @@ class Replicas(Deployments):
 
     @property
     def prompt_price(self) -> FloatArray:
-        """The price of all GPUs for the share of their time that computes prompts [USD/s]; all of
-        it if nothing is generated."""
+        """The price of the GPU time that computes prompts [USD/s].
+
+        The price of all GPU time if nothing is generated.
+        """
         if self.inputs.workload.embeds:
             return self.promises.price
         return self.promises.price * self.estimate.served.utilization
@@ -335,11 +343,11 @@ class Replicas(Deployments):
 
     @property
     def prefix_share(self) -> FloatArray:
-        """Share of the prompts' time that cached tokens add."""
+        """The share of prefill time that attention to cached tokens takes."""
         return prefix_share(self.inputs, self.configurations)
 
     def columns(self) -> Columns:
-        """Where it runs, configuration, promises at the load, memory."""
+        """The result columns: source, configuration, service levels at the load, memory."""
         if self.at_load is not self:
             return self.at_load.columns()
         c, shape, estimate = self.configurations, self.shape, self.estimate

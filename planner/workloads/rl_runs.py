@@ -44,7 +44,7 @@ SIDES = ("trainer", "rollout")
 
 
 def splits(count: int, node: int) -> list[float]:
-    """Numbers of GPUs that leave some: multiples of a node, or of as little as a node has more.
+    """Numbers of trainer GPUs out of ``count``, in multiples of a node; fewer on one node.
 
     >>> splits(32, 8), splits(4, 8)
     ([8.0, 16.0, 24.0], [1.0, 2.0, 3.0])
@@ -71,7 +71,7 @@ class RlSource(Source):
 
     @property
     def named(self) -> Mapping[str, str]:
-        """Result columns that are the same for all its steps."""
+        """Result columns with the same value in all plans of this source."""
         work = self.inputs.workload
         return {**super().named, "engine": self.inputs.engine.name, "adapter": str(work.adapter)}
 
@@ -82,7 +82,7 @@ class RlSource(Source):
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """The answers of a step, and the price of a GPU."""
+        """Columns that all plans share: the RL step's answers, failures and GPU price."""
         work = self.inputs.workload
         answers: dict[str, Value] = {
             name: getattr(work, name)
@@ -94,7 +94,7 @@ class RlSource(Source):
         return {**answers, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """The 90 % intervals from published steps; the calendar time with failures."""
+        """The 90 % intervals of RL predictions on ``num_gpus`` GPUs, failures included."""
         inputs, gpu = self.inputs, self.inputs.machine.gpu
         kind = "moe" if has_experts(inputs.model) else "dense"
         rollouts = inputs.rollouts
@@ -108,7 +108,7 @@ class RlSource(Source):
         return replace(confidence, factors={**confidence.factors, "calendar_time": together})
 
     def broken(self, configurations: RlConfigurations) -> CodeArray:
-        """One-based number of the first rule each configuration breaks, else 0."""
+        """The one-based number of the first rule that each configuration breaks; 0: none."""
         inputs, c = self.inputs, configurations
         context = RlContext(rollouts=inputs.rollouts, workload=inputs.workload)
         codes = first_broken(RL_ONLY_RULES, c, context)
@@ -126,7 +126,7 @@ class RlSource(Source):
         return codes
 
     def judged(self, configurations: RlConfigurations, broken: CodeArray | None = None) -> RlRuns:
-        """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
+        """Predict time and memory of every configuration; ``broken``: codes of broken rules."""
         codes = self.broken(configurations) if broken is None else broken
         step = evaluate_rl(self.inputs, configurations)
         machine = self.inputs.machine
@@ -156,7 +156,7 @@ class RlRuns(Candidates):
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
+        """(Needed, usable) bytes of host memory per GPU, and of the fullest GPU."""
         machine = self.source.inputs.machine
         host_capacity = machine.host_room(self.num_gpus)
         return (self.step.host_memory, host_capacity), (
@@ -165,7 +165,7 @@ class RlRuns(Candidates):
         )
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
-        """The complexity of some plans: separate GPUs and stale weights count as unusual."""
+        """The complexity of the plans at ``rows``; separate GPUs and stale weights raise it."""
         c = self.configurations.rows(rows)
         steps = [
             (len(Placement), c.placement),
@@ -184,7 +184,7 @@ class RlRuns(Candidates):
 
     @property
     def rollout_gpus(self) -> FloatArray:
-        """GPUs that generate."""
+        """The number of GPUs that generate answers."""
         return self.configurations.rollout_gpus
 
     @property
@@ -194,7 +194,7 @@ class RlRuns(Candidates):
 
     @property
     def samples_per_step(self) -> FloatArray:
-        """Answers that a step trains."""
+        """Answers that one RL step trains on."""
         return np.asarray(float(self.source.inputs.workload.samples))
 
     @property
@@ -204,7 +204,7 @@ class RlRuns(Candidates):
 
     @property
     def throughput(self) -> FloatArray:
-        """Tokens of prompts and answers that are trained per second."""
+        """Trained tokens of prompts and answers per second."""
         return self.samples_per_s * self.source.inputs.workload.mean_length
 
     tokens_per_s = throughput
@@ -221,7 +221,7 @@ class RlRuns(Candidates):
 
     @cached_property
     def run(self) -> RunCost:
-        """Time, GPU-seconds and cost of all steps, charged as those of training are."""
+        """Calendar time [s], GPU-seconds and cost of all steps, computed as for training."""
         inputs, site = self.source.inputs.packed, self.source.site
         return run_cost(inputs, site, duration=self.time_to_train, num_gpus=self.num_gpus)
 
@@ -252,12 +252,12 @@ class RlRuns(Candidates):
 
     @property
     def peak_memory(self) -> FloatArray:
-        """Bytes of the fullest GPU in the phase that needs most."""
+        """Bytes of the fullest GPU, in the phase with the highest need."""
         return self.step.peak_memory
 
     @property
     def memory_headroom(self) -> FloatArray:
-        """Bytes that stay free on it."""
+        """Free bytes of the fullest GPU."""
         return self.source.inputs.machine.gpu.allocatable_memory - self.peak_memory
 
     @property
@@ -281,16 +281,16 @@ class RlRuns(Candidates):
         return self.step.rollout_idle
 
     def moved(self, source: RlSource) -> RlRuns:
-        """The runs with other operating terms, on which no prediction depends."""
+        """The runs with the operating terms (prices, power) of ``source``; same predictions."""
         return replace(self, source=source)
 
     def otherwise(self, **values: Values) -> RlRuns:
-        """The first configuration, evaluated with other values; one parameter may have several."""
+        """Predict the first configuration with other values; one parameter may have several."""
         single_row = self.configurations.rows(np.array([0]))
         return self.source.judged(replace(single_row, **values))  # type: ignore[arg-type]
 
     def fastest_split(self) -> tuple[float, float]:
-        """Trainer GPUs of the fastest split in whole nodes, and its step time [s].
+        """The number of trainer GPUs with the shortest RL step, and the time of that step [s].
 
         The current split if no other is faster; other parameters are unchanged.
         """
@@ -307,7 +307,7 @@ class RlRuns(Candidates):
 
     @property
     def lanes_idle(self) -> FloatArray:
-        """Share of the places of the engine's steps that hold no answer any more."""
+        """The share of the engine's batch slots whose answers are complete."""
         return self.step.tail_share * self.step.rollout.lanes_idle
 
     @property
@@ -321,7 +321,7 @@ class RlRuns(Candidates):
         return self.step.fullest_phase
 
     def columns(self) -> Columns:
-        """Columns of configuration, predictions, time by phase, and idle shares."""
+        """The result columns: configuration, predictions, time by phase, idle shares."""
         c, shape = self.configurations, self.shape
         terms = terms_of("rl", "result", "limit", "objective")
         labels_by_column = {"bottleneck": SIDES, "fullest_phase": MEMORY_PHASES}

@@ -103,7 +103,7 @@ _LEARNING = terms_about("learning_setting")
 
 
 def make_rl_question(request: Request, catalogue: Catalogue, notes: PlanNotes) -> WorkloadQuestion:
-    """The model, the step and the space of a request.
+    """Read the model, the RL step and the search space of a request.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
@@ -126,7 +126,7 @@ def make_rl_question(request: Request, catalogue: Catalogue, notes: PlanNotes) -
 
 
 def _make_step(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
-    """The requested step; defaults are noted."""
+    """The RL step of a request, checked; default values are added to ``notes``."""
     values: dict[str, object] = {
         name: getattr(request, name)
         for name in terms_of("rl", "question")
@@ -167,7 +167,7 @@ def _make_step(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorklo
 
 
 def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
-    """The weights that the engine gets of adapters; None: not specified."""
+    """The weights that a trainer with LoRA adapters sends to the engine; None: not specified."""
     requested = request.adapter_sync
     if requested is None:
         return None
@@ -179,6 +179,7 @@ def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
 
 
 def _check_step(work: RlWorkload, model: ModelSpec) -> None:
+    """Refuse an RL step that the model cannot run: no generation, or too long sequences."""
     if not any(attention.causal for attention in model.attentions):
         raise SpecError(f"{model.name} generates no answers: name a model that does.")
     if work.output_cap < work.output_tokens:
@@ -202,6 +203,7 @@ def _check_step(work: RlWorkload, model: ModelSpec) -> None:
 
 
 def _sources(scene: HardwareScenario) -> list[Source]:
+    """The one source of an RL search on a scenario; refuses work that the framework cannot do."""
     question, profile, place = scene.question, scene.profile, scene.place
     rollouts = profile.rollouts
     if rollouts is None:
@@ -238,7 +240,7 @@ def _sources(scene: HardwareScenario) -> list[Source]:
 
 
 def _choose_engine(scene: HardwareScenario, framework: str, rollouts: RolloutProfile) -> str:
-    """The engine that generates: the framework's, or another that it has."""
+    """The name of the engine that generates answers; default: the framework's first."""
     engine_names = (rollouts.engine, *rollouts.engines)
     engine_name = scene.question.request.engine or rollouts.engine
     if not isinstance(engine_name, str):
@@ -255,12 +257,12 @@ def _choose_engine(scene: HardwareScenario, framework: str, rollouts: RolloutPro
 
 
 def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile:
-    """The engine with as many answers at once as its framework lets it generate."""
+    """The engine profile with the framework's limit of concurrent answers, if there is one."""
     return with_sequence_limit(engine, rollouts.max_num_seqs) if rollouts.max_num_seqs else engine
 
 
 def _unsupported_part(work: RlWorkload, rollouts: RolloutProfile) -> str:
-    """The part of the work that a framework cannot train on generated answers; empty: none."""
+    """The reason why a framework cannot train this work on generated answers; empty: it can."""
     if work.is_frozen and work.adapter not in rollouts.adapters:
         supported = " and ".join(rollouts.adapters) or "no adapters"
         return (
@@ -284,7 +286,7 @@ def _suits(question: WorkloadQuestion, framework: FrameworkProfile) -> bool:
 def rl_mesh(
     inputs: RlInputs, space: SearchSpace, settings: Mapping[str, object], counts: Sequence[int]
 ) -> OpenMesh[RlConfigurations]:
-    """All combinations of the values of trainer, engine and placement.
+    """All combinations of the values of trainer, engine and placement parameters.
 
     Placements that rules exclude are left out if there are others.
 
@@ -328,7 +330,7 @@ def rl_mesh(
 def _splits(
     inputs: RlInputs, parameter_values: Mapping[str, object], counts: Sequence[int]
 ) -> Factor:
-    """Placements with the GPUs that train, in rows; those that rules exclude are left out."""
+    """Columns of placements and numbers of trainer GPUs, without rows that rules exclude."""
     defaults = parameter_defaults("rl")
     names = (PLACEMENT, *_LEARNING)
     values = {
@@ -355,7 +357,7 @@ def _splits(
 
 
 def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
-    """The phases that a step waits for, an optimizer step, and a step of the full engine."""
+    """The timed RL step by phase, and the optimizer and decode steps in it; else empty."""
     if not isinstance(candidates, RlRuns):
         return {}
     step, total = candidates.step, first(candidates.step_time)
@@ -374,7 +376,7 @@ def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
 
 
 def _reproducing_answers(source: Source) -> dict[str, Value]:
-    """The answers of a plan that the user left open."""
+    """The answers, by question, with which a plan's open values are reproduced."""
     if not isinstance(source, RlSource):
         raise TypeError(f"{source} is no reinforcement learning.")
     work, questions = source.inputs.workload, terms_of("rl", "question")
@@ -398,7 +400,7 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
 
 
 def _question_lines(inputs: RlInputs) -> list[str]:
-    """The lines that describe a step."""
+    """Lines of text on an RL step: prompts, answers, lengths, further models, LoRA adapters."""
     work = inputs.workload
     lengths = f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out on average"
     lines = [
@@ -417,7 +419,7 @@ def _question_lines(inputs: RlInputs) -> list[str]:
 
 
 def _format_adapter_sync(inputs: RlInputs) -> str:
-    """A line on the trained adapter parameters and the weights that the engine gets."""
+    """A line on the trained LoRA parameters and on the weights that the engine receives."""
     work = inputs.workload
     served = "the adapters only" if inputs.serves_adapter else "all weights, adapters merged"
     count = format_large(adapter_parameter_count(inputs.packed))
@@ -451,7 +453,7 @@ def _format_staleness(row: Mapping[str, object]) -> list[str]:
 
 
 def _format_split(row: Mapping[str, object]) -> str:
-    """``24+40: tp2 ep8 / 20 x tp2``: GPUs that train and generate, the trainer, the engines."""
+    """GPUs and layouts as text, ``24+40: tp2 ep8 / 20 x tp2``: trainer, then engines."""
     train, rollout = number_of_row(row, "train_gpus"), number_of_row(row, "rollout_gpus")
     has_separate_gpus = row["placement"] != Placement.COLOCATED.word
     gpus = f"{train:,.0f}+{rollout:,.0f}" if has_separate_gpus else f"{rollout:,.0f}"
@@ -470,7 +472,7 @@ def _format_split(row: Mapping[str, object]) -> str:
 
 
 def _format_broken_rule(candidates: Candidates, rule: str) -> str:
-    """The values of a configuration that break a rule, and the nearest that would not."""
+    """The values that break a rule, and the nearest value that satisfies it, as text."""
     if not isinstance(candidates, RlRuns):
         raise TypeError(f"{candidates!r} is no reinforcement learning.")
     text = _broken_rule_texts(candidates).get(rule, "")
@@ -486,7 +488,7 @@ def _format_broken_rule(candidates: Candidates, rule: str) -> str:
 
 
 def _broken_rule_texts(runs: RlRuns) -> dict[str, str]:
-    """The values of the first configuration that each rule checks, as text by rule."""
+    """Text on the values of the first configuration that each rule checks, by rule."""
     c, inputs, name = runs.configurations, runs.source.inputs, runs.source.profile
     rollouts, batch = inputs.rollouts, first(c.global_batch_size)
     placement = Placement(int(first(c.placement))).word
@@ -507,7 +509,7 @@ def _broken_rule_texts(runs: RlRuns) -> dict[str, str]:
 
 
 def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
-    """By rule the parameters that keep it, each with the values that may."""
+    """Values to try for parameters that may satisfy a broken rule, by rule and parameter."""
     c = runs.configurations
     gpus: dict[str, Sequence[float]] = {"train_gpus": range(1, int(first(c.num_gpus)) + 1)}
     batches: dict[str, Sequence[float]] = {
@@ -528,7 +530,10 @@ def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
 
 
 def _nearest_remedy(runs: RlRuns, rule: str, name: str, values: Sequence[float]) -> str:
-    """The value nearest to a parameter's current one that satisfies a rule, as ``name=value``."""
+    """The value nearest to the current one that satisfies a rule, as ``name=value``.
+
+    Empty if no value does.
+    """
     candidates = np.array(values, dtype=np.float64)
     codes = runs.otherwise(**{name: RlConfigurations.cast(name, candidates)}).rejected_by
     number = 1 + [rejecting.name for rejecting in RL_REJECTING].index(rule)
@@ -541,7 +546,7 @@ def _nearest_remedy(runs: RlRuns, rule: str, name: str, values: Sequence[float])
 
 
 def _divisors(number: int) -> list[float]:
-    """The numbers that divide another."""
+    """All divisors of a number, ascending."""
     return [float(n) for n in range(1, number + 1) if number % n == 0]
 
 

@@ -53,7 +53,7 @@ class SavedPlan:
 
     @classmethod
     def of(cls, plan: Plan, row: Row) -> Self:
-        """The plan of a row of result columns that a search of ``plan`` found."""
+        """The saved plan of one row of the result columns of ``plan``."""
         workload = plan.workload.name
         settled_answers = all_answers(plan, row)
         pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
@@ -72,7 +72,7 @@ class SavedPlan:
         )
 
     def request(self) -> Request:
-        """The request of this one configuration.
+        """The request that evaluates only the configuration of this plan.
 
         Raises SpecError or SearchSpaceError if an answer or a value is invalid.
         """
@@ -87,13 +87,13 @@ class SavedPlan:
         return PlanRequest(**vars(request))
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The plan as a table of texts and numbers, for JSON."""
         parts = {name: getattr(self, name) for name in _file_parts()}
         return {name: dict(p) if isinstance(p, Mapping) else p for name, p in parts.items()}
 
     @classmethod
     def from_dict(cls, table: object, where: str) -> Self:
-        """A plan from the table of `to_dict`, of this or an older version.
+        """Build a plan from the table of `to_dict`, of this or an older version.
 
         Raises SpecError if something is unknown, or missing and without a default; the message
         names ``where``.
@@ -136,7 +136,7 @@ class SavedPlan:
         )
 
     def to_toml(self) -> str:
-        """The text of a plan file."""
+        """The plan as the text of a TOML file."""
         lines = [_HEADER]
         tables = {name: value for name, value in self.to_dict().items() if isinstance(value, dict)}
         names = ("workload", "version", *(("specs_folder",) if self.specs_folder else ()))
@@ -152,9 +152,9 @@ class SavedPlan:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The plan of a TOML or JSON file.
+        """Read a plan from a TOML or JSON file.
 
-        Raises SpecError if it cannot be read, or is no plan.
+        Raises SpecError if the file cannot be read or contains no plan.
         """
         if path.suffix != ".json":
             return cls.from_dict(read_toml(path), str(path))
@@ -165,7 +165,7 @@ class SavedPlan:
 
 
 def all_answers(plan: Plan, row: Row) -> dict[str, Value]:
-    """The answers to all questions except the space, from the request or from the row."""
+    """The answers to all questions except the space, by question, from the request or the row."""
     settled, profile = plan.reproducing_answers(row), plan.workload.profile_kind
     answers = {}
     for name in terms_of(plan.workload.name, "question"):
@@ -190,7 +190,7 @@ def with_one_length(answers: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def single_answers(request: Request) -> dict[str, Value]:
-    """The questions that a request answers with one value, as words and numbers."""
+    """The answers of a request that have one value, by question, as texts and numbers."""
     answers: dict[str, Value] = {}
     for name in terms_of(request.workload, "question"):
         answer = getattr(request, name, None)
@@ -204,7 +204,7 @@ def single_answers(request: Request) -> dict[str, Value]:
 def non_default_parameters(
     workload: str, row: Row, framework_defaults: Row | None = None
 ) -> dict[str, Value]:
-    """The parameters of a row that differ from their defaults.
+    """The parameters of a row that differ from their defaults, by name.
 
     Experts default to the type of the other matrices, and prefill workers to the values of the
     decode workers. ``framework_defaults``: defaults of the framework, which apply only all
@@ -241,7 +241,7 @@ def _file_parts() -> list[str]:
 def _read_part(
     table: Mapping[str, object], part: str, terms: Mapping[str, Term], errors: list[str]
 ) -> dict[str, Value]:
-    """The values of a part of a plan file by term; problems are appended to ``errors``."""
+    """Parse the table ``part`` of a plan file, by term; problems are appended to ``errors``."""
     values = table.get(part)
     if not isinstance(values, Mapping):
         errors.append(f"there is no table [{part}].")
@@ -263,7 +263,7 @@ def _read_part(
 
 
 def _read_texts(table: Mapping[str, object], errors: list[str]) -> dict[str, str]:
-    """The parts that are texts."""
+    """The texts ``version`` and ``specs_folder`` of a plan file, by name, where present."""
     texts: dict[str, str] = {}
     for name in ("version", "specs_folder"):
         value = table.get(name, "")
@@ -275,12 +275,12 @@ def _read_texts(table: Mapping[str, object], errors: list[str]) -> dict[str, str
 
 
 def _is_file(name: str, answer: object) -> bool:
-    """Whether an answer is a file of the user's: a list of prices, or a spec of any kind."""
+    """True if an answer is the path of a user's price list or spec file."""
     return name == "prices" or (str(answer).endswith(".toml") and os.path.isfile(str(answer)))
 
 
 def _absolute_path(path: object) -> str:
-    """A path that means the same file from every working directory."""
+    """The absolute path, as text."""
     return str(Path(str(path)).absolute())
 
 
@@ -289,7 +289,7 @@ def _toml_key(name: str) -> str:
 
 
 def toml_value(value: object) -> str:
-    """A word, number or list of them as TOML, which for these is JSON."""
+    """A text, number or list as TOML."""
     text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=True)
     import tomllib  # a search needs none where its specs were parsed before
 

@@ -69,7 +69,7 @@ def serving_mesh(
     engine: EngineProfile,
     caches_activations: bool = False,
 ) -> OpenMesh[ServingConfigurations]:
-    """All combinations of the space's values, narrowed by ``settings``.
+    """All combinations of the search space's values, narrowed by the user's ``settings``.
 
     Without ``counts`` of GPUs every configuration is one replica on its own GPUs.
     ``caches_activations``: the cache has the format of the activations, where none is specified.
@@ -131,7 +131,7 @@ def _layouts(
     counts: Sequence[int] | None,
     has_experts: bool,
 ) -> Factor:
-    """The distinct layouts of a replica for each number of GPUs, as columns."""
+    """Columns of the distinct layouts of one replica, for each number of GPUs."""
     degrees = [single_axis(ServingConfigurations, name, table[name]) for name in _LAYOUT]
     layouts = cross_product(degrees)
     stage = numbers(layouts, "tensor_parallel") * numbers(layouts, "attention_data_parallel")
@@ -163,7 +163,7 @@ def _layouts(
 def _quantizations(
     space: SearchSpace, settings: Mapping[str, object], model: ModelSpec, has_experts: bool
 ) -> Factor:
-    """Pairs of weight types: the user's, else the published, else those of the search space."""
+    """Columns of weight formats (dense, experts): of the user, the checkpoint, or the space."""
     weight_formats: object = space.parameters.get("quantization", "w16a16")
     experts: object = space.parameters.get("expert_quantization")
     if model.quantization or model.expert_quantization:
@@ -195,7 +195,7 @@ def _cache_of(quantization: int) -> CacheType:
 
 
 def caches_activations(request: Request) -> bool:
-    """Whether the cache has the format of the activations, as in the roofline of llm-analysis.
+    """True if the KV cache gets the number format of the activations, as rooflines assume.
 
     False if an engine is named: engines cache in 16 bit unless another format is specified.
     """
@@ -203,7 +203,7 @@ def caches_activations(request: Request) -> bool:
 
 
 def _cache_note(request: Request) -> Mapping[str, str]:
-    """The format of the cache that a roofline assumes for a quantization of activations."""
+    """A note on the KV-cache format that follows from the activations; empty if it does not."""
     quantization = request.settings.get("quantization")
     if not isinstance(quantization, str) or not caches_activations(request):
         return {}
@@ -223,9 +223,9 @@ _SIXTEEN = FORMATS[Quantization.W16A16].compute
 
 
 def on_gpus(scene: HardwareScenario) -> HardwareScenario:
-    """The scenario with a checkpoint in a number format that all its GPUs multiply.
+    """The scenario with a published checkpoint that all GPUs multiply without unpacking.
 
-    It replaces the publisher's checkpoint if the GPUs unpack that to 16 bit: 4-bit integers are
+    The publisher's checkpoint is replaced if the GPUs unpack its weights: 4-bit integers are
     served in NVFP4 on Blackwell. A checkpoint named by repository or by weight types stays.
     """
     question = scene.question
@@ -253,7 +253,7 @@ def on_gpus(scene: HardwareScenario) -> HardwareScenario:
 
 
 def weights_note(scene: HardwareScenario) -> Mapping[str, str]:
-    """A note on the weight types of a scenario of `on_gpus`, if several are published."""
+    """A note on the weight formats of a scenario, if several checkpoints are published."""
     model = scene.question.model
     suited = [
         checkpoint
@@ -296,7 +296,7 @@ def format_weight_formats(model: ModelSpec) -> str:
 
 
 def _has_weight_formats(scene: HardwareScenario) -> bool:
-    """Whether the types of weights are set."""
+    """True if the user sets a number format of the weights."""
     return bool({*_PUBLISHED_TYPES} & set(scene.question.request.settings))
 
 
@@ -305,7 +305,7 @@ def _all_gpus(scene: HardwareScenario) -> list[GpuSpec]:
 
 
 def _further_checkpoints(scene: HardwareScenario) -> list[Checkpoint]:
-    """Further published checkpoints that the engine serves on all the GPUs."""
+    """Published checkpoints, other than the default, that the engine serves on all GPUs."""
     engine, vendors = scene.profile, {gpu.vendor for gpu in _all_gpus(scene)}
     return [
         checkpoint
@@ -317,7 +317,7 @@ def _further_checkpoints(scene: HardwareScenario) -> list[Checkpoint]:
 
 
 def _is_unpacked(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
-    """Whether narrow weights of a type are multiplied in 16 bit on every GPU."""
+    """True if weights of a format below 16 bits are unpacked to 16 bits on every GPU."""
     code = Quantization[quantization.upper()]
     return FORMATS[code].weight < SIXTEEN_BIT_BYTES and not any(
         _is_multiplied(code, gpu) for gpu in gpus
@@ -325,7 +325,7 @@ def _is_unpacked(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
 
 
 def _multiplies_format(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
-    """Whether every GPU multiplies a format without unpacking it."""
+    """True if every GPU multiplies a weight format without unpacking it."""
     return all(_is_multiplied(Quantization[quantization.upper()], gpu) for gpu in gpus)
 
 
@@ -345,7 +345,7 @@ _TYPES = terms_about("number_format", "serve")
 def make_serving_question(
     request: Request, catalogue: Catalogue, notes: PlanNotes
 ) -> WorkloadQuestion:
-    """The model, the requests and the space of a request.
+    """Read the model, the requests and the search space of a serving request.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or neither
     GPUs nor a request rate are specified.
@@ -390,7 +390,7 @@ def make_serving_question(
 def _add_audio_tokens(
     request: Request, model: ModelSpec, lengths: dict[str, Any], notes: PlanNotes
 ) -> None:
-    """Add the tokens of a prompt's sound to ``lengths``, if the request sets no input tokens.
+    """Add the tokens of a prompt's audio to ``lengths["input_tokens"]``, unless it is set.
 
     Raises SpecError if the model has no audio tower, or the sound is longer than the prompt.
     """
@@ -413,7 +413,7 @@ def _add_audio_tokens(
 
 
 def _refuse_answer_options(request: Request) -> None:
-    """Refuse options that need generated tokens."""
+    """Refuse options that need generated tokens, in a request without output tokens."""
     if request.workload != "serve":
         raise SpecError(
             "A static batch generates: prompts that are embedded or scored are served "
@@ -431,6 +431,7 @@ def _refuse_answer_options(request: Request) -> None:
 
 
 def _make_workload(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorkload:
+    """The serving workload of a request; default lengths and rates are added to ``notes``."""
     lengths: dict[str, Any] = {}
     for name in terms_about("length", "serve"):
         num_tokens = getattr(request, name)
@@ -503,7 +504,7 @@ def _make_workload(request: Request, model: ModelSpec, notes: PlanNotes) -> Serv
 
 
 def variations_of(request: Request) -> dict[str, float]:
-    """Variation of the lengths, by term; default: as measured for services, 0 for a batch."""
+    """Coefficients of variation of input and output lengths; default: 1 to serve, 0 for a batch."""
     varies = request.workload == "serve" and not request.equal_lengths
     defaults = dict.fromkeys(terms_about("length_variation"), _VARIATION * varies)
     if request.output_tokens == 0:
@@ -519,7 +520,7 @@ def _draft_tokens(request: Request) -> int:
 
 
 def _draft_method(request: Request, model: ModelSpec) -> DraftMethod:
-    """The draft method: the requested one, a named draft model, or the model's MTP modules."""
+    """The method of speculative decoding; default: by the named draft model, or MTP modules."""
     method_name = request.draft_method
     modules = max(model.num_nextn_predict_layers, model.mtp_num_layers)
     if method_name is None:
@@ -539,6 +540,7 @@ def _draft_method(request: Request, model: ModelSpec) -> DraftMethod:
 
 
 def _lora_targets(request: Request) -> AdapterTargets:
+    """The matrices that served LoRA adapters change; refuses unknown names and a missing rank."""
     targets = request.lora_targets
     if targets and not request.lora_rank:
         raise SpecError("--lora-targets needs --lora-rank.")
@@ -553,9 +555,9 @@ def _lora_targets(request: Request) -> AdapterTargets:
 
 
 def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelSpec | None:
-    """The draft model: the requested one, or the draft modules of the model; None: no drafts.
+    """The draft model of speculative decoding; None: no drafts.
 
-    Raises SpecError if it is unknown or faulty, or has other tokens than the model.
+    Raises SpecError if the draft model is unknown or faulty, or has another vocabulary size.
     """
     if not request.draft_tokens:
         return None
@@ -571,7 +573,7 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
 
 
 def formats_to_choose(question: WorkloadQuestion, space: SearchSpace) -> dict[str, list[str]]:
-    """Number formats with several values in the space, if neither user nor model sets them."""
+    """Number formats that the search chooses from, by parameter; empty if all are set."""
     specified = {*question.request.settings}
     published = question.model.quantization, question.model.expert_quantization
     if question.request.precision is not None or any(published):
@@ -585,7 +587,7 @@ def formats_to_choose(question: WorkloadQuestion, space: SearchSpace) -> dict[st
 
 
 def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
-    """The engine with the request's limit of sequences and its choice of CUDA graphs.
+    """The engine with the request's ``max_num_seqs``, LoRA slots and choice of CUDA graphs.
 
     Raises SpecError if the request sets redundant experts and the engine has none.
     """
@@ -606,7 +608,7 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
 
 
 def with_sequence_limit(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
-    """The engine with another ``max_num_seqs``, which its memory profiling uses, too."""
+    """The engine with another ``max_num_seqs``, also in its memory profiling run."""
     memory = engine.memory
     if memory.profiled_seqs:
         memory = replace(memory, profiled_seqs=max_num_seqs, fixed_profiled_seqs=True)
@@ -615,15 +617,17 @@ def with_sequence_limit(engine: EngineProfile, max_num_seqs: int) -> EngineProfi
 
 
 def with_max_num_seqs(inputs: ServingInputs, max_num_seqs: int, concurrency: int) -> ServingInputs:
-    """The setting whose engine starts with ``max_num_seqs`` at this ``concurrency``, and with the
-    number of requests as its limit otherwise."""
+    """The inputs whose engine starts with ``max_num_seqs`` at exactly this ``concurrency``.
+
+    At any other concurrency the number of requests is the limit.
+    """
     engine = with_sequence_limit(inputs.engine, max_num_seqs)
     engine = replace(engine, scheduler=inputs.engine.scheduler)
     return replace(inputs, engine=engine, engine_max_num_seqs=concurrency)
 
 
 def without_cuda_graphs(engine: EngineProfile) -> EngineProfile:
-    """The engine whose host launches the kernels of every step one by one."""
+    """The engine without CUDA graphs: the host launches each kernel of every step."""
     e, without_graphs = engine.execution, engine.without_graphs
     layer, routing = e.prefill_launch_time, 0.0
     if without_graphs is not None:

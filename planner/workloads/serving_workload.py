@@ -66,12 +66,12 @@ _OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 
 def serving_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
-    """A step over a prompt alone and one over sequences that decode, as requests meet them."""
+    """The timed steps ``prefill`` and ``decode`` of candidates, by name."""
     return {name: timed_inference(step) for name, step in inference_steps(candidates).items()}
 
 
 def decode_step(candidates: Candidates) -> InferenceStep:
-    """The step that streams of requests decode in, at the requests that it holds."""
+    """The decode step of an engine with the sequences that are in flight at the load."""
     if isinstance(candidates, Replicas):
         estimate = candidates.at_load.estimate
         c, sequences = estimate.configurations, estimate.served.decoding
@@ -85,7 +85,7 @@ def decode_step(candidates: Candidates) -> InferenceStep:
 
 
 def inference_steps(candidates: Candidates) -> dict[str, InferenceStep]:
-    """A step over prompts and one over sequences that decode: of a static batch its own."""
+    """The steps ``prefill`` and ``decode`` of candidates; only ``prefill`` for embeddings."""
     if isinstance(candidates, Batches):
         static = candidates.batch
         return {"prefill": static.prefill_step, "decode": static.decode_step}
@@ -102,7 +102,7 @@ def inference_steps(candidates: Candidates) -> dict[str, InferenceStep]:
 
 
 def _prompt_step(inputs: ServingInputs, c: ServingConfigurations) -> InferenceStep:
-    """A step over one prompt of each attention rank, or as much of it as a step takes."""
+    """The step over one prompt per attention rank, cut at the token budget of a step."""
     new, ranks = new_tokens(inputs), c.attention_data_parallel
     tokens = np.minimum(new * ranks, np.maximum(c.replica_step_tokens, 1.0))
     batch = prompt_batch(inputs, np.asarray(ranks, np.float64), tokens, np.zeros(()))
@@ -110,7 +110,7 @@ def _prompt_step(inputs: ServingInputs, c: ServingConfigurations) -> InferenceSt
 
 
 def timed_inference(step: InferenceStep) -> TimedStep:
-    """A step of an engine part by part."""
+    """Split the time of an engine step into parts [s]: operators, and time of no operator."""
     others = {name: first(getattr(step, name)) for name in _OTHERS}  # of no operator
     of_none = (
         TimedPart.of(name, ALL_MODULES, {name: seconds}, step.works.get(name, ()), part=name)
@@ -121,6 +121,7 @@ def timed_inference(step: InferenceStep) -> TimedStep:
 
 
 def _operators(step: InferenceStep) -> Iterator[TimedPart]:
+    """Yield the seconds of each operator of an engine step, over all layers."""
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:
             term = operator.module if operator.part == "compute" else operator.part
@@ -141,7 +142,7 @@ _DEGREES = {
 
 
 def requests(inputs: ServingInputs) -> list[str]:
-    """The line that describes the requests."""
+    """One line of text on the requests: lengths, rate, prefix cache, drafts and LoRA adapters."""
     work = inputs.workload
     answer = "embedded or scored" if work.embeds else f"{work.output_tokens:,} out"
     parts = [f"{work.input_tokens:,} tokens in, {answer}"]
@@ -180,7 +181,7 @@ def requests(inputs: ServingInputs) -> list[str]:
 
 
 def _format_drafts(work: ServingWorkload) -> str:
-    """Draft tokens and their acceptance rate as text, with a hint if none is accepted."""
+    """Draft tokens and their acceptance rate as text, with a hint if the rate is 0."""
     if work.acceptance_rate:
         tokens = f"{work.draft_tokens} draft tokens"
         if work.drafts_trees:
@@ -190,7 +191,7 @@ def _format_drafts(work: ServingWorkload) -> str:
 
 
 def layout(row: Mapping[str, object]) -> str:
-    """``8 x tp4``: replicas and how each is split; ``2 x tp1 + 3 x tp2``: prefill and decode."""
+    """The layout of a row as text: ``8 x tp4`` replicas, or ``2 x tp1 + 3 x tp2`` workers."""
     workers = f"{row['replicas']:,} x {_format_degrees(row, '')}"
     if row.get("prefill_replicas") is None:
         return workers
@@ -198,6 +199,7 @@ def layout(row: Mapping[str, object]) -> str:
 
 
 def _format_degrees(row: Mapping[str, object], prefix: str) -> str:
+    """The parallel degrees above 1 of a row as text, such as ``tp4 pp2``; default ``tp1``."""
     degrees = {
         abbreviation: number_of_row(row, prefix + name) if row[prefix + name] else 1
         for abbreviation, name in _DEGREES.items()
@@ -213,7 +215,7 @@ def _format_short(row: Mapping[str, object]) -> str:
 
 
 def _format_brief(row: Mapping[str, object]) -> str:
-    """The replicas or the workers, the types, and the requests at once."""
+    """A row in one line: numbers and layout of workers, number formats, concurrency."""
     workers, per_worker = f"{row['replicas']:,} x {_format_degrees(row, '')}", "in each replica"
     if row.get("prefill_replicas") is not None:
         before = f"{row['prefill_replicas']:,} x {_format_degrees(row, PREFILL)} for prefill"
@@ -230,7 +232,7 @@ def _format_broken_rule(candidates: Candidates, rule: str) -> str:
 
 
 def _format_room(row: Mapping[str, object], max_requests: int) -> str:
-    """The number of requests that fit in memory; empty if the number is not the problem."""
+    """Text on how many of the concurrent requests fit in memory; empty if all fit."""
     number = number_of_row(row, "concurrency")
     return f"room for {max_requests:,} of {number:,} requests" if max_requests < number else ""
 
@@ -298,6 +300,7 @@ _NUMBERS = ("replicas", "prefill_replicas")
 
 
 def _sources(scene: HardwareScenario) -> list[Source]:
+    """The search sources of a scenario, one for each serving mode and prefill GPU."""
     request = scene.question.request
     _check_streams(scene)
     modes = _parse_modes(request)
@@ -340,7 +343,7 @@ def _sources(scene: HardwareScenario) -> list[Source]:
 
 
 def _has_waiting_requests(scene: HardwareScenario, mesh: OpenMesh[ServingConfigurations]) -> bool:
-    """Whether the concurrency is an offered load; the engine then holds what fits in memory.
+    """True if the concurrency is an offered load: requests that do not fit in memory wait.
 
     Several values are a search over batch slots. For engines with slots, one value is their
     number, unless clients send a number of requests.
@@ -352,7 +355,7 @@ def _has_waiting_requests(scene: HardwareScenario, mesh: OpenMesh[ServingConfigu
 
 
 def _counted_on(source: Source, confidence: float) -> Source:
-    """The source with the rate of a replica or worker that is sure enough."""
+    """The source that sizes plans by the request rate that is reached with this confidence."""
     share = confidence_factor(source, "request_rate", confidence, -1) or 1.0
     if isinstance(source, ReplicaSource):
         return replace(source, sure_share=share)
@@ -363,6 +366,7 @@ def _counted_on(source: Source, confidence: float) -> Source:
 
 
 def _batch_sources(scene: HardwareScenario) -> list[Source]:
+    """The one source of a search over static batches."""
     _check_kernels(scene, scene.place)
     return [
         BatchSource(
@@ -380,7 +384,7 @@ def _pool_source(
     settings: Mapping[str, object],
     rate: float | None,
 ) -> PoolSource:
-    """Pools of workers of one ``mesh``; prefill workers may have settings of their own."""
+    """The source of prefill and decode pools; ``settings`` may differ for prefill workers."""
     prefill_hardware = _prefill_hardware(scene)
     shared_settings = {
         name: value for name, value in settings.items() if name not in terms_of("serve", "pool")
@@ -416,7 +420,7 @@ def _pool_source(
 
 
 def _number_of_workers(name: str, value: object) -> int | None:
-    """One number of workers."""
+    """The specified number of workers; None: not specified. Refuses several numbers."""
     if value is None:
         return None
     values = coded_values(name, as_values(value, {}))
@@ -430,6 +434,7 @@ def _prefill_hardware(scene: HardwareScenario) -> PricedHardware:
 
 
 def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingInputs:
+    """The model, engine, requests and hardware that all configurations on ``place`` have."""
     question = scene.question
     host_cache, host_memory = question.work.host_cache, place.machine.host_memory
     if host_cache and place.machine.gpu.unified_memory:
@@ -455,7 +460,7 @@ def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingInputs:
 
 
 def _engine(scene: HardwareScenario, place: PricedHardware) -> EngineProfile:
-    """The engine with its defaults on the GPU of a place, and with the options of the request."""
+    """The engine profile with its defaults on the GPU of ``place`` and the request's options."""
     request = scene.question.request
     is_offline = request.workload == "inference"
     engine = engine_on(
@@ -467,6 +472,7 @@ def _engine(scene: HardwareScenario, place: PricedHardware) -> EngineProfile:
 def _mesh(
     scene: HardwareScenario, settings: Mapping[str, object]
 ) -> OpenMesh[ServingConfigurations]:
+    """All combinations of parameter values of one replica, narrowed by the user's ``settings``."""
     question = scene.question
     return serving_mesh(
         scene.space,
@@ -489,7 +495,7 @@ def _check_streams(scene: HardwareScenario) -> None:
 
 
 def _without_pools(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:
-    """Replicas alone, of an engine whose caches stay in its slots."""
+    """The mode ``aggregated``; refuses ``disaggregated``, as the engine sends no KV caches."""
     if AGGREGATED not in modes:
         raise SearchSpaceError(
             f"{scene.profile.name} cannot send caches between servers: leave out --mode "
@@ -499,7 +505,7 @@ def _without_pools(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:
 
 
 def _without_answers(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:
-    """Replicas alone: no worker has anything to decode."""
+    """The mode ``aggregated`` for embeddings; refuses ``disaggregated``, as nothing is decoded."""
     if not scene.profile.embeddings:
         raise SearchSpaceError(
             f"{scene.profile.name} embeds and scores no prompts: name an engine that does (vllm, "
@@ -529,7 +535,7 @@ def _check_kernels(scene: HardwareScenario, place: PricedHardware) -> None:
 
 
 def _parse_modes(request: Request) -> list[str]:
-    """The requested modes; default: all, aggregated for a single configuration."""
+    """The requested serving modes; default: all, or ``aggregated`` for one configuration."""
     defaults = (AGGREGATED,) if request.space == SINGLE else MODES
     modes = [request.mode] if isinstance(request.mode, str) else list(request.mode or defaults)
     for text in modes:
@@ -542,6 +548,7 @@ def _parse_modes(request: Request) -> list[str]:
 
 
 def _objectives(question: WorkloadQuestion) -> tuple[str, ...]:
+    """The default objectives; they differ with fixed numbers of GPUs and a fixed request rate."""
     if question.work.embeds and (question.counts or question.request.space == SINGLE):
         return _OF_PROMPTS
     if question.request.space == SINGLE:
@@ -552,7 +559,7 @@ def _objectives(question: WorkloadQuestion) -> tuple[str, ...]:
 
 
 def _limits(question: WorkloadQuestion, source: Source) -> dict[str, float]:
-    """Bounds on the request rate for fixed GPUs, and on the GPUs of the cluster for a rate."""
+    """The implied limits: the request rate for fixed GPUs, the GPUs of the cluster otherwise."""
     request, bounds = question.request, {}
     is_finite = request.num_requests is not None
     if (
@@ -569,7 +576,7 @@ def _limits(question: WorkloadQuestion, source: Source) -> dict[str, float]:
 
 
 def _front_factor(question: WorkloadQuestion) -> float:
-    """The factor on the best cost where the front ends; infinite if the user limits the cost."""
+    """The factor on the lowest cost at which the front ends; infinite if the user limits costs."""
     request = question.request
     limits = terms_of(request.workload, "limit")
     limits_cost = any(limits[name].type in _COSTS for name in request.constraints if name in limits)
@@ -577,7 +584,7 @@ def _front_factor(question: WorkloadQuestion) -> float:
 
 
 def _assumed(question: WorkloadQuestion) -> dict[str, float]:
-    """The assumed limits of a search; none for a single configuration."""
+    """The assumed limits of a search, by name; empty for a single configuration."""
     request = question.request
     if request.space == SINGLE:
         return {}
@@ -587,7 +594,7 @@ def _assumed(question: WorkloadQuestion) -> dict[str, float]:
 
 
 def _reproducing_answers(source: Source) -> dict[str, Value]:
-    """The answers of a plan that the user left open or gave several values of."""
+    """The answers, by question, with which a plan's open values are reproduced."""
     inputs = source.inputs
     if not isinstance(inputs, ServingInputs):
         raise TypeError(f"{source} does not serve.")
@@ -601,7 +608,7 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
 
 
 def _open_values(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
-    """Open concurrencies for a rate or a burst: all of them, or the number of requests."""
+    """Concurrencies to evaluate, by parameter, if the user sets none; empty if one is set."""
     if "concurrency" in request.settings or len(_parse_modes(request)) > 1:
         return {}
     if request.num_requests is not None and request.request_rate is None:
@@ -612,7 +619,7 @@ def _open_values(request: Request, burst: int | None) -> dict[str, Sequence[floa
 
 
 def _fitting_settings(source: Source, configurations: ConfigurationTable) -> dict[str, float]:
-    """The highest concurrency that fits in memory."""
+    """The highest concurrency that fits in memory, by parameter; empty if none fits."""
     number = max_concurrency(source, configurations)
     return {"concurrency": number} if number else {}
 

@@ -27,8 +27,9 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 def evaluate_serving_once(source: Source, num_requests: int | None = None) -> Evaluation:
-    """The evaluation of the one configuration of a source; of several concurrencies, the lowest
-    that reaches the request rate.
+    """Evaluate the one configuration of a source, at its load and with its burst.
+
+    Of several concurrencies, the lowest that reaches the request rate.
 
     With ``num_requests``, a burst of requests that start together.
 
@@ -59,7 +60,7 @@ def evaluate_serving_once(source: Source, num_requests: int | None = None) -> Ev
 def _limit_to_clients(
     source: ReplicaSource, configurations: ServingConfigurations
 ) -> ServingConfigurations:
-    """Configurations with no more requests at once in a replica than clients send to it."""
+    """The configurations with a concurrency of at most the requests per replica."""
     work = source.inputs.workload
     if work.num_requests is None or work.request_rate is not None:
         return configurations
@@ -72,7 +73,7 @@ def _limit_to_clients(
 def _burst_replicas(
     source: ReplicaSource, configurations: ServingConfigurations, number: int, slots: float | None
 ) -> Replicas:
-    """Replicas of clients who send ``number`` requests at once, at most ``slots`` a replica."""
+    """Predict replicas that get ``number`` requests at once; ``slots``: most at once in each."""
     inputs, c = source.inputs, configurations.rows(np.zeros(1, np.intp))
     scheduler = inputs.engine.scheduler
     if slots is not None:
@@ -90,7 +91,7 @@ def _burst_replicas(
 
 
 def _simulate_burst(drained: Replicas, num_requests: int) -> Burst:
-    """The burst, as its replicas drain."""
+    """The times of a burst [s], from replicas that answer all of its requests."""
     replicas = _first(drained.num_gpus / drained.configurations.replica_gpus)
     at_once = drained.inputs.engine.scheduler.max_num_seqs * drained.held.attention_data_parallel
     makespan = drained.promises.makespan
@@ -110,7 +111,7 @@ def _first(values: FloatArray) -> float:
 
 
 def _serve_pools_once(source: PoolSource, num_requests: int | None) -> Evaluation:
-    """The evaluation of the one configuration of pools; a burst gets the slots that fit."""
+    """Evaluate the one configuration of pools; a burst gets as many slots as fit."""
     configurations = _single_pools(source, num_requests)
     is_burst = source.inputs.workload.request_rate is None and num_requests is not None
     if is_burst and configurations.size > 1:
@@ -128,7 +129,7 @@ def _serve_pools_once(source: PoolSource, num_requests: int | None) -> Evaluatio
 
 
 def _with_burst(candidates: Deployments, served: Burst | None) -> Evaluation:
-    """The configuration with the columns of its burst, if there is one."""
+    """The evaluation with the columns of its burst; None: no burst."""
     if served is None:
         return Evaluation(candidates=candidates)
     columns: dict[str, Column] = {
@@ -141,7 +142,7 @@ def _with_burst(candidates: Deployments, served: Burst | None) -> Evaluation:
 
 
 def _single_pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
-    """The one configuration of pools; unspecified numbers of workers fill the GPUs."""
+    """The one configuration of pools; refuses several. Unset numbers of workers fill the GPUs."""
     prefill = one_each(source.space.prefill_mesh, "concurrency")
     decode = one_each(source.space.decode_mesh, "max_num_batched_tokens")
     prefill, decode = (table.rows(np.arange(table.size)) for table in (prefill, decode))
@@ -162,7 +163,7 @@ def _single_pools(source: PoolSource, num_requests: int | None) -> PoolConfigura
 
 
 def _worker_numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float, float]]:
-    """Numbers of prefill and decode workers of ``prefill`` and ``decode`` GPUs each."""
+    """Pairs of numbers: workers of ``prefill`` GPUs each, workers of ``decode`` GPUs each."""
     requested = source.space.prefill_replicas, source.space.replicas
     if None not in requested and not source.counts:
         return [(float(requested[0] or 0), float(requested[1] or 0))]
@@ -174,7 +175,7 @@ def _worker_numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple
 
 
 def _evaluate_at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
-    """The configuration at the request rate of its workload.
+    """Evaluate configurations at the request rate of the workload.
 
     Of several concurrencies, the lowest that reaches the rate; the capacity is the highest of all.
 
@@ -203,7 +204,7 @@ def _evaluate_at_load(source: ReplicaSource | PoolSource, configurations: Any) -
 
 
 def _overload_message(c: ServingConfigurations, capacity: float, rate: float) -> str:
-    """The message for a rate above the capacity of one configuration."""
+    """The error message for a ``rate`` [1/s] above the ``capacity`` of a configuration."""
     concurrency = f"{c.concurrency[0]:,.0f} requests in each"
     if isinstance(c, PoolConfigurations):
         pools = f"{c.prefill_replicas[0]:.0f} prefill and {c.replicas[0]:.0f} decode workers"

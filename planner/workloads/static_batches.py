@@ -60,13 +60,13 @@ class BatchSource(ServingSource):
     published = "static_batch"
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
-        """One-based number of the first rule each configuration breaks, else 0."""
+        """The one-based number of the first rule that each configuration breaks; 0: none."""
         return broken_serving_rule(self.inputs, configurations)
 
     def judged(
         self, configurations: ServingConfigurations, broken: CodeArray | None = None
     ) -> Batches:
-        """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
+        """Predict time and memory of every configuration; ``broken``: codes of broken rules."""
         c = configurations
         codes = self.broken(c) if broken is None else broken
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -106,7 +106,7 @@ class Batches(TokenGeneration):
 
     @property
     def fit_probability(self) -> FloatArray:
-        """The probability that the fullest GPU has the memory it needs."""
+        """The probability that the fullest GPU has enough memory."""
         return fit_probability(self.source.inputs, self.parts, self.configurations)
 
     @property
@@ -125,7 +125,7 @@ class Batches(TokenGeneration):
         return self.batch.request_latency
 
     def addends(self, name: str) -> Mapping[str, FloatArray]:
-        """A latency as the sum of prefill and decode latency [s], by term."""
+        """The parts of a quantity by name; a request latency [s] is prefill plus decode latency."""
         if name != "request_latency":
             return super().addends(name)
         first = self.prefill_latency
@@ -138,7 +138,7 @@ class Batches(TokenGeneration):
 
     @property
     def request_rate(self) -> FloatArray:
-        """Requests that all replicas answer per second."""
+        """Requests per second of all replicas."""
         return self.configurations.data_parallel * self.batch.batch / self.request_latency
 
     @property
@@ -148,7 +148,7 @@ class Batches(TokenGeneration):
 
     @property
     def draws(self) -> tuple[PowerDraw, ...]:
-        """The electric power of all GPUs by part: near the design power while they prefill."""
+        """The electric power of all GPUs, by part; near the design power during prefill."""
         # Without a cache every token computes the whole sequence again.
         first = self.prefill_latency / self.request_latency
         no_cache = self.configurations.kv_cache == CacheType.NONE
@@ -156,11 +156,11 @@ class Batches(TokenGeneration):
 
     @property
     def memory_headroom(self) -> FloatArray:
-        """Bytes that stay free on the fullest GPU."""
+        """Free bytes of the fullest GPU."""
         return self.source.inputs.machine.gpu.allocatable_memory - self.parts.total
 
     def columns(self) -> Columns:
-        """Where it runs, configuration, latencies, rates, memory."""
+        """The result columns: source, configuration, latencies, rates, costs and memory."""
         source, c, shape = self.source, self.configurations, self.shape
         values = {
             **term_columns(
@@ -182,7 +182,7 @@ class Batches(TokenGeneration):
         }
 
     def _token_costs(self) -> Mapping[str, FloatArray]:
-        """Costs per token: prompts pay for the time to the first tokens, answers for the rest."""
+        """Columns of USD per million tokens; prompts pay for prefill time, answers for the rest."""
         inputs, price = self.source.inputs, self.source.site.rate(self.num_gpus)
         return token_costs(
             inputs,
@@ -194,7 +194,7 @@ class Batches(TokenGeneration):
 
 
 def evaluate_batch_once(source: Source, _: int | None = None) -> Evaluation:
-    """The evaluation of the one configuration of a source, with the concurrency that fits."""
+    """Evaluate the one configuration of a source, with the largest batch that fits."""
     evaluation = evaluate_single(source)
     largest = max_concurrency(source, evaluation.candidates.configurations)
     return replace(evaluation, more={"largest_batch": [largest]})

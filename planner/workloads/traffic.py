@@ -55,7 +55,7 @@ class MeasuredLengths:
 
 @cache
 def shipped_lengths() -> Mapping[str, MeasuredLengths]:
-    """Published lengths by name, from ``planner/logs/lengths.csv``."""
+    """Published distributions of request lengths, by name, from ``lengths.csv``."""
     return {
         row["name"]: MeasuredLengths(
             answers={name: _count(row[name]) for name in _ANSWERED if row.get(name)},
@@ -84,9 +84,9 @@ class LengthRange:
 
 
 def read_range(text: str, option_name: str = "prompt_range") -> LengthRange:
-    """The prompts of ``<=6k``, ``>6k`` or ``>2k-6k`` tokens.
+    """Parse a range of prompt lengths [tokens]: ``<=6k``, ``>6k`` or ``>2k-6k``.
 
-    Raises SearchSpaceError if it is none of these.
+    Raises SearchSpaceError if the text is no such range.
     """
     match = _RANGE.fullmatch("".join(text.split()))
     maximum, above, end = match.groups() if match else (None, None, None)
@@ -116,7 +116,7 @@ class PromptLengths:
     answers: FloatArray | None = None
 
     def within(self, part: LengthRange) -> tuple[float, dict[str, float]]:
-        """The share of the requests with prompts in a range, and their lengths by term."""
+        """The share of requests with prompts in the range ``part``, and their lengths by term."""
         is_within = (self.lengths > part.above) & (self.lengths <= part.most)
         weights = self.weights[is_within]
         share, lengths_by_term = float(weights.sum()), dict[str, float]()
@@ -131,14 +131,14 @@ class PromptLengths:
         return share, lengths_by_term
 
     def quantiles(self, shares: Sequence[float]) -> list[int]:
-        """Tokens that these shares of the prompts do not exceed."""
+        """Prompt lengths [tokens] at these quantiles (from 0 to 1)."""
         order = np.argsort(self.lengths, kind="stable")
         positions = np.searchsorted(np.cumsum(self.weights[order]), np.asarray(shares) - 1e-9)
         return [round(float(length)) for length in self.lengths[order][positions]]
 
 
 def prompts_of(request: Request) -> PromptLengths:
-    """The prompts of a question: as they were measured, else of a lognormal distribution.
+    """The prompt lengths [tokens] of a request: measured, else a lognormal distribution.
 
     Raises SpecError if a file cannot be read.
     """
@@ -148,6 +148,7 @@ def prompts_of(request: Request) -> PromptLengths:
 
 
 def _lognormal(mean: float, variation: float) -> PromptLengths:
+    """Prompt lengths [tokens] at equal quantiles of a lognormal distribution."""
     spread = math.sqrt(math.log1p(variation**2))
     normal = NormalDist()
     scores = [normal.inv_cdf((place + 0.5) / _QUANTILES) for place in range(_QUANTILES)]
@@ -156,6 +157,7 @@ def _lognormal(mean: float, variation: float) -> PromptLengths:
 
 
 def _measured_prompts(question: str, text: str) -> PromptLengths:
+    """Prompt lengths [tokens] of a published distribution (by name) or of a trace file."""
     shipped = shipped_lengths().get(text) if question == "lengths" else None
     if shipped is not None and not shipped.histogram:
         answers = shipped.answers
@@ -178,7 +180,7 @@ def _measured_prompts(question: str, text: str) -> PromptLengths:
 def _fit_lengths(
     lengths: FloatArray, weights: FloatArray, mean: float, variation: float
 ) -> PromptLengths:
-    """Lengths as a power of some, which gives them a mean and a coefficient of variation."""
+    """Scale and stretch ``lengths`` to this mean [tokens] and coefficient of variation."""
     low, high = 0.0, 4.0
     for _ in range(50):
         power = (low + high) / 2
@@ -191,7 +193,7 @@ def _fit_lengths(
 def traffic_answers(
     answers: Mapping[str, object], base: Request | None, option_name: Callable[[str], str] = str
 ) -> Mapping[str, object]:
-    """Rates and lengths that follow from the traffic ``answers``, by term; ``base`` adds answers.
+    """Request rate [1/s] and lengths [tokens] that follow from traffic answers, by term.
 
     Raises SpecError or SearchSpaceError if a file cannot be read, or has no times; or if an answer
     is invalid.
@@ -222,9 +224,9 @@ def traffic_answers(
 def answers_of(
     question: str, text: str, part: str | None = None, option_name: Callable[[str], str] = str
 ) -> dict[str, object]:
-    """Rates and lengths of a trace or of measured lengths, or of a ``part`` by prompts, by term.
+    """Request rate [1/s] and lengths [tokens] of a trace or a published distribution, by term.
 
-    Raises SpecError if it is no name that is shipped and no file that can be read, or a trace
+    Raises SpecError if ``text`` is no published name and no file that can be read, or a trace
     without times; SearchSpaceError if no prompt is in that part.
     """
     path, shipped = Path(text), shipped_lengths() if question == "lengths" else {}
@@ -259,7 +261,7 @@ def answers_of(
 
 
 def measured_answers(request: Request) -> Mapping[str, object]:
-    """Rates and lengths from the trace or lengths of a request, by term; empty without them."""
+    """Request rate [1/s] and lengths [tokens] from measured traffic, by term; else empty."""
     question = _measured_question(request)
     return (
         answers_of(question, str(getattr(request, question)), request.prompt_range)
@@ -273,12 +275,12 @@ def _measured_question(request: Request) -> str:
 
 
 def trace_of(path: Path, part: str | None = None) -> Trace:
-    """The trace of a file, or a part of it by prompts; cached while the file is unchanged."""
+    """Read a trace file, or the part with prompts in a range; cached until the file changes."""
     return _read_trace_part(*file_state(path), part)
 
 
 def file_state(path: Path) -> tuple[Path, int, int]:
-    """The absolute path, modification time [ns] and size [bytes] of a file; zeros: no file."""
+    """The absolute path, modification time [ns] and size [bytes] of a file; 0, 0: no file."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -288,6 +290,7 @@ def file_state(path: Path) -> tuple[Path, int, int]:
 
 @cache
 def _read_trace_part(path: Path, changed: int, size: int, part: str | None) -> Trace:
+    """Read a trace file; with ``part``, only requests with prompts in that range of tokens."""
     if part is None:
         return read_trace(path)
     trace, length_range = _read_trace_part(path, changed, size, None), read_range(part)
@@ -313,9 +316,9 @@ def _arrivals(path: Path, changed: int, size: int, part: str | None, drawn: bool
 
 
 def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
-    """The arrival statistics of a request: from its variation, its trace, or random arrivals.
+    """The arrival statistics of a request, from its trace or its coefficient of variation.
 
-    Those of a trace go to replicas in turn, or each to one that is ``drawn``.
+    Requests of a trace go to replicas in turn, or to random replicas if ``drawn``.
 
     Raises SpecError if the trace cannot be read, or the variation is out of range.
     """
@@ -331,7 +334,7 @@ def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
 
 
 def traffic_defaults(request: Request) -> Mapping[str, str]:
-    """The sources of lengths and request rate that come from measured traffic, by term."""
+    """Texts on values that come from measured traffic, by term; empty without traffic."""
     defaults: dict[str, str] = {}
     if question := _measured_question(request):
         measured_name = str(getattr(request, question))

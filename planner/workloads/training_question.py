@@ -70,17 +70,17 @@ _Adapted = TypeVar("_Adapted", bound=AdapterSetup)
 
 
 def adapter_kind(request: Request) -> AdapterKind:
-    """The adapter of a request.
+    """The kind of adapter of a request (LoRA, QLoRA, ...; ``none``: all weights are trained).
 
-    Raises SearchSpaceError if it is unknown.
+    Raises SearchSpaceError if the kind is unknown.
     """
     return _parse_member("adapter", str(request.adapter), AdapterKind)
 
 
 def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict[str, object]:
-    """The adapter's fields of a workload; assumed values go into ``defaults``.
+    """The adapter (LoRA) fields of a workload, checked; assumed values go into ``defaults``.
 
-    Raises SearchSpaceError if one of them is unknown, impossible, or useless without an adapter.
+    Raises SearchSpaceError if an option is unknown, impossible, or useless without an adapter.
     """
     kind = adapter_kind(request)
     _refuse_unused_options(request, kind)
@@ -117,7 +117,7 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
 def with_expert_adapters(
     work: _Adapted, request: Request, model: ModelSpec, profile: FrameworkProfile
 ) -> _Adapted:
-    """The workload with the adapters of its routed experts, from the request or the framework.
+    """The workload with its LoRA adapters of routed experts; default: as the framework has.
 
     Raises SearchSpaceError if the value is unknown, or there are no experts to adapt.
     """
@@ -139,7 +139,7 @@ def with_expert_adapters(
 
 
 def format_expert_adapters(work: AdapterSetup) -> str:
-    """The adapters of routed experts as text."""
+    """Text on which LoRA adapters the routed experts have."""
     return {
         ExpertAdapters.NONE: "none on routed experts",
         ExpertAdapters.SHARED: "one for all routed experts of a rank",
@@ -148,7 +148,7 @@ def format_expert_adapters(work: AdapterSetup) -> str:
 
 
 def adapter_answers(work: AdapterSetup) -> dict[str, Value]:
-    """The answers of a plan on its adapter, without the kind; options only if not the default."""
+    """The adapter (LoRA) answers of a plan by question, without the kind and defaults."""
     answers: dict[str, Value] = {VIRTUAL_TOKENS: work.virtual_tokens}
     if work.adapter.is_low_rank:
         answers = {"lora_rank": work.lora_rank, "lora_targets": str(work.lora_targets)}
@@ -162,7 +162,7 @@ def adapter_answers(work: AdapterSetup) -> dict[str, Value]:
 
 
 def format_adapter(work: AdapterSetup) -> str:
-    """The trained part of a frozen model as text."""
+    """Text on the trained part of a frozen model: LoRA rank and targets, or virtual tokens."""
     text = f"{work.adapter} tuning of {work.virtual_tokens} virtual tokens"
     if work.adapter.is_low_rank:
         text = f"{work.adapter_name} of rank {work.lora_rank} on {work.lora_targets}"
@@ -172,9 +172,9 @@ def format_adapter(work: AdapterSetup) -> str:
 def sample_fields(
     request: Request, sequence_length: int, defaults: MutableMapping[str, str]
 ) -> dict[str, object]:
-    """The sample fields of a workload; assumed values go into ``defaults``.
+    """The fields of padded samples of a workload, checked; assumed values go into ``defaults``.
 
-    Raises SearchSpaceError if one of them is unknown, impossible or useless.
+    Raises SearchSpaceError if an option is unknown, impossible or useless.
     """
     padding = _parse_member("padding", request.padding or Padding.PACKED, Padding)
     mean, deviation = request.mean_sample_length, request.sample_length_deviation
@@ -199,7 +199,7 @@ def sample_fields(
 
 
 def sample_answers(work: TrainingWorkload) -> dict[str, Value]:
-    """The answers of a plan on padded samples; empty if samples are packed."""
+    """The answers on padded samples by question; empty if samples are packed."""
     if work.padding is Padding.PACKED:
         return {}
     answers = {name: getattr(work, name) for name in terms_about("sample_padding")}
@@ -207,7 +207,7 @@ def sample_answers(work: TrainingWorkload) -> dict[str, Value]:
 
 
 def _refuse_unused_options(request: Request, kind: AdapterKind) -> None:
-    """Refuse options that this kind of adapter does not use."""
+    """Refuse adapter options that this kind of adapter does not use."""
     has_virtual = kind in (AdapterKind.PROMPT, AdapterKind.PREFIX)
     may_save = kind is not AdapterKind.NONE or request.modules_to_save == "none"
     is_qlora = kind is AdapterKind.QLORA
@@ -225,7 +225,7 @@ def _refuse_unused_options(request: Request, kind: AdapterKind) -> None:
 
 
 def _parse_count(name: str, count: int | None, defaults: MutableMapping[str, str]) -> int:
-    """A number of an adapter, within its limits; the default is noted."""
+    """The checked adapter number ``name``, such as the LoRA rank; a default is noted."""
     default, maximum = _COUNTS[name]
     if count is None:
         defaults[name] = f"{default} (default)"
@@ -236,7 +236,7 @@ def _parse_count(name: str, count: int | None, defaults: MutableMapping[str, str
 
 
 def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[str, str]) -> int:
-    """The number of trained multi-token prediction modules; published ones go into ``defaults``.
+    """The number of trained multi-token prediction modules; default: as published.
 
     Raises SearchSpaceError if the number is impossible, or set together with an adapter.
     """
@@ -262,7 +262,7 @@ def _is_int_between(value: object, minimum: int, maximum: int) -> bool:
 
 
 def _parse_member(name: str, word: str, kind: type[_Words]) -> _Words:
-    """The member of an enumeration that ``word`` names, in any case, with dashes or underscores."""
+    """The member of the enumeration ``kind`` that ``word`` names; refuses unknown words."""
     text = str(word).strip().lower().replace("-", "_")
     if text not in list(kind):
         hint = did_you_mean(text, list(kind))
@@ -284,7 +284,7 @@ _ROUNDING = 1e-12
 def with_tokens(
     work: TrainingWorkload, request: Request, model: ModelSpec, notes: PlanNotes
 ) -> TrainingWorkload:
-    """The workload with the tokens of its run; derived or assumed tokens are noted.
+    """The workload with the number of tokens of its run; notes a derived or assumed number.
 
     Unchanged if the request sets ``total_tokens``.
 
@@ -323,7 +323,7 @@ def with_tokens(
 
 
 def _tokens_per_sample(work: TrainingWorkload, request: Request) -> tuple[float, str]:
-    """Tokens of a sample, and a text of them."""
+    """Mean tokens of a training sample, and a text on them."""
     mean = request.mean_sample_length
     if mean is not None and not work.mean_sample_length:  # packed: none is cut off or padded
         return float(mean * work.sequences_per_sample), f"{mean:,} tokens"
@@ -333,7 +333,7 @@ def _tokens_per_sample(work: TrainingWorkload, request: Request) -> tuple[float,
 
 
 def _assumed_tokens(objective: TrainingObjective, model: ModelSpec) -> tuple[float, str]:
-    """Assumed tokens of a run, and their source."""
+    """The default number of tokens of a run, and a text on its source."""
     if objective is not TrainingObjective.PRETRAIN:
         return UNKNOWN_TOKENS, "default of fine-tuning"
     published_tokens = model.training.total_tokens if model.training else None
@@ -346,7 +346,7 @@ def _assumed_tokens(objective: TrainingObjective, model: ModelSpec) -> tuple[flo
 def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
     """The training objective of a request; default: SFT with an adapter, else pretraining.
 
-    Raises SpecError if it is unknown, or contradicts another option.
+    Raises SpecError if the objective is unknown, or contradicts another option.
     """
     default = TrainingObjective.SFT if is_frozen else TrainingObjective.PRETRAIN
     requested = request.training_objective
@@ -362,7 +362,7 @@ def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
 
 
 def objective_answers(work: TrainingWorkload) -> dict[str, Value]:
-    """The answers of a plan on its objective and tuning that differ from the defaults."""
+    """The answers on training objective and tuning, by question; defaults are left out."""
     default = TrainingObjective.SFT if work.is_frozen else TrainingObjective.PRETRAIN
     answers: dict[str, Value] = {}
     if work.training_objective is not default:
@@ -375,7 +375,7 @@ def objective_answers(work: TrainingWorkload) -> dict[str, Value]:
 
 
 def format_objective(work: TrainingWorkload) -> list[str]:
-    """Lines on the sequences and passes of a preference sample; empty for other objectives."""
+    """Lines on the sequences and forward passes of a preference sample; else empty."""
     objective = work.training_objective
     if not objective.is_preference:
         return []
@@ -411,9 +411,9 @@ _PUBLISHED_FIELDS = ("precision", "global_batch_size")
 def published_precision(
     request: Request, model: ModelSpec, objective: TrainingObjective
 ) -> str | None:
-    """The precision of the model's published run; None: bf16, or the request is another run.
+    """The precision of the model's published run; None: bf16, or the request differs.
 
-    Another space, sequence length, batch or precision make another run.
+    A request differs if it sets a space, sequence length, batch or precision.
     """
     published = model.training
     if published is None or published.precision == "bf16":
@@ -430,12 +430,12 @@ def published_precision(
 
 
 def has_precision(gpu: GpuSpec, precision: str) -> bool:
-    """Whether a GPU multiplies in a precision."""
+    """True if a GPU has arithmetic in a precision."""
     return Precision(precision) in gpu.peak_flops
 
 
 def unmeasured_note(request: Request) -> str:
-    """A note on requested precisions without a published run; empty if there are none."""
+    """A note on requested precisions that no published run uses; empty if there are none."""
     specified = request.settings.get("precision", request.precision)
     precisions = (
         specified if isinstance(specified, list | tuple) else str(specified or "").split(",")
@@ -454,7 +454,7 @@ def unmeasured_note(request: Request) -> str:
 
 
 def precision_note(request: Request, catalogue: Catalogue, model: ModelSpec, precision: str) -> str:
-    """A note on the precision of the published run; empty if the requested GPU lacks it."""
+    """A note that the published ``precision`` is the default; empty if the GPU lacks it."""
     gpu = request.gpu
     if isinstance(gpu, str) and gpu != ALL:
         try:
@@ -478,7 +478,7 @@ _ADAPTER_FRAMEWORK = "hf-trainer"
 def make_training_question(
     request: Request, catalogue: Catalogue, notes: PlanNotes
 ) -> WorkloadQuestion:
-    """The model, the run and the space of a request.
+    """Read the model, the run and the search space of a training request.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
@@ -519,6 +519,7 @@ def make_training_question(
 def _make_workload(
     request: Request, model: ModelSpec, notes: PlanNotes, counts: tuple[int, ...]
 ) -> TrainingWorkload:
+    """The training workload of a request; default lengths and batches are added to ``notes``."""
     published = model.training
     is_frozen = adapter_kind(request) is not AdapterKind.NONE
     objective = objective_of(request, is_frozen=is_frozen)
@@ -563,7 +564,7 @@ def _make_workload(
 
 
 def _check_layout(model: ModelSpec, request: Request) -> None:
-    """Refuse a pipeline layout with another number of layers than the model and its MTP modules."""
+    """Refuse a pipeline layout whose number of layers is not that of the model."""
     num_layers = sum(layers_of_chunks(request.pipeline_layout or ""))
     mtp_layers = model.num_nextn_predict_layers if request.mtp_num_layers is None else 0
     possible = {model.num_hidden_layers + (request.mtp_num_layers or 0)}
@@ -576,7 +577,7 @@ def _check_layout(model: ModelSpec, request: Request) -> None:
 def _default_batch(
     objective: TrainingObjective, model: ModelSpec, sequence_length: int
 ) -> tuple[int, str]:
-    """Default samples of a step, and their source."""
+    """The default global batch size [samples], and a text on its source."""
     if objective is not TrainingObjective.PRETRAIN:
         return _FINE_TUNING_BATCH, "default of fine-tuning"
     published_tokens = model.training.global_batch_tokens if model.training else None
@@ -585,7 +586,7 @@ def _default_batch(
 
 
 def _divisible_batch(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[int, str]:
-    """The batch, or one near it that a number of GPUs such as 24 or 100 can share evenly."""
+    """The global batch size rounded so that ``counts`` of GPUs share it evenly, and its source."""
     (count, *others) = counts
     unit = count // (count & -count)
     if others or batch % unit == 0 or unit * _FEWEST_SHARES > batch:
@@ -596,7 +597,7 @@ def _divisible_batch(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[
 
 
 def _round_batch(tokens_over_length: float) -> int:
-    """A batch of about that many sequences that many layouts divide.
+    """Round a global batch size [sequences] to a number that many layouts divide.
 
     A whole number is the published batch. Otherwise the paper rounded its tokens, such as "4M":
     the nearest power of two, or three times one.
@@ -612,6 +613,7 @@ def _default_origin(model: ModelSpec, published: bool) -> str:
 
 
 def _check_length(model: ModelSpec, sequence_length: int) -> None:
+    """Refuse sequences longer than the learned positions of the model [tokens]."""
     limit = model.most_positions
     if limit is not None and isinstance(sequence_length, int) and sequence_length > limit:
         raise SpecError(

@@ -61,9 +61,9 @@ _BY_CODE = np.array([_RECOMPUTE[code] for code in Recompute])
 def complexity(
     c: TrainingConfigurations, inputs: TrainingInputs, peak_memory: FloatArray
 ) -> IndexArray:
-    """The complexity of plans, 0 for the simplest; the first level that differs decides.
+    """A number that orders plans by complexity; 0: the simplest.
 
-    ``peak_memory`` in bytes is that of the fullest GPU.
+    ``peak_memory``: bytes of the fullest GPU.
     """
     return packed([*_complexity_levels(c, inputs, peak_memory)])
 
@@ -71,7 +71,7 @@ def complexity(
 def _complexity_levels(
     c: TrainingConfigurations, inputs: TrainingInputs, peak_memory: FloatArray
 ) -> Iterator[ComplexityLevel]:
-    """The levels of complexity of a plan, in the order of their weight."""
+    """Yield the levels of complexity of a plan, the most important first."""
     domain = inputs.machine.cluster.scale_up.domain_size
     tokens = inputs.workload.sequence_length / c.context_parallel
     yield 2, (c.context_parallel > 1) & (tokens < FEWEST_TOKENS)
@@ -121,7 +121,7 @@ class TrainingSource(Source):
 
     @property
     def named(self) -> Mapping[str, str]:
-        """Result columns that are the same for all its runs."""
+        """Result columns with the same value in all plans of this source."""
         return {**super().named, "adapter": str(self.inputs.workload.adapter)}
 
     @property
@@ -131,7 +131,7 @@ class TrainingSource(Source):
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """The tokens, the training objective, and the price of a GPU."""
+        """Columns that all plans share: tokens, training objective, failures and GPU price."""
         work = self.inputs.workload
         amount: dict[str, Value] = {
             name: getattr(work, name) for name in terms_about("training_amount")
@@ -141,7 +141,7 @@ class TrainingSource(Source):
         return {**amount, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """The 90 % intervals; that of the calendar time combines step time and failures."""
+        """The 90 % intervals of predictions on ``num_gpus`` GPUs; None if there are none."""
         if self.flops_efficiency is not None:
             return None
         confidence = training_confidence(self.inputs, int(num_gpus))
@@ -161,18 +161,18 @@ class TrainingSource(Source):
         return max_utilization(self.inputs)
 
     def sure_share(self, num_gpus: FloatArray) -> Numeric:
-        """The share of a GPU's memory that a peak may be predicted to reach to fit surely."""
+        """The share of GPU memory up to which a predicted peak counts as fitting."""
         return self._of_counts(self._errors[2], num_gpus)
 
     def fit_probability(self, num_gpus: FloatArray, peak: FloatArray) -> FloatArray:
-        """The probability that a GPU's memory is enough for peaks on so many GPUs."""
+        """The probability that a GPU has enough memory for a predicted peak [bytes]."""
         center, spread = (self._of_counts(values, num_gpus) for values in self._errors[:2])
         usable = self.inputs.machine.gpu.allocatable_memory
         return fit_probability(predicted=peak, usable=usable, center=center, spread=spread)
 
     @cached_property
     def _errors(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Center, spread and sure share of each number of GPUs, ascending."""
+        """Center, spread and usable share of memory errors, for each number of GPUs in order."""
         counts = sorted(set(self.counts))
         errors = [training_memory_errors(self.inputs, count) for count in counts]
         shares = (training_share(self.inputs, count, self.fit_confidence) for count in counts)
@@ -182,20 +182,20 @@ class TrainingSource(Source):
         return np.array(center), np.array(spread), np.array([*shares])
 
     def _of_counts(self, values: FloatArray, num_gpus: FloatArray) -> Numeric:
-        """The entry of each number of GPUs."""
+        """The entry of ``values`` for each number of GPUs."""
         if len(values) == 1:
             return float(values[0])
         entries: FloatArray = values[np.searchsorted(sorted(set(self.counts)), num_gpus)]
         return entries
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
-        """One-based number of the first rule each configuration breaks, else 0."""
+        """The one-based number of the first rule that each configuration breaks; 0: none."""
         return broken_rule(self.inputs, configurations)
 
     def judged(
         self, configurations: TrainingConfigurations, broken: CodeArray | None = None
     ) -> TrainingRuns:
-        """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
+        """Predict time and memory of every configuration; ``broken``: codes of broken rules."""
         estimate = evaluate(
             self.inputs,
             configurations,
@@ -222,7 +222,7 @@ class TrainingRuns(Candidates):
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
+        """(Needed, usable) bytes of host memory per GPU, and of the fullest GPU."""
         memory, machine = self.estimate.memory, self.estimate.inputs.machine
         usable = self.source.sure_share(self.num_gpus) * machine.gpu.allocatable_memory
         needed = host_need(self.estimate.inputs, memory)
@@ -230,17 +230,17 @@ class TrainingRuns(Candidates):
 
     @property
     def fit_probability(self) -> FloatArray:
-        """The probability that the fullest GPU has the memory it needs."""
+        """The probability that the fullest GPU has enough memory."""
         return self.source.fit_probability(self.num_gpus, self.estimate.memory.least)
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
-        """The probability of `fit_probability` of some rows, without computing the whole mesh."""
+        """The fit probability of the plans at ``rows``, without computing all others."""
         several = len(self.source.counts) > 1
         num_gpus = self.at(self.num_gpus, rows) if several else self.num_gpus
         return self.source.fit_probability(num_gpus, self.at(self.estimate.memory.least, rows))
 
     def moved(self, source: TrainingSource) -> TrainingRuns:
-        """The runs with other operating terms, on which no prediction depends."""
+        """The runs with the operating terms (prices, power) of ``source``; same predictions."""
         return replace(self, source=source)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
@@ -260,7 +260,7 @@ class TrainingRuns(Candidates):
         return (power_draw(machine, profile, self.num_gpus, self._boards),)
 
     def _boards(self, profile: PowerProfile) -> FloatArray:
-        """Mean power of the boards over their design power."""
+        """The mean power of the GPU boards as a share of their design power."""
         if self.estimate.is_flat:
             return np.asarray(profile.train.value)
         return board_share(
@@ -314,7 +314,7 @@ class TrainingRuns(Candidates):
 
     @property
     def calendar_time(self) -> FloatArray:
-        """Seconds of the run with its interruptions."""
+        """Seconds of the run, interruptions included."""
         return self.run.calendar_time
 
     @property
@@ -352,7 +352,7 @@ class TrainingRuns(Candidates):
 
     @property
     def energy(self) -> FloatArray:
-        """Joules of the run's GPUs, hosts, network and building over its calendar time.
+        """The energy of a training run [J]: GPUs, hosts, network, building; with lost time.
 
         Lost time draws as much power as training: most of it repeats steps, recoveries are a small
         part. Spare GPUs are switched off: they are paid for and draw nothing.
@@ -361,17 +361,17 @@ class TrainingRuns(Candidates):
 
     @cached_property
     def power(self) -> FloatArray:
-        """W of the same."""
+        """The power of all GPUs, hosts, network and building [W]."""
         return self.draws[0].total
 
     @property
     def carbon(self) -> FloatArray:
-        """Kilograms of CO2 equivalent of its electricity."""
+        """Kilograms of CO2 equivalent of the electricity of a run."""
         return carbon(energy=self.energy, carbon_intensity=self.source.site.carbon_intensity)
 
     @property
     def memory_headroom(self) -> FloatArray:
-        """Bytes that stay free on the fullest GPU."""
+        """Free bytes of the fullest GPU."""
         capacity = self.estimate.inputs.machine.gpu.allocatable_memory
         return np.asarray(capacity - self.estimate.peak_memory)
 
@@ -386,7 +386,7 @@ class TrainingRuns(Candidates):
         return self.configurations.num_gpus
 
     def columns(self) -> Columns:
-        """Configuration, predictions, then memory and time by part."""
+        """The result columns: configuration, predictions, memory and time by part."""
         shape = self.shape
         fullest, is_placed = self.estimate.memory.fullest, self.source.site.is_placed
         names = [name for name in terms_about("training_results") if name != "carbon" or is_placed]
@@ -400,6 +400,7 @@ class TrainingRuns(Candidates):
         return {**named, **self._configuration(), **listed}
 
     def _configuration(self) -> Columns:
+        """The parameter columns of every configuration, with derived degrees and micro-batches."""
         c = self.configurations
         table = {
             name: format_parameter_column(name, getattr(c, name), c.shape) for name in c.names()

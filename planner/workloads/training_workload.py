@@ -85,7 +85,7 @@ from planner.workloads.workload import (
 
 
 def training_steps(runs: Candidates) -> Mapping[str, TimedStep]:
-    """The one step of a run."""
+    """The timed training step under the name ``step``; empty for other candidates."""
     if not isinstance(runs, TrainingRuns):
         return {}
     if runs.estimate.is_flat:
@@ -95,7 +95,7 @@ def training_steps(runs: Candidates) -> Mapping[str, TimedStep]:
 
 
 def _flat_parts(estimate: Estimate) -> Iterator[TimedPart]:
-    """The modules of a step of a specified efficiency; communication with the work behind it."""
+    """Yield the seconds of each module of a step if the user sets a FLOPS efficiency."""
     works = [
         work
         for operator, _ in estimate.time.operator_times()
@@ -116,6 +116,7 @@ def timed_training(time: StepTime, kind: str = "step") -> TimedStep:
 
 
 def _operators(time: StepTime) -> Iterator[TimedPart]:
+    """Yield the seconds of each operator of a training step, by time term."""
     for operator, seconds in time.operator_times():
         terms = {name: first(value) for name, value in seconds.items()}
         if operator.part != "compute":
@@ -126,9 +127,9 @@ def _operators(time: StepTime) -> Iterator[TimedPart]:
 
 
 def _remaining_parts(time: StepTime, kind: str) -> Iterator[TimedPart]:
-    """The time of each part of the step that belongs to no operator.
+    """Yield the seconds of each part of the step that belongs to no operator.
 
-    Passes without gradients are made of the kernels of the others.
+    Forward passes of a reference model run the kernels of the other forward passes.
     """
     in_operators: dict[str, float] = {}
     for part in _operators(time):
@@ -161,7 +162,7 @@ _MUCH = 0.05
 
 
 def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
-    """Notes on defaults of a framework that change the prediction, by parameter."""
+    """Notes, by parameter, on framework defaults that change the prediction."""
     specified = {**scene.space.parameters, **scene.question.request.settings}
     gpu, profile = scene.place.machine.gpu, scene.profile
     notes = default_notes(scene)
@@ -198,7 +199,7 @@ def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
 
 
 def alternative_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[str, str]]:
-    """Software settings that would make a plan faster or smaller, by description."""
+    """Software settings that may make a plan faster or smaller, by description."""
     inputs = _setting(source)
     alternatives: dict[str, dict[str, str]] = {}
     is_fused = row["flash_attention"] and row[_KERNEL] != AttentionKernel.EAGER.word
@@ -237,14 +238,14 @@ def alternative_software(source: Source, row: Mapping[str, object]) -> dict[str,
 
 
 def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:
-    """Whether versions of a framework loop over the experts of a model."""
+    """True if some version of the framework computes the model's experts one by one."""
     return profile.execution.expert_loop_time > 0 and model.num_experts > 0
 
 
 def _faster_kernel(
     gpu: GpuSpec, profile: FrameworkProfile, current: AttentionKernel
 ) -> AttentionKernel | None:
-    """The fastest attention kernel of the GPU; None: not much faster than the current one."""
+    """The fastest attention kernel of the GPU; None if it is at most 5 % faster."""
     codes = np.array([current, *(kernel for kernel in _TRIED if has_kernel(gpu, kernel))])
     forward, backward = rates(gpu.efficiency, codes, profile.execution.attention_kernels)
     rates_of_step = 2 / (1 / forward + 1 / backward)
@@ -264,6 +265,7 @@ _FRONT = ("throughput", "memory_headroom")
 
 
 def _sources(scene: HardwareScenario) -> list[Source]:
+    """The one source of a training search; refuses adapters that the framework cannot train."""
     question, place = scene.question, scene.place
     if question.work.is_frozen and not scene.profile.adapters:
         raise SearchSpaceError(
@@ -312,7 +314,7 @@ def _sources(scene: HardwareScenario) -> list[Source]:
 
 
 def framework_defaults(scene: HardwareScenario, work: AdapterSetup) -> dict[str, Value]:
-    """Defaults of the framework's program for parameters that neither space nor user set.
+    """The framework's default parameter values that neither the space nor the user sets.
 
     Empty for plans and launch files, which set everything. The defaults apply only all together:
     empty if one of them is set to another value.
@@ -339,7 +341,7 @@ def framework_defaults(scene: HardwareScenario, work: AdapterSetup) -> dict[str,
 
 
 def default_notes(scene: HardwareScenario) -> dict[str, str]:
-    """Notes on the defaults of the framework's program, by parameter."""
+    """Notes, by parameter, on the default values of the framework."""
     values = framework_defaults(scene, scene.question.work)
     name, request = scene.profile.name, scene.question.request
     notes = {term: f"{str(value).lower()} ({name}'s default)" for term, value in values.items()}
@@ -352,7 +354,7 @@ def default_notes(scene: HardwareScenario) -> dict[str, str]:
 
 
 def default_values(profile: FrameworkProfile, work: AdapterSetup) -> dict[str, Value]:
-    """Defaults of a framework's program that differ from the table's defaults."""
+    """Default parameter values of the framework that differ from planner's, by name."""
     return {**profile.defaults.values(work.adapter)}
 
 
@@ -370,7 +372,7 @@ def mesh_of(
     framework: FrameworkProfile,
     workload: TrainingWorkload,
 ) -> OpenMesh[TrainingConfigurations]:
-    """All combinations of the space's values, narrowed by ``settings``.
+    """All combinations of the search space's values, narrowed by the user's ``settings``.
 
     ``settings`` maps a parameter to a value or several, which replace those of the space. If
     neither sets a ZeRO stage, a single data-parallel rank shards nothing. Settings of derived
@@ -416,7 +418,7 @@ def mesh_of(
 def _supported_choices(
     space: Mapping[str, list[float]], framework: FrameworkProfile
 ) -> dict[str, list[float]]:
-    """The values of each parameter that the framework supports; all if it supports none."""
+    """The values of each parameter that the framework supports; all if none is supported."""
     several = tuple((name, tuple(values)) for name, values in space.items() if len(values) > 1)
     supported = _supported_values(several, framework)
     return {**space, **{name: list(values) for name, values in supported.items()}}
@@ -445,14 +447,17 @@ def _supported_values(
 
 
 def _is_made_for(space: SearchSpace, framework: FrameworkProfile) -> bool:
-    """Whether a space was made for a framework."""
+    """True if the search space names this framework."""
     return space.framework in (framework.name.lower().replace(" ", "-"), *framework.aliases)
 
 
 def _flops_efficiency(
     request: Request, gpu: GpuSpec, precisions: Values
 ) -> float | tuple[float, ...] | None:
-    """The requested share of the peak, or shares by precision for an achieved rate [flop/s]."""
+    """The FLOPS efficiency that the user sets, or one per precision for a rate [flop/s].
+
+    None: the user sets none.
+    """
     efficiency, name = request.flops_efficiency, "flops_efficiency"
     if not isinstance(efficiency, str):
         return share_of_peak(efficiency, "flop/s", float("nan"), name)
@@ -468,7 +473,7 @@ def _flops_efficiency(
 
 
 def _can_train(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
-    """Whether a framework can train the requested model."""
+    """True if a framework can train the requested model."""
     if framework.rollouts is not None:
         return False
     if work.has_virtual_tokens:
@@ -483,7 +488,7 @@ def _setting(source: Source) -> TrainingInputs:
 
 
 def _reproducing_answers(source: Source) -> dict[str, Value]:
-    """The answers of a plan that the user left open."""
+    """The answers, by question, with which a plan's open values are reproduced."""
     inputs = _setting(source)
     work = inputs.workload
     answers: dict[str, Value] = {"gpu": source.gpu, "framework": source.profile}
@@ -500,7 +505,7 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
 
 
 def _question_lines(inputs: TrainingInputs) -> list[str]:
-    """The lines on trained adapters, further passes of a sample, and images."""
+    """Lines on the trained LoRA adapters, passes of preference samples, and images."""
     work = inputs.workload
     lines = [*format_objective(work), *format_trained_images(inputs.model, work)]
     if not work.is_frozen:
@@ -513,7 +518,7 @@ def _question_lines(inputs: TrainingInputs) -> list[str]:
 
 
 def _format_short(row: Mapping[str, object]) -> str:
-    """The values of a row that are not the plainest, as --set takes them."""
+    """The values of a row that differ from the simplest, as ``--set`` takes them."""
     return " ".join(
         f"{name}={str(row[name]).lower()}"
         for name, term in terms_of("train", "parameter").items()
@@ -522,7 +527,7 @@ def _format_short(row: Mapping[str, object]) -> str:
 
 
 def _format_broken_options(candidates: Candidates, rule: str) -> str:
-    """The options of a configuration that its framework does not support."""
+    """The options of a configuration that the framework does not support, as text."""
     c, inputs = candidates.configurations, _setting(candidates.source)
     if not isinstance(c, TrainingConfigurations):
         raise TypeError(f"{candidates!r} is no training.")
@@ -552,7 +557,7 @@ def _results(counts: Sequence[int]) -> tuple[str, ...]:
 
 
 def position_warnings(model: ModelSpec, sequence_length: int) -> list[str]:
-    """A line if sequences are longer than the positions that the model was trained with."""
+    """A warning if sequences are longer than the model's trained positions; else empty."""
     max_positions = model.max_position_embeddings
     if max_positions is None or sequence_length <= max_positions:
         return []

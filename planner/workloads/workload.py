@@ -58,7 +58,7 @@ class RepeatedWork:
 
     @property
     def terms(self) -> dict[str, float]:
-        """Seconds of each bound of the work, once, by name; bounds of 0 s are left out."""
+        """Seconds of one execution of the work, by bound (compute, memory...), without zeros."""
         seconds_by_term = {
             name: at_longest(self.work, term) for name, term in self.work.terms.items()
         }
@@ -91,7 +91,7 @@ class TimedPart:
         works: Sequence[KernelWork],
         **extra: str,
     ) -> TimedPart:
-        """A part that takes the seconds of its terms, with the work behind them."""
+        """A part that takes the sum of its ``terms`` [s], with the ``works`` that take the time."""
         seconds = sum(terms.values())
         working = [work for work in works if at_longest(work, work.time) > 0]
         once = sum(at_longest(work, work.time) for work in working)
@@ -113,7 +113,7 @@ class TimedStep:
 
 
 def at_longest(work: KernelWork, values: Numeric) -> float:
-    """The value where the work takes longest: pipeline stages may differ."""
+    """The value for the pipeline stage on which the work takes longest."""
     time = np.asarray(work.time)
     if np.size(time) == np.size(values) == 1:
         return float(np.ravel(values)[0])
@@ -123,7 +123,7 @@ def at_longest(work: KernelWork, values: Numeric) -> float:
 
 
 def merge_parts(parts: Iterable[TimedPart]) -> tuple[TimedPart, ...]:
-    """Parts with those of the same name and module summed; parts without time are left out."""
+    """Sum parts of the same name and module; parts of 0 s are left out."""
     merged_parts: dict[tuple[str, str, str], TimedPart] = {}
     for part in parts:
         key = (part.module, part.name, part.part)
@@ -133,11 +133,12 @@ def merge_parts(parts: Iterable[TimedPart]) -> tuple[TimedPart, ...]:
 
 
 def with_ledger(inputs: SearchInputs) -> SearchInputs:
-    """The setting with a ledger that records the kernel work of predictions."""
+    """The inputs with a ledger that records the kernel work of predictions."""
     return replace(inputs, machine=replace(inputs.machine, ledger=Ledger()))
 
 
 def _add_parts(first: TimedPart, second: TimedPart) -> TimedPart:
+    """The sum of two timed parts: seconds, terms and work."""
     names = dict.fromkeys((*first.terms, *second.terms))
     return replace(
         first,
@@ -148,7 +149,7 @@ def _add_parts(first: TimedPart, second: TimedPart) -> TimedPart:
 
 
 def _combine_equal(done: Iterable[RepeatedWork]) -> tuple[RepeatedWork, ...]:
-    """The work with equal items combined and their repetitions added."""
+    """Merge equal entries of work and add up their repetitions."""
     distinct: list[RepeatedWork] = []
     for addition in done:
         position = next(
@@ -162,6 +163,7 @@ def _combine_equal(done: Iterable[RepeatedWork]) -> tuple[RepeatedWork, ...]:
 
 
 def _is_same(first: RepeatedWork, second: RepeatedWork) -> bool:
+    """True if two entries have the same formula and figures, so that they can be merged."""
     if (first.work.formula, first.work.key) != (second.work.formula, second.work.key):
         return False
     if first.work.figures.keys() != second.work.figures.keys() or first.once != second.once:
@@ -361,14 +363,14 @@ class Workload:
 
 
 def as_single_table(source: Source) -> ConfigurationTable:
-    """The configurations of a small source as one flat table."""
+    """All configurations of a source as one flat table."""
     if source.mesh is None:
         raise ValueError("The source has no mesh.")
     return source.mesh.flat()
 
 
 def evaluate_single(source: Source, _: int | None = None) -> Evaluation:
-    """The one configuration of a source."""
+    """Evaluate the one configuration of a source."""
     return Evaluation(candidates=source.judged(as_single_table(source)))
 
 
@@ -376,7 +378,7 @@ Item = TypeVar("Item")
 
 
 def term_columns(names: Iterable[str], *holders: object) -> dict[str, FloatArray]:
-    """Columns of terms in their units, from the first holder with an attribute of each name.
+    """Columns of terms in their display units, from the first holder that has each attribute.
 
     An attribute that is None has no column.
     """
@@ -395,7 +397,7 @@ def term_columns(names: Iterable[str], *holders: object) -> dict[str, FloatArray
 
 
 def repeated(values: Mapping[str, Item], shape: tuple[int, ...]) -> dict[str, list[Item]]:
-    """Columns of the same value in every row of a table of this shape."""
+    """Columns with the same value in each row of a table of this shape."""
     number = int(np.prod(shape))
     return {name: [value] * number for name, value in values.items()}
 
@@ -403,7 +405,7 @@ def repeated(values: Mapping[str, Item], shape: tuple[int, ...]) -> dict[str, li
 def format_parameter_column(
     name: str, values: Values, shape: tuple[int, ...], of: str | None = None
 ) -> list[str | float]:
-    """The values of the parameter ``of``, or of this name, as shown in tables."""
+    """The values of a parameter as shown in tables, as a list; ``of`` replaces its name."""
     listed = broadcast_flat(values, shape)
     if listed.size == 1:
         return [format_value(of or name, listed[0])]
@@ -414,10 +416,10 @@ def format_parameter_column(
 
 
 def floats(value: object, shape: tuple[int, ...]) -> FloatArray:
-    """Numbers, one per row."""
+    """The values as one float per row."""
     return broadcast_flat(np.asarray(value, dtype=np.float64), shape)
 
 
 def counts(value: Numeric, shape: tuple[int, ...]) -> list[int]:
-    """Whole numbers, one per row."""
+    """The values as one integer per row."""
     return [int(number) for number in broadcast_flat(np.asarray(value), shape)]
