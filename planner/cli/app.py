@@ -242,6 +242,7 @@ class _Commands(TextOptionGroup):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
     ) -> Context:
+        """Read the command line of the group; hints are added to the message of an error."""
         try:
             return super().make_context(info_name, args, parent, **extra)
         except Exception as error:
@@ -249,6 +250,7 @@ class _Commands(TextOptionGroup):
             raise
 
     def invoke(self, ctx: Context) -> object:
+        """Run the command; an interrupt or a closed output pipe becomes an exception of planner."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
@@ -272,6 +274,7 @@ app = typer.Typer(
 
 
 def _version(wanted: bool) -> None:
+    """Print planner's version and exit, if the option ``--version`` is set."""
     if wanted:
         from planner.base.install_conflicts import version_line
 

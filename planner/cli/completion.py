@@ -194,6 +194,7 @@ def _split(incomplete: str) -> tuple[str, str]:
 
 
 def _values(term: Term | None) -> Sequence[str]:
+    """Return the completions of a term's value: its words, flags, or example numbers."""
     if term is None:
         return ()
     if term.codes is not None:

@@ -55,6 +55,7 @@ _WORDS = {
 
 
 def _row_option_spec(row: Mapping[str, str]) -> OptionSpec:
+    """Return the type annotation for typer and the default of an option, from its table row."""
     argument_mark, _, name = row["kind"].rpartition(":")
     kind, default = _KINDS[name], row["usual"].format(**_WORDS)
     minimum, _, maximum = row["range"].partition("..")

@@ -321,6 +321,10 @@ def _blocks(
     notes: tuple[str, ...],
     change: Iterator[Block],
 ) -> Iterator[Block]:
+    """Yield the output about a launch file: its settings, its prediction, and ``change``.
+
+    A configuration that does not fit has the missing memory in place of its results.
+    """
     from planner.decide.fitting import MEMORIES
     from planner.show.output_blocks import GAP, make_lines
     from planner.show.presenters.launch_file import (

@@ -89,6 +89,10 @@ def _print_largest(
     question: Request,
     find_fits: Callable[[Plan, Evaluation], Sequence[LargestFit]],
 ) -> None:
+    """Print and write the largest batches or lengths that ``find_fits`` finds for one plan.
+
+    Raises InfeasibleError if not even the smallest one fits.
+    """
     request = _with_limits(values, apply_engine_start(values, question))
     from planner.base.atomic_write import check_outputs
     from planner.errors import InfeasibleError

@@ -155,6 +155,7 @@ def _shares_a_terminal() -> bool:
 def _run_driver(
     problem: Problem, how: dict[str, Value], sink: Sink | None, *, quiet: bool
 ) -> SearchResult:
+    """Run the search of a problem with the driver in ``how``, and show a progress bar."""
     from planner.show.terminal import stoppable_bar
 
     if how["driver"] == EXHAUSTIVE:
@@ -188,6 +189,7 @@ def _cost_levers(plan: Plan, result: SearchResult, values: options.OptionValues)
 def _print_report(
     blocks: Iterable[Block], compared: ApiComparison | None, *, is_full: bool, uses_stdout: bool
 ) -> None:
+    """Print the blocks of a search and, unless ``compared`` is None, its API comparison."""
     from planner.show.terminal import make_console, print_blocks
 
     console = make_console(stderr=uses_stdout)

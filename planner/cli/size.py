@@ -243,6 +243,7 @@ def _size_hardware(
     contracts: Sequence[str | None],
     **sizing_options: Any,
 ) -> Sizes:
+    """Find the sizes of a request on each GPU and contract in parallel worker processes."""
     from planner.base.worker_processes import num_cores
     from planner.decide.sizing.size_all import size_all, sizing_tasks
     from planner.show.terminal import progress_bar

@@ -76,6 +76,7 @@ class _Run(PlanningCommand):
         )
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the end of the help, with a reference to ``planner sweep show``."""
         super().format_epilog(ctx, formatter)
         formatter.write_paragraph()
         formatter.write_text(

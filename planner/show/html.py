@@ -212,6 +212,7 @@ def _title(text: str) -> list[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
+    """Yield the Markdown lines of a table, with at most `MAX_ROWS` rows."""
     if table.caption:
         yield from _title(table.caption)
     yield (
@@ -232,6 +233,7 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _cell(cell: Cell) -> str:
+    """Return a cell as Markdown text; its smaller text follows in parentheses."""
     return (
         f"{escape_markdown(cell.text)} ({escape_markdown(cell.more)})"
         if cell.more

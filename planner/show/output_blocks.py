@@ -406,6 +406,7 @@ class Page:
     glossary: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Check that no two blocks share a name; raises ValueError if they do."""
         named_blocks = (
             block
             for block in self.blocks

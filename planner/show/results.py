@@ -199,6 +199,7 @@ class EstimateAnswer(_Deployable, Evaluation):
     _deployed = "candidates"
 
     def _why_not(self) -> str:
+        """Return why the configuration is infeasible; "" if it is feasible."""
         from planner.show.presenters.infeasible import infeasible_message
 
         if not self.rejected_by:
@@ -206,6 +207,7 @@ class EstimateAnswer(_Deployable, Evaluation):
         return infeasible_message(self.plan, result_of(self.plan, self), self)
 
     def _feasible_blocks(self, full: bool) -> Iterable[Block]:
+        """Return the blocks of a feasible configuration, in full or in short."""
         if full:
             from planner.show.presenters.search import estimate_blocks
 
@@ -329,6 +331,7 @@ def notebook(blocks: Iterable[output_blocks.Block]) -> str:
 
 
 def _paragraphs(line_blocks: Iterable[output_blocks.Lines]) -> str:
+    """Return blocks of sentences as HTML paragraphs; an empty line begins a new one."""
     lines = [
         (f'<span style="{style}">{escape(line)}</span>' if style else escape(line))
         for line_block in line_blocks
@@ -340,6 +343,7 @@ def _paragraphs(line_blocks: Iterable[output_blocks.Lines]) -> str:
 
 
 def _table(table: output_blocks.Table) -> str:
+    """Return a table as HTML, with its notes below."""
     styles = [_CELL.format("right" if head.numeric else "left") for head in table.heads]
     heads = [output_blocks.Cell(text=head.text) for head in table.heads]
     body = "".join(
@@ -353,6 +357,7 @@ def _table(table: output_blocks.Table) -> str:
 
 
 def _row(cells: Sequence[output_blocks.Cell], styles: Sequence[str], tag: str, style: str) -> str:
+    """Return a row of cells as HTML with the element ``tag``, ``td`` or ``th``."""
     inner = "".join(
         f'<{tag} style="{cell_style}">{escape(cell.text)}</{tag}>'
         for cell, cell_style in zip(cells, styles, strict=True)

@@ -52,6 +52,7 @@ class _Console(Console):
             raise OutputError(f"{name}: cannot be written ({error.strerror or error}).") from error
 
     def _print(self, *objects: Any, **options: Any) -> None:
+        """Print as rich does; trailing spaces are removed if the output is no terminal."""
         if self.is_terminal:
             super().print(*objects, **options)
             return
@@ -165,6 +166,7 @@ def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
 
 
 def _write_table(console: Console, table: output_blocks.Table) -> None:
+    """Print a table with its notes; names the columns that do not fit if it must be complete."""
     console.print(_make_rich_table(console, table))
     if table.is_whole:
         names = {head.name for head in _fit_columns(table, console.width)[0]}

@@ -64,6 +64,7 @@ def openapi(limits: Limits) -> Mapping[str, object]:
 
 
 def _path(command: str) -> dict[str, object]:
+    """Return the OpenAPI description of a command's path, for GET and for POST."""
     return {
         "get": {
             "summary": f"{SUMMARIES[command]}; the query is the same as in the link of a page",
@@ -88,6 +89,7 @@ def _path(command: str) -> dict[str, object]:
 
 
 def _responses() -> dict[str, object]:
+    """Return the OpenAPI description of the responses, by HTTP status."""
     error = {
         "type": "object",
         "properties": {"error": {"type": "string"}, "message": {"type": "string"}},
@@ -308,6 +310,10 @@ class Pages:
         return StreamingResponse(self._progress_events(watched_job), media_type="text/event-stream")
 
     async def _progress_events(self, watched_job: WatchedJob) -> AsyncIterator[str]:
+        """Yield server-sent events with the progress of a job until the job ends.
+
+        The job is cancelled if its last watcher disconnects before.
+        """
         watched_job.watchers += 1
         job = watched_job.job
         future = asyncio.wrap_future(job.future)
@@ -324,6 +330,7 @@ class Pages:
             future.cancel()  # the next request gets the result
 
     def _progress(self, job: Job) -> dict[str, object]:
+        """Return a job's state: whether it runs, the jobs queued before, and the steps done."""
         return {
             "running": job.is_running,
             "before": self._pool.before(job),
@@ -360,6 +367,10 @@ class Pages:
         return await self._object(Question.of_object(_require_command(command), table), request)
 
     async def _object(self, draft: Question, request: Request) -> Response:
+        """Return the JSON answer to a question, from the cache or from a new job.
+
+        Raises PlannerError if the question has no answer.
+        """
         question = self._uploads.with_files(draft)
         self._cache.settle()
         state = self._cache.answer(question)

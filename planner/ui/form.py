@@ -151,6 +151,10 @@ def field_groups(
 
 
 def _field(name: str, term: Term | None, value: str, assumed: str) -> Field:
+    """Return the form field of an input with its label, description and current value.
+
+    ``term`` is None for an input without a term, such as an uploaded file.
+    """
     title = _TITLES[name][0] if term is None else term.description
     kind = "" if term is None else term.type
     limit = ""
@@ -235,6 +239,7 @@ def plan_sliders(plan: Question) -> list[Slider]:
 
 
 def _sliders(plan: Question) -> Iterator[Slider]:
+    """Yield sliders over the parameters and loads of a plan that can be doubled or halved."""
     pinned = {name: values[0] for name, values in plan.settings.items()}
     has_batch = bool(workload_of(plan.workload).batch)
     for name, term in terms_of(plan.workload, "parameter").items():

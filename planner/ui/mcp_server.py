@@ -94,6 +94,7 @@ def make_server(pool: Pool) -> Server[object]:
         return types.ListToolsResult(tools=_tools(pool.limits))
 
     async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
+        """Run the tool with this name; an error of planner becomes an error result."""
         try:
             return await _answer(pool, params.name, params.arguments or {})
         except PlannerError as error:
@@ -107,6 +108,7 @@ def make_server(pool: Pool) -> Server[object]:
 
 
 def _tools(limits: Limits) -> list[types.Tool]:
+    """Return the descriptions of the MCP tools: one per command, and one that lists names."""
     bounds = f"At most {limits.seconds:g} s of work and {limits.rows:,} configurations."
     read_only = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True)
     return [

@@ -60,6 +60,10 @@ class RequestGuard:
     question_bytes: int
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer an HTTP request with the application, unless it is refused.
+
+        A link with a valid token is redirected to the same address, and the token is set as a cookie.
+        """
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -90,6 +94,7 @@ class RequestGuard:
         return None
 
     def _has_token(self, scope: Scope, headers: Mapping[str, bytes]) -> bool:
+        """Whether the query, the Authorization header or a cookie of a request has the token."""
         tokens = [value for name, value in _query(scope) if name == TOKEN]
         tokens.append(headers.get("authorization", b"").decode("latin-1").removeprefix("Bearer "))
         for pair in headers.get("cookie", b"").decode("latin-1").split(";"):
@@ -145,6 +150,7 @@ def _query(scope: Scope) -> list[tuple[str, str]]:
 
 
 def _with_headers(send: Send) -> Send:
+    """Return a ``send`` function that adds the security headers to every response."""
     async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
@@ -156,6 +162,7 @@ def _with_headers(send: Send) -> Send:
 async def _send_text(
     send: Send, status: int, text: str, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
+    """Send a plain-text response with a status and the security headers."""
     all_headers = [(b"content-type", b"text/plain; charset=utf-8"), *_HEADERS, *headers]
     await send({"type": "http.response.start", "status": status, "headers": all_headers})
     await send({"type": "http.response.body", "body": text.encode()})

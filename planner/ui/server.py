@@ -69,6 +69,7 @@ class Connection(H11Protocol):
     """
 
     def __init__(self, limits: Limits, **options: Any) -> None:
+        """Create the connection of a client, with the limits of the server."""
         super().__init__(**options)
         self._limits = limits
         self._network = ""
@@ -110,6 +111,7 @@ class Connection(H11Protocol):
         return not has_request or self.flow.write_paused
 
     def _watch(self) -> None:
+        """Start the timer of a connection that waits for its client; stop the timer otherwise."""
         if not self._is_waiting_for_client or self not in self.connections:
             self._stop()
         elif self._clock is None:

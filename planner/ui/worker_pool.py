@@ -160,6 +160,7 @@ def _summary_text(page: Page) -> str:
 
 
 def _zip_texts(command_input: CommandInput, texts: Mapping[str, str]) -> bytes:
+    """Return a ZIP archive of texts by file name, without the paths of temporary folders."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in texts.items():
@@ -255,6 +256,7 @@ class Pool:
     """Worker processes, each with a thread that sends it questions."""
 
     def __init__(self, limits: Limits, specs: Path | None = None) -> None:
+        """Start one thread for each worker process; ``specs`` is the folder of user specs."""
         self.limits, self.specs = limits, specs
         self._context = _context()
         self._waiting: list[Job] = []
@@ -328,6 +330,7 @@ class Pool:
             return job
 
     def _serve(self) -> None:
+        """Run jobs in one worker process, one after the other, until the pool is closed."""
         worker = _Worker(self._context, self.specs, self.limits)
         while (job := self._next()) is not None:
             try:
@@ -384,6 +387,7 @@ class _Worker:
             return None
 
     def _ensure_started(self) -> Connection:
+        """Return the pipe to the worker process, which is started if it does not run."""
         if self._process is None or not self._process.is_alive() or self._pipe is None:
             self.end()
             self._pipe, worker_end = self._context.Pipe()
@@ -444,10 +448,15 @@ def _worker_loop(pipe: Connection, specs: Path | None, limits: Limits) -> None:
 def _run_question(
     task: tuple[Question, str], specs: Path | None, limits: Limits, pipe: Connection
 ) -> tuple[str, object]:
+    """Answer a question, or make the named file of its answer, within the time limit.
+
+    Returns ``"answer"`` with the answer or ``"error"`` with the error; progress goes to ``pipe``.
+    """
     question, name = task
     started, last = time.monotonic(), 0.0
 
     def report_progress(done: int, total: int) -> None:
+        """Send the progress to the pool; stop the search when its time is used up."""
         nonlocal last
         now = time.monotonic()
         if now - started > _SEARCH_TIME_SHARE * limits.seconds:
@@ -493,6 +502,7 @@ class AnswerCache:
     """
 
     def __init__(self, pool: Pool) -> None:
+        """Create an empty cache of answers and errors for the jobs of a pool."""
         self._pool = pool
         self._answers: OrderedDict[Key, Answer] = OrderedDict()
         self._errors: OrderedDict[Key, PlannerError] = OrderedDict()
@@ -547,6 +557,7 @@ class AnswerCache:
                 self.cancel(watched_job)
 
     def _keep(self, job: Job) -> None:
+        """Cache the answer or the error of a finished job; the oldest ones are removed first."""
         key, error = self._key(job.question), job.future.exception()
         if error is None:
             new = job.future.result()

@@ -96,6 +96,7 @@ def _shown_offers(compared: ApiComparison) -> list[Offer]:
 
 
 def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator[Block]:
+    """Yield a table of API offers: price, verdict against self-hosting, and break-even load."""
     median = compared.marked["median"]
     rows = [
         (
@@ -114,6 +115,7 @@ def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator
 
 
 def _note_lines(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
+    """Return notes below the table: marks, break-even, and offers that are not shown."""
     lines = []
     if any(_is_charged_in_full(compared, offer) for offer in shown):
         lines.append("* no price for cached tokens is published: they are charged as other input")
@@ -163,6 +165,7 @@ def _usd_per_thousand(cost: float) -> str:
 
 
 def _rate(rate: float) -> str:
+    """Return a break-even rate as text; ``never`` if infinite, ``-`` if unknown."""
     if math.isnan(rate):
         return "-"
     return (

@@ -83,6 +83,7 @@ def verdicts(comparison: ComparedPlans) -> list[str]:
 
 
 def _settings_blocks(comparison: ComparedPlans) -> Iterator[Block]:
+    """Yield a table of the settings that differ between the plans; nothing if none differ."""
     if not comparison.settings:
         return
     yield GAP
@@ -97,6 +98,7 @@ def _settings_blocks(comparison: ComparedPlans) -> Iterator[Block]:
 
 
 def _results_blocks(comparison: ComparedPlans) -> Iterator[Block]:
+    """Yield a table of predicted results with a column per plan; best and tied are marked."""
     if not comparison.results:
         return
     yield GAP
@@ -112,6 +114,7 @@ def _results_blocks(comparison: ComparedPlans) -> Iterator[Block]:
 
 
 def _cell(column: ComparedColumn, index: int) -> Cell:
+    """Return the cell of the plan ``index``; ``*`` marks the best plan, ``=`` a tied one."""
     sign, mark = (
         ("*", BEST) if index == column.best else ("=", TIE) if index in column.ties else ("", "")
     )
@@ -213,6 +216,7 @@ def _user_specs(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:
 
 
 def _numbers_or_empty(kind: SpecKind, name: str, catalogue: Catalogue) -> dict[str, str]:
+    """Return the numbers of a spec by dotted name; empty if the catalogue lacks the spec."""
     try:
         return dict(_numbers(kind, name, catalogue))
     except SpecError:
@@ -246,6 +250,7 @@ def _numbers(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[tuple[
 
 
 def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield the dotted name and the text of every value in a nested table."""
     for key, value in table.items():
         if key in _WORDS:
             continue
@@ -366,6 +371,10 @@ def has_question(things: Sequence[ComparedThing], answers: Mapping[str, object])
 
 
 def _thing(text: str, specs: Path | None) -> ComparedThing:
+    """Return the plan, spec or folder that a text names.
+
+    Raises SpecError if it is no file, no folder and no name of a spec.
+    """
     path, row = file_and_row(text)
     if os.path.isdir(path):
         is_ours = any(os.path.isfile(path / name) for name in (MANIFEST, _PLAN_OF_SWEEP))

@@ -97,6 +97,7 @@ def days_table(rows: Rows) -> Table:
     """A table of days on several GPUs, from `day_row`."""
 
     def money(name: str) -> list[Cell]:
+        """Return the cells of the column ``name_usd`` in USD, ``unknown`` without a price."""
         costs = [number_of(row, f"{name}_usd") for row in rows]
         return [
             Cell(text=formatting.format_count(cost), number=cost)

@@ -101,6 +101,7 @@ def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iter
 
 
 def _answer_blocks(explained: Explanation) -> Iterator[Block]:
+    """Yield the question, the plan, and its main results next to their roofline bounds."""
     plan, row = explained.plan, explained.row
     yield make_lines(question_title(plan), mark=TOTAL, indent="")
     yield make_lines(short_plan(plan, row))
@@ -124,6 +125,10 @@ def _answer_blocks(explained: Explanation) -> Iterator[Block]:
 def _step_blocks(
     step: ExplainedStep, max_parts: int, software: str, *, is_full: bool
 ) -> Iterator[Block]:
+    """Yield the time of a step, its bounds as shares, and its ``max_parts`` longest parts.
+
+    In full: all parts, and how the time of each is computed.
+    """
     name = "a step" if step.name == "step" else f"a {step.name} step"
     yield Title(text=f"Time of {name}: {format_seconds(step.seconds)}")
     shares = [
@@ -187,6 +192,7 @@ def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
 
 
 def _work_lines(part: ExplainedPart) -> Iterator[str]:
+    """Yield how the time of a part is computed: what it waits for, and each formula."""
     if part.waits:
         yield part.waits
     for done in part.part.done:
@@ -196,6 +202,7 @@ def _work_lines(part: ExplainedPart) -> Iterator[str]:
 
 
 def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+    """Yield the memory of the fullest GPU by part in GiB, and host and paged memory."""
     capacity = explained.plan.problem.inputs.machine.gpu.allocatable_memory / GIB
     peak = number_or_nan(explained.row["peak_memory_gib"])
     yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
@@ -221,6 +228,7 @@ def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
 
 
 def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+    """Yield a line for each assumed value with its effect; the largest few unless in full."""
     assumptions = explained.assumptions
     if not assumptions:
         return
@@ -405,6 +413,10 @@ def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
 
 
 def _difference_lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
+    """Yield sentences on what another plan changes: settings, results, time and memory.
+
+    An impossible plan has only the reason.
+    """
     changes = [
         f"{name.replace('_', ' ')} {_format_setting(other)} instead of {_format_setting(first)}"
         for name, (first, other) in difference.settings.items()
@@ -423,6 +435,7 @@ def _difference_lines(difference: Difference, *, is_full: bool) -> Iterator[str]
 
 
 def _result_lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
+    """Yield a sentence for each result that the other plan changes, and whether it is a tie."""
     first = {term.name for term in difference.results[:_FIRST]}
     moved = [
         term
@@ -453,6 +466,7 @@ def _gain_lines(
     total: float,
     format_value: Callable[[float], str],
 ) -> Iterator[str]:
+    """Yield the terms of a total that the other plan makes larger, then the smaller ones."""
     for verb, sign in (("loses", 1), ("gains", -1)):
         significant = [term for term in terms if sign * term.gain > _MIN_TERM_DIFFERENCE * total]
         texts = [
@@ -573,6 +587,7 @@ def _text_columns() -> list[str]:
 
 
 def _columns(times: OperatorTimes) -> list[Column]:
+    """Return the columns of a table of operators, without redundant and constant columns."""
     peaks = [*map(number_or_nan, times.columns["of_peak"])]
     return [
         Column(
@@ -609,6 +624,7 @@ _BY_TYPE: dict[str, Callable[[float], str]] = {
 
 
 def _cell(name: str, value: object) -> str:
+    """Return a value of an operator table as text in the unit of its column; "" for None."""
     if value is None:
         return ""
     term = term_of_column(name)

@@ -47,6 +47,7 @@ def shortest_plan(
 
 
 def _where(axes: Collection[str], row: Mapping[str, object]) -> list[str]:
+    """Return texts of a row's hardware, limited to the columns in ``axes``."""
     where = [formatting.format_parameter(row[name]) for name in axes if name in _HARDWARE_COLUMNS]
     if "num_gpus" not in axes:
         return where
@@ -239,6 +240,7 @@ def token_costs_of(row: Mapping[str, object]) -> dict[str, float]:
 
 
 def _number(column: str) -> Callable[[float], str]:
+    """Return the function that formats the numbers of a column."""
     if column.endswith(("_gib", "_utilization")):
         return lambda number: f"{number:,.1f}"
     if column.endswith("_usd"):

@@ -101,6 +101,10 @@ def _sentence(
     name: str,
     evaluation: Evaluation | None,
 ) -> str:
+    """Return why the rule or limit ``name`` rejects configurations, with its nearest miss.
+
+    Without a miss (None), the sentence describes the rule itself.
+    """
     text, wording = describe(plan.problem, name), plan.workload.wording
     if miss is None:
         blamed = wording.broken_rule_text(evaluation.candidates, name) if evaluation else ""

@@ -127,6 +127,10 @@ def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
 
 
 def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, object]:
+    """Return the JSON object of one axis: the best plan of each value with its loss.
+
+    ``without_plan`` has the reason for each value that has no plan.
+    """
     rows = full_rows(result.scaled(compared.table), plan.problem.sources)
     loss_rows = zip(compared.losses, rows, strict=True)
     return {

@@ -160,6 +160,7 @@ def _format_options(lines: list[Line]) -> str:
 
 
 def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
+    """Yield a table of the options in a launch file: line, option, value and meaning."""
     rows = [
         (str(line.line), line.option, line.text, line.meaning or str(line.status))
         for line in imported.lines

@@ -183,6 +183,7 @@ def _sentences(*lines: str) -> str:
 
 
 def _waiting_line(row: Mapping[str, object]) -> str:
+    """Return a sentence on requests that queue in each replica; "" if all are admitted."""
     concurrency, capacity = number_of(row, "concurrency"), number_of(row, "most_sequences")
     if not capacity < concurrency:
         return ""

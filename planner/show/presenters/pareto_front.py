@@ -133,6 +133,7 @@ def _shown_rows(plan: Plan, number: int, top: int) -> list[int]:
 
 
 def _title(plan: Plan, number: int, shown: int) -> str:
+    """Return the title of the front: its objectives and how many of its plans are shown."""
     goals = ", ".join(objective.name for objective in plan.problem.objectives)
     count_text = f"{shown} of {number}" if shown < number else f"all {number}"
     if number == 1:
@@ -298,6 +299,7 @@ def marked_rows(plan: Plan, result: SearchResult) -> Columns:
 
 
 def _column(name: str, values: Sequence[object]) -> Column:
+    """Return the table column of a result or setting with its formatted values."""
     term = term_of_column(name)
     is_degree = name.endswith(_PARALLEL) and name != "sequence_parallel"
     return Column(
@@ -310,6 +312,7 @@ def _column(name: str, values: Sequence[object]) -> Column:
 
 
 def _cell(name: str, value: object) -> str:
+    """Return a value of the column ``name`` as text without unit; ``-`` if it is not finite."""
     if not isinstance(value, float):
         text = formatting.format_parameter(value)
         return SHORT_WORDS.get(text, text)
@@ -329,6 +332,7 @@ def _cell(name: str, value: object) -> str:
 
 
 def _rank(name: str, goals: Sequence[str]) -> int:
+    """Return the rank of a column; columns of high rank are omitted first if space is short."""
     term = term_of_column(name)
     if term is None or name == "gpu":
         return 0

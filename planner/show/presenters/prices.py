@@ -50,6 +50,7 @@ def prices_lines(rows: Iterable[Row]) -> list[str]:
 
 
 def _doubts_lines(rows_by_hardware: Mapping[tuple[str, str], Row]) -> list[str]:
+    """Return a line with the doubtful prices by GPU and contract; empty if there are none."""
     doubtful = [
         f"{gpu} {contract}: {doubts}"
         for (gpu, contract), row in rows_by_hardware.items()
@@ -183,6 +184,7 @@ def charged_in_full_line(rows: Mapping[str, Row]) -> str:
 
 
 def _format_charge(row: Row, signed: float, used: float) -> str:
+    """Return how a contract charges a plan: all ``signed`` GPU-hours, or the used part."""
     price, in_use = (
         number_of(row, name) for name in ("price_per_gpu_hour_usd", "priced_utilization")
     )
@@ -216,6 +218,7 @@ def _format_term(days: float) -> str:
 
 
 def _format_break_even(row: Row) -> str:
+    """Return from which use the contract costs less than on-demand GPUs, as text."""
     even = number_of(row, "contract_break_even")
     if math.isnan(even):
         return ". No seller of it is known to have it on demand"

@@ -115,6 +115,7 @@ def where(plan: Plan) -> str:
 
 
 def _size(model: ModelSpec) -> str:
+    """Return the number of parameters of a model as text, with multi-token prediction."""
     parameters = f"{formatting.format_large(count_parameters(model).total)} parameters"
     if model.mtp_num_layers:
         modules = "module" if model.mtp_num_layers == 1 else f"{model.mtp_num_layers} modules"

@@ -48,6 +48,7 @@ OLDER = (
 
 
 def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
+    """Yield memory by phase, time, speed, uncertainty and the cost of the run."""
     total = first(runs.step_time)
     time = parts_table("s", runs.step.shown_times(), "step", total, total, digits=1)
     yield SideBySide(tables={"Memory by phase": _memory(runs), "Time of a step": time})
@@ -142,6 +143,7 @@ def _turns(runs: RlRuns) -> str:
 
 
 def _speed(runs: RlRuns) -> dict[str, str]:
+    """Return the speed of the first configuration as text by name: times, rates, idle shares."""
     work, hidden = runs.source.inputs.workload, ("generate", "update")
     rollout = runs.step.rollout
     times = {name: first(runs.step.times[name]) for name in PHASES}

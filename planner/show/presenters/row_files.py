@@ -73,6 +73,7 @@ def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | Non
 
 
 def _column(table: Iterable[str], name: str) -> str | None:
+    """Return the column of a table that holds the term ``name``; None if there is none."""
     if name in _COLUMNS_OF:
         columns = [*table]
         return next((column for column in _COLUMNS_OF[name] if column in columns), None)
@@ -136,6 +137,7 @@ class RowFiles:
     def __init__(
         self, csv_file: TextIO | None, json_file: TextIO | None, manifest: TextIO | None
     ) -> None:
+        """Write rows to CSV and JSON files; None omits a file."""
         self._manifest = manifest
         self._csv = csv_file
         self._json = json_file
@@ -154,6 +156,7 @@ class RowFiles:
             self._write(block)
 
     def _write(self, block: Block) -> None:
+        """Write a block of rows to the CSV and the JSON file, the first one with the head."""
         if self._csv is not None:
             if self._empty:
                 self._csv.write(",".join(map(csv_cell, block)) + "\n")
@@ -312,6 +315,7 @@ def texts(values: Any, cell: Cell, prefix: str = "") -> list[str]:
 
 
 def _array_texts(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
+    """Return the texts of an array's values; equal values are formatted once."""
     bits = _bits(values)
     if (bits == bits[:1]).all():
         return _format_values(values[:1], cell, prefix) * len(values)

@@ -204,6 +204,7 @@ def assumed_line(plan: Plan) -> str:
 def _result_blocks(
     plan: Plan, candidates: Candidates, row: Mapping[str, object]
 ) -> Iterator[Block]:
+    """Yield the results of a plan with load check, costs, intervals and assumptions."""
     if line := load_line(plan, candidates):
         yield make_lines(line)
     if plan.request.replay:
@@ -496,6 +497,7 @@ def _change(sign: int, loss: float) -> str:
 def _table_blocks(
     plan: Plan, compared: Comparison, columns: Columns, max_rows: int
 ) -> Iterator[Block]:
+    """Yield a table with the best plan of each value of an axis, at most ``max_rows``."""
     table, objective = full_columns(columns, plan.problem.sources), plan.problem.objectives[0]
     rows = [*islice(iterate_rows(table), max_rows)]
     num_hidden = len(compared.losses) - len(rows)
@@ -626,6 +628,7 @@ def misfit_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def _configuration_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    """Yield the question, the defaults, the load check, and the settings of one plan."""
     yield from question_blocks(plan)
     yield from defaults_blocks(plan)
     if line := load_line(plan, evaluation.candidates):

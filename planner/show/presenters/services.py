@@ -318,6 +318,7 @@ def _per_million(budget_result: BudgetResult) -> float:
 
 
 def _budget_line(measure: str, size: Size, budget_result: BudgetResult) -> str:
+    """Return the largest fleet within a budget as text: GPUs, plan, rates, power and cost."""
     row, workload = budget_result.fleet.row, workload_of("serve")
     tokens_per_user = number_or_nan(row["tokens_per_s_per_user"])
     parts = [
@@ -378,6 +379,7 @@ def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
         return [Cell(text=formatting.format_significant(value), number=value) for value in values]
 
     def counts(name: str) -> list[Cell]:
+        """Return the cells of the integers in the column ``name``; ``-`` if unknown."""
         values = [number_of(row, name) for row in rows]
         return [
             Cell(text=formatting.format_count(value) if math.isfinite(value) else "-", number=value)

@@ -57,6 +57,7 @@ _PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 
 def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
+    """Yield memory, latency, log values, speed and uncertainty of the first deployment."""
     row, at_load = candidates.row, candidates.at_load
     pairs = _speed_pairs(row)
     if not isinstance(at_load, Replicas):
@@ -163,6 +164,7 @@ def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
 
 
 def _deployment_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    """Yield latencies of the first deployment, and its step times by module and operator."""
     if isinstance(evaluation.detail, Burst):
         yield from _burst_blocks(evaluation.detail)
     elif isinstance(evaluation.candidates, Deployments):
@@ -171,6 +173,7 @@ def _deployment_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def _burst_blocks(burst: Burst) -> Iterator[Block]:
+    """Yield the latencies of requests that arrive at once, and the time until all end."""
     yield Title(text=f"A burst of {formatting.format_count(burst.num_requests)} requests at once")
     latencies = {f"p{100 * s:.0f}": burst.answered_within(s) for s in _SHARES}
     firsts = {f"p{100 * s:.0f}": burst.first_within(s) for s in _SHARES}
@@ -197,6 +200,7 @@ def _format_latencies(seconds: dict[str, float]) -> str:
 
 
 def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
+    """Yield memory, latencies, rates and cost of a static batch, and their uncertainty."""
     row = candidates.row
     yield from memory_blocks(candidates)
     yield Title(text="A batch from its start to its end")
@@ -232,6 +236,7 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
 
 
 def _batch_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    """Yield the largest batch that fits, and the step times by module and operator."""
     largest_batch = number_of_row(first_row(evaluation.more), "largest_batch")
     text = (
         f"largest batch: {formatting.format_count(largest_batch)} requests of full length a replica"
@@ -375,6 +380,7 @@ def steps_blocks(steps: Mapping[str, InferenceStep]) -> Iterator[Block]:
 def _times_table(
     tables: Mapping[str, Sequence[Mapping[str, object]]], totals: Mapping[str, float]
 ) -> Table:
+    """Return a table of times in ms and in % of the step, two columns per kind of step."""
     columns = {
         n: {str(row["operator"]): number_of(row, "time_s") for row in rows}
         for n, rows in tables.items()

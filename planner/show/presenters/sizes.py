@@ -296,6 +296,10 @@ def reason_lines(sizes: Sizes) -> list[str]:
 
 
 def _best_line(title: str, size: Size, fleet: FeasiblePlan | None, confidence: float) -> str:
+    """Return a fleet as one line: GPUs, layout, costs and margins; "" if it is None.
+
+    ``confidence`` is the probability with which the limits must be met.
+    """
     if fleet is None:
         return ""
     row, parts = fleet.row, [f"{title}: {fleet.num_gpus:,} x {_gpu_and_contract(size)}"]
@@ -356,6 +360,7 @@ def _layout_text(row: Mapping[str, object]) -> str:
 
 
 def _format_span(low: float, high: float) -> str:
+    """Return two numbers as a text such as ``4 to 8``; a single number if they are equal."""
     return (
         formatting.format_count(high)
         if low == high
@@ -442,6 +447,7 @@ def _profile_and_layout(row: Mapping[str, object]) -> str:
 
 
 def _cost(row: Mapping[str, object], column: str) -> str:
+    """Return the cost of a row in USD as text; ``unknown`` without a price."""
     value = number_of(row, column)
     if not math.isfinite(value):
         return "unknown"

@@ -130,6 +130,7 @@ def _cells(row: Row, catalogue: Catalogue, name: str, width: int) -> list[str]:
 
 
 def _gpu(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of a GPU: GiB, GB/s, TFLOP/s in bf16 and fp8, links, W, USD per hour."""
     gpu = catalogue.load_gpu(name).spec
     price = catalogue.price(gpu.name)
     yield name
@@ -144,6 +145,7 @@ def _gpu(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 
 def _cluster(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of a cluster: GPU, GPUs per node and domain, GB/s, and most GPUs."""
     cluster = catalogue.load_cluster(name).spec
     yield name
     yield cluster.gpu
@@ -155,6 +157,7 @@ def _cluster(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 
 def _model(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of a model: billions of parameters, layers, widths, experts."""
     model = catalogue.load_model(name)
     parameters = count_parameters(model)
     yield name
@@ -174,6 +177,7 @@ def _space(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 
 def _framework(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of a framework: parallelism, ZeRO stages, bytes of training states."""
     profile = catalogue.load_framework(name).spec
     kinds = ("tensor", "pipeline", "context", "expert")
     yield name
@@ -183,6 +187,7 @@ def _framework(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 
 def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of an engine: batching, most sequences and tokens, quantizations."""
     engine = catalogue.load_engine(name).spec
     yield name
     scheduler = engine.scheduler
@@ -193,6 +198,7 @@ def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 
 def _reliability(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of a reliability spec: GPU-hours per failure, recovery, and spares."""
     spec = catalogue.load_reliability(name).spec
     interval = spec.gpu_hours_per_interruption
     yield name
@@ -314,6 +320,7 @@ def spec_table(
 
 
 def _model_blocks(model: ModelSpec) -> Iterator[Block]:
+    """Yield the facts of a model, then the fields of each group of layers."""
     parameters = count_parameters(model)
     yield make_lines(f"model {model.name}", mark=TOTAL, indent="")
     facts = {
@@ -358,6 +365,7 @@ def scalar_fields(spec: Any) -> Iterator[tuple[str, Any]]:
 def _sections_blocks(
     table: Mapping[str, Any], sources: Mapping[str, str], title: str = ""
 ) -> Iterator[Block]:
+    """Yield a table for each section of a spec, with the source of every number."""
     rows = []
     for key, value in table.items():
         if _is_quantity(value):
@@ -384,6 +392,7 @@ def _is_quantity(value: object) -> bool:
 
 
 def _format_entry(value: object) -> str:
+    """Return the value of a spec's key as text; lists and tables are joined by commas."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key.replace('_', ' ')} {part}" for key, part in value.items())
     if isinstance(value, list):
@@ -396,6 +405,7 @@ def _format_entry(value: object) -> str:
 
 
 def _mark(source: str, sources: Mapping[str, str]) -> str:
+    """Return the mark of a source: its key in brackets, ``ASSUMED``, or a class default."""
     origin = sources.get(source, source)
     if origin == "assumed":
         return "ASSUMED"
@@ -405,6 +415,7 @@ def _mark(source: str, sources: Mapping[str, str]) -> str:
 
 
 def _has_key(table: object, keys: list[str]) -> bool:
+    """Whether a nested table has a value at this path of keys; False for a section."""
     for key in keys:
         if not isinstance(table, Mapping) or key not in table:
             return False
@@ -413,6 +424,7 @@ def _has_key(table: object, keys: list[str]) -> bool:
 
 
 def _used_sources(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the source of every number in a nested table of a spec."""
     for value in table.values():
         if _is_quantity(value):
             yield value["source"]
@@ -463,6 +475,7 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
 
 
 def _figure_cells(name: str, figure: SourcedQuantity) -> list[str]:
+    """Return name, value, unit and range of a figure; the range is "" if it has none."""
     scale, unit = _UNITS[DIMENSIONS.get(name, "1")]
     value, low, high = (
         f"{number / scale:,.6g}" for number in (figure.value, figure.low, figure.high)
@@ -515,6 +528,7 @@ def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalo
 def _files_of_kinds(
     kinds: Sequence[SpecKind], catalogue: Catalogue
 ) -> Iterator[tuple[SpecKind | None, Path]]:
+    """Yield every file of these kinds of specs; the kind is None for tables of prices etc."""
     for kind in kinds:
         for folder in catalogue.folders(kind):
             yield from ((kind, path) for path in sorted(folder.glob("*.toml")))
@@ -527,6 +541,10 @@ def _files_of_kinds(
 
 
 def _kind_and_path(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
+    """Return the kind of a spec file and its path; the kind of a table is None.
+
+    Raises SpecError if neither the name nor the folder shows the kind.
+    """
     if path.suffix == ".csv" or (kind is None and path.name == POWER):
         return None, path
     if kind is None and path.suffix == ".json":
@@ -543,6 +561,7 @@ def _kind_and_path(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, 
 
 
 def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
+    """Read a spec file or, if the kind is None, a table; raises SpecError if it is invalid."""
     if kind is None:
         # Tables have fixed names; any other file is a price list.
         if path.name in _READERS:

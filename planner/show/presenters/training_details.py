@@ -47,6 +47,7 @@ _TIMES = (*_OF_OPERATORS, "total_s")
 
 
 def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
+    """Yield memory and time by part, speed, uncertainty and the cost of the run."""
     yield from _breakdowns_blocks(runs)
     yield Title(text="Speed")
     yield KeyValues(pairs=_speed(runs))
@@ -71,6 +72,7 @@ def _seconds(runs: TrainingRuns) -> dict[str, float]:
 
 
 def _speed(runs: TrainingRuns) -> dict[str, str]:
+    """Return the speed of the first configuration as text by name: times, rates and MFU."""
     estimate = runs.estimate
     tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
     samples = {}

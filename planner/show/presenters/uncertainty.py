@@ -169,6 +169,7 @@ def _label(column: str) -> str:
 
 
 def _range(column: str, low: float, high: float) -> str:
+    """Return two ends of a column as text in its unit: tokens/s, GiB or a duration."""
     unit = _unit(column)
     if unit == "_per_s":
         return (
@@ -198,6 +199,7 @@ def short_assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption
 
 
 def _assumption_line(plan: Plan, assumption: SensitiveAssumption) -> str:
+    """Return a sentence on an assumed value, the values tried, and their effects."""
     assumed = f"assumed {assumption.assumed}"
     if assumption.tried:
         assumed += f"; tried {', '.join(assumption.tried)}"
@@ -221,6 +223,7 @@ def effect_texts(
 
 
 def _short_line(plan: Plan, assumption: SensitiveAssumption) -> str:
+    """Return an assumed value with its largest effect, and values that do not fit."""
     moved = assumption.moved
     spreads = {n: h / low if low > 0 else math.inf for n, (low, h) in moved.items()}
     columns = sorted(moved_columns(plan.workload.wording, assumption), key=spreads.__getitem__)

@@ -103,6 +103,7 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Compared
 
 
 def _cells(runs: Runs, row: ComparedRun) -> dict[str, str]:
+    """Return the predicted cells of a run by column; "" where nothing is predicted."""
     prediction = row.prediction
     cells = {name: "" for quantity in runs.quantities for name in _interval_columns(quantity)}
     for quantity in runs.quantities:
@@ -134,6 +135,7 @@ def _number(value: float) -> str:
 
 
 def _row(errors: Errors, with_regret: bool) -> Iterator[str]:
+    """Yield the cells of a group of runs: counts and errors; regret only if ``with_regret``."""
     yield _shorten(errors.name)
     yield format_count(errors.rows)
     yield format_count(errors.predicted)
@@ -290,6 +292,7 @@ def comparison_blocks(comparison: Comparison, planned: PredictedRun, log: Path) 
 
 
 def _run_cells(quantity: LoggedQuantity) -> Iterator[str]:
+    """Yield the cells of a logged quantity: measured, predicted, error and interval."""
     yield _label(quantity)
     yield _value(quantity.name, quantity.measured)
     yield "-" if quantity.predicted is None else _value(quantity.name, quantity.predicted.value)
@@ -303,6 +306,7 @@ def _run_cells(quantity: LoggedQuantity) -> Iterator[str]:
 
 
 def _label(quantity: LoggedQuantity) -> str:
+    """Return the name of a logged quantity for a table, such as ``p99`` or ``peak memory``."""
     if quantity.percent is not None:
         return f"  p{quantity.percent}"
     if quantity.name == MEMORY:
@@ -318,6 +322,7 @@ def _range_ends(name: str, low: float, high: float) -> str:
 
 
 def _value(name: str, value: float) -> str:
+    """Return a logged value as text: a rate, a duration, GiB, or whether memory ran out."""
     if name == OUT_OF_MEMORY:
         return "yes" if value else "no"
     if name == MEMORY:
@@ -363,6 +368,7 @@ def add_row(path: Path, comparison: Comparison, planned: PredictedRun) -> bool:
 
 
 def _header(planned: PredictedRun) -> list[str]:
+    """Return the columns of the table of measured runs that has the kind of this run."""
     if planned.is_training:
         kind = TemplateKind.TRAINING
     elif planned.is_of_rollouts:
@@ -402,6 +408,7 @@ def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Itera
 
 
 def _error_pairs(errors: Fitted, folds: int) -> dict[str, str]:
+    """Return the errors before and after a fit as text; with folds, also on runs left out."""
     pairs = {
         "shipped values": f"{100 * errors.before:.1f} %",
         "fitted values": f"{100 * errors.after:.1f} %",

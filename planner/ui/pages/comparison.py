@@ -197,6 +197,7 @@ def _has_number(values: Sequence[Any]) -> bool:
 
 
 def _plan_subject(answers: Mapping[str, Any]) -> str:
+    """Return the model, the GPUs and the software of a plan as one text."""
     count = answers.get("num_gpus")
     software = answers.get("framework") or answers.get("engine") or ""
     where = (
@@ -238,6 +239,7 @@ def _ranking(results: Sequence[ResultObject], names: Sequence[str], best: int) -
 
 
 def _format_cell(result: ResultObject, index: int) -> str:
+    """Return the value of the plan ``index`` with its interval as text; ``-`` if unknown."""
     value, ends = result["values"][index], result["intervals"][index]
     return (
         "-"
@@ -272,6 +274,7 @@ def _results(results: Sequence[ResultObject], names: Sequence[str]) -> Table:
 
 
 def _settings(settings: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Block:
+    """Return a table of the settings that differ between the plans, one column per plan."""
     rows = [
         (
             name.replace("_", " "),

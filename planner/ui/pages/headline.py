@@ -113,6 +113,7 @@ def figures(
 
 
 def _figure(row: AnyRow, name: str, ends: Mapping[str, Ends]) -> Figure:
+    """Return the figure of a row's column: its value with unit and its 90 % interval."""
     text = format_result(name, row[name], ends.get(name))
     value, _, between = text.partition(" (")
     between = f"90 %: {between.removesuffix(')')}" if between else ""
@@ -123,6 +124,7 @@ def _figure(row: AnyRow, name: str, ends: Mapping[str, Ends]) -> Figure:
 
 
 def _chance(name: str, share: float, title: str) -> Figure:
+    """Return the figure of a probability (0 to 1) with its name and explanation."""
     return Figure(
         name=name,
         text=formatting.format_probability(share),
@@ -188,6 +190,7 @@ def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
 
 
 def _format_gpus(row: AnyRow) -> str:
+    """Return a row's GPUs as text, ``8 x h100``; the GPU alone if the number is unknown."""
     count = number_of(row, _GPUS)
     return (
         f"{formatting.format_count(count)} x {row['gpu']}"

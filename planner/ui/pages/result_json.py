@@ -138,6 +138,10 @@ def name_with_version(where: str, manifest: Mapping[str, object]) -> str:
 
 
 def _kind(where: str, rows: Sequence[Mapping[str, object]], more: Mapping[str, object]) -> str:
+    """Return the kind of result in a JSON file, from the names of its parts and columns.
+
+    Raises SpecError if no page can be made of the result.
+    """
     for kind, part in _KIND_MARKERS.items():
         if part in more:
             return kind

@@ -153,6 +153,7 @@ def make_table(
 
 
 def _column(workload: Workload, name: str, rows: Rows) -> tuple[ColumnHead, list[Cell]]:
+    """Return the head and the cells of a column of rows, formatted by the type of its values."""
     if name == PLAN:
         cells = [
             Cell(text=layout_of(workload, row) if row.get("feasible", True) else "-")
@@ -211,6 +212,7 @@ def _probability_cell(value: float) -> Cell:
 
 
 def _text_cell(value: object) -> Cell:
+    """Return the cell of a value that has no unit: cut if long, ``-`` if there is no value."""
     if not _has_value(value):
         return Cell(text="-")
     text = formatting.format_parameter(value)
@@ -411,6 +413,7 @@ def _sources(specs: Mapping[str, str], catalogue: Catalogue) -> Iterator[tuple[s
 
 
 def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield title, figures and source for each source of a spec; without unsourced figures."""
     figures_by_source: dict[str, list[str]] = {}
     for figure, source in origins.items():
         if not source.startswith(_WITHOUT_SOURCE):

@@ -180,6 +180,10 @@ def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, is_only: bool) -> 
 def _draw_curve(
     canvas: Canvas, axes: Axes, curve: Curve, color: str, mark: str, counts: Sequence[int]
 ) -> object:
+    """Draw a curve with its points and intervals; return its legend handle.
+
+    Larger points have more GPUs; hollow points are ties.
+    """
     x, y = np.asarray(curve.x, dtype=np.float64), np.asarray(curve.y, dtype=np.float64)
     order = np.argsort(curve.counts, kind="stable")
     axes.plot(x[order], y[order], color=color, linewidth=1.2, alpha=0.8)
@@ -207,6 +211,7 @@ def _draw_curve(
 
 
 def _format_gpu_span(counts: Sequence[int]) -> str:
+    """Return the smallest and the largest number of GPUs as text: ``8 to 64 GPUs``."""
     lowest, highest = min(counts), max(counts)
     span = (
         formatting.format_count(lowest)
@@ -297,6 +302,7 @@ def _day_curves(sizes: Sizes) -> Curves:
 
 
 def _curve(size: Size, x_column: str, y_column: str) -> Curve:
+    """Return the curve of a GPU and contract over two result columns, without unknown points."""
     plans = [(choice, _point(choice.row, x_column, y_column)) for choice in size.choices.values()]
     finite = [(fleet, point) for fleet, point in plans if all(map(math.isfinite, point))]
     fleets, points = [fleet for fleet, _ in finite], [point for _, point in finite]
@@ -372,6 +378,7 @@ def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks:
 
 
 def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
+    """Draw a matrix of coloured cells with their texts; the best cells are bold."""
     colors = _colors(canvas, matrix)
     letters = canvas.letters() / (len(matrix.columns) + 2.5)
     longest = max(len(cell) for cells in matrix.texts for cell in cells)
@@ -513,6 +520,7 @@ def _marks(canvas: Canvas, axes: Axes, front: FrontPoints) -> tuple[list[object]
 
 
 def _recommended(canvas: Canvas, axes: Axes, front: FrontPoints, size: float) -> object:
+    """Draw the recommended plan as a star with its intervals; return its legend handle."""
     theme, (x, y) = canvas.theme, front.recommended
     _intervals(axes, x, y, np.array([0]), theme.recommended, strong=True)
     return axes.plot(

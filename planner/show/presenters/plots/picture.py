@@ -117,6 +117,7 @@ def check_picture(
 
 
 def _need_matplotlib(option_name: str) -> None:
+    """Raise MissingDependencyError if matplotlib, which an option needs, is not installed."""
     # Suppress its warnings about folders that it cannot write to.
     if not (log := logging.getLogger("matplotlib")).level:
         log.setLevel(logging.ERROR)
@@ -183,6 +184,7 @@ class Canvas:
     """A figure while it is drawn; ``size`` is the font size in points."""
 
     def __init__(self, picture: Picture, *, size: float, height: float) -> None:
+        """Create an empty figure of a picture; ``size`` in points, ``height`` in pixels."""
         from matplotlib.figure import Figure
 
         self.picture, self.theme, self.size = picture, picture.theme, size

@@ -65,6 +65,7 @@ def compared_quantities(tables: Sequence[Sequence[ComparedRun]]) -> list[Measure
 
 
 def _of_row(row: ComparedRun) -> Iterator[tuple[str, tuple[float, float, float, float]]]:
+    """Yield each compared quantity of a run: measured, predicted, and its interval ends."""
     for compared in row.kind.compared:
         quantity = row.first_measured(compared.names)
         predicted = row.ranges.get(quantity or "")
@@ -96,6 +97,7 @@ def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[Compa
 
 
 def _draw_panel(canvas: Canvas, axes: Axes, panel: MeasuredPairs) -> None:
+    """Draw predicted against measured values of a quantity, with intervals and diagonal."""
     theme, number = canvas.theme, len(panel.measured)
     all_values = np.concatenate([panel.measured, panel.predicted])
     low, high = all_values.min() / 1.25, all_values.max() * 1.25

@@ -77,6 +77,7 @@ class _Scale:
     """Maps seconds to x positions; skipped time is compressed."""
 
     def __init__(self, timeline: Timeline) -> None:
+        """Map the time of a step to positions on the axis, with skipped time shortened."""
         skipped = [gap for gap in timeline.skipped if gap[1] > gap[0]]
         shown_time = timeline.makespan - sum(end - start for start, end in skipped)
         gap_width = _SKIPPED * shown_time
@@ -328,6 +329,7 @@ def write_trace(path: Path, timelines: Sequence[Timeline], metadata: Mapping[str
 
 
 def _step(timeline: Timeline) -> dict[str, object]:
+    """Return the metadata of a step: title, duration in s and peak memory in GiB."""
     return {
         "title": timeline.title or "step",
         "makespan_s": timeline.makespan,
@@ -337,6 +339,7 @@ def _step(timeline: Timeline) -> dict[str, object]:
 
 
 def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
+    """Yield the trace events of all timelines: names, spans, and memory of each lane."""
     process, begin = 0, 0.0
     for timeline in timelines:
         for lane, name in enumerate(timeline.lanes):
@@ -382,6 +385,7 @@ def _levels(
 
 
 def _heads(process: int, name: str) -> Iterator[dict[str, object]]:
+    """Yield the trace events that name a process and each of its streams."""
     yield {"name": "process_name", "ph": "M", "pid": process, "args": {"name": name}}
     yield {"name": "process_sort_index", "ph": "M", "pid": process, "args": {"sort_index": process}}
     for thread, stream in enumerate(STREAMS):
