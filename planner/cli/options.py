@@ -83,6 +83,7 @@ def with_term_options(
 
     def decorate(command: Command) -> Callable[..., None]:
         """Return the command as a function for typer with a parameter for each option."""
+
         def run(context: typer.Context, **values: object) -> None:
             with snapshot_files():
                 command({"context": context, **values})

@@ -151,6 +151,7 @@ def _query(scope: Scope) -> list[tuple[str, str]]:
 
 def _with_headers(send: Send) -> Send:
     """Return a ``send`` function that adds the security headers to every response."""
+
     async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
