@@ -62,7 +62,7 @@ class RequestGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer an HTTP request with the application, unless it is refused.
 
-        A link with a valid token is redirected to the same address, and the token is set as a cookie.
+        A link with a valid token is redirected to the same address; the token becomes a cookie.
         """
         if scope["type"] != "http":
             await self.app(scope, receive, send)
@@ -81,7 +81,7 @@ class RequestGuard:
             await self.app(scope, receive, _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: Mapping[str, bytes]) -> tuple[int, str] | None:
-        """The status and the reason of a refusal; None if the request is allowed."""
+        """Return the status and the reason of a refusal; None if the request is allowed."""
         if len(scope["query_string"]) > self.question_bytes:
             return 413, f"A question has at most {self.question_bytes:,} bytes."
         if _is_of_another_site(scope, headers):
@@ -105,7 +105,9 @@ class RequestGuard:
         )
 
     def _link_without_token(self, scope: Scope) -> bytes | None:
-        """Redirect target for a link with the token: the same path and query without it.
+        """Return where to redirect a link with the token: its path and query without the token.
+
+        Returns None if the request is no such link.
 
         The path is quoted, so that browsers cannot read it as the name of another server.
         """
@@ -122,7 +124,7 @@ def _host(headers: Mapping[str, bytes]) -> str:
 
 
 def _is_of_another_site(scope: Scope, headers: Mapping[str, bytes]) -> bool:
-    """Whether the request comes from a page of another site or port; links may be followed.
+    """Whether a request comes from a page of another site or port; links may be followed.
 
     Browsers send the site, or the origin over plain HTTP to other machines.
     """
@@ -221,7 +223,7 @@ class Limits:
 
 
 def within_files(limits: Limits) -> Limits:
-    """The limits with at most half as many connections as files that this process may open."""
+    """Return the limits with at most half as many connections as this process may open files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return limits

@@ -78,7 +78,10 @@ _MIN_TERM_DIFFERENCE = 0.002
 
 
 def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iterator[Block]:
-    """The answer, its bounds, the largest parts and sensitivities; all of them if ``is_full``."""
+    """Yield a plan, its bottlenecks, its longest parts and its sensitivities.
+
+    With ``is_full`` all parts and sensitivities are shown.
+    """
     yield from _answer_blocks(explained)
     if explained.difference is not None:
         yield Title(text="Against the other plan")
@@ -159,7 +162,7 @@ def _step_blocks(
 
 
 def _beyond_line(part: ExplainedPart, software: str) -> str:
-    """A sentence on a part that is predicted faster than the roofline, an error of fitting."""
+    """Return a sentence on a part predicted faster than its roofline: an error of fitting."""
     shares = [
         (done.figure(name), peak_label)
         for done in part.part.done
@@ -176,7 +179,7 @@ def _beyond_line(part: ExplainedPart, software: str) -> str:
 
 
 def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
-    """Parts of a step with their bounds; a narrow table omits shares."""
+    """Return a table of the parts of a step with times and bounds; no shares if narrow."""
     rows = [
         (
             part.title,
@@ -251,7 +254,7 @@ def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Bl
 
 
 def _sources_blocks(explained: Explanation) -> Iterator[Block]:
-    """The spec numbers that times depend on with their sources, and references of formulas."""
+    """Yield the spec numbers on which the times depend, their sources, and the formulas."""
     yield Title(text="Sources")
     by_source: dict[str, list[str]] = {}
     for key, source in spec_numbers(explained.steps, SpecSources(explained.plan)).items():
@@ -267,7 +270,7 @@ def _sources_blocks(explained: Explanation) -> Iterator[Block]:
 
 
 def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
-    """A table of the effects of 10 % changes, then a line for each other node count and length."""
+    """Yield a table of the effects of 10 % changes and a line per other node count or length."""
     yield Title(text="What if (each one predicted again)")
     yield text_table(
         HEADS, what_if_rows(explained, is_full=is_full), text_columns=(0, 1), name="what_if"
@@ -277,7 +280,7 @@ def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[B
 
 
 def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str, ...]]:
-    """Rows of cells for `HEADS`: each fact and each column that it moves, largest effect first."""
+    """Yield a row of cells for `HEADS` per changed fact and affected result, largest first."""
     base_row, columns = explained.row, explained.columns
     sensitivities = [
         sensitivity
@@ -349,7 +352,7 @@ def _goal(explained: Explanation) -> str:
 
 
 def _shown_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full: bool) -> list[str]:
-    """The columns of a change to show: in full all that it moves, otherwise the objective."""
+    """Return the results to show for a changed fact: all affected, or only the objective."""
     moved = [
         name
         for name in explained.columns
@@ -369,7 +372,7 @@ def _change(row: Mapping[str, object], base_row: Mapping[str, object], column: s
 def _question_lines(
     explained: Explanation, sensitivity: Sensitivity, *, is_full: bool
 ) -> Iterator[str]:
-    """A line for each other answer with its changes; the short form has the main columns only."""
+    """Yield a line for each changed input of the question with its effect on the results."""
     costs = [name for name in explained.columns if "cost" in name]
     memory_columns = MEMORY if sensitivity.group == SOFTWARE else ()
     shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *memory_columns))]
@@ -405,7 +408,7 @@ def _question_lines(
 
 
 def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
-    """Sentences with the gains and losses of the other plan, or the rule that it breaks.
+    """Return sentences on what another plan gains and loses, or the rule that it breaks.
 
     The short form has the main results only.
     """
@@ -485,7 +488,7 @@ def _format_or_zero(value: float, format_value: Callable[[float], str]) -> str:
 
 
 def _terms_blocks(difference: Difference) -> Iterator[Block]:
-    """Tables of every term of the times and of the memory of both plans."""
+    """Yield tables that compare every term of time and memory of the two plans."""
     tables = {f"Time of the {name}, ms": (terms, 1e3) for name, terms in difference.times.items()}
     for title, (terms, scale) in {**tables, "Memory, GiB": (difference.memory, 1.0)}.items():
         rows = [
@@ -513,7 +516,7 @@ def _format_setting(value: object) -> str:
 def explain_plan(
     request: Request, burst: int | None = None, against: Request | None = None
 ) -> Explanation:
-    """The explanation of the plan of a request, compared with the plan of another request.
+    """Return the explanation of a plan and, if there is another request, of the difference.
 
     Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or there are
     several configurations.
@@ -534,7 +537,7 @@ def predict_plan(request: Request, burst: int | None = None, name: str = "") -> 
 
 
 def explanation_dict(explained: Explanation) -> dict[str, Any]:
-    """The explanation as a JSON object, with the sentences about the other plan."""
+    """Return an explanation as a JSON object, with the sentences about the other plan."""
     fields = Explanation.to_dict(explained)
     if other := explained.difference:
         fields["against"] = {**other.to_dict(), "sentences": against_lines(other)}
@@ -547,7 +550,7 @@ _NAMED = ("gpu", "framework")
 
 
 def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
-    """The assumptions, the values that all rows share, and a table of operators."""
+    """Yield the assumptions, the values equal in all rows, and the table of operator times."""
     if times.assumed:
         yield make_lines(f"Assumed: {'; '.join(times.assumed)}")
     same = _shared_values(times)
@@ -563,7 +566,7 @@ def _rank(column: str) -> int:
 
 
 def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str]) -> None:
-    """Write the rows and, for JSON, how each time is computed."""
+    """Write the rows of operator times and, in JSON, how each time is computed."""
     files.add(blocks(times.columns))
     if files.has_object:
         works = [[work_dict(done) for done in row] for row in times.works]
@@ -573,7 +576,7 @@ def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str])
 
 
 def _shared_values(times: OperatorTimes) -> list[str]:
-    """The GPU, framework and words that are equal in all rows."""
+    """Return the GPU, the framework and the words that are equal in all rows."""
     shared = []
     for name in (*_NAMED, *_text_columns()):
         values = set(times.columns.get(name, ()))
@@ -604,7 +607,7 @@ def _columns(times: OperatorTimes) -> list[Column]:
 
 
 def _is_shown(name: str, values: Sequence[object]) -> bool:
-    """Whether a column is shown: its values differ between rows or from the default."""
+    """Whether a column is shown: True if its values vary or are not all the default."""
     if name in (*_NAMED, *_text_columns()):
         return len(set(values)) > 1
     term = glossary().get(name)

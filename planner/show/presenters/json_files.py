@@ -29,7 +29,7 @@ from planner.workloads.workload import Evaluation
 
 
 def command_manifest(command: Sequence[str]) -> dict[str, object]:
-    """The manifest of a command: version, command line and time."""
+    """Return the manifest of a command: planner's version, command line and time."""
     return {
         "version": __version__,
         "command": shlex.join(["planner", *command]),
@@ -103,7 +103,7 @@ def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, object]]:
 
 
 def _evidence(plan: Plan, candidates: Candidates) -> dict[str, object]:
-    """The evidence of a plan's intervals, and the factor within which layouts are tied.
+    """Return the evidence of a plan's intervals, and the factor within which layouts tie.
 
     Empty without published runs.
     """
@@ -166,7 +166,9 @@ def add_estimate(
 
 
 def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
-    """Write the first candidate as a plan: JSON if the path ends in ``.json``, else TOML.
+    """Write the first candidate to a plan file: JSON if the name ends in ``.json``, else TOML.
+
+    Writes nothing if ``candidates`` is None.
 
     Raises OutputError if it cannot be written.
     """
@@ -178,7 +180,7 @@ def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
 
 
 def question_manifest(request: Request, command: Sequence[str]) -> dict[str, object]:
-    """The manifest of a request that several searches answer."""
+    """Return the manifest of a request that is answered by several searches."""
     return {
         **command_manifest(command),
         "workload": request.workload,
@@ -190,7 +192,7 @@ def question_manifest(request: Request, command: Sequence[str]) -> dict[str, obj
 
 
 def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, object]:
-    """The manifest of a plan: its question, answers, defaults and assumptions."""
+    """Return the manifest of a plan: its inputs, their defaults and assumptions."""
     problem = plan.problem
     return {
         **command_manifest(command),

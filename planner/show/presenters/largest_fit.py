@@ -42,7 +42,7 @@ _COLUMNS = 3
 def largest_blocks(
     plan: Plan, row: Mapping[str, object], fits: Sequence[LargestFit]
 ) -> Iterator[Block]:
-    """The plan and, for each batch or length, the largest that fits, its limit and its results."""
+    """Yield the plan and the largest batch or length that fits, its limit and its results."""
     yield make_lines(question_title(plan), mark=TOTAL, indent="")
     yield make_lines(short_plan(plan, row))
     work = plan.problem.inputs.workload
@@ -116,7 +116,7 @@ def _rows_blocks(plan: Plan, fit: LargestFit) -> Iterator[Block]:
 
 
 def methods_blocks(methods: Methods) -> Iterator[Block]:
-    """A row for each method, and below the table the limits of the batches."""
+    """Yield a table row for each method with its largest batch, and why each batch ends."""
     yield make_lines(question_title(methods.plan), mark=TOTAL, indent="")
     yield make_lines(f"largest {_batch(methods)} of {len(methods.methods):,} methods")
     yield GAP
