@@ -44,7 +44,7 @@ from planner.show import output_blocks
 
 
 def recommended_of(request: Request) -> SavedPlan:
-    """The plan that a search of a request recommends.
+    """Return the plan that the search of a request recommends.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
     InfeasibleError if nothing fits.
@@ -57,7 +57,7 @@ def recommended_of(request: Request) -> SavedPlan:
 
 
 def evaluate_request(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
-    """The one plan of a request, feasible or not; the recommended one where its layout is open.
+    """Return the plan of a request and its prediction; the recommended one if it is open.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
     several configurations; InfeasibleError if the layout is open, and nothing fits.
@@ -77,7 +77,7 @@ class _Displayable:
 
     @classmethod
     def from_result(cls, result: Any, **more: Any) -> Self:
-        """A displayable result with the fields of another result.
+        """Return a displayable result with the fields of another result.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class _Displayable:
         return cls(**{field.name: getattr(result, field.name) for field in fields(result)}, **more)
 
     def summary(self, *, width: int = 80, full: bool = False) -> str:
-        """The result as plain text, a few lines or the ``full`` report.
+        """Return the result as plain text: a few lines, or the report in ``full``.
 
         Raises SearchSpaceError if the width is not that of a text.
 
@@ -125,7 +125,7 @@ class _Deployable(_Displayable):
         return [] if deployed is None else sensitive_assumptions(self.plan, deployed)
 
     def compare_api(self) -> ApiComparison:
-        """The deployment, of a search the recommended one, compared with API prices per token.
+        """Compare the cost of the plan, or the recommended one, with API prices per token.
 
         Raises SearchSpaceError if the workload is not ``serve``; InfeasibleError if nothing is
         feasible, or it does not fit or misses a limit; SpecError if a list of prices has errors.
@@ -166,7 +166,7 @@ class SearchAnswer(_Deployable, SearchResult):
         return with_assumption_notes(self.base_plan, self)
 
     def to_frame(self) -> pd.DataFrame:
-        """The recommended plan and the front as a pandas frame, a row each as in ``--csv``."""
+        """Return the recommended plan and the front as a pandas frame, one row per plan."""
         if self.recommended is None:
             return super().to_frame()
         import pandas as pd
@@ -316,7 +316,7 @@ _WIDTH = 80
 
 
 def notebook(blocks: Iterable[output_blocks.Block]) -> str:
-    """Blocks as HTML of a notebook cell; consecutive sentences are a paragraph."""
+    """Return blocks as HTML for a notebook cell; consecutive sentences are a paragraph."""
     parts: list[str] = []
     sentences: list[output_blocks.Lines] = []
     for block in (*blocks, None):

@@ -85,7 +85,7 @@ def _deployment_lines(compared: ApiComparison) -> list[str]:
 
 
 def _shown_offers(compared: ApiComparison) -> list[Offer]:
-    """Return the cheapest offer of each provider, the median offer and the dearest offer."""
+    """Return a few offers: the cheapest one of each provider, the median and the dearest."""
     offers = compared.current or compared.offers
     marked = [*compared.marked.values()]
     first = {offer.price.provider: offer for offer in reversed(offers)}

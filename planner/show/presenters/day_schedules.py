@@ -238,7 +238,7 @@ def scaled_table(rows: Rows) -> Table:
 
 
 def hour_columns(rows: Rows) -> list[Column]:
-    """Return the table columns of the GPUs that run in each period of a day."""
+    """Return the table columns of a day's periods: load, GPUs and capacity [requests/s]."""
     rates = [number_of(row, "request_rate") for row in rows]
     capacities = [number_of(row, "requests_per_s") for row in rows]
     return [

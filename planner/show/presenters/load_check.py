@@ -45,10 +45,10 @@ def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[st
 
 
 def load_line(plan: Plan, candidates: Candidates) -> str:
-    """Return whether the first row serves the requested rate, with capacity and queue.
+    """Return whether the first row serves the requested rate, its capacity and its queue.
 
-    Without a rate the number of requests that wait, empty if none do. The probability is the
-    smallest of those to reach the rate and to keep each limit.
+    The probability is the smallest one of reaching the rate and of keeping each limit. Without a
+    rate the sentence has the requests that wait; it is empty if none do.
     """
     rate = plan.request.request_rate
     row = candidates.row

@@ -45,7 +45,7 @@ def limit_name(name: str) -> str:
 
 
 def relaxed_lines(sizes: Sizes) -> Iterator[str]:
-    """Return sentences on assumed limits that were relaxed because a GPU type misses them.
+    """Yield sentences on assumed limits that were relaxed because a GPU type misses them.
 
     Each has the number of GPUs that the original limit would need.
     """

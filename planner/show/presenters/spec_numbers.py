@@ -75,7 +75,7 @@ _FIRST = ("GiB", "USD /h", "memory GB/s", "bf16 TFLOP/s", "parameters billion", 
 
 
 def spec_kind(name: str) -> SpecKind:
-    """The kind of spec with this name, in the plural or the singular.
+    """Return the kind of spec with this name, such as ``gpus`` or ``gpu``.
 
     Raises SpecError if there is no such kind.
     """
@@ -93,7 +93,7 @@ def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
 
 
 def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
-    """A table of all specs of a kind; the row of an invalid file says ``faulty``."""
+    """Yield a table of all specs of a kind; an invalid file has the word ``faulty``."""
     headers_text, row = _TABLES[kind]
     headers = headers_text.split("; ")
     rows = [_cells(row, catalogue, name, len(headers)) for name in catalogue.names(kind)]
@@ -110,7 +110,7 @@ def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
 def _numbers_blocks(
     kind: SpecKind, headers: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> Iterator[Block]:
-    """A table of names and numbers, with as many columns as fit."""
+    """Yield a table of names and numbers with as many columns as fit the width."""
     columns = [
         Column(header.replace("|", " "), [cells[number] for cells in rows], numeric=number > 0)
         for number, header in enumerate(headers)
@@ -275,7 +275,7 @@ _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 
 
 def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Block]:
-    """The figures of a spec by section; assumed ones are marked.
+    """Yield the numbers of a spec by section with their sources; assumed ones are marked.
 
     Raises SpecError if it is unknown, or its file has errors.
     """
@@ -308,7 +308,7 @@ def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Blo
 def spec_table(
     kind: SpecKind, path: Path, catalogue: Catalogue
 ) -> tuple[dict[str, Any], tuple[Path, ...]]:
-    """The tables of a spec, and the files of the profiles that it extends."""
+    """Return the nested table of a spec, and the files of the profiles that it extends."""
     if kind is SpecKind.RELIABILITY:
         return reliability_table(path, catalogue.folder)
     if kind in _PROFILES:
@@ -351,7 +351,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
 
 
 def scalar_fields(spec: Any) -> Iterator[tuple[str, Any]]:
-    """The names and values of nonzero scalar fields of a model or of a part of it."""
+    """Return the names and values of the nonzero scalar fields of a model or a part."""
     for name in type(spec).__dataclass_fields__:
         value = getattr(spec, name)
         if name in ("name", "source") and hasattr(spec, "hidden_size"):
@@ -433,7 +433,7 @@ def _used_sources(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
-    """The prices of a GPU: one row per contract, then one per offer, the newest first."""
+    """Yield the prices of a GPU: a row per contract, then a row per offer, newest first."""
     yield Title(text="Prices, USD per GPU-hour")
     contracts = contracts_of(gpu.name, catalogue.folder)
     prices = [catalogue.price(gpu.name, contract) for contract in contracts]
@@ -496,7 +496,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 def files_of_arguments(
     targets: Sequence[str], catalogue: Catalogue
 ) -> list[tuple[SpecKind | None, Path]]:
-    """The files that arguments of the command line name, each with its kind; None for a table.
+    """Return the files that command-line arguments name with their kinds; None for tables.
 
     Raises SpecError if an argument is neither a kind nor a file, or the kind of a file is unknown.
     """
@@ -510,7 +510,7 @@ def files_of_arguments(
 
 
 def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalogue) -> list[str]:
-    """One line per error, in the order of the files."""
+    """Return one line per error in spec files, in the order of the files."""
     errors: list[str] = []
     for kind, path in files:
         try:
@@ -580,7 +580,7 @@ def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
 
 
 def _check_space(path: Path, catalogue: Catalogue) -> None:
-    """Expand the space for an example model. Raises if a parameter or value is unknown."""
+    """Expand a search space for an example model; raises an error if a value is unknown."""
     space = read_spec(SearchSpace, path)
     model = catalogue.load_model(_EXAMPLE_MODEL)
     if space.engine:

@@ -55,7 +55,7 @@ _NAMES = {"gpu": "GPU"}
 
 
 def validation_blocks(kind: RunKind, rows: Sequence[ComparedRun]) -> Iterator[Block]:
-    """Errors by group, verdicts on memory, and runs without a prediction."""
+    """Yield tables of the errors by group, out-of-memory verdicts, and unpredicted runs."""
     for compared in kind.compared:
         for group in compared.groups:
             group_errors = errors(rows, compared, group)
@@ -78,7 +78,7 @@ def validation_blocks(kind: RunKind, rows: Sequence[ComparedRun]) -> Iterator[Bl
 
 
 def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[ComparedRun]]]) -> None:
-    """Write the input columns with predictions for each row, atomically.
+    """Write the input columns and the predictions of each run to a CSV file, atomically.
 
     Several tables follow each other under the union of their columns.
     Raises OutputError if the file cannot be written.
@@ -149,7 +149,7 @@ def _row(errors: Errors, with_regret: bool) -> Iterator[str]:
 
 
 def _shorten(name: str) -> str:
-    """A long name without its middle."""
+    """Return a long name with its middle replaced by dots; a short one unchanged."""
     if len(name) <= _NAME_WIDTH:
         return name
     half = (_NAME_WIDTH - 3) // 2
@@ -157,7 +157,7 @@ def _shorten(name: str) -> str:
 
 
 def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
-    """Wrong predictions of out-of-memory runs."""
+    """Yield the wrong predictions on whether runs were out of memory."""
     yield Title(text="Out of memory")
     yield KeyValues(
         pairs={
@@ -168,7 +168,7 @@ def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
 
 
 def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
-    """The number of predicted runs by basis, reasons for the others, and assumed values."""
+    """Yield how many runs are predicted on which basis, and why others are not."""
     predictions = [row.prediction for row in rows]
     reasons = Counter(prediction.reason for prediction in predictions if prediction.reason)
     bases = Counter(prediction.basis_words for prediction in predictions if prediction.basis)
@@ -202,7 +202,7 @@ def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
 
 
 def not_understood(runs: Runs) -> list[str]:
-    """A line for each unknown column, with similar known columns."""
+    """Return a line for each unknown column of a table, with similar known columns."""
     schema = runs.schema
     return [
         f"The column {name} is not understood.{schema.hint(name)}" for name in runs.not_understood
@@ -210,7 +210,7 @@ def not_understood(runs: Runs) -> list[str]:
 
 
 def nothing_compared(runs: Runs, rows: Sequence[ComparedRun]) -> str:
-    """The message if no row of a table can be compared."""
+    """Return the error message for a table in which no row can be compared."""
     predicted = sum(not row.prediction.reason for row in rows)
     measured = sum(
         any(
@@ -263,7 +263,7 @@ _INSIDE = {True: "yes", False: "no"}
 
 
 def comparison_blocks(comparison: Comparison, planned: PredictedRun, log: Path) -> Iterator[Block]:
-    """Measured and predicted values of a log, and notes."""
+    """Yield a table of measured and predicted values of a log, and notes."""
     row = planned.row
     software = row.get("framework", row.get("engine"))
     reading = comparison.reading
@@ -380,7 +380,7 @@ def _header(planned: PredictedRun) -> list[str]:
 
 
 def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Iterator[Block]:
-    """The parameters before and after, how well the runs determine them, and the errors."""
+    """Yield parameters before and after a fit, how well the runs determine each, and errors."""
     yield make_lines(f"{profile}, fitted to {fit.runs} runs", indent="")
     yield GAP
     rows = []

@@ -104,7 +104,7 @@ def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
 
 
 def _styles(canvas: Canvas, panels: Sequence[Curves]) -> dict[str, tuple[str, str]]:
-    """A colour and a mark for each curve, the same in all panels."""
+    """Return a colour and a mark for each curve by name, the same in all panels."""
     series = canvas.theme.series
     names = dict.fromkeys(curve.name for panel in panels for curve in panel.curves)
     return {
@@ -121,7 +121,7 @@ def _draw_panel(
     *,
     is_only: bool,
 ) -> dict[str, object]:
-    """A panel; the handles of what it shows by their labels."""
+    """Draw a panel of curves; return its legend handles by label."""
     curves = panel.curves
     if len(curves) > _MOST_CURVES:
         cheapest = sorted(curves, key=lambda curve: min(curve.y, default=np.inf))[:_MOST_CURVES]
@@ -234,7 +234,7 @@ NO_DAY = "--picture day draws a load: give --load, or --trace with --startup-tim
 
 
 def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
-    """The title of a picture of sizes and its subject: the cheapest day, or costs.
+    """Return the title and the subject of a picture of GPU sizes: the cheapest day, or costs.
 
     Raises SearchSpaceError if there is no day.
     """
@@ -246,7 +246,7 @@ def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
 
 
 def size_curves(sizes: Sizes) -> Curves:
-    """A curve for each GPU and contract; its points are the best fleets."""
+    """Return a curve for each GPU and contract whose points are the best GPU counts."""
     if sizes.load is not None:
         return _day_curves(sizes)
     rows = [fleet.row for size in sizes.feasible for fleet in size.choices.values()]
@@ -279,7 +279,7 @@ def _value(row: Mapping[str, Any], name: str) -> float:
 
 
 def _day_curves(sizes: Sizes) -> Curves:
-    """The cost of a day of each GPU over the GPUs of its peak."""
+    """Return a curve for each GPU: the cost of a day over the number of GPUs at the peak."""
     curves, points = [], {}
     for size in sizes.feasible:
         if size.day is None or not math.isfinite(size.day.cost):
@@ -317,7 +317,7 @@ def _curve(size: Size, x_column: str, y_column: str) -> Curve:
 
 
 def _limits(sizes: Sizes, x_column: str, y_column: str) -> dict[str, float]:
-    """The bounds of the two axes, in their units."""
+    """Return the limits on the x and the y axis, in their units; None where there is none."""
     fleet = None if sizes.best is None else sizes.best.fewest
     limits = {}
     for margin in () if fleet is None else fleet.margins:
@@ -417,7 +417,7 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
 
 
 def _colors(canvas: Canvas, matrix: Matrix) -> list[list[str]]:
-    """Colours of cells, from the background (worst) to a colour (best)."""
+    """Return the colour of each cell, from the background (worst) to the theme's best colour."""
     theme = canvas.theme
     good = iter(shades([value for row in matrix.values for value in row], matrix.sign))
 

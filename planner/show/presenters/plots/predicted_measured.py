@@ -46,7 +46,9 @@ class MeasuredPairs:
 
 
 def compared_quantities(tables: Sequence[Sequence[ComparedRun]]) -> list[MeasuredPairs]:
-    """Each quantity that was measured and is predicted, without noisy rows and impossible layouts.
+    """Return each quantity that is both measured and predicted, with all its runs.
+
+    Noisy rows and impossible layouts are left out.
 
     A row counts with its first measured of equivalent quantities.
     """
@@ -138,7 +140,7 @@ def _draw_panel(canvas: Canvas, axes: Axes, panel: MeasuredPairs) -> None:
 def _band(
     panel: MeasuredPairs, has_interval: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The median interval of neighbouring predictions, on both sides of the diagonal.
+    """Return the median interval of neighbouring predictions along the diagonal, as x and ends.
 
     A run with the measurement x is inside where the prediction is between x / high and x / low.
     """

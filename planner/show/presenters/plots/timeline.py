@@ -133,7 +133,7 @@ def _has_memory(timeline: Timeline) -> bool:
 
 
 def _colors(timelines: Sequence[Timeline], theme: Theme) -> dict[str, str]:
-    """A colour for each part; modules of a model have one of a series."""
+    """Return the colour of each part by name; modules of a model get the series colours."""
     parts = dict.fromkeys(span.part for timeline in timelines for span in timeline.spans)
     colors = {MORE: theme.grid, BUBBLE: theme.background, IDLE: theme.background}
     modules = [part for part in parts if part not in _FAMILY and part not in colors]
@@ -259,7 +259,7 @@ def _memory_columns(picture: Picture) -> int:
 
 
 def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) -> None:
-    """Draw the memory of some stages over time, including the fullest, and the capacity."""
+    """Draw the memory over time of some pipeline stages, including the fullest one."""
     theme, marks = canvas.theme, dict[str, Any]()
     peaks = [max(amount for _, amount in series) for series in timeline.memory]
     fullest = int(np.argmax(peaks))
@@ -293,7 +293,7 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
 
 
 def _spread_stages(number: int, fullest: int) -> list[int]:
-    """Stages spread from the first to the last, including the fullest."""
+    """Return evenly spread pipeline stages, including the first, last and fullest one."""
     if number <= _MOST_LINES:
         return list(range(number))
     spread = {round(stage) for stage in np.linspace(0, number - 1, _MOST_LINES // 2)}
@@ -356,7 +356,7 @@ def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
 
 
 def _merge_passes(spans: Sequence[Span]) -> Iterator[Span]:
-    """Spans with the exchanges and transfers of a pass merged into one span."""
+    """Return the spans in which the exchanges and transfers of a pass are one span."""
     last: Span | None = None
     for span in spans:
         same = last is not None and (last.lane, last.name) == (span.lane, span.name)
@@ -374,7 +374,7 @@ def _merge_passes(spans: Sequence[Span]) -> Iterator[Span]:
 def _levels(
     process: int, begin: float, series: Sequence[tuple[float, float]]
 ) -> Iterator[dict[str, object]]:
-    """Counter events of the memory of a lane [GiB] where it changes."""
+    """Yield trace events with the memory of a lane [GiB] at each time it changes."""
     previous = None
     for start, amount in series:
         level = round(amount / GIB, _DIGITS)
@@ -394,7 +394,7 @@ def _heads(process: int, name: str) -> Iterator[dict[str, object]]:
 
 
 def _event(process: int, begin: float, span: Span) -> dict[str, object]:
-    """A complete event; a merged span has the milliseconds of its parts."""
+    """Return the trace event of a span; a merged span lists its parts in ms."""
     event: dict[str, object] = {
         "name": span.name,
         "cat": span.part,
