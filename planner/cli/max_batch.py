@@ -128,7 +128,7 @@ def _print_largest(
 
 
 def _with_limits(values: options.OptionValues, request: Request) -> Request:
-    """The request with the limits of the command line, also for a plan from a file."""
+    """Return the request with the limits of the command line, also for a plan from a file."""
     from planner.workloads.build_request import make_request as read_request
 
     _, limits = split_answers(values)

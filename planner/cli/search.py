@@ -177,7 +177,7 @@ def _compare_api(plan: Plan, result: SearchResult) -> ApiComparison | None:
 
 
 def _cost_levers(plan: Plan, result: SearchResult, values: options.OptionValues) -> list[CostLever]:
-    """The changes of the question that lower the cost; each needs another search."""
+    """Return the changes of the inputs that lower the cost; each takes another search."""
     is_read = values["json"] is not None or (values["full"] and not values["quiet"])
     if result.interrupted or not is_read or options.driver_settings(values)["driver"] != EXHAUSTIVE:
         return []

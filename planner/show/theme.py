@@ -141,7 +141,7 @@ def blend(color: str, other: str, share: float) -> str:
 
 
 def shades(values: Sequence[float], sign: float) -> list[float]:
-    """Return how good each value is, from 1 (best) to 0 (worst).
+    """Return how good each value is, from 1 (best) to 0 (worst); ``sign`` is 1 if less is better.
 
     ``sign`` is 1 if less is better.
 

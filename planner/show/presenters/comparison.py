@@ -392,7 +392,7 @@ def _thing(text: str, specs: Path | None) -> ComparedThing:
 
 
 def kinds_named(text: str, specs: Path | None) -> Iterator[SpecKind]:
-    """Return the kinds of specs (GPU, model, ...) that have a spec with this name."""
+    """Yield the kinds of specs (GPU, model, ...) that have a spec with this name."""
     catalogue = Catalogue(specs)
     for kind in _NAMED:
         try:

@@ -30,7 +30,7 @@ def question_blocks(plan: Plan) -> Iterator[Block]:
 
 
 def question_lines(plan: Plan) -> list[str]:
-    """Yield the question as lines; the first one is the title."""
+    """Return the question as lines; the first one is the title."""
     inputs, wording = plan.problem.inputs, plan.workload.wording
     settings = {source.inputs.model.name: source.inputs for source in plan.problem.sources}
     unusual = (

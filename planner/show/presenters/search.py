@@ -571,7 +571,7 @@ def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
 
 
 def no_plan_lines(why: Iterable[tuple[object, str]]) -> list[str]:
-    """Return the values of an axis without a plan, one line for each reason."""
+    """Return the values that have no plan, one line for each reason."""
     reasons: dict[str, list[str]] = {}
     for value, reason in why:
         reasons.setdefault(reason, []).append(formatting.format_parameter(value))

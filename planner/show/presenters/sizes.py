@@ -108,7 +108,7 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
 
 
 def question_lines(sizes: Sizes) -> list[str]:
-    """Yield lines with the work, the limits and the confidence for which GPUs are sized."""
+    """Return lines with the work, the limits and the confidence for which GPUs are sized."""
     request, best = sizes.request, sizes.best
     model = (
         str(request.model) if best is None or best.fewest is None else _fewest_row(best)["model"]
@@ -321,7 +321,7 @@ def _best_line(title: str, size: Size, fleet: FeasiblePlan | None, confidence: f
 
 
 def _day_best_lines(size: Size, day: DailySchedule, confidence: float) -> Iterator[str]:
-    """Return the cheapest day, and the cost of the plan with the fewest GPUs at the peak."""
+    """Yield the cheapest day, and the cost of the plan with the fewest GPUs at the peak."""
     row = day.peak.row
     min_gpus = min(hour.num_gpus for hour in day.hours)
     parts = [f"Cheapest day: {_format_span(min_gpus, day.peak.num_gpus)} x {size.gpu}"]
@@ -384,7 +384,7 @@ def row_lines(rows: Rows) -> Iterator[str]:
 
 
 def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column]:
-    """Return the columns of a table of GPU choices, from the result rows."""
+    """Yield the columns of a table of GPU choices, from the result rows."""
     tied = are_tied_with_first(rows)
     ranks = [f"{number}{'=' * is_tied}" for number, is_tied in enumerate(tied, start=1)]
     yield Column("rank", ranks, "#", numeric=False)

@@ -351,7 +351,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
 
 
 def scalar_fields(spec: Any) -> Iterator[tuple[str, Any]]:
-    """Return the names and values of the nonzero scalar fields of a model or a part."""
+    """Yield the name and the value of each nonzero scalar field of a model or of a part."""
     for name in type(spec).__dataclass_fields__:
         value = getattr(spec, name)
         if name in ("name", "source") and hasattr(spec, "hidden_size"):

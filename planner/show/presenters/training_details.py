@@ -198,7 +198,7 @@ def _operators(evaluation: Evaluation) -> list[dict[str, str | float]]:
 
 
 def _flat_modules(estimate: Estimate) -> Iterator[dict[str, str | float]]:
-    """Return the modules of a step as operator rows, if a flat efficiency is specified."""
+    """Yield the modules of a step as operator rows, if a flat efficiency is specified."""
     for name, seconds in estimate.flat_modules.items():
         row = {f"{term}_s": first(value) for term, value in seconds.items()}
         passes = {column: row.get(column, 0.0) for column in _OF_OPERATORS}

@@ -157,7 +157,7 @@ def _shorten(name: str) -> str:
 
 
 def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
-    """Yield the wrong predictions on whether runs were out of memory."""
+    """Yield the shares of runs with a wrong prediction on whether memory ran out."""
     yield Title(text="Out of memory")
     yield KeyValues(
         pairs={

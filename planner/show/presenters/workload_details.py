@@ -105,7 +105,7 @@ def memory_blocks(candidates: Candidates, gpu_label: str = "GPU") -> Iterator[Bl
 
 
 def _results(plan: Plan, candidates: Candidates) -> Iterator[Block]:
-    """Return the memory and every other result of a row as text by name."""
+    """Yield a table of the memory and of every other result of a row, as text by name."""
     yield from memory_blocks(candidates)
     yield Title(text="Speed")
     row = candidates.row

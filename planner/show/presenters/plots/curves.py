@@ -317,7 +317,7 @@ def _curve(size: Size, x_column: str, y_column: str) -> Curve:
 
 
 def _limits(sizes: Sizes, x_column: str, y_column: str) -> dict[str, float]:
-    """Return the limits on the x and the y axis, in their units; None where there is none."""
+    """Return the limits on the x and the y axis in the units of the axes, where there are any."""
     fleet = None if sizes.best is None else sizes.best.fewest
     limits = {}
     for margin in () if fleet is None else fleet.margins:

@@ -87,7 +87,7 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 
 
 def kernels_of(steps: Sequence[ExplainedStep]) -> Iterator[Kernel]:
-    """Return the kernels of engine or training steps that move data.
+    """Yield the kernels of engine or training steps that move data.
 
     Exchanges and waits are left out, as they have no roofline.
     """

@@ -356,7 +356,7 @@ def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
 
 
 def _merge_passes(spans: Sequence[Span]) -> Iterator[Span]:
-    """Return the spans in which the exchanges and transfers of a pass are one span."""
+    """Yield the spans in which the exchanges and transfers of a pass are one span."""
     last: Span | None = None
     for span in spans:
         same = last is not None and (last.lane, last.name) == (span.lane, span.name)
