@@ -107,7 +107,7 @@ def _suggest_option(option: str, options: Iterable[str], command: str | None) ->
 
 
 def _limits() -> dict[str, str]:
-    """Return the result column that each limit option bounds, by option."""
+    """Return the name of the limited result for each limit option."""
     from planner.question.terms import glossary
 
     return {

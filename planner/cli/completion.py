@@ -72,7 +72,7 @@ def mend_words() -> None:
 
 
 def for_term(term: Term) -> Completer | None:
-    """Return the completer of a term's option; None if any number or file is allowed."""
+    """Return the function that completes the words of a term's option; None if it has none."""
     kinds = f"{term.term.rpartition('_')[2]}s"
     kind = kinds if kinds in KINDS else None
     if kind is not None:
@@ -97,7 +97,7 @@ def workloads(ctx: typer.Context, incomplete: str) -> Completions:
 
 
 def objectives(ctx: typer.Context, incomplete: str) -> Completions:
-    """Return the objectives of the workload whose names complete the word."""
+    """Return the names and descriptions of objectives that complete the last word."""
     terms = terms_of(_workload(ctx), "objective")
     done, last = _split(incomplete)
     return [
@@ -153,7 +153,7 @@ def settings(ctx: typer.Context, incomplete: str) -> Completions:
 
 
 def names(kind: str, ctx: typer.Context) -> list[str]:
-    """Return a completer of spec names of a kind, including those of the --specs folder."""
+    """Return the names of all specs of a kind, including those of the --specs folder."""
     if kind not in (*KINDS, "sweeps"):
         return []
     from planner.specs.spec_paths import listing, spec_folders

@@ -268,7 +268,7 @@ def _requested_workload(ctx: Context) -> str | None:
 def _sections(
     params: Sequence[Parameter], ctx: Context, workload: str | None, groups: Sequence[str]
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Return titles and rows of the option groups; options of some workloads are separate."""
+    """Yield titles and rows of the option groups; options of some workloads are separate."""
     ordered = sorted(params, key=lambda param: param.name not in _FIRST)
     ordered.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else 9)
     for group in groups:
@@ -281,7 +281,7 @@ def _sections(
 def _common_sections(
     params: Sequence[Parameter], ctx: Context
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Return titles and rows of the options that all workloads have."""
+    """Yield titles and rows of the options that all workloads have."""
     common = [param for param in params if param.name in _COMMON or param.required]
     common.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else len(_FIRST))
     for audience, rows in _by_audience(common, ctx, None).items():
@@ -349,7 +349,7 @@ def _describe(term: Term) -> str:
 
 
 def _command(command: str, width: int) -> Iterator[str]:
-    """Return a shell command as lines with continuations; options stay with their values."""
+    """Yield a shell command as lines with continuations; options stay with their values."""
     parts = (part.replace(" ", _TIE) for part in re.split(" (?=--)", command))
     lines = textwrap.wrap(
         " ".join(parts), max(width - 8, 40), break_long_words=False, break_on_hyphens=False

@@ -98,7 +98,7 @@ def check_launch(values: options.OptionValues, target: str) -> str:
 
 
 def default_workload(target: str, default: str) -> str:
-    """Set the workload of a target as default, if --workload is not specified."""
+    """Return ``default`` if the target tool has this workload; otherwise the tool's first one."""
     from planner.launch.targets import target_of
 
     workloads = target_of(target).workloads
@@ -290,7 +290,7 @@ def _rewrite(
 def _launch_json(
     imported: ImportedLaunch, change: Change | None, rewritten: RewriteResult | None
 ) -> dict[str, object]:
-    """Return the JSON object about a launch file: settings, prediction and changes."""
+    """Return the JSON object about a launch file: its options, their meaning, and the change."""
     return {
         "target": imported.target.name,
         "values": dict(imported.values),

@@ -235,7 +235,7 @@ def draw_plan(
 
 
 def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
-    """Return the file of --plan or --from, and its request; None for both without one.
+    """Return the file of --plan or --from, and its request; None without such a file.
 
     A launch file of the user's becomes ``values["question"]``; ``values["launch_text"]`` is read in
     place of its text, ``values["launch_assumed"]`` are answers besides those of the user.

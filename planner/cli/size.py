@@ -95,7 +95,11 @@ def size(values: options.OptionValues) -> None:
 
 
 def _requests_of_file(values: options.OptionValues) -> list[tuple[Request, MayBe]]:
-    """Return the request of a plan file for each GPU: as specified, or all current GPUs."""
+    """Return a file's request for each GPU of --gpu; otherwise for the GPU in the file.
+
+    If the file names no GPU, requests are for all current GPUs. Each request comes with a function
+    that is True for the values which the file can express.
+    """
     from planner.decide.sizing.size_all import gpus_of
     from planner.question.parse_values import split_items
 
@@ -117,7 +121,10 @@ def _requests_of_file(values: options.OptionValues) -> list[tuple[Request, MayBe
 
 
 def _can_say(values: options.OptionValues) -> MayBe:
-    """Return a function that is True for values which the launch file can express."""
+    """Return a function that is True for values which the launch file can express.
+
+    A saved plan can express all values.
+    """
     from planner.launch.rewrite_launch import can_express
 
     imported = values.get("imported")

@@ -158,7 +158,7 @@ def _require_plan(folder: Path) -> None:
 
 
 def _workers(values: options.OptionValues) -> Run:
-    """Yield the runner of scenarios: local processes, or a Dask cluster."""
+    """Return the runner of scenarios: local processes, or a Dask cluster."""
     from planner.base.worker_processes import num_cores
     from planner.sweeps.run_sweep import on_cores
 

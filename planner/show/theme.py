@@ -143,8 +143,6 @@ def blend(color: str, other: str, share: float) -> str:
 def shades(values: Sequence[float], sign: float) -> list[float]:
     """Return how good each value is, from 1 (best) to 0 (worst); ``sign`` is 1 if less is better.
 
-    ``sign`` is 1 if less is better.
-
     Logarithmic if all values are above 0; NaN for unknown values.
 
     >>> shades([1.0, 10.0, 100.0], 1)

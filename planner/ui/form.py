@@ -121,7 +121,7 @@ class FieldGroup:
 def field_groups(
     question: Question, assumed: Mapping[str, str] | None = None, plan: Question | None = None
 ) -> list[FieldGroup]:
-    """The fields of a question's command, in groups, with their texts.
+    """Return the form fields of a question's command, by group, with their values.
 
     ``assumed`` are the assumed values of an answer by name; ``plan`` has the values of a launch
     file.
@@ -198,7 +198,7 @@ _LABELS = {
 
 @cache
 def choices(specs: Path | None, workload: str) -> Mapping[str, Sequence[str]]:
-    """Choices of fields: names of specs, contracts, formats, objectives."""
+    """Return the choices of form fields: names of specs, contracts, formats, objectives."""
     catalogue = Catalogue(specs)
     lists: dict[str, Sequence[str]] = {n: catalogue.names(kind) for n, kind in _LISTS.items()}
     formats = ComputePrecision if workload == "train" else Quantization
@@ -281,7 +281,7 @@ def _sliders(plan: Question) -> Iterator[Slider]:
 
 
 def _doublings_around(value: int, *, is_full: bool) -> list[int]:
-    """A number with its doublings and halves, in ascending order; ``is_full``: from 1 on."""
+    """Return a number with its halves and doubles, ascending; from 1 on if ``is_full``."""
     low = 1 if is_full else max(value >> _DOUBLINGS, 1)
     top = max(_MAX_FACTOR * value, 8) if is_full else value << _DOUBLINGS
     numbers, number = {value}, low

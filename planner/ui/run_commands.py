@@ -144,7 +144,7 @@ class CommandResult:
 
 
 def run_command(command_input: CommandInput) -> CommandResult:
-    """Run the command of a question.
+    """Run the command of a question and return its result.
 
     Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
     """
@@ -176,7 +176,7 @@ def check_size(size: int, limits: Limits) -> None:
 
 
 def _document_result(command_input: CommandInput, text: str, **fields: Any) -> CommandResult:
-    """Result of a command that has a page in `planner report`."""
+    """Return the result of a command that has a page in `planner report`."""
     check_size(len(text), command_input.limits)  # before its page is built
     page = document_page(
         ResultDocument.of(parse_json(text, WHERE), WHERE), Catalogue(command_input.specs)
@@ -276,7 +276,7 @@ def _estimate_result(
 def _estimate_launch_file(
     command_input: CommandInput, request: Request, launch: LaunchQuestion
 ) -> CommandResult:
-    """Result of a launch file: its settings, its prediction, and suggested changes."""
+    """Return the result of a launch file: its settings, prediction and suggested changes."""
     imported: ImportedLaunch = launch.imported
     plan, evaluation, notes = evaluate_launch(request)
     row = full_row(evaluation)
@@ -389,7 +389,7 @@ def _size(command_input: CommandInput) -> CommandResult:
 def _services(
     command_input: CommandInput, values: Mapping[str, object], contracts: Sequence[str | None]
 ) -> CommandResult:
-    """Result of several services that share GPUs."""
+    """Return the result of sizing several services that share GPUs."""
     fields = command_input.question.fields
     refuse_single_service_options(fields, option_of)
     common = {name: value for name, value in values.items() if name != WORKLOAD}
@@ -626,8 +626,9 @@ _COMMANDS: Mapping[str, Callable[[CommandInput], CommandResult]] = {
 def _lines_page(
     command_input: CommandInput, blocks: Sequence[Block], answer: Sequence[str] = ()
 ) -> Page:
-    """A page of blocks of the terminal; without ``answer``, the first line is the question and the
-    others are the answer.
+    """Return a page of terminal blocks; ``answer`` has the lines of the answer.
+
+    Without ``answer``, the first line is the question and the others are the answer.
     """
     flat_blocks = joined(blocks)
     lines = [line.strip() for b in flat_blocks if isinstance(b, Lines) for line in b.lines]
@@ -641,7 +642,7 @@ def _lines_page(
 
 
 def _sections(title: str, blocks: Iterable[Block]) -> list[Section]:
-    """Sections of blocks by their titles; ``title`` is for blocks before the first title."""
+    """Return sections of blocks by their titles; ``title`` is for blocks before the first one."""
     sections: list[tuple[str, list[Block]]] = [(title, [])]
     for block in blocks:
         if isinstance(block, Title):

@@ -32,7 +32,7 @@ _TOO_MANY_CONNECTIONS = (
 
 
 def client_network(host: str) -> str:
-    """Network of a client: an IPv4 address, the /64 of an IPv6 address; empty for this machine.
+    """Return the network of a client: an IPv4 address or an IPv6 /64; "" for this machine.
 
     >>> client_network("192.0.2.7"), client_network("2001:db8::1:2"), client_network("::ffff:127.0.0.1")
     ('192.0.2.7', '2001:db8::/64', '')
@@ -125,7 +125,7 @@ class Connection(H11Protocol):
             self._clock = None
 
     def _check_progress(self) -> None:
-        """Close the connection if the client made no progress in its time."""
+        """Close the connection if its client made no progress within the time limit."""
         self._clock = None
         unsent = self.transport.get_write_buffer_size()
         if unsent and self._unsent - unsent >= _MIN_BYTES:
@@ -153,7 +153,7 @@ class Connection(H11Protocol):
         closed._end(*_TOO_MANY_CONNECTIONS, sends_reason=closed is self)
 
     def _end(self, status: bytes, text: bytes, sends_reason: bool = False) -> None:
-        """Close the connection; a client that began a request gets the reason."""
+        """Close the connection; a client that began a request gets the reason as response."""
         self._stop()
         self.connections.discard(self)
         if self.transport.get_write_buffer_size():
@@ -172,7 +172,7 @@ _HEADER_BYTES = 64 * 2**10
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A socket that listens at the address.
+    """Return a socket that listens at the address.
 
     Raises OutputError if the address does not exist, or the port is in use or not allowed.
     """
@@ -218,7 +218,7 @@ def serve(
 
 
 def make_server(limits: Limits, specs: Path | None = None, token: str = "") -> uvicorn.Server:
-    """The HTTP server of the application, with limits of connections."""
+    """Return the HTTP server of the application, with limits of connections."""
     import uvicorn
 
     from planner.ui.app import make_app

@@ -82,7 +82,7 @@ class AnswerFile:
 def answer(
     question: Question, specs: Path | None, limits: Limits, report_progress: ProgressCallback
 ) -> Answer:
-    """Answer a question.
+    """Return the answer to a question.
 
     Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
     """
@@ -113,8 +113,9 @@ def make_file(
     limits: Limits,
     report_progress: ProgressCallback,
 ) -> AnswerFile:
-    """A file of an answer: ``table.csv``, ``page.html``, ``plan.toml``, ``launch.zip``, or a
-    picture, ``front.png``, whose name may end in ``-dark``.
+    """Return a file of an answer: ``table.csv``, ``page.html``, ``plan.toml``, ``launch.zip``.
+
+    The file can also be a picture, ``front.png``, whose name may end in ``-dark``.
 
     Raises PlannerError if the question has no answer, or the answer has no such file.
     """
@@ -169,7 +170,7 @@ def _zip_texts(command_input: CommandInput, texts: Mapping[str, str]) -> bytes:
 
 
 def _csv(text: str) -> str:
-    """The rows of an answer's object as CSV."""
+    """Return the rows of an answer's JSON object as CSV."""
     table = parse_json(text, WHERE)
     rows = table.get("rows") if isinstance(table, Mapping) else None
     if not rows:
@@ -183,7 +184,7 @@ def _csv(text: str) -> str:
 
 
 def _hide_folders(command_input: CommandInput, text: str) -> str:
-    """A text without the paths of the temporary folder."""
+    """Return a text without the paths of the temporary folder."""
     prices_folder = command_input.folder.with_name(command_input.folder.name + "-own")
     for folder in (prices_folder, command_input.folder, command_input.folder.parent):
         text = text.replace(f"{folder}/", "").replace(str(folder), UPLOADED)
@@ -191,7 +192,7 @@ def _hide_folders(command_input: CommandInput, text: str) -> str:
 
 
 def _assumption_texts(text: str) -> dict[str, str]:
-    """Values assumed for empty fields, from the manifest of an answer's object."""
+    """Return the values assumed for empty fields, from the manifest of an answer."""
     table = parse_json(text, WHERE)
     manifest = table.get("manifest") if isinstance(table, Mapping) else None
     defaults = manifest.get("defaults") if isinstance(manifest, Mapping) else None
@@ -199,7 +200,7 @@ def _assumption_texts(text: str) -> dict[str, str]:
 
 
 def _targets(pinned: SavedPlan) -> list[str]:
-    """The tools that start plans of this workload; tools of the plan's software come first."""
+    """Return the tools that start plans of this workload; those of the same software first."""
     kind = workload_of(pinned.workload).profile_kind
     software = _normalize_name(str(pinned.answers.get(kind)))
     tools = {n: tool for n, tool in targets().items() if pinned.workload in tool.workloads}
@@ -213,7 +214,10 @@ def _normalize_name(name: str) -> str:
 
 
 def _plan_question(question: Question, line: str) -> Question:
-    """The plan of an answer as a question; prices and uploaded models are from ``question``."""
+    """Return the plan of an answer as a question for ``planner estimate``.
+
+    Prices and uploaded models are from ``question``.
+    """
     plan_question = Question.of_line("estimate", line)
     if PRICES in plan_question.fields:
         plan_question = plan_question.with_fields(**{PRICES: question.fields.get(PRICES, "")})
@@ -270,7 +274,7 @@ class Pool:
             thread.start()
 
     def submit(self, question: Question, client: str, file: str = "") -> Job:
-        """Queue a question, or a file of its answer.
+        """Queue a question, or a file of its answer, and return the job.
 
         Raises RequestRefused if too many questions wait.
         """
@@ -309,7 +313,7 @@ class Pool:
         return job.is_cancelled
 
     def _next(self) -> Job | None:
-        """The first job of the client with the fewest running jobs; None after `close`."""
+        """Return the first job of the client with the fewest running jobs; None after `close`."""
         with self._changed:
             while True:
                 self._waiting = [
@@ -356,7 +360,7 @@ class _Worker:
         self._tasks = 0
 
     def work(self, job: Job) -> None:
-        """Run a job; kills the process if the job takes too long or is cancelled."""
+        """Run a job in the process, which is killed if the job takes too long or is cancelled."""
         pipe = self._ensure_started()
         with suppress(*_PIPE_ERRORS):  # handled below
             pipe.send((job.question, job.file))
@@ -403,7 +407,7 @@ class _Worker:
         _refuse(job, error)
 
     def end(self) -> None:
-        """Kill the process."""
+        """Kill the worker process."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -423,7 +427,7 @@ def _refuse(job: Job, error: PlannerError) -> None:
 
 
 def _context() -> BaseContext:
-    """A context that forks workers from a server process without threads, with modules loaded."""
+    """Return a context that forks workers from a server process with modules loaded."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -510,7 +514,7 @@ class AnswerCache:
         self._size = 0
 
     def answer(self, question: Question) -> Answer | PlannerError | None:
-        """The cached answer to a question, or its error; None if there is none.
+        """Return the cached answer to a question, or its error; None if neither is cached.
 
         A RequestRefused is returned once: the next request tries again.
         """
@@ -524,7 +528,7 @@ class AnswerCache:
         return error
 
     def ask(self, question: Question, client: str) -> WatchedJob:
-        """The job of a client's question: a queued one, or a new one.
+        """Return the job of a client's question: one in the queue, or a new one.
 
         Raises RequestRefused if too many questions wait.
         """
@@ -580,7 +584,7 @@ class AnswerCache:
 
 
 def last_change_time(folder: Path | None) -> int:
-    """Time of the last change of any file in a folder [ns]; 0 without a folder or files."""
+    """Return when any file in a folder last changed [ns]; 0 without a folder or files."""
     if folder is None:
         return 0
     times = (path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file())
@@ -595,7 +599,7 @@ class Uploads:
         self._files: OrderedDict[str, tuple[tuple[str, str], ...]] = OrderedDict()
 
     def keep(self, table: object) -> str:
-        """Store ``{"files": [{"name": ..., "text": ...}]}``; returns their name for a question.
+        """Store ``{"files": [{"name": ..., "text": ...}]}``; return the name for questions.
 
         Raises SearchSpaceError if the object is invalid or has too many files.
         """
