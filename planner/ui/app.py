@@ -229,7 +229,7 @@ class Pages:
         return HTMLResponse(text, 503 if busy else 200)  # a form with an error is a page
 
     async def part(self, command: str, request: Request) -> Response:
-        """Return the answer next to a form, for the script that updates answers while users type."""
+        """Return the answer next to a form, for the script that updates it while users type."""
         question, state = self._question_state(_require_command(command), request)
         values = self._template_values(question, state)
         table = {
@@ -244,7 +244,10 @@ class Pages:
     def _question_state(
         self, command: str, request: Request
     ) -> tuple[Question, Answer | PlannerError | WatchedJob | None]:
-        """Return the question of a query, with its answer, its error, or its running job."""
+        """Return the question of a query, and its answer, its error or its running job.
+
+        The second value is None if the query names no model, file or other subject.
+        """
         pairs = [(name, value) for name, value in request.query_params.multi_items()]
         try:
             question = self._uploads.with_files(Question.of(command, pairs))
@@ -303,7 +306,7 @@ class Pages:
         )
 
     async def events(self, name: str) -> Response:
-        """Stream the progress of a job until it ends; the job is cancelled if all watchers leave."""
+        """Stream a job's progress until the job ends; it is cancelled if all watchers leave."""
         watched_job = self._cache.find(name)
         if watched_job is None:
             return StreamingResponse(iter([_event("end", {})]), media_type="text/event-stream")

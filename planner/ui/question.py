@@ -68,7 +68,7 @@ def option_of(name: str) -> str:
 
 
 def command_terms(command: str, workload: str) -> dict[str, Term | None]:
-    """Return the fields of a command with their terms, in order; None for no term."""
+    """Return the fields of a command with their terms, in order; None for fields without term."""
     kinds = ("question",) if command in _COMMANDS_WITHOUT_LIMITS else ("question", "limit")
     questions = terms_of(workload, *kinds)
     parameters = terms_of(workload, "parameter")
@@ -463,7 +463,7 @@ def suggest_fixes(question: Question, message: str) -> list[Fix]:
 
 
 def _suggest_word(question: Question, message: str) -> Iterator[Fix]:
-    """Return replacements of an unknown word in an error message by similar known words."""
+    """Yield replacements of an unknown word in an error message by similar known words."""
     for unknown, suggestions in _DID_YOU_MEAN.findall(message):
         for suggestion in re.split(r"\s+or\s+|,\s*", " ".join(suggestions.split())):
             for name, text in question.fields.items():
@@ -475,7 +475,7 @@ def _suggest_word(question: Question, message: str) -> Iterator[Fix]:
 
 
 def _suggest_options(question: Question, message: str) -> Iterator[Fix]:
-    """Return the options that an error message mentions, with values if it has some."""
+    """Yield the options that an error message mentions, with the values that it has."""
     fields = command_terms(question.command, question.workload)
     names = {option_of(name): name for name in fields if name not in PLACED}
     for option, value_text in _OPTION.findall(" ".join(message.split())):

@@ -290,7 +290,7 @@ def _settings(settings: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Bl
 
 
 def _parts(table: ResultObject, names: Sequence[str]) -> Iterator[Block]:
-    """Return charts of the plans' step times and memory by part."""
+    """Yield charts of the plans' step times and memory by part."""
     kinds = {f"Time of the {kind}": (parts, "s") for kind, parts in table["times_s"].items()}
     for caption, (parts, unit) in {
         **kinds,

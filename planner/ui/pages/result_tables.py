@@ -289,7 +289,7 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
 
 
 def _memory_by_phase(labels: Sequence[str], rows: Rows, prefix: str) -> Iterator[Bars]:
-    """Return a chart of the fullest GPU's memory in each phase for the first rows."""
+    """Yield a chart of the fullest GPU's memory in each phase for the first rows."""
     sizes = {
         f"{bar_label}, {phase.removesuffix('_memory_gib').replace('_', ' ')}": amount
         for bar_label, row in zip(labels[:_MOST_PHASED], rows, strict=False)
@@ -396,7 +396,7 @@ def assumptions(
 
 
 def _sources(specs: Mapping[str, str], catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
-    """Return spec, figures and source of the numbers of all specs that did not change."""
+    """Yield spec, figures and source for the numbers of all specs that did not change."""
     for title, digest in specs.items():
         kind, _, name = title.partition(" ")
         try:
@@ -436,7 +436,7 @@ def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
 
 
 def used_specs(specs: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
-    """Return the specs of a manifest that the rows use, and those that cannot be compared."""
+    """Return the specs of a manifest that the rows use, and all of kinds that do not vary."""
     used = specs_of_rows(rows)
     choices = ("model", "gpu", *terms_about("software"))
     return {

@@ -182,7 +182,7 @@ def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
 
 
 def _headline(groups: Sequence[WorkloadGroup], row: SweepRow, cheapest: Sequence[SweepRow]) -> str:
-    """Return the cheapest scenario of one work; for several, each GPU's number of wins."""
+    """Return the cheapest scenario; for several works, how often each GPU is the cheapest."""
     if len(groups) == 1:
         wins = "is cheapest" if groups[0].better_tied(COST) is None else "runs best"
         return headline(workload_of(groups[0].workload), row, wins)
