@@ -57,7 +57,9 @@ def recommended_of(request: Request) -> SavedPlan:
 
 
 def evaluate_request(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
-    """Return the plan of a request and its prediction; the recommended one if it is open.
+    """Return the plan of a request and its prediction.
+
+    With ``is_open`` the layout is the recommended one.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
     several configurations; InfeasibleError if the layout is open, and nothing fits.

@@ -64,7 +64,7 @@ class _Console(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render as rich does, without control characters in names.
+        """Render as rich does, but without control characters in names.
 
         Styles and cursor movements of a progress bar stay.
         """

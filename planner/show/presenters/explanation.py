@@ -325,7 +325,7 @@ def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
 
 
 def signed(moved: float) -> str:
-    """A relative change with its sign: ``+4.2 %``.
+    """Return a relative change as text with its sign: ``+4.2 %``.
 
     >>> signed(0.0421), signed(-0.31), signed(1e-6)
     ('+4.2 %', '-31 %', '0 %')

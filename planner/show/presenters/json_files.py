@@ -40,7 +40,7 @@ def command_manifest(command: Sequence[str]) -> dict[str, object]:
 def write_document(path: Path | None, manifest: Mapping[str, object], **parts: object) -> None:
     """Write one JSON object with a manifest and further parts; do nothing without a path.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     if path is None:
         return
@@ -170,7 +170,7 @@ def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
 
     Writes nothing if ``candidates`` is None.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     if candidates is None:
         return

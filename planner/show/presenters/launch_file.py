@@ -230,7 +230,7 @@ def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
 
 
 def by_hand_blocks(rewritten: RewriteResult) -> Iterator[Block]:
-    """Yield the options to change by hand, as the file cannot express the whole change."""
+    """Yield the options to change by hand, as the file cannot express the complete change."""
     changes = [
         f"{option} removed" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
         for option, texts in rewritten.changes.items()

@@ -129,7 +129,7 @@ def _fastest(runs: RlRuns, total: float) -> str:
 
 
 def _turns(runs: RlRuns) -> str:
-    """Return that trainer and rollout alternate, and the step time if they overlapped."""
+    """Return a sentence that trainer and rollout alternate, and the step time with overlap."""
     placements = runs.source.inputs.rollouts.placements
     text = "Both sides take turns, each idle while the other works"
     other = next((name for name in ("async", "one_step_off") if name in placements), None)

@@ -649,7 +649,7 @@ def write_estimate(
 ) -> None:
     """Write a JSON object with the manifest, the row, the time by operator, and ``more``.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     if path is None:
         return

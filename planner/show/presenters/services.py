@@ -140,7 +140,7 @@ def _values_of(rows: Rows, name: str) -> list[float]:
 
 
 def _others(placed: Mapping[str, object], rows: Rows) -> str:
-    """Return GPUs and USD per day of a service on GPU types without it: ``b200 16: 1,200``."""
+    """Return GPUs and USD per day if a service ran on an unused GPU type: ``b200 16: 1,200``."""
     others = []
     for row in rows:
         if row["service"] != placed["service"] or number_of(row, "share") > 0:

@@ -277,7 +277,7 @@ _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Block]:
     """Yield the numbers of a spec by section with their sources; assumed ones are marked.
 
-    Raises SpecError if it is unknown, or its file has errors.
+    Raises SpecError if the spec is unknown, or its file has errors.
     """
     if kind is SpecKind.MODELS:
         yield from _model_blocks(catalogue.load_model(name))

@@ -148,7 +148,7 @@ def evidence(basis: str, runs: int | None = None) -> str:
 
 
 def unnamed_lines(gpu: str) -> list[str]:
-    """Return a note if planner ships no GPU of this name, as evidence is found by name."""
+    """Return a note if planner ships no GPU of this name; evidence is looked up by name."""
     if not gpu or is_shipped(SpecKind.GPUS, gpu):
         return []
     return [
@@ -189,7 +189,7 @@ def _range(column: str, low: float, high: float) -> str:
 
 
 def assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> list[str]:
-    """Return a line for each assumption, and a note that the intervals depend on them."""
+    """Return a line for each assumption, and a note that the intervals depend on those."""
     lines = [_assumption_line(plan, assumption) for assumption in assumptions]
     if any(assumption.moved for assumption in assumptions):
         lines.append(FOR_ASSUMED)

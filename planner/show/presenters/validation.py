@@ -339,7 +339,7 @@ def add_row(path: Path, comparison: Comparison, planned: PredictedRun) -> bool:
     columns and rows; missing columns are added at the end. It is replaced atomically.
     Raises CalibrationError if the run cannot be a row.
     Raises SpecError if the existing table has errors.
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     if not comparison.cells:
         raise CalibrationError(f"{path}: the run cannot be a row of a table: {comparison.no_row}.")

@@ -83,7 +83,7 @@ class Curves:
 def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
     """Draw panels of curves into a file, the first ones of many.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     shown = panels[:_MOST_PANELS]
     num_columns = 1 if picture.is_narrow or len(shown) == 1 else 2
@@ -362,7 +362,7 @@ class Matrix:
 def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks: str) -> None:
     """Draw matrices below each other into a file, the first ones of many; ``marks`` explains them.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     shown = matrices[:_MOST_MATRICES]
     row = _SMALL_ROW if picture.is_narrow else _ROW
@@ -437,7 +437,7 @@ def draw_latencies(picture: Picture, plan: Plan, candidates: Candidates) -> None
     """Draw the distribution of each time of a request into a file.
 
     Raises SearchSpaceError if the workload has no stream of requests, or its queue is unbounded.
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     if not isinstance(candidates, Deployments):
         raise SearchSpaceError("--picture latency is for requests: give --workload serve.")
@@ -471,7 +471,7 @@ _MOST_INTERVALS = 24
 
 
 def draw_front(picture: Picture, plan: Plan, result: SearchResult) -> None:
-    """Draw the front of a search into a file. Raises OutputError if it cannot be written."""
+    """Draw the front of a search into a file. Raises OutputError if the file cannot be written."""
     front = front_points(plan, result)
     with drawing(picture, height=min(max(0.5 * picture.width, 320), 640)) as canvas:
         ((axes,),) = canvas.grid(1, 1)

@@ -132,7 +132,7 @@ def _need_matplotlib(option_name: str) -> None:
 def read_width(text: str | None) -> int:
     """Return the width of a picture in pixels from its text.
 
-    Raises SearchSpaceError if it is not an integer in the allowed range.
+    Raises SearchSpaceError if the text is not an integer in the allowed range.
     """
     if text is None:
         return USUAL_WIDTH

@@ -64,7 +64,7 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the kernels of one configuration into a file.
 
     Raises SearchSpaceError if a flat efficiency is specified.
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     steps = explain_steps(plan, Evaluation(candidates=candidates))
     kernels = list(kernels_of(steps))

@@ -65,7 +65,7 @@ class Bar:
 def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the parts of time and memory of one configuration into a file.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     bars = part_bars(plan, candidates)
     columns = min(max(picture.width // _COLUMN, 2), 4)
@@ -152,7 +152,7 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
 
 
 def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
-    """Draw the interval and the bound of a bar; return its title."""
+    """Draw the 90 % interval and the roofline bound of a bar; return the title of the bar."""
     text = f"{bar.title}: {formatting.format_significant(bar.total)} {bar.unit}"
     if all(map(np.isfinite, bar.ends)):
         low, high = bar.ends

@@ -104,7 +104,7 @@ class _Scale:
 def draw_timelines(picture: Picture, title: str, timelines: Sequence[Timeline]) -> None:
     """Draw steps over time below each other into a file.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     heights: list[float] = []
     for timeline in timelines:
@@ -312,7 +312,7 @@ def write_trace(path: Path, timelines: Sequence[Timeline], metadata: Mapping[str
 
     A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``metadata``
     is added to the metadata of the file.
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
 
     References
     ----------
