@@ -79,7 +79,10 @@ def _of_row(row: ComparedRun) -> Iterator[tuple[str, tuple[float, float, float, 
 
 
 def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[ComparedRun]]) -> None:
-    """Draw predictions of measured runs into a file. Raises OutputError if the file cannot be written."""
+    """Draw predictions of measured runs into a file.
+
+    Raises OutputError if the file cannot be written.
+    """
     panels = compared_quantities(tables)
     num_columns = min(len(panels), max(picture.width // 330, 1))
     rows = ceil_div(len(panels), num_columns)

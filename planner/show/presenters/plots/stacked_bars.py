@@ -152,7 +152,7 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
 
 
 def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
-    """Draw the 90 % interval and the roofline bound of a bar; return the title of the bar."""
+    """Draw the 90 % interval and the bound, such as usable memory; return the bar's title."""
     text = f"{bar.title}: {formatting.format_significant(bar.total)} {bar.unit}"
     if all(map(np.isfinite, bar.ends)):
         low, high = bar.ends
