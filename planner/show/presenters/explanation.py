@@ -372,7 +372,7 @@ def _change(row: Mapping[str, object], base_row: Mapping[str, object], column: s
 def _question_lines(
     explained: Explanation, sensitivity: Sensitivity, *, is_full: bool
 ) -> Iterator[str]:
-    """Yield a line for each changed input of the question with its effect on the results."""
+    """Yield a line for each other value of an input, such as the GPU, and what that changes."""
     costs = [name for name in explained.columns if "cost" in name]
     memory_columns = MEMORY if sensitivity.group == SOFTWARE else ()
     shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *memory_columns))]

@@ -110,11 +110,9 @@ def _reuse_line(row: Mapping[str, object]) -> str:
 
 
 def refuse_overload(plan: Plan, candidates: Candidates) -> None:
-    """Raise InfeasibleError if the first row cannot answer the requested rate.
+    """Raise InfeasibleError if more requests arrive per second than the GPUs can answer.
 
     A load with a fixed number of requests is never refused: its queue ends.
-
-    Raises InfeasibleError if the rate exceeds the capacity and the number of requests is open.
     """
     rate = plan.request.request_rate
     if rate is None or plan.request.num_requests is not None or not candidates.exceeds_capacity:

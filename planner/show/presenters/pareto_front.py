@@ -96,7 +96,10 @@ def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
 def short_front_blocks(
     plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, object]
 ) -> Iterator[Block]:
-    """Yield a short table of the Pareto front; a star marks the recommended plan."""
+    """Yield a short table of the Pareto front; nothing if the front has a single plan.
+
+    A star marks the recommended plan.
+    """
     number = len(result.table["num_gpus"])
     if number < 2:
         return

@@ -216,7 +216,7 @@ def _spare_line(fleet: FeasiblePlan | None) -> str:
 
 
 def _proven_line(best: Size, proven: Size | None, confidence: float) -> str:
-    """Return the cheapest plan with published runs, for a cheapest one without any."""
+    """Return a sentence on a cheapest plan without published runs, and the best with runs."""
     row = _fewest_row(best)
     software = row[_workload(row).profile_kind]
     missing = f"Not proven: no published run of {software} on {best.gpu} is known"
