@@ -65,7 +65,7 @@ class PipeClosed(Exception):
 
 
 def _improve_message(error: Any) -> None:
-    """Add hints to typer's message of an unknown option or command."""
+    """Add hints to typer's error message about an unknown option or command."""
     message = getattr(error, "message", None)
     command = getattr(getattr(error, "ctx", None), "command", None)
     if not isinstance(message, str):
@@ -83,7 +83,7 @@ def _improve_message(error: Any) -> None:
 
 
 def _suggest_option(option: str, options: Iterable[str], command: str | None) -> str:
-    """A hint for an unknown option: a similar option, or the parameter of that name."""
+    """Return a hint for an unknown option: a similar option, or the parameter of that name."""
     from planner.question.parse_values import full_name
     from planner.question.terms import glossary
 
@@ -107,7 +107,7 @@ def _suggest_option(option: str, options: Iterable[str], command: str | None) ->
 
 
 def _limits() -> dict[str, str]:
-    """The result column of each limit option."""
+    """Return the name of the limited result for each limit option."""
     from planner.question.terms import glossary
 
     return {
@@ -125,7 +125,7 @@ class _TextOption:
     """
 
     def coerce(self, value: object, param: TyperOption, ctx: Context) -> object:
-        """The value of an option; values that are not text are parsed by typer."""
+        """Return the value of an option; values that are not text are parsed by typer."""
         if value is None:
             return () if param.multiple else None
         annotation = param.type_descriptor.annotation
@@ -138,7 +138,7 @@ class _TextOption:
 
 
 def _with_text_options(params: list[Parameter]) -> list[Parameter]:
-    """Parameters with the text parser, where this version of typer supports it."""
+    """Return parameters with the text parser, where this version of typer supports that."""
     for param in params:
         if getattr(param, "_runtime_param", param) is None:
             vars(param)["_runtime_param"] = _TextOption()
@@ -171,7 +171,7 @@ class _FullHelpCommand:
         return _with_text_options(super().get_params(ctx))  # type: ignore[misc]
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Read the options."""
+        """Read the options from the command line."""
         position = next(
             (index for index, argument in enumerate(args) if argument in HELP), len(args)
         )
@@ -181,7 +181,7 @@ class _FullHelpCommand:
         return remaining
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write that there is no help on a word."""
+        """Write that no help exists on a word."""
         super().format_epilog(ctx, formatter)  # type: ignore[misc]
         if topic := ctx.meta.get(_TOPIC):
             formatter.write_paragraph()
@@ -210,7 +210,7 @@ class NamedCommand(TyperCommand):
 
     @cached_property
     def source(self) -> Callable[..., object] | typer.Typer:
-        """The function of the command, or the application of a group."""
+        """Return the function of the command, or the application of the group."""
         name = self.name or ""
         module = import_module(f"planner.cli.{_MODULES.get(name, name)}")
         source: Callable[..., object] | typer.Typer = getattr(module, name.replace("-", "_"))
@@ -218,7 +218,7 @@ class NamedCommand(TyperCommand):
 
     @cached_property
     def built(self) -> Command:
-        """The command or the group, with its options."""
+        """Build the command or the group with its options."""
         app = self.source
         if not isinstance(app, typer.Typer):
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -242,6 +242,7 @@ class _Commands(TextOptionGroup):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
     ) -> Context:
+        """Read the command line of the group; hints are added to the message of an error."""
         try:
             return super().make_context(info_name, args, parent, **extra)
         except Exception as error:
@@ -249,6 +250,7 @@ class _Commands(TextOptionGroup):
             raise
 
     def invoke(self, ctx: Context) -> object:
+        """Run the command; an interrupt or a closed output pipe becomes an exception of planner."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
@@ -272,6 +274,7 @@ app = typer.Typer(
 
 
 def _version(wanted: bool) -> None:
+    """Print planner's version and exit, if the option ``--version`` is set."""
     if wanted:
         from planner.base.install_conflicts import version_line
 

@@ -54,7 +54,7 @@ def compare(values: options.OptionValues) -> None:
 
 
 def _shared_answers(values: options.OptionValues) -> dict[str, object]:
-    """The answers, settings and limits that apply to all compared plans."""
+    """Return the inputs, settings and limits that apply to all compared plans."""
     questions, limits = split_answers(values)
     answers: dict[str, object] = {**questions, "specs": values["specs"]}
     if options.is_set(values, "workload"):

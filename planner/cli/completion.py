@@ -72,7 +72,7 @@ def mend_words() -> None:
 
 
 def for_term(term: Term) -> Completer | None:
-    """The completer of a term's option; None if it takes any number or file."""
+    """Return the function that completes the words of a term's option; None if it has none."""
     kinds = f"{term.term.rpartition('_')[2]}s"
     kind = kinds if kinds in KINDS else None
     if kind is not None:
@@ -97,7 +97,7 @@ def workloads(ctx: typer.Context, incomplete: str) -> Completions:
 
 
 def objectives(ctx: typer.Context, incomplete: str) -> Completions:
-    """Names of objectives of the workload."""
+    """Return the names and descriptions of objectives that complete the last word."""
     terms = terms_of(_workload(ctx), "objective")
     done, last = _split(incomplete)
     return [
@@ -133,7 +133,7 @@ def profiles(ctx: typer.Context, incomplete: str) -> Completions:
 
 
 def settings(ctx: typer.Context, incomplete: str) -> Completions:
-    """``name=`` of parameters, and their values."""
+    """Return completions of ``--set``: ``name=`` of each parameter, then its values."""
     parameters = dict(terms_of(_workload(ctx), "parameter", "pool"))
     del parameters["num_gpus"]
     prefix = os.environ.get(_PREFIX, "")
@@ -153,7 +153,7 @@ def settings(ctx: typer.Context, incomplete: str) -> Completions:
 
 
 def names(kind: str, ctx: typer.Context) -> list[str]:
-    """Names of all specs of a kind, including those of the --specs folder."""
+    """Return the names of all specs of a kind, including those of the --specs folder."""
     if kind not in (*KINDS, "sweeps"):
         return []
     from planner.specs.spec_paths import listing, spec_folders
@@ -169,7 +169,7 @@ def _workload(ctx: typer.Context) -> str:
 
 
 def _list_completer(choices: Callable[[typer.Context], Iterable[str]]) -> Completer:
-    """A completer of the last word of a comma-separated list."""
+    """Return a completer of the last word of a comma-separated list."""
 
     def complete(ctx: typer.Context, incomplete: str) -> Completions:
         return _matching(choices(ctx), incomplete)
@@ -178,7 +178,7 @@ def _list_completer(choices: Callable[[typer.Context], Iterable[str]]) -> Comple
 
 
 def _matching(choices: Iterable[str], incomplete: str) -> Completions:
-    """The words that start with the text behind the last comma."""
+    """Return the words that complete the text after the last comma."""
     done, last = _split(incomplete)
     chosen = done.split(",")
     return [
@@ -194,6 +194,7 @@ def _split(incomplete: str) -> tuple[str, str]:
 
 
 def _values(term: Term | None) -> Sequence[str]:
+    """Return the completions of a term's value: its words, flags, or example numbers."""
     if term is None:
         return ()
     if term.codes is not None:

@@ -53,7 +53,7 @@ def explain(values: options.OptionValues) -> None:
 
 
 def against_request(option_values: OptionValues, base: Request) -> Request | None:
-    """The request of the plan to compare with; None without --against.
+    """Return the request of the plan to compare with; None without --against.
 
     Raises SpecError, SearchSpaceError or LaunchError if a name or a value is unknown, or a file
     holds no plan.

@@ -55,6 +55,7 @@ _WORDS = {
 
 
 def _row_option_spec(row: Mapping[str, str]) -> OptionSpec:
+    """Return the type annotation for typer and the default of an option, from its table row."""
     argument_mark, _, name = row["kind"].rpartition(":")
     kind, default = _KINDS[name], row["usual"].format(**_WORDS)
     minimum, _, maximum = row["range"].partition("..")
@@ -217,7 +218,7 @@ class PlanningCommand(TextOptionCommand):
 
 
 def _with_settings(args: Sequence[str], options: Collection[str] = ()) -> list[str]:
-    """A command line with ``--set NAME=VALUE`` for each ``--NAME VALUE`` of a parameter.
+    """Return a command line with ``--set NAME=VALUE`` for each ``--NAME VALUE`` of a parameter.
 
     ``options`` are options of the command, which stay.
 
@@ -243,7 +244,7 @@ def _with_settings(args: Sequence[str], options: Collection[str] = ()) -> list[s
 
 
 def examples(name: str, workload: str | None = None) -> list[str]:
-    """The examples of a command, for one workload if it is named."""
+    """Return the examples of a command, limited to one workload if named."""
     return [
         f"{name} {row['words']}"
         for row in read_table("examples.csv", Path(__file__).parent)
@@ -252,7 +253,7 @@ def examples(name: str, workload: str | None = None) -> list[str]:
 
 
 def _requested_workload(ctx: Context) -> str | None:
-    """The workload that a command line or its help topic names; None without one."""
+    """Return the workload that a command line or its help topic names; None without one."""
     if (topic := ctx.meta.get(_TOPIC)) is not None:
         return str(topic) if topic in workload_names() else None
     arguments = list(ctx.obj) if isinstance(ctx.obj, list | tuple) else []
@@ -267,7 +268,7 @@ def _requested_workload(ctx: Context) -> str | None:
 def _sections(
     params: Sequence[Parameter], ctx: Context, workload: str | None, groups: Sequence[str]
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Titles and rows of the groups; options of some workloads are in separate sections."""
+    """Yield titles and rows of the option groups; options of some workloads are separate."""
     ordered = sorted(params, key=lambda param: param.name not in _FIRST)
     ordered.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else 9)
     for group in groups:
@@ -280,7 +281,7 @@ def _sections(
 def _common_sections(
     params: Sequence[Parameter], ctx: Context
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Titles and rows of the common options."""
+    """Yield titles and rows of the options that all workloads have."""
     common = [param for param in params if param.name in _COMMON or param.required]
     common.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else len(_FIRST))
     for audience, rows in _by_audience(common, ctx, None).items():
@@ -290,7 +291,7 @@ def _common_sections(
 def _by_audience(
     params: Sequence[Parameter], ctx: Context, workload: str | None
 ) -> dict[str, list[tuple[str, str]]]:
-    """The rows of options by audience; the empty key has the options of all workloads."""
+    """Return the rows of options by workloads; the empty key has options of all workloads."""
     sections: dict[str, list[tuple[str, str]]] = {"": []}
     for param in params:
         term = None if param.name in HOW else _term(str(param.name))
@@ -320,7 +321,7 @@ def _term(name: str) -> Term | None:
 def _name_sections(
     workload: str, options: set[str | None]
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Sections with the parameters and the objectives of a workload."""
+    """Yield help sections with the parameters and the objectives of a workload."""
     parameters = terms_of(workload, "parameter", "pool")
     yield (
         "Parameters, for --set",
@@ -339,7 +340,7 @@ def _name_sections(
 
 
 def _describe(term: Term) -> str:
-    """The description of a parameter, with its values if they are words."""
+    """Return the description of a parameter, with its values if they are words."""
     values = [] if term.codes is None else [str(term.decode(code)) for code in term.codes]
     if term.codes is not None and len(term.codes.words()) < len(values):
         values = []  # combined values: the description explains the parts
@@ -348,7 +349,7 @@ def _describe(term: Term) -> str:
 
 
 def _command(command: str, width: int) -> Iterator[str]:
-    """Lines of a shell command with continuations; an option and its value share a line."""
+    """Yield a shell command as lines with continuations; options stay with their values."""
     parts = (part.replace(" ", _TIE) for part in re.split(" (?=--)", command))
     lines = textwrap.wrap(
         " ".join(parts), max(width - 8, 40), break_long_words=False, break_on_hyphens=False

@@ -81,7 +81,7 @@ def _print_translation(file_request: Request, other: Request) -> None:
 
 
 def check_launch(values: options.OptionValues, target: str) -> str:
-    """The requested wrapper, checked before any work is done.
+    """Return the requested wrapper; checks target, wrapper and folder before any work.
 
     Raises LaunchError if target or wrapper is unknown, or there is no directory for the files.
     """
@@ -98,7 +98,7 @@ def check_launch(values: options.OptionValues, target: str) -> str:
 
 
 def default_workload(target: str, default: str) -> str:
-    """The workload of a target if --workload is not specified."""
+    """Return ``default`` if the target tool has this workload; otherwise the tool's first one."""
     from planner.launch.targets import target_of
 
     workloads = target_of(target).workloads
@@ -199,7 +199,7 @@ def estimate_imported(values: options.OptionValues, request: Request) -> None:
 def _choose_change(
     values: options.OptionValues, plan: Plan, evaluation: Evaluation, changes: list[Change]
 ) -> tuple[Change | None, RewriteResult | None, bool]:
-    """The change to make, the rewritten file, and whether it expresses the change completely.
+    """Return the change to make, the rewritten file, and whether that expresses the change.
 
     Takes the best change whose rewritten file is read as the predicted configuration; if there is
     none, the best change.
@@ -228,7 +228,7 @@ def _choose_change(
 
 
 def _is_read_as(values: options.OptionValues, rewritten: RewriteResult, change: Change) -> bool:
-    """Whether the rewritten file is read as the configuration of the change."""
+    """Whether planner reads the rewritten file as the configuration of the change."""
     from planner.cli.options import make_request
     from planner.errors import PlannerError
     from planner.launch.launch_file import evaluate_launch, full_row
@@ -267,7 +267,7 @@ def _is_read_as(values: options.OptionValues, rewritten: RewriteResult, change: 
 def _rewrite(
     imported: ImportedLaunch, plan: Plan, evaluation: Evaluation, change: Change
 ) -> RewriteResult:
-    """The user's launch file with a change applied."""
+    """Return the user's launch file with a change applied."""
     from dataclasses import replace
 
     from planner.launch.rewrite_launch import rewrite_launch
@@ -290,7 +290,7 @@ def _rewrite(
 def _launch_json(
     imported: ImportedLaunch, change: Change | None, rewritten: RewriteResult | None
 ) -> dict[str, object]:
-    """The JSON object about the launch file."""
+    """Return the JSON object about a launch file: its options, their meaning, and the change."""
     return {
         "target": imported.target.name,
         "values": dict(imported.values),
@@ -321,6 +321,10 @@ def _blocks(
     notes: tuple[str, ...],
     change: Iterator[Block],
 ) -> Iterator[Block]:
+    """Yield the output about a launch file: its settings, its prediction, and ``change``.
+
+    A configuration that does not fit has the missing memory in place of its results.
+    """
     from planner.decide.fitting import MEMORIES
     from planner.show.output_blocks import GAP, make_lines
     from planner.show.presenters.launch_file import (
@@ -365,7 +369,7 @@ def _change_blocks(
     is_complete: bool,
     attempts: Attempts | None,
 ) -> Iterator[Block]:
-    """The change, its cost, the next best change, and the difference in the file."""
+    """Yield the change, its cost, the next best change, and the difference in the file."""
     from planner.optimize.result_columns import fit_probability
     from planner.show.presenters.launch_file import (
         by_hand_blocks,
@@ -387,7 +391,7 @@ def _change_blocks(
 
 
 def _write(path: Path, rewritten: RewriteResult, *, quiet: bool) -> None:
-    """Write the change into the user's file; keep the original as ``NAME.orig``."""
+    """Write the change into the user's file; the original stays as ``NAME.orig``."""
     from planner.base.atomic_write import write_atomically
     from planner.errors import OutputError
     from planner.show.terminal import make_console

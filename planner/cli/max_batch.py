@@ -89,6 +89,10 @@ def _print_largest(
     question: Request,
     find_fits: Callable[[Plan, Evaluation], Sequence[LargestFit]],
 ) -> None:
+    """Print and write the largest batches or lengths that ``find_fits`` finds for one plan.
+
+    Raises InfeasibleError if not even the smallest one fits.
+    """
     request = _with_limits(values, apply_engine_start(values, question))
     from planner.base.atomic_write import check_outputs
     from planner.errors import InfeasibleError
@@ -124,7 +128,7 @@ def _print_largest(
 
 
 def _with_limits(values: options.OptionValues, request: Request) -> Request:
-    """The request with the limits of the command line, also for a plan from a file."""
+    """Return the request with the limits of the command line, also for a plan from a file."""
     from planner.workloads.build_request import make_request as read_request
 
     _, limits = split_answers(values)

@@ -69,7 +69,7 @@ def with_term_options(
     how: Iterable[str],
     texts: Mapping[str, str] | None = None,
 ) -> Callable[[Command], Callable[..., None]]:
-    """Decorator of a command that takes the terms of these kinds and options of ``HOW``.
+    """Return a decorator that gives a command options for all terms of these kinds.
 
     ``texts`` replace the descriptions of terms. The decorated function gets one mapping; typer
     reads the signature made here.
@@ -82,6 +82,8 @@ def with_term_options(
     }
 
     def decorate(command: Command) -> Callable[..., None]:
+        """Return the command as a function for typer with a parameter for each option."""
+
         def run(context: typer.Context, **values: object) -> None:
             with snapshot_files():
                 command({"context": context, **values})
@@ -103,7 +105,7 @@ def with_term_options(
 
 
 def with_command_options(command: str) -> Callable[[Command], Callable[..., None]]:
-    """Decorator of a command that takes its own options of `planner.cli.help`."""
+    """Return a decorator that gives a command its own options of `planner.cli.help`."""
 
     def decorate(function: Command) -> Callable[..., None]:
         def run(**values: object) -> None:
@@ -117,7 +119,7 @@ def with_command_options(command: str) -> Callable[[Command], Callable[..., None
 def _with_signature(
     run: Callable[..., None], rows: Mapping[str, OptionSpec], command: Callable[..., None]
 ) -> Callable[..., None]:
-    """The function with the name of a command and a signature for typer."""
+    """Return the function with the name of a command and a signature for typer."""
     kind = inspect.Parameter.KEYWORD_ONLY
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
@@ -133,7 +135,7 @@ def _with_signature(
 def _option_spec(
     term: Term, other_names: Iterable[str] = (), takes_several: bool = False
 ) -> OptionSpec:
-    """The annotation of a term's option and its default.
+    """Return the type annotation of a term's option and its default.
 
     ``other_names`` are further option names. ``takes_several``: every option takes several values.
     """
@@ -166,7 +168,7 @@ def is_set(values: OptionValues, name: str) -> bool:
 
 
 def driver_settings(values: OptionValues) -> dict[str, Value]:
-    """The driver and, for Optuna, its settings.
+    """Return the search driver and, for Optuna, its settings.
 
     Raises SearchSpaceError if one of them is invalid, or --all is set with a sampling driver.
     """
@@ -187,7 +189,7 @@ _NAMES = ("plot", "picture", "dark", "picture_width")
 
 
 def picture_of(command: str, values: OptionValues) -> Picture | None:
-    """The requested picture, None without one; also checks the file of a timeline.
+    """Return the requested picture, None without one; also checks the file of a timeline.
 
     Raises OutputError, SearchSpaceError or MissingDependencyError if it cannot be drawn or
     written.
@@ -233,7 +235,7 @@ def draw_plan(
 
 
 def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
-    """The file of --plan or --from, and its request.
+    """Return the file of --plan or --from, and its request; None without such a file.
 
     A launch file of the user's becomes ``values["question"]``; ``values["launch_text"]`` is read in
     place of its text, ``values["launch_assumed"]`` are answers besides those of the user.
@@ -276,7 +278,7 @@ def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
 
 
 def _warn_defaulted(path: Path, saved_plan: SavedPlan) -> None:
-    """Print on stderr the parameters that a plan of an older version leaves to their defaults."""
+    """Print on stderr which parameters an older plan file lacks and therefore has as default."""
     from planner.show.output_blocks import make_lines
     from planner.show.terminal import make_console, print_blocks
 
@@ -321,7 +323,7 @@ _THOUSANDS = ("k", "K", "M")
 
 
 def make_request(values: OptionValues, *, is_search: bool = False) -> Request:
-    """The `planner.Request` of the options; a search leaves the layout of a file open.
+    """Return the `planner.Request` of the options; a search leaves the layout of a file open.
 
     Raises SpecError or SearchSpaceError if a value is invalid, the workload has no such option, or
     another option is needed.
@@ -357,7 +359,7 @@ def make_request(values: OptionValues, *, is_search: bool = False) -> Request:
 
 
 def apply_engine_start(values: OptionValues, request: Request) -> Request:
-    """The request of a launch file with the values that its engine adjusts at start.
+    """Return the request of a launch file with the values that its engine adjusts at start.
 
     Prints the adjustments on stderr. Returns other requests unchanged.
     """
@@ -381,7 +383,7 @@ class SplitAnswers(NamedTuple):
 
 
 def split_answers(values: OptionValues) -> SplitAnswers:
-    """The questions that the user answered and the limits that the user set."""
+    """Return the inputs and the limits that the user specified, as two mappings."""
     answers = SplitAnswers({}, {})
     for name in values:
         if name in _OTHERS or not is_set(values, name):
@@ -395,7 +397,7 @@ def split_answers(values: OptionValues) -> SplitAnswers:
 
 
 def _request_of_plan_file(values: OptionValues) -> Request | None:
-    """The request of the plan file, None without one; sets the workload of the command."""
+    """Return the request of the plan file, None without one; sets the command's workload."""
     from planner.errors import SearchSpaceError
 
     plan_file = plan_file_of(values)
@@ -411,7 +413,7 @@ def _request_of_plan_file(values: OptionValues) -> Request | None:
 
 
 def _echo_lengths(values: OptionValues) -> None:
-    """Print on stderr how many tokens 8k are: lengths are often meant in powers of two."""
+    """Print on stderr how many tokens a length such as 8k is, as powers of two are common."""
     for name, term in glossary().items():
         text = str(values.get(name) or "").strip()
         is_length = term.type == "count" and term.unit == "tokens"

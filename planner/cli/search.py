@@ -155,6 +155,7 @@ def _shares_a_terminal() -> bool:
 def _run_driver(
     problem: Problem, how: dict[str, Value], sink: Sink | None, *, quiet: bool
 ) -> SearchResult:
+    """Run the search of a problem with the driver in ``how``, and show a progress bar."""
     from planner.show.terminal import stoppable_bar
 
     if how["driver"] == EXHAUSTIVE:
@@ -176,7 +177,7 @@ def _compare_api(plan: Plan, result: SearchResult) -> ApiComparison | None:
 
 
 def _cost_levers(plan: Plan, result: SearchResult, values: options.OptionValues) -> list[CostLever]:
-    """The changes of the question that lower the cost; each needs another search."""
+    """Return the changes of the inputs that lower the cost; each takes another search."""
     is_read = values["json"] is not None or (values["full"] and not values["quiet"])
     if result.interrupted or not is_read or options.driver_settings(values)["driver"] != EXHAUSTIVE:
         return []
@@ -188,6 +189,7 @@ def _cost_levers(plan: Plan, result: SearchResult, values: options.OptionValues)
 def _print_report(
     blocks: Iterable[Block], compared: ApiComparison | None, *, is_full: bool, uses_stdout: bool
 ) -> None:
+    """Print the blocks of a search and, unless ``compared`` is None, its API comparison."""
     from planner.show.terminal import make_console, print_blocks
 
     console = make_console(stderr=uses_stdout)

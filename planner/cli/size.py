@@ -95,7 +95,11 @@ def size(values: options.OptionValues) -> None:
 
 
 def _requests_of_file(values: options.OptionValues) -> list[tuple[Request, MayBe]]:
-    """The plan of a file on each GPU: the user's, the file's, or else all current GPUs."""
+    """Return a file's request for each GPU of --gpu; otherwise for the GPU in the file.
+
+    If the file names no GPU, requests are for all current GPUs. Each request comes with a function
+    that is True for the values which the file can express.
+    """
     from planner.decide.sizing.size_all import gpus_of
     from planner.question.parse_values import split_items
 
@@ -117,7 +121,10 @@ def _requests_of_file(values: options.OptionValues) -> list[tuple[Request, MayBe
 
 
 def _can_say(values: options.OptionValues) -> MayBe:
-    """Predicate whether the launch file can express a value; always True for a saved plan."""
+    """Return a function that is True for values which the launch file can express.
+
+    A saved plan can express all values.
+    """
     from planner.launch.rewrite_launch import can_express
 
     imported = values.get("imported")
@@ -127,7 +134,7 @@ def _can_say(values: options.OptionValues) -> MayBe:
 def _search_request_of_file(
     values: options.OptionValues, file_requests: Sequence[tuple[Request, MayBe]]
 ) -> Request:
-    """The question of a file without its layout and its number of GPUs."""
+    """Return the question of a file without its layout and its number of GPUs."""
     gpus = tuple(str(request.gpu) for request, _ in file_requests)
     first = {**values, "gpu": gpus[0], "launch_assumed": {"gpu": gpus[0]}}
     request = make_request(first, is_search=True)
@@ -140,7 +147,7 @@ def _size_to_fit(
     file_requests: Sequence[tuple[Request, MayBe]],
     contracts: Sequence[str | None],
 ) -> Sizes:
-    """The fewest GPUs on which the plan of a file fits."""
+    """Find the fewest GPUs on which the plan of a file fits."""
     from planner.decide.sizing.fits import fewest_gpus_that_fit
     from planner.show.terminal import progress_bar
     from planner.workloads.priced_hardware import gpu_counts
@@ -243,6 +250,7 @@ def _size_hardware(
     contracts: Sequence[str | None],
     **sizing_options: Any,
 ) -> Sizes:
+    """Find the sizes of a request on each GPU and contract in parallel worker processes."""
     from planner.base.worker_processes import num_cores
     from planner.decide.sizing.size_all import size_all, sizing_tasks
     from planner.show.terminal import progress_bar

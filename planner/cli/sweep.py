@@ -76,6 +76,7 @@ class _Run(PlanningCommand):
         )
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the end of the help, with a reference to ``planner sweep show``."""
         super().format_epilog(ctx, formatter)
         formatter.write_paragraph()
         formatter.write_text(
@@ -145,7 +146,7 @@ def _show_result(values: options.OptionValues, picture: Picture | None) -> None:
 
 
 def _require_plan(folder: Path) -> None:
-    """Raises InfeasibleError if no scenario of the sweep has a plan."""
+    """Raise InfeasibleError if no scenario of the sweep has a plan."""
     from planner.errors import InfeasibleError
     from planner.sweeps.sweep_folder import Sweep
 
@@ -157,7 +158,7 @@ def _require_plan(folder: Path) -> None:
 
 
 def _workers(values: options.OptionValues) -> Run:
-    """The runner of scenarios: local processes, or a Dask cluster."""
+    """Return the runner of scenarios: local processes, or a Dask cluster."""
     from planner.base.worker_processes import num_cores
     from planner.sweeps.run_sweep import on_cores
 
@@ -177,7 +178,7 @@ def _say(line: str) -> None:
 
 
 def _plan(values: options.OptionValues) -> SweepPlan:
-    """The sweep plan of a file, or of the options."""
+    """Return the sweep plan of a file, or of the options."""
     from planner.sweeps.read_plan import make_sweep, read_plan
 
     answers = split_answers(values)

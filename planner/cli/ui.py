@@ -76,6 +76,7 @@ def report(values: options.OptionValues) -> None:
 
 
 def _write(path: Path, text: str, quiet: bool) -> None:
+    """Write a text to a file atomically and print the path on stderr, unless ``quiet``."""
     from planner.base.atomic_write import STDOUT, write_atomically
 
     with write_atomically(path) as file:

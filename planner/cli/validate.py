@@ -122,6 +122,7 @@ def validate(values: options.OptionValues) -> None:
 
 
 def _write_template(kind: TemplateKind, path: Path) -> None:
+    """Write the CSV template of a table of measured runs of this kind."""
     import csv
 
     from planner.base.atomic_write import write_atomically
@@ -132,6 +133,7 @@ def _write_template(kind: TemplateKind, path: Path) -> None:
 
 
 def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[ComparedRun]:
+    """Predict every run of a table and return each run with its prediction."""
     from planner.show.terminal import progress_bar
     from planner.validation.accuracy import joined, predict
 

@@ -39,7 +39,7 @@ _ABBREVIATION, _DEGREE = re.compile(r"(?!GPU|USD)[A-Z]{3,}"), re.compile(r"[a-z]
 
 
 def page_html(page: Page) -> str:
-    """One file with the style and the script in it."""
+    """Return a page as one HTML file that contains its style and its script."""
     script = static("page.js")
     template = environment().get_template("report.html")
     # The page may run this script only and may not request anything from other hosts.
@@ -58,9 +58,7 @@ def colors_of(bars: Bars) -> dict[str, str]:
 
 
 def explained(text: str, meanings: Mapping[str, str]) -> Markup:
-    """HTML of a text in which terms such as ``TTFT`` and ``tp8`` have their meaning as a
-    tooltip.
-    """
+    """Return a text as HTML in which terms such as ``TTFT`` and ``tp8`` have tooltips."""
     from markupsafe import Markup
 
     names = [f"{name}(?=s?\\b)" for name in meanings if _ABBREVIATION.fullmatch(name)]
@@ -78,7 +76,7 @@ def explained(text: str, meanings: Mapping[str, str]) -> Markup:
 
 
 def css(head: ColumnHead, cell: Cell) -> Markup:
-    """The ``class`` attribute of a cell; empty for a cell without a mark."""
+    """Return the ``class`` attribute of a table cell; empty for a text cell without a mark."""
     from markupsafe import Markup
 
     looks = {"n": head.numeric, "w": cell.is_long, "shade": cell.shade is not None}
@@ -87,7 +85,7 @@ def css(head: ColumnHead, cell: Cell) -> Markup:
 
 
 def percent_of(value: float, total: float) -> str:
-    """A length as CSS writes it.
+    """Return the share of a value in a total as a CSS percentage.
 
     >>> percent_of(1, 8)
     '12.50%'
@@ -102,7 +100,10 @@ def hint_text(hints: Mapping[str, str]) -> str:
 
 @cache
 def environment(*others: str) -> Environment:
-    """The Jinja environment of this package and of the packages ``others``; values are escaped."""
+    """Return the Jinja environment with the templates of planner and of ``others``.
+
+    Values in templates are escaped.
+    """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
@@ -130,7 +131,7 @@ def static(name: str, package: str = _PACKAGE) -> str:
 
 @cache
 def style() -> str:
-    """The style of pages, with the colours of both themes."""
+    """Return the CSS of pages, with the colours of both themes."""
     light, dark = LIGHT, DARK
     names = ("background", "panel", "text", "muted", "grid", "recommended", "bad")
     pairs = {name: (getattr(light, name), getattr(dark, name)) for name in names}
@@ -152,7 +153,7 @@ _EMPTY_LINES = re.compile(r"\n{3,}")
 
 
 def markdown(page: Page) -> str:
-    """The text of a page in the Markdown of repositories."""
+    """Return a page as Markdown text, as GitHub shows it."""
     lines = [
         f"# {escape_markdown(page.title)}",
         "",
@@ -170,7 +171,7 @@ def markdown(page: Page) -> str:
 
 
 def _figures(page: Page) -> Iterator[str]:
-    """The numbers of the answer, a line each, and its evidence."""
+    """Yield a Markdown line for each key number of the answer, and its evidence."""
     for figure in page.figures:
         between = f" ({escape_markdown(figure.between)})" if figure.between else ""
         yield f"- {escape_markdown(figure.name)}: **{escape_markdown(figure.text)}**{between}"
@@ -179,7 +180,7 @@ def _figures(page: Page) -> Iterator[str]:
 
 
 def escape_markdown(text: str) -> str:
-    """A text with Markdown markup escaped, on one line.
+    """Return a text on one line with its Markdown and HTML markup escaped.
 
     >>> escape_markdown("a|b <i>")
     'a\\\\|b &lt;i&gt;'
@@ -212,6 +213,7 @@ def _title(text: str) -> list[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
+    """Yield the Markdown lines of a table, with at most `MAX_ROWS` rows."""
     if table.caption:
         yield from _title(table.caption)
     yield (
@@ -232,6 +234,7 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _cell(cell: Cell) -> str:
+    """Return a cell as Markdown text; its smaller text follows in parentheses."""
     return (
         f"{escape_markdown(cell.text)} ({escape_markdown(cell.more)})"
         if cell.more

@@ -165,7 +165,7 @@ class RankingChart:
 
     @property
     def most(self) -> float:
-        """The end of the axis, which begins at 0; longer intervals are cut off."""
+        """Return the end of the axis, which begins at 0; longer intervals are cut off."""
         ends = [end for row in self.rows for end in (*(row.ends or ()), row.value)]
         return (
             min(max(ends, default=0.0), 3.0 * max((row.value for row in self.rows), default=0.0))
@@ -258,7 +258,7 @@ GAP = Lines(lines=("",))
 
 
 def joined(blocks: Iterable[Block]) -> list[Block]:
-    """Blocks without empty lines; consecutive sentences with the same mark are one block."""
+    """Return blocks without empty lines; consecutive sentences with the same mark are joined."""
     merged: list[Block] = []
     for block in blocks:
         if not isinstance(block, Lines):
@@ -287,7 +287,7 @@ def text_table(
     name: str = "",
     caption: str = "",
 ) -> Table:
-    """A table of numbers with these heads, except for text columns (given by their indexes).
+    """Return a table whose columns are numbers, except ``text_columns`` (indexes).
 
     A narrow terminal omits the columns with indexes ``late``.
     """
@@ -327,7 +327,7 @@ def fit_table(
     marked: Sequence[str] = (),
     elsewhere: str = "--csv and --json have them",
 ) -> Table:
-    """A table that omits the columns of the largest ``rank`` on a narrow terminal.
+    """Return a table from which a narrow terminal omits the columns of largest ``rank`` first.
 
     Without ``rank`` the last columns are omitted first.
     """
@@ -406,6 +406,7 @@ class Page:
     glossary: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Check that no two blocks share a name; raises ValueError if they do."""
         named_blocks = (
             block
             for block in self.blocks

@@ -44,7 +44,7 @@ from planner.show import output_blocks
 
 
 def recommended_of(request: Request) -> SavedPlan:
-    """The plan that a search of a request recommends.
+    """Return the plan that the search of a request recommends.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
     InfeasibleError if nothing fits.
@@ -57,7 +57,9 @@ def recommended_of(request: Request) -> SavedPlan:
 
 
 def evaluate_request(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
-    """The one plan of a request, feasible or not; the recommended one where its layout is open.
+    """Return the plan of a request and its prediction.
+
+    With ``is_open`` the layout is the recommended one.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
     several configurations; InfeasibleError if the layout is open, and nothing fits.
@@ -77,7 +79,7 @@ class _Displayable:
 
     @classmethod
     def from_result(cls, result: Any, **more: Any) -> Self:
-        """A displayable result with the fields of another result.
+        """Return a displayable result with the fields of another result.
 
         Parameters
         ----------
@@ -87,7 +89,7 @@ class _Displayable:
         return cls(**{field.name: getattr(result, field.name) for field in fields(result)}, **more)
 
     def summary(self, *, width: int = 80, full: bool = False) -> str:
-        """The result as plain text, a few lines or the ``full`` report.
+        """Return the result as plain text: a few lines, or the report in ``full``.
 
         Raises SearchSpaceError if the width is not that of a text.
 
@@ -125,7 +127,7 @@ class _Deployable(_Displayable):
         return [] if deployed is None else sensitive_assumptions(self.plan, deployed)
 
     def compare_api(self) -> ApiComparison:
-        """The deployment, of a search the recommended one, compared with API prices per token.
+        """Compare the cost of the plan, or the recommended one, with API prices per token.
 
         Raises SearchSpaceError if the workload is not ``serve``; InfeasibleError if nothing is
         feasible, or it does not fit or misses a limit; SpecError if a list of prices has errors.
@@ -166,7 +168,7 @@ class SearchAnswer(_Deployable, SearchResult):
         return with_assumption_notes(self.base_plan, self)
 
     def to_frame(self) -> pd.DataFrame:
-        """The recommended plan and the front as a pandas frame, a row each as in ``--csv``."""
+        """Return the recommended plan and the front as a pandas frame, one row per plan."""
         if self.recommended is None:
             return super().to_frame()
         import pandas as pd
@@ -199,6 +201,7 @@ class EstimateAnswer(_Deployable, Evaluation):
     _deployed = "candidates"
 
     def _why_not(self) -> str:
+        """Return why the configuration is infeasible; "" if it is feasible."""
         from planner.show.presenters.infeasible import infeasible_message
 
         if not self.rejected_by:
@@ -206,6 +209,7 @@ class EstimateAnswer(_Deployable, Evaluation):
         return infeasible_message(self.plan, result_of(self.plan, self), self)
 
     def _feasible_blocks(self, full: bool) -> Iterable[Block]:
+        """Return the blocks of a feasible configuration, in full or in short."""
         if full:
             from planner.show.presenters.search import estimate_blocks
 
@@ -314,7 +318,7 @@ _WIDTH = 80
 
 
 def notebook(blocks: Iterable[output_blocks.Block]) -> str:
-    """Blocks as HTML of a notebook cell; consecutive sentences are a paragraph."""
+    """Return blocks as HTML for a notebook cell; consecutive sentences are a paragraph."""
     parts: list[str] = []
     sentences: list[output_blocks.Lines] = []
     for block in (*blocks, None):
@@ -329,6 +333,7 @@ def notebook(blocks: Iterable[output_blocks.Block]) -> str:
 
 
 def _paragraphs(line_blocks: Iterable[output_blocks.Lines]) -> str:
+    """Return blocks of sentences as HTML paragraphs; an empty line begins a new one."""
     lines = [
         (f'<span style="{style}">{escape(line)}</span>' if style else escape(line))
         for line_block in line_blocks
@@ -340,6 +345,7 @@ def _paragraphs(line_blocks: Iterable[output_blocks.Lines]) -> str:
 
 
 def _table(table: output_blocks.Table) -> str:
+    """Return a table as HTML, with its notes below."""
     styles = [_CELL.format("right" if head.numeric else "left") for head in table.heads]
     heads = [output_blocks.Cell(text=head.text) for head in table.heads]
     body = "".join(
@@ -353,6 +359,7 @@ def _table(table: output_blocks.Table) -> str:
 
 
 def _row(cells: Sequence[output_blocks.Cell], styles: Sequence[str], tag: str, style: str) -> str:
+    """Return a row of cells as HTML with the element ``tag``, ``td`` or ``th``."""
     inner = "".join(
         f'<{tag} style="{cell_style}">{escape(cell.text)}</{tag}>'
         for cell, cell_style in zip(cells, styles, strict=True)

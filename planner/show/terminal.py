@@ -52,6 +52,7 @@ class _Console(Console):
             raise OutputError(f"{name}: cannot be written ({error.strerror or error}).") from error
 
     def _print(self, *objects: Any, **options: Any) -> None:
+        """Print as rich does; trailing spaces are removed if the output is no terminal."""
         if self.is_terminal:
             super().print(*objects, **options)
             return
@@ -63,7 +64,7 @@ class _Console(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render as rich does, without control characters in names.
+        """Render as rich does, but without control characters in names.
 
         Styles and cursor movements of a progress bar stay.
         """
@@ -75,7 +76,7 @@ class _Console(Console):
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr: plain text of 80 columns if it is not a terminal."""
+    """Return a console for stdout or stderr: plain text of 80 columns if not a terminal."""
     file = sys.stderr if stderr else sys.stdout
     try:
         piped = max(20, int(os.environ.get("COLUMNS", _PIPED_WIDTH)))
@@ -86,7 +87,7 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def terminal_text(blocks: Iterable[output_blocks.Block], width: int) -> str:
-    """Blocks as plain text of a width."""
+    """Return blocks as plain text of a width in characters."""
     stream = io.StringIO()
     console = _Console(
         file=stream, width=width, highlight=False, emoji=False, markup=False, no_color=True
@@ -129,7 +130,7 @@ def _write_code(console: Console, code: output_blocks.Code) -> None:
 
 
 def fold_command(command: str, width: int) -> str:
-    """A command as shell lines with continuations; an option and its value share a line."""
+    """Return a command as shell lines with continuations; options stay with their values."""
     pieces: list[str] = []
     for argument in shlex.split(command):
         if pieces and pieces[-1].startswith("--") and not argument.startswith("--"):
@@ -146,7 +147,7 @@ def fold_command(command: str, width: int) -> str:
 
 
 def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
-    """Names and values in aligned columns."""
+    """Print names and values in aligned columns."""
     items = [*pairs.pairs.items()]
     half = ceil_div(len(items), 2)
     lines: list[Sequence[str]] = [
@@ -165,6 +166,7 @@ def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
 
 
 def _write_table(console: Console, table: output_blocks.Table) -> None:
+    """Print a table with its notes; names the columns that do not fit if it must be complete."""
     console.print(_make_rich_table(console, table))
     if table.is_whole:
         names = {head.name for head in _fit_columns(table, console.width)[0]}
@@ -176,7 +178,7 @@ def _write_table(console: Console, table: output_blocks.Table) -> None:
 
 
 def _make_rich_table(console: Console, table: output_blocks.Table) -> RichTable:
-    """A rich table that omits columns or folds cells to fit the width."""
+    """Return a rich table in which columns are omitted or cells folded to fit the width."""
     heads, gap = [*table.heads], 2
     if table.is_whole:
         heads, gap = _fit_columns(table, console.width)
@@ -222,7 +224,7 @@ def _make_rich_table(console: Console, table: output_blocks.Table) -> RichTable:
 
 
 def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> RichTable:
-    """A rich table with ``gap`` spaces between columns."""
+    """Return a rich table without rows, with ``gap`` spaces between its columns."""
     return RichTable(
         box=(SIMPLE_HEAD if console.is_terminal else _PLAIN_HEAD) if has_head else None,
         show_edge=False,
@@ -236,7 +238,7 @@ def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> Ri
 def _fit_columns(
     table: output_blocks.Table, width: int
 ) -> tuple[list[output_blocks.ColumnHead], int]:
-    """The columns that fit the width, with full heads if possible, and the gap between them."""
+    """Return the columns that fit the width, and the number of spaces between them."""
     cells = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
     widest = [max(map(len, column), default=0) for column in cells] or [0] * len(table.heads)
     short = [
@@ -299,7 +301,7 @@ _PATIENCE = 1.0
 
 @contextmanager
 def stoppable_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """As `progress_bar`, for a search that returns its partial result on SIGINT.
+    """Show a progress bar as `progress_bar` does, for a search that can be interrupted.
 
     After SIGINT the yielded function raises `planner.optimize.exhaustive.StopSearch`.
     """
@@ -316,7 +318,7 @@ def stoppable_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[i
 
 @contextmanager
 def progress_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[int], None] | None]:
-    """Yields a function that takes the number done; None if no bar is shown."""
+    """Yield a function that sets the number of steps done; None if no bar is shown."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

@@ -116,7 +116,7 @@ def family_of(part: str) -> str:
 
 
 def part_colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
-    """The colour of each part: its family's hue, shaded towards the background.
+    """Return the colour of each part: the hue of its family, shaded towards the background.
 
     >>> part_colors(["forward", "recompute"], LIGHT)
     {'forward': '#0072b2', 'recompute': '#529fcb'}
@@ -133,7 +133,7 @@ def part_colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
 
 
 def blend(color: str, other: str, share: float) -> str:
-    """A colour with a share of another, both ``#rrggbb``."""
+    """Return a colour mixed with a share (0 to 1) of another one, both ``#rrggbb``."""
     pairs = zip(_channels(color), _channels(other), strict=True)
     return "#" + "".join(
         f"{round(first + share * (second - first)):02x}" for first, second in pairs
@@ -141,7 +141,7 @@ def blend(color: str, other: str, share: float) -> str:
 
 
 def shades(values: Sequence[float], sign: float) -> list[float]:
-    """The rank of each value from 1 (best) to 0 (worst); ``sign`` is 1 if less is better.
+    """Return how good each value is, from 1 (best) to 0 (worst); ``sign`` is 1 if less is better.
 
     Logarithmic if all values are above 0; NaN for unknown values.
 
@@ -161,7 +161,7 @@ def shades(values: Sequence[float], sign: float) -> list[float]:
 
 
 def readable_on(color: str) -> str:
-    """Black or white, whichever has more contrast on a colour."""
+    """Return black or white, whichever has more contrast on a colour."""
     red, green, blue = (
         channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
         for channel in (level / 255 for level in _channels(color))
@@ -190,7 +190,7 @@ _ITSELF = {"model_flops_utilization": "model FLOPs utilization (share of the pea
 
 
 def axis_label(column: str) -> str:
-    """The axis label of a result column: its name and its unit.
+    """Return the axis label of a result column: its name and its unit in brackets.
 
     >>> axis_label("step_time_s"), axis_label("output_tokens_per_s_per_gpu")
     ('step time [s]', 'output tokens/s/GPU')

@@ -49,7 +49,7 @@ _STATUSES = {
 
 @cache
 def openapi(limits: Limits) -> Mapping[str, object]:
-    """OpenAPI description of all paths, with the limits of a request."""
+    """Return the OpenAPI description of all paths, with the limits of a request."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -64,6 +64,7 @@ def openapi(limits: Limits) -> Mapping[str, object]:
 
 
 def _path(command: str) -> dict[str, object]:
+    """Return the OpenAPI description of a command's path, for GET and for POST."""
     return {
         "get": {
             "summary": f"{SUMMARIES[command]}; the query is the same as in the link of a page",
@@ -88,6 +89,7 @@ def _path(command: str) -> dict[str, object]:
 
 
 def _responses() -> dict[str, object]:
+    """Return the OpenAPI description of the responses, by HTTP status."""
     error = {
         "type": "object",
         "properties": {"error": {"type": "string"}, "message": {"type": "string"}},
@@ -134,7 +136,7 @@ _CACHE_HEADERS = {"cache-control": "public, max-age=86400"}
 
 
 def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> FastAPI:
-    """The application; the server must close its workers, ``state.pool``."""
+    """Return the web application; the server must close its workers, ``state.pool``."""
     pool = Pool(limits, specs)
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
@@ -164,7 +166,7 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
 
 
 async def _error_response(_: Request, error: Exception) -> Response:
-    """The error of a question as a JSON response."""
+    """Return the error of a question as a JSON response."""
     status = 422 if isinstance(error, InfeasibleError) else 400
     if isinstance(error, RequestRefused):
         status = error.status
@@ -183,14 +185,14 @@ class Pages:
         self._templates = environment(_PACKAGE)
 
     async def home(self) -> Response:
-        """The first page, with examples and saved questions."""
+        """Return the first page, with examples and saved questions."""
         text = self._templates.get_template("home.html").render(
             examples=examples(), titles=_TITLES, asks=_COMMAND_HINTS, command="", workload="train"
         )
         return HTMLResponse(text)
 
     async def static(self, name: str) -> Response:
-        """Styles and scripts."""
+        """Return a style sheet or a script."""
         files: dict[str, tuple[Callable[[], str], str]] = {
             "page.css": (style, "text/css"),
             "page.js": (lambda: static("page.js"), "text/javascript"),
@@ -203,7 +205,7 @@ class Pages:
         return Response(text(), 200, _CACHE_HEADERS, kind)
 
     async def page(self, command: str, request: Request) -> Response:
-        """The form of a command with the fields of the query, and the answer if it is ready."""
+        """Return the form of a command, filled in from the query, and the answer if it is ready."""
         if command not in COMMANDS:
             return self._note(f"There is no page /{command}.", 404)
         pairs = [(name, value) for name, value in request.query_params.multi_items()]
@@ -227,7 +229,7 @@ class Pages:
         return HTMLResponse(text, 503 if busy else 200)  # a form with an error is a page
 
     async def part(self, command: str, request: Request) -> Response:
-        """The answer next to a form, for the script that asks while the user types."""
+        """Return the answer next to a form, for the script that updates it while users type."""
         question, state = self._question_state(_require_command(command), request)
         values = self._template_values(question, state)
         table = {
@@ -242,7 +244,10 @@ class Pages:
     def _question_state(
         self, command: str, request: Request
     ) -> tuple[Question, Answer | PlannerError | WatchedJob | None]:
-        """The question of a query, and its answer, its error, or its job."""
+        """Return the question of a query, and its answer, its error or its running job.
+
+        The second value is None if the query names no model, file or other subject.
+        """
         pairs = [(name, value) for name, value in request.query_params.multi_items()]
         try:
             question = self._uploads.with_files(Question.of(command, pairs))
@@ -262,7 +267,7 @@ class Pages:
     def _template_values(
         self, question: Question, state: Answer | PlannerError | WatchedJob | None
     ) -> dict[str, object]:
-        """Values for the templates of a form and of an answer."""
+        """Return the values for the templates of a form and of an answer."""
         answer = state if isinstance(state, Answer) else None
         message = str(state) if isinstance(state, PlannerError) else ""
         plan = None
@@ -287,27 +292,31 @@ class Pages:
         }
 
     async def file(self, command: str, name: str, request: Request) -> Response:
-        """A file of an answer, as a download."""
+        """Return a file of an answer as a download."""
         question = Question.of(_require_command(command), request.query_params.multi_items())
         answer_file = await self._make_file(self._uploads.with_files(question), request, name)
         headers = {"content-disposition": f'attachment; filename="{answer_file.name}"'}
         return Response(answer_file.content, 200, headers, answer_file.kind)
 
     async def upload(self, request: Request) -> Response:
-        """Store uploaded files; returns the name of them for a question."""
+        """Store uploaded files; the response has the name under which a question refers to them."""
         table = await _body(request, self._pool.limits.upload_bytes)
         return Response(
             json.dumps({"file": self._uploads.keep(table)}), media_type="application/json"
         )
 
     async def events(self, name: str) -> Response:
-        """Progress events of a job until it ends; it is cancelled when its last watcher leaves."""
+        """Stream a job's progress until the job ends; it is cancelled if all watchers leave."""
         watched_job = self._cache.find(name)
         if watched_job is None:
             return StreamingResponse(iter([_event("end", {})]), media_type="text/event-stream")
         return StreamingResponse(self._progress_events(watched_job), media_type="text/event-stream")
 
     async def _progress_events(self, watched_job: WatchedJob) -> AsyncIterator[str]:
+        """Yield server-sent events with the progress of a job until the job ends.
+
+        The job is cancelled if its last watcher disconnects before.
+        """
         watched_job.watchers += 1
         job = watched_job.job
         future = asyncio.wrap_future(job.future)
@@ -324,6 +333,7 @@ class Pages:
             future.cancel()  # the next request gets the result
 
     def _progress(self, job: Job) -> dict[str, object]:
+        """Return a job's state: whether it runs, the jobs queued before, and the steps done."""
         return {
             "running": job.is_running,
             "before": self._pool.before(job),
@@ -338,7 +348,7 @@ class Pages:
         return Response(status_code=204)
 
     async def describe_api(self) -> Response:
-        """The API description as a page."""
+        """Return the API description as a page."""
         text = self._templates.get_template("api.html").render(
             api=openapi(self._pool.limits), command="api", workload="train", titles=_TITLES
         )
@@ -360,6 +370,10 @@ class Pages:
         return await self._object(Question.of_object(_require_command(command), table), request)
 
     async def _object(self, draft: Question, request: Request) -> Response:
+        """Return the JSON answer to a question, from the cache or from a new job.
+
+        Raises PlannerError if the question has no answer.
+        """
         question = self._uploads.with_files(draft)
         self._cache.settle()
         state = self._cache.answer(question)
@@ -376,7 +390,7 @@ class Pages:
         return answer_file
 
     async def _wait_for(self, job: Job, request: Request) -> Any:
-        """The result of a job; it is cancelled if the client disconnects."""
+        """Wait for a job and return its result; the job is cancelled if the client disconnects."""
         future = asyncio.wrap_future(job.future)
         try:
             while not future.done():
@@ -395,7 +409,7 @@ class Pages:
 
 
 async def _body(request: Request, max_bytes: int) -> object:
-    """The JSON value of a request body."""
+    """Return the JSON value of a request body."""
     body = b""
     try:
         async for piece in request.stream():
@@ -417,7 +431,7 @@ _TABLE_COMMANDS = ("search", "estimate", "size", "sweep")
 
 
 def _files_of(command: str, answer: Answer) -> dict[str, str]:
-    """Labels of the files of an answer, by name."""
+    """Return the label of each file that belongs to an answer, by file name."""
     files = {"page.html": "page"}
     files |= {"table.csv": "CSV"} if command in _TABLE_COMMANDS else {}
     files |= {"plan.toml": "plan"} if answer.plan else {}

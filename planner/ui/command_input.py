@@ -50,7 +50,7 @@ class CommandInput:
 
     @property
     def file(self) -> Path | None:
-        """Path of the uploaded file, or the folder of several; None if there is none."""
+        """Return the path of the uploaded file, or the folder of several; None without upload."""
         if FILE not in self.question.fields:
             return None
         files = self.question.files
@@ -59,7 +59,7 @@ class CommandInput:
         return self.folder / files[0][0] if len(files) == 1 else self.folder
 
     def uploaded_file(self, name: str) -> Path:
-        """Path of the uploaded file of a field, the first of several."""
+        """Return the path of the uploaded file of a field, the first one of several."""
         token, _, first = self.question.fields[name].rpartition(":")
         if not token:
             return Path(first)  # an example of the package
@@ -73,7 +73,7 @@ class CommandInput:
         return read_startup(self.question.fields.get(STARTUP_TIME) or 0, option_of(STARTUP_TIME))
 
     def request_arguments(self) -> dict[str, object]:
-        """Arguments for `make_request`; writes the file of the user's prices."""
+        """Return arguments for `make_request`; also writes the file of the user's prices."""
         arguments = self.question.request_arguments(self.specs)
         if text := self.question.fields.get(PRICES):
             path = self.folder.with_name(self.folder.name + "-own") / PRICES_FILE
@@ -83,7 +83,7 @@ class CommandInput:
         return arguments
 
     def read_request(self, *, is_search: bool = False) -> tuple[Request, LaunchQuestion | None]:
-        """The request, and the launch file if one was uploaded."""
+        """Return the request of the question, and the uploaded launch file; None without one."""
         arguments, file = self.request_arguments(), self.file
         if file is None:
             return make_request(arguments, option_name=option_of), None
@@ -118,7 +118,10 @@ class CommandInput:
 def prepare_input(
     question: Question, specs: Path | None, limits: Limits, report_progress: ProgressCallback
 ) -> Iterator[CommandInput]:
-    """Write uploaded files to a temporary folder; only it and spec folders can be read within."""
+    """Yield the input of a command, with uploaded files written to a temporary folder.
+
+    Within the context only this folder and spec folders can be read.
+    """
     with TemporaryDirectory(prefix="planner-") as root:
         folder = Path(root, UPLOADED)
         folder.mkdir()
@@ -135,7 +138,7 @@ def prepare_input(
 
 
 def _is_model_config(path: Path) -> bool:
-    """Whether a file is a model's ``config.json``."""
+    """Whether a file is a model's ``config.json`` on Hugging Face."""
     if path.suffix != ".json":
         return False
     try:

@@ -121,7 +121,7 @@ class FieldGroup:
 def field_groups(
     question: Question, assumed: Mapping[str, str] | None = None, plan: Question | None = None
 ) -> list[FieldGroup]:
-    """The fields of a question's command, in groups, with their texts.
+    """Return the form fields of a question's command, by group, with their values.
 
     ``assumed`` are the assumed values of an answer by name; ``plan`` has the values of a launch
     file.
@@ -151,6 +151,10 @@ def field_groups(
 
 
 def _field(name: str, term: Term | None, value: str, assumed: str) -> Field:
+    """Return the form field of an input with its label, description and current value.
+
+    ``term`` is None for an input without a term, such as an uploaded file.
+    """
     title = _TITLES[name][0] if term is None else term.description
     kind = "" if term is None else term.type
     limit = ""
@@ -194,7 +198,7 @@ _LABELS = {
 
 @cache
 def choices(specs: Path | None, workload: str) -> Mapping[str, Sequence[str]]:
-    """Choices of fields: names of specs, contracts, formats, objectives."""
+    """Return the choices of form fields: names of specs, contracts, formats, objectives."""
     catalogue = Catalogue(specs)
     lists: dict[str, Sequence[str]] = {n: catalogue.names(kind) for n, kind in _LISTS.items()}
     formats = ComputePrecision if workload == "train" else Quantization
@@ -235,6 +239,7 @@ def plan_sliders(plan: Question) -> list[Slider]:
 
 
 def _sliders(plan: Question) -> Iterator[Slider]:
+    """Yield sliders over the parameters and loads of a plan that can be doubled or halved."""
     pinned = {name: values[0] for name, values in plan.settings.items()}
     has_batch = bool(workload_of(plan.workload).batch)
     for name, term in terms_of(plan.workload, "parameter").items():
@@ -276,7 +281,7 @@ def _sliders(plan: Question) -> Iterator[Slider]:
 
 
 def _doublings_around(value: int, *, is_full: bool) -> list[int]:
-    """A number with its doublings and halves, in ascending order; ``is_full``: from 1 on."""
+    """Return a number with its halves and doubles, ascending; from 1 on if ``is_full``."""
     low = 1 if is_full else max(value >> _DOUBLINGS, 1)
     top = max(_MAX_FACTOR * value, 8) if is_full else value << _DOUBLINGS
     numbers, number = {value}, low

@@ -74,7 +74,7 @@ _NAMES_SCHEMA: dict[str, object] = {
 
 
 def serve(limits: Limits, specs: Path | None) -> None:
-    """Answer on the standard streams until the client closes them."""
+    """Answer MCP requests on the standard streams until the client closes them."""
     pool = Pool(limits, specs)
     try:
         asyncio.run(_serve(make_server(pool)))
@@ -88,12 +88,13 @@ async def _serve(server: Server[object]) -> None:
 
 
 def make_server(pool: Pool) -> Server[object]:
-    """The MCP server of a pool of workers."""
+    """Return the MCP server whose questions a pool of workers answers."""
 
     async def list_tools(_: object, __: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=_tools(pool.limits))
 
     async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
+        """Run the tool with this name; an error of planner becomes an error result."""
         try:
             return await _answer(pool, params.name, params.arguments or {})
         except PlannerError as error:
@@ -107,6 +108,7 @@ def make_server(pool: Pool) -> Server[object]:
 
 
 def _tools(limits: Limits) -> list[types.Tool]:
+    """Return the descriptions of the MCP tools: one per command, and one that lists names."""
     bounds = f"At most {limits.seconds:g} s of work and {limits.rows:,} configurations."
     read_only = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True)
     return [
@@ -142,7 +144,7 @@ def _kinds() -> list[str]:
 
 
 def _with_rows(schema: dict[str, Any]) -> dict[str, Any]:
-    """The shortened schema of a question, without uploads, with the size of the answer."""
+    """Return a question's JSON schema in short form, without uploads, with the answer's size."""
     fields = {
         name: field_schema
         for name, field_schema in schema["properties"].items()
@@ -174,7 +176,7 @@ def _without_description(field: dict[str, object]) -> dict[str, object]:
 
 
 async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> types.CallToolResult:
-    """The answer of a tool.
+    """Return the result of an MCP tool call.
 
     Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
     """
@@ -218,7 +220,7 @@ async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> typ
 
 
 def _without_long_parts(answer: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
-    """An answer without its long parts or the longest entries of objects, and their names."""
+    """Return an answer without its longest parts, and the names of those parts."""
     shortened: dict[str, object] = {}
     left_out: list[str] = []
     for part, value in answer.items():
@@ -248,7 +250,7 @@ def _result(text: str, structured: object) -> types.CallToolResult:
 def _list_names(
     arguments: Mapping[str, object], specs: Path | None
 ) -> tuple[str, dict[str, object]]:
-    """Names of a kind, or terms with their descriptions."""
+    """Return the names of a kind of spec, or the terms with their descriptions."""
     kind, like = str(arguments.get("kind", "")), str(arguments.get("like") or "").lower()
     if kind not in _kinds():
         raise SearchSpaceError(

@@ -68,7 +68,7 @@ def option_of(name: str) -> str:
 
 
 def command_terms(command: str, workload: str) -> dict[str, Term | None]:
-    """Fields of a command with their terms, in the order of the terms table; None for no term."""
+    """Return the fields of a command with their terms, in order; None for fields without term."""
     kinds = ("question",) if command in _COMMANDS_WITHOUT_LIMITS else ("question", "limit")
     questions = terms_of(workload, *kinds)
     parameters = terms_of(workload, "parameter")
@@ -98,7 +98,7 @@ class Question:
 
     @classmethod
     def of(cls, command: str, pairs: Iterable[tuple[str, str]]) -> Self:
-        """The question of a query: names and texts, which may be empty.
+        """Return the question of a query, whose texts may be empty.
 
         Raises SearchSpaceError if a name is unknown or repeated, or a text is a path.
         """
@@ -130,7 +130,7 @@ class Question:
 
     @classmethod
     def draft(cls, command: str, pairs: Iterable[tuple[str, str]]) -> Self:
-        """The question with the known fields of a query that may be invalid."""
+        """Return the question with the known fields of a query that may be invalid."""
         texts = {name: text.strip() for name, text in pairs if text.strip()}
         workload_name = texts.get(WORKLOAD, "").lower()
         workload = workload_name if workload_name in workload_names() else Request.workload
@@ -140,7 +140,7 @@ class Question:
 
     @classmethod
     def of_object(cls, command: str, table: object) -> Self:
-        """The question of a JSON object, whose values may be numbers, lists and mappings.
+        """Return the question of a JSON object, whose values may be numbers, lists and mappings.
 
         Raises SearchSpaceError if it is no object, or as `of` does.
         """
@@ -157,7 +157,7 @@ class Question:
 
     @classmethod
     def of_line(cls, command: str, line: str) -> Self:
-        """The question of another command with the options of a planner command line."""
+        """Return the question of another command with the options of a planner command line."""
         arguments = shlex.split(line)[2:]
         workload = arguments[arguments.index("--workload") + 1] if "--workload" in arguments else ""
         terms = command_terms(command, workload or Request.workload)
@@ -192,7 +192,7 @@ class Question:
 
     @property
     def arguments(self) -> list[str]:
-        """Arguments of the equivalent command line."""
+        """Return the arguments of the equivalent command line."""
         arguments = [self.command]
         arguments += [w for n in PLACED if n in self.fields for w in _split_commas(self.fields[n])]
         arguments += [] if self.workload == Request.workload else ["--workload", self.workload]
@@ -228,7 +228,7 @@ class Question:
 
     @property
     def answers(self) -> dict[str, object]:
-        """Answers by term, without limits, settings, objectives and command-specific fields."""
+        """Return the inputs by term, without limits, settings and command-specific fields."""
         others = {THINGS, AGAINST, TARGET, WRAPPER, FILE, PRICES, SETTINGS, OBJECTIVES}
         others |= {*terms_of(self.workload, "sizing")}
         limits = self.limits
@@ -236,7 +236,7 @@ class Question:
 
     @property
     def limits(self) -> dict[str, str]:
-        """Texts of the limits by name."""
+        """Return the texts of the limits by name."""
         terms = terms_of(self.workload, "limit")
         return {
             name: text
@@ -246,14 +246,14 @@ class Question:
 
     @property
     def settings(self) -> dict[str, list[str]]:
-        """Values of the parameters that are fixed or restricted.
+        """Return the values of the parameters that are fixed or restricted, by name.
 
         Raises SearchSpaceError if a word is not ``name=value``.
         """
         return parse_settings(self.fields.get(SETTINGS, "").split())
 
     def request_arguments(self, specs: Path | None) -> dict[str, object]:
-        """Arguments for `make_request`."""
+        """Return the arguments for `make_request`."""
         arguments: dict[str, object] = {WORKLOAD: self.workload, "specs": specs, **self.answers}
         arguments |= {"constraints": self.limits}
         if self.settings:
@@ -263,7 +263,7 @@ class Question:
         return arguments
 
     def request(self, specs: Path | None) -> Request:
-        """The question as a search request.
+        """Return the question as a search request.
 
         Raises SpecError or SearchSpaceError if a value is invalid.
         """
@@ -271,7 +271,7 @@ class Question:
 
 
 def _field_name(word: str, fields: Mapping[str, Term | None]) -> str:
-    """The field with a name or with an option of that name.
+    """Return the name of the field that a name or an option denotes.
 
     >>> fields = command_terms("search", "serve")
     >>> [_field_name(word, fields) for word in ("input-tokens", "gpus", "ttft", "set")]
@@ -286,7 +286,7 @@ def _field_name(word: str, fields: Mapping[str, Term | None]) -> str:
 
 
 def _hint_for(word: str, fields: Mapping[str, Term | None], workload: str) -> str:
-    """A hint for an unknown field name; empty if no name is similar."""
+    """Return a hint for an unknown field name; "" if no known name is similar."""
     parameters = terms_of(workload, "parameter")
     name = full_name(word, parameters)
     if name in parameters and SETTINGS in fields:
@@ -295,7 +295,7 @@ def _hint_for(word: str, fields: Mapping[str, Term | None], workload: str) -> st
 
 
 def prices_csv(text: str) -> str:
-    """The user's prices, ``h100 reserved-1y=1.9, b200=4``, as the CSV file of ``--prices``.
+    """Return the user's prices, ``h100 reserved-1y=1.9, b200=4``, as the CSV file of ``--prices``.
 
     Raises SpecError if a part of the text is no price.
 
@@ -318,7 +318,7 @@ def prices_csv(text: str) -> str:
 
 
 def parse_things(text: str, specs: Path | None) -> list[str]:
-    """Names of the GPUs, models, frameworks or engines to compare.
+    """Return the names of the GPUs, models, frameworks or engines to compare.
 
     Raises SearchSpaceError if a name is unknown.
     """
@@ -338,7 +338,7 @@ def _split_commas(text: str) -> list[str]:
 
 
 def _format_json_value(name: str, value: object) -> str:
-    """A value of a JSON object as text of a form field."""
+    """Return a value of a JSON object as text of a form field."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float | str):
@@ -393,7 +393,7 @@ _FIELD_DESCRIPTIONS = {
 
 
 def question_schema(command: str) -> dict[str, object]:
-    """JSON schema of a question: an entry for every field, limits under ``constraints``."""
+    """Return the JSON schema of a question: an entry per field, limits in ``constraints``."""
     fields = field_schemas(command)
     properties: dict[str, object] = {
         n: schema for n, (schema, is_limit) in fields.items() if not is_limit
@@ -404,7 +404,7 @@ def question_schema(command: str) -> dict[str, object]:
 
 
 def field_schemas(command: str) -> dict[str, tuple[dict[str, object], bool]]:
-    """JSON schema of each field, and whether the field is a limit."""
+    """Return the JSON schema of each field, and whether the field is a limit."""
     terms: dict[str, Term | None] = {WORKLOAD: None}
     for workload in workload_names():
         terms |= command_terms(command, workload)
@@ -412,7 +412,7 @@ def field_schemas(command: str) -> dict[str, tuple[dict[str, object], bool]]:
 
 
 def _field_schema(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
-    """JSON schema of a field, and whether the field is a limit."""
+    """Return the JSON schema of a field, and whether the field is a limit."""
     if name == WORKLOAD:
         schema = {"type": "string", "enum": [*workload_names()], "default": "train"}
         return {
@@ -454,7 +454,7 @@ class Fix:
 
 
 def suggest_fixes(question: Question, message: str) -> list[Fix]:
-    """Changes that a message suggests, without duplicates; complete changes come first."""
+    """Return the changes that an error message suggests; complete changes come first."""
     fixes = {
         fix.label: fix
         for fix in (*_suggest_word(question, message), *_suggest_options(question, message))
@@ -463,7 +463,7 @@ def suggest_fixes(question: Question, message: str) -> list[Fix]:
 
 
 def _suggest_word(question: Question, message: str) -> Iterator[Fix]:
-    """Replacements of an unknown word by similar known ones."""
+    """Yield replacements of an unknown word in an error message by similar known words."""
     for unknown, suggestions in _DID_YOU_MEAN.findall(message):
         for suggestion in re.split(r"\s+or\s+|,\s*", " ".join(suggestions.split())):
             for name, text in question.fields.items():
@@ -475,7 +475,7 @@ def _suggest_word(question: Question, message: str) -> Iterator[Fix]:
 
 
 def _suggest_options(question: Question, message: str) -> Iterator[Fix]:
-    """Options that a message mentions, with their values if it has some."""
+    """Yield the options that an error message mentions, with the values that it has."""
     fields = command_terms(question.command, question.workload)
     names = {option_of(name): name for name in fields if name not in PLACED}
     for option, value_text in _OPTION.findall(" ".join(message.split())):

@@ -60,6 +60,10 @@ class RequestGuard:
     question_bytes: int
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer an HTTP request with the application, unless it is refused.
+
+        A link with a valid token is redirected to the same address; the token becomes a cookie.
+        """
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -77,7 +81,7 @@ class RequestGuard:
             await self.app(scope, receive, _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: Mapping[str, bytes]) -> tuple[int, str] | None:
-        """The status and the reason of a refusal; None if the request is allowed."""
+        """Return the status and the reason of a refusal; None if the request is allowed."""
         if len(scope["query_string"]) > self.question_bytes:
             return 413, f"A question has at most {self.question_bytes:,} bytes."
         if _is_of_another_site(scope, headers):
@@ -90,6 +94,7 @@ class RequestGuard:
         return None
 
     def _has_token(self, scope: Scope, headers: Mapping[str, bytes]) -> bool:
+        """Whether the query, the Authorization header or a cookie of a request has the token."""
         tokens = [value for name, value in _query(scope) if name == TOKEN]
         tokens.append(headers.get("authorization", b"").decode("latin-1").removeprefix("Bearer "))
         for pair in headers.get("cookie", b"").decode("latin-1").split(";"):
@@ -100,7 +105,9 @@ class RequestGuard:
         )
 
     def _link_without_token(self, scope: Scope) -> bytes | None:
-        """Redirect target for a link with the token: the same path and query without it.
+        """Return where to redirect a link with the token: its path and query without the token.
+
+        Returns None if the request is no such link.
 
         The path is quoted, so that browsers cannot read it as the name of another server.
         """
@@ -117,7 +124,7 @@ def _host(headers: Mapping[str, bytes]) -> str:
 
 
 def _is_of_another_site(scope: Scope, headers: Mapping[str, bytes]) -> bool:
-    """Whether the request comes from a page of another site or port; links may be followed.
+    """Whether a request comes from a page of another site or port; links may be followed.
 
     Browsers send the site, or the origin over plain HTTP to other machines.
     """
@@ -145,6 +152,8 @@ def _query(scope: Scope) -> list[tuple[str, str]]:
 
 
 def _with_headers(send: Send) -> Send:
+    """Return a ``send`` function that adds the security headers to every response."""
+
     async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
@@ -156,6 +165,7 @@ def _with_headers(send: Send) -> Send:
 async def _send_text(
     send: Send, status: int, text: str, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
+    """Send a plain-text response with a status and the security headers."""
     all_headers = [(b"content-type", b"text/plain; charset=utf-8"), *_HEADERS, *headers]
     await send({"type": "http.response.start", "status": status, "headers": all_headers})
     await send({"type": "http.response.body", "body": text.encode()})
@@ -213,7 +223,7 @@ class Limits:
 
 
 def within_files(limits: Limits) -> Limits:
-    """The limits with at most half as many connections as files that this process may open."""
+    """Return the limits with at most half as many connections as this process may open files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return limits

@@ -144,7 +144,7 @@ class CommandResult:
 
 
 def run_command(command_input: CommandInput) -> CommandResult:
-    """Run the command of a question.
+    """Run the command of a question and return its result.
 
     Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
     """
@@ -176,7 +176,7 @@ def check_size(size: int, limits: Limits) -> None:
 
 
 def _document_result(command_input: CommandInput, text: str, **fields: Any) -> CommandResult:
-    """Result of a command that has a page in `planner report`."""
+    """Return the result of a command that has a page in `planner report`."""
     check_size(len(text), command_input.limits)  # before its page is built
     page = document_page(
         ResultDocument.of(parse_json(text, WHERE), WHERE), Catalogue(command_input.specs)
@@ -185,6 +185,10 @@ def _document_result(command_input: CommandInput, text: str, **fields: Any) -> C
 
 
 def _search(command_input: CommandInput) -> CommandResult:
+    """Return the result of a search question.
+
+    Raises RequestRefused if it has too many configurations; InfeasibleError if none is feasible.
+    """
     request, _ = command_input.read_request(is_search=True)
     plan = make_plan(request)
     total = plan.problem.num_rows
@@ -239,6 +243,10 @@ def _time_limit_message(limits: Limits) -> str:
 
 
 def _estimate(command_input: CommandInput) -> CommandResult:
+    """Return the predicted configuration of a question or of an uploaded launch file.
+
+    Raises InfeasibleError if the configuration of the question is rejected.
+    """
     request, launch = command_input.read_request()
     if launch is not None:
         return _estimate_launch_file(command_input, request, launch)
@@ -252,6 +260,7 @@ def _estimate(command_input: CommandInput) -> CommandResult:
 def _estimate_result(
     command_input: CommandInput, plan: Plan, evaluation: Evaluation
 ) -> CommandResult:
+    """Return the prediction of a configuration as a page, a JSON object and pictures."""
     row = evaluation.candidates.row
     return _document_result(
         command_input,
@@ -267,7 +276,7 @@ def _estimate_result(
 def _estimate_launch_file(
     command_input: CommandInput, request: Request, launch: LaunchQuestion
 ) -> CommandResult:
-    """Result of a launch file: its settings, its prediction, and suggested changes."""
+    """Return the result of a launch file: its settings, prediction and suggested changes."""
     imported: ImportedLaunch = launch.imported
     plan, evaluation, notes = evaluate_launch(request)
     row = full_row(evaluation)
@@ -326,6 +335,10 @@ def _estimate_launch_file(
 
 
 def _size(command_input: CommandInput) -> CommandResult:
+    """Return the fewest and the cheapest GPUs of each type that keep the limits.
+
+    Raises InfeasibleError if no GPU type does.
+    """
     arguments, fields = command_input.request_arguments(), command_input.question.fields
     contracts = parse_contracts(arguments.get("contract"), option_of("contract"))
     if SERVICES in fields:
@@ -376,7 +389,7 @@ def _size(command_input: CommandInput) -> CommandResult:
 def _services(
     command_input: CommandInput, values: Mapping[str, object], contracts: Sequence[str | None]
 ) -> CommandResult:
-    """Result of several services that share GPUs."""
+    """Return the result of sizing several services that share GPUs."""
     fields = command_input.question.fields
     refuse_single_service_options(fields, option_of)
     common = {name: value for name, value in values.items() if name != WORKLOAD}
@@ -395,6 +408,10 @@ def _services(
 
 
 def _sweep(command_input: CommandInput) -> CommandResult:
+    """Run every scenario of a sweep and return the table of their best plans.
+
+    Raises RequestRefused if there are too many scenarios; InfeasibleError if none has a plan.
+    """
     question = command_input.question
     arguments = command_input.request_arguments()
     limits, settings = question.limits, arguments.pop(SETTINGS, {})
@@ -447,6 +464,7 @@ def _estimate_command_of(pinned: SavedPlan) -> str:
 
 
 def _compare(command_input: CommandInput) -> CommandResult:
+    """Return the comparison of the plans or specs that a question names."""
     question = command_input.question
     things = things_of(
         parse_things(question.fields.get(THINGS, ""), command_input.specs), command_input.specs
@@ -464,6 +482,10 @@ def _no_file(*_: object, **__: object) -> Request:
 
 
 def _explain(command_input: CommandInput) -> CommandResult:
+    """Return the bottlenecks of a plan, and its differences from another plan if named.
+
+    Without settings or an uploaded file, the recommended plan is explained.
+    """
     request, launch = command_input.read_request()
     assumption_texts: Mapping[str, str] = {}
     if launch is not None:
@@ -502,6 +524,10 @@ def _explain(command_input: CommandInput) -> CommandResult:
 
 
 def _max_batch(command_input: CommandInput) -> CommandResult:
+    """Return the largest batch that fits; for several methods, the largest one of each.
+
+    Raises InfeasibleError if none fits.
+    """
     request, launch = command_input.read_request()
     is_open = launch is None and not command_input.question.settings
     if limits := command_input.question.limits:
@@ -536,6 +562,10 @@ def _max_batch(command_input: CommandInput) -> CommandResult:
 
 
 def _launch(command_input: CommandInput) -> CommandResult:
+    """Return the launch files of a plan for a tool.
+
+    Without settings or an uploaded file, the files start the recommended plan.
+    """
     target = command_input.question.fields.get(TARGET, "")
     if not target:
         raise LaunchError(f"Name the tool to write files for: {', '.join(TARGETS)}.")
@@ -596,8 +626,9 @@ _COMMANDS: Mapping[str, Callable[[CommandInput], CommandResult]] = {
 def _lines_page(
     command_input: CommandInput, blocks: Sequence[Block], answer: Sequence[str] = ()
 ) -> Page:
-    """A page of blocks of the terminal; without ``answer``, the first line is the question and the
-    others are the answer.
+    """Return a page of terminal blocks; ``answer`` has the lines of the answer.
+
+    Without ``answer``, the first line is the question and the others are the answer.
     """
     flat_blocks = joined(blocks)
     lines = [line.strip() for b in flat_blocks if isinstance(b, Lines) for line in b.lines]
@@ -611,7 +642,7 @@ def _lines_page(
 
 
 def _sections(title: str, blocks: Iterable[Block]) -> list[Section]:
-    """Sections of blocks by their titles; ``title`` is for blocks before the first title."""
+    """Return sections of blocks by their titles; ``title`` is for blocks before the first one."""
     sections: list[tuple[str, list[Block]]] = [(title, [])]
     for block in blocks:
         if isinstance(block, Title):

@@ -32,7 +32,7 @@ _TOO_MANY_CONNECTIONS = (
 
 
 def client_network(host: str) -> str:
-    """Network of a client: an IPv4 address, the /64 of an IPv6 address; empty for this machine.
+    """Return the network of a client: an IPv4 address or an IPv6 /64; "" for this machine.
 
     >>> (client_network("192.0.2.7"), client_network("2001:db8::1:2"),
     ... client_network("::ffff:127.0.0.1"))
@@ -70,6 +70,7 @@ class Connection(H11Protocol):
     """
 
     def __init__(self, limits: Limits, **options: Any) -> None:
+        """Create the connection of a client, with the limits of the server."""
         super().__init__(**options)
         self._limits = limits
         self._network = ""
@@ -111,6 +112,7 @@ class Connection(H11Protocol):
         return not has_request or self.flow.write_paused
 
     def _watch(self) -> None:
+        """Start the timer of a connection that waits for its client; stop the timer otherwise."""
         if not self._is_waiting_for_client or self not in self.connections:
             self._stop()
         elif self._clock is None:
@@ -124,7 +126,7 @@ class Connection(H11Protocol):
             self._clock = None
 
     def _check_progress(self) -> None:
-        """Close the connection if the client made no progress in its time."""
+        """Close the connection if its client made no progress within the time limit."""
         self._clock = None
         unsent = self.transport.get_write_buffer_size()
         if unsent and self._unsent - unsent >= _MIN_BYTES:
@@ -152,7 +154,7 @@ class Connection(H11Protocol):
         closed._end(*_TOO_MANY_CONNECTIONS, sends_reason=closed is self)
 
     def _end(self, status: bytes, text: bytes, sends_reason: bool = False) -> None:
-        """Close the connection; a client that began a request gets the reason."""
+        """Close the connection; a client that began a request gets the reason as response."""
         self._stop()
         self.connections.discard(self)
         if self.transport.get_write_buffer_size():
@@ -171,7 +173,7 @@ _HEADER_BYTES = 64 * 2**10
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """A socket that listens at the address.
+    """Return a socket that listens at the address.
 
     Raises OutputError if the address does not exist, or the port is in use or not allowed.
     """
@@ -217,7 +219,7 @@ def serve(
 
 
 def make_server(limits: Limits, specs: Path | None = None, token: str = "") -> uvicorn.Server:
-    """The HTTP server of the application, with limits of connections."""
+    """Return the HTTP server of the application, with limits of connections."""
     import uvicorn
 
     from planner.ui.app import make_app

@@ -82,7 +82,7 @@ class AnswerFile:
 def answer(
     question: Question, specs: Path | None, limits: Limits, report_progress: ProgressCallback
 ) -> Answer:
-    """Answer a question.
+    """Return the answer to a question.
 
     Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
     """
@@ -113,8 +113,9 @@ def make_file(
     limits: Limits,
     report_progress: ProgressCallback,
 ) -> AnswerFile:
-    """A file of an answer: ``table.csv``, ``page.html``, ``plan.toml``, ``launch.zip``, or a
-    picture, ``front.png``, whose name may end in ``-dark``.
+    """Return a file of an answer: ``table.csv``, ``page.html``, ``plan.toml``, ``launch.zip``.
+
+    The file can also be a picture, ``front.png``, whose name may end in ``-dark``.
 
     Raises PlannerError if the question has no answer, or the answer has no such file.
     """
@@ -160,6 +161,7 @@ def _summary_text(page: Page) -> str:
 
 
 def _zip_texts(command_input: CommandInput, texts: Mapping[str, str]) -> bytes:
+    """Return a ZIP archive of texts by file name, without the paths of temporary folders."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in texts.items():
@@ -168,7 +170,7 @@ def _zip_texts(command_input: CommandInput, texts: Mapping[str, str]) -> bytes:
 
 
 def _csv(text: str) -> str:
-    """The rows of an answer's object as CSV."""
+    """Return the rows of an answer's JSON object as CSV."""
     table = parse_json(text, WHERE)
     rows = table.get("rows") if isinstance(table, Mapping) else None
     if not rows:
@@ -182,7 +184,7 @@ def _csv(text: str) -> str:
 
 
 def _hide_folders(command_input: CommandInput, text: str) -> str:
-    """A text without the paths of the temporary folder."""
+    """Return a text without the paths of the temporary folder."""
     prices_folder = command_input.folder.with_name(command_input.folder.name + "-own")
     for folder in (prices_folder, command_input.folder, command_input.folder.parent):
         text = text.replace(f"{folder}/", "").replace(str(folder), UPLOADED)
@@ -190,7 +192,7 @@ def _hide_folders(command_input: CommandInput, text: str) -> str:
 
 
 def _assumption_texts(text: str) -> dict[str, str]:
-    """Values assumed for empty fields, from the manifest of an answer's object."""
+    """Return the values assumed for empty fields, from the manifest of an answer."""
     table = parse_json(text, WHERE)
     manifest = table.get("manifest") if isinstance(table, Mapping) else None
     defaults = manifest.get("defaults") if isinstance(manifest, Mapping) else None
@@ -198,7 +200,7 @@ def _assumption_texts(text: str) -> dict[str, str]:
 
 
 def _targets(pinned: SavedPlan) -> list[str]:
-    """The tools that start plans of this workload; tools of the plan's software come first."""
+    """Return the tools that start plans of this workload; those of the same software first."""
     kind = workload_of(pinned.workload).profile_kind
     software = _normalize_name(str(pinned.answers.get(kind)))
     tools = {n: tool for n, tool in targets().items() if pinned.workload in tool.workloads}
@@ -212,7 +214,10 @@ def _normalize_name(name: str) -> str:
 
 
 def _plan_question(question: Question, line: str) -> Question:
-    """The plan of an answer as a question; prices and uploaded models are from ``question``."""
+    """Return the plan of an answer as a question for ``planner estimate``.
+
+    Prices and uploaded models are from ``question``.
+    """
     plan_question = Question.of_line("estimate", line)
     if PRICES in plan_question.fields:
         plan_question = plan_question.with_fields(**{PRICES: question.fields.get(PRICES, "")})
@@ -255,6 +260,7 @@ class Pool:
     """Worker processes, each with a thread that sends it questions."""
 
     def __init__(self, limits: Limits, specs: Path | None = None) -> None:
+        """Start one thread for each worker process; ``specs`` is the folder of user specs."""
         self.limits, self.specs = limits, specs
         self._context = _context()
         self._waiting: list[Job] = []
@@ -268,7 +274,7 @@ class Pool:
             thread.start()
 
     def submit(self, question: Question, client: str, file: str = "") -> Job:
-        """Queue a question, or a file of its answer.
+        """Queue a question, or a file of its answer, and return the job.
 
         Raises RequestRefused if too many questions wait.
         """
@@ -307,7 +313,7 @@ class Pool:
         return job.is_cancelled
 
     def _next(self) -> Job | None:
-        """The first job of the client with the fewest running jobs; None after `close`."""
+        """Return the first job of the client with the fewest running jobs; None after `close`."""
         with self._changed:
             while True:
                 self._waiting = [
@@ -328,6 +334,7 @@ class Pool:
             return job
 
     def _serve(self) -> None:
+        """Run jobs in one worker process, one after the other, until the pool is closed."""
         worker = _Worker(self._context, self.specs, self.limits)
         while (job := self._next()) is not None:
             try:
@@ -353,7 +360,7 @@ class _Worker:
         self._tasks = 0
 
     def work(self, job: Job) -> None:
-        """Run a job; kills the process if the job takes too long or is cancelled."""
+        """Run a job in the process, which is killed if the job takes too long or is cancelled."""
         pipe = self._ensure_started()
         with suppress(*_PIPE_ERRORS):  # handled below
             pipe.send((job.question, job.file))
@@ -384,6 +391,7 @@ class _Worker:
             return None
 
     def _ensure_started(self) -> Connection:
+        """Return the pipe to the worker process, which is started if it does not run."""
         if self._process is None or not self._process.is_alive() or self._pipe is None:
             self.end()
             self._pipe, worker_end = self._context.Pipe()
@@ -399,7 +407,7 @@ class _Worker:
         _refuse(job, error)
 
     def end(self) -> None:
-        """Kill the process."""
+        """Kill the worker process."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -419,7 +427,7 @@ def _refuse(job: Job, error: PlannerError) -> None:
 
 
 def _context() -> BaseContext:
-    """A context that forks workers from a server process without threads, with modules loaded."""
+    """Return a context that forks workers from a server process with modules loaded."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -444,10 +452,15 @@ def _worker_loop(pipe: Connection, specs: Path | None, limits: Limits) -> None:
 def _run_question(
     task: tuple[Question, str], specs: Path | None, limits: Limits, pipe: Connection
 ) -> tuple[str, object]:
+    """Answer a question, or make the named file of its answer, within the time limit.
+
+    Returns ``"answer"`` with the answer or ``"error"`` with the error; progress goes to ``pipe``.
+    """
     question, name = task
     started, last = time.monotonic(), 0.0
 
     def report_progress(done: int, total: int) -> None:
+        """Send the progress to the pool; stop the search when its time is used up."""
         nonlocal last
         now = time.monotonic()
         if now - started > _SEARCH_TIME_SHARE * limits.seconds:
@@ -493,6 +506,7 @@ class AnswerCache:
     """
 
     def __init__(self, pool: Pool) -> None:
+        """Create an empty cache of answers and errors for the jobs of a pool."""
         self._pool = pool
         self._answers: OrderedDict[Key, Answer] = OrderedDict()
         self._errors: OrderedDict[Key, PlannerError] = OrderedDict()
@@ -500,7 +514,7 @@ class AnswerCache:
         self._size = 0
 
     def answer(self, question: Question) -> Answer | PlannerError | None:
-        """The cached answer to a question, or its error; None if there is none.
+        """Return the cached answer to a question, or its error; None if neither is cached.
 
         A RequestRefused is returned once: the next request tries again.
         """
@@ -514,7 +528,7 @@ class AnswerCache:
         return error
 
     def ask(self, question: Question, client: str) -> WatchedJob:
-        """The job of a client's question: a queued one, or a new one.
+        """Return the job of a client's question: one in the queue, or a new one.
 
         Raises RequestRefused if too many questions wait.
         """
@@ -547,6 +561,7 @@ class AnswerCache:
                 self.cancel(watched_job)
 
     def _keep(self, job: Job) -> None:
+        """Cache the answer or the error of a finished job; the oldest ones are removed first."""
         key, error = self._key(job.question), job.future.exception()
         if error is None:
             new = job.future.result()
@@ -569,7 +584,7 @@ class AnswerCache:
 
 
 def last_change_time(folder: Path | None) -> int:
-    """Time of the last change of any file in a folder [ns]; 0 without a folder or files."""
+    """Return when any file in a folder last changed [ns]; 0 without a folder or files."""
     if folder is None:
         return 0
     times = (path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file())
@@ -584,7 +599,7 @@ class Uploads:
         self._files: OrderedDict[str, tuple[tuple[str, str], ...]] = OrderedDict()
 
     def keep(self, table: object) -> str:
-        """Store ``{"files": [{"name": ..., "text": ...}]}``; returns their name for a question.
+        """Store ``{"files": [{"name": ..., "text": ...}]}``; return the name for questions.
 
         Raises SearchSpaceError if the object is invalid or has too many files.
         """

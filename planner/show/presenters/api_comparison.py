@@ -23,7 +23,7 @@ _MARKS = {"self-host": BEST, "tie": TIE}
 
 
 def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> Iterator[Block]:
-    """The mix of tokens, the cost of self-hosting, and a row for each offer.
+    """Yield the token mix, the cost of self-hosting, and a table row for each API offer.
 
     The short form shows the cheapest, the median and the dearest offers that are not old.
     """
@@ -44,7 +44,7 @@ def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> 
 
 
 def _deployment_lines(compared: ApiComparison) -> list[str]:
-    """Sentences on the cost of self-hosting at full load and at the requested load."""
+    """Return sentences on the self-hosting cost at full load and at the requested load."""
     if not math.isfinite(compared.cost_rate):
         return ["Self-host: the price of the GPUs is unknown: give --price."]
     low, high = compared.cost_ends
@@ -85,7 +85,7 @@ def _deployment_lines(compared: ApiComparison) -> list[str]:
 
 
 def _shown_offers(compared: ApiComparison) -> list[Offer]:
-    """The cheapest offer of each provider, with the median and the dearest of all offers."""
+    """Return a few offers: the cheapest one of each provider, the median and the dearest."""
     offers = compared.current or compared.offers
     marked = [*compared.marked.values()]
     first = {offer.price.provider: offer for offer in reversed(offers)}
@@ -96,6 +96,7 @@ def _shown_offers(compared: ApiComparison) -> list[Offer]:
 
 
 def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator[Block]:
+    """Yield a table of API offers: price, verdict against self-hosting, and break-even load."""
     median = compared.marked["median"]
     rows = [
         (
@@ -114,6 +115,7 @@ def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator
 
 
 def _note_lines(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
+    """Return notes below the table: marks, break-even, and offers that are not shown."""
     lines = []
     if any(_is_charged_in_full(compared, offer) for offer in shown):
         lines.append("* no price for cached tokens is published: they are charged as other input")
@@ -136,7 +138,7 @@ def _offer_name(offer: Offer, *, is_median: bool) -> str:
 
 
 def _break_even(compared: ApiComparison) -> str:
-    """A sentence on the load above which self-hosting costs less than the cheapest offer."""
+    """Return a sentence on the load above which self-hosting costs less than any offer."""
     cheapest, replicas = (compared.current or compared.offers)[0], compared.replicas
     low, high = cheapest.utilization_ends
     interval = f" ({_share(low)} to {_share(high)})" if math.isfinite(low) else ""
@@ -163,6 +165,7 @@ def _usd_per_thousand(cost: float) -> str:
 
 
 def _rate(rate: float) -> str:
+    """Return a break-even rate as text; ``never`` if infinite, ``-`` if unknown."""
     if math.isnan(rate):
         return "-"
     return (

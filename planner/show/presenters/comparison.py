@@ -44,7 +44,7 @@ _TERMS = 8
 
 
 def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
-    """The plans, their differences, results and parts of time, and the best by column."""
+    """Yield the compared plans, how they differ, their results, and the best per column."""
     for letter, seen in zip(LETTERS, comparison.predicted, strict=False):
         plan = f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
         text = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
@@ -61,7 +61,7 @@ def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> It
 
 
 def verdicts(comparison: ComparedPlans) -> list[str]:
-    """Sentences with the best plan by column and the ties."""
+    """Return sentences that name the best plan for each result and the tied plans."""
     lines = []
     for index, columns in comparison.wins.items():
         lines.append(
@@ -83,6 +83,7 @@ def verdicts(comparison: ComparedPlans) -> list[str]:
 
 
 def _settings_blocks(comparison: ComparedPlans) -> Iterator[Block]:
+    """Yield a table of the settings that differ between the plans; nothing if none differ."""
     if not comparison.settings:
         return
     yield GAP
@@ -97,6 +98,7 @@ def _settings_blocks(comparison: ComparedPlans) -> Iterator[Block]:
 
 
 def _results_blocks(comparison: ComparedPlans) -> Iterator[Block]:
+    """Yield a table of predicted results with a column per plan; best and tied are marked."""
     if not comparison.results:
         return
     yield GAP
@@ -112,6 +114,7 @@ def _results_blocks(comparison: ComparedPlans) -> Iterator[Block]:
 
 
 def _cell(column: ComparedColumn, index: int) -> Cell:
+    """Return the cell of the plan ``index``; ``*`` marks the best plan, ``=`` a tied one."""
     sign, mark = (
         ("*", BEST) if index == column.best else ("=", TIE) if index in column.ties else ("", "")
     )
@@ -122,7 +125,7 @@ def _cell(column: ComparedColumn, index: int) -> Cell:
 
 
 def _parts_blocks(comparison: ComparedPlans, *, is_full: bool) -> Iterator[Block]:
-    """Tables of the parts of time [ms] and memory [GiB] that differ."""
+    """Yield tables of the parts of time [ms] and memory [GiB] that differ between plans."""
     titles = {f"Time of the {kind}, ms": (terms, 1e3) for kind, terms in comparison.times.items()}
     for title, (parts, scale) in {**titles, "Memory, GiB": (comparison.memory, 1.0)}.items():
         shown = [*parts.items()] if is_full else [*parts.items()][:_TERMS]
@@ -160,7 +163,7 @@ _SHORT = 24
 def compared_specs(
     things: Sequence[ComparedThing], specs: Path | None
 ) -> dict[str, dict[str, list[object]]]:
-    """The numbers that differ by spec: the value of each thing, None if it has none."""
+    """Return the numbers that differ between specs: one value per spec, None if it has none."""
     if things[0].kind != FOLDER:
         kind = SpecKind(things[0].kind)
         numbers_by_thing = [dict(_numbers(kind, thing.text, Catalogue(specs))) for thing in things]
@@ -182,7 +185,7 @@ def specs_blocks(
     *,
     is_full: bool = False,
 ) -> Iterator[Block]:
-    """A table for each spec that differs."""
+    """Yield a table of differing numbers for each kind of spec that differs."""
     for letter, thing in zip(LETTERS, things, strict=False):
         yield make_lines(f"{letter}  {thing.text}", indent="   ")
     if not any(differences.values()):
@@ -200,7 +203,7 @@ def specs_blocks(
 
 
 def _user_specs(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:
-    """Names of the specs in folders of the user that planner does not ship."""
+    """Return the names of specs in the folders that differ from the shipped specs."""
     shipped = {name: Catalogue().find(kind, name) for name in names(kind)}
     user_specs = {
         name
@@ -213,6 +216,7 @@ def _user_specs(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:
 
 
 def _numbers_or_empty(kind: SpecKind, name: str, catalogue: Catalogue) -> dict[str, str]:
+    """Return the numbers of a spec by dotted name; empty if the catalogue lacks the spec."""
     try:
         return dict(_numbers(kind, name, catalogue))
     except SpecError:
@@ -222,7 +226,7 @@ def _numbers_or_empty(kind: SpecKind, name: str, catalogue: Catalogue) -> dict[s
 
 
 def _numbers(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[tuple[str, str]]:
-    """Every number of a spec by its dotted name, as text with its unit."""
+    """Yield every number of a spec: its dotted name, and its value with unit as text."""
     if kind is SpecKind.MODELS:
         model = catalogue.load_model(name)
         counted = count_parameters(model)
@@ -246,6 +250,7 @@ def _numbers(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[tuple[
 
 
 def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield the dotted name and the text of every value in a nested table."""
     for key, value in table.items():
         if key in _WORDS:
             continue
@@ -294,7 +299,7 @@ class ComparedThing:
 
 
 def things_of(texts: Sequence[str], specs: Path | None) -> list[ComparedThing]:
-    """The things that texts name, all of one kind.
+    """Return the plans, specs or folders that the texts name; all must be of one kind.
 
     Raises SpecError or SearchSpaceError if a text is neither a file nor a known name, there are
     fewer than two, or they are of several kinds.
@@ -329,7 +334,7 @@ def compared_plans(
     read: Reading,
     option_name: OptionNamer = str,
 ) -> ComparedPlans:
-    """The plans of several things compared; ``answers`` as for `make_request`.
+    """Return the comparison of several plans; ``answers`` are inputs as for `make_request`.
 
     ``read`` returns the request of a file or folder, or of a row of it.
     Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or the plans
@@ -355,7 +360,7 @@ def compared_plans(
 
 
 def has_question(things: Sequence[ComparedThing], answers: Mapping[str, object]) -> bool:
-    """Whether plans are compared: files contain plans, names and folders need a question."""
+    """Whether the plans for a question are compared (True), or only the numbers of specs."""
     kind = things[0].kind
     has_count = any(answers.get(name) is not None for name in ("num_gpus", "request_rate"))
     return (
@@ -366,6 +371,10 @@ def has_question(things: Sequence[ComparedThing], answers: Mapping[str, object])
 
 
 def _thing(text: str, specs: Path | None) -> ComparedThing:
+    """Return the plan, spec or folder that a text names.
+
+    Raises SpecError if it is no file, no folder and no name of a spec.
+    """
     path, row = file_and_row(text)
     if os.path.isdir(path):
         is_ours = any(os.path.isfile(path / name) for name in (MANIFEST, _PLAN_OF_SWEEP))
@@ -383,7 +392,7 @@ def _thing(text: str, specs: Path | None) -> ComparedThing:
 
 
 def kinds_named(text: str, specs: Path | None) -> Iterator[SpecKind]:
-    """The kinds of specs that have a spec of this name."""
+    """Yield the kinds of specs (GPU, model, ...) that have a spec with this name."""
     catalogue = Catalogue(specs)
     for kind in _NAMED:
         try:
@@ -396,7 +405,7 @@ def kinds_named(text: str, specs: Path | None) -> Iterator[SpecKind]:
 def _request(
     thing: ComparedThing, answers: Mapping[str, Any], read: Reading, option_name: OptionNamer
 ) -> Request:
-    """The request of the one plan of a thing."""
+    """Return the request of the one plan that a file, folder or spec name stands for."""
     specified = {name: value for name, value in answers.items() if value is not None}
     if thing.kind == PLAN:
         changes = {name: value for name, value in specified.items() if name not in _OF_ALL}

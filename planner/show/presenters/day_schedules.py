@@ -32,7 +32,7 @@ Rows = Sequence[Mapping[str, object]]
 
 
 def count_cells(rows: Rows, name: str) -> list[Cell]:
-    """Cells of the integers of a column."""
+    """Return the cells of a column of integers."""
     return [
         Cell(text=formatting.format_count(n), number=n)
         for row in rows
@@ -41,7 +41,7 @@ def count_cells(rows: Rows, name: str) -> list[Cell]:
 
 
 def days_blocks(days: Sequence[DailySchedule]) -> Iterator[Block]:
-    """A row for each day, cheapest first, the cost of the cheapest day, and its hours."""
+    """Yield a table row for each daily schedule, cheapest first, and the cheapest in detail."""
     if not days:
         return
     yield Title(text=A_DAY)
@@ -64,7 +64,10 @@ def days_blocks(days: Sequence[DailySchedule]) -> Iterator[Block]:
 
 
 def day_row(day: DailySchedule) -> dict[str, str | float | None]:
-    """GPUs, GPU-hours and USD of a day on a GPU; unknown USD are None."""
+    """Return GPUs, GPU-hours per day and costs [USD] of a daily schedule as a result row.
+
+    Unknown costs are None.
+    """
     row = day.peak.row
     figures = {
         "cost_usd": day.cost,
@@ -94,9 +97,10 @@ def day_row(day: DailySchedule) -> dict[str, str | float | None]:
 
 
 def days_table(rows: Rows) -> Table:
-    """A table of days on several GPUs, from `day_row`."""
+    """Return a table of daily schedules on several GPU types; rows are from `day_row`."""
 
     def money(name: str) -> list[Cell]:
+        """Return the cells of the column ``name_usd`` in USD, ``unknown`` without a price."""
         costs = [number_of(row, f"{name}_usd") for row in rows]
         return [
             Cell(text=formatting.format_count(cost), number=cost)
@@ -125,7 +129,10 @@ def days_table(rows: Rows) -> Table:
 
 
 def day_lines(day: DailySchedule) -> list[str]:
-    """Sentences on the cost of the base and of the peak of a day, and the saving."""
+    """Return sentences on a day's cost of the GPUs held all day and of those rented by hour.
+
+    The last sentence has the saving against the GPUs of the peak all day.
+    """
     terms = day.terms
     if math.isnan(day.cost):
         return [f"The price of {day.gpu} is unknown: give --price."]
@@ -165,7 +172,7 @@ def day_lines(day: DailySchedule) -> list[str]:
 
 
 def _start_line(day: DailySchedule) -> str:
-    """A sentence on the cost of starting GPUs early, and with an autoscaler."""
+    """Return a sentence on the GPU-hours that early starts and an autoscaler cost per day."""
     if not day.startup_time:
         return "GPUs start in no time here: --startup-time counts it."
     line = (
@@ -201,7 +208,7 @@ def _start_line(day: DailySchedule) -> str:
 
 
 def scaled_rows(day: DailySchedule) -> list[dict[str, float | None]]:
-    """A row for each spare of an autoscaler: GPU-hours and USD of a day, and late requests."""
+    """Return a row for each spare capacity of an autoscaler: cost per day and late requests."""
     return [
         {
             "spare_share": scaling.spare,
@@ -215,7 +222,7 @@ def scaled_rows(day: DailySchedule) -> list[dict[str, float | None]]:
 
 
 def scaled_table(rows: Rows) -> Table:
-    """A table of an autoscaler by its spare, from `scaled_rows`."""
+    """Return a table of an autoscaler's results by spare capacity, from `scaled_rows`."""
 
     def shares(name: str) -> list[Cell]:
         values = [number_of(row, name) for row in rows]
@@ -231,7 +238,7 @@ def scaled_table(rows: Rows) -> Table:
 
 
 def hour_columns(rows: Rows) -> list[Column]:
-    """Columns of the fleet of each period of a day, from `Day.rows`."""
+    """Return the table columns of a day's periods: load, GPUs and capacity [requests/s]."""
     rates = [number_of(row, "request_rate") for row in rows]
     capacities = [number_of(row, "requests_per_s") for row in rows]
     return [

@@ -78,7 +78,10 @@ _MIN_TERM_DIFFERENCE = 0.002
 
 
 def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iterator[Block]:
-    """The answer, its bounds, the largest parts and sensitivities; all of them if ``is_full``."""
+    """Yield a plan, its bottlenecks, its longest parts and its sensitivities.
+
+    With ``is_full`` all parts and sensitivities are shown.
+    """
     yield from _answer_blocks(explained)
     if explained.difference is not None:
         yield Title(text="Against the other plan")
@@ -101,6 +104,7 @@ def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iter
 
 
 def _answer_blocks(explained: Explanation) -> Iterator[Block]:
+    """Yield the question, the plan, and its main results next to their roofline bounds."""
     plan, row = explained.plan, explained.row
     yield make_lines(question_title(plan), mark=TOTAL, indent="")
     yield make_lines(short_plan(plan, row))
@@ -124,6 +128,10 @@ def _answer_blocks(explained: Explanation) -> Iterator[Block]:
 def _step_blocks(
     step: ExplainedStep, max_parts: int, software: str, *, is_full: bool
 ) -> Iterator[Block]:
+    """Yield the time of a step, its bounds as shares, and its ``max_parts`` longest parts.
+
+    In full: all parts, and how the time of each is computed.
+    """
     name = "a step" if step.name == "step" else f"a {step.name} step"
     yield Title(text=f"Time of {name}: {format_seconds(step.seconds)}")
     shares = [
@@ -154,7 +162,7 @@ def _step_blocks(
 
 
 def _beyond_line(part: ExplainedPart, software: str) -> str:
-    """A sentence on a part that is predicted faster than the roofline, an error of fitting."""
+    """Return a sentence on a part predicted faster than its roofline: an error of fitting."""
     shares = [
         (done.figure(name), peak_label)
         for done in part.part.done
@@ -171,7 +179,7 @@ def _beyond_line(part: ExplainedPart, software: str) -> str:
 
 
 def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
-    """Parts of a step with their bounds; a narrow table omits shares."""
+    """Return a table of the parts of a step with times and bounds; no shares if narrow."""
     rows = [
         (
             part.title,
@@ -187,6 +195,7 @@ def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
 
 
 def _work_lines(part: ExplainedPart) -> Iterator[str]:
+    """Yield how the time of a part is computed: what it waits for, and each formula."""
     if part.waits:
         yield part.waits
     for done in part.part.done:
@@ -196,6 +205,7 @@ def _work_lines(part: ExplainedPart) -> Iterator[str]:
 
 
 def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+    """Yield the memory of the fullest GPU by part in GiB, and host and paged memory."""
     capacity = explained.plan.problem.inputs.machine.gpu.allocatable_memory / GIB
     peak = number_or_nan(explained.row["peak_memory_gib"])
     yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
@@ -221,6 +231,7 @@ def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
 
 
 def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+    """Yield a line for each assumed value with its effect; the largest few unless in full."""
     assumptions = explained.assumptions
     if not assumptions:
         return
@@ -243,7 +254,7 @@ def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Bl
 
 
 def _sources_blocks(explained: Explanation) -> Iterator[Block]:
-    """The spec numbers that times depend on with their sources, and references of formulas."""
+    """Yield the spec numbers on which the times depend, their sources, and the formulas."""
     yield Title(text="Sources")
     by_source: dict[str, list[str]] = {}
     for key, source in spec_numbers(explained.steps, SpecSources(explained.plan)).items():
@@ -259,7 +270,7 @@ def _sources_blocks(explained: Explanation) -> Iterator[Block]:
 
 
 def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
-    """A table of the effects of 10 % changes, then a line for each other node count and length."""
+    """Yield a table of the effects of 10 % changes and a line per other node count or length."""
     yield Title(text="What if (each one predicted again)")
     yield text_table(
         HEADS, what_if_rows(explained, is_full=is_full), text_columns=(0, 1), name="what_if"
@@ -269,7 +280,7 @@ def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[B
 
 
 def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str, ...]]:
-    """Rows of cells for `HEADS`: each fact and each column that it moves, largest effect first."""
+    """Yield a row of cells for `HEADS` per changed fact and affected result, largest first."""
     base_row, columns = explained.row, explained.columns
     sensitivities = [
         sensitivity
@@ -314,7 +325,7 @@ def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
 
 
 def signed(moved: float) -> str:
-    """A relative change with its sign: ``+4.2 %``.
+    """Return a relative change as text with its sign: ``+4.2 %``.
 
     >>> signed(0.0421), signed(-0.31), signed(1e-6)
     ('+4.2 %', '-31 %', '0 %')
@@ -341,7 +352,7 @@ def _goal(explained: Explanation) -> str:
 
 
 def _shown_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full: bool) -> list[str]:
-    """The columns of a change to show: in full all that it moves, otherwise the objective."""
+    """Return the results to show for a changed fact: all affected, or only the objective."""
     moved = [
         name
         for name in explained.columns
@@ -361,7 +372,7 @@ def _change(row: Mapping[str, object], base_row: Mapping[str, object], column: s
 def _question_lines(
     explained: Explanation, sensitivity: Sensitivity, *, is_full: bool
 ) -> Iterator[str]:
-    """A line for each other answer with its changes; the short form has the main columns only."""
+    """Yield a line for each other value of an input, such as the GPU, and what that changes."""
     costs = [name for name in explained.columns if "cost" in name]
     memory_columns = MEMORY if sensitivity.group == SOFTWARE else ()
     shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *memory_columns))]
@@ -397,7 +408,7 @@ def _question_lines(
 
 
 def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
-    """Sentences with the gains and losses of the other plan, or the rule that it breaks.
+    """Return sentences on what another plan gains and loses, or the rule that it breaks.
 
     The short form has the main results only.
     """
@@ -405,6 +416,10 @@ def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
 
 
 def _difference_lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
+    """Yield sentences on what another plan changes: settings, results, time and memory.
+
+    An impossible plan has only the reason.
+    """
     changes = [
         f"{name.replace('_', ' ')} {_format_setting(other)} instead of {_format_setting(first)}"
         for name, (first, other) in difference.settings.items()
@@ -423,6 +438,7 @@ def _difference_lines(difference: Difference, *, is_full: bool) -> Iterator[str]
 
 
 def _result_lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
+    """Yield a sentence for each result that the other plan changes, and whether it is a tie."""
     first = {term.name for term in difference.results[:_FIRST]}
     moved = [
         term
@@ -453,6 +469,7 @@ def _gain_lines(
     total: float,
     format_value: Callable[[float], str],
 ) -> Iterator[str]:
+    """Yield the terms of a total that the other plan makes larger, then the smaller ones."""
     for verb, sign in (("loses", 1), ("gains", -1)):
         significant = [term for term in terms if sign * term.gain > _MIN_TERM_DIFFERENCE * total]
         texts = [
@@ -471,7 +488,7 @@ def _format_or_zero(value: float, format_value: Callable[[float], str]) -> str:
 
 
 def _terms_blocks(difference: Difference) -> Iterator[Block]:
-    """Tables of every term of the times and of the memory of both plans."""
+    """Yield tables that compare every term of time and memory of the two plans."""
     tables = {f"Time of the {name}, ms": (terms, 1e3) for name, terms in difference.times.items()}
     for title, (terms, scale) in {**tables, "Memory, GiB": (difference.memory, 1.0)}.items():
         rows = [
@@ -499,7 +516,7 @@ def _format_setting(value: object) -> str:
 def explain_plan(
     request: Request, burst: int | None = None, against: Request | None = None
 ) -> Explanation:
-    """The explanation of the plan of a request, compared with the plan of another request.
+    """Return the explanation of a plan and, if there is another request, of the difference.
 
     Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or there are
     several configurations.
@@ -520,7 +537,7 @@ def predict_plan(request: Request, burst: int | None = None, name: str = "") -> 
 
 
 def explanation_dict(explained: Explanation) -> dict[str, Any]:
-    """The explanation as a JSON object, with the sentences about the other plan."""
+    """Return an explanation as a JSON object, with the sentences about the other plan."""
     fields = Explanation.to_dict(explained)
     if other := explained.difference:
         fields["against"] = {**other.to_dict(), "sentences": against_lines(other)}
@@ -533,7 +550,7 @@ _NAMED = ("gpu", "framework")
 
 
 def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
-    """The assumptions, the values that all rows share, and a table of operators."""
+    """Yield the assumptions, the values equal in all rows, and the table of operator times."""
     if times.assumed:
         yield make_lines(f"Assumed: {'; '.join(times.assumed)}")
     same = _shared_values(times)
@@ -549,7 +566,7 @@ def _rank(column: str) -> int:
 
 
 def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str]) -> None:
-    """Write the rows and, for JSON, how each time is computed."""
+    """Write the rows of operator times and, in JSON, how each time is computed."""
     files.add(blocks(times.columns))
     if files.has_object:
         works = [[work_dict(done) for done in row] for row in times.works]
@@ -559,7 +576,7 @@ def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str])
 
 
 def _shared_values(times: OperatorTimes) -> list[str]:
-    """The GPU, framework and words that are equal in all rows."""
+    """Return the GPU, the framework and the words that are equal in all rows."""
     shared = []
     for name in (*_NAMED, *_text_columns()):
         values = set(times.columns.get(name, ()))
@@ -573,6 +590,7 @@ def _text_columns() -> list[str]:
 
 
 def _columns(times: OperatorTimes) -> list[Column]:
+    """Return the columns of a table of operators, without redundant and constant columns."""
     peaks = [*map(number_or_nan, times.columns["of_peak"])]
     return [
         Column(
@@ -589,7 +607,7 @@ def _columns(times: OperatorTimes) -> list[Column]:
 
 
 def _is_shown(name: str, values: Sequence[object]) -> bool:
-    """Whether a column is shown: its values differ between rows or from the default."""
+    """Whether a column is shown: True if its values vary or are not all the default."""
     if name in (*_NAMED, *_text_columns()):
         return len(set(values)) > 1
     term = glossary().get(name)
@@ -609,6 +627,7 @@ _BY_TYPE: dict[str, Callable[[float], str]] = {
 
 
 def _cell(name: str, value: object) -> str:
+    """Return a value of an operator table as text in the unit of its column; "" for None."""
     if value is None:
         return ""
     term = term_of_column(name)

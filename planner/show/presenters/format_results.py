@@ -29,7 +29,7 @@ _RARE = 29
 
 
 def short_plan(plan: Plan, row: Mapping[str, object]) -> str:
-    """A short text of a row, with its value on every searched axis."""
+    """Return a row's plan as a short text with its value on every searched axis."""
     wording = plan.workload.wording
     return ", ".join(
         [*_where(plan.problem.axes, row), (wording.format_brief or wording.format_short)(row)]
@@ -39,7 +39,7 @@ def short_plan(plan: Plan, row: Mapping[str, object]) -> str:
 def shortest_plan(
     workload: Workload, axes: Collection[str], row: Mapping[str, object], without: str
 ) -> str:
-    """A row's layout and its values on the searched ``axes``, except the axis ``without``."""
+    """Return a row's layout and its GPU values on the searched ``axes`` except ``without``."""
     wording = workload.wording
     layout = wording.layout or wording.format_brief or wording.format_short
     where = _where([name for name in axes if name != without], row)
@@ -47,6 +47,7 @@ def shortest_plan(
 
 
 def _where(axes: Collection[str], row: Mapping[str, object]) -> list[str]:
+    """Return texts of a row's hardware, limited to the columns in ``axes``."""
     where = [formatting.format_parameter(row[name]) for name in axes if name in _HARDWARE_COLUMNS]
     if "num_gpus" not in axes:
         return where
@@ -67,7 +68,7 @@ def share(loss: float) -> str:
 
 
 def layout_of(workload: Workload, row: Mapping[str, object]) -> str:
-    """A row's degrees of parallelism, abbreviated."""
+    """Return a row's degrees of parallelism, abbreviated as in ``tp8 pp2``."""
     wording = workload.wording
     if wording.layout is not None:
         return wording.layout(row)
@@ -75,7 +76,7 @@ def layout_of(workload: Workload, row: Mapping[str, object]) -> str:
 
 
 def plan_of(workload: Workload, row: Mapping[str, object]) -> str:
-    """A row's software and layout."""
+    """Return a row's framework or engine and its layout as text."""
     wording = workload.wording
     software = [row.get(name) for name in ("mode", *terms_about("software"))]
     texts = [str(text) for text in software if text]
@@ -83,7 +84,7 @@ def plan_of(workload: Workload, row: Mapping[str, object]) -> str:
 
 
 def settings_text(plan: Plan, row: Mapping[str, object]) -> str:
-    """The hardware of a row and its value of every parameter, in one paragraph."""
+    """Return the hardware and the value of every parameter of a row as one paragraph."""
     parameters = terms_of(plan.workload.name, "parameter", "derived", "pool")
     names = dict.fromkeys(["mode", "gpu", plan.workload.profile_kind, *parameters])
     return "  ".join(
@@ -94,9 +95,7 @@ def settings_text(plan: Plan, row: Mapping[str, object]) -> str:
 
 
 def _is_implied(name: str, value: object) -> bool:
-    """Whether a value follows from others, is an engine's default, or a rare parameter's
-    default.
-    """
+    """Whether a setting need not be shown: it follows from others or is a usual default."""
     if name.removeprefix(PREFILL) == "gpu_memory_utilization" and not value:
         return True
     term = glossary().get(name)
@@ -119,7 +118,7 @@ _MONEY = ((1e4, 1.0, "USD"), (1e6, 1e3, "k USD"), (1e9, 1e6, "M USD"))
 
 
 def without_origin(text: str) -> str:
-    """A chosen value without its origin in parentheses.
+    """Return a setting's value without the note in parentheses on where it comes from.
 
     >>> without_origin("1,024 (default)")
     '1,024'
@@ -128,7 +127,7 @@ def without_origin(text: str) -> str:
 
 
 def label(column: str) -> str:
-    """The head of a column without its unit.
+    """Return the name of a result column without its unit.
 
     >>> label("step_time_s"), label("tokens_per_s_per_gpu"), label("cost_usd")
     ('step time', 'tokens/s/GPU', 'cost')
@@ -153,7 +152,7 @@ def _without_units(term: Term) -> str:
 
 
 def ends_in(column: str, row: Mapping[str, object]) -> Ends | None:
-    """The interval of a column in a row; None if it has none."""
+    """Return the 90 % interval of a column in a row; None if the row has none."""
     low, high = ends_of(column)
     if row.get(low) is None or row.get(high) is None:
         return None
@@ -161,7 +160,7 @@ def ends_in(column: str, row: Mapping[str, object]) -> Ends | None:
 
 
 def format_result(column: str, value: object, ends: Ends | None = None) -> str:
-    """A value of a column with its unit and, in brackets, its interval."""
+    """Return a value of a column as text with its unit and, in brackets, its interval."""
     if not isinstance(value, float | int) or isinstance(value, bool):
         return formatting.format_parameter(value)
     if isinstance(value, int):
@@ -185,7 +184,7 @@ def number_of(row: Mapping[str, object], column: str) -> float:
 
 
 def result_cell(column: str, row: Mapping[str, object], text: str) -> Cell:
-    """A cell with a text, the number of the row, and its interval as smaller text."""
+    """Return a table cell with a text, the row's number to sort by, and its interval."""
     value, ends = number_of(row, column), ends_in(column, row)
     if not math.isfinite(value):
         return Cell(text=text)
@@ -197,7 +196,7 @@ def result_cell(column: str, row: Mapping[str, object], text: str) -> Cell:
 
 
 def format_in_common_unit(column: str, values: Sequence[float]) -> tuple[list[str], str]:
-    """Values of a column as text in the unit of their median, and the unit.
+    """Return the values of a column as texts in one unit, chosen by their median; and the unit.
 
     >>> format_in_common_unit("cost_usd", [2.5e6, 4e5])
     (['2,500', '400'], 'k USD')
@@ -219,7 +218,7 @@ def format_scaled(column: str, scale: float, value: float) -> str:
 
 
 def token_costs(costs: Mapping[str, float]) -> str:
-    """USD per million tokens of each kind, as text.
+    """Return the USD per million tokens of each kind (input, cached, output) as text.
 
     >>> token_costs({"input": 0.1943, "cached_input": 0.0045, "output": 1.4387})
     '0.19 in, 0.0045 cached, 1.44 out'
@@ -239,6 +238,7 @@ def token_costs_of(row: Mapping[str, object]) -> dict[str, float]:
 
 
 def _number(column: str) -> Callable[[float], str]:
+    """Return the function that formats the numbers of a column."""
     if column.endswith(("_gib", "_utilization")):
         return lambda number: f"{number:,.1f}"
     if column.endswith("_usd"):
@@ -247,7 +247,7 @@ def _number(column: str) -> Callable[[float], str]:
 
 
 def _scale(column: str, value: float) -> tuple[float, str]:
-    """The divisor of a value and its unit, with a space before it."""
+    """Return the divisor that brings a value into its unit, and the unit after a space."""
     if column.endswith("_utilization"):
         return 0.01, " %"
     if column.endswith("_gib"):
@@ -289,7 +289,7 @@ _UNKNOWN = "unknown: the power of this GPU is not in its file"
 
 
 def memory_table(row: Mapping[str, object], machine: Machine) -> Table:
-    """Memory of the fullest GPU by part, in GiB and as a share of the capacity."""
+    """Return a table of the memory parts of the fullest GPU in GiB and as shares."""
     capacity = machine.gpu.allocatable_memory / GIB
     peak, host_memory = number_of(row, "peak_memory_gib"), number_of(row, "host_memory_gib")
     extra_rows = [("capacity", f"{capacity:,.2f}", "100.0")]
@@ -313,7 +313,7 @@ def host_room(row: Mapping[str, object], machine: Machine) -> float:
 
 
 def format_host_memory(row: Mapping[str, object], machine: Machine) -> str:
-    """Host memory per node that a training run needs and has, in GiB; "" if it needs none."""
+    """Return the host memory [GiB] per node that training needs and has; "" if none."""
     if "micro_batch_size" not in row or not row["host_memory_gib"]:
         return ""
     in_node = min(number_of(row, "num_gpus"), machine.cluster.gpus_per_node)
@@ -330,7 +330,7 @@ def format_host_memory(row: Mapping[str, object], machine: Machine) -> str:
 
 
 def format_paged_states(row: Mapping[str, object]) -> str:
-    """GiB of optimizer states that a paged optimizer moves; "" if none."""
+    """Return the GiB of optimizer states that are paged to the host per step; "" if none."""
     paged = row.get("paged_states_gib") or 0.0
     if not paged:
         return ""
@@ -341,7 +341,7 @@ ASSUMED_HOST = ", which is assumed: give --host-memory"
 
 
 def memory_parts(row: Mapping[str, object]) -> dict[str, float]:
-    """GiB of each part of the peak memory."""
+    """Return the GiB of each part of the peak memory of the fullest GPU, by name."""
     return {
         name.removeprefix(_PREFIX).removesuffix(_UNIT): number_of(row, name)
         for name in row
@@ -359,7 +359,7 @@ def parts_table(
     digits: int,
     extra_rows: Sequence[tuple[str, str, str]] = (),
 ) -> Table:
-    """A table of nonzero parts, their total and extra rows, with shares of the capacity."""
+    """Return a table of the nonzero parts, their total and extra rows, with their shares."""
     nonzero = {part: amount for part, amount in parts.items() if amount}
     rows = [
         (part.replace("_", " "), f"{amount:,.{digits}f}", f"{100 * amount / capacity:.1f}")
@@ -381,7 +381,7 @@ def format_gpu_hours(hours: float) -> str:
 
 
 def campaign_pairs(row: Mapping[str, object]) -> dict[str, str]:
-    """The paid GPU-hours if they exceed those of the computation; else empty."""
+    """Return the paid GPU-hours of a run if more than the computed ones; otherwise empty."""
     text = format_gpu_hours(number_of(row, "campaign_gpu_hours"))
     if text == format_gpu_hours(number_of(row, "gpu_hours")):
         return {}
@@ -389,7 +389,7 @@ def campaign_pairs(row: Mapping[str, object]) -> dict[str, str]:
 
 
 def electricity_pairs(candidates: Any, row: Mapping[str, object]) -> dict[str, str]:
-    """Power by part, energy and, with a known region, carbon of the first row."""
+    """Return power by part, energy and, if the region is known, carbon of the first row."""
     if math.isnan(number_of(row, "power_kw")):
         return {"energy": _UNKNOWN}
     draws = candidates.draws

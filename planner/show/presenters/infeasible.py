@@ -38,7 +38,7 @@ _SHARED = "context_size"
 def infeasible_message(
     plan: Plan, result: SearchResult, evaluation: Evaluation | None = None
 ) -> str:
-    """The message with counts per rule, nearest misses and suggestions.
+    """Return why nothing is feasible: rejections per rule, nearest misses and suggestions.
 
     ``evaluation`` is the configuration of `planner estimate`.
     """
@@ -81,7 +81,7 @@ def _is_single_configuration(result: SearchResult) -> bool:
 
 
 def headline(plan: Plan, result: SearchResult) -> str:
-    """The first line of `infeasible_message`: the number of candidates, the model and the GPUs."""
+    """Return the first line of `infeasible_message`: how many candidates, model and GPUs."""
     model_and_gpus = f"{plan.problem.inputs.model.name} on {where(plan)}"
     if not _is_single_configuration(result):
         noun, number = (
@@ -101,6 +101,10 @@ def _sentence(
     name: str,
     evaluation: Evaluation | None,
 ) -> str:
+    """Return why the rule or limit ``name`` rejects configurations, with its nearest miss.
+
+    Without a miss (None), the sentence describes the rule itself.
+    """
     text, wording = describe(plan.problem, name), plan.workload.wording
     if miss is None:
         blamed = wording.broken_rule_text(evaluation.candidates, name) if evaluation else ""
@@ -158,7 +162,10 @@ def _room(plan: Plan, miss: NearestMiss) -> str:
 
 
 def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:
-    """The bound of a miss and its value, with enough digits to differ."""
+    """Return the limit that a configuration misses and its value, both as text with unit.
+
+    Both have enough digits to differ.
+    """
     units = {constraint.name: constraint.unit for constraint in problem.constraints}
     unit = units.get(miss.rejection, "byte")
     limit = miss.room if unit == "byte" else miss.bound
@@ -176,7 +183,7 @@ def join_or(options: Sequence[str]) -> str:
 
 
 def wrap_sentence(sentence: str, indent: str) -> str:
-    """A sentence wrapped to 80 columns between words."""
+    """Return a sentence broken between words into lines of at most 80 characters."""
     return textwrap.fill(
         sentence,
         _WIDTH,
@@ -188,8 +195,7 @@ def wrap_sentence(sentence: str, indent: str) -> str:
 
 
 def start_problem(miss: NearestMiss) -> str:
-    """Why an engine does not (or may not) start with its longest request, and the length that
-    works.
+    """Return why an engine cannot start with its longest request, and the length that fits.
 
     Empty if the longest request is not the cause.
     """
@@ -219,7 +225,7 @@ def start_problem(miss: NearestMiss) -> str:
 
 
 def _longest_request_option(engine: str, length: int, slots: int) -> tuple[str, int]:
-    """The engine's option for the longest request, and its value."""
+    """Return the engine's option for the longest request [tokens], and its value."""
     for target in readers().values():
         if any(engine.startswith(profile) for profile in target.profiles):
             for name, number in ((_OPTION, length), (_SHARED, length * slots)):

@@ -29,7 +29,7 @@ from planner.workloads.workload import Evaluation
 
 
 def command_manifest(command: Sequence[str]) -> dict[str, object]:
-    """The manifest of a command: version, command line and time."""
+    """Return the manifest of a command: planner's version, command line and time."""
     return {
         "version": __version__,
         "command": shlex.join(["planner", *command]),
@@ -40,7 +40,7 @@ def command_manifest(command: Sequence[str]) -> dict[str, object]:
 def write_document(path: Path | None, manifest: Mapping[str, object], **parts: object) -> None:
     """Write one JSON object with a manifest and further parts; do nothing without a path.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     if path is None:
         return
@@ -103,7 +103,7 @@ def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, object]]:
 
 
 def _evidence(plan: Plan, candidates: Candidates) -> dict[str, object]:
-    """The evidence of a plan's intervals, and the factor within which layouts are tied.
+    """Return the evidence of a plan's intervals, and the factor within which layouts tie.
 
     Empty without published runs.
     """
@@ -127,6 +127,10 @@ def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
 
 
 def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, object]:
+    """Return the JSON object of one axis: the best plan of each value with its loss.
+
+    ``without_plan`` has the reason for each value that has no plan.
+    """
     rows = full_rows(result.scaled(compared.table), plan.problem.sources)
     loss_rows = zip(compared.losses, rows, strict=True)
     return {
@@ -162,9 +166,11 @@ def add_estimate(
 
 
 def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
-    """Write the first candidate as a plan: JSON if the path ends in ``.json``, else TOML.
+    """Write the first candidate to a plan file: JSON if the name ends in ``.json``, else TOML.
 
-    Raises OutputError if it cannot be written.
+    Writes nothing if ``candidates`` is None.
+
+    Raises OutputError if the file cannot be written.
     """
     if candidates is None:
         return
@@ -174,7 +180,7 @@ def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
 
 
 def question_manifest(request: Request, command: Sequence[str]) -> dict[str, object]:
-    """The manifest of a request that several searches answer."""
+    """Return the manifest of a request that is answered by several searches."""
     return {
         **command_manifest(command),
         "workload": request.workload,
@@ -186,7 +192,7 @@ def question_manifest(request: Request, command: Sequence[str]) -> dict[str, obj
 
 
 def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, object]:
-    """The manifest of a plan: its question, answers, defaults and assumptions."""
+    """Return the manifest of a plan: its inputs, their defaults and assumptions."""
     problem = plan.problem
     return {
         **command_manifest(command),

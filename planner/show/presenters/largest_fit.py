@@ -42,7 +42,7 @@ _COLUMNS = 3
 def largest_blocks(
     plan: Plan, row: Mapping[str, object], fits: Sequence[LargestFit]
 ) -> Iterator[Block]:
-    """The plan and, for each batch or length, the largest that fits, its limit and its results."""
+    """Yield the plan and the largest batch or length that fits, its limit and its results."""
     yield make_lines(question_title(plan), mark=TOTAL, indent="")
     yield make_lines(short_plan(plan, row))
     work = plan.problem.inputs.workload
@@ -63,6 +63,10 @@ def largest_lines(plan: Plan, fit: LargestFit, missed: Sequence[str] = ()) -> li
 
 
 def _fit_lines(plan: Plan, fit: LargestFit, missed: Sequence[str]) -> Iterator[str]:
+    """Yield lines on the largest batch or length that fits, its memory and what limits it.
+
+    If nothing fits, the one line is the reason.
+    """
     name = fit.name.replace("_", " ")
     capacity = plan.problem.inputs.machine.gpu.allocatable_memory / GIB
     if fit.row is None:
@@ -90,6 +94,7 @@ def _fit_lines(plan: Plan, fit: LargestFit, missed: Sequence[str]) -> Iterator[s
 
 
 def _rows_blocks(plan: Plan, fit: LargestFit) -> Iterator[Block]:
+    """Yield a table of the tried batches or lengths with their memory and main results."""
     work = plan.problem.inputs.workload
     embeds = isinstance(work, ServingWorkload) and work.embeds
     shown_columns = [
@@ -111,7 +116,7 @@ def _rows_blocks(plan: Plan, fit: LargestFit) -> Iterator[Block]:
 
 
 def methods_blocks(methods: Methods) -> Iterator[Block]:
-    """A row for each method, and below the table the limits of the batches."""
+    """Yield a table row for each method with its largest batch, and why each batch ends."""
     yield make_lines(question_title(methods.plan), mark=TOTAL, indent="")
     yield make_lines(f"largest {_batch(methods)} of {len(methods.methods):,} methods")
     yield GAP
@@ -144,6 +149,7 @@ def require_feasible_method(methods: Methods) -> None:
 
 
 def _columns(methods: Methods, reasons: Sequence[str]) -> list[Column]:
+    """Return the columns of the table of methods: parameters, largest batch, results, limit."""
     table = methods.columns
     parameters = dict.fromkeys(name for method in methods.methods for name in method.values)
     result_columns = [name for name in (_PEAK, *_time_columns(methods)) if name in table]

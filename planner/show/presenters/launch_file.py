@@ -78,7 +78,7 @@ _WASTED = {
 
 
 def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Block]:
-    """The settings of the file, the assumed defaults, and the ignored options."""
+    """Yield the settings of a launch file, the assumed defaults and the ignored options."""
     target, command = imported.target, imported.command
     tool = f"{target.title} {imported.version}".strip()
     yield make_lines(
@@ -126,7 +126,7 @@ def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Bl
 
 
 def _stated_settings(imported: ImportedLaunch) -> str:
-    """The parameters and answers that the file sets, in the order of the terms."""
+    """Return the parameters and inputs that a launch file sets, in the order of the terms."""
     values = dict(imported.values)
     if str(values.get("quantization_bits")) == "8":
         values["adapter"] = "8-bit lora"
@@ -160,6 +160,7 @@ def _format_options(lines: list[Line]) -> str:
 
 
 def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
+    """Yield a table of the options in a launch file: line, option, value and meaning."""
     rows = [
         (str(line.line), line.option, line.text, line.meaning or str(line.status))
         for line in imported.lines
@@ -169,7 +170,7 @@ def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
 
 
 def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
-    """GPU and host memory that a configuration needs, and that is available."""
+    """Yield the GPU and host memory that a configuration needs, and what is available."""
     needs, gpu = row["peak_memory_gib"], plan.problem.inputs.machine.gpu
     has = gpu.allocatable_memory / GIB
     parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MAX_PARTS]
@@ -188,7 +189,7 @@ def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def other_counts_blocks(question: LaunchQuestion) -> Iterator[Block]:
-    """The same file on other numbers of GPUs, if planner assumed the number."""
+    """Yield results of the same launch file on other GPU counts, if the count is assumed."""
     if not question.other_counts:
         return
     yield Title(text="On other numbers of GPUs")
@@ -206,7 +207,7 @@ def other_counts_blocks(question: LaunchQuestion) -> Iterator[Block]:
 
 
 def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
-    """The overheads of a step as shares, the largest first."""
+    """Yield a line with the shares of the step time lost to overheads, the largest first."""
     step = row.get("step_time_s")
     if not step:
         return
@@ -218,7 +219,7 @@ def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
-    """The values that the engine's log shows at start; nothing for training."""
+    """Yield the values that the engine's log shows at start; nothing for training."""
     inputs = plan.source_of(row).inputs
     pairs = {}
     if isinstance(inputs, ServingInputs):
@@ -229,7 +230,7 @@ def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
 
 
 def by_hand_blocks(rewritten: RewriteResult) -> Iterator[Block]:
-    """The options of a change that cannot be written completely into the file."""
+    """Yield the options to change by hand, as the file cannot express the complete change."""
     changes = [
         f"{option} removed" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
         for option, texts in rewritten.changes.items()
@@ -242,7 +243,7 @@ def by_hand_blocks(rewritten: RewriteResult) -> Iterator[Block]:
 
 
 def diff_blocks(rewritten: RewriteResult, *, is_written: bool) -> Iterator[Block]:
-    """The difference in the user's file, and the parts that the file cannot express."""
+    """Yield the diff of the user's file, and what the file cannot express."""
     for note in rewritten.notes:
         yield make_lines(note)
     for remark in rewritten.unexpressed:
@@ -268,7 +269,7 @@ def change_blocks(
     fits: float,
     attempts: Attempts | None = None,
 ) -> Iterator[Block]:
-    """The probability that the plan fits, and its best change or the failed attempts."""
+    """Yield the probability that a plan fits, and its best change or the failed attempts."""
     yield Title(text="The best change")
     if is_running and math.isfinite(fits):
         yield make_lines(f"Unchanged: {fits_text(fits)}.")
@@ -285,7 +286,7 @@ def change_blocks(
 def next_blocks(
     workload: str, change: Change, others: list[Change], base_row: Mapping[str, object]
 ) -> Iterator[Block]:
-    """The overheads of a change that makes the plan fit, and the best other change."""
+    """Yield the overheads after a change that makes the plan fit, and the best alternative."""
     yield from wasted_blocks(change.row)
     if others:
         best = max(others, key=lambda other: other.value)
@@ -295,7 +296,7 @@ def next_blocks(
 def attempts_blocks(
     workload: str, attempts: Attempts, base_row: Mapping[str, object]
 ) -> Iterator[Block]:
-    """The failed attempts, and larger changes that fit."""
+    """Yield the changes that were tried but do not fit, and larger changes that do."""
     tried = "; ".join(
         f"{name} {', '.join(map(shown, values))}" for name, values in attempts.tried.items()
     )
@@ -325,7 +326,7 @@ def attempts_blocks(
 
 
 def gpus_blocks(workload: str, gpus: MoreGpus, base_row: Mapping[str, object]) -> Iterator[Block]:
-    """The numbers of GPUs on which the plan fits, or the largest on which it does not."""
+    """Yield the numbers of GPUs on which a plan fits, or the largest number tried."""
     for count, change in gpus.changes:
         yield make_lines(
             f"{formatting.format_gpus(count)} fit: {change_text(workload, change, base_row)}"
@@ -335,7 +336,7 @@ def gpus_blocks(workload: str, gpus: MoreGpus, base_row: Mapping[str, object]) -
 
 
 def change_text(workload: str, change: Change, base_row: Mapping[str, object]) -> str:
-    """A sentence on a change: new and old values, gain, and probability to fit.
+    """Return a sentence on a change: new and old values, gain, and probability to fit.
 
     More concurrent requests may increase latency, so the latencies are added if they change in the
     shown digits.
@@ -369,7 +370,7 @@ def change_text(workload: str, change: Change, base_row: Mapping[str, object]) -
 
 
 def translation_text(first_request: Request, other: Request, *rows: Row) -> str:
-    """A sentence that compares the predictions of a plan in two tools."""
+    """Return a sentence that compares a plan's speed and memory in two tools."""
     texts = []
     for request, row in zip((first_request, other), rows, strict=True):
         profile = request.framework if request.workload == "train" else request.engine
@@ -394,7 +395,7 @@ def translation_text(first_request: Request, other: Request, *rows: Row) -> str:
 
 
 def shorter_blocks(imported: ImportedLaunch, plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """The longest unpacked samples that fit, if full sequences do not fit."""
+    """Yield the longest unpacked samples [tokens] that fit where full sequences do not."""
     if not any(note.startswith(_UNPACKED) for note in imported.notes):
         return
     longest = largest_length(plan, evaluation, "sequence_length").largest
@@ -405,7 +406,7 @@ def shorter_blocks(imported: ImportedLaunch, plan: Plan, evaluation: Evaluation)
 
 
 def launch_blocks(launch: WrittenLaunch, folder: Path) -> Iterator[Block]:
-    """The written files, the parts that the target cannot express, and the next commands."""
+    """Yield the written launch files, what the target tool cannot express, and next commands."""
     target, draft = launch.target, launch.draft
     yield make_lines(f"{target.title} ({target.version})", mark=TOTAL, indent="")
     yield Title(text=f"Written to {folder}")
@@ -431,7 +432,7 @@ def launch_blocks(launch: WrittenLaunch, folder: Path) -> Iterator[Block]:
 
 
 def targets_blocks() -> Iterator[Block]:
-    """A table of targets: name, version, workloads and profiles."""
+    """Yield a table of the target tools: name, version, workloads and profiles."""
     rows = [
         (
             target.name,

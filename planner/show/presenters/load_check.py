@@ -19,7 +19,7 @@ _SHOWN_DIFFERENCE = 0.2
 
 
 def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[str, str]:
-    """Weights and KV cache of a GPU as engines log them; empty without a cache.
+    """Return weights and KV cache per GPU as the engine logs them; empty without a cache.
 
     ``shortens``: the engine shortens its longest request to the size of the cache.
     """
@@ -45,10 +45,10 @@ def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[st
 
 
 def load_line(plan: Plan, candidates: Candidates) -> str:
-    """Whether the first row serves the requested rate, its capacity, and the requests in flight.
+    """Return whether the first row serves the requested rate, its capacity and its queue.
 
-    Without a rate the number of requests that wait, empty if none do. The probability is the
-    smallest of those to reach the rate and to keep each limit.
+    The probability is the smallest one of reaching the rate and of keeping each limit. Without a
+    rate the sentence has the requests that wait; it is empty if none do.
     """
     rate = plan.request.request_rate
     row = candidates.row
@@ -83,7 +83,7 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
 
 
 def _reuse_line(row: Mapping[str, object]) -> str:
-    """Hit rates of the prefix caches, and the residence time; empty without a cache."""
+    """Return a sentence on prefix-cache hit rates and residence; "" without such a cache."""
     hit_rates = {
         cache_name: number_of(row, f"{name}_cache_hit_rate")
         for cache_name, name in (
@@ -110,9 +110,9 @@ def _reuse_line(row: Mapping[str, object]) -> str:
 
 
 def refuse_overload(plan: Plan, candidates: Candidates) -> None:
-    """Refuse a first row whose queue grows without bound.
+    """Raise InfeasibleError if more requests arrive per second than the GPUs can answer.
 
-    Raises InfeasibleError if the rate exceeds the capacity and the number of requests is open.
+    A load with a fixed number of requests is never refused: its queue ends.
     """
     rate = plan.request.request_rate
     if rate is None or plan.request.num_requests is not None or not candidates.exceeds_capacity:
@@ -121,7 +121,7 @@ def refuse_overload(plan: Plan, candidates: Candidates) -> None:
 
 
 def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:
-    """A sentence on requests that arrive faster than they are answered."""
+    """Return a sentence on requests that arrive faster than the GPUs can answer."""
     capacity_text = formatting.format_significant(number_of(row, "capacity_requests_per_s"))
     number = plan.request.num_requests
     if number is None:
@@ -139,7 +139,7 @@ def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:
 
 
 def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> str:
-    """When the last of a number of requests is answered, and the throughput until then."""
+    """Return when the last of a number of requests is answered; "" for an open number."""
     number = plan.request.num_requests
     if number is None or not math.isfinite(number_of(row, "makespan_s")):
         return ""
@@ -153,7 +153,7 @@ def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> 
 
 
 def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
-    """How many of the concurrent requests fit the KV cache; empty if all do."""
+    """Return how many of the concurrent requests fit the KV cache; "" if all do."""
     if not candidates.waits:
         return ""
     capacity, concurrency = number_of(row, "most_sequences"), number_of(row, "concurrency")
@@ -165,7 +165,7 @@ def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
 
 
 def _preempted_line(row: Mapping[str, object]) -> str:
-    """The share of preempted requests and the time to recompute them; empty if it is small."""
+    """Return the share of running requests that are preempted; "" if it is negligible."""
     share = number_of(row, "preempted_share")
     if not share >= _MIN_SHOWN_PREEMPTION or number_of(row, "most_sequences") < 1:
         return ""
@@ -183,6 +183,7 @@ def _sentences(*lines: str) -> str:
 
 
 def _waiting_line(row: Mapping[str, object]) -> str:
+    """Return a sentence on requests that queue in each replica; "" if all are admitted."""
     concurrency, capacity = number_of(row, "concurrency"), number_of(row, "most_sequences")
     if not capacity < concurrency:
         return ""
@@ -195,7 +196,7 @@ def _waiting_line(row: Mapping[str, object]) -> str:
 
 
 def replay_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
-    """Mean and percentiles of each latency, replayed and predicted, and their differences."""
+    """Yield mean and percentiles of each latency from a replayed trace and as predicted."""
     from planner.decide.trace_replay import LATENCIES, SHARES, replay_trace
 
     replay = replay_trace(candidates, plan.request)

@@ -12,7 +12,7 @@ from planner.show.presenters.format_results import label
 
 
 def format_margin(margin: Margin, confidence: float) -> str:
-    """``27.1 of 30.0 days at 90 %, 2.90 days to spare; predicted 21.0 days``."""
+    """Return a result against its limit: ``27.1 of 30.0 days at 90 %, 2.90 days to spare``."""
     confidence_text = (
         f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.has_errors else ""
     )
@@ -32,7 +32,7 @@ def format_margin(margin: Margin, confidence: float) -> str:
 
 
 def format_constraint(name: str, sign: int, bound: float, unit: str) -> str:
-    """``TTFT at most 2.00 s``."""
+    """Return a limit as text: ``TTFT at most 2.00 s``."""
     return (
         f"{limit_name(name)} at {'most' if sign > 0 else 'least'} "
         f"{formatting.format_limit(bound, unit)}"
@@ -45,8 +45,9 @@ def limit_name(name: str) -> str:
 
 
 def relaxed_lines(sizes: Sizes) -> Iterator[str]:
-    """Sentences on assumed limits that were relaxed for a GPU, and the GPUs that they would
-    need.
+    """Yield sentences on assumed limits that were relaxed because a GPU type misses them.
+
+    Each has the number of GPUs that the original limit would need.
     """
     for size in sizes.feasible:
         margins = () if size.fewest is None else size.fewest.margins

@@ -62,7 +62,7 @@ _ALL = 1000
 
 
 def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
-    """The front, best first, with the columns that vary."""
+    """Yield the Pareto front as a table, best first, with the columns that vary."""
     if not result.table:
         return
     number = len(result.table["num_gpus"])
@@ -96,7 +96,10 @@ def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
 def short_front_blocks(
     plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, object]
 ) -> Iterator[Block]:
-    """The front with the layout in one column; a star marks the recommended plan."""
+    """Yield a short table of the Pareto front; nothing if the front has a single plan.
+
+    A star marks the recommended plan.
+    """
     number = len(result.table["num_gpus"])
     if number < 2:
         return
@@ -125,7 +128,7 @@ def short_front_blocks(
 
 
 def _shown_rows(plan: Plan, number: int, top: int) -> list[int]:
-    """Indexes of the rows to show: spread over the front, or the first ones."""
+    """Return the indexes of at most ``top`` rows to show: the first, or spread evenly."""
     is_spread = plan.workload.wording.from_end_to_end
     if not is_spread or number <= top:
         return list(range(min(number, top)))
@@ -133,6 +136,7 @@ def _shown_rows(plan: Plan, number: int, top: int) -> list[int]:
 
 
 def _title(plan: Plan, number: int, shown: int) -> str:
+    """Return the title of the front: its objectives and how many of its plans are shown."""
     goals = ", ".join(objective.name for objective in plan.problem.objectives)
     count_text = f"{shown} of {number}" if shown < number else f"all {number}"
     if number == 1:
@@ -142,7 +146,7 @@ def _title(plan: Plan, number: int, shown: int) -> str:
 
 
 def _shorten_head(column: Column) -> Column:
-    """The column with a head of at most two lines."""
+    """Return a column with its head broken into at most two lines."""
     term = term_of_column(column.name)
     if term is not None and term.short:
         return replace(column, header=term.short)
@@ -155,7 +159,7 @@ def _shorten_head(column: Column) -> Column:
 def _columns(
     plan: Plan, shown: Mapping[str, Any], ranks: Sequence[str], varying: Sequence[str]
 ) -> list[Column]:
-    """The columns: ranks, varying settings, objectives and other results."""
+    """Return the table columns: ranks, varying settings, objectives and other results."""
     goals = _goals(plan, shown)
     results = plan.workload.wording.results(plan.counts)
     names = dict.fromkeys([*varying, *goals, *percentile_limit_columns(plan, shown), *results])
@@ -194,7 +198,7 @@ def _table(plan: Plan, columns: Sequence[Column], marked: Sequence[str]) -> Tabl
 def _with_layout(
     plan: Plan, table: Mapping[str, Sequence[object]], is_short: bool = False
 ) -> dict[str, Sequence[object]]:
-    """The columns and, if the workload has a layout text, the layouts."""
+    """Return the columns with a layout column, if the workload formats layouts."""
     wording = plan.workload.wording
     layout = wording.layout
     if is_short and wording.degrees:
@@ -207,7 +211,7 @@ def _with_layout(
 def settings_of(
     workload: Workload, hardware_columns: Iterable[str], table: Mapping[str, Sequence[object]]
 ) -> list[str]:
-    """The settings columns of a table: hardware first, then in the order of the terms.
+    """Return the settings columns of a table: hardware first, then in the order of the terms.
 
     Columns that follow from others are omitted.
     """
@@ -226,7 +230,7 @@ def settings_of(
 
 
 def _shown_settings(plan: Plan, shown: Mapping[str, Sequence[object]]) -> list[str]:
-    """The settings columns whose values are not in the title."""
+    """Return the settings columns whose values are not in the title."""
     hardware_columns, terms = plan.problem.cells[0], glossary()
     return [
         name
@@ -247,7 +251,7 @@ def plan_objective_column(plan: Plan, name: str, table: Mapping[str, object]) ->
 def objective_column(
     wording: ResultWording, axes: Collection[str], name: str, table: Mapping[str, object]
 ) -> str:
-    """The column of an objective in a table that compares several values of ``axes``."""
+    """Return the name of an objective's column for rows that vary along ``axes``."""
     chosen = wording.of_objective.get(name)
     if set(_WORK) & set(axes):
         chosen = wording.of_unlike.get(name, chosen)
@@ -258,7 +262,7 @@ def objective_column(
 
 
 def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
-    """Whether each row's first objective is tied with that of the first row, and the factor."""
+    """Return whether each row ties with the first in the first objective, and the factor."""
     goal = plan.problem.objectives[0].name
     row = first_row(table)
     confidence = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
@@ -269,7 +273,9 @@ def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
 
 
 def marked_rows(plan: Plan, result: SearchResult) -> Columns:
-    """The recommended plan, then the front, with columns ``recommended``, ``rank`` and ``tied``.
+    """Return the recommended plan, then the front, with its marks as first columns.
+
+    The columns are ``recommended``, ``rank`` and ``tied`` with the first plan.
 
     The rank is the position on the front; None if the recommended plan is not on it.
     """
@@ -298,6 +304,7 @@ def marked_rows(plan: Plan, result: SearchResult) -> Columns:
 
 
 def _column(name: str, values: Sequence[object]) -> Column:
+    """Return the table column of a result or setting with its formatted values."""
     term = term_of_column(name)
     is_degree = name.endswith(_PARALLEL) and name != "sequence_parallel"
     return Column(
@@ -310,6 +317,7 @@ def _column(name: str, values: Sequence[object]) -> Column:
 
 
 def _cell(name: str, value: object) -> str:
+    """Return a value of the column ``name`` as text without unit; ``-`` if it is not finite."""
     if not isinstance(value, float):
         text = formatting.format_parameter(value)
         return SHORT_WORDS.get(text, text)
@@ -329,6 +337,7 @@ def _cell(name: str, value: object) -> str:
 
 
 def _rank(name: str, goals: Sequence[str]) -> int:
+    """Return the rank of a column; columns of high rank are omitted first if space is short."""
     term = term_of_column(name)
     if term is None or name == "gpu":
         return 0
@@ -372,7 +381,7 @@ class FrontPoints:
 
 
 def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
-    """The front of a search with a result, by its first two objectives.
+    """Return the points of a search's front by its first two objectives, for a chart.
 
     With one objective the second column is the memory, or the workload's first shown column.
     """
@@ -410,7 +419,7 @@ def _point(column: str, row: Mapping[str, Any], ends: Mapping[str, tuple[float, 
 
 
 def points_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
-    """A chart of the front by two results; nothing for a single plan."""
+    """Yield a text chart of the front by two results; nothing for a single plan."""
     front = front_points(plan, result)
     if len(front.first.values) < 2:
         return
@@ -423,7 +432,7 @@ def points_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
 
 
 def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[str]:
-    """Lines of the chart with marks, and the smallest and largest value of each axis.
+    """Return the lines of the text chart, and the smallest and largest value of each axis.
 
     The recommended plan hides ties, and ties hide others.
     """
@@ -460,7 +469,7 @@ def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[s
 
 
 def _cell_indexes(values: FloatArray, cells: int) -> list[int]:
-    """The cell index of each value; logarithmic if the values span a wide range."""
+    """Return the chart cell of each value on an axis, logarithmic for a wide range."""
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.min() > 0 and numbers.max() > _WIDE * numbers.min():
         numbers = np.log(numbers)

@@ -25,7 +25,7 @@ Row = Mapping[str, object]
 
 
 def format_price(row: Row) -> str:
-    """The price of a row with provider and date: ``3.85 USD (median of 48 offers, 2026-11)``."""
+    """Return the price of a row: ``3.85 USD (median of 48 offers, 2026-11)``."""
     price = number_of(row, "price_per_gpu_hour_usd")
     if not math.isfinite(price):
         return ""
@@ -38,7 +38,7 @@ def format_price(row: Row) -> str:
 
 
 def prices_lines(rows: Iterable[Row]) -> list[str]:
-    """The price of each GPU under each contract, and doubts about it."""
+    """Return lines with the price per GPU-hour of each GPU and contract, and doubts."""
     rows_by_hardware = {(str(row["gpu"]), str(row.get("contract") or "")): row for row in rows}
     texts = [
         " ".join(filter(None, (gpu, contract, price)))
@@ -50,6 +50,7 @@ def prices_lines(rows: Iterable[Row]) -> list[str]:
 
 
 def _doubts_lines(rows_by_hardware: Mapping[tuple[str, str], Row]) -> list[str]:
+    """Return a line with the doubtful prices by GPU and contract; empty if there are none."""
     doubtful = [
         f"{gpu} {contract}: {doubts}"
         for (gpu, contract), row in rows_by_hardware.items()
@@ -59,7 +60,7 @@ def _doubts_lines(rows_by_hardware: Mapping[tuple[str, str], Row]) -> list[str]:
 
 
 def basis_line(rows: Iterable[Row]) -> str:
-    """A sentence if owned prices have different bases; otherwise empty."""
+    """Return a warning if owned GPUs are priced on different bases; otherwise ""."""
     basis_by_gpu = {
         str(row["gpu"]): str(row["price_basis"])
         for row in rows
@@ -78,7 +79,7 @@ def basis_line(rows: Iterable[Row]) -> str:
 
 
 def within_sellers_line(rows: Iterable[Row]) -> str:
-    """Prices of contracts relative to on-demand prices of the same sellers; empty without both."""
+    """Return contract prices relative to the same sellers' on-demand prices; "" if unknown."""
     by_contract: dict[str, dict[str, None]] = {}
     for row in rows:
         price, rent = (
@@ -94,7 +95,7 @@ def within_sellers_line(rows: Iterable[Row]) -> str:
 
 
 def plan_prices_lines(plan: Plan) -> list[str]:
-    """Price lines of a plan's GPUs; a single price is in the defaults."""
+    """Return price lines of a plan's GPUs; a single price is listed with the defaults."""
     rows = [
         {"gpu": gpu, **site.columns, **site.grounds}
         for source in plan.problem.sources
@@ -107,7 +108,7 @@ def plan_prices_lines(plan: Plan) -> list[str]:
 
 
 def commitment_lines(row: Row) -> list[str]:
-    """Sentences on GPUs charged beyond those of a plan, its contract and its currency."""
+    """Return sentences on a plan's contract: GPUs charged but not used, term and currency."""
     step, needed = number_of(row, "gpus_sold_together"), number_of(row, "num_gpus")
     lines = [*_contract_lines(row), *_currency_lines(row)]
     if step > 1 and needed % step:
@@ -117,7 +118,7 @@ def commitment_lines(row: Row) -> list[str]:
 
 
 def terms_lines(rows: Iterable[Row]) -> list[str]:
-    """Prices of several plans, and the commitments of each GPU and contract."""
+    """Return the prices of several plans, and the commitment of each GPU and contract."""
     rows_by_hardware = {f"{row['gpu']} {row.get('contract') or ''}".strip(): row for row in rows}
     lines = prices_lines(rows_by_hardware.values())
     for hardware, row in rows_by_hardware.items():
@@ -127,7 +128,7 @@ def terms_lines(rows: Iterable[Row]) -> list[str]:
 
 
 def _currency_lines(row: Row) -> list[str]:
-    """The costs of a plan in the requested currency."""
+    """Return the costs of a plan converted to the requested currency."""
     code, usd = str(row.get("currency") or ""), number_of(row, "usd_per_currency")
     if not (code and usd > 0):
         return []
@@ -146,7 +147,7 @@ def _currency_lines(row: Row) -> list[str]:
 
 
 def _contract_lines(row: Row) -> list[str]:
-    """A sentence on the commitment of a plan, the share that a run uses, and its charge."""
+    """Return a sentence on a plan's contract: the amount signed, the used share, the charge."""
     paid, days = number_of(row, "outlay_usd"), number_of(row, "contract_term_days")
     if not (paid > 0 and days > 0):
         return []
@@ -168,7 +169,7 @@ def _contract_lines(row: Row) -> list[str]:
 
 
 def charged_in_full_line(rows: Mapping[str, Row]) -> str:
-    """A sentence naming the contracts that charge a run their whole term; empty if none does."""
+    """Return a line on contracts that charge a run their full term; "" if there are none."""
     contracts = [
         contract
         for contract, row in rows.items()
@@ -183,6 +184,7 @@ def charged_in_full_line(rows: Mapping[str, Row]) -> str:
 
 
 def _format_charge(row: Row, signed: float, used: float) -> str:
+    """Return how a contract charges a plan: all ``signed`` GPU-hours, or the used part."""
     price, in_use = (
         number_of(row, name) for name in ("price_per_gpu_hour_usd", "priced_utilization")
     )
@@ -216,6 +218,7 @@ def _format_term(days: float) -> str:
 
 
 def _format_break_even(row: Row) -> str:
+    """Return from which use the contract costs less than on-demand GPUs, as text."""
     even = number_of(row, "contract_break_even")
     if math.isnan(even):
         return ". No seller of it is known to have it on demand"

@@ -30,7 +30,7 @@ def question_blocks(plan: Plan) -> Iterator[Block]:
 
 
 def question_lines(plan: Plan) -> list[str]:
-    """The question as lines; the first is the title."""
+    """Return the question as lines; the first one is the title."""
     inputs, wording = plan.problem.inputs, plan.workload.wording
     settings = {source.inputs.model.name: source.inputs for source in plan.problem.sources}
     unusual = (
@@ -53,7 +53,7 @@ def defaults_blocks(plan: Plan) -> Iterator[Block]:
 
 
 def ideal_lines(machine: Machine) -> list[str]:
-    """The efficiencies of an idealized machine; empty for others."""
+    """Return lines with the efficiencies of an idealized machine; empty for real machines."""
     if not machine.ideal:
         return []
     compute, memory = machine.flops_efficiency, machine.memory_efficiency
@@ -77,7 +77,7 @@ def ideal_lines(machine: Machine) -> list[str]:
 
 
 def omitted_lines(plan: Plan) -> list[str]:
-    """Parts of a model that are not predicted, such as an audio encoder."""
+    """Return lines on parts of a model that are not predicted, such as an audio encoder."""
     model = plan.problem.inputs.model
     work, tower = plan.problem.inputs.workload, model.vision_tower
     if "model" in plan.problem.axes or not model.omitted_parts:
@@ -95,7 +95,7 @@ def omitted_lines(plan: Plan) -> list[str]:
 
 
 def question_title(plan: Plan) -> str:
-    """The model (or the number of models) and the GPUs."""
+    """Return the model (or the number of models) and the GPUs as a title."""
     model = plan.problem.inputs.model
     models = plan.problem.axes.get("model", ())
     name = f"{len(models)} models" if models else f"{model.name} ({_size(model)})"
@@ -103,7 +103,7 @@ def question_title(plan: Plan) -> str:
 
 
 def where(plan: Plan) -> str:
-    """The GPUs of a plan as text."""
+    """Return the number and the type of the GPUs of a plan as text."""
     sources = plan.problem.sources
     gpus = list(dict.fromkeys(source.gpu for source in sources))
     name = gpus[0] if len(gpus) == 1 else f"each of {len(gpus)} GPUs"
@@ -115,6 +115,7 @@ def where(plan: Plan) -> str:
 
 
 def _size(model: ModelSpec) -> str:
+    """Return the number of parameters of a model as text, with multi-token prediction."""
     parameters = f"{formatting.format_large(count_parameters(model).total)} parameters"
     if model.mtp_num_layers:
         modules = "module" if model.mtp_num_layers == 1 else f"{model.mtp_num_layers} modules"
@@ -123,7 +124,7 @@ def _size(model: ModelSpec) -> str:
 
 
 def counts_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
-    """The number of configurations, and the rejections by reason."""
+    """Yield the number of configurations, and how many each rule rejects."""
     evaluated, seconds = result.configurations_evaluated, result.search_time
     yield Title(text=f"{plan.workload.wording.noun}s".capitalize())
     rate = formatting.format_large(evaluated / max(seconds, 1e-9))
@@ -143,7 +144,7 @@ def counts_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
 
 
 def describe(problem: Problem, rejection: str) -> str:
-    """The description of a rule, of the memory or of a limit that rejects configurations."""
+    """Return the text that describes a rule, memory or limit that rejects configurations."""
     for rule in problem.sources[0].rules:
         if rule.name == rejection:
             return rule.description
@@ -158,7 +159,7 @@ def describe(problem: Problem, rejection: str) -> str:
 
 
 def assumed_blocks(plan: Plan) -> Iterator[Block]:
-    """The number of assumed values in the specs, and where they are marked."""
+    """Yield how many values of the specs are assumed, and where they are marked."""
     if not plan.assumed:
         return
     kinds = {name.split()[0] for name in plan.assumed}

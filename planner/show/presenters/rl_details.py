@@ -48,6 +48,7 @@ OLDER = (
 
 
 def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
+    """Yield memory by phase, time, speed, uncertainty and the cost of the run."""
     total = first(runs.step_time)
     time = parts_table("s", runs.step.shown_times(), "step", total, total, digits=1)
     yield SideBySide(tables={"Memory by phase": _memory(runs), "Time of a step": time})
@@ -59,7 +60,7 @@ def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
 
 
 def _memory(runs: RlRuns) -> Table:
-    """Memory of the fullest GPU in each phase, in GiB; with separate GPUs for each side."""
+    """Return a table of the fullest GPU's memory [GiB] by RL phase, and by side if separate."""
     capacity = runs.source.inputs.machine.gpu.allocatable_memory
     has_separate_gpus = not bool(first(runs.configurations.colocated))
     sides = ("rollout", "", "trainer") if has_separate_gpus else ("", "", "")
@@ -78,7 +79,7 @@ def _memory(runs: RlRuns) -> Table:
 
 
 def _fullest(runs: RlRuns) -> str:
-    """A sentence on the parts of the fullest phase's memory."""
+    """Return a sentence on the parts of memory in the phase that needs the most memory."""
     phase = MEMORY_PHASES[int(first(runs.fullest_phase))].replace("_", " ")
     sizes = sorted(_memory_parts(runs)[phase].items(), key=lambda item: -item[1])
     texts = [f"{name.replace('_', ' ')} {size:,.1f}" for name, size in sizes if size >= _LEAST]
@@ -86,7 +87,7 @@ def _fullest(runs: RlRuns) -> str:
 
 
 def _balance(runs: RlRuns) -> list[str]:
-    """Sentences on the bottleneck of the step, the balanced split, and idle time."""
+    """Return sentences on whether rollout or training limits the step, and on idle time."""
     step, c = runs.step, runs.configurations
     side = "rollout" if first(step.rollout_is_longer) else "the trainer"
     texts = [
@@ -116,7 +117,7 @@ def _balance(runs: RlRuns) -> list[str]:
 
 
 def _fastest(runs: RlRuns, total: float) -> str:
-    """The split with the shortest step, in whole nodes or in GPUs of a single node."""
+    """Return the fastest split of the GPUs into trainer and rollout, in nodes if several."""
     trains, seconds = runs.fastest_split()
     step_time = first(runs.step_time)
     has_several_nodes = total > runs.source.inputs.machine.cluster.gpus_per_node
@@ -128,7 +129,7 @@ def _fastest(runs: RlRuns, total: float) -> str:
 
 
 def _turns(runs: RlRuns) -> str:
-    """A sentence on alternating sides, and the step time of an asynchronous placement."""
+    """Return a sentence that trainer and rollout alternate, and the step time with overlap."""
     placements = runs.source.inputs.rollouts.placements
     text = "Both sides take turns, each idle while the other works"
     other = next((name for name in ("async", "one_step_off") if name in placements), None)
@@ -142,6 +143,7 @@ def _turns(runs: RlRuns) -> str:
 
 
 def _speed(runs: RlRuns) -> dict[str, str]:
+    """Return the speed of the first configuration as text by name: times, rates, idle shares."""
     work, hidden = runs.source.inputs.workload, ("generate", "update")
     rollout = runs.step.rollout
     times = {name: first(runs.step.times[name]) for name in PHASES}
@@ -168,7 +170,7 @@ def _speed(runs: RlRuns) -> dict[str, str]:
 
 
 def _run(runs: RlRuns) -> Iterator[Block]:
-    """Time, GPU-hours and cost of all steps."""
+    """Yield time, GPU-hours and cost of all steps of the run."""
     site, work = runs.source.site, runs.source.inputs.workload
     yield Title(text=f"A run of {work.steps:,} steps")
     pairs = {
@@ -196,7 +198,7 @@ def _times(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
 
 
 def _memory_parts(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
-    """GiB by part in each phase."""
+    """Return the GiB of each memory part in each RL phase."""
     phases = zip(MEMORY_PHASES, runs.step.memory_parts, strict=True)
     parts_by_phase = {
         phase.replace("_", " "): {name: first(size) / GIB for name, size in parts.items()}

@@ -39,7 +39,7 @@ _UNITLESS = ("1", "1/s", "count")
 
 
 def with_limits(table: Columns, limits: Sequence[Constraint]) -> Columns:
-    """Result columns in full with the probability that a row keeps all ``limits``.
+    """Return the result columns and the probability that each row keeps all ``limits``.
 
     The probability is the smallest over the limits with published errors, [1]; NaN if there are
     none. Without limits the table is unchanged.
@@ -54,7 +54,7 @@ def with_limits(table: Columns, limits: Sequence[Constraint]) -> Columns:
 
 
 def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | None:
-    """The probability that each row keeps a limit; None without published errors."""
+    """Return the probability that each row keeps a limit; None without published errors."""
     column = _column(table, limit.name)
     if column is None:
         return None
@@ -73,6 +73,7 @@ def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | Non
 
 
 def _column(table: Iterable[str], name: str) -> str | None:
+    """Return the column of a table that holds the term ``name``; None if there is none."""
     if name in _COLUMNS_OF:
         columns = [*table]
         return next((column for column in _COLUMNS_OF[name] if column in columns), None)
@@ -83,7 +84,10 @@ def _column(table: Iterable[str], name: str) -> str | None:
 def _ends(
     table: Mapping[str, object], name: str, column: str, values: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """The intervals of a column; a percentile uses those of its mean."""
+    """Return the lower and upper ends of a column's 90 % intervals; None if unknown.
+
+    A percentile has the relative interval of its mean.
+    """
     mean = parse_percentile(name)
     base = mean[0] if mean else name
     for first, rest in _PARTS.get(base, ()):
@@ -98,7 +102,7 @@ def _ends(
 
 
 def _ends_of_mean(table: Mapping[str, object], column: str) -> tuple[FloatArray, FloatArray] | None:
-    """The ends of a column's intervals divided by its values."""
+    """Return the ends of a column's intervals divided by its values; None if it has none."""
     names = ends_of(column)
     if column not in table or not all(name in table for name in names):
         return None
@@ -136,6 +140,7 @@ class RowFiles:
     def __init__(
         self, csv_file: TextIO | None, json_file: TextIO | None, manifest: TextIO | None
     ) -> None:
+        """Write rows to CSV and JSON files; None omits a file."""
         self._manifest = manifest
         self._csv = csv_file
         self._json = json_file
@@ -147,13 +152,14 @@ class RowFiles:
         return self._json is not None
 
     def add(self, blocks: Iterable[Block]) -> None:
-        """Write blocks of rows."""
+        """Write blocks of rows to the files."""
         if self._csv is None and self._json is None:
             return
         for block in blocks:
             self._write(block)
 
     def _write(self, block: Block) -> None:
+        """Write a block of rows to the CSV and the JSON file, the first one with the head."""
         if self._csv is not None:
             if self._empty:
                 self._csv.write(",".join(map(csv_cell, block)) + "\n")
@@ -177,7 +183,7 @@ class RowFiles:
 
 @contextmanager
 def row_files(csv_path: Path | None, json_path: Path | None) -> Iterator[RowFiles]:
-    """Files for rows and their manifest; all of them appear at the end, or none.
+    """Yield the writer of rows and a manifest; the files appear at the end, all or none.
 
     Raises OutputError if something cannot be written.
     """
@@ -203,7 +209,7 @@ Cell = Callable[[Any], str]
 
 
 def plain_value(value: object) -> Value:
-    """A value of a file as plain text, number or flag; None where it is unknown.
+    """Return a value for a file as text, number or flag; None if it is unknown.
 
     Raises TypeError if it is another object, whose text cannot be read back.
 
@@ -222,7 +228,7 @@ def plain_value(value: object) -> Value:
 
 
 def csv_cell(value: object) -> str:
-    """A value in CSV: numbers as Python writes them, unknown values empty.
+    """Return a value as CSV text: numbers as Python writes them, unknown values empty.
 
     Control characters are removed from texts; a text with a leading ``=``, ``+``, ``-`` or ``@``
     gets an apostrophe, so that a spreadsheet does not compute it.
@@ -242,7 +248,7 @@ def csv_cell(value: object) -> str:
 
 
 def plain_cell(text: str) -> str:
-    """A text in CSV; numbers, also negative ones, are not escaped as formulas."""
+    """Return a text as CSV, escaped as in `csv_cell`; a number, also negative, stays as it is."""
     try:
         float(text)
     except ValueError:
@@ -256,7 +262,7 @@ def json_cell(value: object) -> str:
 
 
 def join_columns(columns: Sequence[tuple[Any, str]], cell: Cell, separator: str) -> list[str]:
-    """One text per row, joined from columns of values, each with a prefix.
+    """Return one text per row: the cells of all columns, each after its prefix, separated.
 
     Adjacent constant columns are joined once.
     """
@@ -282,7 +288,7 @@ def _is_array(values: object) -> bool:
 
 
 def _is_constant(values: Any) -> bool:
-    """Whether a column of at least one row has the same text in every row."""
+    """Whether every row of a column has the same text; False for an empty column."""
     if _is_array(values):
         bits = _bits(values)
         return len(bits) > 0 and bool((bits == bits[:1]).all())
@@ -295,7 +301,7 @@ def _is_constant(values: Any) -> bool:
 
 
 def texts(values: Any, cell: Cell, prefix: str = "") -> list[str]:
-    """The cell texts of a column, an array or a list, each with the prefix ``prefix``."""
+    """Return the text of each cell in a column (array or list), each after ``prefix``."""
     if isinstance(values, np.ndarray):
         return _array_texts(values, cell, prefix)
     kinds = set(map(type, values))
@@ -312,6 +318,7 @@ def texts(values: Any, cell: Cell, prefix: str = "") -> list[str]:
 
 
 def _array_texts(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
+    """Return the texts of an array's values; equal values are formatted once."""
     bits = _bits(values)
     if (bits == bits[:1]).all():
         return _format_values(values[:1], cell, prefix) * len(values)
@@ -336,7 +343,7 @@ def _format_values(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
 
 
 def _numbers(values: AnyArray) -> list[str]:
-    """Texts of finite floats as Python writes them, several times as fast."""
+    """Return finite floats as texts as Python writes them, several times as fast."""
     if not len(values):
         return []
     import pydantic_core

@@ -89,7 +89,7 @@ _MIN_DIFFERENCE = 1e-3
 
 
 def interrupted_message(plan: Plan, result: SearchResult) -> str:
-    """A sentence on the progress of an interrupted search."""
+    """Return a sentence on how many configurations an interrupted search has evaluated."""
     done, total = result.configurations_evaluated, plan.problem.num_rows
     return (
         f"Interrupted after {formatting.format_count(done)} of {formatting.format_count(total)} "
@@ -107,7 +107,7 @@ def answer_blocks(
     levers: Sequence[CostLever] = (),
     shows_interruption: bool = True,
 ) -> Iterator[Block]:
-    """The result of a search, the cost levers, and a note if it was interrupted."""
+    """Yield the result of a search, the changes that lower its cost, and interruptions."""
     yield from (_search_blocks if is_full else _brief_blocks)(plan, result, top)
     if levers:
         yield GAP
@@ -121,7 +121,7 @@ def answer_blocks(
 
 
 def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
-    """The question, the front, and its best configuration in full."""
+    """Yield the question, the Pareto front, and its best configuration in full."""
     from planner.show.presenters.pareto_front import points_blocks
 
     yield from question_blocks(plan)
@@ -144,7 +144,7 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
 
 
 def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
-    """The question, the recommended plan, its alternatives, and the next command."""
+    """Yield the question, the recommended plan, its alternatives, and the next command."""
     yield from _question_blocks(plan)
     if result.recommended is None:
         return
@@ -174,7 +174,7 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
 
 
 def single_plan_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """The question of a single configuration, its results and its cost."""
+    """Yield the question of a single configuration, its results and its cost."""
     row = first_row(evaluation.table())
     yield from _question_blocks(plan)
     yield GAP
@@ -183,7 +183,7 @@ def single_plan_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def _question_blocks(plan: Plan) -> Iterator[Block]:
-    """The question, the assumed values and the prices, in a few lines."""
+    """Yield the question, the assumed values and the prices in a few lines."""
     yield from question_blocks(plan)
     if assumed := assumed_line(plan):
         yield make_lines(assumed, most=_MAX_ASSUMED)
@@ -191,7 +191,7 @@ def _question_blocks(plan: Plan) -> Iterator[Block]:
 
 
 def assumed_line(plan: Plan) -> str:
-    """The assumed values in one line; empty if there are none."""
+    """Return the assumed values of a question in one line; "" if there are none."""
     shown_elsewhere = {"space", *plan.problem.axes}
     texts = [
         f"{name.replace('_', ' ')} {without_origin(origin)}"
@@ -204,6 +204,7 @@ def assumed_line(plan: Plan) -> str:
 def _result_blocks(
     plan: Plan, candidates: Candidates, row: Mapping[str, object]
 ) -> Iterator[Block]:
+    """Yield the results of a plan with load check, costs, intervals and assumptions."""
     if line := load_line(plan, candidates):
         yield make_lines(line)
     if plan.request.replay:
@@ -228,7 +229,7 @@ def _result_blocks(
 
 
 def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
-    """Options that are more likely to fit, if the plan is not likely enough to fit."""
+    """Yield options with a higher probability to fit in memory, if the plan's is low."""
     if options := options_that_raise_fit_probability(plan, row):
         texts = (
             f"{option} ({formatting.format_fit_probability(chance)})"
@@ -243,7 +244,7 @@ def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
 def recommended_pairs(
     plan: Plan, row: Mapping[str, object], confidence: Confidence | None
 ) -> dict[str, str]:
-    """Results and costs of a plan with their intervals."""
+    """Return the results and costs of a plan with their intervals, as text by name."""
     goals = [
         plan_objective_column(plan, objective.name, row) for objective in plan.problem.objectives
     ]
@@ -266,7 +267,10 @@ def recommended_pairs(
 
 
 def headline(plan: Plan, result: SearchResult) -> str:
-    """The recommended plan, whether it is proven, and its probability to keep its limits."""
+    """Return the recommended plan, whether it is proven, and its probability to keep limits.
+
+    Returns "" if nothing is recommended.
+    """
     best = result.recommended
     if best is None:
         return ""
@@ -290,7 +294,7 @@ def _limits_words(number: int) -> str:
 
 
 def proven_line(plan: Plan, result: SearchResult) -> str:
-    """A sentence on an unproven recommended plan with the best proven one; empty if proven."""
+    """Return the best plan with published runs, if the recommended one has none; else ""."""
     best = result.recommended
     if best is None:
         return ""
@@ -317,7 +321,7 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
 
 
 def _tied_line(plan: Plan, result: SearchResult) -> str:
-    """A sentence on a tied plan with another software or GPU; empty without one."""
+    """Return a sentence on a plan that ties with the recommended one; "" without one."""
     best, better = result.recommended, result.better_tied
     if best is None or better is None:
         return ""
@@ -329,7 +333,7 @@ def _tied_line(plan: Plan, result: SearchResult) -> str:
 def format_tie(
     workload: Workload, column: str, row: Mapping[str, object], better: Mapping[str, object]
 ) -> str:
-    """A sentence on a plan that is tied with one predicted to be ``better``."""
+    """Return a sentence on a plan that ties with ``row`` but is predicted to be ``better``."""
     current, other = number_of(row, column), number_of(better, column)
     gpu_text = "" if better["gpu"] == row["gpu"] else f"{better['gpu']}, "
     parts = [f"{label(column)} {format_result(column, other, ends_in(column, better))}"]
@@ -339,7 +343,7 @@ def format_tie(
 
 
 def lever_lines(levers: Iterable[CostLever]) -> Iterator[str]:
-    """A line for each question with its other answers, largest effect first."""
+    """Yield a line for each input that lowers the cost if changed, with the change in %."""
     by_name: dict[str, list[CostLever]] = {}
     for lever in levers:
         by_name.setdefault(lever.name, []).append(lever)
@@ -356,7 +360,7 @@ def lever_lines(levers: Iterable[CostLever]) -> Iterator[str]:
 def fastest_line(
     column: str, row: Mapping[str, object], best: Mapping[str, object], plan_text: str
 ) -> str:
-    """The plan that is best in a column, with its gain; empty if the gain is negligible."""
+    """Return the plan that is best in a column, with its gain; "" if that is negligible."""
     current, other = number_of(row, column), number_of(best, column)
     gain = abs(other / current - 1) if current else 0.0
     if not gain >= _MIN_DIFFERENCE:  # also False for NaN
@@ -366,7 +370,7 @@ def fastest_line(
 
 
 def undoubted_price_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> str:
-    """The best plan at a price without doubts, if the recommended plan's price has doubts."""
+    """Return the best plan without price doubts, if the recommended plan has some; else ""."""
     goal, compared = plan.problem.objectives[0].name, result.comparisons.get("gpu")
     if glossary()[goal].type != "usd" or compared is None or not _doubts(plan, row):
         return ""
@@ -386,7 +390,7 @@ def _doubts(plan: Plan, row: Mapping[str, object]) -> bool:
 def starting_plan_line(
     plan: Plan, row: Mapping[str, object], starting_row: Mapping[str, object], rejected: str
 ) -> str:
-    """The user's plan compared with the recommended one."""
+    """Return a line that compares the user's plan with the recommended one."""
     name = f"Yours: {short_plan(plan, starting_row)}"
     if rejected:
         return f"{name}: does not run ({rejected})"
@@ -404,7 +408,7 @@ def starting_plan_line(
 
 
 def unchanged_settings_line(plan: Plan, starting_row: Mapping[str, object]) -> str:
-    """A sentence on the settings of the user's plan that affect learning; "" if none."""
+    """Return a line on the user's settings that affect learning; "" if there are none."""
     names = terms_about("learning_setting", plan.workload.name)
     fixed = [name for name in names if plan.request.settings.get(name) == starting_row[name]]
     text = ", ".join(f"{name} {formatting.format_parameter(starting_row[name])}" for name in fixed)
@@ -414,7 +418,7 @@ def unchanged_settings_line(plan: Plan, starting_row: Mapping[str, object]) -> s
 def comparisons_blocks(
     plan: Plan, result: SearchResult, *, is_full: bool = False
 ) -> Iterator[Block]:
-    """The best plan of every value of each axis, and its loss.
+    """Yield the best plan of each value of every searched axis, and its loss.
 
     The short form has tables of the axes that the user listed and a sentence for others.
     """
@@ -459,7 +463,7 @@ def _spaced(axis: str) -> str:
 
 
 def _changes_with_results(plan: Plan, compared: Comparison) -> list[str]:
-    """As `_changes`, with the result of each value except the first."""
+    """Return the values of an axis with their losses, and the result of all but the first."""
     column = plan_objective_column(plan, plan.problem.objectives[0].name, compared.table)
     changes, others = _changes(plan, compared), compared.table.get(column, ())[1:]
     reached = [f": {format_result(column, value)}" for value in others]
@@ -469,7 +473,7 @@ def _changes_with_results(plan: Plan, compared: Comparison) -> list[str]:
 
 
 def _changes(plan: Plan, compared: Comparison) -> list[str]:
-    """Each value of an axis with its loss or gain against the first."""
+    """Return each value of an axis with its relative loss against the best value, as text."""
     table, sign = compared.table.get(compared.axis, ()), plan.problem.objectives[0].sign
     texts = [
         " ".join(
@@ -486,7 +490,10 @@ def _changes(plan: Plan, compared: Comparison) -> list[str]:
 
 
 def _change(sign: int, loss: float) -> str:
-    """The change of the first objective: ``-12 %`` of a lower rate, ``+14 %`` of a higher cost."""
+    """Return the relative change of the first objective: ``-12 %`` of a lower rate.
+
+    Returns "as good" without a loss, "" if the loss is unknown.
+    """
     if not math.isfinite(loss):
         return ""
     is_less = (loss > 0) == (sign < 0)
@@ -496,6 +503,7 @@ def _change(sign: int, loss: float) -> str:
 def _table_blocks(
     plan: Plan, compared: Comparison, columns: Columns, max_rows: int
 ) -> Iterator[Block]:
+    """Yield a table with the best plan of each value of an axis, at most ``max_rows``."""
     table, objective = full_columns(columns, plan.problem.sources), plan.problem.objectives[0]
     rows = [*islice(iterate_rows(table), max_rows)]
     num_hidden = len(compared.losses) - len(rows)
@@ -523,7 +531,7 @@ def compared_columns(
     goal: str,
     sign: int,
 ) -> list[Column]:
-    """Columns of the best plan of each value of an axis, and its loss.
+    """Return the table columns of the best plan of each value of an axis, and its loss.
 
     The plans were chosen by ``goal``, shown in ``column``; low is better if ``sign`` is 1.
     """
@@ -563,7 +571,7 @@ def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
 
 
 def no_plan_lines(why: Iterable[tuple[object, str]]) -> list[str]:
-    """Values without a plan by their reason, a line for each reason."""
+    """Return the values that have no plan, one line for each reason."""
     reasons: dict[str, list[str]] = {}
     for value, reason in why:
         reasons.setdefault(reason, []).append(formatting.format_parameter(value))
@@ -577,7 +585,7 @@ def no_plan_lines(why: Iterable[tuple[object, str]]) -> list[str]:
 
 
 def estimate_command(plan: Plan, row: Row) -> str:
-    """``planner estimate`` for a row of result columns of a plan."""
+    """Return the ``planner estimate`` command that predicts the plan of a result row."""
     workload, request = plan.workload, plan.request
     arguments = [] if workload.name == Request.workload else ["--workload", workload.name]
     answers = all_answers(plan, row)
@@ -598,7 +606,7 @@ def estimate_command(plan: Plan, row: Row) -> str:
 
 
 def _option_arguments(term: Term, answer: object, default: object) -> list[str]:
-    """An option and its value; empty if the answer is the default."""
+    """Return the option and the value of an input; empty if it has its default."""
     if answer is None or answer == default:
         return []
     if term.type in ("second", "byte") and isinstance(answer, float):
@@ -610,7 +618,7 @@ def _option_arguments(term: Term, answer: object, default: object) -> list[str]:
 
 
 def estimate_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """The question, the configuration, its memory, its time by part, module and operator."""
+    """Yield the question, the configuration, its memory, and its time by part and operator."""
     details = details_of(plan)
     yield from _configuration_blocks(plan, evaluation)
     yield from details.memory_and_speed(plan, evaluation.candidates)
@@ -626,6 +634,7 @@ def misfit_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def _configuration_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    """Yield the question, the defaults, the load check, and the settings of one plan."""
     yield from question_blocks(plan)
     yield from defaults_blocks(plan)
     if line := load_line(plan, evaluation.candidates):
@@ -640,7 +649,7 @@ def write_estimate(
 ) -> None:
     """Write a JSON object with the manifest, the row, the time by operator, and ``more``.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     if path is None:
         return

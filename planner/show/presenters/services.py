@@ -47,7 +47,7 @@ def services_blocks(fleet: SharedFleet) -> Iterator[Block]:
 
 
 def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
-    """The answer and a table of placements."""
+    """Yield the answer and a table of the GPU type that each service uses."""
     title, *others = lines
     yield make_lines(title, mark=TOTAL, indent="")
     yield GAP
@@ -57,7 +57,7 @@ def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
 
 
 def answer_lines(fleet: SharedFleet) -> list[str]:
-    """Sentences on the GPUs of all services, their cost, and services on a dearer type."""
+    """Return sentences on the GPUs and the cost of all services that share them."""
     pools = ", ".join(
         f"{formatting.format_count(pool.peak_gpus)} {pool.gpu}" for pool in fleet.pools
     )
@@ -106,7 +106,7 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
 
 
 def placed_columns(rows: Rows) -> list[Column]:
-    """The GPU types of each service, and its cost on other types.
+    """Return the table columns of each service's GPU types and its cost on other types.
 
     ``rows`` are those of `planner.decide.sizing.shared_services.SharedFleet`.
     """
@@ -140,7 +140,7 @@ def _values_of(rows: Rows, name: str) -> list[float]:
 
 
 def _others(placed: Mapping[str, object], rows: Rows) -> str:
-    """GPUs and USD a day of a whole service on other types: ``b200 16: 1,200``."""
+    """Return GPUs and USD per day if a service ran on an unused GPU type: ``b200 16: 1,200``."""
     others = []
     for row in rows:
         if row["service"] != placed["service"] or number_of(row, "share") > 0:
@@ -154,7 +154,7 @@ def _others(placed: Mapping[str, object], rows: Rows) -> str:
 
 
 def pool_columns(rows: Rows) -> list[Column]:
-    """A row for each type of GPU, from `planner.decide.sizing.shared_services.Pool`."""
+    """Return the table columns of each GPU type that the services share."""
     names = {
         "stock": "stock", "most_gpus": "most GPUs", "base_gpus": "held all day",
         "gpu_hours": "GPU-hours", "cost_usd": "USD /day",
@@ -182,7 +182,7 @@ def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) ->
 
 
 def length_pools_blocks(pools: LengthPools) -> Iterator[Block]:
-    """Whether pools by length cost less than one pool, why, and the tried cuts."""
+    """Yield whether pools by prompt length cost less than one pool, and the tried cuts."""
     yield from _placed(length_pools_lines(pools), pools.rows)
     if len(pools.cuts) > 1:
         yield Title(text=CUTS)
@@ -190,7 +190,7 @@ def length_pools_blocks(pools: LengthPools) -> Iterator[Block]:
 
 
 def length_pools_lines(length_pools: LengthPools) -> list[str]:
-    """Sentences that compare pools by length with one pool."""
+    """Return sentences that compare pools by prompt length with a single pool."""
     pools, mixed = length_pools.pools, length_pools.mixed
     gpus_by_pool = " + ".join(
         formatting.format_count(part.peak.num_gpus)
@@ -237,7 +237,7 @@ def length_pools_lines(length_pools: LengthPools) -> list[str]:
 
 
 def cut_rows(pools: LengthPools) -> list[dict[str, Value]]:
-    """A row for each cut: its prompt lengths and the USD of the pools a day."""
+    """Return a row for each tried cut: the longest prompts [tokens] and the cost per day."""
     return [
         {
             _PROMPTS_UP_TO: ", ".join(f"{end}" for end in cut.ends),
@@ -248,7 +248,7 @@ def cut_rows(pools: LengthPools) -> list[dict[str, Value]]:
 
 
 def cut_columns(rows: Rows) -> list[Column]:
-    """Columns of the cuts, the cheapest first."""
+    """Return the table columns of the tried cuts, the cheapest cut first."""
     return [
         Column(_PROMPTS_UP_TO, [str(row[_PROMPTS_UP_TO]) for row in rows], "prompts up to tokens"),
         Column(_DAY, [_count(n) for n in _values_of(rows, _DAY)], "USD /day"),
@@ -256,7 +256,7 @@ def cut_columns(rows: Rows) -> list[Column]:
 
 
 def add_length_pools(files: RowFiles, length_pools: LengthPools, command: Sequence[str]) -> None:
-    """Write a row for each pool and for the single pool, the answer, GPUs and cuts."""
+    """Write a row for each pool and for the single pool, then the answer and the cuts."""
     files.add(blocks(length_pools.table))
     pools = [pool.row for pool in length_pools.pools.pools]
     manifest = question_manifest(length_pools.request, command)
@@ -272,7 +272,7 @@ _CARRIED = {"gpu": 0, "num_gpus": 0, "tokens": 0, "cost_per_hour_usd": 1, "profi
 
 
 def format_budget(sizes: Sizes) -> str:
-    """The power and the cost of the budget, for a title."""
+    """Return the power and the cost of the budget as text for a title."""
     power, budget = sizes.request.constraints.get("power"), sizes.budget
     texts = [] if power is None else [formatting.format_kw(power)]
     if budget is not None:
@@ -281,7 +281,7 @@ def format_budget(sizes: Sizes) -> str:
 
 
 def carried_lines(sizes: Sizes) -> list[str]:
-    """Sentences on the most tokens, the cheapest tokens and the most profit within the budget."""
+    """Return lines on the GPUs with most tokens, cheapest tokens and most profit in a budget."""
     results = [(size, size.carried) for size in sizes.feasible if size.carried is not None]
     best_by_measure = {
         "Most tokens": max(results, key=lambda pair: pair[1].output_tokens),
@@ -318,6 +318,7 @@ def _per_million(budget_result: BudgetResult) -> float:
 
 
 def _budget_line(measure: str, size: Size, budget_result: BudgetResult) -> str:
+    """Return the largest fleet within a budget as text: GPUs, plan, rates, power and cost."""
     row, workload = budget_result.fleet.row, workload_of("serve")
     tokens_per_user = number_or_nan(row["tokens_per_s_per_user"])
     parts = [
@@ -342,7 +343,7 @@ def _budget_line(measure: str, size: Size, budget_result: BudgetResult) -> str:
 
 
 def _price_line(budget_result: BudgetResult) -> str:
-    """A sentence on the API price of its tokens, and the break-even load."""
+    """Return a sentence on the API price for which the tokens are sold, and the break-even."""
     offer = budget_result.offer
     if offer is None:
         return f"No profit: {budget_result.api.note[:1].lower()}{budget_result.api.note[1:]}"
@@ -363,7 +364,7 @@ def _price_line(budget_result: BudgetResult) -> str:
 
 
 def carried_blocks(sizes: Sizes) -> Iterator[Block]:
-    """A table of all GPUs, the most tokens first."""
+    """Yield a table of each GPU type within the budget, the most tokens/s first."""
     confidence = sizes.request.limit_confidence
     rows = [row for size in sizes.feasible for row in size.rows(confidence)]
     yield Title(text=f"Within {format_budget(sizes)}, the most tokens first")
@@ -371,13 +372,14 @@ def carried_blocks(sizes: Sizes) -> Iterator[Block]:
 
 
 def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
-    """Columns of the capacity of each GPU, from `planner.decide.sizing.budget.Yield.columns`."""
+    """Return the table columns of what each GPU type achieves within the budget."""
 
     def cells(name: str, scale: float = 1.0) -> list[Cell]:
         values = [number_of(row, name) / scale for row in rows]
         return [Cell(text=formatting.format_significant(value), number=value) for value in values]
 
     def counts(name: str) -> list[Cell]:
+        """Return the cells of the integers in the column ``name``; ``-`` if unknown."""
         values = [number_of(row, name) for row in rows]
         return [
             Cell(text=formatting.format_count(value) if math.isfinite(value) else "-", number=value)

@@ -57,6 +57,7 @@ _PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
 
 def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
+    """Yield memory, latency, log values, speed and uncertainty of the first deployment."""
     row, at_load = candidates.row, candidates.at_load
     pairs = _speed_pairs(row)
     if not isinstance(at_load, Replicas):
@@ -90,7 +91,7 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
 
 
 def _latency_table(estimate: ServingEstimate) -> Table:
-    """Mean and percentiles of the latencies of the first row's requests."""
+    """Return a table with mean and percentiles of the first row's request latencies."""
     served = estimate.served
     means = {
         TIME_TO_FIRST_TOKEN: served.time_to_first_token,
@@ -114,7 +115,7 @@ def _latency_table(estimate: ServingEstimate) -> Table:
 
 
 def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
-    """Rates and prices of a row, with the capacity if a load is specified."""
+    """Return the rates and prices of a row as text; with capacity if a load is specified."""
 
     def figure(column: str) -> str:
         return formatting.format_significant(number_of(row, column))
@@ -163,6 +164,7 @@ def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
 
 
 def _deployment_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    """Yield latencies of the first deployment, and its step times by module and operator."""
     if isinstance(evaluation.detail, Burst):
         yield from _burst_blocks(evaluation.detail)
     elif isinstance(evaluation.candidates, Deployments):
@@ -171,6 +173,7 @@ def _deployment_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def _burst_blocks(burst: Burst) -> Iterator[Block]:
+    """Yield the latencies of requests that arrive at once, and the time until all end."""
     yield Title(text=f"A burst of {formatting.format_count(burst.num_requests)} requests at once")
     latencies = {f"p{100 * s:.0f}": burst.answered_within(s) for s in _SHARES}
     firsts = {f"p{100 * s:.0f}": burst.first_within(s) for s in _SHARES}
@@ -197,6 +200,7 @@ def _format_latencies(seconds: dict[str, float]) -> str:
 
 
 def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
+    """Yield memory, latencies, rates and cost of a static batch, and their uncertainty."""
     row = candidates.row
     yield from memory_blocks(candidates)
     yield Title(text="A batch from its start to its end")
@@ -232,6 +236,7 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
 
 
 def _batch_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    """Yield the largest batch that fits, and the step times by module and operator."""
     largest_batch = number_of_row(first_row(evaluation.more), "largest_batch")
     text = (
         f"largest batch: {formatting.format_count(largest_batch)} requests of full length a replica"
@@ -247,7 +252,7 @@ def _operators(evaluation: Evaluation) -> list[dict[str, object]]:
 
 
 def _steps(candidates: Candidates) -> dict[str, InferenceStep]:
-    """The steps whose operators are shown."""
+    """Return the engine steps by kind whose operators are shown."""
     if isinstance(candidates, Batches):
         return inference_steps(candidates)
     if isinstance(candidates, TokenGeneration) and candidates.inputs.workload.embeds:
@@ -261,7 +266,7 @@ def _times(candidates: TokenGeneration) -> dict[str, dict[str, float]]:
 
 
 def _timelines(candidates: TokenGeneration) -> list[Timeline]:
-    """Each kind of step over time, with the constant memory of the GPU.
+    """Return each kind of step over time, with the constant memory of the GPU.
 
     Prefill workers have no memory here: the row has the memory of decode workers only.
     """
@@ -295,7 +300,10 @@ _SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
 def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[object]]:
-    """Percentiles 1 to 99 of each latency [s] of the first row; None for an unbounded latency."""
+    """Return percentiles 1 to 99 of each latency [s] of the first row.
+
+    Percentiles without bound are None.
+    """
     curves: dict[str, Sequence[object]] = {"percent": PERCENTS}
     for name in latencies_of(candidates.inputs.workload):
         curves[f"{name}_s"] = [value_or_none(value) for value in _curve(candidates, name, PERCENTS)]
@@ -308,7 +316,7 @@ def _curve(candidates: Deployments, name: str, percents: Sequence[int]) -> list[
 
 
 def latency_blocks(candidates: Deployments) -> Iterator[Block]:
-    """A table of some percentiles of the latencies."""
+    """Yield a table with some percentiles of each request latency."""
     names = latencies_of(candidates.inputs.workload)
     curves = [_curve(candidates, name, _SHOWN) for name in names]
     rows = [
@@ -337,7 +345,7 @@ BATCHES = Details(
 
 
 def _step_rows(step: InferenceStep) -> list[dict[str, str | float]]:
-    """Seconds and FLOPs of each operator over all layers; they add up to the step."""
+    """Return seconds and FLOPs per step of each operator, summed over all layers."""
     sums: dict[tuple[str, str], list[float]] = {}
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:
@@ -353,7 +361,7 @@ def _step_rows(step: InferenceStep) -> list[dict[str, str | float]]:
 
 
 def step_parts(step: InferenceStep) -> dict[str, float]:
-    """Seconds of the first configuration's step by module, exchange and wait."""
+    """Return the seconds of the first row's step by module, exchange and wait."""
     sums: dict[str, float] = {}
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:
@@ -363,7 +371,7 @@ def step_parts(step: InferenceStep) -> dict[str, float]:
 
 
 def steps_blocks(steps: Mapping[str, InferenceStep]) -> Iterator[Block]:
-    """Tables by module and by operator, in ms; one column per kind of step."""
+    """Yield tables of step times [ms] by module and by operator, one column per kind of step."""
     tables = {name: _step_rows(step) for name, step in steps.items()}
     totals = {name: first(step.total) for name, step in steps.items()}
     yield Title(text="Time of a step by module, ms")
@@ -375,6 +383,7 @@ def steps_blocks(steps: Mapping[str, InferenceStep]) -> Iterator[Block]:
 def _times_table(
     tables: Mapping[str, Sequence[Mapping[str, object]]], totals: Mapping[str, float]
 ) -> Table:
+    """Return a table of times in ms and in % of the step, two columns per kind of step."""
     columns = {
         n: {str(row["operator"]): number_of(row, "time_s") for row in rows}
         for n, rows in tables.items()

@@ -83,7 +83,7 @@ _MAX_TERMS = 8
 
 
 def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
-    """The question, the cheapest and the fewest GPUs, a table of all, and infeasible types."""
+    """Yield the question, the cheapest and fewest GPUs, all choices, and infeasible types."""
     title, *lines = question_lines(sizes)
     yield make_lines(title, mark=TOTAL, indent="")
     yield make_lines(*lines, indent="")
@@ -108,7 +108,7 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
 
 
 def question_lines(sizes: Sizes) -> list[str]:
-    """Lines with the work, the limits and the confidence of a size."""
+    """Return lines with the work, the limits and the confidence for which GPUs are sized."""
     request, best = sizes.request, sizes.best
     model = (
         str(request.model) if best is None or best.fewest is None else _fewest_row(best)["model"]
@@ -145,7 +145,7 @@ def question_lines(sizes: Sizes) -> list[str]:
 
 
 def _work_lines(sizes: Sizes) -> list[str]:
-    """The limits of the cheapest plan, and its assumed values."""
+    """Return the limits that the cheapest plan must keep, and its assumed values."""
     best = None if sizes.best is None else sizes.best.cheapest or sizes.best.fewest
     if best is None:
         return []
@@ -163,7 +163,7 @@ def _work_lines(sizes: Sizes) -> list[str]:
 
 
 def best_lines(sizes: Sizes) -> list[str]:
-    """The cheapest and the fewest GPUs of all types with their margins."""
+    """Return lines with the cheapest and the fewest GPUs and their margins to the limits."""
     if sizes.best is None:
         return ["No GPU type keeps the limits."]
     confidence, best = sizes.request.limit_confidence, sizes.best
@@ -206,7 +206,7 @@ def best_lines(sizes: Sizes) -> list[str]:
 
 
 def _spare_line(fleet: FeasiblePlan | None) -> str:
-    """GPUs and cost with a spare of each worker; empty if unknown."""
+    """Return GPUs and hourly cost with one spare per worker; "" if unknown."""
     spare = fleet and fleet.with_spare
     if not spare:
         return ""
@@ -216,7 +216,7 @@ def _spare_line(fleet: FeasiblePlan | None) -> str:
 
 
 def _proven_line(best: Size, proven: Size | None, confidence: float) -> str:
-    """A sentence on an unproven cheapest plan with the cheapest proven one."""
+    """Return a sentence on a cheapest plan without published runs, and the best with runs."""
     row = _fewest_row(best)
     software = row[_workload(row).profile_kind]
     missing = f"Not proven: no published run of {software} on {best.gpu} is known"
@@ -229,7 +229,7 @@ def _proven_line(best: Size, proven: Size | None, confidence: float) -> str:
 
 
 def note_lines(sizes: Sizes) -> list[str]:
-    """Notes on prices, relaxed limits, precision, assumptions and numbers not tried."""
+    """Return notes on prices, relaxed limits, precision, assumptions and untried GPU counts."""
     lines = []
     if sizes.load is None:  # days have their own terms
         sizes_shown = [*_recommended(sizes), *sizes.feasible][:_MAX_TERMS]
@@ -255,7 +255,7 @@ def note_lines(sizes: Sizes) -> list[str]:
 
 
 def _recommended(sizes: Sizes) -> list[Size]:
-    """The cheapest size and that of the fewest GPUs."""
+    """Return the cheapest GPU choice and the one of fewest GPUs; empty if none is feasible."""
     if sizes.best is None or sizes.best.carried is not None:
         return [] if sizes.best is None else [sizes.best]
     fewest = min(sizes.feasible, key=lambda size: _fewest(size).num_gpus)
@@ -263,7 +263,7 @@ def _recommended(sizes: Sizes) -> list[Size]:
 
 
 def _precision_lines(sizes: Sizes) -> list[str]:
-    """The effect of other precisions on the cheapest run, if precision is not specified."""
+    """Return the cost of the cheapest run in other precisions; empty if one is specified."""
     assumption = None if sizes.best is None else sizes.best.precision
     if assumption is None:
         return []
@@ -274,7 +274,7 @@ def _precision_lines(sizes: Sizes) -> list[str]:
 
 
 def _assumed_lines(sizes: Sizes) -> list[str]:
-    """A line with the numbers of the recommended fleets that have no source."""
+    """Return a line with the spec numbers of the recommended GPUs that have no source."""
     assumed_by_gpu = {size.gpu: _fewest_row(size).get("assumed") for size in _recommended(sizes)}
     texts_by_gpu = {gpu: text for gpu, text in assumed_by_gpu.items() if text}
     if not texts_by_gpu:
@@ -286,7 +286,7 @@ def _assumed_lines(sizes: Sizes) -> list[str]:
 
 
 def reason_lines(sizes: Sizes) -> list[str]:
-    """The infeasible types by reason."""
+    """Return the GPU types that are infeasible, one line for each reason."""
     reasons: dict[str, list[str]] = {}
     for size in sizes.sizes:
         if size.fewest is None:
@@ -296,6 +296,10 @@ def reason_lines(sizes: Sizes) -> list[str]:
 
 
 def _best_line(title: str, size: Size, fleet: FeasiblePlan | None, confidence: float) -> str:
+    """Return a fleet as one line: GPUs, layout, costs and margins; "" if it is None.
+
+    ``confidence`` is the probability with which the limits must be met.
+    """
     if fleet is None:
         return ""
     row, parts = fleet.row, [f"{title}: {fleet.num_gpus:,} x {_gpu_and_contract(size)}"]
@@ -317,7 +321,7 @@ def _best_line(title: str, size: Size, fleet: FeasiblePlan | None, confidence: f
 
 
 def _day_best_lines(size: Size, day: DailySchedule, confidence: float) -> Iterator[str]:
-    """The cheapest day, and the cost of the layout with the fewest GPUs at the peak."""
+    """Yield the cheapest day, and the cost of the plan with the fewest GPUs at the peak."""
     row = day.peak.row
     min_gpus = min(hour.num_gpus for hour in day.hours)
     parts = [f"Cheapest day: {_format_span(min_gpus, day.peak.num_gpus)} x {size.gpu}"]
@@ -356,6 +360,7 @@ def _layout_text(row: Mapping[str, object]) -> str:
 
 
 def _format_span(low: float, high: float) -> str:
+    """Return two numbers as a text such as ``4 to 8``; a single number if they are equal."""
     return (
         formatting.format_count(high)
         if low == high
@@ -364,7 +369,7 @@ def _format_span(low: float, high: float) -> str:
 
 
 def row_lines(rows: Rows) -> Iterator[str]:
-    """Explanations of the marks in a table of choices, and of different batches."""
+    """Yield what the marks in a table of choices mean, and whether batches differ."""
     if any(are_tied_with_first(rows)):
         yield "= tied with #1: the difference is within the error of the predictions"
     if any(row.get(RUNS) == 0 for row in rows):
@@ -379,7 +384,7 @@ def row_lines(rows: Rows) -> Iterator[str]:
 
 
 def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column]:
-    """Columns of a table of choices, from the result rows of a size."""
+    """Yield the columns of a table of GPU choices, from the result rows."""
     tied = are_tied_with_first(rows)
     ranks = [f"{number}{'=' * is_tied}" for number, is_tied in enumerate(tied, start=1)]
     yield Column("rank", ranks, "#", numeric=False)
@@ -442,6 +447,7 @@ def _profile_and_layout(row: Mapping[str, object]) -> str:
 
 
 def _cost(row: Mapping[str, object], column: str) -> str:
+    """Return the cost of a row in USD as text; ``unknown`` without a price."""
     value = number_of(row, column)
     if not math.isfinite(value):
         return "unknown"
@@ -462,7 +468,7 @@ def _workload(row: Mapping[str, object]) -> Workload:
 
 
 def _limits(sizes: Sizes) -> list[str]:
-    """The limits as text, including assumed ones."""
+    """Return the limits as text, such as ``TTFT at most 2.00 s``; without assumed ones."""
     if sizes.best is not None:
         margins = _fewest(sizes.best).margins
         without = {RATE, *sizes.best.assumed}
@@ -502,7 +508,7 @@ def _time(fleet: FeasiblePlan | None) -> float:
 
 
 def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:
-    """Write the rows of a size, or of a day by hour, with question, answer and notes."""
+    """Write the rows of all choices, or of a day by hour, with question, answer and notes."""
     files.add(blocks(sizes.hours if sizes.load else sizes.table))
     days = [size.day for size in sizes.feasible if size.day is not None]
     day_fields: dict[str, object] = {}

@@ -75,7 +75,7 @@ _FIRST = ("GiB", "USD /h", "memory GB/s", "bf16 TFLOP/s", "parameters billion", 
 
 
 def spec_kind(name: str) -> SpecKind:
-    """The kind of spec with this name, in the plural or the singular.
+    """Return the kind of spec with this name, such as ``gpus`` or ``gpu``.
 
     Raises SpecError if there is no such kind.
     """
@@ -93,7 +93,7 @@ def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
 
 
 def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
-    """A table of all specs of a kind; the row of an invalid file says ``faulty``."""
+    """Yield a table of all specs of a kind; an invalid file has the word ``faulty``."""
     headers_text, row = _TABLES[kind]
     headers = headers_text.split("; ")
     rows = [_cells(row, catalogue, name, len(headers)) for name in catalogue.names(kind)]
@@ -110,7 +110,7 @@ def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
 def _numbers_blocks(
     kind: SpecKind, headers: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> Iterator[Block]:
-    """A table of names and numbers, with as many columns as fit."""
+    """Yield a table of names and numbers with as many columns as fit the width."""
     columns = [
         Column(header.replace("|", " "), [cells[number] for cells in rows], numeric=number > 0)
         for number, header in enumerate(headers)
@@ -130,6 +130,7 @@ def _cells(row: Row, catalogue: Catalogue, name: str, width: int) -> list[str]:
 
 
 def _gpu(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of a GPU: GiB, GB/s, TFLOP/s in bf16 and fp8, links, W, USD per hour."""
     gpu = catalogue.load_gpu(name).spec
     price = catalogue.price(gpu.name)
     yield name
@@ -144,6 +145,7 @@ def _gpu(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 
 def _cluster(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of a cluster: GPU, GPUs per node and domain, GB/s, and most GPUs."""
     cluster = catalogue.load_cluster(name).spec
     yield name
     yield cluster.gpu
@@ -155,6 +157,7 @@ def _cluster(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 
 def _model(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of a model: billions of parameters, layers, widths, experts."""
     model = catalogue.load_model(name)
     parameters = count_parameters(model)
     yield name
@@ -174,6 +177,7 @@ def _space(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 
 def _framework(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of a framework: parallelism, ZeRO stages, bytes of training states."""
     profile = catalogue.load_framework(name).spec
     kinds = ("tensor", "pipeline", "context", "expert")
     yield name
@@ -183,6 +187,7 @@ def _framework(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 
 def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of an engine: batching, most sequences and tokens, quantizations."""
     engine = catalogue.load_engine(name).spec
     yield name
     scheduler = engine.scheduler
@@ -193,6 +198,7 @@ def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 
 def _reliability(catalogue: Catalogue, name: str) -> Iterator[str]:
+    """Yield the cells of a reliability spec: GPU-hours per failure, recovery, and spares."""
     spec = catalogue.load_reliability(name).spec
     interval = spec.gpu_hours_per_interruption
     yield name
@@ -269,9 +275,9 @@ _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 
 
 def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Block]:
-    """The figures of a spec by section; assumed ones are marked.
+    """Yield the numbers of a spec by section with their sources; assumed ones are marked.
 
-    Raises SpecError if it is unknown, or its file has errors.
+    Raises SpecError if the spec is unknown, or its file has errors.
     """
     if kind is SpecKind.MODELS:
         yield from _model_blocks(catalogue.load_model(name))
@@ -302,7 +308,7 @@ def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Blo
 def spec_table(
     kind: SpecKind, path: Path, catalogue: Catalogue
 ) -> tuple[dict[str, Any], tuple[Path, ...]]:
-    """The tables of a spec, and the files of the profiles that it extends."""
+    """Return the nested table of a spec, and the files of the profiles that it extends."""
     if kind is SpecKind.RELIABILITY:
         return reliability_table(path, catalogue.folder)
     if kind in _PROFILES:
@@ -314,6 +320,7 @@ def spec_table(
 
 
 def _model_blocks(model: ModelSpec) -> Iterator[Block]:
+    """Yield the facts of a model, then the fields of each group of layers."""
     parameters = count_parameters(model)
     yield make_lines(f"model {model.name}", mark=TOTAL, indent="")
     facts = {
@@ -344,7 +351,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
 
 
 def scalar_fields(spec: Any) -> Iterator[tuple[str, Any]]:
-    """The names and values of nonzero scalar fields of a model or of a part of it."""
+    """Yield the name and the value of each nonzero scalar field of a model or of a part."""
     for name in type(spec).__dataclass_fields__:
         value = getattr(spec, name)
         if name in ("name", "source") and hasattr(spec, "hidden_size"):
@@ -358,6 +365,7 @@ def scalar_fields(spec: Any) -> Iterator[tuple[str, Any]]:
 def _sections_blocks(
     table: Mapping[str, Any], sources: Mapping[str, str], title: str = ""
 ) -> Iterator[Block]:
+    """Yield a table for each section of a spec, with the source of every number."""
     rows = []
     for key, value in table.items():
         if _is_quantity(value):
@@ -384,6 +392,7 @@ def _is_quantity(value: object) -> bool:
 
 
 def _format_entry(value: object) -> str:
+    """Return the value of a spec's key as text; lists and tables are joined by commas."""
     if isinstance(value, Mapping):
         return ", ".join(f"{key.replace('_', ' ')} {part}" for key, part in value.items())
     if isinstance(value, list):
@@ -396,6 +405,7 @@ def _format_entry(value: object) -> str:
 
 
 def _mark(source: str, sources: Mapping[str, str]) -> str:
+    """Return the mark of a source: its key in brackets, ``ASSUMED``, or a class default."""
     origin = sources.get(source, source)
     if origin == "assumed":
         return "ASSUMED"
@@ -405,6 +415,7 @@ def _mark(source: str, sources: Mapping[str, str]) -> str:
 
 
 def _has_key(table: object, keys: list[str]) -> bool:
+    """Whether a nested table has a value at this path of keys; False for a section."""
     for key in keys:
         if not isinstance(table, Mapping) or key not in table:
             return False
@@ -413,6 +424,7 @@ def _has_key(table: object, keys: list[str]) -> bool:
 
 
 def _used_sources(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the source of every number in a nested table of a spec."""
     for value in table.values():
         if _is_quantity(value):
             yield value["source"]
@@ -421,7 +433,7 @@ def _used_sources(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
-    """The prices of a GPU: one row per contract, then one per offer, the newest first."""
+    """Yield the prices of a GPU: a row per contract, then a row per offer, newest first."""
     yield Title(text="Prices, USD per GPU-hour")
     contracts = contracts_of(gpu.name, catalogue.folder)
     prices = [catalogue.price(gpu.name, contract) for contract in contracts]
@@ -463,6 +475,7 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
 
 
 def _figure_cells(name: str, figure: SourcedQuantity) -> list[str]:
+    """Return name, value, unit and range of a figure; the range is "" if it has none."""
     scale, unit = _UNITS[DIMENSIONS.get(name, "1")]
     value, low, high = (
         f"{number / scale:,.6g}" for number in (figure.value, figure.low, figure.high)
@@ -483,7 +496,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 def files_of_arguments(
     targets: Sequence[str], catalogue: Catalogue
 ) -> list[tuple[SpecKind | None, Path]]:
-    """The files that arguments of the command line name, each with its kind; None for a table.
+    """Return the files that command-line arguments name with their kinds; None for tables.
 
     Raises SpecError if an argument is neither a kind nor a file, or the kind of a file is unknown.
     """
@@ -497,7 +510,7 @@ def files_of_arguments(
 
 
 def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalogue) -> list[str]:
-    """One line per error, in the order of the files."""
+    """Return one line per error in spec files, in the order of the files."""
     errors: list[str] = []
     for kind, path in files:
         try:
@@ -515,6 +528,7 @@ def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalo
 def _files_of_kinds(
     kinds: Sequence[SpecKind], catalogue: Catalogue
 ) -> Iterator[tuple[SpecKind | None, Path]]:
+    """Yield every file of these kinds of specs; the kind is None for tables of prices etc."""
     for kind in kinds:
         for folder in catalogue.folders(kind):
             yield from ((kind, path) for path in sorted(folder.glob("*.toml")))
@@ -527,6 +541,10 @@ def _files_of_kinds(
 
 
 def _kind_and_path(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
+    """Return the kind of a spec file and its path; the kind of a table is None.
+
+    Raises SpecError if neither the name nor the folder shows the kind.
+    """
     if path.suffix == ".csv" or (kind is None and path.name == POWER):
         return None, path
     if kind is None and path.suffix == ".json":
@@ -543,6 +561,7 @@ def _kind_and_path(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, 
 
 
 def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
+    """Read a spec file or, if the kind is None, a table; raises SpecError if it is invalid."""
     if kind is None:
         # Tables have fixed names; any other file is a price list.
         if path.name in _READERS:
@@ -561,7 +580,7 @@ def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
 
 
 def _check_space(path: Path, catalogue: Catalogue) -> None:
-    """Expand the space for an example model. Raises if a parameter or value is unknown."""
+    """Expand a search space for an example model; raises an error if a value is unknown."""
     space = read_spec(SearchSpace, path)
     model = catalogue.load_model(_EXAMPLE_MODEL)
     if space.engine:

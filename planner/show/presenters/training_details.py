@@ -47,6 +47,7 @@ _TIMES = (*_OF_OPERATORS, "total_s")
 
 
 def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
+    """Yield memory and time by part, speed, uncertainty and the cost of the run."""
     yield from _breakdowns_blocks(runs)
     yield Title(text="Speed")
     yield KeyValues(pairs=_speed(runs))
@@ -55,7 +56,7 @@ def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
 
 
 def _breakdowns_blocks(runs: TrainingRuns) -> Iterator[Block]:
-    """Memory and time of the first row by part; overlapped time is in no part."""
+    """Yield memory and time of the first row by part; overlapped time is in no part."""
     row, machine = runs.row, runs.source.inputs.machine
     memory = {"Memory of the fullest GPU": memory_table(row, machine)}
     total = first(runs.step_time)
@@ -71,6 +72,7 @@ def _seconds(runs: TrainingRuns) -> dict[str, float]:
 
 
 def _speed(runs: TrainingRuns) -> dict[str, str]:
+    """Return the speed of the first configuration as text by name: times, rates and MFU."""
     estimate = runs.estimate
     tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
     samples = {}
@@ -92,7 +94,7 @@ def _speed(runs: TrainingRuns) -> dict[str, str]:
 
 
 def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
-    """Time, GPU-hours and cost of the whole run."""
+    """Yield time, GPU-hours and cost of the complete training run."""
     work = runs.source.inputs.workload
     tokens = work.total_tokens
     yield Title(text=f"A run of {formatting.format_large(tokens)} tokens")
@@ -117,7 +119,7 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
 
 
 def _calendar(runs: TrainingRuns) -> dict[str, str]:
-    """Calendar time, goodput, interruptions and checkpoints."""
+    """Return calendar time, goodput, interruptions and checkpoints of a run as text by name."""
     if runs.source.site.reliability.is_ideal:
         return {}
     goodput, calendar = runs.run.goodput, first(runs.calendar_time)
@@ -153,7 +155,7 @@ def _calendar(runs: TrainingRuns) -> dict[str, str]:
 
 
 def _more(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """Two tables, by module and by operator, in ms."""
+    """Yield two tables of the step time [ms], by module and by operator."""
     rows = [row for row in _operators(evaluation) if row["total_s"]]
     total = first(evaluation.estimate.step_time)
     tables: dict[str, Sequence[Mapping[str, object]]] = {
@@ -168,7 +170,7 @@ def _more(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def _operators(evaluation: Evaluation) -> list[dict[str, str | float]]:
-    """Seconds of a step by operator, and of parts without operators; they add up to the step."""
+    """Return the seconds of a step by operator; parts without operators have one row each."""
     if evaluation.estimate.is_flat:
         return [*_flat_modules(evaluation.estimate)]
     time: StepTime = evaluation.estimate.time
@@ -196,7 +198,7 @@ def _operators(evaluation: Evaluation) -> list[dict[str, str | float]]:
 
 
 def _flat_modules(estimate: Estimate) -> Iterator[dict[str, str | float]]:
-    """The modules of a step of a specified efficiency, as rows of operators."""
+    """Yield the modules of a step as operator rows, if a flat efficiency is specified."""
     for name, seconds in estimate.flat_modules.items():
         row = {f"{term}_s": first(value) for term, value in seconds.items()}
         passes = {column: row.get(column, 0.0) for column in _OF_OPERATORS}
@@ -219,7 +221,7 @@ TRAINING = Details(
 
 
 def _times_table(title: str, rows: Sequence[Mapping[str, object]], total: float) -> Table:
-    """The rows and their sum; a narrow table has the totals only."""
+    """Return a table of times and their sum; a narrow terminal shows the totals only."""
     lines = [
         (
             str(row["operator"]).replace("_", " "),

@@ -61,7 +61,10 @@ FOR_ASSUMED = "The intervals are for the values assumed."
 def interval_pairs(
     row: Mapping[str, object], confidence: Confidence, capacity: float
 ) -> dict[str, str]:
-    """90 % intervals of a row as text; the memory has ``capacity`` [GiB]."""
+    """Return the 90 % intervals of a row as text by name.
+
+    An interval of memory beyond ``capacity`` [GiB] is left out.
+    """
     column_intervals = intervals(row, confidence)
     pairs = {
         _label(name): _range(name, *column_intervals[name])
@@ -79,7 +82,7 @@ def interval_pairs(
 
 
 def format_regret(regret: float, quantity: str) -> str:
-    """The expected loss against the option that turns out best, as text; empty if unknown."""
+    """Return the expected loss against the best option as text; "" if unknown."""
     if not math.isfinite(regret):
         return ""
     percent = formatting.format_percent(regret)
@@ -106,7 +109,7 @@ def uncertainty_lines(
     runs: int | None = None,
     gpu: str = "",
 ) -> list[str]:
-    """Lines on the intervals in brackets, and the probability to keep each of `limit_rows`.
+    """Return lines on the intervals, and the probability to keep each of `limit_rows`.
 
     Both are for the assumed values if there are ``assumptions``.
     """
@@ -131,7 +134,7 @@ def uncertainty_lines(
 
 
 def evidence(basis: str, runs: int | None = None) -> str:
-    """The evidence of a prediction as text, from its basis, whose first word is a code.
+    """Return the evidence of a prediction as text, from ``basis``, whose first word is a code.
 
     ``runs`` is the number of runs of this software on this GPU; None if they are not counted.
 
@@ -145,7 +148,7 @@ def evidence(basis: str, runs: int | None = None) -> str:
 
 
 def unnamed_lines(gpu: str) -> list[str]:
-    """A note that evidence is found by the GPU's name, if planner ships no GPU of this name."""
+    """Return a note if planner ships no GPU of this name; evidence is looked up by name."""
     if not gpu or is_shipped(SpecKind.GPUS, gpu):
         return []
     return [
@@ -169,6 +172,7 @@ def _label(column: str) -> str:
 
 
 def _range(column: str, low: float, high: float) -> str:
+    """Return two ends of a column as text in its unit: tokens/s, GiB or a duration."""
     unit = _unit(column)
     if unit == "_per_s":
         return (
@@ -185,7 +189,7 @@ def _range(column: str, low: float, high: float) -> str:
 
 
 def assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> list[str]:
-    """A line for each assumption, and a note that the intervals depend on them."""
+    """Return a line for each assumption, and a note that the intervals depend on those."""
     lines = [_assumption_line(plan, assumption) for assumption in assumptions]
     if any(assumption.moved for assumption in assumptions):
         lines.append(FOR_ASSUMED)
@@ -198,6 +202,7 @@ def short_assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption
 
 
 def _assumption_line(plan: Plan, assumption: SensitiveAssumption) -> str:
+    """Return a sentence on an assumed value, the values tried, and their effects."""
     assumed = f"assumed {assumption.assumed}"
     if assumption.tried:
         assumed += f"; tried {', '.join(assumption.tried)}"
@@ -209,8 +214,9 @@ def _assumption_line(plan: Plan, assumption: SensitiveAssumption) -> str:
 def effect_texts(
     wording: ResultWording, assumption: SensitiveAssumption, max_columns: int | None = None
 ) -> list[str]:
-    """The effects of an assumption on at most ``max_columns`` columns, and values that do not
-    fit.
+    """Return the effects of an assumed value on the results, and values that do not fit.
+
+    ``max_columns`` limits the number of results; None shows all.
     """
     columns = moved_columns(wording, assumption)[:max_columns]
     texts = [
@@ -221,6 +227,7 @@ def effect_texts(
 
 
 def _short_line(plan: Plan, assumption: SensitiveAssumption) -> str:
+    """Return an assumed value with its largest effect, and values that do not fit."""
     moved = assumption.moved
     spreads = {n: h / low if low > 0 else math.inf for n, (low, h) in moved.items()}
     columns = sorted(moved_columns(plan.workload.wording, assumption), key=spreads.__getitem__)
@@ -232,7 +239,7 @@ def _short_line(plan: Plan, assumption: SensitiveAssumption) -> str:
 
 
 def other_formats(assumption: SensitiveAssumption) -> list[str]:
-    """GPU-hours with other precisions: ``in bf16 3.43 million GPU-hours, +24 %``."""
+    """Return the GPU-hours with other precisions: ``in bf16 3.43 million GPU-hours, +24 %``."""
     assumed_effects = assumption.each.get(assumption.assumed, {})
     if assumption.name != "precision" or "gpu_hours" not in assumed_effects:
         return []
@@ -248,7 +255,7 @@ def other_formats(assumption: SensitiveAssumption) -> list[str]:
 
 
 def moved_columns(wording: ResultWording, assumption: SensitiveAssumption) -> list[str]:
-    """The columns that an assumption changes, one of each group of proportional columns."""
+    """Return the results that an assumption changes, one of each proportional group."""
     shown = [name for name in (*wording.shown_columns, _MEMORY) if name in assumption.moved]
     columns: list[str] = []
     covered: set[str] = set()
@@ -277,7 +284,7 @@ def report_columns(
     row: Mapping[str, object],
     answers: Mapping[str, object],
 ) -> list[str]:
-    """The columns of a row to show: the workload's, those of limits, the first of ``goals``.
+    """Return the result columns to show of a row: those of the workload, limits and goals.
 
     ``answers`` has the values that all rows share, such as output tokens.
     """
@@ -294,7 +301,7 @@ def result_pairs(
     column_intervals: Mapping[str, Ends],
     capacity: float,
 ) -> dict[str, str]:
-    """Columns of a row as text with their intervals, and its memory of the ``capacity`` [GiB]."""
+    """Return the results of a row as text with their intervals, by name, and its memory."""
     pairs = {
         label(name): format_result(name, row[name], column_intervals.get(name))
         for name in names

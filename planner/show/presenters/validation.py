@@ -55,7 +55,7 @@ _NAMES = {"gpu": "GPU"}
 
 
 def validation_blocks(kind: RunKind, rows: Sequence[ComparedRun]) -> Iterator[Block]:
-    """Errors by group, verdicts on memory, and runs without a prediction."""
+    """Yield tables of the errors by group, out-of-memory verdicts, and unpredicted runs."""
     for compared in kind.compared:
         for group in compared.groups:
             group_errors = errors(rows, compared, group)
@@ -78,7 +78,7 @@ def validation_blocks(kind: RunKind, rows: Sequence[ComparedRun]) -> Iterator[Bl
 
 
 def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[ComparedRun]]]) -> None:
-    """Write the input columns with predictions for each row, atomically.
+    """Write the input columns and the predictions of each run to a CSV file, atomically.
 
     Several tables follow each other under the union of their columns.
     Raises OutputError if the file cannot be written.
@@ -103,6 +103,7 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Compared
 
 
 def _cells(runs: Runs, row: ComparedRun) -> dict[str, str]:
+    """Return the predicted cells of a run by column; "" where nothing is predicted."""
     prediction = row.prediction
     cells = {name: "" for quantity in runs.quantities for name in _interval_columns(quantity)}
     for quantity in runs.quantities:
@@ -134,6 +135,7 @@ def _number(value: float) -> str:
 
 
 def _row(errors: Errors, with_regret: bool) -> Iterator[str]:
+    """Yield the cells of a group of runs: counts and errors; regret only if ``with_regret``."""
     yield _shorten(errors.name)
     yield format_count(errors.rows)
     yield format_count(errors.predicted)
@@ -147,7 +149,7 @@ def _row(errors: Errors, with_regret: bool) -> Iterator[str]:
 
 
 def _shorten(name: str) -> str:
-    """A long name without its middle."""
+    """Return a long name with its middle replaced by dots; a short one unchanged."""
     if len(name) <= _NAME_WIDTH:
         return name
     half = (_NAME_WIDTH - 3) // 2
@@ -155,7 +157,7 @@ def _shorten(name: str) -> str:
 
 
 def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
-    """Wrong predictions of out-of-memory runs."""
+    """Yield the shares of runs with a wrong prediction on whether memory ran out."""
     yield Title(text="Out of memory")
     yield KeyValues(
         pairs={
@@ -166,7 +168,7 @@ def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
 
 
 def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
-    """The number of predicted runs by basis, reasons for the others, and assumed values."""
+    """Yield how many runs are predicted on which basis, and why others are not."""
     predictions = [row.prediction for row in rows]
     reasons = Counter(prediction.reason for prediction in predictions if prediction.reason)
     bases = Counter(prediction.basis_words for prediction in predictions if prediction.basis)
@@ -200,7 +202,7 @@ def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
 
 
 def not_understood(runs: Runs) -> list[str]:
-    """A line for each unknown column, with similar known columns."""
+    """Return a line for each unknown column of a table, with similar known columns."""
     schema = runs.schema
     return [
         f"The column {name} is not understood.{schema.hint(name)}" for name in runs.not_understood
@@ -208,7 +210,7 @@ def not_understood(runs: Runs) -> list[str]:
 
 
 def nothing_compared(runs: Runs, rows: Sequence[ComparedRun]) -> str:
-    """The message if no row of a table can be compared."""
+    """Return the error message for a table in which no row can be compared."""
     predicted = sum(not row.prediction.reason for row in rows)
     measured = sum(
         any(
@@ -261,7 +263,7 @@ _INSIDE = {True: "yes", False: "no"}
 
 
 def comparison_blocks(comparison: Comparison, planned: PredictedRun, log: Path) -> Iterator[Block]:
-    """Measured and predicted values of a log, and notes."""
+    """Yield a table of measured and predicted values of a log, and notes."""
     row = planned.row
     software = row.get("framework", row.get("engine"))
     reading = comparison.reading
@@ -290,6 +292,7 @@ def comparison_blocks(comparison: Comparison, planned: PredictedRun, log: Path) 
 
 
 def _run_cells(quantity: LoggedQuantity) -> Iterator[str]:
+    """Yield the cells of a logged quantity: measured, predicted, error and interval."""
     yield _label(quantity)
     yield _value(quantity.name, quantity.measured)
     yield "-" if quantity.predicted is None else _value(quantity.name, quantity.predicted.value)
@@ -303,6 +306,7 @@ def _run_cells(quantity: LoggedQuantity) -> Iterator[str]:
 
 
 def _label(quantity: LoggedQuantity) -> str:
+    """Return the name of a logged quantity for a table, such as ``p99`` or ``peak memory``."""
     if quantity.percent is not None:
         return f"  p{quantity.percent}"
     if quantity.name == MEMORY:
@@ -318,6 +322,7 @@ def _range_ends(name: str, low: float, high: float) -> str:
 
 
 def _value(name: str, value: float) -> str:
+    """Return a logged value as text: a rate, a duration, GiB, or whether memory ran out."""
     if name == OUT_OF_MEMORY:
         return "yes" if value else "no"
     if name == MEMORY:
@@ -334,7 +339,7 @@ def add_row(path: Path, comparison: Comparison, planned: PredictedRun) -> bool:
     columns and rows; missing columns are added at the end. It is replaced atomically.
     Raises CalibrationError if the run cannot be a row.
     Raises SpecError if the existing table has errors.
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     if not comparison.cells:
         raise CalibrationError(f"{path}: the run cannot be a row of a table: {comparison.no_row}.")
@@ -363,6 +368,7 @@ def add_row(path: Path, comparison: Comparison, planned: PredictedRun) -> bool:
 
 
 def _header(planned: PredictedRun) -> list[str]:
+    """Return the columns of the table of measured runs that has the kind of this run."""
     if planned.is_training:
         kind = TemplateKind.TRAINING
     elif planned.is_of_rollouts:
@@ -374,7 +380,7 @@ def _header(planned: PredictedRun) -> list[str]:
 
 
 def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Iterator[Block]:
-    """The parameters before and after, how well the runs determine them, and the errors."""
+    """Yield parameters before and after a fit, how well the runs determine each, and errors."""
     yield make_lines(f"{profile}, fitted to {fit.runs} runs", indent="")
     yield GAP
     rows = []
@@ -402,6 +408,7 @@ def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Itera
 
 
 def _error_pairs(errors: Fitted, folds: int) -> dict[str, str]:
+    """Return the errors before and after a fit as text; with folds, also on runs left out."""
     pairs = {
         "shipped values": f"{100 * errors.before:.1f} %",
         "fitted values": f"{100 * errors.after:.1f} %",

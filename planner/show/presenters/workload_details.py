@@ -68,7 +68,7 @@ OTHERS = "all modules"
 def by_module(
     rows: Iterable[Mapping[str, object]], names: Sequence[str]
 ) -> list[dict[str, object]]:
-    """Rows of operators summed by module in the columns ``names``; `OTHERS` are not summed."""
+    """Return operator rows summed by module in the columns ``names``; `OTHERS` stay as rows."""
     sums: dict[str, dict[str, float]] = {}
     for row in rows:
         group = str(row["operator"] if row["module"] == OTHERS else row["module"])
@@ -79,7 +79,7 @@ def by_module(
 
 
 def uncertainty_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
-    """90 % intervals of the first row, if there are published runs, and assumptions."""
+    """Yield the first row's 90 % intervals, if there are published runs, and assumptions."""
     row = candidates.row
     confidence = candidates.source.confidence(number_of_row(row, "num_gpus"))
     assumptions = sensitive_assumptions(plan, candidates)
@@ -105,7 +105,7 @@ def memory_blocks(candidates: Candidates, gpu_label: str = "GPU") -> Iterator[Bl
 
 
 def _results(plan: Plan, candidates: Candidates) -> Iterator[Block]:
-    """The memory and every other result by its name."""
+    """Yield a table of the memory and of every other result of a row, as text by name."""
     yield from memory_blocks(candidates)
     yield Title(text="Speed")
     row = candidates.row

@@ -100,7 +100,7 @@ _MOST_PARTS = 12
 
 
 def comparison_page(table: Any, where: str) -> Page:
-    """The page of a comparison of plans or specs.
+    """Return the page of a comparison of plans or specs.
 
     Raises SpecError if the comparison lacks a part or is damaged.
     """
@@ -116,7 +116,7 @@ def comparison_page(table: Any, where: str) -> Page:
 
 
 def _specs_page(table: ResultObject) -> Page:
-    """The page of a comparison of specs: the numbers that differ."""
+    """Return the page of a comparison of specs: the numbers that differ."""
     blocks: list[Block] = []
     for name, numbers in table["specs"].items():
         letters = _letters(max(map(len, numbers.values()), default=0))
@@ -141,7 +141,7 @@ def _specs_page(table: ResultObject) -> Page:
 
 
 def _plans_page(table: ResultObject) -> Page:
-    """The page of a comparison of plans: the best one, by how much, and all differences."""
+    """Return the page of compared plans: the best one, by how much, and all differences."""
     names = [
         f"{a}: {plan['name']}" for a, plan in zip(_letters(table), table["plans"], strict=True)
     ]
@@ -197,6 +197,7 @@ def _has_number(values: Sequence[Any]) -> bool:
 
 
 def _plan_subject(answers: Mapping[str, Any]) -> str:
+    """Return the model, the GPUs and the software of a plan as one text."""
     count = answers.get("num_gpus")
     software = answers.get("framework") or answers.get("engine") or ""
     where = (
@@ -208,7 +209,7 @@ def _plan_subject(answers: Mapping[str, Any]) -> str:
 
 
 def _ranking(results: Sequence[ResultObject], names: Sequence[str], best: int) -> RankingChart:
-    """Chart of the first result in which the best plan is better, for all plans."""
+    """Return a chart of all plans by the first result in which the best plan is better."""
     result = next(result for result in results if result["best"] == best)
     column, values = result["name"], [math.nan if v is None else v for v in result["values"]]
     term, order = (
@@ -238,6 +239,7 @@ def _ranking(results: Sequence[ResultObject], names: Sequence[str], best: int) -
 
 
 def _format_cell(result: ResultObject, index: int) -> str:
+    """Return the value of the plan ``index`` with its interval as text; ``-`` if unknown."""
     value, ends = result["values"][index], result["intervals"][index]
     return (
         "-"
@@ -247,7 +249,7 @@ def _format_cell(result: ResultObject, index: int) -> str:
 
 
 def _results(results: Sequence[ResultObject], names: Sequence[str]) -> Table:
-    """A table with a row for each result; the best cell of a row is marked."""
+    """Return a table with a row for each result; the best cell of a row is marked."""
     rows = []
     for result in results:
         marks = [
@@ -272,6 +274,7 @@ def _results(results: Sequence[ResultObject], names: Sequence[str]) -> Table:
 
 
 def _settings(settings: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Block:
+    """Return a table of the settings that differ between the plans, one column per plan."""
     rows = [
         (
             name.replace("_", " "),
@@ -287,7 +290,7 @@ def _settings(settings: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Bl
 
 
 def _parts(table: ResultObject, names: Sequence[str]) -> Iterator[Block]:
-    """Charts of the times of each step and the memory of the plans, by part."""
+    """Yield charts of the plans' step times and memory by part."""
     kinds = {f"Time of the {kind}": (parts, "s") for kind, parts in table["times_s"].items()}
     for caption, (parts, unit) in {
         **kinds,
@@ -305,7 +308,7 @@ def _parts(table: ResultObject, names: Sequence[str]) -> Iterator[Block]:
 
 
 def bounds_section(table: ResultObject, where: str) -> Section:
-    """The bottlenecks of each step of an explained plan, and its longest parts.
+    """Return a section on the bottlenecks of each step of a plan, and its longest parts.
 
     Raises SpecError if the explanation is damaged.
     """
@@ -356,7 +359,7 @@ _CHOICE_COLUMNS = (GPU, CONTRACT, "choice", NUM_GPUS)
 
 
 def sizes_page(document: ResultDocument, catalogue: Catalogue) -> Page:
-    """The page of a result of `planner size`. Raises SpecError if it lacks a column."""
+    """Return the page of a result of `planner size`. Raises SpecError if it lacks a column."""
     feasible = [row for row in document.rows if row.get("feasible", True)]
     infeasible = [row for row in document.rows if not row.get("feasible", True)]
     days, pools = document.part("days", list), document.part("pools", list)
@@ -414,7 +417,7 @@ def sizes_page(document: ResultDocument, catalogue: Catalogue) -> Page:
 
 
 def _with_cheapest_choice(page: Page, document: ResultDocument, rows: Sequence[ResultRow]) -> Page:
-    """The page with the cheapest choice on its first screen, and its probability to meet limits."""
+    """Return the page with the cheapest GPUs first, and their probability to keep the limits."""
     row, column = rows[0], next((name for name in COSTS if name in rows[0]), NUM_GPUS)
     confidence = number_of(row, "confidence")
     confidence_note = (
@@ -448,7 +451,7 @@ def _with_cheapest_choice(page: Page, document: ResultDocument, rows: Sequence[R
 
 
 def _with_cheapest_day(page: Page, document: ResultDocument, days: Sequence[object]) -> Page:
-    """The page with the cheapest day on its first screen."""
+    """Return the page with the cheapest daily schedule first."""
     day_rows = [ResultRow(read_row(document.where, day), document.row_name) for day in days]
     day, basis = day_rows[0], [row.get("basis") for row in document.rows if row.get("basis")]
     base, cost = formatting.format_count(day["base_gpus"]), format_result(_COST, day[_COST])
@@ -480,7 +483,7 @@ def _with_cheapest_day(page: Page, document: ResultDocument, days: Sequence[obje
 def _with_services(
     page: Page, document: ResultDocument, rows: Sequence[ResultRow], pools: Sequence[object]
 ) -> Page:
-    """The page with the GPUs of all services and their cost on its first screen."""
+    """Return the page with the GPUs of all services and their cost first."""
     pool_rows = [ResultRow(read_row(document.where, pool), document.row_name) for pool in pools]
     names = [*dict.fromkeys(str(row["service"]) for row in rows)]
     where = formatting.join_words(
@@ -516,7 +519,7 @@ def _with_services(
 def _day(
     document: ResultDocument, rows: Sequence[ResultRow], days: Sequence[object]
 ) -> list[Block]:
-    """Tables of a day on each GPU and of every hour; files of older versions have only hours."""
+    """Return tables of a day on each GPU and by hour; files of older versions have only hours."""
     gpus = [str(row["gpu"]) for row in rows]
     columns = hour_columns(rows)
     if len(set(gpus)) > 1:
@@ -538,7 +541,7 @@ def _day(
 def _services(
     document: ResultDocument, rows: Sequence[ResultRow], pools: Sequence[object]
 ) -> list[Block]:
-    """Tables of the placement of each service, and of the GPUs of each type."""
+    """Return tables of the GPU types of each service, and of the GPUs of each type."""
     pool_rows = [ResultRow(read_row(document.where, pool), document.row_name) for pool in pools]
     placed, shared = fit_table(placed_columns(rows)), fit_table(pool_columns(pool_rows))
     cuts = [
@@ -557,7 +560,7 @@ def _services(
 
 
 def _choices(workload: Workload, rows: Sequence[ResultRow]) -> list[Block]:
-    """A table of all choices, and a chart of their cost and number of GPUs."""
+    """Return a table of all choices, and a chart of their cost and number of GPUs."""
     is_carried = PER_MEGAWATT in rows[0]
     first = carried_columns(rows) if is_carried else [*choice_columns(rows)]
     margins = [name for name in rows[0] if name.startswith("spare_")]

@@ -63,7 +63,7 @@ _FIGURES = 3
 
 
 def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
-    """The answer as a sentence: the GPUs on which a model ``verb``, its time and its cost."""
+    """Return the answer as a sentence: the GPUs on which a model ``verb``, time and cost."""
     software = next((str(row[name]) for name in terms_about("software") if row.get(name)), "")
     contract = str(row.get("contract") or "")
     gpus = f"{_format_gpus(row)}{f' {contract}' if contract not in ('', 'on-demand') else ''}"
@@ -89,7 +89,7 @@ def figures(
     limits: Iterable[Mapping[str, Any]] = (),
     first: Sequence[str] = (),
 ) -> list[Figure]:
-    """Three numbers of an answer: ``first``, or its time and its cost, and a probability.
+    """Return up to three numbers of a row: ``first``, or time and cost, and a probability.
 
     ``limits`` are rows of `limit_rows` with probabilities.
     """
@@ -113,6 +113,7 @@ def figures(
 
 
 def _figure(row: AnyRow, name: str, ends: Mapping[str, Ends]) -> Figure:
+    """Return the figure of a row's column: its value with unit and its 90 % interval."""
     text = format_result(name, row[name], ends.get(name))
     value, _, between = text.partition(" (")
     between = f"90 %: {between.removesuffix(')')}" if between else ""
@@ -123,6 +124,7 @@ def _figure(row: AnyRow, name: str, ends: Mapping[str, Ends]) -> Figure:
 
 
 def _chance(name: str, share: float, title: str) -> Figure:
+    """Return the figure of a probability (0 to 1) with its name and explanation."""
     return Figure(
         name=name,
         text=formatting.format_probability(share),
@@ -148,7 +150,7 @@ def ends_of_row(row: AnyRow) -> dict[str, Ends]:
 
 
 def evidence(basis: object, runs: object = None) -> Evidence | None:
-    """The badge for the evidence of a prediction; None if the level is unknown.
+    """Return the badge for the evidence of a prediction; None if the level is unknown.
 
     ``basis`` begins with the level of evidence; ``runs`` is the number of measured runs with this
     software on this GPU, None if unknown.
@@ -169,7 +171,7 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
 
 
 def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
-    """Main values of a row by label: GPUs, plan, batch, results, memory, price, evidence."""
+    """Return the main values of a row as text by label, such as GPUs, plan and memory."""
     if not row.get("feasible", True):
         return {"GPUs": _format_gpus(row), "no plan": str(row.get("reason") or "")}
     if _GPUS not in row:  # a day, whose hours have plans
@@ -188,6 +190,7 @@ def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
 
 
 def _format_gpus(row: AnyRow) -> str:
+    """Return a row's GPUs as text, ``8 x h100``; the GPU alone if the number is unknown."""
     count = number_of(row, _GPUS)
     return (
         f"{formatting.format_count(count)} x {row['gpu']}"
@@ -197,7 +200,7 @@ def _format_gpus(row: AnyRow) -> str:
 
 
 def format_price(row: AnyRow) -> str:
-    """Price of a GPU-hour with its contract, provider and date; empty if unknown."""
+    """Return the price of a GPU-hour with contract, provider and date; "" if unknown."""
     price, ends = number_of(row, _PRICE), ends_in(_PRICE, row)
     if not math.isfinite(price):
         return ""
@@ -222,7 +225,7 @@ def ranking(
     factor: float = 1.0,
     ends: Callable[[AnyRow], Ends | None] | None = None,
 ) -> RankingChart | None:
-    """Chart of the first rows, the answer first; None if no row has a value.
+    """Return a chart of the first rows, the answer first; None if no row has a value.
 
     Rows within ``factor`` of the answer are ties; ``ends`` returns the interval of a row.
     """
@@ -261,7 +264,7 @@ def ranking(
 
 
 def suggestion_ranking(row: AnyRow, levers: Sequence[AnyRow]) -> RankingChart | None:
-    """Chart of the cost of an answer with one change each, from `levers`; None without any.
+    """Return a chart of an answer's cost with one input changed; None without suggestions.
 
     Each has the question (``lever``), its current answer (``own``) and the ``other`` one, the
     ``column`` that changes, its ``value``, and its ``change`` as a share.
@@ -300,7 +303,7 @@ def with_glossary(page: Page, workload: str) -> Page:
 
 
 def _meanings(page: Page, workload: str) -> dict[str, str]:
-    """Descriptions of the terms on a page, by their name there."""
+    """Return the descriptions of the terms on a page, by their name on the page."""
     meanings: dict[str, str] = {}
     for term in glossary().values():
         if term.description and (not term.of or workload in term.of):

@@ -103,7 +103,7 @@ _COMPARISON_KEYS, _EXPLANATION_KEYS = {"plans", "results", "sentences"}, {"plan"
 
 
 def read_page(path: Path, specs: Path | None = None) -> Page:
-    """The page of a result, a plan, or the directory of a sweep.
+    """Return the page of a file with a result or a plan, or of the directory of a sweep.
 
     Raises SpecError if the file cannot be read, is no result, or lacks a part or column.
     Raises SearchSpaceError or InfeasibleError if the plan is invalid now, or does not fit.
@@ -130,7 +130,7 @@ def read_page(path: Path, specs: Path | None = None) -> Page:
 
 
 def _explanation_page(table: Mapping[str, Any], where: str, catalogue: Catalogue) -> Page:
-    """The page of an explained plan: a new estimate, and its bottlenecks."""
+    """Return the page of an explained plan: a new prediction, and its bottlenecks."""
     page = plan_page(SavedPlan.from_dict(table["plan"], where), where, catalogue)
     return replace(
         page,
@@ -145,7 +145,7 @@ def document_page(document: ResultDocument, catalogue: Catalogue) -> Page:
 
 
 def plan_page(pinned: SavedPlan, where: str, catalogue: Catalogue) -> Page:
-    """The page of a plan, with a new estimate."""
+    """Return the page of a plan file, with a new prediction."""
     try:
         table = _estimate_object(pinned, where)
     except PlannerError as error:
@@ -158,7 +158,7 @@ def plan_page(pinned: SavedPlan, where: str, catalogue: Catalogue) -> Page:
 
 
 def _estimate_object(pinned: SavedPlan, where: str) -> object:
-    """The object that ``planner estimate --plan`` writes."""
+    """Return the JSON object that ``planner estimate --plan`` writes."""
     plan = make_single_plan(pinned.request())
     evaluation = evaluate(plan)
     if evaluation.rejected_by:
@@ -174,7 +174,7 @@ _MEMORY = "peak_memory_gib"
 
 
 def search_page(document: ResultDocument, catalogue: Catalogue) -> Page:
-    """The page of a result of a search.
+    """Return the page of a result of a search.
 
     Raises SpecError if the result lacks a part or a column.
     Raises InfeasibleError if the search recommends nothing.
@@ -231,8 +231,9 @@ def _best_of_each(
     compared: Compared,
     factor: float,
 ) -> RankingChart | None:
-    """Chart of the first objective for the best plan of each GPU or other compared value; without
-    a comparison, for the first plans of the front.
+    """Return a chart of the best plan for each GPU or other compared value, by objective.
+
+    Without a comparison, the chart has the first plans of the front.
     """
     workload = document.workload
     shown = [axis for axis in (GPU, *compared) if len(compared.get(axis, ((), {}))[0]) > 1]
@@ -261,7 +262,7 @@ def _page(
     sections: Sequence[Section],
     prefix: str = "",
 ) -> Page:
-    """The page of the plan of a row: its results, their uncertainty, and its assumptions.
+    """Return the page of a row's plan: its results, their uncertainty and its assumptions.
 
     ``prefix`` begins the names of the parts about this plan.
     """
@@ -313,7 +314,7 @@ Compared = Mapping[str, tuple[Sequence[ResultRow], Mapping[str, str]]]
 
 
 def _comparisons(document: ResultDocument) -> Compared:
-    """For each compared axis, the best plan of every value, and reasons for values without one."""
+    """Return the best plan of every value of each axis, and why values have no plan."""
     comparisons = {}
     for axis, comparison in document.part("comparisons", dict).items():
         table = comparison if isinstance(comparison, Mapping) else {}
@@ -328,7 +329,7 @@ def _comparisons(document: ResultDocument) -> Compared:
 def _alternatives(
     document: ResultDocument, compared: Compared, goals: Sequence[str], factor: float
 ) -> Section:
-    """A table for each axis, the recommended plan first; values without a plan are folded."""
+    """Return a table for each axis, the recommended plan first; without plans folded."""
     blocks: list[Block] = []
     objectives = document.manifest.get("objectives") or [""]
     term, workload = glossary().get(str(objectives[0])), document.workload
@@ -363,7 +364,7 @@ def _alternatives(
 def _front(
     document: ResultDocument, row: ResultRow, goals: Sequence[str], factor: float
 ) -> Section:
-    """The front as a chart and a table; the recommended plan is marked and comes first."""
+    """Return the front as a chart and a table; the recommended plan is marked and first."""
     workload, rows = document.workload, [*document.rows]
     tied = [bool(candidate["tied"]) for candidate in rows if "tied" in candidate]
     tied = tied or ties(
@@ -394,7 +395,7 @@ def _is_same(workload: Workload, first: ResultRow, second: ResultRow) -> bool:
 
 
 def _times(document: ResultDocument, row: ResultRow, compared: Compared) -> Section:
-    """Time and memory of the recommended plan, the fastest one, and the best alternatives."""
+    """Return charts of time and memory of the recommended, fastest and alternative plans."""
     workload, fastest = document.workload, document.row("fastest_row")
     labelled_rows: list[tuple[str, ResultRow]] = [("recommended", row)]
     if fastest is not None and not _is_same(workload, fastest, row):
@@ -424,7 +425,7 @@ def _sentence(
     ends: Mapping[str, Ends],
     prefix: str,
 ) -> str:
-    """The plan, its first results with their intervals, and its probability to fit."""
+    """Return a sentence with the plan, its first results, and its probability to fit."""
     names = report_columns(document.workload.wording, goals, (), row, row)
     costs = [name for name in names if name.endswith("_usd")]
     columns = [name for name in dict.fromkeys([*names[:_FIRST], *costs]) if numbers([row[name]])]
@@ -437,7 +438,7 @@ def _sentence(
 
 
 def estimate_page(document: ResultDocument, catalogue: Catalogue) -> Page:
-    """The page of a result of an estimate.
+    """Return the page of a result of an estimate.
 
     Raises SpecError if the result lacks a part or a column.
     Raises InfeasibleError if the configuration is rejected.
@@ -469,7 +470,7 @@ def estimate_page(document: ResultDocument, catalogue: Catalogue) -> Page:
 
 
 def _operators(where: str, operators: Sequence[object]) -> Section:
-    """A table of the time of every operator, the longest first."""
+    """Return a table of the time of every operator, the longest first."""
     rows = [row for row in operators if isinstance(row, Mapping)]
     if len(rows) < len(operators):
         raise SpecError(f"{where}: its part operators is damaged.")

@@ -62,7 +62,7 @@ class ResultDocument:
         return version_notes(str(self.manifest["version"]))
 
     def row(self, part: str) -> ResultRow | None:
-        """A part that is a row; None if there is none."""
+        """Return the part of a document that is a row; None if there is no such part."""
         value = self.more.get(part)
         if value is None:
             return None
@@ -71,7 +71,7 @@ class ResultDocument:
         return ResultRow(read_row(self.where, value), self.row_name)
 
     def part(self, name: str, kind: type[Any]) -> Any:
-        """A part of type ``kind``, empty if there is none."""
+        """Return the part of a document with type ``kind``; empty if there is no such part."""
         value = self.more.get(name, kind())
         if not isinstance(value, kind):
             raise SpecError(f"{self.where}: its part {name} is damaged.")
@@ -84,7 +84,7 @@ class ResultDocument:
 
     @classmethod
     def of(cls, table: object, where: str) -> Self:
-        """The document of the JSON value of a file.
+        """Return the document that the JSON value of a file holds.
 
         Raises SpecError if the value is no result, or damaged.
         """
@@ -112,7 +112,7 @@ class ResultDocument:
 
 
 def read_row(where: str, row: object) -> dict[str, Any]:
-    """The values of a row of results by column.
+    """Return the values of a row of results by column.
 
     Raises SpecError if it is no row, or a cell is invalid for its column.
     """
@@ -138,6 +138,10 @@ def name_with_version(where: str, manifest: Mapping[str, object]) -> str:
 
 
 def _kind(where: str, rows: Sequence[Mapping[str, object]], more: Mapping[str, object]) -> str:
+    """Return the kind of result in a JSON file, from the names of its parts and columns.
+
+    Raises SpecError if no page can be made of the result.
+    """
     for kind, part in _KIND_MARKERS.items():
         if part in more:
             return kind
@@ -147,7 +151,7 @@ def _kind(where: str, rows: Sequence[Mapping[str, object]], more: Mapping[str, o
 
 
 def numbers(values: Iterable[object]) -> list[float]:
-    """The finite numbers among values."""
+    """Return the finite numbers among values of any type."""
     return [
         float(value)
         for value in values

@@ -95,7 +95,7 @@ def shown_columns(
     goals: Iterable[str] = (),
     among: Iterable[str] = PLACEMENT_COLUMNS,
 ) -> list[str]:
-    """Columns that differ between rows, columns of results, and columns of memory."""
+    """Return the columns that differ between rows, and those of results and memory."""
     wording, places = workload.wording, [*among]
     table = {
         name: [row.get(name) for row in rows]
@@ -124,7 +124,7 @@ def make_table(
     is_small: bool = False,
     first: Sequence[Column] = (),
 ) -> Table:
-    """A table of these columns with at most `MOST_ROWS` rows; a note has the number of all.
+    """Return a table of at most `MOST_ROWS` rows; a note has the number of all rows.
 
     ``first`` are columns of the terminal's tables.
     """
@@ -153,6 +153,7 @@ def make_table(
 
 
 def _column(workload: Workload, name: str, rows: Rows) -> tuple[ColumnHead, list[Cell]]:
+    """Return the head and the cells of a column of rows, formatted by the type of its values."""
     if name == PLAN:
         cells = [
             Cell(text=layout_of(workload, row) if row.get("feasible", True) else "-")
@@ -174,7 +175,7 @@ def _column(workload: Workload, name: str, rows: Rows) -> tuple[ColumnHead, list
 def _number_column(
     name: str, rows: Rows, values: Sequence[object]
 ) -> tuple[ColumnHead, list[Cell]]:
-    """Head and cells of a column of numbers in a common unit, with intervals."""
+    """Return the head and cells of a column of numbers in a common unit, with intervals."""
     if name == _FITS:
         return _head(name, "fits", True), [_probability_cell(number_of(row, name)) for row in rows]
     low, high = ends_of(name)
@@ -211,6 +212,7 @@ def _probability_cell(value: float) -> Cell:
 
 
 def _text_cell(value: object) -> Cell:
+    """Return the cell of a value that has no unit: cut if long, ``-`` if there is no value."""
     if not _has_value(value):
         return Cell(text="-")
     text = formatting.format_parameter(value)
@@ -229,7 +231,7 @@ def _head(name: str, text: str, numeric: bool) -> ColumnHead:
 
 
 def _abbreviation(name: str) -> str:
-    """The abbreviation of a parameter, or the label of another column."""
+    """Return the abbreviation of a parameter, or the label of another column."""
     term: Term | None = glossary().get(name)
     if term is not None and term.short:
         return term.short
@@ -244,7 +246,7 @@ def _has_value(value: object) -> bool:
 
 
 def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Block]:
-    """Charts and tables of the time and the memory of rows by part.
+    """Return charts and tables of the time and the memory of rows by part.
 
     ``prefix`` makes their names unique on a page.
     """
@@ -287,7 +289,7 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
 
 
 def _memory_by_phase(labels: Sequence[str], rows: Rows, prefix: str) -> Iterator[Bars]:
-    """Chart of the memory of the fullest GPU in each phase of the first rows."""
+    """Yield a chart of the fullest GPU's memory in each phase for the first rows."""
     sizes = {
         f"{bar_label}, {phase.removesuffix('_memory_gib').replace('_', ' ')}": amount
         for bar_label, row in zip(labels[:_MOST_PHASED], rows, strict=False)
@@ -305,7 +307,7 @@ def _memory_by_phase(labels: Sequence[str], rows: Rows, prefix: str) -> Iterator
 
 
 def _parts(rows: Rows, begin: str, end: str, order: tuple[str, ...]) -> dict[str, list[float]]:
-    """Values of all rows by part; a phase that others hide counts as 0."""
+    """Return the values of all rows by part; a phase hidden by other work counts as 0."""
     ends = (f"_low{end}", f"_high{end}", *_OTHERS)
     columns = {
         column.removeprefix(begin).removesuffix(end): column
@@ -332,7 +334,7 @@ def _number(value: float) -> float:
 
 
 def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> list[Scatter]:
-    """Scatter chart of two columns of a table: the goals, or else cost or memory."""
+    """Return a scatter chart of two columns of a table: the goals, or else cost or memory."""
     fallback_axes = ("cost_usd", "cost_per_million_tokens_usd", "peak_memory_gib")
     axes = [name for name in dict.fromkeys([*goals, *fallback_axes]) if name in columns]
     if len(axes) < 2:
@@ -371,7 +373,7 @@ _LOADED = {*terms_about("row_specs"), "cluster"} - {"model", "prefill_gpu"}
 def assumptions(
     specs: Mapping[str, str], catalogue: Catalogue, manifest: Mapping[str, Any] | None = None
 ) -> Section:
-    """Section of assumed values and of figures without a source, with the sources of ``specs``.
+    """Return a section of assumed values and of figures without source, by spec.
 
     ``specs`` are digests by kind and name; a digest is empty if the result has none.
     """
@@ -394,7 +396,7 @@ def assumptions(
 
 
 def _sources(specs: Mapping[str, str], catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
-    """Spec, figures and source of every number of specs that did not change."""
+    """Yield spec, figures and source for the numbers of all specs that did not change."""
     for title, digest in specs.items():
         kind, _, name = title.partition(" ")
         try:
@@ -411,6 +413,7 @@ def _sources(specs: Mapping[str, str], catalogue: Catalogue) -> Iterator[tuple[s
 
 
 def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield title, figures and source for each source of a spec; without unsourced figures."""
     figures_by_source: dict[str, list[str]] = {}
     for figure, source in origins.items():
         if not source.startswith(_WITHOUT_SOURCE):
@@ -422,7 +425,7 @@ def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, st
 
 
 def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
-    """The specs that rows name, with empty digests."""
+    """Return the specs that rows name, with empty digests."""
     names = terms_about("row_specs")
     specs: dict[str, str] = {}
     for row in rows:
@@ -433,7 +436,7 @@ def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
 
 
 def used_specs(specs: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
-    """The specs of a manifest that the rows use, and specs that are not compared."""
+    """Return the specs of a manifest that the rows use, and all of kinds that do not vary."""
     used = specs_of_rows(rows)
     choices = ("model", "gpu", *terms_about("software"))
     return {
@@ -461,7 +464,7 @@ _COUNTS = {
 
 
 def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
-    """Section of the command, versions, counts and specs of a manifest, and ``more`` pairs."""
+    """Return a section with the command, versions, counts and specs of a manifest."""
     pairs = {name: _format_entry(manifest[name]) for name in _PROVENANCE_KEYS if manifest.get(name)}
     pairs |= {
         count_label: _format_entry(manifest[name])
@@ -498,7 +501,7 @@ _OTHER_SPECS = "Specs changed since, so this page has no new prediction; run pla
 
 
 def facts_of(document: ResultDocument) -> list[SensitiveAssumption]:
-    """The sensitive assumptions of a document. Raises SpecError if they are damaged."""
+    """Return the sensitive assumptions of a document. Raises SpecError if they are damaged."""
     try:
         return [SensitiveAssumption.from_dict(fact) for fact in document.part("open_facts", list)]
     except (SpecError, TypeError, ValueError, AttributeError) as error:
@@ -506,7 +509,7 @@ def facts_of(document: ResultDocument) -> list[SensitiveAssumption]:
 
 
 def facts_section(wording: ResultWording, facts: Sequence[SensitiveAssumption]) -> Section:
-    """Section with a row for each assumption: its value, the values tried, and their effect."""
+    """Return a section with a row per assumption: its value, those tried, and their effect."""
     rows = [
         (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(effect_texts(wording, fact)))
         for fact in facts
@@ -518,9 +521,7 @@ def facts_section(wording: ResultWording, facts: Sequence[SensitiveAssumption]) 
 
 
 def add_new_prediction(page: Page, pinned: SavedPlan) -> Page:
-    """The page with a new prediction of the plan: all results, and the effect of 10 % changes,
-    another node or another length.
-    """
+    """Return the page with a new prediction of the plan and the effects of small changes."""
     in_full, changes = list[Section](), list[Block]()
     try:
         plan = make_single_plan(pinned.request())

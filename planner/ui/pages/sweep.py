@@ -68,7 +68,7 @@ _MAX_WITHOUT_PLAN = 200
 
 
 def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
-    """The page of the directory of a sweep, finished or not.
+    """Return the page of the directory of a sweep, finished or not.
 
     Raises SpecError if the sweep cannot be read, or a column is missing.
     """
@@ -135,7 +135,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
 
 
 def _first_rows(sweep: Sweep, best: Collection[object]) -> list[SweepRow]:
-    """The best scenarios, then the cheapest ones, and the first without a plan."""
+    """Return the best scenarios, then the cheapest ones, and the first without a plan."""
 
     def order(row: SweepRow) -> tuple[bool, float]:
         cost = measured(COST, row)
@@ -150,7 +150,7 @@ def _first_rows(sweep: Sweep, best: Collection[object]) -> list[SweepRow]:
 
 
 def _group_blocks(group: WorkloadGroup, front: Sequence[SweepRow], matrix: str) -> list[Block]:
-    """The blocks of `planner sweep show` for a group; the matrix has its best rows first."""
+    """Return the blocks of `planner sweep show` for a group; best rows first in the matrix."""
     blocks = [*group_detail_blocks(group, front, name=matrix)]
     for index, block in enumerate(blocks):
         if isinstance(block, Table) and block.name == matrix:
@@ -162,7 +162,7 @@ def _group_blocks(group: WorkloadGroup, front: Sequence[SweepRow], matrix: str) 
 
 
 def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
-    """Figures of the cheapest scenario; for several works, the number with a plan."""
+    """Return figures of the cheapest scenario; for several works, the number with a plan."""
     ends = {name: ends for name in row if (ends := measured_ends(name, row)) is not None}
     columns = [column_of_measure(TIME, row), column_of_measure(COST, row)]
     chosen = figures(row, ends, first=columns)
@@ -182,7 +182,7 @@ def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
 
 
 def _headline(groups: Sequence[WorkloadGroup], row: SweepRow, cheapest: Sequence[SweepRow]) -> str:
-    """The cheapest scenario of one work; for several, how often each GPU is the cheapest."""
+    """Return the cheapest scenario; for several works, how often each GPU is the cheapest."""
     if len(groups) == 1:
         wins = "is cheapest" if groups[0].better_tied(COST) is None else "runs best"
         return headline(workload_of(groups[0].workload), row, wins)
@@ -208,8 +208,9 @@ def _ranking(
     rows: Sequence[ResultRow],
     priced: Sequence[tuple[WorkloadGroup, Mapping[str, Any]]],
 ) -> RankingChart | None:
-    """Chart of the cost of each GPU and contract with its best number of GPUs; for several works,
-    the cheapest of each.
+    """Return a chart of the cost of each GPU and contract with its best number of GPUs.
+
+    For several works, the chart has the cheapest plan of each.
     """
     column = column_of_measure(COST, priced[0][1])
     if len(priced) > 1:
@@ -234,7 +235,7 @@ def _ranking(
 
 
 def _answer_lines(group: WorkloadGroup, *, is_named: bool) -> list[str]:
-    """One sentence for each of the best scenarios of a group."""
+    """Return one sentence for each of the best scenarios of a group."""
     prefix = f"{group_title(group)}: " if is_named else ""
     if not group.best:
         return [f"{prefix}no plan at all; {'; '.join(no_plan_lines(group))}"]
@@ -255,7 +256,7 @@ def _answer_lines(group: WorkloadGroup, *, is_named: bool) -> list[str]:
 
 
 def _parts(group: WorkloadGroup, rows: Sequence[ResultRow], number: int) -> list[Block]:
-    """Charts of the time and memory of the best scenarios of a group."""
+    """Return charts of the time and memory of the best scenarios of a group."""
     best = {row["scenario"] for row in group.best.values()}
     chosen = [row for row in rows if row["scenario"] in best]
     labels = [f"{row['num_gpus']:,} x {row['gpu']}: {format_plan(row)}" for row in chosen]
@@ -265,8 +266,9 @@ def _parts(group: WorkloadGroup, rows: Sequence[ResultRow], number: int) -> list
 def _scenarios(
     rows: Sequence[ResultRow], plan: SweepPlan, best: Collection[object], summary: Summary
 ) -> list[Block]:
-    """A table of the first scenarios of each workload and a chart of cost and time; scenarios
-    without a plan are folded.
+    """Return a table of scenarios and a chart of cost and time for each workload.
+
+    Scenarios without a plan are folded.
     """
     blocks: list[Block] = []
     notes = ["Marked: the best of each kind, as above."]

@@ -83,7 +83,7 @@ class Curves:
 def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
     """Draw panels of curves into a file, the first ones of many.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     shown = panels[:_MOST_PANELS]
     num_columns = 1 if picture.is_narrow or len(shown) == 1 else 2
@@ -104,7 +104,7 @@ def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
 
 
 def _styles(canvas: Canvas, panels: Sequence[Curves]) -> dict[str, tuple[str, str]]:
-    """A colour and a mark for each curve, the same in all panels."""
+    """Return a colour and a mark for each curve by name, the same in all panels."""
     series = canvas.theme.series
     names = dict.fromkeys(curve.name for panel in panels for curve in panel.curves)
     return {
@@ -121,7 +121,7 @@ def _draw_panel(
     *,
     is_only: bool,
 ) -> dict[str, object]:
-    """A panel; the handles of what it shows by their labels."""
+    """Draw a panel of curves; return its legend handles by label."""
     curves = panel.curves
     if len(curves) > _MOST_CURVES:
         cheapest = sorted(curves, key=lambda curve: min(curve.y, default=np.inf))[:_MOST_CURVES]
@@ -180,6 +180,10 @@ def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, is_only: bool) -> 
 def _draw_curve(
     canvas: Canvas, axes: Axes, curve: Curve, color: str, mark: str, counts: Sequence[int]
 ) -> object:
+    """Draw a curve with its points and intervals; return its legend handle.
+
+    Larger points have more GPUs; hollow points are ties.
+    """
     x, y = np.asarray(curve.x, dtype=np.float64), np.asarray(curve.y, dtype=np.float64)
     order = np.argsort(curve.counts, kind="stable")
     axes.plot(x[order], y[order], color=color, linewidth=1.2, alpha=0.8)
@@ -207,6 +211,7 @@ def _draw_curve(
 
 
 def _format_gpu_span(counts: Sequence[int]) -> str:
+    """Return the smallest and the largest number of GPUs as text: ``8 to 64 GPUs``."""
     lowest, highest = min(counts), max(counts)
     span = (
         formatting.format_count(lowest)
@@ -229,7 +234,7 @@ NO_DAY = "--picture day draws a load: give --load, or --trace with --startup-tim
 
 
 def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
-    """The title of a picture of sizes and its subject: the cheapest day, or costs.
+    """Return the title and the subject of a picture of GPU sizes: the cheapest day, or costs.
 
     Raises SearchSpaceError if there is no day.
     """
@@ -241,7 +246,7 @@ def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
 
 
 def size_curves(sizes: Sizes) -> Curves:
-    """A curve for each GPU and contract; its points are the best fleets."""
+    """Return a curve for each GPU and contract whose points are the best GPU counts."""
     if sizes.load is not None:
         return _day_curves(sizes)
     rows = [fleet.row for size in sizes.feasible for fleet in size.choices.values()]
@@ -274,7 +279,7 @@ def _value(row: Mapping[str, Any], name: str) -> float:
 
 
 def _day_curves(sizes: Sizes) -> Curves:
-    """The cost of a day of each GPU over the GPUs of its peak."""
+    """Return a curve for each GPU: the cost of a day over the number of GPUs at the peak."""
     curves, points = [], {}
     for size in sizes.feasible:
         if size.day is None or not math.isfinite(size.day.cost):
@@ -297,6 +302,7 @@ def _day_curves(sizes: Sizes) -> Curves:
 
 
 def _curve(size: Size, x_column: str, y_column: str) -> Curve:
+    """Return the curve of a GPU and contract over two result columns, without unknown points."""
     plans = [(choice, _point(choice.row, x_column, y_column)) for choice in size.choices.values()]
     finite = [(fleet, point) for fleet, point in plans if all(map(math.isfinite, point))]
     fleets, points = [fleet for fleet, _ in finite], [point for _, point in finite]
@@ -311,7 +317,7 @@ def _curve(size: Size, x_column: str, y_column: str) -> Curve:
 
 
 def _limits(sizes: Sizes, x_column: str, y_column: str) -> dict[str, float]:
-    """The bounds of the two axes, in their units."""
+    """Return the limits on the x and the y axis in the units of the axes, where there are any."""
     fleet = None if sizes.best is None else sizes.best.fewest
     limits = {}
     for margin in () if fleet is None else fleet.margins:
@@ -356,7 +362,7 @@ class Matrix:
 def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks: str) -> None:
     """Draw matrices below each other into a file, the first ones of many; ``marks`` explains them.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     shown = matrices[:_MOST_MATRICES]
     row = _SMALL_ROW if picture.is_narrow else _ROW
@@ -372,6 +378,7 @@ def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks:
 
 
 def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
+    """Draw a matrix of coloured cells with their texts; the best cells are bold."""
     colors = _colors(canvas, matrix)
     letters = canvas.letters() / (len(matrix.columns) + 2.5)
     longest = max(len(cell) for cells in matrix.texts for cell in cells)
@@ -410,7 +417,7 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
 
 
 def _colors(canvas: Canvas, matrix: Matrix) -> list[list[str]]:
-    """Colours of cells, from the background (worst) to a colour (best)."""
+    """Return the colour of each cell, from the background (worst) to the theme's best colour."""
     theme = canvas.theme
     good = iter(shades([value for row in matrix.values for value in row], matrix.sign))
 
@@ -430,7 +437,7 @@ def draw_latencies(picture: Picture, plan: Plan, candidates: Candidates) -> None
     """Draw the distribution of each time of a request into a file.
 
     Raises SearchSpaceError if the workload has no stream of requests, or its queue is unbounded.
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     if not isinstance(candidates, Deployments):
         raise SearchSpaceError("--picture latency is for requests: give --workload serve.")
@@ -464,7 +471,7 @@ _MOST_INTERVALS = 24
 
 
 def draw_front(picture: Picture, plan: Plan, result: SearchResult) -> None:
-    """Draw the front of a search into a file. Raises OutputError if it cannot be written."""
+    """Draw the front of a search into a file. Raises OutputError if the file cannot be written."""
     front = front_points(plan, result)
     with drawing(picture, height=min(max(0.5 * picture.width, 320), 640)) as canvas:
         ((axes,),) = canvas.grid(1, 1)
@@ -513,6 +520,7 @@ def _marks(canvas: Canvas, axes: Axes, front: FrontPoints) -> tuple[list[object]
 
 
 def _recommended(canvas: Canvas, axes: Axes, front: FrontPoints, size: float) -> object:
+    """Draw the recommended plan as a star with its intervals; return its legend handle."""
     theme, (x, y) = canvas.theme, front.recommended
     _intervals(axes, x, y, np.array([0]), theme.recommended, strong=True)
     return axes.plot(

@@ -73,7 +73,7 @@ def requested_picture(
     width: str | None = None,
     others: Sequence[Path | None] = (),
 ) -> Picture | None:
-    """The picture that the options of a command request; None without one.
+    """Return the picture that the options of a command request; None if none is requested.
 
     ``others`` are further output files of the command.
     Raises OutputError if the file is no picture's or another output's, or it cannot be written.
@@ -100,7 +100,7 @@ def requested_picture(
 def check_picture(
     path: Path, option_name: str, others: Sequence[Path | None] = (), more: tuple[str, ...] = ()
 ) -> None:
-    """Refuse a file that cannot be a picture; ``more`` are further allowed endings.
+    """Check that a picture can be written to a file; ``more`` are further allowed endings.
 
     Raises OutputError if the ending is not allowed, another output has the same file, or it cannot
     be written. Raises MissingDependencyError without matplotlib.
@@ -117,6 +117,7 @@ def check_picture(
 
 
 def _need_matplotlib(option_name: str) -> None:
+    """Raise MissingDependencyError if matplotlib, which an option needs, is not installed."""
     # Suppress its warnings about folders that it cannot write to.
     if not (log := logging.getLogger("matplotlib")).level:
         log.setLevel(logging.ERROR)
@@ -129,9 +130,9 @@ def _need_matplotlib(option_name: str) -> None:
 
 
 def read_width(text: str | None) -> int:
-    """The width of a picture in pixels.
+    """Return the width of a picture in pixels from its text.
 
-    Raises SearchSpaceError if it is not an integer in the allowed range.
+    Raises SearchSpaceError if the text is not an integer in the allowed range.
     """
     if text is None:
         return USUAL_WIDTH
@@ -165,7 +166,7 @@ _SMALL_SPAN = 50.0
 
 @contextmanager
 def drawing(picture: Picture, *, height: float) -> Iterator[Canvas]:
-    """A canvas of a height in pixels; its file is written atomically at exit.
+    """Yield a canvas with a height in pixels; the file is written atomically at the end.
 
     Legends below the axes add to the height.
     Raises OutputError if the file cannot be written.
@@ -183,6 +184,7 @@ class Canvas:
     """A figure while it is drawn; ``size`` is the font size in points."""
 
     def __init__(self, picture: Picture, *, size: float, height: float) -> None:
+        """Create an empty figure of a picture; ``size`` in points, ``height`` in pixels."""
         from matplotlib.figure import Figure
 
         self.picture, self.theme, self.size = picture, picture.theme, size
@@ -190,7 +192,7 @@ class Canvas:
         self.figure: Figure = Figure(figsize=inches, dpi=_DOTS_PER_INCH, layout=_layout())
 
     def grid(self, rows: int, columns: int, **more: Any) -> list[list[Axes]]:
-        """Axes in rows and columns, with a light grid behind what is drawn."""
+        """Return axes in rows and columns, each with a light grid in the background."""
         axes_array = self.figure.subplots(rows, columns, squeeze=False, **more)
         for axes in axes_array.ravel():
             axes.set_axisbelow(True)
@@ -228,7 +230,7 @@ class Canvas:
         self.figure.supxlabel(folded, x=0.01, ha="left", fontsize=self.size, color=self.theme.muted)
 
     def below(self, axes: Axes, lines: float) -> Any:
-        """The transform of a position a number of lines below the left end of the x axis."""
+        """Return the transform of a position some text lines below the left end of the x axis."""
         from matplotlib.transforms import ScaledTranslation
 
         down = -lines * self.size / 72
@@ -245,7 +247,7 @@ class Canvas:
         return 0.96 * points / (times * self.size * _LETTER_WIDTH)
 
     def wrap(self, text: str, times: float = 1.0) -> str:
-        """A text wrapped to the width of the figure."""
+        """Return a text broken into lines that fit the width of the figure."""
         import textwrap
 
         max_letters = max(int(self.letters(times)) - 6, 16)
@@ -260,7 +262,7 @@ def _layout() -> Any:
 
 @contextmanager
 def _style(theme: Theme, size: float) -> Iterator[None]:
-    """Settings of matplotlib while something is drawn: names are text, never formulas."""
+    """Apply matplotlib settings while a picture is drawn: names are text, never formulas."""
     import matplotlib as mpl
 
     settings = {
@@ -300,7 +302,7 @@ def _style(theme: Theme, size: float) -> Iterator[None]:
 
 
 def log_where_wide(axis: Any, values: Any, *, is_full_size: bool = False) -> None:
-    """Make an axis logarithmic if its values span a wide range.
+    """Make an axis logarithmic if the values on it span a wide range.
 
     Otherwise its ticks are integers if ``is_full_size``.
     """
@@ -319,9 +321,7 @@ def log_where_wide(axis: Any, values: Any, *, is_full_size: bool = False) -> Non
 
 
 def decades(axis: Any, span: float) -> None:
-    """Make an axis logarithmic with ticks at powers of ten, and between them for a small
-    ``span``.
-    """
+    """Make an axis logarithmic with ticks at powers of ten; more ticks for a small ``span``."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     axis._set_axes_scale("log")
@@ -333,7 +333,7 @@ def decades(axis: Any, span: float) -> None:
 
 
 def _number(value: float, _: object = None) -> str:
-    """A tick's number in few letters: ``2.5M``, ``40k``, ``1,200``, ``0.05``."""
+    """Return the number of a tick as a short text: ``2.5M``, ``40k``, ``1,200``, ``0.05``."""
     for minimum, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if abs(value) >= minimum:
             return f"{value / unit:g}{letter}"

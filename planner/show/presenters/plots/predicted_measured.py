@@ -46,7 +46,9 @@ class MeasuredPairs:
 
 
 def compared_quantities(tables: Sequence[Sequence[ComparedRun]]) -> list[MeasuredPairs]:
-    """Each quantity that was measured and is predicted, without noisy rows and impossible layouts.
+    """Return each quantity that is both measured and predicted, with all its runs.
+
+    Noisy rows and impossible layouts are left out.
 
     A row counts with its first measured of equivalent quantities.
     """
@@ -65,6 +67,7 @@ def compared_quantities(tables: Sequence[Sequence[ComparedRun]]) -> list[Measure
 
 
 def _of_row(row: ComparedRun) -> Iterator[tuple[str, tuple[float, float, float, float]]]:
+    """Yield each compared quantity of a run: measured, predicted, and its interval ends."""
     for compared in row.kind.compared:
         quantity = row.first_measured(compared.names)
         predicted = row.ranges.get(quantity or "")
@@ -76,7 +79,10 @@ def _of_row(row: ComparedRun) -> Iterator[tuple[str, tuple[float, float, float, 
 
 
 def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[ComparedRun]]) -> None:
-    """Draw predictions of measured runs into a file. Raises OutputError if it cannot be written."""
+    """Draw predictions of measured runs into a file.
+
+    Raises OutputError if the file cannot be written.
+    """
     panels = compared_quantities(tables)
     num_columns = min(len(panels), max(picture.width // 330, 1))
     rows = ceil_div(len(panels), num_columns)
@@ -96,6 +102,7 @@ def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[Compa
 
 
 def _draw_panel(canvas: Canvas, axes: Axes, panel: MeasuredPairs) -> None:
+    """Draw predicted against measured values of a quantity, with intervals and diagonal."""
     theme, number = canvas.theme, len(panel.measured)
     all_values = np.concatenate([panel.measured, panel.predicted])
     low, high = all_values.min() / 1.25, all_values.max() * 1.25
@@ -136,7 +143,7 @@ def _draw_panel(canvas: Canvas, axes: Axes, panel: MeasuredPairs) -> None:
 def _band(
     panel: MeasuredPairs, has_interval: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The median interval of neighbouring predictions, on both sides of the diagonal.
+    """Return the median interval of neighbouring predictions along the diagonal, as x and ends.
 
     A run with the measurement x is inside where the prediction is between x / high and x / low.
     """

@@ -64,7 +64,7 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the kernels of one configuration into a file.
 
     Raises SearchSpaceError if a flat efficiency is specified.
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     steps = explain_steps(plan, Evaluation(candidates=candidates))
     kernels = list(kernels_of(steps))
@@ -87,7 +87,10 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 
 
 def kernels_of(steps: Sequence[ExplainedStep]) -> Iterator[Kernel]:
-    """The kernels of steps that move data; exchanges and waits have no roofline."""
+    """Yield the kernels of engine or training steps that move data.
+
+    Exchanges and waits are left out, as they have no roofline.
+    """
     for step in steps:
         for part in step.parts:
             for done in part.part.done:
@@ -181,7 +184,7 @@ def _draw_kernels(
 
 
 def _format_moving_share(kernels: Sequence[Kernel], steps: Sequence[ExplainedStep]) -> str:
-    """A note on the shares of each step that only move data, or exchange and wait."""
+    """Return a note on the share of each step that only moves data, exchanges or waits."""
     texts = []
     for step in steps:
         moving = [k for k in kernels if k.step == step.name and not k.flops]

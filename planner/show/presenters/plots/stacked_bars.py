@@ -65,7 +65,7 @@ class Bar:
 def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the parts of time and memory of one configuration into a file.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     bars = part_bars(plan, candidates)
     columns = min(max(picture.width // _COLUMN, 2), 4)
@@ -80,7 +80,7 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 
 
 def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
-    """Bars of each kind of step in ms or s, then of the memory in GiB, without zero parts."""
+    """Return a bar for each kind of step [ms or s] and one for memory [GiB], without zeros."""
     row = candidates.row
     column_intervals = intervals(row, candidates.source.confidence(number_of_row(row, "num_gpus")))
     bars = []
@@ -108,7 +108,7 @@ def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
 
 
 def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
-    """Draw a bar with its numbers inside if they fit, its interval, bound and legend."""
+    """Draw a stacked bar with its numbers, interval, bound and legend."""
     theme, colors = canvas.theme, _colors(bar.parts, canvas.theme)
     start, shown = 0.0, max(bar.total, *(end for end in (*bar.ends, 0.0) if np.isfinite(end)))
     if np.isfinite(bar.bound):
@@ -152,7 +152,7 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
 
 
 def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
-    """Draw the interval and the bound of a bar; return its title."""
+    """Draw the 90 % interval and the bound, such as usable memory; return the bar's title."""
     text = f"{bar.title}: {formatting.format_significant(bar.total)} {bar.unit}"
     if all(map(np.isfinite, bar.ends)):
         low, high = bar.ends
@@ -168,7 +168,7 @@ def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
 
 
 def _colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
-    """The colour of each part; modules of a model, which have no family, have series colours."""
+    """Return the colour of each part by name; modules of a model get the series colours."""
     family_parts = {part for family in FAMILIES.values() for part in family}
     modules = [part for part in parts if part not in family_parts]
     return part_colors((part for part in parts if part in family_parts), theme) | {

@@ -77,6 +77,7 @@ class _Scale:
     """Maps seconds to x positions; skipped time is compressed."""
 
     def __init__(self, timeline: Timeline) -> None:
+        """Map the time of a step to positions on the axis, with skipped time shortened."""
         skipped = [gap for gap in timeline.skipped if gap[1] > gap[0]]
         shown_time = timeline.makespan - sum(end - start for start, end in skipped)
         gap_width = _SKIPPED * shown_time
@@ -103,7 +104,7 @@ class _Scale:
 def draw_timelines(picture: Picture, title: str, timelines: Sequence[Timeline]) -> None:
     """Draw steps over time below each other into a file.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     heights: list[float] = []
     for timeline in timelines:
@@ -132,7 +133,7 @@ def _has_memory(timeline: Timeline) -> bool:
 
 
 def _colors(timelines: Sequence[Timeline], theme: Theme) -> dict[str, str]:
-    """A colour for each part; modules of a model have one of a series."""
+    """Return the colour of each part by name; modules of a model get the series colours."""
     parts = dict.fromkeys(span.part for timeline in timelines for span in timeline.spans)
     colors = {MORE: theme.grid, BUBBLE: theme.background, IDLE: theme.background}
     modules = [part for part in parts if part not in _FAMILY and part not in colors]
@@ -258,7 +259,7 @@ def _memory_columns(picture: Picture) -> int:
 
 
 def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) -> None:
-    """Draw the memory of some stages over time, including the fullest, and the capacity."""
+    """Draw the memory over time of some pipeline stages, including the fullest one."""
     theme, marks = canvas.theme, dict[str, Any]()
     peaks = [max(amount for _, amount in series) for series in timeline.memory]
     fullest = int(np.argmax(peaks))
@@ -292,7 +293,7 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
 
 
 def _spread_stages(number: int, fullest: int) -> list[int]:
-    """Stages spread from the first to the last, including the fullest."""
+    """Return evenly spread pipeline stages, including the first, last and fullest one."""
     if number <= _MOST_LINES:
         return list(range(number))
     spread = {round(stage) for stage in np.linspace(0, number - 1, _MOST_LINES // 2)}
@@ -311,7 +312,7 @@ def write_trace(path: Path, timelines: Sequence[Timeline], metadata: Mapping[str
 
     A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``metadata``
     is added to the metadata of the file.
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
 
     References
     ----------
@@ -328,6 +329,7 @@ def write_trace(path: Path, timelines: Sequence[Timeline], metadata: Mapping[str
 
 
 def _step(timeline: Timeline) -> dict[str, object]:
+    """Return the metadata of a step: title, duration in s and peak memory in GiB."""
     return {
         "title": timeline.title or "step",
         "makespan_s": timeline.makespan,
@@ -337,6 +339,7 @@ def _step(timeline: Timeline) -> dict[str, object]:
 
 
 def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
+    """Yield the trace events of all timelines: names, spans, and memory of each lane."""
     process, begin = 0, 0.0
     for timeline in timelines:
         for lane, name in enumerate(timeline.lanes):
@@ -353,7 +356,7 @@ def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
 
 
 def _merge_passes(spans: Sequence[Span]) -> Iterator[Span]:
-    """Spans with the exchanges and transfers of a pass merged into one span."""
+    """Yield the spans in which the exchanges and transfers of a pass are one span."""
     last: Span | None = None
     for span in spans:
         same = last is not None and (last.lane, last.name) == (span.lane, span.name)
@@ -371,7 +374,7 @@ def _merge_passes(spans: Sequence[Span]) -> Iterator[Span]:
 def _levels(
     process: int, begin: float, series: Sequence[tuple[float, float]]
 ) -> Iterator[dict[str, object]]:
-    """Counter events of the memory of a lane [GiB] where it changes."""
+    """Yield trace events with the memory of a lane [GiB] at each time it changes."""
     previous = None
     for start, amount in series:
         level = round(amount / GIB, _DIGITS)
@@ -382,6 +385,7 @@ def _levels(
 
 
 def _heads(process: int, name: str) -> Iterator[dict[str, object]]:
+    """Yield the trace events that name a process and each of its streams."""
     yield {"name": "process_name", "ph": "M", "pid": process, "args": {"name": name}}
     yield {"name": "process_sort_index", "ph": "M", "pid": process, "args": {"sort_index": process}}
     for thread, stream in enumerate(STREAMS):
@@ -390,7 +394,7 @@ def _heads(process: int, name: str) -> Iterator[dict[str, object]]:
 
 
 def _event(process: int, begin: float, span: Span) -> dict[str, object]:
-    """A complete event; a merged span has the milliseconds of its parts."""
+    """Return the trace event of a span; a merged span lists its parts in ms."""
     event: dict[str, object] = {
         "name": span.name,
         "cat": span.part,

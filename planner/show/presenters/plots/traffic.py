@@ -32,7 +32,7 @@ _POINTS, _AXIS_MARGIN_FACTOR = 200, 16.0
 def draw_day(picture: Picture, title: str, day: DailySchedule) -> None:
     """Draw the load of a day, and the GPUs of a schedule and of an autoscaler.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     load, spare = day.load, 0.0 if day.with_spare is None else day.with_spare.spare
     requested, served = day.autoscaler_counts(spare)
@@ -79,7 +79,7 @@ def draw_reuse(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the prefix-cache hit rate of the first plan over cache sizes into a file.
 
     Raises SearchSpaceError if the requests share no prompts.
-    Raises OutputError if it cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     if not isinstance(candidates, Deployments) or candidates.inputs.workload.reuse is None:
         raise SearchSpaceError(
