@@ -170,6 +170,7 @@ class ApiComparison:
         return costs
 
     def _row(self, offer: Offer) -> dict[str, Value]:
+        """Return the output row of one API offer: prices, costs [USD] and break-even rate [1/s]."""
         price, (low, high) = offer.price, offer.utilization_ends
         return {
             "provider": price.provider,
@@ -295,6 +296,7 @@ def cached_price(price: ApiPrice) -> float:
 def _offer(
     price: ApiPrice, mix: Mapping[str, float], cost_rate: float, rate: float, rates: Ends
 ) -> Offer:
+    """Return the cost of a request at this API price [USD] and the break-even rate [requests/s]."""
     cost = request_cost(
         **mix, input_price=price.input, cached_price=cached_price(price), output_price=price.output
     )
@@ -318,6 +320,7 @@ def _price_range(row: Row, cost_rate: float) -> Ends:
         parts = {"": prefill_excluded, "prefill_": cost_rate - prefill_excluded}
 
     def rate_at(end: str) -> float:
+        """Return the GPU cost [USD/s] if all prices are at this end (``low`` or ``high``)."""
         shares = {
             prefix: number_or_nan(row[f"{prefix}price_{end}_per_gpu_hour_usd"])
             / number_or_nan(row[f"{prefix}price_per_gpu_hour_usd"])

@@ -308,6 +308,7 @@ class _NearbyConfigurations:
         may_be: MayBe,
         only_layout: bool = False,
     ) -> _NearbyConfigurations:
+        """Predict configurations near ``current`` that break no rule, with the user's limits."""
         problem = limit_concurrency(wide.problem, plan, current)
         # Only the limits that the user sets: whatever fits counts, however slow.
         user_limits = {limit.name for limit in plan.problem.constraints if not limit.assumed}

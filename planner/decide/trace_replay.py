@@ -145,6 +145,7 @@ def _prefix_aware_replicas(blocks: Sequence[Sequence[int]], number: int) -> Inde
 
 
 def _hit_rates(inputs: ServingInputs, caches: Sequence[PrefixCache]) -> tuple[float, float] | None:
+    """Return the assumed and the replayed hit rate of the prefix cache; None: no cache."""
     if inputs.prefixes is None or not caches:
         return None
     replayed_hit_rate = sum(cache.hit_tokens for cache in caches) / sum(

@@ -110,6 +110,7 @@ def read_bench(report: Mapping[str, object]) -> LogSummary:
 
 
 def _facts(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Return the number of requests, mean tokens, concurrency and rate [1/s] of a benchmark."""
     facts = {}
     completed = numbers.get("completed")
     if completed:
@@ -257,6 +258,7 @@ def _trtllm_summary(
     facts: Mapping[str, float],
     percentiles: Mapping[tuple[str, int], float],
 ) -> LogSummary:
+    """Return the summary of a trtllm-bench log, in which all requests start at once."""
     return LogSummary(
         format=TRTLLM,
         title="trtllm-bench",
@@ -398,6 +400,7 @@ _LLAMA_BENCH_KEYS = ("n_prompt", "n_gen", "avg_ts")
 
 
 def _speeds(objects: Iterable[object]) -> Iterator[Speed]:
+    """Yield kind (``pp``: prompt, ``tg``: answer), tokens and tokens/s of llama-bench results."""
     for result in objects:
         for row in result if isinstance(result, list) else [result]:
             if not isinstance(row, Mapping):

@@ -148,6 +148,7 @@ def _find_result_file(folder: Path) -> Path:
 
 
 def _read_objects(log: Log, name: str | None) -> LogSummary | None:
+    """Read the JSON results of a log in the first format that matches; None: no format matches."""
     for log_format in OBJECT_FORMATS:
         if name not in (None, log_format.name):
             continue
@@ -165,6 +166,7 @@ def _read_objects(log: Log, name: str | None) -> LogSummary | None:
 
 
 def _matching_formats(log: Log, formats: list[Format]) -> Iterator[str]:
+    """Yield the name of each format with a matching line, until the first format matches."""
     missing = list(formats)
     for line in log.lines():
         for log_format in tuple(missing):
@@ -176,6 +178,7 @@ def _matching_formats(log: Log, formats: list[Format]) -> Iterator[str]:
 
 
 def _no_measurement_message(log: Log, name: str | None) -> str:
+    """Return the error text for a log without step or result, with examples of known lines."""
     formats = [
         log_format
         for log_format in (*LINE_FORMATS, *OBJECT_FORMATS)

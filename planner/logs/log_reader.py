@@ -187,6 +187,7 @@ def _is_cut(piece: str) -> bool:
 
 
 def _line(number: int, piece: str) -> LogLine:
+    """Remove colors from a log line and split off its rank prefix; stream "": no rank."""
     text = _ANSI.sub("", piece).rstrip()
     rank = _RANK.match(text)
     if rank is None:
@@ -211,6 +212,7 @@ def _read_json_pieces(pieces: Iterator[str], max_characters: int) -> Iterator[st
 
 
 def _parse_json_lines(text: str) -> Iterator[object]:
+    """Yield the JSON object of each line that has one; skips other and damaged lines."""
     for line in text.splitlines():
         if not line.startswith("{"):
             continue
@@ -316,6 +318,7 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
 def _describe_outliers(
     steps: Sequence[LoggedStep], median_value: float, quantity: str
 ) -> Iterator[str]:
+    """Yield a note on steps far slower than the median, with examples, if there are any."""
     slower = [(_slowdown(step.value, median_value, quantity), step) for step in steps]
     slow = sorted((pair for pair in slower if pair[0] > _SLOW), key=lambda pair: -pair[0])
     if not slow:

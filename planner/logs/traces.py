@@ -198,6 +198,7 @@ def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]
 
 
 def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a trace file, plain or gzip; raises an error if it is damaged."""
     try:
         with read_files.open_regular_file(path) as file:
             stream = GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP else file
@@ -220,6 +221,7 @@ def _objects(
 
 
 def _object(line: str, path: Path, number: int) -> Mapping[str, object]:
+    """Parse a trace line as a JSON object; raises SpecError if it is not one."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as failure:
@@ -287,6 +289,7 @@ def _parse_block_names(value: object) -> Any:
 
 
 def _is_list_of_block_names(value: object) -> bool:
+    """Return True if a cell holds a list of integers that name blocks of the KV cache."""
     try:
         names = _parse_block_names(value)
     except (ValueError, RecursionError):
@@ -330,6 +333,7 @@ def _dates(cells: list[object], path: Path, lines: Sequence[int]) -> FloatArray:
 
 
 def _numbers(cells: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
+    """Return the cells of a column as finite numbers; raises SpecError for any other cell."""
     try:
         numbers = np.array(cells, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -348,6 +352,7 @@ def _number(value: object) -> float:
 def _raise_if_any(
     invalid: np.ndarray, cells: list[object], path: Path, lines: Sequence[int], role: str
 ) -> None:
+    """Raise SpecError for the first cell marked invalid, with its file and line."""
     if invalid.any():
         row = int(np.argmax(invalid))
         kind = "a number of tokens"

@@ -197,6 +197,7 @@ class _Parser:
     """Collects the measurements of a log line by line."""
 
     def __init__(self, trainer: TrainerLogFormat) -> None:
+        """Start without steps, memory and facts; ``trainer`` says how lines look."""
         self.trainer = trainer
         self.steps: list[LoggedStep] = []
         self.memory: dict[str, float] = {}
@@ -263,6 +264,7 @@ class _Parser:
         return parse_count(groups["step"] or groups.get("bar") or 0)
 
     def _take_facts(self, text: str) -> None:
+        """Record the facts of a line, and the number of GPUs if it states a device mesh."""
         for name, pattern in self.trainer.facts.items():
             if match := pattern.search(text):
                 self.facts[name] = _parse_float(next(filter(None, match.groups())))
@@ -274,6 +276,7 @@ class _Parser:
             self.facts["num_gpus"] = product
 
     def _take_checks(self, text: str, value: float) -> None:
+        """Record tokens and samples of a step of ``value`` seconds to check the batch size."""
         if match := _MAXTEXT_TOKENS.search(text):
             self.sums["tokens"].append(_parse_float(match[1]) * _parse_float(match[2]))
         batch = self.facts.get("global_batch_size")
@@ -424,6 +427,7 @@ def _summarize(
     bars: list[tuple[int, int]],
     events: int,
 ) -> LogSummary:
+    """Return the step time [s] or sample rate [1/s], batch and notes of a Hugging Face log."""
     values, notes = {}, []
     steps, samples = summary.get(STEPS_RATE), summary.get(SAMPLES_RATE)
     seconds, between = _bar_time(bars)
@@ -482,6 +486,7 @@ def _runs(bars: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
 
 
 def _pairs(line: str) -> dict[str, float]:
+    """Return the names and numbers of a log line; skips values that are not numbers."""
     pairs = {}
     for name, text in _PAIR.findall(line):
         if (value := parse_number(text)) is not None:

@@ -88,6 +88,7 @@ def on_dask(address: str, report: Callable[[str], None] | None = None) -> Run:
         ) from error
 
     def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
+        """Run the scenario batches of a sweep on a Dask cluster and yield each result."""
         # Workers may run in other folders, so the specs folder must be absolute.
         resolved_plan = replace(plan, specs=plan.specs and plan.specs.resolve())
         with _quiet(), _connect(address) as client:
@@ -226,6 +227,7 @@ def _check_workers(client: _Client, task: _Task) -> None:
 def _describe_mismatch(
     expected: Mapping[str, str], actual: BaseException | Mapping[str, str]
 ) -> str:
+    """Say how a worker's planner differs from this one; empty: it matches or has no connection."""
     from distributed.comm import CommClosedError
 
     if isinstance(actual, CommClosedError):

@@ -81,6 +81,7 @@ def _format_answer(value: object) -> str:
 def _changes_blocks(
     comparison: Comparison, measure: str, changes: Sequence[Change]
 ) -> Iterator[Block]:
+    """Yield the table of changed scenarios: answers, measure before and now, change and plan."""
     columns = [
         Column(
             name,
@@ -235,6 +236,7 @@ def compare(
 def _sides(
     sweep: Sweep, names: Sequence[str], measure: str, select: Callable[[Sweep], Iterable[Row]]
 ) -> Iterator[tuple[Key, ScenarioSide]]:
+    """Yield the key (answers ``names``) and the result of each selected scenario of a sweep."""
     for row in select(sweep):
         values = sweep.plan.scenario(int(number_or_nan(row["scenario"]))).values
         feasible = bool(row["feasible"])
@@ -269,6 +271,7 @@ def _answer_changes(
 
 
 def _is_same(before: ScenarioSide, after: ScenarioSide) -> bool:
+    """Return True if a scenario has the same plan and about equal measure, cost and time."""
     if (before.feasible, before.plan) != (after.feasible, after.plan):
         return False
     return not before.feasible or all(

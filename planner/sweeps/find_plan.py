@@ -139,6 +139,7 @@ def _csv_row(path: Path, row: int | None) -> tuple[object, object]:
 
 
 def _json_row(path: Path, row: int | None) -> tuple[object, object]:
+    """Read a row (from 1; None: the first) and the manifest of the JSON file of a search."""
     table = read_json(path, RESULT, LaunchError)
     rows = table.get("rows") if isinstance(table, dict) else None
     if not isinstance(table, dict) or not isinstance(rows, list):

@@ -227,6 +227,7 @@ class SweepPlan:
 
 
 def _parse_work(table: object) -> SweepWorkload:
+    """Parse a workload of a stored sweep plan; raises SearchSpaceError if it is invalid."""
     workload = as_workload_name(require_entry(table, "workload", str, SearchSpaceError))
     axes = current_keys(require_entry(table, "axes", dict, SearchSpaceError), "axes")
     for name in axes:
@@ -242,6 +243,7 @@ def _parse_work(table: object) -> SweepWorkload:
 
 
 def _parse_values(table: object, name: str) -> Values:
+    """Return the values of an axis or of the objectives; raises SearchSpaceError if invalid."""
     values = require_entry(table, name, list, SearchSpaceError)
     if not values and name != OBJECTIVES:
         raise SearchSpaceError(f"{name} has no value.")

@@ -130,6 +130,7 @@ def requested_summary(query: SweepQuery) -> Iterator[Block]:
 
 
 def _listed_blocks(query: SweepQuery) -> Iterator[Block]:
+    """Yield the table of the selected scenarios, or write these to CSV or JSON."""
     sweep = query.sweep
     order = parse_order(query.sort, sweep.columns)
     columns = check_columns(query.columns, sweep.columns, "--columns")
@@ -162,6 +163,7 @@ def read_cells(
 
 
 def _pivot_blocks(query: SweepQuery) -> Iterator[Block]:
+    """Yield a matrix of best values per workload, or write these to CSV or JSON."""
     sweep = query.sweep
     names = check_columns(query.pivot, sweep.columns, "--pivot")
     summary = summarize(query.rows(), sweep.plan, query.measure, names)
@@ -202,6 +204,7 @@ def _write_pivot(query: SweepQuery, names: Sequence[str]) -> None:
 
 
 def _differences_of(query: SweepQuery, other: Sweep) -> Iterator[Block]:
+    """Yield the differences from another sweep in one measure, or write these to CSV or JSON."""
     sweep = query.sweep
     columns = [name for name in sweep.columns if name in other.columns]
     measure = only_column(check_measure(query.value, columns), columns)
@@ -264,6 +267,7 @@ def _without_interval_suffix(name: str) -> str:
 
 
 def _column(name: str, cells: Cells, unit_numbers: Sequence[float]) -> Column:
+    """Format the cells of a result column in one unit; ``unit_numbers`` also influence the unit."""
     head = label(name)
     if any(isinstance(cell, float) for cell in cells):
         numbers = [float(cell) for cell in cells if _is_numeric(cell)]
@@ -319,6 +323,7 @@ def _csv_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iter
 
 
 def _json_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield the text of a JSON list with one object per row."""
     prefix = "["
     for row in rows:
         yield prefix + "\n" + json.dumps(dict(zip(columns, row, strict=True)), allow_nan=False)
@@ -383,6 +388,7 @@ def _curves(group: WorkloadGroup, *, several: bool) -> Curves:
 
 
 def _curve(group: WorkloadGroup, place: Place, across: str, ties: set[Spot]) -> Curve:
+    """Return the curve of the best plans of one place (its axis values) over the number of GPUs."""
     spots = [(place, count) for count in group.counts if (place, count) in group.spots]
     measured_spots = [spot for spot in spots if group.metric in group.spots[spot].best_by_measure]
     points = {spot: _point(group, spot, across) for spot in measured_spots}
@@ -416,6 +422,7 @@ def _format_spot(spot: Spot) -> str:
 
 
 def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
+    """Return the matrix of best values: rows are places, columns are numbers of GPUs."""
     metric = group.metric
     column = column_of(metric, group)
     cells, unit = cells_of(group, metric, column, group.places)
@@ -424,6 +431,7 @@ def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
     ]
 
     def value(place: Place, count: Value) -> float:
+        """Return the best value of a place on ``count`` GPUs; NaN if it has no plan."""
         here = group.spots.get((place, count))
         return (
             here.best_by_measure[metric].value

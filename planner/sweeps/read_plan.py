@@ -80,6 +80,7 @@ class _Reader:
     errors: list[str] = field(default_factory=list)
 
     def plan(self, table: Mapping[str, object], name: str) -> SweepPlan:
+        """Parse the TOML table of a sweep into a plan; faults are appended to ``self.errors``."""
         work_tables = table.get(_WORK, [{}])
         tables: list[dict[str, object]] = [{}]
         if (
@@ -158,6 +159,7 @@ class _Reader:
         )
 
     def _settings(self, table: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the table of parameters and values; if it is no table, record an error."""
         value = table.get(SETTINGS, {})
         if isinstance(value, Mapping):
             return value
@@ -167,6 +169,7 @@ class _Reader:
     def _unknown_name_message(
         self, word: str, terms: Mapping[str, Term], workload: str, where: str
     ) -> str:
+        """Return the error text for an unknown name, with where it belongs or a similar name."""
         names = [workload] if workload else workload_names()
         if any(
             full_name(word, terms_of(workload_name, "parameter"))
@@ -184,6 +187,7 @@ class _Reader:
         return f"{where}Unknown question or limit {word!r}.{did_you_mean(word, terms)}"
 
     def _parse_list(self, name: str, value: object) -> Values:
+        """Return the different values of a list; if it is invalid, record an error, return ()."""
         try:
             return tuple(dict.fromkeys(split_items(value, name)))
         except (PlannerError, TypeError) as error:
@@ -211,6 +215,7 @@ class _Reader:
         return tuple(values_by_spec.values())
 
     def _parse_count(self, term: Term, value: object) -> object:
+        """Return the parsed value of a term; 1, with an error recorded, if it is invalid."""
         try:
             return parse_value(term, value, self.option_name(term.term))
         except PlannerError as error:

@@ -148,6 +148,7 @@ def _front_blocks(store: Store, names: Iterable[str]) -> Iterator[Block]:
 
 @contextmanager
 def _table_writer(folder: Path, name: str, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
+    """Open the CSV file, and Parquet if available, of a table; yields a function to add rows."""
     with ExitStack() as stack:
         text = stack.enter_context(write_atomically(folder / f"{name}.csv"))
         text.write(",".join(map(csv_cell, kinds)) + "\n")
@@ -166,6 +167,7 @@ def _table_writer(folder: Path, name: str, kinds: Kinds) -> Iterator[Callable[[B
 
 @contextmanager
 def _parquet_writer(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
+    """Open a Parquet file with typed columns; yields a function to add rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -219,6 +221,7 @@ def on_cores(workers: int) -> Run:
     """A function that runs parts in ``workers`` processes."""
 
     def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
+        """Run the scenario batches of a sweep on local worker processes and yield each result."""
         try:
             yield from run_on_workers(partial(run_part, plan), parts, workers, _check_stop)
         except WorkersEnded as error:

@@ -95,6 +95,7 @@ def read_fronts(path: Path) -> Iterator[Mapping[str, list[Value]]]:
 
 
 def _read(path: Path, first: int) -> Iterator[dict[str, object]]:
+    """Yield the JSON objects of every second line of a gzip file, from line ``first`` (0-based)."""
     with open_regular_file(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
         try:
             for text in islice(read_lines(unpacked, path, max_bytes=TABLE), first, None, 2):
@@ -116,6 +117,7 @@ def is_complete_part(path: Path, part: ScenarioBatch) -> bool:
 
 
 def _kinds(outcomes: list[ScenarioResult], *, front: bool) -> dict[str, str]:
+    """Return the type of each column (``flag``, ``count``, ...) of the rows, or of the fronts."""
     kinds: dict[str, str] = {}
     for outcome in outcomes:
         values = outcome.front.items() if front else ((n, [v]) for n, v in outcome.row.items())
@@ -183,6 +185,7 @@ def _question_without_terms(scenario: Scenario) -> tuple[str, list[tuple[str, ob
 
 
 def _outcome(answers: Row, plan: Plan, result: SearchResult) -> ScenarioResult:
+    """Return the row of a scenario (best plan, or reason for none) and its Pareto front."""
     counts = {
         "configurations_evaluated": result.configurations_evaluated,
         "configurations_predicted": result.configurations_predicted,
@@ -240,6 +243,7 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
 
 
 def _front(plan: Plan, table: Columns, answers: Row) -> dict[str, list[Value]]:
+    """Return the columns of the plans on the Pareto front, with the number of the scenario."""
     columns = _front_columns(plan.workload.name, tuple(table))
     named = plan.problem.sources[0].named
     number = len(table["num_gpus"])

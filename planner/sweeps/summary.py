@@ -182,6 +182,7 @@ class WorkloadGroup:
         return self._best(is_solid=True)
 
     def _best(self, *, is_proven: bool = False, is_solid: bool = False) -> dict[str, Row]:
+        """Return the best row by measure; optionally only of proven plans or solid prices."""
         best = {}
         for measure in CHOSEN_BY:
             rows = [
@@ -352,6 +353,7 @@ class WorkloadGroup:
     def _crossovers_between(
         self, measure: str, place: Place, other_place: Place, winners: Mapping[Value, Place | None]
     ) -> list[Crossover]:
+        """Return the numbers of GPUs from which the better of two places (axis values) changes."""
         by_count = {
             count: [
                 self.spots[compared, count].best_by_measure[measure]

@@ -381,6 +381,7 @@ def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
 def _group_blocks(
     group: WorkloadGroup, front: Sequence[Row], *, is_long: bool, has_matrix: bool, max_rows: int
 ) -> Iterator[Block]:
+    """Yield the summary of one workload: headline plans, money and details; or why no plan."""
     yield Title(text=group_title(group))
     if not group.best:
         yield make_lines(f"No plan at all. {'; '.join(no_plan_lines(group))}", most=_LINES)

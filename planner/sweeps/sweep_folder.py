@@ -174,6 +174,7 @@ class Store:
         self._remove_parts()
 
     def _begin(self, fresh: bool) -> None:
+        """Prepare the folder to start or continue the sweep; ``fresh`` removes earlier results."""
         self.identity = identity(self.plan)
         for folder in (self.folder, self.folder / PARTS):
             remove_unfinished(folder)
@@ -267,6 +268,7 @@ def file_digest(path: Path) -> str:
 
 
 def _make_writable(folder: Path) -> None:
+    """Create a folder and write a probe file; raises OutputError if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".planner-probe-{os.getpid()}.tmp"
@@ -293,6 +295,7 @@ os.register_at_fork(after_in_child=_close_locks)
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
+    """Hold the lock file of a sweep folder while the context is open, then remove the file."""
     path = folder / LOCK
     with _exclusive_lock(path) as file:
         _lock_files.add(file)
@@ -372,6 +375,7 @@ class PartRow(dict[str, Value]):
     """A scenario of an unfinished sweep; raises SpecError as `CsvRow`."""
 
     def __init__(self, row: Mapping[str, object], path: Path) -> None:
+        """Parse the cells of a row of a part file; raises SpecError if a cell is invalid."""
         try:
             super().__init__({name: cell_reader(name)(value) for name, value in row.items()})
         except SearchSpaceError as error:
@@ -522,6 +526,7 @@ class Sweep:
         }
 
     def _table(self, name: str) -> Iterator[Row]:
+        """Yield the rows of a CSV table of the sweep; raises an error if a row is damaged."""
         path = self._path(name)
         lines = read_csv(path)
         _, names = next(lines, (1, []))
@@ -540,6 +545,7 @@ class Sweep:
 
 
 def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
+    """Return a pandas data frame of these columns; a missing cell is None."""
     import pandas as pd
 
     values: dict[str, list[Value]] = {name: [] for name in columns}

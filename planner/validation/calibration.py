@@ -256,6 +256,7 @@ def thinned(measured: Sequence[MeasuredQuantity], max_setups: int) -> list[Measu
 def _measured(
     run: Run, library: Library, runs: Runs, kind: CalibrationKind
 ) -> Iterator[MeasuredQuantity]:
+    """Yield the measured quantities of a published run; nothing if it cannot be predicted."""
     try:
         case = KINDS[runs.kind].case_of(run, library)
     except NotPredicted:
@@ -329,6 +330,7 @@ def with_values(
 
 
 def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> FrameworkProfile:
+    """Return the framework profile of a case with these values of fitted parameters."""
     sections: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for parameter, value in values.items():
         is_fixed_loss = case.has_fixed_loss and parameter.label == "memory.per_logit"
@@ -342,6 +344,7 @@ def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> Framewo
 
 
 def _gpu(case: TrainingCase, values: Mapping[Parameter, float]) -> GpuSpec:
+    """Return the GPU of a case with these values of its fitted efficiencies."""
     efficiencies: dict[str, Any] = {
         parameter.name: value
         for parameter, value in values.items()
@@ -364,6 +367,7 @@ def step_and_memory(run: Run, case: TrainingCase) -> Iterator[tuple[str, float, 
 
 
 def _step_time(run: Run, case: TrainingCase) -> float | None:
+    """Return the measured step time [s], also from tokens/s; None: not measured."""
     if run.number("measured_step_time_s"):
         return run.number("measured_step_time_s")
     batch = run.number("global_batch_size")

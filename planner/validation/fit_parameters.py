@@ -137,6 +137,7 @@ def _ignore_progress(done: int) -> None:
 def _outcome(
     p: Parameter, values: Mapping[Parameter, float], widths: Mapping[Parameter, float]
 ) -> FittedParameter:
+    """Return the fitted value of a parameter and how far data determine it (0 to 1)."""
     return FittedParameter(
         parameter=p,
         value=values.get(p, p.shipped),
@@ -331,6 +332,7 @@ def _left_out(
 
 
 def _errors(before: FloatArray, after: FloatArray, left_out: FloatArray) -> FitErrors | None:
+    """Return mean relative errors before, after and in cross-validation; None: no prediction."""
     is_predicted = ~np.isnan(before)
     if not is_predicted.any():
         return None

@@ -197,6 +197,7 @@ def predict_rl_group(cases: Sequence[RlCase]) -> Iterable[Prediction]:
 
 
 def _prediction(case: RlCase, step: RlStep, capacity: float) -> Prediction:
+    """Return the times of an RL step [s], its peak memory and the probability that it fits."""
     times = {name: first(seconds) for name, seconds in step.times.items()}
     peak = first(step.peak_memory)
     chance = float(case.memory_errors.fit_probability(predicted=peak, usable=capacity))

@@ -167,6 +167,7 @@ def is_path(name: str, *, slashes: bool = False) -> bool:
 
 
 def _number_error(name: str, kind: ColumnType | None, number: float) -> str | None:
+    """Say why a number is invalid in a column of this name and type; None: it is valid."""
     if number < 0:
         return f"{number:g} is negative"
     if kind is ColumnType.FLAG and number not in (0, 1):
@@ -179,6 +180,7 @@ def _number_error(name: str, kind: ColumnType | None, number: float) -> str | No
 
 
 def _schema(kind: TableKind) -> Schema:
+    """Read the columns of training or inference tables of published runs from columns.csv."""
     rows = [row for row in read_table("columns.csv", FOLDER) if row["table"] in (kind, "both")]
     columns = {
         row["name"]: Column(
@@ -308,6 +310,7 @@ def read_runs(path: Path = SHIPPED) -> Runs:
 
 
 def _header_errors(header: Sequence[str], schema: Schema) -> Iterator[str]:
+    """Yield an error for each missing or repeated column of the header of a table."""
     for name in schema.needed:
         if name not in header:
             hint = did_you_mean(name, set(header) - schema.column_names)
@@ -319,6 +322,7 @@ def _header_errors(header: Sequence[str], schema: Schema) -> Iterator[str]:
 def _row_errors(
     number: int, cells: Sequence[str], header: Sequence[str], schema: Schema
 ) -> Iterator[str]:
+    """Yield an error for each invalid cell of a row, or for a wrong number of cells."""
     if len(cells) != len(header):
         yield f"{number}: has {len(cells)} cells, not {len(header)}."
         return

@@ -76,6 +76,7 @@ class Library:
 
     @cached_property
     def _models(self) -> dict[str, ModelSpec]:
+        """Load all models by each spelling of their names and aliases."""
         models: dict[str, ModelSpec] = {}
         for name in self.catalogue.names(SpecKind.MODELS):
             model = self.catalogue.load_model(name)
@@ -177,6 +178,7 @@ def _built_in(run: Run, library: Library, rule_name: str) -> ModelSpec | None:
 
 
 def _agrees(run: Run, model: ModelSpec) -> bool:
+    """Return True if the model has the layers, widths, heads and experts that the run states."""
     layers = run.count("num_hidden_layers")
     standard = [a for a in model.attentions if a.kind is AttentionKind.STANDARD]
     model_counts = {
@@ -210,6 +212,7 @@ def _reduced(model: ModelSpec, layers: int) -> tuple[LayerGroup, ...]:
 
 
 def _from_columns(run: Run) -> ModelSpec:
+    """Build a model from the sizes in the columns of a run; raises NotPredicted without these."""
     layers, hidden = run.count("num_hidden_layers"), run.count("hidden_size")
     if layers is None or hidden is None:
         raise NotPredicted("unknown architecture: no layers or hidden size, and no such model")
@@ -235,6 +238,7 @@ def _from_columns(run: Run) -> ModelSpec:
 
 
 def _attention(run: Run, hidden: int, biased: bool) -> AttentionSpec:
+    """Build the attention of a layer; heads not stated by the run are about as wide as usual."""
     heads = run.count("num_attention_heads")
     if not heads:  # the size nearest to the usual one, of those that divide the width and the GPUs
         t = run.count("tensor_parallel") or 1
@@ -251,6 +255,7 @@ def _attention(run: Run, hidden: int, biased: bool) -> AttentionSpec:
 
 
 def _feed_forward(run: Run, hidden: int, gated: bool) -> FeedForwardSpec:
+    """Build the MLP or experts of a layer; a width that the run does not state is the usual one."""
     experts = run.count("num_experts")
     width = run.count("intermediate_size")
     if experts:
@@ -284,6 +289,7 @@ def run_cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
 
 
 def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
+    """Build the cluster of a run; what the run does not state is usual for the GPU."""
     cluster = default_cluster(gpu)
     fabric = _fabric(run, gpu, cluster)
     per_node = run.count("gpus_per_node") or cluster.gpus_per_node
@@ -306,6 +312,7 @@ def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
 
 
 def _fabric(run: Run, gpu: GpuSpec, cluster: ClusterSpec) -> ScaleUp:
+    """Return the links within a node: PCIe if the run says so, else those of the cluster."""
     on_pcie = run.word("scale_up_link") == LinkKind.PCIE
     if not on_pcie or cluster.scale_up.kind is LinkKind.PCIE:
         return cluster.scale_up

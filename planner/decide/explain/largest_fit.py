@@ -148,6 +148,7 @@ def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
     configurations = evaluation.candidates.held
 
     def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
+        """Return the search inputs and configurations with other lengths [tokens]."""
         lengths = int(numbers[0]) if numbers.size == 1 else numbers
         source = evaluation.source.with_immediate_admission.changed(
             lambda inputs: replace(
@@ -178,6 +179,7 @@ def _find_largest(
     is_only: bool = False,
     least: int = 1,
 ) -> LargestFit:
+    """Search ``least`` to ``max_size`` for the largest feasible size; ``grown`` applies a size."""
     numbers = np.arange(float(least), max_size + 1)
     if plan.workload.longest:
         tried, codes = _bisect_sizes(plan, grown, numbers)

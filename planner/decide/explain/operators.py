@@ -119,6 +119,7 @@ def _gemm(case: OperatorSizes) -> FloatArray:
 
 
 def _grouped_gemm(case: OperatorSizes) -> FloatArray:
+    """Return the time of the grouped matrix products of local experts, with casts to 8 bit [s]."""
     pairs, depth, width = case["rows"], case["depth"], case["columns"]
     products = case.machine.grouped_gemm_time(
         pairs, case["local_experts"], depth, width, case["matrices"], case.format
@@ -127,6 +128,7 @@ def _grouped_gemm(case: OperatorSizes) -> FloatArray:
 
 
 def _attention(case: OperatorSizes) -> FloatArray:
+    """Return the time of a fused attention kernel for each combination of sizes [s]."""
     length, sequences = case["sequence_length"], case["sequences"]
     head_dim = int(case["head_dim"][0])
     attention_kernels = (
@@ -155,6 +157,8 @@ def _elementwise(case: OperatorSizes) -> FloatArray:
 
 
 def _collective(name: str) -> Callable[[OperatorSizes], FloatArray]:
+    """Return a function that predicts the time of this collective for the sizes of a case [s]."""
+
     def seconds(case: OperatorSizes) -> FloatArray:
         group = CommunicationGroup(size=case["num_gpus"], stride=case["stride"])
         return case.machine.collective(name, case["num_bytes"], group)
@@ -389,6 +393,7 @@ def time_operators(question: OperatorQuestion, catalogue: Catalogue) -> Operator
 def _profiles(
     question: OperatorQuestion, catalogue: Catalogue
 ) -> Sequence[FrameworkProfile | None]:
+    """Load the profiles of the named frameworks; ``[None]`` if the question names no framework."""
     names = question.frameworks
     if list(names) == [ALL]:
         names = catalogue.names("frameworks")
@@ -450,6 +455,7 @@ def _size_combinations(
 def _choice_combinations(
     question: OperatorQuestion, kind: OperatorKind
 ) -> Iterator[dict[str, str]]:
+    """Yield each combination of choices (kernel, ...) as choice name to value; unset: default."""
     values = [
         question.choices.get(name) or [_USUAL.get(name, glossary()[name].default)]
         for name in kind.choices
@@ -505,6 +511,7 @@ def _single_work(work: KernelWork, index: int, number: int) -> KernelWork:
 def _row(
     kind: str, case: OperatorSizes, index: int, time: float, done: Sequence[RepeatedWork]
 ) -> dict[str, Value]:
+    """Return the output row of one operator: sizes, time [s], rates, share of peak, bound."""
     sizes = {name: values[index] for name, values in case.sizes.items()}
     names = dict.fromkeys(n for each in KINDS.values() for n in (*each.choices, *each.sizes))
     shown_values = {

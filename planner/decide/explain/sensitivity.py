@@ -96,6 +96,7 @@ def with_scaled_specs(kind: str, paths: Sequence[str], factor: float) -> PlanCha
 
 
 def _scale_source(source: Source, kind: str, paths: Sequence[str], factor: float) -> Source:
+    """Return the source with the numbers at ``paths`` of one kind of spec times ``factor``."""
     if kind in _SPECS_OF_SITES:
         sites = {name: getattr(source, name) for name in _SITES if hasattr(source, name)}
         return replace(
@@ -112,6 +113,7 @@ def _scale_source(source: Source, kind: str, paths: Sequence[str], factor: float
 def _scale_setting(
     inputs: SearchInputs, kind: str, paths: Sequence[str], factor: float
 ) -> SearchInputs:
+    """Return the inputs with numbers of the GPU, cluster or another spec times ``factor``."""
     machine = inputs.machine
     if kind == "gpu":
         gpu, efficiency = machine.gpu, machine.gpu.efficiency
@@ -317,6 +319,7 @@ def _software_alternatives(
 
 
 def _scale_spec_number(plan: Plan, fact: _SpecNumber, burst: int | None) -> Sensitivity:
+    """Predict the plan with a number of a spec 10 % worse and 10 % better."""
     sign = -1 if fact.low else 1
     factors = {"10 % worse": 1 - sign * STEP, "10 % better": 1 + sign * STEP}
     outcomes = {
@@ -327,6 +330,7 @@ def _scale_spec_number(plan: Plan, fact: _SpecNumber, burst: int | None) -> Sens
 
 
 def _length_sensitivities(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
+    """Predict the plan with each sequence length [tokens] halved and doubled."""
     work = plan.problem.inputs.workload
     for name in plan.workload.lengths:
         current = getattr(work, name)

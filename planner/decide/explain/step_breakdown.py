@@ -106,6 +106,7 @@ def _format_figures(done: RepeatedWork, *names: str) -> list[str]:
 
 
 def _roofline(done: RepeatedWork) -> str:
+    """Format the roofline formula of a kernel time with its numbers (FLOP, bytes, latency)."""
     paid, peak, e, moved, w, b, t0, q = _format_figures(
         done, "paid_flops", "peak_flops", "compute_fraction", "num_bytes", "memory_bandwidth",
         "bandwidth_fraction", "latency", "sharpness",
@@ -128,6 +129,7 @@ def _memory(done: RepeatedWork) -> str:
 
 
 def _cache(done: RepeatedWork) -> str:
+    """Format the formula for the time to read a KV cache with its numbers."""
     moved, w, b, flops, peak, e, t0 = _format_figures(
         done, "num_bytes", "memory_bandwidth", "bandwidth_fraction", "flops", "peak_flops",
         "compute_fraction", "latency",
@@ -136,6 +138,7 @@ def _cache(done: RepeatedWork) -> str:
 
 
 def _collective(done: RepeatedWork) -> str:
+    """Format the time of a collective as volume over bandwidth plus start-up and waiting time."""
     size, local = done.figure("group_size"), done.figure("ranks_in_domain")
     if size <= 1:
         return "a group of one"
@@ -291,6 +294,7 @@ class SpecSources:
 
     @cached_property
     def _origins(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the provenance of each number of GPU, profile and cluster, by spec and key."""
         catalogue = Catalogue(self.plan.request.specs)
         (source,) = self.plan.problem.sources
         words = self.plan.words
@@ -458,6 +462,7 @@ def evaluate_with_ledger(evaluation: Evaluation) -> Candidates:
 
 
 def _part(part: TimedPart) -> ExplainedPart:
+    """Sum the time of a part of a step by bound [s] and its time at hardware peaks [s]."""
     bounds: dict[str, float] = {}
     for done in part.done:
         name = main_bound_of_work(done)
@@ -488,6 +493,7 @@ def step_dict(step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
 
 
 def _part_dict(part: ExplainedPart, step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
+    """Return a part of a step as a dictionary for JSON; times in seconds, shares of the step."""
     wait = IDLE_PARTS.get(part.part.part) if part.waits else None
     return {
         "operator": part.part.name,
@@ -528,6 +534,7 @@ def spec_numbers(steps: Iterable[ExplainedStep], sources: SpecSources) -> dict[s
 
 
 def _work_dict(done: RepeatedWork, sources: SpecSources) -> dict[str, object]:
+    """Return one piece of work as a dictionary for JSON: formula, time [s], bound and figures."""
     formula = FORMULAS[done.work.formula]
     figures = []
     for name in done.work.figures:

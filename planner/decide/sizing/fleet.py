@@ -410,6 +410,7 @@ def _margin_columns(margins: Iterable[Margin]) -> dict[str, float]:
 
 
 def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
+    """Yield each limit of the plan, and the request rate, with predicted and bad-case value."""
     source = candidates.source
     for limit in plan.problem.constraints:
         yield Margin(

@@ -187,6 +187,7 @@ def pools_by_length(
     request, done = service.request, 0
 
     def shared(parts: Sequence[Service]) -> SharedFleet:
+        """Assign GPUs to the services of these pools and report one more finished fleet."""
         nonlocal done
         fleet = share_gpus(
             parts, stock or {}, contracts, startup=startup, option_name=option_name, workers=workers

@@ -60,6 +60,7 @@ class Searches:
 
 
 def _with_limits(plan: Plan, limits: Sequence[Constraint]) -> Problem:
+    """Return the plan's problem with these limits, which replace those of the same name."""
     if not limits:
         return plan.problem
     new_limits = {limit.name: replace(limit, assumed=False) for limit in limits}
@@ -168,6 +169,7 @@ class TrainingSizer:
         fastest: FeasiblePlan | None = None,
         reason: str = "",
     ) -> Size:
+        """Build the result for this GPU type; ``reason`` says why there is no plan."""
         return Size(
             gpu=str(self.request.gpu),
             contract=self.request.one_contract or "",

@@ -84,6 +84,7 @@ class Sizes:
     is_memory_only: bool = False
 
     def __repr__(self) -> str:
+        """Return a short text: how many GPU types have a plan, and the cheapest type."""
         feasible = [size for size in self.sizes if size.fewest is not None]
         best = f", cheapest {feasible[0].gpu}" if feasible else ""
         without = len(self.sizes) - len(feasible)
@@ -353,6 +354,7 @@ def _size_under_contracts(task: SizingTask) -> Sizing:
 
 
 def _size(request: Request, task: SizingTask, searches: Searches) -> Size | PlannerError:
+    """Size one request, with its load or budget if there is one; returns a PlannerError, if any."""
     try:
         if _is_training(request):
             size = TrainingSizer(request=request, searches=searches).size()

@@ -185,6 +185,7 @@ def _suggest_combined_settings(plan: Plan, result: SearchResult) -> Iterator[_Su
 
 
 def _suggest_freed_settings(plan: Plan) -> Iterator[_Suggestion]:
+    """Yield a suggestion for each setting of the user: plan without this setting."""
     if _is_single(plan):
         return
     settings = plan.request.settings
@@ -209,6 +210,7 @@ def _suggest_sizing(plan: Plan) -> Iterator[_Suggestion]:
 
 
 def _suggest_more_gpus(plan: Plan) -> Iterator[_Suggestion]:
+    """Yield suggestions with more GPUs (full nodes, doublings) and one with fewer."""
     if not plan.counts:
         return
     largest = max(plan.counts)
@@ -223,6 +225,7 @@ def _suggest_more_gpus(plan: Plan) -> Iterator[_Suggestion]:
 
 
 def _suggest_batch_sizes(plan: Plan) -> Iterator[_Suggestion]:
+    """Yield suggestions with a global batch that the GPUs divide, or that is a power of two."""
     work, gpus = plan.problem.inputs.workload, max(plan.counts)
     if not isinstance(work, TrainingWorkload):
         return

@@ -390,6 +390,7 @@ def _stages(run: Run, rule: EngineRule) -> str:
 def _prefill(
     run: Run, mode: Mode, model: ModelSpec, gpu: GpuSpec, engine: EngineProfile
 ) -> Pool | None:
+    """Return the prefill workers of a run with separate workers; None in other modes."""
     if mode is not Mode.DISAGGREGATED:
         return None
     prefix = "prefill_" if run.count("prefill_tensor_parallel") else ""
@@ -402,6 +403,7 @@ def _workers(run: Run, pool: str, otherwise: int) -> int:
 
 
 def _traffic(run: Run, mode: Mode) -> Traffic:
+    """Return lengths [tokens], rate [1/s] and concurrency of a run; raises NotPredicted."""
     lengths, scale = [], run.number("length_scale") or 1.0
     for name, default in _USUAL_LENGTHS.items():
         length = run.number(name)
@@ -478,6 +480,7 @@ def impossible_layouts(runs: Sequence[Run], cases: Sequence[InferenceCase]) -> l
 
 
 def _error_of_numbers(run: Run, case: InferenceCase) -> str:
+    """Say which number of workers or GPUs a run lacks; empty if nothing is missing."""
     if case.mode is Mode.DISAGGREGATED:
         num_workers = (run.count("prefill_num_workers"), run.count("decode_num_workers"))
         return "" if all(num_workers) else "it has pools, but no numbers of workers"
@@ -488,6 +491,7 @@ def _error_of_numbers(run: Run, case: InferenceCase) -> str:
 
 
 def _errors_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) -> Iterator[str]:
+    """Yield per deployment the broken rule or lack of memory for weights; empty: possible."""
     first = pools[0][0]
     inputs = first.inputs
     c = configurations([pool for _, pool in pools], [1.0] * len(pools))
@@ -528,6 +532,7 @@ def inference_choices(run: Run, case: InferenceCase) -> Iterator[str]:
 
 
 def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
+    """Yield the number formats that are assumed because the run does not state them."""
     if not run.text("weight_precision") and not run.text("gemm_precision"):
         yield f"weight_precision: {case.replica.quantization.word}"
     if case.kind == "moe" and case.replica.expert_quantization != case.replica.quantization:
@@ -540,6 +545,7 @@ def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
 
 
 def _assumed_traffic(run: Run, case: InferenceCase) -> Iterator[str]:
+    """Yield version, mode, lengths and concurrency that are assumed because they are not stated."""
     if not run.text("framework_version"):
         yield f"framework_version of {case.rule.profile}"
     if not run.text("mode"):

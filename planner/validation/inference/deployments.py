@@ -60,6 +60,7 @@ def _first(table: str, **words: str) -> Mapping[str, str]:
 
 @cache
 def _matching(table: str, words: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Return the first row of a CSV table whose nonempty patterns match these words."""
     return next(
         row
         for row in read_table(table, FOLDER)

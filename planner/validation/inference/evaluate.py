@@ -464,6 +464,7 @@ def predict_inference_group(cases: Sequence[InferenceCase]) -> list[Prediction]:
 
 
 def _prediction(case: InferenceCase, outcome: Outcome, index: int, usable: float) -> Prediction:
+    """Return the prediction of case ``index``: quantities, memory [bytes], probability to fit."""
     values = {name: float(column[index]) for name, column in outcome.quantities.items()}
     memory = float(outcome.memory[index])
     good = all(np.isfinite(value) and value > 0 for value in (*values.values(), memory))

@@ -124,6 +124,7 @@ def _named(planned: PredictedRun, question: str) -> str:
 
 
 def _training(planned: PredictedRun) -> Mapping[str, object]:
+    """Return the cells of a table of training runs for a plan: layout, lengths, adapter (LoRA)."""
     row, work = planned.row, planned.inputs.workload
     adapter = row.get("adapter", "none")
     return {

@@ -360,6 +360,7 @@ def impossible_training_layouts(_: Sequence[Run], cases: Sequence[TrainingCase])
 
 
 def _errors(case: TrainingCase) -> Iterator[str]:
+    """Yield why a run is impossible: heads do not divide, or weights exceed the GPU's memory."""
     sizes = {layout.tensor_parallel for layout in case.layouts}
     heads = [attention.split_heads[0] for attention in case.model.attentions]
     if sizes and all(number % size for size in sizes for number in heads):
@@ -388,6 +389,7 @@ def training_choices(run: Run, case: TrainingCase) -> Iterator[str]:
 
 
 def _layout(run: Run, layouts: tuple[Layout, ...]) -> Iterator[str]:
+    """Yield each layout parameter that is assumed because the run does not state it."""
     for name in (*_SIZES, *terms_about("layout_choice")):
         values = sorted({getattr(layout, name) for layout in layouts})
         absent = name in _SIZES and values == [1]
@@ -407,6 +409,7 @@ def _word(value: float) -> str:
 
 
 def _surroundings(run: Run, case: TrainingCase) -> Iterator[str]:
+    """Yield year, node size, network and kind of memory that are assumed, not stated."""
     if not run.text("year"):
         yield "year: features as of now"
     num_gpus, per_node = case.layouts[0].num_gpus, case.cluster.gpus_per_node

@@ -166,6 +166,7 @@ def recipe_of(run: Run, precision: ComputePrecision) -> Fp8Recipe:
 
 
 def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:
+    """Return the compute format of a word; raises NotPredicted if the GPU lacks the format."""
     codes = {word: ComputePrecision[word.upper()] for word in ComputePrecision.usual()}
     code = codes.get(_PRECISIONS.get(word, word))
     if code is None:
@@ -401,6 +402,7 @@ def _unsplit(context: LayoutChoice, num_gpus: int) -> Layout:
 
 
 def _fits_gpus(layout: Layout, run: Run) -> bool:
+    """Return True if the layout uses the GPUs of the run evenly, with its data parallelism."""
     ranks = layout.data_parallel
     if ranks < 1 or ranks != int(ranks):
         return False
@@ -449,6 +451,7 @@ def _batches(context: LayoutChoice, layout: Layout) -> Iterator[Callable[..., La
 
 
 def _virtual(context: LayoutChoice, layout: Layout, micro_batches: float) -> list[int]:
+    """Return the numbers of model chunks per pipeline stage to try; [1] without interleaving."""
     chunks = context.run.count("virtual_pipeline") or context.rule.virtual_pipeline
     p = layout.pipeline_parallel
     if p == 1 or not context.profile.interleaved_schedule:
@@ -469,6 +472,7 @@ def _tensor(context: LayoutChoice) -> list[int]:
 
 
 def _pipeline(context: LayoutChoice) -> list[int]:
+    """Return the pipeline sizes to try: that of the run, or all that the layers allow."""
     pipeline_parallel = context.run.count("pipeline_parallel")
     if pipeline_parallel or not context.profile.pipeline_parallel:
         return [pipeline_parallel or 1]
@@ -489,6 +493,7 @@ def _context(context: LayoutChoice) -> list[int]:
 
 
 def _zero_stage(context: LayoutChoice, layout: Layout) -> int:
+    """Return the ZeRO stage: that of the run or the default; 0 if a single rank holds the model."""
     if layout.data_parallel * layout.context_parallel == 1:
         return 0
     stage = context.run.number("zero_stage")
@@ -498,6 +503,7 @@ def _zero_stage(context: LayoutChoice, layout: Layout) -> int:
 
 
 def _recompute(context: LayoutChoice) -> list[Recompute]:
+    """Return the recomputation modes to try: the stated or usual mode, or else all three."""
     single_gpu, _, sharded = (context.rule.recompute or "").partition("/")
     several = (context.run.count("num_gpus") or 1) > 1
     word = context.run.word("recompute") or (several and sharded) or single_gpu
@@ -540,6 +546,7 @@ def _offloads(run: Run) -> list[str]:
 
 
 def _offload(run: Run) -> Offload:
+    """Return what the run offloads to the host; raises NotPredicted for an unknown word."""
     word = run.word("offload")
     if (parts_of_layers := _parts_of_layers(run)) and len(parts_of_layers.split("+")) == len(
         _offloads(run)
@@ -562,6 +569,7 @@ def _offload(run: Run) -> Offload:
 
 
 def _sequence_parallel(context: LayoutChoice, layout: Layout) -> list[bool]:
+    """Return whether to try sequence parallelism: stated or by year, [False] without TP."""
     if layout.tensor_parallel == 1:
         return [False]
     sequence_parallel = context.run.flag("sequence_parallel")
