@@ -388,7 +388,7 @@ def _curves(group: WorkloadGroup, *, several: bool) -> Curves:
 
 
 def _curve(group: WorkloadGroup, place: Place, across: str, ties: set[Spot]) -> Curve:
-    """Return the curve of the best plans of one place (its axis values) over the number of GPUs."""
+    """Return the curve of the best plans of one place, such as a GPU and contract."""
     spots = [(place, count) for count in group.counts if (place, count) in group.spots]
     measured_spots = [spot for spot in spots if group.metric in group.spots[spot].best_by_measure]
     points = {spot: _point(group, spot, across) for spot in measured_spots}
@@ -422,7 +422,7 @@ def _format_spot(spot: Spot) -> str:
 
 
 def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
-    """Return the matrix of best values: rows are places, columns are numbers of GPUs."""
+    """Return the matrix of best values: a row per place (GPU, contract), a column per GPU count."""
     metric = group.metric
     column = column_of(metric, group)
     cells, unit = cells_of(group, metric, column, group.places)

@@ -353,7 +353,7 @@ class WorkloadGroup:
     def _crossovers_between(
         self, measure: str, place: Place, other_place: Place, winners: Mapping[Value, Place | None]
     ) -> list[Crossover]:
-        """Return the numbers of GPUs from which the better of two places (axis values) changes."""
+        """Return where, as GPUs increase, the better of two places (GPU, contract) changes."""
         by_count = {
             count: [
                 self.spots[compared, count].best_by_measure[measure]

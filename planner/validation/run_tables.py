@@ -180,7 +180,7 @@ def _number_error(name: str, kind: ColumnType | None, number: float) -> str | No
 
 
 def _schema(kind: TableKind) -> Schema:
-    """Read the columns of training or inference tables of published runs from columns.csv."""
+    """Read the columns of one kind of table of published runs from columns.csv."""
     rows = [row for row in read_table("columns.csv", FOLDER) if row["table"] in (kind, "both")]
     columns = {
         row["name"]: Column(

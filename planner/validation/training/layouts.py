@@ -402,7 +402,7 @@ def _unsplit(context: LayoutChoice, num_gpus: int) -> Layout:
 
 
 def _fits_gpus(layout: Layout, run: Run) -> bool:
-    """Return True if the layout uses the GPUs of the run evenly, with its data parallelism."""
+    """Return True if the data-parallel size is whole and that of the run, if the run states it."""
     ranks = layout.data_parallel
     if ranks < 1 or ranks != int(ranks):
         return False
@@ -493,7 +493,7 @@ def _context(context: LayoutChoice) -> list[int]:
 
 
 def _zero_stage(context: LayoutChoice, layout: Layout) -> int:
-    """Return the ZeRO stage: that of the run or the default; 0 if a single rank holds the model."""
+    """Return the ZeRO stage: of the run or by default; 0 without data parallelism."""
     if layout.data_parallel * layout.context_parallel == 1:
         return 0
     stage = context.run.number("zero_stage")
