@@ -79,7 +79,7 @@ class OperatorSizes:
 
     @property
     def format(self) -> CodeArray:
-        """Number format of products, a code of ``TRAINING_FORMATS``."""
+        """Return the number format of matrix products, a code of ``TRAINING_FORMATS``."""
         precision = ComputePrecision[self.choices["precision"].upper()]
         recipe = Fp8Recipe[self.choices["fp8_recipe"].upper()]
         if precision is not ComputePrecision.FP8:
@@ -232,7 +232,7 @@ class OperatorQuestion:
 def read_question(
     operator: object, values: Mapping[str, object], option_name: OptionNamer = str
 ) -> OperatorQuestion:
-    """Parse the question from texts or values; None: not specified.
+    """Parse the question about operators from texts or numbers; None: not specified.
 
     Raises SearchSpaceError if a value is invalid, missing or has no effect.
     """
@@ -293,7 +293,7 @@ def _parse_gpu_counts(counts: object, option_name: str) -> list[float]:
 
 
 def _check_question(question: OperatorQuestion, option_name: OptionNamer) -> None:
-    """Raise SearchSpaceError if an operator lacks a size, or a size has no operator."""
+    """Raise SearchSpaceError if an operator lacks a size, or no operator uses a given size."""
     used = {name for kind in question.kinds for name in (*KINDS[kind].sizes, *KINDS[kind].choices)}
     for name in (*question.sizes, *question.choices):
         if name not in used:
@@ -349,7 +349,7 @@ class OperatorTimes:
 
 
 def time_operators(question: OperatorQuestion, catalogue: Catalogue) -> OperatorTimes:
-    """Seconds of every combination.
+    """Predict the time of each operator for each combination of sizes, GPU and framework [s].
 
     Raises SpecError or SearchSpaceError if a name is unknown, there are too many operators, or none
     on these GPUs.
@@ -407,7 +407,7 @@ def _time_kind(
     framework: FrameworkProfile | None,
     assumed: list[str],
 ) -> Iterator[tuple[dict[str, Value], tuple[RepeatedWork, ...]]]:
-    """The rows of a kind; appends assumptions, or why there are none, to ``assumed``."""
+    """Yield rows of one kind of operator; notes, also why there are none, go to ``assumed``."""
     kind = KINDS[name]
     if name == "custom-all-reduce" and not machine.has_collective("custom_all_reduce"):
         assumed.append(f"{machine.gpu.name} has no measured custom all-reduce: left out.")
@@ -431,7 +431,7 @@ def _time_kind(
 def _size_combinations(
     question: OperatorQuestion, kind: OperatorKind, machine: Machine, assumed: list[str]
 ) -> dict[str, FloatArray]:
-    """Every combination of the sizes of a kind, as equally long arrays."""
+    """Return every combination of the sizes of a kind of operator, as equally long arrays."""
     size_values: dict[str, Sequence[float]] = {}
     for name in kind.sizes:
         term = glossary().get(name)
@@ -470,7 +470,7 @@ def _split_by_head_size(
     choices: dict[str, str],
     framework: FrameworkProfile | None,
 ) -> Iterator[OperatorSizes]:
-    """Cases with one head size each: each head size has its own kernel."""
+    """Yield the sizes once per attention head size, as each has its own kernel."""
     case = OperatorSizes(machine=machine, sizes=sizes, choices=choices, framework=framework)
     if "head_dim" not in sizes:
         yield case
@@ -483,7 +483,7 @@ def _split_by_head_size(
 def _rows(
     kind: str, case: OperatorSizes, seconds: FloatArray, works: Sequence[KernelWork]
 ) -> Iterator[tuple[dict[str, Value], tuple[RepeatedWork, ...]]]:
-    """A row for each operator of the case, with its work."""
+    """Yield a result row per combination of sizes, with the kernel work behind its time."""
     number = next(iter(case.sizes.values())).size
     all_seconds = np.broadcast_to(seconds, (number,))
     for index in range(number):
@@ -494,7 +494,7 @@ def _rows(
 
 
 def _single_work(work: KernelWork, index: int, number: int) -> KernelWork:
-    """The work of one of some operators."""
+    """Return the kernel work of the combination ``index`` out of ``number``."""
 
     def value(values: Numeric) -> FloatArray:
         return np.broadcast_to(np.asarray(values, np.float64), (number,))[index, ...]
@@ -556,7 +556,7 @@ def _as_int(value: float | None) -> int | None:
 
 
 def main_bound(works: Sequence[RepeatedWork]) -> str:
-    """The bound of most of the time of several works; each work has one bound."""
+    """Return the bound (memory, compute, ...) that limits most of the time of several kernels."""
     seconds: dict[str, float] = {}
     for work in works:
         name = main_bound_of_work(work)
@@ -565,7 +565,7 @@ def main_bound(works: Sequence[RepeatedWork]) -> str:
 
 
 def work_dict(done: RepeatedWork) -> dict[str, object]:
-    """The work as a dictionary for JSON; times in seconds."""
+    """Return the kernel work as a dictionary for JSON: formula and times [s]."""
     formula = FORMULAS[done.work.formula]
     return {
         "kind": formula.title,

@@ -253,7 +253,7 @@ class Difference:
 def _part_differences(
     first: Mapping[str, float], second: Mapping[str, float]
 ) -> list[PartDifference]:
-    """Compare two plans part by part, largest difference first, without parts that are 0 in both."""
+    """Compare two plans by part, largest difference first, without parts that are 0 in both."""
     names = dict.fromkeys((*first, *second))
     terms = [
         PartDifference(name=n, first=first.get(n, 0.0), other=second.get(n, 0.0)) for n in names
@@ -407,7 +407,7 @@ class ComparedPlans:
         return [seen for seen in self.predicted if not seen.reason]
 
     def _compare_column(self, name: str) -> ComparedColumn | None:
-        """Compare a result column over the plans; None if fewer than two have it, or all are equal."""
+        """Compare a result column over plans; None if all are equal or fewer than two have it."""
         values = tuple(
             math.nan if seen.reason else number_or_nan(seen.row.get(name))
             for seen in self.predicted

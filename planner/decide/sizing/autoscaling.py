@@ -43,7 +43,7 @@ class Startup:
     engine: float = 0.0
 
     def seconds(self, row: Mapping[str, object]) -> float:
-        """Of a replica, or a worker, of a plan's row."""
+        """Return the start-up time of a replica or worker of a plan [s]."""
         replicas = sum(
             number_or_nan(row.get(name) or 0) for name in ("replicas", "prefill_replicas")
         )
@@ -60,7 +60,7 @@ _PARTS = {"provision": "second", "weights": "byte/s", "engine": "second"}
 
 
 def read_startup(startup: object, option_name: str = "startup_time") -> Startup:
-    """A time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
+    """Parse a start-up time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
 
     Unspecified parts are `DEFAULT_STARTUP`.
 
@@ -115,7 +115,7 @@ class ValueSpans:
     values: FloatArray
 
     def map_indices_to_values(self, values: FloatArray) -> ValueSpans:
-        """The parts with the values at their present values' indices.
+        """Return the spans with each value replaced by ``values`` at that index.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class ValueSpans:
         return ValueSpans(starts=self.starts, ends=self.ends, values=each)
 
     def split(self, places: Sequence[float]) -> ValueSpans:
-        """The parts, each split at the times within it.
+        """Return the spans, cut additionally at the times ``places`` [h].
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ Fleets: TypeAlias = Sequence[tuple[float, int, float]]
 def autoscaled_counts(
     load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
 ) -> tuple[ValueSpans, ValueSpans]:
-    r"""GPUs that an autoscaler requests over a load, and the rate that they serve [1/s].
+    r"""Return over time the GPUs that an autoscaler requests and the rate they serve [1/s].
 
     It asks for :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))`, up to what the peak takes,
     h = `SCALE_DOWN_DELAY`, s the ``spare``; what it asks for serves ``startup_time`` seconds later
@@ -190,7 +190,7 @@ def autoscaled_counts(
 def size_autoscaled(
     load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
 ) -> ScaledFleet:
-    """GPU-hours of an autoscaler that follows a load, and its late requests."""
+    """Return the GPU-hours per day of an autoscaler, and how many requests wait for GPUs."""
     requested, served = autoscaled_counts(load, fleets, spare, startup_time)
     starts = [period.start for period in load.periods]
     queue = backlog_over_time(starts, [period.request_rate for period in load.periods], served)
@@ -205,7 +205,7 @@ def size_autoscaled(
 def rolling_maximum(
     starts: Sequence[float], values: Sequence[float], hours: float, total: float = HOURS
 ) -> ValueSpans:
-    """The most of a value in each moment and the ``hours`` behind it (derived here).
+    """Return at each time the largest value from then to ``hours`` later (derived here).
 
     What serves then must start now; and what rests for less than that is kept.
 
@@ -219,7 +219,7 @@ def rolling_maximum(
 def rolling_minimum(
     starts: Sequence[float], values: Sequence[float], hours: float, total: float = HOURS
 ) -> ValueSpans:
-    """The least of a value in each moment and the ``hours`` before it (derived here).
+    """Return at each time the smallest value in the ``hours`` before it (derived here).
 
     GPUs requested since then have not started.
 
@@ -234,7 +234,7 @@ def rolling_minimum(
 def _max_in_window(
     starts: Sequence[float], values: FloatArray, window: float, total: float
 ) -> ValueSpans:
-    """The most of the values in a window that begins, or ends, in each moment of a load."""
+    """Return at each time the largest value within ``window`` hours after it, or before if < 0."""
     changes = np.concatenate([[True], values[1:] != values[:-1]])
     values, first = values[changes], np.asarray(starts, dtype=float)[changes].tolist()
     bends = sorted({0.0, total, *first, *((start - window) % total for start in first)})
@@ -252,7 +252,7 @@ def _max_in_window(
 def backlog_over_time(
     starts: Sequence[float], rates: Sequence[float], served: ValueSpans
 ) -> Backlog:
-    r"""What waits where requests come at ``rates`` [1/s] from ``starts`` [h].
+    r"""Compute late and waiting requests at ``rates`` [1/s] from times ``starts`` [h] on.
 
     .. math:: \dot q = \lambda - \mu
 

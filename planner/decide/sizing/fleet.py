@@ -132,8 +132,8 @@ class FeasiblePlan:
 
     @property
     def with_spare(self) -> tuple[int, float] | None:
-        """Return GPUs and cost [USD/h] with one spare replica, or a spare worker of each kind; None:
-        the plan is no service.
+        """Return GPUs and cost [USD/h] with one spare replica, or one spare worker of each kind;
+        None: the plan is no service.
 
         One of each may then fail without missing a limit. Also None if a row lacks the GPUs of a
         replica, or workers have GPUs of different prices.

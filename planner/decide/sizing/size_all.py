@@ -99,8 +99,8 @@ class Sizes:
 
     @cached_property
     def best(self) -> Size | None:
-        """The recommended size: the cheapest in a bad case, or one tied with it that has more
-        evidence. None: no plan. Without prices the one with the fewest GPUs.
+        """Return the recommended size: the cheapest in a bad case, or a tied one with more evidence;
+        without prices the one with the fewest GPUs. None: no plan.
 
         Within a limit of power or a budget the one that carries most.
         """
@@ -113,7 +113,7 @@ class Sizes:
 
     @property
     def better_tied(self) -> Size | None:
-        """The cheapest size that is tied with the recommended one; None: none is cheaper."""
+        """Return the cheapest predicted size tied with the recommended one; None: none is cheaper."""
         if self.best is None or self.best.carried is not None:
             return None
         ranked = self.best.ranked_plan
@@ -143,7 +143,7 @@ class Sizes:
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """Result columns of each choice, with its expected loss against the others."""
+        """Return a result row per choice, with its expected loss against the other sizes."""
         rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
         costs = [rank_row_by_cost(row) if row["feasible"] else RankedPlan(math.nan) for row in rows]
         if self.best is None or self.best.carried is not None or len(self.feasible) < 2:
@@ -155,14 +155,13 @@ class Sizes:
 
     @property
     def regret(self) -> float:
-        """Expected loss of the recommended size against the others, as a share of its cost; NaN:
-        unknown."""
+        """Return the expected loss of the recommended size as a share of its cost; NaN: unknown."""
         if len(self.feasible) < 2 or self.feasible[0].carried is not None:
             return math.nan
         return float(expected_regrets([size.ranked_plan for size in self.feasible])[0])
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each choice: GPU, contract, margins, then the plan's columns in full.
+        """Return a data frame with a row per choice; with a load, a row per GPU and period.
 
         Of a load a row for each GPU and period.
         """
@@ -226,7 +225,7 @@ def size_all(
 
 
 def recommended_first(sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Sizes with the recommended one first, then in their order; ties go to more evidence."""
+    """Sort sizes by cost in a bad case, but the recommended one first (ties: more evidence)."""
     by_cost = sorted(sizes, key=lambda size: size.order)
     priced = [size for size in by_cost if size.fewest is not None and size.carried is None]
     if not priced or not math.isfinite(priced[0].ranked_plan.value):
@@ -255,7 +254,7 @@ def sizing_tasks(
     budget: Budget | None = None,
     option_name: OptionNamer = str,
 ) -> list[SizingTask]:
-    """Sizing tasks, one for each GPU.
+    """Return one sizing task per GPU type, after a check of the request.
 
     Raises SpecError or SearchSpaceError as `size_all`, before any is sized.
     """
@@ -284,7 +283,7 @@ def sizing_tasks(
 
 
 def with_default_confidence(request: Request) -> Request:
-    """The request at the confidence that sizes have where it gives none."""
+    """Return the request with the default confidence if it states none."""
     return (
         request
         if request.confidence is not None
@@ -293,7 +292,7 @@ def with_default_confidence(request: Request) -> Request:
 
 
 def _run(tasks: Sequence[SizingTask], workers: int) -> Iterator[Sizing]:
-    """The sizes of each, in their order; what cannot be planned is its error."""
+    """Yield the sizes of each task in order, from several processes; errors are yielded, not raised."""
     if workers < 2 or len(tasks) < _FEW or "fork" not in multiprocessing.get_all_start_methods():
         yield from map(_size_under_contracts, tasks)
         return
@@ -325,7 +324,7 @@ def without_contract(request: Request) -> Request:
 
 
 def parse_contracts(value: object, option_name: str = "contract") -> list[str | None]:
-    """One contract, several, or all; the usual one where none is given.
+    """Parse one contract, several, or ``all``; [None] (the usual contract) if not stated.
 
     Raises SearchSpaceError if one of them is none.
     """
@@ -339,7 +338,7 @@ def parse_contracts(value: object, option_name: str = "contract") -> list[str | 
 
 @snapshot_files()
 def _size_under_contracts(task: SizingTask) -> Sizing:
-    """The size under each contract; what they do not change is predicted once."""
+    """Size one GPU type under each contract; shared predictions run only once."""
     contracts = task.contracts if task.load is None else (None,)
     requests = [replace(task.request, contract=contract) for contract in contracts]
     without = [_reject_unpriced(request) for request in requests]
@@ -379,7 +378,7 @@ def _size(request: Request, task: SizingTask, searches: Searches) -> Size | Plan
 
 
 def _size_within_limits(request: Request, budget: Budget | None) -> Size:
-    """What a service carries within its limit of power and a budget."""
+    """Size a service by the largest load within its power limit and budget."""
     rate = None if budget is None else budget.rate
     result, reason = BudgetSearch(request=request, budget=rate).find_largest_load()
     head = Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
@@ -399,7 +398,7 @@ def _size_within_limits(request: Request, budget: Budget | None) -> Size:
 
 
 def _reject_above_budget(size: Size, budget: Budget | None) -> Size:
-    """The same, or why it is too dear."""
+    """Return the size, or one without plan and with the reason if it exceeds the budget."""
     best = size.cheapest or size.fewest
     if budget is None or best is None or best.cost <= budget.rate * HOUR:
         return size
@@ -411,7 +410,7 @@ def _reject_above_budget(size: Size, budget: Budget | None) -> Size:
 
 
 def _reject_unpriced(request: Request) -> Size | PlannerError | None:
-    """Size or error if the GPU has no price under the requested contract; None: it has one."""
+    """Return why the GPU cannot be priced under the contract; None: it has a price."""
     if request.contract is None:
         return None
     try:
@@ -426,7 +425,7 @@ def _reject_unpriced(request: Request) -> Size | PlannerError | None:
 
 
 def _sizing_request(request: Request) -> Request:
-    """The request with what sizing needs: the deadline in front, plans by the time of the run."""
+    """Return a training request with the deadline first and time as objective; else unchanged."""
     if not _is_training(request):
         return request
     goals = terms_of(request.workload, "objective")
@@ -437,7 +436,7 @@ def _sizing_request(request: Request) -> Request:
 
 
 def current_gpus(catalogue: Catalogue) -> Iterator[str]:
-    """GPUs of data centers that some list has a current price of."""
+    """Yield the data-center GPUs with enough memory and a current price."""
     for name in catalogue.names("gpus"):
         gpu, price = catalogue.load_gpu(name).spec, catalogue.price(name)
         is_large = gpu.allocatable_memory >= _SMALLEST_GIB * GIB
@@ -456,7 +455,7 @@ def _check_request(
     budget: Budget | None,
     option_name: OptionNamer,
 ) -> None:
-    """Refuse questions that have no size as their answer, all faults at once."""
+    """Raise SearchSpaceError with all reasons why the request cannot be sized."""
     errors = []
     try:
         check_confidence(request.limit_confidence, option_name("confidence"))
@@ -529,7 +528,7 @@ def _check_request(
 def gpus_of(
     gpu: str | tuple[str, ...] | None, cluster: object = None, specs: Path | None = None
 ) -> list[str | None]:
-    """The GPUs that a question names; where it names none, those with a current price.
+    """Return the GPU types to size: those named, or else all with a current price.
 
     Raises SearchSpaceError if it names all of them, and a cluster.
     """

@@ -311,7 +311,7 @@ class LoggedQuantity:
 
     @property
     def is_inside(self) -> bool | None:
-        """Return True if the measurement lies in the 90 % interval; None: either is unknown."""
+        """Return True if the measured value is in the 90 % interval; None: either is unknown."""
         ends = self.predicted
         if ends is None or math.isnan(ends.low) or math.isnan(ends.high):
             return None
