@@ -92,7 +92,7 @@ class Formula:
 
 @cache
 def cited_references(function: Callable[..., object]) -> list[str]:
-    """The works that the docstring of a formula cites, one text each."""
+    """Return the works that the docstring of a formula cites, one text each."""
     text = inspect.getdoc(function) or ""
     _, heading, listed = text.partition("References\n----------\n")
     if not heading:
@@ -310,7 +310,7 @@ class SpecSources:
         }
 
     def spec_key(self, done: RepeatedWork, name: str) -> str:
-        """The key of a figure in the specs; empty if model and layout determine it.
+        """Return the spec key of a number in a kernel's time; empty if model and layout set it.
 
         Reached shares are those of the spec times what the clock of hours and the software leave.
         """
@@ -398,7 +398,7 @@ class ExplainedStep:
 
     @cached_property
     def bounds(self) -> dict[str, float]:
-        """Seconds of the step by bound, most first [s]."""
+        """Return the time of the step by bound (memory, compute, ...) [s], largest first."""
         sums: dict[str, float] = {}
         for part in self.parts:
             for name, seconds in part.bounds.items():
@@ -417,7 +417,7 @@ class ExplainedStep:
 
     @cached_property
     def terms(self) -> dict[str, float]:
-        """Seconds of the step by term of its time [s]."""
+        """Return the time of the step by term of its formulas [s]."""
         sums: dict[str, float] = {}
         for part in self.parts:
             for name, seconds in part.part.terms.items():
@@ -426,7 +426,7 @@ class ExplainedStep:
 
 
 def explain_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
-    """The steps of the one configuration of a plan, predicted again with a ledger of their work."""
+    """Predict the plan again with a record of its kernel work; return its steps part by part."""
     timed = plan.workload.timed(evaluate_with_ledger(evaluation))
     parts = {name: [_part(part) for part in step.parts] for name, step in timed.items()}
     return [
@@ -445,7 +445,7 @@ def explain_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
 def _parts_with_bounds(
     kinds: Mapping[str, Sequence[ExplainedPart]], kind: str
 ) -> Iterator[ExplainedPart]:
-    """The parts of a kind of step; parts that resemble a step have the bounds of its parts."""
+    """Yield the parts of a kind of step; a part like another step takes the bounds of that step."""
     for part in kinds[kind]:
         direct_parts = [each for each in kinds.get(part.part.like, ()) if not each.part.like]
         total = sum(each.part.seconds for each in direct_parts)
@@ -481,7 +481,7 @@ def main_bound_of_work(done: RepeatedWork) -> str:
 
 
 def step_dict(step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
-    """The step as a dictionary for JSON; times in seconds."""
+    """Return the step as a dictionary for JSON; times in seconds."""
     return {
         "step": step.name,
         "time_s": step.seconds,
@@ -521,7 +521,7 @@ def _profile_keys(keys: Iterable[str], sources: SpecSources) -> Iterator[str]:
 
 
 def spec_numbers(steps: Iterable[ExplainedStep], sources: SpecSources) -> dict[str, str]:
-    """Every number of the specs that steps rest on, with its source."""
+    """Return the key of each spec number that determines the steps, with its source."""
     sources_by_key: dict[str, str] = {}
     for part in (part for step in steps for part in step.parts):
         for done in part.part.done:

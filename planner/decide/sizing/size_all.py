@@ -99,8 +99,8 @@ class Sizes:
 
     @cached_property
     def best(self) -> Size | None:
-        """Return the recommended size: the cheapest in a bad case, or a tied one with more evidence;
-        without prices the one with the fewest GPUs. None: no plan.
+        """Return the recommended size: the cheapest in a bad case, or a tied one with more
+        evidence; without prices the one with the fewest GPUs. None: no plan.
 
         Within a limit of power or a budget the one that carries most.
         """
@@ -113,7 +113,7 @@ class Sizes:
 
     @property
     def better_tied(self) -> Size | None:
-        """Return the cheapest predicted size tied with the recommended one; None: none is cheaper."""
+        """Return the cheapest size that is tied with the recommended one; None: none is cheaper."""
         if self.best is None or self.best.carried is not None:
             return None
         ranked = self.best.ranked_plan
@@ -292,7 +292,7 @@ def with_default_confidence(request: Request) -> Request:
 
 
 def _run(tasks: Sequence[SizingTask], workers: int) -> Iterator[Sizing]:
-    """Yield the sizes of each task in order, from several processes; errors are yielded, not raised."""
+    """Yield the sizes of each task in order, from several processes; yields errors as results."""
     if workers < 2 or len(tasks) < _FEW or "fork" not in multiprocessing.get_all_start_methods():
         yield from map(_size_under_contracts, tasks)
         return
