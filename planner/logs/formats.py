@@ -98,7 +98,7 @@ NAMES = tuple(dict.fromkeys(log_format.name for log_format in (*LINE_FORMATS, *O
 
 
 def read_log(path: Path, name: str | None = None) -> LogSummary:
-    """Measurements in a log or result file; without ``name``, its lines show its format.
+    """Read the measurements in a log or result file; ``name`` None: the lines show the format.
 
     In a folder, the result file of a tool is read.
     Raises LaunchError if the file cannot be read, the format is unknown, or no measurement is
@@ -137,7 +137,7 @@ def read_log(path: Path, name: str | None = None) -> LogSummary:
 
 
 def _find_result_file(folder: Path) -> Path:
-    """Path of the result file that a tool wrote into its output folder."""
+    """Return the result file that a tool wrote into a folder; LaunchError if there is none."""
     paths = (path for name in _RESULTS for path in sorted(folder.rglob(name)))
     first = next(paths, None)
     if first is None:

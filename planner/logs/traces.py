@@ -94,7 +94,7 @@ class Trace:
 
     @property
     def lengths(self) -> Mapping[str, float]:
-        """Mean lengths and their coefficients of variation, by term."""
+        """Return mean lengths [tokens] and their coefficients of variation, by term."""
         lengths: dict[str, float] = {}
         for kind, tokens in (("input", self.input_tokens), ("output", self.output_tokens)):
             mean = float(tokens.mean())
@@ -103,7 +103,7 @@ class Trace:
         return lengths
 
     def format_summary(self) -> str:
-        """One line about the trace: number of requests and duration."""
+        """Return a line about the trace: number of requests and duration."""
         text = f"{self.input_tokens.size:,} requests"
         if self.seconds:
             text += f" in {self.seconds / 60:,.4g} min"
@@ -113,7 +113,7 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace in CSV or JSONL, also with gzip; a million rows take a few seconds.
+    """Read a trace of requests from CSV or JSONL, also compressed with gzip.
 
     Raises SpecError if the file cannot be read, lacks a column or has no requests, if a length or
     a time is invalid, or if a row is earlier than the one above it.
@@ -168,7 +168,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]]:
-    """The names of the columns, and the values of each row with its line number."""
+    """Return the column names of a trace, and line number and values of each row."""
     text = _lines(path)
     numbered = ((number, line) for number, line in enumerate(text, 1) if line.strip())
     number, first = next(numbered, (0, ""))
@@ -210,7 +210,7 @@ def _lines(path: Path) -> Iterator[str]:
 def _objects(
     lines: Sequence[tuple[int, str]], path: Path
 ) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """JSON objects of several lines; parsing them together takes half of the time."""
+    """Yield line number and JSON object of each line, parsed together for speed."""
     try:
         objects = json.loads(f"[{','.join(line for _, line in lines)}]")
     except (ValueError, RecursionError):
@@ -236,7 +236,7 @@ def _normalize_name(name: str) -> str:
 
 
 def _find_column(names: Sequence[str], spellings: Sequence[str]) -> int | None:
-    """Index of the first column with one of the spellings, with a unit suffix or without."""
+    """Return the index of the first column with one of these names; None: there is none."""
     indices = {name: index for index, name in reversed([*enumerate(names)])}
     spelled = (
         name + suffix for name in spellings for suffix in ("", *(f"_{unit}" for unit in _UNITS))
@@ -245,7 +245,7 @@ def _find_column(names: Sequence[str], spellings: Sequence[str]) -> int | None:
 
 
 def _unit(names: Sequence[str], column: int, first: float) -> float:
-    """Seconds per unit of a time column, from its name or its first number."""
+    """Return the seconds per unit of a time column, from its name or its first number."""
     end = names[column].rpartition("_")[2]
     if end in _UNITS:
         return _UNITS[end]
@@ -264,7 +264,7 @@ def _lengths(cells: list[object], path: Path, lines: Sequence[int], role: str) -
 def _blocks(
     cells: Sequence[object], path: Path, lines: Sequence[int]
 ) -> tuple[IndexArray, IndexArray]:
-    """Block names of all requests, each from its last block on, and the number of each request."""
+    """Return the KV-cache block names of all requests, last block first, and the count of each."""
     if not any(cells):
         return _no_blocks(), _no_blocks()
     try:
@@ -300,7 +300,7 @@ def _is_list_of_block_names(value: object) -> bool:
 
 
 def _times(cells: list[object], path: Path, lines: Sequence[int], unit: float) -> FloatArray:
-    """Seconds of each request, from numbers in a unit or from dates."""
+    """Return the time of each request [s], from numbers or dates; raises SpecError if unsorted."""
     if isinstance(cells[0], str) and _DATE.match(cells[0].strip()):
         times = _dates(cells, path, lines)
     else:
@@ -315,7 +315,7 @@ def _times(cells: list[object], path: Path, lines: Sequence[int], unit: float) -
 
 
 def _dates(cells: list[object], path: Path, lines: Sequence[int]) -> FloatArray:
-    """Seconds since 1970 of dates; dates without a time zone are read as UTC."""
+    """Return dates as seconds since 1970; dates without a time zone are read as UTC."""
     dates, utc_offsets = list[str](), list[float]()
     for line, cell in zip(lines, cells, strict=True):
         date = str(cell).strip()

@@ -186,7 +186,7 @@ _SIZE = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d+)")
 
 
 def read_trainer(log: Log, trainer: TrainerLogFormat) -> LogSummary:
-    """Steps, memory and numbers of the run in the log of a trainer."""
+    """Read step times, memory and numbers of a run from the log of a trainer."""
     parser = _Parser(trainer)
     for line in log.lines():
         parser.add_line(line)
@@ -208,7 +208,7 @@ class _Parser:
         self.consumed = (0, 0)
 
     def add_line(self, line: LogLine) -> None:
-        """Parse one line and add its measurements."""
+        """Parse one line and record its step time, memory and facts."""
         for kind, pattern, unit in self.trainer.memory:
             if used := pattern.search(line.text):
                 self.memory[kind] = max(self.memory.get(kind, 0.0), _parse_float(used[1]) * unit)
@@ -238,7 +238,7 @@ class _Parser:
         self._take_checks(line.text, value)
 
     def summary(self) -> LogSummary:
-        """Measurements of all lines so far."""
+        """Return the measurements of all lines so far."""
         tokens = self.sums["tokens"]
         return LogSummary(
             format=self.trainer.name,
@@ -290,7 +290,7 @@ class _Parser:
             self.consumed = number, consumed
 
     def _contradictions(self) -> Iterator[str]:
-        """Notes about numbers of the log that contradict each other."""
+        """Yield notes on numbers of the log that contradict each other."""
         for ratios, subject in (
             (self.sums["samples"], "its sequences per second times its step time are"),
             (self.sums["consumed"], "the sequences that it consumed a step are"),
@@ -342,7 +342,7 @@ def is_hugging_face_line(line: LogLine) -> bool:
 
 
 def read_trainer_log(log: Log) -> LogSummary:
-    """Rates that the Trainer prints at its end, and the step time from its progress bar."""
+    """Read the rates that Trainer prints at its end, and step times of its progress bar."""
     summary: dict[str, float] = {}
     memory: dict[str, float] = {}
     bars: list[tuple[int, int]] = []
@@ -369,7 +369,7 @@ def is_state(value: object) -> bool:
 
 
 def read_state(state: Mapping[str, object]) -> LogSummary:
-    """Measurements in a ``trainer_state.json``, ``train_results.json`` or ``all_results.json``.
+    """Read the measurements of ``trainer_state.json`` or of results that Trainer saved.
 
     With ``include_num_input_tokens_seen`` each entry has the time so far, which gives step times.
     """
@@ -405,7 +405,7 @@ def _is_summary(numbers: Mapping[str, float]) -> bool:
 
 
 def _steps(entries: Iterable[Mapping[str, float]]) -> Iterator[LoggedStep]:
-    """Mean times of the steps between entries that have the time so far."""
+    """Yield the mean time of the steps between two entries with the time so far [s]."""
     before: tuple[float, float] | None = None
     after = ""
     for numbers in entries:
@@ -461,7 +461,7 @@ def _summarize(
 
 
 def _bar_time(bars: list[tuple[int, int]]) -> tuple[float, str]:
-    """Seconds per step after warm-up and the range of steps; 0 and empty if the bar is short."""
+    """Return seconds per step after warm-up and the range of steps; (0, ""): too few steps."""
     longest: list[tuple[int, int]] = []
     for run in _runs(bars):
         longest = max(longest, run, key=len)
@@ -475,7 +475,7 @@ def _bar_time(bars: list[tuple[int, int]]) -> tuple[float, str]:
 
 
 def _runs(bars: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Progress bars split into runs: of training, of evaluations, of reading shards."""
+    """Yield the progress bars of each run: of training, of evaluation, of reading shards."""
     run: list[tuple[int, int]] = []
     for bar in bars:
         if run and (bar[0] < run[-1][0] or bar[1] < run[-1][1]):

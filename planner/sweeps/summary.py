@@ -221,7 +221,7 @@ class WorkloadGroup:
         )
 
     def better_tied(self, measure: str) -> Row | None:
-        """Return the row with the best prediction that is tied with the best row; None: none better.
+        """Return the row predicted best among those tied with the best row; None: none better.
 
         Only the best row in a bad case of each kind of evidence is considered.
 
@@ -244,7 +244,7 @@ class WorkloadGroup:
 
     @property
     def headlines(self) -> list[tuple[str, bool, Row]]:
-        """Return measure, whether its price is solid, and best row; a doubtful price adds a solid one."""
+        """Return measure, True if only solid prices count, and best row, for each measure."""
         headlines: list[tuple[str, bool, Row]] = []
         all_solid = self.solid
         for measure, row in self.best.items():
@@ -280,7 +280,7 @@ class WorkloadGroup:
         return any(measure in here.best_by_measure for here in self.spots.values())
 
     def best_spot(self, measure: str, count: Value = None) -> Spot | None:
-        """Return the place (GPU, contract) and number of GPUs where a measure is best; None: unknown.
+        """Return place (GPU, contract) and number of GPUs where a measure is best; None: unknown.
 
         Parameters
         ----------
