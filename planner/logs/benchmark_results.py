@@ -87,7 +87,7 @@ def is_bench(value: object) -> bool:
 
 
 def read_bench(report: Mapping[str, object]) -> LogSummary:
-    """Read a JSON result of ``vllm bench serve``, ``sglang.bench_serving`` or ``benchmark_serving``."""
+    """Read a JSON result of ``vllm bench serve``, ``sglang.bench_serving`` or alike."""
     numbers = {name: float(value) for name, value in report.items() if _is_number(value)}
     values = {name: numbers[key] for key, name in _RATES.items() if numbers.get(key)}
     percentiles = {}

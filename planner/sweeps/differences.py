@@ -35,7 +35,7 @@ _TOLERANCE = 1e-9
 def differences_blocks(
     before: Sweep, after: Sweep, comparison: Comparison, measure: str, top: int
 ) -> Iterator[Block]:
-    """Number of changed scenarios, the largest changes, and scenarios in only one sweep."""
+    """Yield the number of changed scenarios, the largest changes, and unmatched scenarios."""
     both = comparison.same + len(comparison.changes)
     yield make_lines(f"{after.folder} against {before.folder}", mark=TOTAL, indent="")
     counts = [
@@ -116,7 +116,7 @@ def _changes_blocks(
 
 
 def _change(measure: str, change: Change) -> Cell:
-    """Relative change of a value, green if better."""
+    """Return a cell with the relative change of the measure, marked as better or worse."""
     old, new = change.before.value, change.after.value
     if change.before.feasible != change.after.feasible:
         is_good = change.after.feasible
@@ -165,7 +165,7 @@ class Change:
 
     @property
     def size(self) -> float:
-        """Absolute logarithm of the ratio of values; infinite for a new or lost plan."""
+        """Return the absolute logarithm of the ratio of values; infinite: a plan is new or lost."""
         if self.before.feasible != self.after.feasible:
             return math.inf
         if _is_close(self.before.value, self.after.value):
@@ -206,7 +206,7 @@ def compare(
     measure: str = COST,
     select: Callable[[Sweep], Iterable[Row]] = Sweep.rows,
 ) -> Comparison:
-    """Compare the scenarios of two sweeps with equal questions, the largest change first.
+    """Compare the scenarios of two sweeps that have equal questions, largest change first.
 
     ``measure`` is the compared measure; ``select`` selects rows of each sweep.
     """
@@ -260,7 +260,7 @@ def _sides(
 def _answer_changes(
     before: SweepPlan, after: SweepPlan, names: Sequence[str]
 ) -> dict[str, tuple[object, object]]:
-    """Answers that differ between two sweeps, for questions that do not vary."""
+    """Return questions with one answer per sweep whose answers differ, with both answers."""
     answers = [
         {name: v[0] for work in plan.works for name, v in work.axes.items() if name not in names}
         for plan in (before, after)

@@ -231,7 +231,7 @@ def predict(
 
 
 def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
-    """The predicted quantities by name, each with its 90 % interval."""
+    """Return the predicted quantities by name, each with its 90 % interval."""
     case = prediction.case
     if case is None or prediction.reason:
         return {}
@@ -273,7 +273,7 @@ _OTHER = "other"
 
 
 def assumed(run: Run, case: Case, kind: RunKind) -> tuple[str, ...]:
-    """Every choice that was made for a run, one text each."""
+    """Return each assumption that was made for a run, one text each."""
     return (
         *_software(run.text("framework"), case.software, kind.labels()),
         *_model(run.text("model"), case.model),

@@ -36,7 +36,7 @@ class ModelRule:
 
 @cache
 def model_rule(name: str) -> ModelRule | None:
-    """The first rule whose pattern matches a model's name; None: no rule."""
+    """Return the first rule whose pattern matches the name of a model; None: none does."""
     matching_rules = (
         rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower())
     )
@@ -140,7 +140,7 @@ class Schema:
         return did_you_mean(name, self.columns)
 
     def cell_error(self, name: str, cell: str) -> str | None:
-        """The error in a cell of a column; None: no error."""
+        """Say what is wrong with a cell of a column; None: it is valid."""
         column = self.columns.get(name)
         if not cell:
             return None
@@ -202,7 +202,7 @@ RL = _schema(TableKind.RL)
 
 
 def schema_of(header: Sequence[str]) -> Schema:
-    """The schema of the table that has these columns.
+    """Return the schema (training, inference or RL) of a table with these columns.
 
     Only tables of inference have columns for both prompt and answer tokens. Only tables of
     reinforcement learning have several answers per prompt. All others are of training.
@@ -283,7 +283,7 @@ class Runs:
 
 
 def read_runs(path: Path = SHIPPED) -> Runs:
-    """The runs of a CSV file; unknown columns are kept, comments are left out.
+    """Read the runs of a CSV file, with unknown columns and without comments.
 
     Raises SpecError if the file cannot be read or has errors: one line per error, with its line and
     column.
@@ -343,7 +343,7 @@ _CELLS = {
 
 
 def template(kind: TemplateKind) -> list[Sequence[str]]:
-    """The rows of a table that `read_runs` reads as one run, the example.
+    """Return the rows of an example table that `read_runs` reads as one run.
 
     Below the names of the columns are comments: the meaning and the cell type of each column.
     """

@@ -141,7 +141,7 @@ class PartDifference:
         return self.other - self.first
 
     def to_dict(self) -> dict[str, object]:
-        """The term as a dictionary for JSON."""
+        """Return the difference of one part as a dictionary for JSON."""
         intervals = [None if ends is None else [*map(value_or_none, ends)] for ends in self.ends]
         return {
             "name": self.name,
@@ -233,7 +233,7 @@ class Difference:
         return self.first, self.other
 
     def to_dict(self) -> dict[str, object]:
-        """The difference as a dictionary for JSON."""
+        """Return the differences of both plans as a dictionary for JSON."""
         difference: dict[str, object] = {
             "settings": {name: list(values) for name, values in self.settings.items()},
             "impossible": self.other.reason,
@@ -285,7 +285,7 @@ class ComparedColumn:
     ties: tuple[int, ...]
 
     def to_dict(self) -> dict[str, object]:
-        """The column as a dictionary for JSON."""
+        """Return the compared column as a dictionary for JSON."""
         return {
             "name": self.name,
             "values": [*map(value_or_none, self.values)],
@@ -378,7 +378,7 @@ class ComparedPlans:
         return wins
 
     def to_dict(self) -> dict[str, object]:
-        """The comparison as a dictionary for JSON; times in seconds, memory in GiB."""
+        """Return the comparison as a dictionary for JSON; times in s, memory in GiB."""
         return {
             "plans": [
                 {

@@ -22,7 +22,7 @@ _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 
 
 def format_quantity(value: float, unit: str) -> str:
-    """A value in SI units with three digits and a prefix.
+    """Format a value in SI units with three digits and a prefix.
 
     >>> (format_quantity(3.12e14, "FLOP/s"), format_quantity(313e6, "byte"),
     ... format_quantity(0.78, "1"))
@@ -40,7 +40,7 @@ def format_quantity(value: float, unit: str) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """A time from microseconds to seconds.
+    """Format a time in microseconds, milliseconds or seconds.
 
     >>> format_seconds(6.71e-6), format_seconds(0.00328), format_seconds(4.4926)
     ('6.71 us', '3.28 ms', '4.49 s')

@@ -217,7 +217,7 @@ def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
 
 
 def bad_case_cost(row: Mapping[str, object]) -> float:
-    """Bad-case cost of a row, which 9 of 10 runs like it keep; NaN: unknown.
+    """Return the cost that 9 of 10 runs like this row do not exceed [USD, or USD/h]; NaN: unknown.
 
     A service is sized at its confidence, so that its cost already covers the bad case.
     """

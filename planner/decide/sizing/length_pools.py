@@ -128,7 +128,7 @@ def read_pools(value: object, option_name: str = "pools") -> int | tuple[int, ..
 def candidate_cuts(
     request: Request, pools: int | tuple[int, ...], option_name: OptionNamer = str
 ) -> list[tuple[int, ...]]:
-    """The ends of pools that are compared: specified ones, or quantiles of the prompts.
+    """Return prompt lengths to cut pools at [tokens]: stated, or combinations of quantiles.
 
     Raises SpecError or SearchSpaceError if a file cannot be read; prompts are alike, or a part of
     them already.
@@ -238,7 +238,7 @@ def pools_by_length(
 
 
 def _unlimited(service: Service) -> Service:
-    """The service with time limits that every plan keeps."""
+    """Return the service with time limits so long that every plan keeps them."""
     terms, bounds = glossary(), dict(service.request.constraints)
     times = [name for name in bounds if terms[name].type == "second"] or [_LATENCY]
     bounds |= dict.fromkeys(times, _ANY_TIME)
@@ -251,7 +251,7 @@ def _ranges(ends: tuple[int, ...]) -> list[LengthRange]:
 
 
 def _service_of_range(service: Service, prompts: PromptLengths, part: LengthRange) -> list[Service]:
-    """The part of a service with prompts in a range; empty: no such prompts."""
+    """Return the service of the prompts in a range, in a list; empty: no such prompts."""
     of_all, lengths = prompts.within(part)
     if of_all < _NEGLIGIBLE_SHARE:
         return []
