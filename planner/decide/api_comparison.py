@@ -109,7 +109,7 @@ class ApiComparison:
 
     @property
     def marked(self) -> Mapping[str, Offer]:
-        """Return the cheapest, median and dearest offer by label: of current ones, or else of old."""
+        """Return the cheapest, median and dearest offer by label: current ones, or else old."""
         listed = self.current or self.offers
         if not listed:
             return {}

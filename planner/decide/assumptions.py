@@ -85,8 +85,9 @@ class SensitiveAssumption:
 def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveAssumption]:
     """Return the assumptions that change the plan's predictions, tried one at a time.
 
-    The configuration stays the same; as many requests run as have KV cache. An alternative that
-    is impossible on its GPUs is left out; one that does not fit is only named.
+    The configuration stays the same, with as many concurrent requests as have room for a KV cache.
+    An alternative that is impossible on its GPUs is left out; one that does not fit in memory is
+    only named.
     """
     if _rejection_code(candidates):
         return []

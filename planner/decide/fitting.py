@@ -110,8 +110,8 @@ def changes_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> Fitti
 def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus:
     """Find the fewest GPUs, by doubling, on which the plan fits with up to three changes.
 
-    Changes of the layout alone are tried first, then all on fewer GPUs. The global batch stays
-    where the GPUs divide it, and else grows with them.
+    Tries changes of the layout first, then all changes on fewer GPUs. The global batch stays if the
+    GPUs divide it, or else grows in proportion.
     """
     current = evaluation.candidates.row
     end = min(MOST_GPUS, evaluation.source.inputs.machine.cluster.max_gpus or MOST_GPUS)
@@ -133,7 +133,7 @@ def best_change_on_gpus(
 ) -> Change | None:
     """Return the fastest layout, or the fewest changes, with which the plan fits on other GPUs.
 
-    None where nothing that is tried fits.
+    None: no change that was tried fits.
     """
     current = evaluation.candidates.row
     row = current if count == current["num_gpus"] else _on_gpus(current, count)
@@ -174,7 +174,7 @@ def adapter_that_fits(plan: Plan) -> tuple[str, Row] | None:
 def options_that_raise_fit_probability(plan: Plan, row: Row) -> dict[str, float]:
     """Return options that raise the fit probability to 90 % or more, with the probability reached.
 
-    Empty where it fits as surely already, or its probability is unknown.
+    Empty: the fit probability is already 90 %, or is unknown.
     """
     if not fit_probability(row) < TARGET_FIT_PROBABILITY:
         return {}
@@ -201,7 +201,7 @@ def _layout(source: Source) -> tuple[str, ...]:
 def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list[Value]]:
     """Return, by parameter, values that may need less memory than the plan's, least saving first.
 
-    Those of a parameter stand in the table of terms from the one that saves least.
+    The table of terms lists the values of a parameter in this order.
     """
     relief: dict[str, list[Value]] = {}
     for name, texts in remedies_of(_workload_of(source)).items():
@@ -243,9 +243,9 @@ def _workload_of(source: Source) -> str:
 def unsupported_memory_savers(source: Source, num_gpus: float) -> list[str]:
     """Return memory-saving parameters that the framework lacks although no rule forbids them.
 
-    Frameworks with models of their own, as their pipelines need, have their own losses. Paged
-    optimizers of bitsandbytes take no shards of FSDP (bitsandbytes issues 89 and 1633, torchtune
-    issue 1856), which has no ZeRO stage 1.
+    Frameworks with interleaved pipelines have built-in losses, so that ``loss_kernel`` has no
+    effect. Paged optimizers of bitsandbytes do not support FSDP shards (bitsandbytes issues 89 and
+    1633, torchtune issue 1856), which have no ZeRO stage 1.
     """
     inputs = source.inputs
     if not isinstance(inputs, TrainingInputs):

@@ -70,8 +70,9 @@ def plans_around(
 ) -> Problem | None:
     """Build a search around a plan, over the values of the space and the plan's own values.
 
-    ``profile`` is another framework or engine than the plan's; ``more`` are further values. None
-    if they cannot be planned.
+    ``may_be`` returns True for each parameter and value that is allowed. ``profile`` is a framework
+    or engine other than the plan's; ``more`` has additional values. None: the space cannot be
+    planned.
     """
     wide = default_space_plan(plan, base_row, profile)
     if wide is None:
@@ -104,7 +105,8 @@ def default_space_plan(
 ) -> Plan | None:
     """Plan over the default space; formats, kernels and batch stay as in ``plan``.
 
-    ``num_gpus`` is another number of GPUs. None if the default space cannot be planned.
+    ``profile`` and ``num_gpus`` replace framework or engine and GPUs of the plan. None: the default
+    space cannot be planned.
     """
     request, workload = plan.request, plan.workload.name
     (source,) = plan.problem.sources

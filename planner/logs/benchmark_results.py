@@ -133,7 +133,7 @@ def _facts(numbers: Mapping[str, float]) -> dict[str, float]:
 def _spread(report: Mapping[str, object], numbers: Mapping[str, float]) -> dict[str, float]:
     """Return the variation of prompt and answer lengths; without lengths, whether all are equal.
 
-    The sum of random lengths is hardly ever a multiple of the number of requests.
+    The sum of random lengths is rarely a multiple of the number of requests.
     """
     lengths_by_kind = {kind: _lengths(report.get(f"{kind}_lens")) for kind in ("input", "output")}
     if all(lengths_by_kind.values()):

@@ -100,7 +100,7 @@ NAMES = tuple(dict.fromkeys(log_format.name for log_format in (*LINE_FORMATS, *O
 def read_log(path: Path, name: str | None = None) -> LogSummary:
     """Read the measurements in a log or result file; ``name`` None: the lines show the format.
 
-    In a folder, the result file of a tool is read.
+    If ``path`` is a folder, the result file of a tool in the folder is read.
     Raises LaunchError if the file cannot be read, the format is unknown, or no measurement is
     found; the message lists the lines that were looked for.
     """

@@ -76,7 +76,7 @@ class ClusterError(WorkersLost):
 def on_dask(address: str, report: Callable[[str], None] | None = None) -> Run:
     """Return a function that runs scenario batches on the Dask scheduler at an address.
 
-    ``report`` gets lines about waiting for workers.
+    ``report`` receives lines about waiting for workers; None: no lines.
 
     Raises MissingDependencyError if dask's distributed is not installed.
     """
@@ -138,7 +138,7 @@ class _Cluster:
     def check(self) -> None:
         """Raise StopSearch or ClusterError if the user stopped or the scheduler is lost.
 
-        Reports if all workers are lost, or if one came.
+        Reports when all workers are lost, and when one joins.
         """
         if is_stop_requested():
             raise StopSearch
@@ -207,7 +207,7 @@ async def _greet(address: str) -> None:
 def _check_workers(client: _Client, task: _Task) -> None:
     """Raise ClusterError if workers have another version, specs or files than this process.
 
-    A worker that is lost meanwhile gives no results; later workers are compared with each part.
+    Workers that are lost meanwhile are ignored; workers that join later are checked per batch.
     """
     with _scheduler_errors(client):
         identities = client.run(identity_once, task.token, task.plan, on_error="return")

@@ -65,8 +65,8 @@ def read_request_of_file(
 ) -> Request:
     """Read the request of a plan, a result row or a launch file, and change its answers.
 
-    Values that a launch file does not set come from ``answers``, then from the fallback request,
-    then from assumptions.
+    Values that a launch file does not set come from ``answers``, then from ``fallback``, and then
+    from assumptions.
 
     Raises SpecError, SearchSpaceError or LaunchError if the file cannot be read, has no plan or
     no such row, or does not name its model.

@@ -187,7 +187,7 @@ def _pivot_blocks(query: SweepQuery) -> Iterator[Block]:
 def _write_pivot(query: SweepQuery, names: Sequence[str]) -> None:
     """Write best values: a row per group and place (axis values), a column per last axis value.
 
-    The CSV column ``of`` has the name of the measure.
+    The CSV column ``of`` contains the name of the measure.
     """
     summary = summarize(query.rows(), query.sweep.plan, query.measure, names)
     across = [*dict.fromkeys(count for group in summary.groups for count in group.counts)]

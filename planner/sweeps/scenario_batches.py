@@ -152,7 +152,7 @@ def run_scenarios(
 ) -> Iterator[ScenarioResult]:
     """Search each scenario; yield its row and front, or the reason for no plan in the row.
 
-    Neighbours that differ only in contracts and prices are predicted once.
+    Neighbouring scenarios that differ only in contracts and prices share one prediction.
     """
     for _, group in groupby(scenarios, _question_without_terms):
         scenarios_of_group, plans = [*group], list[Plan | PlannerError]()

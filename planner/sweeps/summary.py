@@ -223,7 +223,7 @@ class WorkloadGroup:
     def better_tied(self, measure: str) -> Row | None:
         """Return the row predicted best among those tied with the best row; None: none better.
 
-        Only the best row in a bad case of each kind of evidence is considered.
+        Considers only the best row in a bad case of each level of evidence.
 
         Parameters
         ----------
@@ -441,8 +441,8 @@ def summarize(
 ) -> Summary:
     """Group the scenarios of a sweep by work and model, with the best plan per place and count.
 
-    ``pivot`` names the columns of places, and last the column to combine them with; by default
-    GPU and contract, and number of GPUs.
+    ``pivot`` names the columns that identify a place, and last the column across; empty: GPU and
+    contract, across numbers of GPUs.
     """
     groups: dict[tuple[str, ...], WorkloadGroup] = {}
     questions_by_work = {

@@ -562,7 +562,7 @@ _GROUP_COLUMNS = ("work", "model", "adapter")
 def front_across(rows: Iterable[Row], plan: SweepPlan) -> set[int]:
     """Return the numbers of the scenarios on the Pareto front of each work and model.
 
-    Only a few numbers of each row are kept. An unknown value loses against every known one.
+    Keeps only a few numbers of each row in memory. An unknown value is worse than any known value.
     """
     columns_by_work = {work.name: (*_GROUP_COLUMNS, *work_columns(work)) for work in plan.works}
     groups: dict[tuple[Value, ...], tuple[list[int], list[tuple[float, ...]]]] = {}

@@ -258,8 +258,8 @@ def _placed(run: Run, library: Library, kind: RunKind) -> Prediction:
 def why_impossible(kind: RunKind, runs: Sequence[Run], cases: Sequence[Case]) -> list[str]:
     """Return per run why its stated layout is impossible; empty: it is possible, or out of memory.
 
-    A prediction for such a run is about something else: it is listed, and left out of the tables
-    of errors. A run that ran out of memory needs not fit.
+    Such a prediction is about another layout, so that tables of errors leave it out. A run that ran
+    out of memory need not fit.
     """
     return [
         "" if run.flag(f"{MEASURED}{OUT_OF_MEMORY}") else error
@@ -476,8 +476,7 @@ def joined(runs: Runs, predictions: Sequence[Prediction]) -> list[ComparedRun]:
 def errors(rows: Sequence[ComparedRun], compared: ComparedQuantity, group: str) -> list[Errors]:
     """Return prediction errors per group of runs, largest group first, and then of all runs.
 
-    Groups without a measurement are left out, and so are rows with an impossible layout or noisy
-    speed.
+    Leaves out groups without a measurement, and rows with an impossible layout or noisy speed.
     """
     groups: defaultdict[str, list[ComparedRun]] = defaultdict(list)
     for row in rows:

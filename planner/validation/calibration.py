@@ -186,8 +186,8 @@ def measured_runs(
 ) -> tuple[str, list[MeasuredQuantity]]:
     """Return the name of a profile and the quantities measured with it.
 
-    Without a name it is the profile of most rows. Rows that depend on more than the profile are
-    left out unless ``everything`` is set.
+    ``profile`` None: the profile of most rows. Rows that depend on more than the profile are left
+    out unless ``everything`` is set.
     Raises CalibrationError if no row can be used.
     """
     kind = CALIBRATED[runs.kind]
@@ -217,8 +217,8 @@ def log_ratios(
 ) -> FloatArray:
     """Return log(predicted / measured) of each quantity, of times and of memory.
 
-    Rates count as the times they are of. Shape ``(2, measurements)``; NaN where a measurement
-    is of the other kind.
+    A rate counts as a time. Shape ``(2, measurements)``: times, then memory; NaN if the quantity is
+    of the other kind.
     """
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for index, quantity in enumerate(measured):
@@ -550,7 +550,7 @@ def unit_of(name: str) -> tuple[str, float]:
 def profile_text(shipped: Path, fit: Fit, origin: str, gpus: Sequence[str] = ()) -> str:
     """Return the TOML text of a profile with the fitted numbers; ``origin`` is their source.
 
-    Of reinforcement learning also how sure they are, on the ``gpus`` of the runs.
+    For reinforcement learning, the error of the fit and the ``gpus`` of the runs are added.
     """
     import tomlkit
 

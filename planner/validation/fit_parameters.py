@@ -303,8 +303,8 @@ def _left_out(
 ) -> tuple[FloatArray, int]:
     """Return the log ratios of each measurement, fitted to the other folds of runs.
 
-    ``ratios`` are the log ratios at the ``points``, which are fitted to all. Fits without a fold
-    end near them, and use their slopes.
+    ``ratios`` are the log ratios at ``points``, the fit to all runs, from which each fit to the
+    other folds starts.
     """
     parameters, start = list(points), list(points.values())
     runs = {line: number for number, line in enumerate(dict.fromkeys(m.line for m in measured))}

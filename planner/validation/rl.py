@@ -168,7 +168,7 @@ def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfi
 def tuned(case: RlCase) -> RlCase:
     """Return the case with only the fastest layout that fits (or just the fastest).
 
-    Unchanged if no layout can be computed.
+    Unchanged: the case has one layout, or no layout can be computed.
     """
     if math.prod(case.configurations.shape) == 1:
         return case

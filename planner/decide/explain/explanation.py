@@ -76,7 +76,8 @@ def rank_assumptions(
 ) -> list[RankedAssumption]:
     """Rank assumptions by their effect, with assumed spec numbers 10 % lower and higher.
 
-    The assumption with the largest effect on a column comes first; those without are left out.
+    The assumption with the largest effect on a result column comes first; assumptions without
+    effect are left out.
     """
     plan, row = seen.plan, seen.row
     changeable = [

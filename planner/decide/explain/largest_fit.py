@@ -120,7 +120,8 @@ def _check_batch(workload: Workload) -> None:
 def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
     """Find the longest sequence, prompt or answer [tokens] that fits; other lengths are fixed.
 
-    All requests at once find room for it; of a plan with more than have room, as many as do.
+    All concurrent requests must have room at this length; if not all of the plan's requests fit at
+    once, as many requests as do fit.
 
     Raises SearchSpaceError if samples have lengths of their own, or it is no length of the
     workload.
@@ -317,7 +318,7 @@ class Methods:
     def columns(self) -> dict[str, list[Value]]:
         """Return columns of equal length: differing parameters, largest batch and its results.
 
-        None where nothing is feasible.
+        A value is None if nothing is feasible.
         """
         values = dict.fromkeys(name for method in self.methods for name in method.values)
         results = dict.fromkeys(name for method in self.methods for name in method.row)
@@ -352,7 +353,7 @@ def has_several(request: Request) -> bool:
 def methods_of_layouts(request: Request) -> Methods:
     """Find the largest batch for each combination of the listed values of a request.
 
-    What is not set keeps its default, not that of a space.
+    A parameter that the request does not set has its default.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
     too many methods.

@@ -285,7 +285,7 @@ def _number_formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensiti
 def contract_outcomes(plan: Plan, burst: int | None = None) -> dict[str, Outcome]:
     """Predict the plan under each other contract that has a price for its GPU.
 
-    A price of the request stays that of its own contract.
+    A price that the request states applies only to the contract of the plan.
     """
     request, outcomes = plan.request, dict[str, Outcome]()
     contract_of_plan = plan.problem.sources[0].site.contract

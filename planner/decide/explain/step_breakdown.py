@@ -312,7 +312,8 @@ class SpecSources:
     def spec_key(self, done: RepeatedWork, name: str) -> str:
         """Return the spec key of a number in a kernel's time; empty if model and layout set it.
 
-        Reached shares are those of the spec times what the clock of hours and the software leave.
+        A fraction of peak rate in the result is the fraction of the spec times factors for clock
+        and software.
         """
         gpu = self.plan.problem.inputs.machine.gpu
         if name == "peak_flops":

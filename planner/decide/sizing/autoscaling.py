@@ -62,7 +62,7 @@ _PARTS = {"provision": "second", "weights": "byte/s", "engine": "second"}
 def read_startup(startup: object, option_name: str = "startup_time") -> Startup:
     """Parse a start-up time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
 
-    Unspecified parts are `DEFAULT_STARTUP`.
+    A part that is not stated has its value in `DEFAULT_STARTUP`.
 
     Raises SearchSpaceError if it is none of these.
     """
@@ -168,9 +168,9 @@ def autoscaled_counts(
 ) -> tuple[ValueSpans, ValueSpans]:
     r"""Return over time the GPUs that an autoscaler requests and the rate they serve [1/s].
 
-    It asks for :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))`, up to what the peak takes,
-    h = `SCALE_DOWN_DELAY`, s the ``spare``; what it asks for serves ``startup_time`` seconds later
-    (derived here).
+    The autoscaler requests :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))` GPUs, at most
+    those of the peak, with h = `SCALE_DOWN_DELAY` and s = ``spare``; they serve ``startup_time``
+    seconds later (derived here).
     """
     starts = [period.start for period in load.periods]
     rates, last = [rate for rate, _, _ in fleets], len(fleets) - 1
@@ -207,7 +207,7 @@ def rolling_maximum(
 ) -> ValueSpans:
     """Return at each time the largest value from then to ``hours`` later (derived here).
 
-    What serves then must start now; and what rests for less than that is kept.
+    GPUs that serve within ``hours`` must start now, and GPUs idle for less time keep running.
 
     >>> spans = rolling_maximum([0, 8], [2, 5], 1)
     >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
@@ -221,7 +221,7 @@ def rolling_minimum(
 ) -> ValueSpans:
     """Return at each time the smallest value in the ``hours`` before it (derived here).
 
-    GPUs requested since then have not started.
+    GPUs requested within these hours have not started yet.
 
     >>> spans = rolling_minimum([0, 8], [2, 5], 1)
     >>> list(zip(spans.starts.tolist(), spans.values.tolist()))

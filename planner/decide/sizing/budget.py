@@ -289,7 +289,7 @@ class BudgetSearch:
     def _sized_by_rate(self, best: BudgetResult, max_gpus: int) -> list[BudgetResult]:
         """Size fleets for request rates at which their cost is about the budget.
 
-        A rate decides the replicas and what they meet, so that another layout may be the best.
+        The rate determines replicas and latencies, so that another layout may be the best.
         """
         rate = number_or_nan(best.fleet.row["requests_per_s"])
         at_budget = self._fleet_at_rate(best.fleet, rate, max_gpus)
@@ -355,7 +355,7 @@ class BudgetSearch:
     ) -> tuple[BudgetResult | None, float]:
         """Evaluate a layout on ``count`` GPUs (None: misses a limit), and power over its limit.
 
-        NaN without a power limit, or if another limit is missed.
+        Power over its limit is NaN without a power limit, or if another limit is missed.
         """
         pinned = request_with_layout(
             replace(self.request, num_gpus=count, objectives=_THROUGHPUT), fleet

@@ -265,7 +265,7 @@ def day_cost(
 def cheapest_base(hours: Sequence[DayPeriod], terms: HourlyPrices, repeats: float = 1.0) -> int:
     """Return how many GPUs to pay all day at the lowest cost; the fewest if costs are equal.
 
-    The cost is a broken line over this number that bends at the GPUs of an hour.
+    The cost is a piecewise linear function of this number, with a bend at the GPUs of each period.
     """
     least = min(hour.num_gpus for hour in hours)
     if terms.base == terms.hourly or math.isnan(terms.base + terms.hourly):
@@ -284,8 +284,8 @@ def daily_schedules(
 ) -> tuple[DailySchedule, DailySchedule]:
     """Return the cheapest day that serves the load, and the day of the ``fewest`` GPUs.
 
-    Layouts are the best of each mode and engine at the peak and on average.
-    One whose GPUs would cost as much even if they served as many requests as they can is left out.
+    Tries the best layout of each serving mode and engine at peak and at mean load. Skips layouts
+    that would be too expensive even at full capacity.
 
     Raises SpecError or SearchSpaceError if a price list is faulty.
     """
@@ -334,7 +334,7 @@ def _min_order(fleet: FeasiblePlan, load: LoadProfile, terms: HourlyPrices) -> t
 def _min_gpus(fleet: FeasiblePlan, rate: float) -> int:
     """Return a lower bound of the GPUs that serve a rate [requests/s] with a fleet's workers.
 
-    Pools may be more efficient in other numbers of workers.
+    Separate prefill and decode pools may be more efficient with other numbers of workers.
     """
     workers = gpus_of_workers(fleet.row) or [1]
     max_rate = (
@@ -382,8 +382,8 @@ def schedule_periods(
 ) -> list[DayPeriod]:
     """Return each period of a load with its fleet and the GPUs that run in its parts.
 
-    A GPU starts ``startup_time`` seconds before a period that needs it. One that would be needed
-    again within that time keeps running.
+    A GPU starts ``startup_time`` seconds before a period that needs it, and keeps running between
+    two periods if the gap is shorter than that time.
     """
     starts = [period.start for period in load.periods]
     serving = [fleets[period.request_rate] for period in load.periods]
@@ -409,10 +409,9 @@ def fleets_by_rate(
 ) -> dict[float, FeasiblePlan]:
     """Return the smallest fleet of one layout for each rate [requests/s] of a load.
 
-    A fleet that serves a higher rate serves a lower one too. Pools of a few workers may miss a
-    latency at a rate where one more of either kind keeps it, and so may every fleet of a quiet
-    minute; it then takes the smallest fleet of the busier ones. Of many rates some levels are
-    searched, and a rate between two levels takes workers in proportion.
+    A fleet for a higher rate also serves a lower rate, so that a rate without a feasible fleet
+    takes the smallest fleet of the rates above. If a load has many rates, only some levels are
+    searched, and the fleets of rates in between are interpolated.
     """
     requested = {period.request_rate for period in load.periods}
     rates, fleets = sorted(requested), {load.peak: peak}
@@ -456,8 +455,8 @@ def _smallest_fleet_up_to(pinned: Request, rate: float, above: FeasiblePlan) -> 
 def _smallest_at_load(request: Request, above: FeasiblePlan) -> FeasiblePlan | None:
     """Search the fewest GPUs on which the limits hold if all replicas share the load; else None.
 
-    A search takes as few replicas as the rate needs. Where a burst is too long for these, more
-    of them, each with fewer requests, may keep the limits.
+    A search chooses as few replicas as the rate needs. If bursts are too long for these, more
+    replicas, with fewer requests each, may keep the limits.
     """
     step = math.gcd(*(gpus_of_workers(above.row) or [1]))
     counts = range(step, above.num_gpus, step)
@@ -502,8 +501,8 @@ def request_with_layout(request: Request, fleet: FeasiblePlan) -> Request:
 def cheapest_contracts(request: Request, contracts: Sequence[str | None]) -> HourlyPrices:
     """Return the cheapest contract for GPUs all day, and the cheapest by the hour.
 
-    ``contracts`` are those that may be used, a year's reservation and on demand where none is
-    named. With one price, GPUs by the hour are held all day too.
+    ``contracts`` may be used; None: a year's reservation and on demand. If only one has a price, it
+    applies to all GPUs.
 
     Raises SearchSpaceError if none of the named contracts has a price.
     """

@@ -42,9 +42,9 @@ def fewest_gpus_that_fit(
 ) -> Sizes:
     """Find the fewest GPUs of each type on which a plan fits; one request per GPU type.
 
-    With each stands whether a parameter may get a value. Parallel degrees, the ZeRO stage and the
-    micro-batch may change with the number of GPUs; all else stays. ``counts`` are the numbers to
-    try in place of whole nodes.
+    Each request comes with a function that returns True if a parameter may have a value. Parallel
+    sizes, ZeRO stage and micro-batch may change with the number of GPUs, other parameters stay.
+    ``counts`` are the numbers of GPUs to try; empty: whole nodes.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible for all GPUs
     alike.

@@ -135,8 +135,8 @@ class FeasiblePlan:
         """Return GPUs and cost [USD/h] with one spare replica, or one spare worker of each kind;
         None: the plan is no service.
 
-        One of each may then fail without missing a limit. Also None if a row lacks the GPUs of a
-        replica, or workers have GPUs of different prices.
+        Each kind of worker may then lose one without missing a limit. Also None if the row lacks
+        the GPUs of a replica, or workers have GPUs of different prices.
         """
         row = self.row
         if row.get(HOURLY_COST) is None or row.get("prefill_gpu") not in (None, "", row["gpu"]):
@@ -203,7 +203,7 @@ _OF_COST = "value", "low", "high", "bad"
 def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
     """Return the cost of a row and its interval [USD, or USD/h of a service]; NaN: unknown.
 
-    The price of an hour of a service has no error; the GPUs it needs have the error of capacity.
+    The hourly price of a service has no error; its number of GPUs has the error of the capacity.
     """
     column = RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST
     value = number_or_nan(row.get(column))
@@ -229,7 +229,8 @@ def bad_case_cost(row: Mapping[str, object]) -> float:
 def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
     """Sort rows: the recommended one, then by cost in a bad case, then by number of GPUs.
 
-    Among ties: recommended is the cheapest in a bad case, or a tied one with more evidence.
+    Recommended is the cheapest in a bad case, or a row tied with the cheapest that has more
+    evidence.
     """
 
     def order(row: Mapping[str, object]) -> tuple[float, float]:
@@ -346,7 +347,7 @@ class Size:
     def order(self) -> tuple[bool, float, float]:
         """Return the sort key of a size: no plan last, then by cost in a bad case, then by GPUs.
 
-        Within a limit of power or a budget the most tokens come first.
+        With a power limit or a budget, the size with most tokens/s comes first.
         """
         best = self.cheapest or self.fewest
         if best is None:
@@ -478,8 +479,8 @@ class LowerBound:
     def record_run(self, plan: Plan, candidates: Candidates, count: int) -> None:
         """Record that a run fits on ``count`` GPUs and how long it takes, even if it misses limits.
 
-        Nearly all runs need the more GPU time the more GPUs they have. Interruptions and
-        whatever else a deadline counts only add to the time that is looked at.
+        GPU time usually grows with the number of GPUs, so that a run bounds the GPUs from below.
+        Interruptions would only lengthen the run.
         """
         self.held = min(self.held, count)
         limit = time_limit(plan)
@@ -497,7 +498,7 @@ class LowerBound:
     def record_out_of_memory(self, result: SearchResult, count: int) -> None:
         """Record that nothing fits ``count`` GPUs, and how many GPUs its memory needs at least.
 
-        Not where the host's memory is what lacks: more GPUs bring hosts of their own.
+        Ignored if the memory of the host is too small, since more GPUs bring more hosts.
         """
         host, memory = result.problem.rejections[result.problem.first_soft - 1 :][:2]
         if host in result.rejected_by:
@@ -541,7 +542,7 @@ class NearMiss:
     def order(self) -> tuple[int, float, int]:
         """Return the sort key of a miss, nearest first; among broken rules, the most GPUs first.
 
-        A plan that misses a later limit keeps the earlier ones. Few GPUs break more rules.
+        A plan that misses a later limit keeps the limits before. Few GPUs break more rules.
         """
         return -self.limit, self.excess, -self.num_gpus
 

@@ -176,9 +176,9 @@ def pools_by_length(
 ) -> LengthPools:
     """Size a service in pools by prompt length, and in one mixed pool.
 
-    A pool has its share of the requests, their lengths, and its own search; every limit holds in
-    each. For a number of pools, the ends are the cheapest of the prompts' deciles, 95 and 98 %.
-    ``progress`` receives how many of `num_parts` are sized.
+    Each pool serves the requests with prompts in its range, and has a search with all limits. If
+    ``pools`` is a number, the cheapest ends are chosen from quantiles of the prompts (deciles, 95
+    and 98 %). ``progress`` receives how many of `num_sizings` are done.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; all prompts
     are alike; InfeasibleError if a pool, or one of all, keeps the limits on none of the GPUs.

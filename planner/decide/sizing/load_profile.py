@@ -104,8 +104,8 @@ class LoadProfile:
 def read_load(path: Path) -> LoadProfile:
     """Read a load from a CSV file with ``request_rate`` [1/s] and ``hour`` or ``time`` (HH:MM).
 
-    A row of ``time`` holds until the next one, the last until midnight. ``day.csv`` is one that
-    is shipped, where the working directory has none of that name.
+    A row with ``time`` applies until the next row, the last until midnight. ``day.csv`` is a
+    built-in file, unless the working directory has a file of this name.
 
     Raises SpecError if it cannot be read, or has faults: one line for each.
     """
@@ -168,8 +168,8 @@ _TABLE = (
 def traced_load(request: Request, option_name: OptionNamer = str) -> tuple[LoadProfile, Request]:
     """Return the rates of a trace minute by minute as a load, and the request without trace.
 
-    Of more than a day the parts are longer. ``request_rate`` is the mean. What is left of its
-    bursts is the variation within a part: times are stretched so that each part has the mean rate.
+    For traces of over a day, periods are longer than a minute. ``request_rate`` of the request is
+    the mean rate. Bursts within a period become ``arrival_variation``.
 
     Raises SpecError if the trace cannot be read; SearchSpaceError if it is shorter than three
     minutes.

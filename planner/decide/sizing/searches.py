@@ -74,9 +74,8 @@ _PRIMES = (2, 3, 5, 7)
 def node_multiples(gpus_per_node: int, max_gpus: int | None) -> tuple[int, ...]:
     """Return the usual numbers of GPUs of a run, ascending.
 
-    Powers of two within a node, then whole nodes, in numbers whose prime factors are 2, 3, 5 and
-    7: others leave few ways to divide a batch, layers and heads. Up to ``max_gpus``, 16,384 where
-    nothing ends the cluster.
+    Powers of two within a node, then numbers of whole nodes with prime factors 2, 3, 5 and 7 only,
+    since others rarely divide batch, layers and heads. ``max_gpus`` None: up to 16,384.
 
     >>> node_multiples(8, 100)
     (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96)
@@ -219,8 +218,8 @@ class TrainingSizer:
     def _fewest_gpus(self, counts: tuple[int, ...]) -> FeasiblePlan | None:
         """Return the plan on the first number of GPUs that keeps the limits; None: none does.
 
-        A rough grid is looked at first, and then everything below its first number that is
-        enough: a run on more GPUs may fail where fewer do, because they do not divide its batch.
+        Tries a rough grid, then all numbers below the first that works: a run on more GPUs may fail
+        if these do not divide its batch.
         """
         grid = spaced_by_doubling(counts)
         first = (
@@ -286,7 +285,7 @@ class TrainingSizer:
     def _counts_around_nearest_miss(self, counts: tuple[int, ...]) -> tuple[int, ...]:
         """Return numbers of GPUs to try around the nearest miss of a limit.
 
-        All that may keep the limit; only a few, to report the reason, if the miss is large.
+        Returns all numbers near the miss, or only a few if the limit is missed by far.
         """
         nearest = min(self.missed, key=lambda miss: miss.order, default=None)
         if nearest is None or not nearest.is_limit:
@@ -310,7 +309,8 @@ class TrainingSizer:
     def _try_up_to_budget(self, counts: tuple[int, ...]) -> None:
         """Search the largest number of GPUs within the budget: a rough grid, then finer.
 
-        One number may fail for not dividing the batch; two in a row are beyond the budget.
+        One number may fail because it does not divide the batch; two in a row are beyond the
+        budget.
         """
         last, beyond = 0, list[int]()
         for count in spaced_by_doubling(counts):
@@ -326,7 +326,7 @@ class TrainingSizer:
     def _plan_on_gpus(self, count: int) -> FeasiblePlan | None:
         """Search the best plan on ``count`` GPUs that keeps all limits; None: there is none.
 
-        Within a budget it is the fastest.
+        With a budget the best plan is the fastest.
         """
         if count in self.plans_by_count:
             return self.plans_by_count[count]
@@ -366,8 +366,8 @@ _AT_ONCE = 4
 def relaxed_size(request: Request, searches: Searches) -> tuple[Size, Request]:
     """Size a service; return the size and the request with the limits that the size keeps.
 
-    A limit that planner assumes may not decide the purchase: where it takes more than twice the
-    GPUs, it is doubled until it does not. The user's limits stay.
+    A limit that planner assumes is doubled while it takes more than twice the GPUs. Limits of the
+    user stay.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
@@ -421,8 +421,8 @@ def _affordable_limits(
 def serving_size(request: Request, searches: Searches) -> Size:
     """Size a service: the fewest GPUs that keep the limits, and the cheapest GPUs.
 
-    With one GPU everywhere these are the same; with others for the prompts they need not be.
-    ``searches`` are shared with the same request under other contracts.
+    Both differ only if prefill workers have another type of GPU. ``searches`` are shared with the
+    same request under other contracts.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
@@ -469,8 +469,9 @@ def plan_with_fewest_gpus(request: Request) -> FeasiblePlan | None:
 def _fewest_gpus_or_reason(request: Request, searches: Searches) -> tuple[FeasiblePlan | None, str]:
     """Return the plan with the fewest GPUs, or None and the reason.
 
-    A rate takes so many workers that the queue of prompts stays bounded. Fewer may keep every
-    limit too, and a short wait may take more: pools are then searched on numbers of GPUs.
+    The rate determines workers so that the queue of prompts stays bounded. Fewer workers may keep
+    every limit, and a low latency limit may need more; separate pools are thus searched by number
+    of GPUs.
     """
     request = replace(request, objectives=_FEWEST)
     plan, result = searches.of(request)

@@ -389,7 +389,7 @@ def _rows(placement: ServicePlacement) -> Iterator[dict[str, Value]]:
 
 
 def read_stock(value: object, option_name: str = STOCK) -> dict[str, int]:
-    """Parse the number of GPUs of each type: ``h100=64,b200=32``, or a mapping."""
+    """Parse the GPUs of each type (``h100=64,b200=32``, or a mapping); or SearchSpaceError."""
     wrong = f"{option_name} is the number of each GPU, as in h100=64,b200=32."
     stock = {}
     for name, number in parse_by_gpu(value, option_name, wrong).items():

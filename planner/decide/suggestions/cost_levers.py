@@ -65,9 +65,8 @@ class CostLever:
 def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
     """Return answers that change the cost of the recommended plan by over 10 %, largest first.
 
-    Number formats, software, numbers of GPUs and the confidence are tried one at a time where the
-    question has one answer to each, by a search of its own; contracts by their prices. What cannot
-    be planned is left out.
+    Each lever (number format, software, number of GPUs, confidence) has a search of one changed
+    answer; contracts only change prices. What cannot be planned is left out.
     """
     if result.recommended is None:
         return []

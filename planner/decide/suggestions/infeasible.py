@@ -47,7 +47,7 @@ class _Suggestion:
 def suggest_feasible(plan: Plan, result: SearchResult) -> list[str]:
     """Return options that make the request feasible, each verified by a search.
 
-    All of them together judge ``advice_rows`` of the workload at most.
+    All searches together evaluate at most ``advice_rows`` configurations of the workload.
     """
     options: list[str] = []
     rows = plan.workload.advice_rows

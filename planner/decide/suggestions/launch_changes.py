@@ -84,9 +84,9 @@ def allowed_changes(
 ) -> MayBe:
     """Return a function: True if the launch file can express a value that keeps its load.
 
-    The load is the number of concurrent requests of a replica, which no change raises; with a rate
-    it is that of ``row``. ``defaults`` names the options that the file leaves to its engine,
-    ``can_say`` returns whether the file can express a value.
+    The load is the number of concurrent requests per replica, which no change may raise; with a
+    request rate, that of ``row``. ``defaults`` are options that the file leaves to the engine;
+    ``can_say`` returns True if the file can express a value.
     """
     max_concurrency = math.inf
     if request.workload == "serve":
@@ -108,10 +108,10 @@ def best_changes(
 ) -> list[Change]:
     """Return the best change of one, two and three parameters; more only if it gains more.
 
-    ``plan`` and ``evaluation`` are those of one configuration; ``may_be`` says whether a parameter
-    may get a value. Number formats and batch stay as they are, and no change makes it fit less
-    surely than now, or than 9 of 10 runs do; a plan whose memory is too small may get narrower
-    formats, too. Empty where nothing is better, or where its workers are of two kinds.
+    ``plan`` and ``evaluation`` have one configuration; ``may_be`` returns True if a parameter may
+    have a value. Number formats and batch stay, and the fit probability does not fall below the
+    lower of 90 % and its present value. If memory is too small, formats may change, too. Empty:
+    nothing is better, or prefill and decode workers are separate.
     """
     if evaluation.source.mesh is None:
         return []
@@ -146,9 +146,8 @@ def best_other_plan(
 ) -> tuple[Plan, Change] | None:
     """Return the best plan that fits on these GPUs, with its changes; None: nothing fits.
 
-    Of the framework or engine of the plan, at first without what saves memory at the cost of
-    time, or of formats; where it has none, of the best of ``profiles`` that keep weights and
-    optimizer states in as many bits. The batch stays. None where nothing fits.
+    Keeps framework or engine and batch; tries first without memory-saving options. If nothing fits,
+    tries ``profiles`` whose weights and optimizer states have as many bits.
     """
     if evaluation.source.mesh is None:
         return None

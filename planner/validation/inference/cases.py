@@ -178,7 +178,7 @@ class Traffic:
     def sent(self) -> float:
         """Return how many requests the clients send; an assumption if the run does not state it.
 
-        Runs with equal lengths and without this number are assumed to be long.
+        Runs with equal lengths that do not state the number are assumed to be long.
         """
         waves = _WAVES_OF_EQUALS if self.equal_lengths else WAVES
         return self.num_requests or waves * (self.concurrency or np.inf)
@@ -300,7 +300,8 @@ def setting_of(
 ) -> ServingInputs:
     """Build the shared inputs of cases of one group; lengths [tokens] that differ become arrays.
 
-    Where lengths differ they are arrays, one row per case; ``columns``: of shape (cases, 1).
+    ``columns``: arrays have shape ``(cases, 1)``, not ``(cases,)``. ``endless``: the number of
+    requests is unlimited.
     """
     first = cases[0]
     workload = first.traffic.workload
@@ -466,7 +467,7 @@ _RULES = tuple(
 def impossible_layouts(runs: Sequence[Run], cases: Sequence[InferenceCase]) -> list[str]:
     """Return per run why its layout is impossible; empty: it is possible.
 
-    Its prediction would be for another layout: such a run is listed, and left out of errors.
+    Such a prediction is about another layout: the run is listed but left out of errors.
     """
     pools = [(case, case.replica) for case in cases]
     pools += [(case, case.prefill.deployment) for case in cases if case.prefill is not None]

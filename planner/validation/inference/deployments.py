@@ -199,8 +199,8 @@ def _split(run: Run, prefix: str, moe: bool) -> dict[str, int]:
 def _attention_ranks(run: Run, prefix: str, split: Mapping[str, int]) -> int:
     """Return the attention ranks of a run that does not state them: expert GPUs over TP size.
 
-    Attention and experts use the same GPUs of a stage. One rank if the sizes are no such layout,
-    or would need more GPUs than the run has.
+    Attention and experts share the GPUs of a stage. 1 if the sizes do not divide, or would need
+    more GPUs than the run has.
     """
     tensor, pipeline = split["tensor_parallel"], split["pipeline_parallel"]
     of_experts = (run.count(f"{prefix}expert_tensor_parallel") or 1) * split["expert_parallel"]

@@ -98,7 +98,8 @@ def in_waves(
 ) -> FloatArray:
     """Return the time of ``number`` requests that run in waves of ``size``, one after another [s].
 
-    ``full``: seconds of a wave of that size, ``smaller``: of one of fewer requests, the last.
+    ``full`` is the time of a wave of ``size`` requests [s]; ``smaller`` returns the time of a last
+    wave with fewer requests [s].
     """
     rest = np.mod(number, size)
     full_waves = np.floor(number / size) * full
@@ -125,7 +126,7 @@ _GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)
 def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
     """Predict runs of one group whose requests come from clients or at a rate: request means.
 
-    Requests without a rate and a concurrency all start together.
+    Without request rate and concurrency, all requests start together.
     """
     if cases[0].traffic.is_closed:
         clients = np.array([case.traffic.clients or np.nan for case in cases])
@@ -146,8 +147,8 @@ def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: OfferedLo
 def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
     """Predict runs whose requests all start together, in waves of the fastest size.
 
-    Memory, the scheduler and a specified concurrency bound the size. With a specified number of
-    requests the last wave is smaller.
+    Memory, scheduler and a stated concurrency limit the size. If the number of requests is stated,
+    the last wave is smaller.
     """
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
     replicas = Columns.of(cases).replicas
@@ -205,7 +206,7 @@ def _scaled(outcome: Outcome, factor: FloatArray) -> Outcome:
 def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
     """Return the concurrency at which a replica keeps up with its arrivals, and the load.
 
-    If it cannot keep up, the largest concurrency that fits.
+    If the replica cannot keep up, the largest concurrency that fits.
     """
     inputs, c = _at(cases, _GRID[None, :])
     memory = serving_memory(inputs, c)
@@ -320,7 +321,7 @@ def fitting_cache(
 def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     """Predict runs with separate prefill and decode workers; memory is of a decode worker.
 
-    If a source does not count its workers, one decodes and enough prefill workers keep up.
+    If a run does not state its workers, one decodes and enough prefill workers keep up.
     """
     inputs, columns = setting_of(cases), Columns.of(cases)
     requests = np.array([case.traffic.concurrency or 1.0 for case in cases])
@@ -382,9 +383,9 @@ _IN_FLIGHT = 4.0
 def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
     """Predict the times [s] and rates of batches whose requests start together.
 
-    A continuous engine without room for all requests starts them as memory becomes free or, if it
-    reserves whole requests, in waves that end together. An engine without continuous batching
-    needs room for all. Stages that work one at a time are timed as one GPU with the memory of all.
+    Without room for all requests, a continuous engine starts them as memory becomes free, or in
+    waves if it reserves memory for full requests. An engine without continuous batching needs room
+    for all. Stages that work one at a time are timed as one GPU with the memory of all stages.
     """
     inputs, columns = setting_of(cases), Columns.of(cases)
     batch = np.array([case.traffic.concurrency or 1.0 for case in cases]) / columns.replicas

@@ -294,9 +294,9 @@ def _as_run(
 ) -> FrameworkProfile:
     """Return the framework profile with the loss, dispatch and memory options of the run.
 
-    They are: the loss; in fine-tuning, activation inputs in 8 bits; DeepEP and Hybrid-EP, which
-    send a token once to a node, not once to each expert there; and experts that do not wait for the
-    host, because of graphs or counts on the GPU.
+    Changes the loss; 8-bit activation inputs in fine-tuning; DeepEP and Hybrid-EP, which send a
+    token once per node, not once per expert; and no host waits for experts if CUDA graphs or counts
+    on the GPU avoid these.
     """
     memory, execution = shipped.memory, shipped.execution
     if rule.per_logit is not None:

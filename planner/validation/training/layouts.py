@@ -357,7 +357,7 @@ def _must_spread(context: LayoutChoice) -> bool:
 def _may_spread(context: LayoutChoice) -> bool:
     """Return True if layers may be spread over GPUs, as Trainer does if nothing is sharded.
 
-    It copies the model if its user starts a process for each GPU, else it spreads the layers.
+    Trainer copies the model if its user starts a process per GPU, or else spreads the layers.
     """
     run, sharded = context.run, ("deepspeed", "fsdp", "zero")
     has_data_parallel = (
