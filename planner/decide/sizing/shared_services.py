@@ -192,7 +192,12 @@ class Service:
         return [period.start for period in self.load.periods] if self.load else [0.0]
 
     def of_share(self, part: float) -> Service:
-        """Return the service with this share of its requests (0 to 1)."""
+        """Return the service with a share of its requests.
+
+        Parameters
+        ----------
+        part : share of the requests, 0 to 1
+        """
         if part == 1:
             return self
         if self.load is None:
