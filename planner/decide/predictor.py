@@ -133,9 +133,10 @@ class Predictor:
     def save_mocker_profile(self, path: str | Path) -> None:
         """Write what Dynamo's mocker reads as ``--planner-profile-data``: an ``.npz`` file [1]_.
 
-        ``prefill_ttft_ms`` over ``prefill_isl``, the new tokens of a step; ``decode_itl`` [ms] over
-        ``decode_active_kv_tokens``, those of all sequences, and ``decode_context_length``, those of
-        one. The mocker interpolates between them.
+        Contains ``prefill_ttft_ms`` over ``prefill_isl``, the new tokens of a step; and
+        ``decode_itl`` [ms] over ``decode_active_kv_tokens``, the KV tokens of all sequences, and
+        ``decode_context_length``, the tokens of one sequence. The mocker interpolates in these
+        tables.
 
         Raises OutputError or SearchSpaceError if the file cannot be written; or prompts are
         embedded, so that nothing decodes.

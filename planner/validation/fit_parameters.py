@@ -192,11 +192,12 @@ def best_point(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the best point on the parameters' scales, and its standard deviations there.
 
-    The prior has standard deviations of 1. The search begins at the shipped values or at ``start``,
-    and moves to the best point of a linear model each time. It ends with a step shorter than
-    ``tolerance``, or after so many ``evaluations``, without those of the slopes.
-    ``slopes`` are fixed slopes of `log_ratios`; shape ``(2, measurements, parameters)``.
-    ``ratios`` are the `log_ratios` at the start, if known; shape ``(2, measurements)``.
+    The prior has standard deviations of 1. The search begins at the built-in values or at
+    ``start``, and moves to the best point of a linear model in each step. The search ends with a
+    step shorter than ``tolerance``, or after this number of ``evaluations``, not counting those for
+    slopes. ``slopes`` are fixed slopes of `log_ratios`, shape ``(2, measurements, parameters)``;
+    None: computed. ``ratios`` are the `log_ratios` at the start, shape ``(2, measurements)``; None:
+    computed.
     """
     low, high = np.array([p.bounds for p in parameters]).T
     noise = np.array([[NOISE], [MEMORY_NOISE]])

@@ -141,7 +141,7 @@ def _evaluate_spec_number(
 def _rank_assumption(
     name: str, assumed: str, tried: str, ends: Mapping[str, tuple[float, float]]
 ) -> RankedAssumption:
-    """Build the assumption with its effect on the column that it changes most."""
+    """Build the ranked assumption with the column whose value varies most."""
     spreads = {name: round(_spread(*both), 9) for name, both in ends.items()}
     # Memory is no answer to a question of time or money where these move too.
     of_answer = [name for name in ends if spreads[name] > 1 and name not in _OF_MEMORY]

@@ -293,7 +293,7 @@ def _parse_gpu_counts(counts: object, option_name: str) -> list[float]:
 
 
 def _check_question(question: OperatorQuestion, option_name: OptionNamer) -> None:
-    """Raise SearchSpaceError if an operator lacks a size, or no operator uses a given size."""
+    """Raise SearchSpaceError if an operator lacks a size, or no operator uses a size."""
     used = {name for kind in question.kinds for name in (*KINDS[kind].sizes, *KINDS[kind].choices)}
     for name in (*question.sizes, *question.choices):
         if name not in used:
@@ -470,7 +470,7 @@ def _split_by_head_size(
     choices: dict[str, str],
     framework: FrameworkProfile | None,
 ) -> Iterator[OperatorSizes]:
-    """Yield the sizes once per attention head size, as each has its own kernel."""
+    """Yield the sizes once per attention head size, since each head size has another kernel."""
     case = OperatorSizes(machine=machine, sizes=sizes, choices=choices, framework=framework)
     if "head_dim" not in sizes:
         yield case

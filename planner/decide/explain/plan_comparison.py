@@ -213,7 +213,7 @@ class Difference:
 
     @property
     def tie_factor(self) -> float:
-        """Return the factor up to which published runs cannot rank the plans; 1: they can."""
+        """Return the ratio of results up to which published runs cannot rank the plans; 1: no ties."""
         factors = (
             seen.confidence.layout_tie_factor for seen in self._plans if seen.confidence is not None
         )
@@ -354,7 +354,7 @@ class ComparedPlans:
         return _differing_parts([seen.memory for seen in self.predicted])
 
     def tie_factor(self, first: int, second: int) -> float:
-        """Return the factor up to which published runs cannot rank two plans; 1: they can.
+        """Return the ratio of results up to which published runs cannot rank two plans; 1: no ties.
 
         Parameters
         ----------

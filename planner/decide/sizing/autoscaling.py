@@ -166,7 +166,7 @@ Fleets: TypeAlias = Sequence[tuple[float, int, float]]
 def autoscaled_counts(
     load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
 ) -> tuple[ValueSpans, ValueSpans]:
-    r"""Return over time the GPUs that an autoscaler requests and the rate they serve [1/s].
+    r"""Return the GPUs that an autoscaler requests over time, and the rate served by these [1/s].
 
     The autoscaler requests :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))` GPUs, at most
     those of the peak, with h = `SCALE_DOWN_DELAY` and s = ``spare``; they serve ``startup_time``
@@ -256,9 +256,9 @@ def backlog_over_time(
 
     .. math:: \dot q = \lambda - \mu
 
-    while something waits or more comes than is served (a fluid queue, derived here). Requests are
-    late that come meanwhile. The load is gone through twice: it begins with what the one before
-    left.
+    while requests wait or arrive faster than they are served (a fluid queue, derived here). Requests
+    that arrive meanwhile are late. The load is run twice, so that the second run begins with the
+    requests that wait at the end of the first.
     """
     total = float(served.ends[-1])
     bends = np.unique(np.concatenate([starts, served.starts, [total]]))

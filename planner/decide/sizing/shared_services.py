@@ -74,11 +74,11 @@ ServiceOption: TypeAlias = Mapping[int, FloatArray]
 
 
 def base_gpus_and_cost(gpus: FloatArray, hours: FloatArray, gpu_type: GpuType) -> tuple[int, float]:
-    r"""Return how many GPUs to hold all day, and the cost of the day; ``gpus`` are those needed.
+    r"""Return the GPUs to pay all day and the cost of the day if ``gpus`` are needed in its parts.
 
     .. math:: \sum_k \min(H p_b, u_k p_h)
 
-    The k-th GPU is needed for u of the H hours: it is held where that costs less (derived here).
+    The k-th GPU is needed for u of H hours, and is paid all day if that costs less (derived here).
 
     >>> gpu_type = GpuType(stock=9, base=1, hourly=3)
     >>> base_gpus_and_cost(np.array([2.0, 6.0]), np.array([12.0, 12.0]), gpu_type)
@@ -96,7 +96,7 @@ def cheapest_allocation(
 ) -> Allocation:
     """Choose one way per service: fewest GPUs beyond the stock, then the lowest cost [USD/day].
 
-    Those that could be no better are not looked at (branch and bound; derived here): both figures
+    Skips combinations that cannot be better (branch and bound; derived here), since both values
     only grow with another service.
     """
     search = _BranchAndBound(ways=ways, hours=hours, types=types)
@@ -419,8 +419,8 @@ def read_services(
     """Read the services of a TOML file or of a mapping like it, and the stock of GPUs by type.
 
     ``[services.NAME]`` has the answers of a service: ``model``, ``request_rate`` or ``load`` (a CSV
-    file in the same folder), lengths, limits. Top-level answers hold for all services; ``common``
-    ones take precedence over them.
+    file in the same folder), lengths, limits. Top-level answers apply to all services; ``common``
+    has precedence over both.
 
     Raises SpecError or SearchSpaceError if the file cannot be read; something is unknown, missing
     or impossible.
@@ -496,10 +496,10 @@ def share_gpus(
 ) -> SharedFleet:
     """Place services on the GPUs of a stock at the lowest total cost.
 
-    A service runs on one type of GPU; where the stock is too small for that, on two with quarters
-    of its requests. Types without a stock have no end; without any stock and any GPU the types are
-    all current ones of data centers. Costs are those of a day: what is always needed is held under
-    the cheapest contract for that, the rest is had by the hour.
+    A service runs on one type of GPU or, if the stock is too small, on two types that share its
+    requests in quarters. A type without a stock is unlimited; without stock and GPU, all current
+    data-center GPUs are tried. Costs are per day: GPUs needed most of the day have the cheapest
+    long contract, others are paid by the hour.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
     InfeasibleError if a service runs on none of the types, or the stock is too small for all.

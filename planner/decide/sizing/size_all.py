@@ -102,7 +102,7 @@ class Sizes:
         """Return the recommended size: the cheapest in a bad case, or a tied one with more
         evidence; without prices the one with the fewest GPUs. None: no plan.
 
-        Within a limit of power or a budget the one that carries most.
+        With a power limit or a budget, the size that serves most tokens/s.
         """
         return self.feasible[0] if self.feasible else None
 
@@ -163,7 +163,7 @@ class Sizes:
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame with a row per choice; with a load, a row per GPU and period.
 
-        Of a load a row for each GPU and period.
+        With a ``load``, the frame has a row per GPU and period instead.
         """
         import pandas as pd
 
@@ -183,14 +183,13 @@ def size_all(
 ) -> Sizes:
     """Size for every GPU of a request under every contract.
 
-    Default: data-centre GPUs with at least 60 GiB and a current price. ``progress`` receives how
-    many are done and may raise `StopSearch`, after which the others have no plan; ``workers``
-    processes.
-    With a ``load`` the service is sized for its peak, and its day is priced with the contracts;
-    GPUs paid by the hour start ``startup`` before they serve. A service without a rate is as large
-    as a power limit, or a ``budget``, allows. The budget of a run is the limit of its cost; its
-    fastest plan keeps both limits. Limits hold for `DEFAULT_CONFIDENCE` of runs like these if the
-    request has no confidence.
+    Default: data-center GPUs with at least 60 GiB and a current price. ``progress`` receives how
+    many GPUs are done and may raise `StopSearch`, after which the others have no plan; ``workers``
+    is a number of processes. With a ``load``, the service is sized for its peak and its day is
+    priced with the contracts; GPUs paid by the hour start ``startup`` before they serve. Without a
+    rate, a service is as large as a power limit or ``budget`` allows. The budget of a training run
+    limits its cost; its fastest plan keeps both limits. Limits hold with probability
+    `DEFAULT_CONFIDENCE` if the request has no confidence.
 
     Raises SpecError or SearchSpaceError if there is no limit, or something is unknown, invalid or
     impossible for all GPUs; WorkersLost if worker processes ended repeatedly.

@@ -149,7 +149,7 @@ def _suggest_relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Sugge
 
 
 def round_limit_outward(constraint: Constraint, value: float) -> tuple[str, float]:
-    """Round ``value`` to a limit that it keeps (two digits): as an option and in SI units."""
+    """Return a limit just beyond ``value`` (two digits), as an option and in SI units."""
     term = glossary()[constraint.name]
     scale, unit = next(
         (scale, unit)

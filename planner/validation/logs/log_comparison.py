@@ -492,7 +492,7 @@ _SWITCHED = (
 def _step_time(
     reading: LogSummary, planned: PredictedRun
 ) -> tuple[SteadyValue | None, tuple[str, ...]]:
-    """Return the median step time after warm-up [s], or None, with notes on how it was found."""
+    """Return the median step time after warm-up [s], None: not in the log; and notes on it."""
     batch = planned.row["global_batch_size"]
     if not reading.steps:
         seconds = reading.values.get(STEP_TIME)

@@ -521,7 +521,7 @@ def _summed_up(case: TrainingCase, rows: _Columns) -> Prediction:
 
 
 def _usable(rows: _Columns) -> tuple[BoolArray, str]:
-    """Return True for the most plausible layouts (those that fit, if any), or a reason if none.
+    """Return True for each most plausible layout (those that fit, if any), and a reason if none.
 
     Full recomputation counts only if selective recomputation does not fit, as Megatron Bridge's
     guide to activation recomputation recommends.
