@@ -213,7 +213,7 @@ class Difference:
 
     @property
     def tie_factor(self) -> float:
-        """Return the ratio of results up to which published runs cannot rank the plans; 1: no ties."""
+        """Return the ratio of results below which published runs cannot rank plans; 1: no ties."""
         factors = (
             seen.confidence.layout_tie_factor for seen in self._plans if seen.confidence is not None
         )

@@ -256,7 +256,7 @@ def backlog_over_time(
 
     .. math:: \dot q = \lambda - \mu
 
-    while requests wait or arrive faster than they are served (a fluid queue, derived here). Requests
+    while requests wait or arrive faster than served (a fluid queue, derived here). Requests
     that arrive meanwhile are late. The load is run twice, so that the second run begins with the
     requests that wait at the end of the first.
     """

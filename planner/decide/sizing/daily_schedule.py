@@ -179,7 +179,7 @@ class DailySchedule:
         )
 
     def autoscaler_counts(self, spare: float) -> tuple[ValueSpans, ValueSpans]:
-        """Return the GPUs that an autoscaler requests over time, and the rate served by these [1/s].
+        """Return the GPUs that an autoscaler requests over time, and the rate served [1/s].
 
         Parameters
         ----------
