@@ -109,7 +109,7 @@ class ApiComparison:
 
     @property
     def marked(self) -> Mapping[str, Offer]:
-        """The cheapest, the median and the dearest of the current offers, or else of the old."""
+        """Return the cheapest, median and dearest offer by label: current ones, or else old."""
         listed = self.current or self.offers
         if not listed:
             return {}
@@ -132,7 +132,7 @@ class ApiComparison:
         return pd.DataFrame(self.rows())
 
     def to_dict(self) -> dict[str, object]:
-        """Token mix, deployment and offers as a dictionary for JSON; None: unknown."""
+        """Return token mix, deployment and offers as a dictionary for JSON; None: unknown."""
         tokens = (self.input_tokens, self.cached_tokens, self.output_tokens)
         rates = (self.request_rate, *self.request_rate_ends)
         columns = {
@@ -159,7 +159,7 @@ class ApiComparison:
         return {**values, "offers": offers}
 
     def _costs(self) -> dict[str, float]:
-        """Cost of a thousand requests and of a million tokens of the mix, at full load [USD]."""
+        """Return the cost of a thousand requests and a million tokens at full load [USD]."""
         costs: dict[str, float] = {}
         for unit, scale in (
             ("thousand_requests", _THOUSAND),
@@ -170,6 +170,7 @@ class ApiComparison:
         return costs
 
     def _row(self, offer: Offer) -> dict[str, Value]:
+        """Return the output row of one API offer: prices, costs [USD] and break-even rate [1/s]."""
         price, (low, high) = offer.price, offer.utilization_ends
         return {
             "provider": price.provider,
@@ -193,7 +194,7 @@ class ApiComparison:
         }
 
     def cheaper_option(self, offer: Offer) -> str:
-        """``self-host`` or ``api`` at full load, ``tie`` within the interval, empty: unknown.
+        """Return ``self-host`` or ``api``, ``tie`` within the error, or empty if unknown.
 
         Parameters
         ----------
@@ -208,7 +209,7 @@ class ApiComparison:
 
 
 def compare_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
-    """Compare the first of these deployments with the published API prices of its model.
+    """Compare the cost of the first candidate with the published API prices of its model.
 
     Raises SearchSpaceError if the workload serves no stream of requests; SpecError if a list of
     prices has errors, one line for each.
@@ -258,7 +259,7 @@ def compare_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
 
 
 def _published_prices(plan: Plan, model: str) -> tuple[Sequence[ApiPrice], int, str]:
-    """Prices of the requested release, number of prices of other releases, and a note if none."""
+    """Return prices of the model's release, how many other releases have, and a note if none."""
     folder = plan.request.specs
     named = plan.words.get("model", {}).get(model, model)
     prices_of_model = api_prices(named, folder) or api_prices(model, folder)
@@ -268,7 +269,7 @@ def _published_prices(plan: Plan, model: str) -> tuple[Sequence[ApiPrice], int, 
 
 
 def require_token_pricing(workload: str, option_name: Callable[[str], str] = str) -> None:
-    """Refuse a workload that APIs do not sell by the token.
+    """Raise SearchSpaceError if APIs do not sell this workload by the token.
 
     Raises SearchSpaceError if it serves no stream of requests.
     """
@@ -279,7 +280,7 @@ def require_token_pricing(workload: str, option_name: Callable[[str], str] = str
 
 
 def missing_price_message(model: str, priced_models: Sequence[str]) -> str:
-    """Message that no price list has a model, with similar names and how to add a price."""
+    """Return a message that no price list has the model, with similar names."""
     return (
         f"No API price of {model} is known.{did_you_mean(model, priced_models)} "
         f"{len(priced_models)} models have one; an own api_prices.csv in a folder of --specs adds "
@@ -295,6 +296,7 @@ def cached_price(price: ApiPrice) -> float:
 def _offer(
     price: ApiPrice, mix: Mapping[str, float], cost_rate: float, rate: float, rates: Ends
 ) -> Offer:
+    """Return the cost of a request at this API price [USD] and the break-even rate [requests/s]."""
     cost = request_cost(
         **mix, input_price=price.input, cached_price=cached_price(price), output_price=price.output
     )
@@ -310,7 +312,7 @@ def _offer(
 
 
 def _price_range(row: Row, cost_rate: float) -> Ends:
-    """Lowest and highest cost of these GPUs over sellers, prefill workers included [USD/s]."""
+    """Return the cost of these GPUs at the lowest and highest price of sellers [USD/s]."""
     parts = {"": cost_rate}
     if row["prefill_gpu"] is not None:
         million = number_or_nan(row["cost_per_million_output_tokens_usd"])
@@ -318,6 +320,7 @@ def _price_range(row: Row, cost_rate: float) -> Ends:
         parts = {"": prefill_excluded, "prefill_": cost_rate - prefill_excluded}
 
     def rate_at(end: str) -> float:
+        """Return the GPU cost [USD/s] if all prices are at this end (``low`` or ``high``)."""
         shares = {
             prefix: number_or_nan(row[f"{prefix}price_{end}_per_gpu_hour_usd"])
             / number_or_nan(row[f"{prefix}price_per_gpu_hour_usd"])

@@ -46,7 +46,7 @@ class SensitiveAssumption:
     does_not_fit: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """The assumption as a dictionary for JSON."""
+        """Return the assumption as a dictionary for JSON."""
         return {
             "fact": self.name,
             "assumed": self.assumed,
@@ -58,7 +58,7 @@ class SensitiveAssumption:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, object]) -> Self:
-        """The assumption of a dictionary of `to_dict`; unknown ends are NaN.
+        """Read the assumption from a dictionary of `to_dict`; unknown ends are NaN.
 
         Raises SpecError, TypeError, ValueError or AttributeError if the table is invalid.
 
@@ -83,10 +83,11 @@ class SensitiveAssumption:
 
 
 def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveAssumption]:
-    """The assumptions of a plan that change its predictions, one at a time.
+    """Return the assumptions that change the plan's predictions, tried one at a time.
 
-    The configuration stays the same; as many requests run as have KV cache. An alternative that
-    is impossible on its GPUs is left out; one that does not fit is only named.
+    The configuration stays the same, with as many concurrent requests as have room for a KV cache.
+    An alternative that is impossible on its GPUs is left out; one that does not fit in memory is
+    only named.
     """
     if _rejection_code(candidates):
         return []
@@ -102,7 +103,7 @@ def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveA
 def _evaluate_assumption(
     plan: Plan, fact: Assumption, candidates: Candidates, base_row: Row
 ) -> SensitiveAssumption:
-    """Effect of an assumption on the columns of a plan with the row ``base_row``."""
+    """Predict the plan with alternatives of an assumption and compare with ``base_row``."""
     first_memory = candidates.source.num_rules + 1
     possible = {
         label: judged for label, judged in fact.tried.items() if not _rejection_code(judged)

@@ -90,7 +90,7 @@ class MoreGpus:
 
 
 def changes_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> Fitting:
-    """Try all sets of up to three changes of a plan whose memory is too small, in one table."""
+    """Try all sets of up to three changes to a plan that lacks memory; return those that fit."""
     current = evaluation.candidates.row
     wide = default_space_plan(plan, current)
     if wide is None:
@@ -108,10 +108,10 @@ def changes_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> Fitti
 
 
 def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus:
-    """The fewest GPUs, doubled each time, on which the plan fits with up to three changes.
+    """Find the fewest GPUs, by doubling, on which the plan fits with up to three changes.
 
-    Changes of the layout alone are tried first, then all on fewer GPUs. The global batch stays
-    where the GPUs divide it, and else grows with them.
+    Tries changes of the layout first, then all changes on fewer GPUs. The global batch stays if the
+    GPUs divide it, or else grows in proportion.
     """
     current = evaluation.candidates.row
     end = min(MOST_GPUS, evaluation.source.inputs.machine.cluster.max_gpus or MOST_GPUS)
@@ -131,9 +131,9 @@ def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus
 def best_change_on_gpus(
     plan: Plan, evaluation: Evaluation, may_be: MayBe, count: int, only_layout: bool
 ) -> Change | None:
-    """The fastest layout, or else the fewest changes, that surely fit on other GPUs.
+    """Return the fastest layout, or the fewest changes, with which the plan fits on other GPUs.
 
-    None where nothing that is tried fits.
+    None: no change that was tried fits.
     """
     current = evaluation.candidates.row
     row = current if count == current["num_gpus"] else _on_gpus(current, count)
@@ -156,7 +156,7 @@ def best_change_on_gpus(
 
 
 def adapter_that_fits(plan: Plan) -> tuple[str, Row] | None:
-    """The first adapter with less memory with which the unchanged plan fits, and its row."""
+    """Return the first adapter (LoRA, QLoRA) with which the plan fits, with its row; None: none."""
     request = plan.request
     kinds = plan.workload.adapters
     if str(getattr(request, "adapter", kinds[-1])) not in kinds:
@@ -172,9 +172,9 @@ def adapter_that_fits(plan: Plan) -> tuple[str, Row] | None:
 
 
 def options_that_raise_fit_probability(plan: Plan, row: Row) -> dict[str, float]:
-    """Options with which a plan has a fit probability of at least 90 %, with the probability.
+    """Return options that raise the fit probability to 90 % or more, with the probability reached.
 
-    Empty where it fits as surely already, or its probability is unknown.
+    Empty: the fit probability is already 90 %, or is unknown.
     """
     if not fit_probability(row) < TARGET_FIT_PROBABILITY:
         return {}
@@ -199,9 +199,9 @@ def _layout(source: Source) -> tuple[str, ...]:
 
 
 def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list[Value]]:
-    """Values of parameters that may need less memory than the plan's, by parameter.
+    """Return, by parameter, values that may need less memory than the plan's, least saving first.
 
-    Those of a parameter stand in the table of terms from the one that saves least.
+    The table of terms lists the values of a parameter in this order.
     """
     relief: dict[str, list[Value]] = {}
     for name, texts in remedies_of(_workload_of(source)).items():
@@ -241,11 +241,11 @@ def _workload_of(source: Source) -> str:
 
 
 def unsupported_memory_savers(source: Source, num_gpus: float) -> list[str]:
-    """Parameters that save memory but that the framework does not support, without a rule.
+    """Return memory-saving parameters that the framework lacks although no rule forbids them.
 
-    Frameworks with models of their own, as their pipelines need, have their own losses. Paged
-    optimizers of bitsandbytes take no shards of FSDP (bitsandbytes issues 89 and 1633, torchtune
-    issue 1856), which has no ZeRO stage 1.
+    Frameworks with interleaved pipelines have built-in losses, so that ``loss_kernel`` has no
+    effect. Paged optimizers of bitsandbytes do not support FSDP shards (bitsandbytes issues 89 and
+    1633, torchtune issue 1856), which have no ZeRO stage 1.
     """
     inputs = source.inputs
     if not isinstance(inputs, TrainingInputs):
@@ -262,7 +262,7 @@ def _parse_value(text: str, type_: str) -> Any:
 
 
 def _on_gpus(current: Row, count: int) -> dict[str, Value]:
-    """The row of a plan on another number of GPUs."""
+    """Return the row of a plan on ``count`` GPUs; its global batch grows only if it must."""
     row = {**current, "num_gpus": count}
     if "global_batch_size" in current:
         batch, before = (
@@ -278,7 +278,7 @@ def _on_gpus(current: Row, count: int) -> dict[str, Value]:
 def _with_columns(
     table: ConfigurationTable, row: Mapping[str, Value], names: Sequence[str]
 ) -> ConfigurationTable:
-    """A table with the values of a row in some of its columns."""
+    """Return the configurations with the values of a row in the columns ``names``."""
     columns = {
         name: np.full(table.shape, table.cast(name, glossary()[name].encode(row[name])))
         for name in names
@@ -308,6 +308,7 @@ class _NearbyConfigurations:
         may_be: MayBe,
         only_layout: bool = False,
     ) -> _NearbyConfigurations:
+        """Predict configurations near ``current`` that break no rule, with the user's limits."""
         problem = limit_concurrency(wide.problem, plan, current)
         # Only the limits that the user sets: whatever fits counts, however slow.
         user_limits = {limit.name for limit in plan.problem.constraints if not limit.assumed}
@@ -356,7 +357,7 @@ class _NearbyConfigurations:
 
     @property
     def keeps_formats(self) -> BoolArray:
-        """Configurations with the number formats of the plan, as a mask."""
+        """Return True for each configuration with the same number formats as the plan."""
         table = self.candidates.configurations
         unchanged = np.ones(table.shape, dtype=np.bool_)
         for name in table.names():
@@ -366,7 +367,7 @@ class _NearbyConfigurations:
 
     @property
     def tried(self) -> dict[str, list[Value]]:
-        """The values that may need less memory and break no rule, by parameter."""
+        """Return, by parameter, the memory-saving values that break no rule."""
         table = self.candidates.configurations
         tried = {}
         for name, several in self.relief.items():
@@ -381,7 +382,7 @@ class _NearbyConfigurations:
         counts: range = CHANGES,
         fit_probabilities: Sequence[float] = (TARGET_FIT_PROBABILITY, MEDIAN),
     ) -> Best:
-        """The fastest for each number of changes with a high fit probability, or else any."""
+        """Return the fastest configuration per number of changes, if possible with a sure fit."""
         for min_fit_probability in fit_probabilities:
             best = best_candidates_by_distance(
                 self.problem, self.candidates, self.current, min_fit_probability, counts, among
@@ -391,7 +392,7 @@ class _NearbyConfigurations:
         return {}
 
     def changes(self, best: Best) -> list[Change]:
-        """The changes of the best rows, fewest first, as far as more of them gain more."""
+        """Return the changes of the best rows, fewest first, if more changes gain more."""
         changes: list[Change] = []
         reached = 0.0
         for candidates, place, value in map(
@@ -405,7 +406,7 @@ class _NearbyConfigurations:
     def _fill_with_requests(
         self, best: tuple[Candidates, int, float]
     ) -> tuple[Candidates, int, float]:
-        """A configuration with as many concurrent requests as fit, if their number is open."""
+        """Raise the concurrent requests of a configuration to as many as fit, if that is faster."""
         candidates, place, value = best
         if _CAP in self.current or not hasattr(candidates.configurations, _CAP):
             return best
@@ -425,7 +426,7 @@ def _evenly_spread(values: Sequence[Value]) -> list[Value]:
 
 
 def _with_fewer_requests(current: Row, base: ConfigurationTable) -> tuple[Row, ConfigurationTable]:
-    """A plan with an open number of concurrent requests, and its configuration with fewer."""
+    """Free the number of concurrent requests of a plan: its row, and tables with fewer requests."""
     current_requests = number_or_nan(current[_CAP])
     fewer = np.unique([*(item for item in _REQUESTS if item < current_requests), current_requests])
     rows = base.rows(np.zeros(fewer.size, dtype=np.intp))
@@ -440,7 +441,7 @@ def _with_open_parameter(row: Row, parameter: str) -> Row:
 def nearby_configurations(
     base: ConfigurationTable, values: Mapping[str, Sequence[Value]], may_be: MayBe, max_changes: int
 ) -> ConfigurationTable:
-    """All configurations that differ from those of a table in up to ``max_changes`` values."""
+    """Return all configurations that differ from ``base`` in up to ``max_changes`` values."""
     edits = [(name, item) for name, several in values.items() for item in several]
     edits = [(name, item) for name, item in edits if name not in FOLLOWING]
     # The last place stands for no edit, and the same edit twice is one.
@@ -455,7 +456,7 @@ def nearby_configurations(
 
 
 def _variants(table: ConfigurationTable, may_be: MayBe) -> Iterator[ConfigurationTable]:
-    """The table with dependent parameters as they are, and with each other value."""
+    """Yield the configurations, then with dependent parameters reset or changed."""
     plain_values = table.default_codes()
     dependent = {
         name: np.full(table.shape, plain_values[name], getattr(table, name).dtype)

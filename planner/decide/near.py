@@ -68,10 +68,11 @@ def plans_around(
     profile: str | None = None,
     more: Mapping[str, Sequence[Value]] = MappingProxyType({}),
 ) -> Problem | None:
-    """A search problem around a plan: values of the space and of the plan for each parameter.
+    """Build a search around a plan, over the values of the space and the plan's own values.
 
-    ``profile`` is another framework or engine than the plan's; ``more`` are further values. None
-    if they cannot be planned.
+    ``may_be`` returns True for each parameter and value that is allowed. ``profile`` is a framework
+    or engine other than the plan's; ``more`` has additional values. None: the space cannot be
+    planned.
     """
     wide = default_space_plan(plan, base_row, profile)
     if wide is None:
@@ -87,7 +88,7 @@ def plans_around(
 
 
 def limit_concurrency(problem: Problem, plan: Plan, base_row: Row) -> Problem:
-    """The problem with the number of concurrent requests limited to that of the plan."""
+    """Return the problem with at most as many concurrent requests as the plan has."""
     max_num_seqs = plan.request.max_num_seqs
     if max_num_seqs is None or plan.workload.name != "serve":
         return problem
@@ -102,9 +103,10 @@ def limit_concurrency(problem: Problem, plan: Plan, base_row: Row) -> Problem:
 def default_space_plan(
     plan: Plan, base_row: Row, profile: str | None = None, num_gpus: int | None = None
 ) -> Plan | None:
-    """A plan over the default space; parameters not chosen for speed are those of ``plan``.
+    """Plan over the default space; formats, kernels and batch stay as in ``plan``.
 
-    ``num_gpus`` is another number of GPUs. None if the default space cannot be planned.
+    ``profile`` and ``num_gpus`` replace framework or engine and GPUs of the plan. None: the default
+    space cannot be planned.
     """
     request, workload = plan.request, plan.workload.name
     (source,) = plan.problem.sources
@@ -142,8 +144,9 @@ def default_space_plan(
 
 
 def _is_fixed(term: Term, workload: str) -> bool:
-    """Whether a parameter is not chosen for speed: formats, kernels, exchanges, the batch, the
-    memory that an engine leaves to other programs."""
+    """Return True for a parameter not chosen for speed: formats, kernels, batch, memory left to
+    other programs.
+    """
     is_kernel = term.type == "flag" and term.term not in FOLLOWING
     is_batch = workload == "inference" and term.term == "concurrency"
     is_other = term.term in ("gpu_memory_utilization", "cp_comm_type")
@@ -151,7 +154,7 @@ def _is_fixed(term: Term, workload: str) -> bool:
 
 
 def free_parameter_values(wide: Plan, base_row: Row, may_be: MayBe) -> dict[str, list[Value]]:
-    """Allowed values of each free parameter: those of the space and the user's value."""
+    """Return, by free parameter, the allowed values of the space and the user's value."""
     values: dict[str, list[Value]] = {}
     (source,) = wide.problem.sources
     fixed = wide.request.settings
@@ -173,7 +176,7 @@ Best = dict[int, tuple[Candidates, int, float]]
 def best_by_distance(
     problem: Problem, base_row: Row, min_fit_probability: float, counts: range = CHANGES
 ) -> Best:
-    """The best configurations of a search by number of changes, with a minimum fit probability."""
+    """Search the best configuration per number of changes, with a minimum fit probability."""
     best: Best = {}
     for source in problem.sources:
         for block in source.blocks(problem.objectives, problem.constraints):
@@ -195,7 +198,7 @@ def best_candidates_by_distance(
     counts: range = CHANGES,
     among: BoolArray | None = None,
 ) -> Best:
-    """The best candidates by number of changes, by the first objective of the problem."""
+    """Return per number of changes the best configuration of a block by the first objective."""
     codes = problem.codes(candidates) == 0
     feasible = np.flatnonzero((codes if among is None else codes & among).ravel())
     fit_probabilities = candidates.at(candidates.value("fit_probability"), feasible)
@@ -215,7 +218,7 @@ def best_candidates_by_distance(
 
 
 def count_changed_parameters(candidates: Candidates, base_row: Row, rows: IndexArray) -> FloatArray:
-    """Number of parameters that differ from the user's, of rows at flat indices."""
+    """Count the parameters of each row (flat index) that differ from the user's."""
     configurations, total = candidates.configurations, np.zeros(rows.size)
     for name, term in glossary().items():
         if "parameter" not in term.kind or name in FOLLOWING or name not in base_row:
@@ -230,7 +233,7 @@ def count_changed_parameters(candidates: Candidates, base_row: Row, rows: IndexA
 def make_change(
     candidates: Candidates, place: int, base_row: Row, value: float, gain: float
 ) -> Change:
-    """The change to the configuration at an index; ``value`` is its objective, ``gain`` a share."""
+    """Build the change to the configuration ``place``; ``gain`` is relative to the user's plan."""
     source = candidates.source
     table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
     (row,) = full_rows(table, [source])

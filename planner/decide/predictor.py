@@ -48,7 +48,7 @@ class Predictor:
 
     @classmethod
     def of(cls, candidates: Candidates) -> Predictor:
-        """The predictor of the first candidate.
+        """Build the predictor of the first candidate.
 
         Raises SearchSpaceError if prefill and decode have separate workers.
 
@@ -78,7 +78,7 @@ class Predictor:
         return int(first(self.configurations.pipeline_parallel))
 
     def predict(self, batch: Batched) -> float:
-        """The time of one step through all pipeline stages [s].
+        """Predict the time of one step through all pipeline stages [s].
 
         Raises SearchSpaceError if a request has no new tokens, or one of its numbers is none.
 
@@ -115,7 +115,7 @@ class Predictor:
         return first(self.seconds(step, decodes=not prompts))
 
     def seconds(self, batch: Batch, *, decodes: bool) -> FloatArray:
-        """The times of many steps through all pipeline stages [s].
+        """Predict the times of many steps through all pipeline stages [s].
 
         Parameters
         ----------
@@ -133,9 +133,10 @@ class Predictor:
     def save_mocker_profile(self, path: str | Path) -> None:
         """Write what Dynamo's mocker reads as ``--planner-profile-data``: an ``.npz`` file [1]_.
 
-        ``prefill_ttft_ms`` over ``prefill_isl``, the new tokens of a step; ``decode_itl`` [ms] over
-        ``decode_active_kv_tokens``, those of all sequences, and ``decode_context_length``, those of
-        one. The mocker interpolates between them.
+        Contains ``prefill_ttft_ms`` over ``prefill_isl``, the new tokens of a step; and
+        ``decode_itl`` [ms] over ``decode_active_kv_tokens``, the KV tokens of all sequences, and
+        ``decode_context_length``, the tokens of one sequence. The mocker interpolates in these
+        tables.
 
         Raises OutputError or SearchSpaceError if the file cannot be written; or prompts are
         embedded, so that nothing decodes.
@@ -216,7 +217,7 @@ class VidurPredictor:
     execution_time: Callable[..., Any]
 
     def get_execution_time(self, batch: VidurBatch, pipeline_stage: int) -> Any:
-        """The time of one of the pipeline's stages, which have equal shares of the step."""
+        """Predict the time of one pipeline stage [s]; all stages take an equal part of the step."""
         pairs = [
             (request.num_processed_tokens, new)
             for request, new in zip(batch.requests, batch.num_tokens, strict=True)

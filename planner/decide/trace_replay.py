@@ -43,7 +43,7 @@ class ReplayLatencies:
     replayed: Mapping[str, Mapping[float | None, float]]
 
     def differs(self, max_difference: float) -> list[str]:
-        """Latencies whose predicted and replayed means differ by more than ``max_difference``."""
+        """Return latencies whose predicted and replayed means differ by over ``max_difference``."""
         return [
             name
             for name in LATENCIES
@@ -53,7 +53,7 @@ class ReplayLatencies:
 
 
 def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
-    """Replay the trace of a request on the first candidate, with times stretched to the rate.
+    """Replay the trace of a request on the first candidate, with times stretched to its rate.
 
     The router sends requests to replicas in turn, at random, or to the replica that computed most
     of their prompt last.
@@ -131,7 +131,7 @@ def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
 
 
 def _prefix_aware_replicas(blocks: Sequence[Sequence[int]], number: int) -> IndexArray:
-    """The replica of each request: the one with most of its prompt cached, or the next in turn."""
+    """Return the replica of each request: with most of its prompt cached, or the next in turn."""
     replica_of_block, owners = dict[int, int](), list[int]()
     for place, prompt in enumerate(blocks):
         half = prompt[len(prompt) // 2 :]
@@ -145,6 +145,7 @@ def _prefix_aware_replicas(blocks: Sequence[Sequence[int]], number: int) -> Inde
 
 
 def _hit_rates(inputs: ServingInputs, caches: Sequence[PrefixCache]) -> tuple[float, float] | None:
+    """Return the assumed and the replayed hit rate of the prefix cache; None: no cache."""
     if inputs.prefixes is None or not caches:
         return None
     replayed_hit_rate = sum(cache.hit_tokens for cache in caches) / sum(

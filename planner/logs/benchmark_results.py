@@ -54,7 +54,7 @@ def is_bench_line(line: LogLine) -> bool:
 
 
 def read_bench_table(log: Log) -> LogSummary:
-    """The last table of a log of ``bench serve``."""
+    """Read the last result table in a log of ``bench serve``."""
     table: dict[str, object] = {}
     announced: dict[str, object] = {}
     tables = 0
@@ -87,7 +87,7 @@ def is_bench(value: object) -> bool:
 
 
 def read_bench(report: Mapping[str, object]) -> LogSummary:
-    """A result of ``vllm bench serve``, ``sglang.bench_serving`` or ``benchmark_serving``."""
+    """Read a JSON result of ``vllm bench serve``, ``sglang.bench_serving`` or alike."""
     numbers = {name: float(value) for name, value in report.items() if _is_number(value)}
     values = {name: numbers[key] for key, name in _RATES.items() if numbers.get(key)}
     percentiles = {}
@@ -110,6 +110,7 @@ def read_bench(report: Mapping[str, object]) -> LogSummary:
 
 
 def _facts(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Return the number of requests, mean tokens, concurrency and rate [1/s] of a benchmark."""
     facts = {}
     completed = numbers.get("completed")
     if completed:
@@ -130,9 +131,9 @@ def _facts(numbers: Mapping[str, float]) -> dict[str, float]:
 
 
 def _spread(report: Mapping[str, object], numbers: Mapping[str, float]) -> dict[str, float]:
-    """Variation of lengths: from the lengths of all requests if the file has them, else from sums.
+    """Return the variation of prompt and answer lengths; without lengths, whether all are equal.
 
-    The sum of random lengths is hardly ever a multiple of the number of requests.
+    The sum of random lengths is rarely a multiple of the number of requests.
     """
     lengths_by_kind = {kind: _lengths(report.get(f"{kind}_lens")) for kind in ("input", "output")}
     if all(lengths_by_kind.values()):
@@ -159,7 +160,7 @@ def _lengths(value: object) -> list[float]:
 
 
 def _notes(numbers: Mapping[str, float]) -> Iterator[str]:
-    """Requests that failed, and rates that are not the totals over the time."""
+    """Yield notes on failed requests, and on rates that contradict total over duration."""
     if failed := numbers.get("failed"):
         yield f"{failed:.0f} requests failed: the others had more of the engine's capacity"
     duration = numbers.get("duration")
@@ -206,7 +207,7 @@ def is_trtllm_line(line: LogLine) -> bool:
 
 
 def read_trtllm_table(log: Log) -> LogSummary:
-    """The overview of a log of ``trtllm-bench``."""
+    """Read the overview that ``trtllm-bench`` prints in a log."""
     printed, percentiles = {}, {}
     for line in log.lines():
         row = _ROW.match(line.text.partition("[TRT-LLM] [I] ")[2] or line.text)
@@ -230,7 +231,7 @@ def is_trtllm(value: object) -> bool:
 
 
 def read_trtllm(report: Mapping[str, object]) -> LogSummary:
-    """A report that ``trtllm-bench --report_json`` wrote."""
+    """Read a report that ``trtllm-bench --report_json`` wrote."""
     performance, streaming = _table(report, "performance"), _table(report, "streaming_metrics")
     values, facts = (
         {
@@ -257,6 +258,7 @@ def _trtllm_summary(
     facts: Mapping[str, float],
     percentiles: Mapping[tuple[str, int], float],
 ) -> LogSummary:
+    """Return the summary of a trtllm-bench log, in which all requests start at once."""
     return LogSummary(
         format=TRTLLM,
         title="trtllm-bench",
@@ -290,7 +292,7 @@ def is_aiperf(value: object) -> bool:
 
 
 def read_aiperf(profile: Mapping[str, object]) -> LogSummary:
-    """A profile that ``genai-perf`` or ``aiperf`` exported as JSON."""
+    """Read a profile that ``genai-perf`` or ``aiperf`` exported as JSON."""
     values, facts, percentiles = {}, {}, {}
     for key, (name, is_time) in _AIPERF.items():
         table = _table(profile, key)
@@ -324,7 +326,7 @@ def is_aiperf_line(line: LogLine) -> bool:
 
 
 def read_aiperf_table(log: Log) -> LogSummary:
-    """A profile that ``genai-perf`` or ``aiperf`` exported as CSV."""
+    """Read a profile that ``genai-perf`` or ``aiperf`` exported as CSV."""
     profile: dict[str, dict[str, object]] = {}
     header: Sequence[str] = ()
     for cells in csv.reader(line.text for line in log.lines()):
@@ -343,7 +345,7 @@ _MAX_DEPTH = 20
 
 
 def _find_numbers(table: object, name: str, depth: int = 0) -> Iterator[float]:
-    """Positive numbers under a key, also in nested tables."""
+    """Yield the positive numbers under a key, also in nested tables."""
     if not isinstance(table, Mapping):
         return
     for key, value in table.items():
@@ -376,7 +378,7 @@ def is_llama_bench_line(line: LogLine) -> bool:
 
 
 def read_llama_table(log: Log) -> LogSummary:
-    """The rows of llama-bench in a log."""
+    """Read the rows that llama-bench prints in a log."""
     matches = (_LLAMA_ROW.search(line.text) for line in log.lines())
     return _llama_bench_summary(
         (row[1], parse_count(row[2]), parse_number(row[3]) or 0.0) for row in matches if row
@@ -398,6 +400,7 @@ _LLAMA_BENCH_KEYS = ("n_prompt", "n_gen", "avg_ts")
 
 
 def _speeds(objects: Iterable[object]) -> Iterator[Speed]:
+    """Yield kind (``pp``: prompt, ``tg``: answer), tokens and tokens/s of llama-bench results."""
     for result in objects:
         for row in result if isinstance(result, list) else [result]:
             if not isinstance(row, Mapping):
@@ -411,7 +414,7 @@ def _speeds(objects: Iterable[object]) -> Iterator[Speed]:
 
 
 def _llama_bench_summary(speeds: Iterable[Speed]) -> LogSummary:
-    """Summary of the longest prompt and the longest answer, at batch size 1."""
+    """Summarize the longest prompt and the longest answer, at batch size 1."""
     values: dict[str, float] = {}
     facts, notes = {"concurrency": 1.0}, []
     by_kind: dict[str, list[Speed]] = {"pp": [], "tg": []}
@@ -444,7 +447,7 @@ def is_server_line(line: LogLine) -> bool:
 
 
 def read_server(log: Log) -> LogSummary:
-    """The timings of the requests in a log of llama-server: medians over them."""
+    """Read the timings of requests in a log of llama-server; returns their medians."""
     prompts: list[tuple[float, int]] = []
     answers: list[tuple[float, int]] = []
     for line in log.lines():

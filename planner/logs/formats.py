@@ -98,9 +98,9 @@ NAMES = tuple(dict.fromkeys(log_format.name for log_format in (*LINE_FORMATS, *O
 
 
 def read_log(path: Path, name: str | None = None) -> LogSummary:
-    """Measurements in a log or result file; without ``name``, its lines show its format.
+    """Read the measurements in a log or result file; ``name`` None: the lines show the format.
 
-    In a folder, the result file of a tool is read.
+    If ``path`` is a folder, the result file of a tool in the folder is read.
     Raises LaunchError if the file cannot be read, the format is unknown, or no measurement is
     found; the message lists the lines that were looked for.
     """
@@ -137,7 +137,7 @@ def read_log(path: Path, name: str | None = None) -> LogSummary:
 
 
 def _find_result_file(folder: Path) -> Path:
-    """Path of the result file that a tool wrote into its output folder."""
+    """Return the result file that a tool wrote into a folder; LaunchError if there is none."""
     paths = (path for name in _RESULTS for path in sorted(folder.rglob(name)))
     first = next(paths, None)
     if first is None:
@@ -148,6 +148,7 @@ def _find_result_file(folder: Path) -> Path:
 
 
 def _read_objects(log: Log, name: str | None) -> LogSummary | None:
+    """Read the JSON results of a log in the first format that matches; None: no format matches."""
     for log_format in OBJECT_FORMATS:
         if name not in (None, log_format.name):
             continue
@@ -165,6 +166,7 @@ def _read_objects(log: Log, name: str | None) -> LogSummary | None:
 
 
 def _matching_formats(log: Log, formats: list[Format]) -> Iterator[str]:
+    """Yield the name of each format with a matching line, until the first format matches."""
     missing = list(formats)
     for line in log.lines():
         for log_format in tuple(missing):
@@ -176,6 +178,7 @@ def _matching_formats(log: Log, formats: list[Format]) -> Iterator[str]:
 
 
 def _no_measurement_message(log: Log, name: str | None) -> str:
+    """Return the error text for a log without step or result, with examples of known lines."""
     formats = [
         log_format
         for log_format in (*LINE_FORMATS, *OBJECT_FORMATS)

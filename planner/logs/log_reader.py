@@ -30,7 +30,7 @@ _LARGEST = 1e15
 
 
 def parse_number(value: object) -> float | None:
-    """A number of a log, from text or JSON; None if it is no finite number below 1e15."""
+    """Parse a number of a log from text or JSON; None: not a finite number below 1e15."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
@@ -124,7 +124,7 @@ class Log:
 
     @cached_property
     def is_cut_off(self) -> bool:
-        """Whether the file ends in the middle of a number or of its packed data."""
+        """Return True if the file ends within a number or within compressed data."""
         try:
             last = deque(self._pieces(), maxlen=1)
         except (EOFError, zlib.error):
@@ -132,7 +132,7 @@ class Log:
         return bool(last) and _is_cut(last[0])
 
     def lines(self) -> Iterator[LogLine]:
-        """All lines, without a last line that the end of the file cuts within a number.
+        """Yield all lines, without a last line that the end of the file cuts within a number.
 
         Raises LaunchError if the file cannot be read, or is longer than 4 GiB.
         """
@@ -151,7 +151,7 @@ class Log:
 
     @cached_property
     def objects(self) -> tuple[object, ...]:
-        """JSON values of a file of JSON, or of a JSON object per line; empty for other files."""
+        """Return the JSON values of a JSON file, or one per line; empty for other files."""
         text = self._small_text()
         if not text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
             return ()
@@ -161,7 +161,7 @@ class Log:
             return tuple(_parse_json_lines(text))
 
     def _small_text(self) -> str:
-        """The text; empty if the file is larger than 256 MiB."""
+        """Return the text of the file; empty if it is larger than 256 MiB or not JSON."""
         try:
             text = "".join(_read_json_pieces(self._pieces(), _LARGEST_JSON))
         except (EOFError, zlib.error):
@@ -171,7 +171,7 @@ class Log:
         return text
 
     def _pieces(self) -> Iterator[str]:
-        """Lines with one kind of end, overlong ones in parts; progress bars end theirs by CR."""
+        """Yield the lines of the file, also compressed; a line that is too long comes in parts."""
         with open_regular_file(self.path, LaunchError) as file:
             packed = file.read(len(_GZIP)) == _GZIP
             file.seek(0)
@@ -187,6 +187,7 @@ def _is_cut(piece: str) -> bool:
 
 
 def _line(number: int, piece: str) -> LogLine:
+    """Remove colors from a log line and split off its rank prefix; stream "": no rank."""
     text = _ANSI.sub("", piece).rstrip()
     rank = _RANK.match(text)
     if rank is None:
@@ -195,7 +196,7 @@ def _line(number: int, piece: str) -> LogLine:
 
 
 def _read_json_pieces(pieces: Iterator[str], max_characters: int) -> Iterator[str]:
-    """The pieces, or none if they have more than ``max_characters`` characters."""
+    """Yield the pieces if they look like JSON and are not too long; else nothing."""
     buffered: list[str] = []
     num_characters = 0
     for piece in pieces:
@@ -211,6 +212,7 @@ def _read_json_pieces(pieces: Iterator[str], max_characters: int) -> Iterator[st
 
 
 def _parse_json_lines(text: str) -> Iterator[object]:
+    """Yield the JSON object of each line that has one; skips other and damaged lines."""
     for line in text.splitlines():
         if not line.startswith("{"):
             continue
@@ -248,7 +250,7 @@ class SteadyValue:
 
 
 def steady_state(steps: Sequence[LoggedStep], quantity: str) -> SteadyValue:
-    """The steady state of the steps of a log; ``steps`` must not be empty."""
+    """Return median and spread of the steps after warm-up; ``steps`` must not be empty."""
     batch = steps[-1].batch
     attempts = list(_attempts([step for step in steps if step.batch == batch]))
     steady = [step for attempt in attempts for step in attempt[_warmup(attempt) :]]
@@ -273,7 +275,7 @@ def steady_state(steps: Sequence[LoggedStep], quantity: str) -> SteadyValue:
 
 
 def _attempts(steps: Sequence[LoggedStep]) -> Iterator[list[LoggedStep]]:
-    """The steps of each start of the run; values printed by several ranks are joined."""
+    """Yield the steps of each start of the run, with the median over ranks per step."""
     steps_by_attempt: defaultdict[int, defaultdict[int, list[LoggedStep]]]
     steps_by_attempt = defaultdict(lambda: defaultdict(list))
     furthest: dict[str, int] = {}
@@ -297,7 +299,7 @@ def _attempts(steps: Sequence[LoggedStep]) -> Iterator[list[LoggedStep]]:
 
 
 def _warmup(attempt: Sequence[LoggedStep]) -> int:
-    """Number of warm-up lines of a start: 3 steps or a tenth of the lines, at most half of them."""
+    """Return how many lines of a start are warm-up: 3 steps or a tenth, at most half."""
     lines = len(attempt)
     if lines < 2:
         return 0
@@ -316,6 +318,7 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
 def _describe_outliers(
     steps: Sequence[LoggedStep], median_value: float, quantity: str
 ) -> Iterator[str]:
+    """Yield a note on steps far slower than the median, with examples, if there are any."""
     slower = [(_slowdown(step.value, median_value, quantity), step) for step in steps]
     slow = sorted((pair for pair in slower if pair[0] > _SLOW), key=lambda pair: -pair[0])
     if not slow:

@@ -94,7 +94,7 @@ class Trace:
 
     @property
     def lengths(self) -> Mapping[str, float]:
-        """Mean lengths and their coefficients of variation, by term."""
+        """Return mean lengths [tokens] and their coefficients of variation, by term."""
         lengths: dict[str, float] = {}
         for kind, tokens in (("input", self.input_tokens), ("output", self.output_tokens)):
             mean = float(tokens.mean())
@@ -103,7 +103,7 @@ class Trace:
         return lengths
 
     def format_summary(self) -> str:
-        """One line about the trace: number of requests and duration."""
+        """Return a line about the trace: number of requests and duration."""
         text = f"{self.input_tokens.size:,} requests"
         if self.seconds:
             text += f" in {self.seconds / 60:,.4g} min"
@@ -113,7 +113,7 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace in CSV or JSONL, also with gzip; a million rows take a few seconds.
+    """Read a trace of requests from CSV or JSONL, also compressed with gzip.
 
     Raises SpecError if the file cannot be read, lacks a column or has no requests, if a length or
     a time is invalid, or if a row is earlier than the one above it.
@@ -168,7 +168,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]]:
-    """The names of the columns, and the values of each row with its line number."""
+    """Return the column names of a trace, and line number and values of each row."""
     text = _lines(path)
     numbered = ((number, line) for number, line in enumerate(text, 1) if line.strip())
     number, first = next(numbered, (0, ""))
@@ -198,6 +198,7 @@ def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]
 
 
 def _lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a trace file, plain or gzip; raises an error if it is damaged."""
     try:
         with read_files.open_regular_file(path) as file:
             stream = GzipFile(fileobj=file) if file.peek(2)[:2] == _GZIP else file
@@ -209,7 +210,7 @@ def _lines(path: Path) -> Iterator[str]:
 def _objects(
     lines: Sequence[tuple[int, str]], path: Path
 ) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """JSON objects of several lines; parsing them together takes half of the time."""
+    """Yield line number and JSON object of each line, parsed together for speed."""
     try:
         objects = json.loads(f"[{','.join(line for _, line in lines)}]")
     except (ValueError, RecursionError):
@@ -220,6 +221,7 @@ def _objects(
 
 
 def _object(line: str, path: Path, number: int) -> Mapping[str, object]:
+    """Parse a trace line as a JSON object; raises SpecError if it is not one."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as failure:
@@ -234,7 +236,7 @@ def _normalize_name(name: str) -> str:
 
 
 def _find_column(names: Sequence[str], spellings: Sequence[str]) -> int | None:
-    """Index of the first column with one of the spellings, with a unit suffix or without."""
+    """Return the index of the first column with one of these names; None: there is none."""
     indices = {name: index for index, name in reversed([*enumerate(names)])}
     spelled = (
         name + suffix for name in spellings for suffix in ("", *(f"_{unit}" for unit in _UNITS))
@@ -243,7 +245,7 @@ def _find_column(names: Sequence[str], spellings: Sequence[str]) -> int | None:
 
 
 def _unit(names: Sequence[str], column: int, first: float) -> float:
-    """Seconds per unit of a time column, from its name or its first number."""
+    """Return the seconds per unit of a time column, from its name or its first number."""
     end = names[column].rpartition("_")[2]
     if end in _UNITS:
         return _UNITS[end]
@@ -262,7 +264,7 @@ def _lengths(cells: list[object], path: Path, lines: Sequence[int], role: str) -
 def _blocks(
     cells: Sequence[object], path: Path, lines: Sequence[int]
 ) -> tuple[IndexArray, IndexArray]:
-    """Block names of all requests, each from its last block on, and the number of each request."""
+    """Return the KV-cache block names of all requests, last block first, and the count of each."""
     if not any(cells):
         return _no_blocks(), _no_blocks()
     try:
@@ -287,6 +289,7 @@ def _parse_block_names(value: object) -> Any:
 
 
 def _is_list_of_block_names(value: object) -> bool:
+    """Return True if a cell holds a list of integers that name blocks of the KV cache."""
     try:
         names = _parse_block_names(value)
     except (ValueError, RecursionError):
@@ -297,7 +300,7 @@ def _is_list_of_block_names(value: object) -> bool:
 
 
 def _times(cells: list[object], path: Path, lines: Sequence[int], unit: float) -> FloatArray:
-    """Seconds of each request, from numbers in a unit or from dates."""
+    """Return the time of each request [s], from numbers or dates; raises SpecError if unsorted."""
     if isinstance(cells[0], str) and _DATE.match(cells[0].strip()):
         times = _dates(cells, path, lines)
     else:
@@ -312,7 +315,7 @@ def _times(cells: list[object], path: Path, lines: Sequence[int], unit: float) -
 
 
 def _dates(cells: list[object], path: Path, lines: Sequence[int]) -> FloatArray:
-    """Seconds since 1970 of dates; dates without a time zone are read as UTC."""
+    """Return dates as seconds since 1970; dates without a time zone are read as UTC."""
     dates, utc_offsets = list[str](), list[float]()
     for line, cell in zip(lines, cells, strict=True):
         date = str(cell).strip()
@@ -330,6 +333,7 @@ def _dates(cells: list[object], path: Path, lines: Sequence[int]) -> FloatArray:
 
 
 def _numbers(cells: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
+    """Return the cells of a column as finite numbers; raises SpecError for any other cell."""
     try:
         numbers = np.array(cells, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -348,6 +352,7 @@ def _number(value: object) -> float:
 def _raise_if_any(
     invalid: np.ndarray, cells: list[object], path: Path, lines: Sequence[int], role: str
 ) -> None:
+    """Raise SpecError for the first cell marked invalid, with its file and line."""
     if invalid.any():
         row = int(np.argmax(invalid))
         kind = "a number of tokens"

@@ -186,7 +186,7 @@ _SIZE = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d+)")
 
 
 def read_trainer(log: Log, trainer: TrainerLogFormat) -> LogSummary:
-    """Steps, memory and numbers of the run in the log of a trainer."""
+    """Read step times, memory and numbers of a run from the log of a trainer."""
     parser = _Parser(trainer)
     for line in log.lines():
         parser.add_line(line)
@@ -197,6 +197,7 @@ class _Parser:
     """Collects the measurements of a log line by line."""
 
     def __init__(self, trainer: TrainerLogFormat) -> None:
+        """Start without steps, memory and facts; ``trainer`` says how lines look."""
         self.trainer = trainer
         self.steps: list[LoggedStep] = []
         self.memory: dict[str, float] = {}
@@ -207,7 +208,7 @@ class _Parser:
         self.consumed = (0, 0)
 
     def add_line(self, line: LogLine) -> None:
-        """Parse one line and add its measurements."""
+        """Parse one line and record its step time, memory and facts."""
         for kind, pattern, unit in self.trainer.memory:
             if used := pattern.search(line.text):
                 self.memory[kind] = max(self.memory.get(kind, 0.0), _parse_float(used[1]) * unit)
@@ -237,7 +238,7 @@ class _Parser:
         self._take_checks(line.text, value)
 
     def summary(self) -> LogSummary:
-        """Measurements of all lines so far."""
+        """Return the measurements of all lines so far."""
         tokens = self.sums["tokens"]
         return LogSummary(
             format=self.trainer.name,
@@ -263,6 +264,7 @@ class _Parser:
         return parse_count(groups["step"] or groups.get("bar") or 0)
 
     def _take_facts(self, text: str) -> None:
+        """Record the facts of a line, and the number of GPUs if it states a device mesh."""
         for name, pattern in self.trainer.facts.items():
             if match := pattern.search(text):
                 self.facts[name] = _parse_float(next(filter(None, match.groups())))
@@ -274,6 +276,7 @@ class _Parser:
             self.facts["num_gpus"] = product
 
     def _take_checks(self, text: str, value: float) -> None:
+        """Record tokens and samples of a step of ``value`` seconds to check the batch size."""
         if match := _MAXTEXT_TOKENS.search(text):
             self.sums["tokens"].append(_parse_float(match[1]) * _parse_float(match[2]))
         batch = self.facts.get("global_batch_size")
@@ -287,7 +290,7 @@ class _Parser:
             self.consumed = number, consumed
 
     def _contradictions(self) -> Iterator[str]:
-        """Notes about numbers of the log that contradict each other."""
+        """Yield notes on numbers of the log that contradict each other."""
         for ratios, subject in (
             (self.sums["samples"], "its sequences per second times its step time are"),
             (self.sums["consumed"], "the sequences that it consumed a step are"),
@@ -339,7 +342,7 @@ def is_hugging_face_line(line: LogLine) -> bool:
 
 
 def read_trainer_log(log: Log) -> LogSummary:
-    """Rates that the Trainer prints at its end, and the step time from its progress bar."""
+    """Read the rates that Trainer prints at its end, and step times of its progress bar."""
     summary: dict[str, float] = {}
     memory: dict[str, float] = {}
     bars: list[tuple[int, int]] = []
@@ -366,7 +369,7 @@ def is_state(value: object) -> bool:
 
 
 def read_state(state: Mapping[str, object]) -> LogSummary:
-    """Measurements in a ``trainer_state.json``, ``train_results.json`` or ``all_results.json``.
+    """Read the measurements of ``trainer_state.json`` or of results that Trainer saved.
 
     With ``include_num_input_tokens_seen`` each entry has the time so far, which gives step times.
     """
@@ -402,7 +405,7 @@ def _is_summary(numbers: Mapping[str, float]) -> bool:
 
 
 def _steps(entries: Iterable[Mapping[str, float]]) -> Iterator[LoggedStep]:
-    """Mean times of the steps between entries that have the time so far."""
+    """Yield the mean time of the steps between two entries with the time so far [s]."""
     before: tuple[float, float] | None = None
     after = ""
     for numbers in entries:
@@ -424,6 +427,7 @@ def _summarize(
     bars: list[tuple[int, int]],
     events: int,
 ) -> LogSummary:
+    """Return the step time [s] or sample rate [1/s], batch and notes of a Hugging Face log."""
     values, notes = {}, []
     steps, samples = summary.get(STEPS_RATE), summary.get(SAMPLES_RATE)
     seconds, between = _bar_time(bars)
@@ -457,7 +461,7 @@ def _summarize(
 
 
 def _bar_time(bars: list[tuple[int, int]]) -> tuple[float, str]:
-    """Seconds per step after warm-up and the range of steps; 0 and empty if the bar is short."""
+    """Return seconds per step after warm-up and the range of steps; (0, ""): too few steps."""
     longest: list[tuple[int, int]] = []
     for run in _runs(bars):
         longest = max(longest, run, key=len)
@@ -471,7 +475,7 @@ def _bar_time(bars: list[tuple[int, int]]) -> tuple[float, str]:
 
 
 def _runs(bars: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Progress bars split into runs: of training, of evaluations, of reading shards."""
+    """Yield the progress bars of each run: of training, of evaluation, of reading shards."""
     run: list[tuple[int, int]] = []
     for bar in bars:
         if run and (bar[0] < run[-1][0] or bar[1] < run[-1][1]):
@@ -482,6 +486,7 @@ def _runs(bars: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
 
 
 def _pairs(line: str) -> dict[str, float]:
+    """Return the names and numbers of a log line; skips values that are not numbers."""
     pairs = {}
     for name, text in _PAIR.findall(line):
         if (value := parse_number(text)) is not None:

@@ -22,7 +22,7 @@ PLACES = terms_about("run_conditions")
 
 
 def _columns_of_objective(name: str) -> tuple[str, ...]:
-    """The columns of an objective, or of its value per million tokens."""
+    """Return the result columns of an objective, or of its value per million tokens."""
     result = glossary()[name].result
     if result:
         return tuple(dict.fromkeys((result, result.removeprefix("output_"))))
@@ -46,13 +46,13 @@ _SI_UNITS: Mapping[str, float] = {"_days": DAY, "_hours": HOUR, "_gib": GIB, "_k
 
 
 def column_of_measure(measure: str, row: Row) -> str:
-    """The column of a measure in a row; empty if it has none."""
+    """Return the column of a measure that has a value in the row; empty: none has."""
     names = (name for name in MEASURES[measure] if row.get(name) is not None)
     return next(names, "")
 
 
 def measured(measure: str, row: Row) -> float:
-    """A measure or numeric column of a row, in the unit of its column; NaN if unknown."""
+    """Return a measure or numeric column of a row, in the unit of its column; NaN: unknown."""
     if measure == VALUE:
         return measured(COST, row) * measured(TIME, row)
     return number_or_nan(
@@ -61,7 +61,7 @@ def measured(measure: str, row: Row) -> float:
 
 
 def measure_values(measure: str, row: Row) -> float:
-    """A measure of a row in the unit of the measure's first column, such as days for times."""
+    """Return a measure of a row in the unit of the measure's first column; times in days."""
     if measure == VALUE:
         return measure_values(COST, row) * measure_values(TIME, row)
     column = column_of_measure(measure, row) if measure in MEASURES else ""
@@ -78,7 +78,7 @@ def measured_ends(measure: str, row: Row) -> tuple[float, float] | None:
 
 
 def _latency_ends(row: Row) -> tuple[float, float] | None:
-    """The 90 % interval of a request latency from its parts; None if a part has none."""
+    """Return the 90 % interval of the request latency from its parts [s]; None: unknown."""
     for first, second in _LATENCY_PARTS:
         names = (_LATENCY, first, second, *ends_of(first), *ends_of(second))
         if all(row.get(name) is not None for name in names):
@@ -89,7 +89,7 @@ def _latency_ends(row: Row) -> tuple[float, float] | None:
 
 
 def check_column(name: str, columns: Sequence[str], option: str) -> str:
-    """The current name of an existing column.
+    """Return the current name of an existing column.
 
     Raises SearchSpaceError if there is no such column; the message names similar ones.
     """
@@ -108,7 +108,7 @@ def check_columns(names: str, columns: Sequence[str], option: str) -> list[str]:
 
 
 def column_hint(name: str, columns: Sequence[str]) -> str:
-    """The columns of a measure, the workloads that have the column, or similar names."""
+    """Return a hint for an unknown column: columns of the measure, workloads, similar names."""
     of_measure = [column for column in MEASURES.get(name, ()) if column in columns]
     if of_measure:
         return f" Did you mean {' or '.join(of_measure)}?"
@@ -124,7 +124,7 @@ def check_measure(name: str, columns: Sequence[str]) -> str:
 
 
 def only_column(measure: str, columns: Sequence[str]) -> str:
-    """The only column of a measure among ``columns``; the measure itself if there are several.
+    """Return the only column of a measure among ``columns``; the measure if several exist.
 
     >>> only_column("cost", ["gpu", "cost_usd"]), only_column("gpu", ["gpu"])
     ('cost_usd', 'gpu')
@@ -136,7 +136,7 @@ def only_column(measure: str, columns: Sequence[str]) -> str:
 
 
 def better(column: str) -> int:
-    """1 if less of a column or measure is better, -1 if more is.
+    """Return 1 if a lower value of a column or measure is better, -1 if a higher one is.
 
     >>> better("time"), better("throughput"), better("tokens_per_s")
     (1, -1, -1)
@@ -152,7 +152,7 @@ def _si_unit(column: str) -> float:
 
 
 def workloads_with_column(column: str) -> tuple[str, ...]:
-    """The workloads that have a column or measure; empty if all may have it."""
+    """Return the workloads that have a column or measure; empty: all may have it."""
     workload_lists = [
         term.of for name in MEASURES.get(column, (column,)) if (term := term_of_column(name))
     ]
@@ -164,7 +164,7 @@ def workloads_with_column(column: str) -> tuple[str, ...]:
 
 
 def spec_name(catalogue: Catalogue, question: str, text: str) -> str | None:
-    """The name of the spec for a name or alias; None if the question is not about specs.
+    """Return the full name of a spec from its name or alias; None: no question about specs.
 
     Raises PlannerError if there is no such spec, or it has errors.
 

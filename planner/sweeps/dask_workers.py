@@ -74,9 +74,9 @@ class ClusterError(WorkersLost):
 
 
 def on_dask(address: str, report: Callable[[str], None] | None = None) -> Run:
-    """A function that runs parts on a scheduler at an address such as ``tcp://10.0.0.1:8786``.
+    """Return a function that runs scenario batches on the Dask scheduler at an address.
 
-    ``report`` gets lines about waiting for workers.
+    ``report`` receives lines about waiting for workers; None: no lines.
 
     Raises MissingDependencyError if dask's distributed is not installed.
     """
@@ -88,6 +88,7 @@ def on_dask(address: str, report: Callable[[str], None] | None = None) -> Run:
         ) from error
 
     def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
+        """Run the scenario batches of a sweep on a Dask cluster and yield each result."""
         # Workers may run in other folders, so the specs folder must be absolute.
         resolved_plan = replace(plan, specs=plan.specs and plan.specs.resolve())
         with _quiet(), _connect(address) as client:
@@ -128,7 +129,7 @@ class _Cluster:
             return sum(self.client.nthreads().values())
 
     def await_workers(self) -> None:
-        """Wait until there is a worker; this may take hours in the queue of a cluster."""
+        """Wait until the cluster has a worker; this may take hours."""
         while not self.threads:
             self.check()
             time.sleep(_POLL_S)
@@ -137,7 +138,7 @@ class _Cluster:
     def check(self) -> None:
         """Raise StopSearch or ClusterError if the user stopped or the scheduler is lost.
 
-        Reports if all workers are lost, or if one came.
+        Reports when all workers are lost, and when one joins.
         """
         if is_stop_requested():
             raise StopSearch
@@ -158,7 +159,7 @@ class _Cluster:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Dask's log of lost connections; planner reports them in one line."""
+    """Silence Dask's log of lost connections while the context is open."""
     log = logging.getLogger("distributed.client")
     before = log.level
     log.setLevel(logging.CRITICAL)
@@ -170,7 +171,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _connect(address: str) -> Iterator[_Client]:
-    """A client that is closed at the end; the scheduler then drops its tasks."""
+    """Connect a client to a scheduler, and close the client when the context ends."""
     library = import_module("distributed")
     try:
         # In a thread, because a notebook already runs an event loop here.
@@ -191,7 +192,7 @@ def _connect(address: str) -> Iterator[_Client]:
 
 
 async def _greet(address: str) -> None:
-    """Check for a scheduler at the address; a client that fails to start cannot be closed."""
+    """Raise an error if no Dask scheduler answers at the address."""
     library = import_module("distributed")
     options = library.Security().get_connection_args("client")
     connection = await library.core.connect(address, timeout=_PATIENCE_S, **options)
@@ -204,9 +205,9 @@ async def _greet(address: str) -> None:
 
 
 def _check_workers(client: _Client, task: _Task) -> None:
-    """Raise ClusterError if results of workers would differ.
+    """Raise ClusterError if workers have another version, specs or files than this process.
 
-    A worker that is lost meanwhile gives no results; later workers are compared with each part.
+    Workers that are lost meanwhile are ignored; workers that join later are checked per batch.
     """
     with _scheduler_errors(client):
         identities = client.run(identity_once, task.token, task.plan, on_error="return")
@@ -226,6 +227,7 @@ def _check_workers(client: _Client, task: _Task) -> None:
 def _describe_mismatch(
     expected: Mapping[str, str], actual: BaseException | Mapping[str, str]
 ) -> str:
+    """Say how a worker's planner differs from this one; empty: it matches or has no connection."""
     from distributed.comm import CommClosedError
 
     if isinstance(actual, CommClosedError):
@@ -239,7 +241,7 @@ def _describe_mismatch(
 def _stream_results(
     cluster: _Cluster, task: _Task, parts: Iterable[ScenarioBatch]
 ) -> Iterator[Done]:
-    """Results as they arrive; the number of waiting parts is limited to bound memory."""
+    """Submit batches and yield results as they arrive; limits waiting batches for memory."""
     client, remaining = cluster.client, iter(parts)
     ready: queue.SimpleQueue[_Future] = queue.SimpleQueue()
     waiting: dict[_Future, ScenarioBatch] = {}
@@ -260,7 +262,7 @@ def _stream_results(
 
 
 def _finished_futures(cluster: _Cluster, ready: queue.SimpleQueue[_Future]) -> Iterator[_Future]:
-    """Wait for a finished future, then yield it and all others that are ready."""
+    """Wait for a finished future; yield it and all other finished ones."""
     future = None
     while future is None:
         cluster.check()
@@ -273,7 +275,7 @@ def _finished_futures(cluster: _Cluster, ready: queue.SimpleQueue[_Future]) -> I
 
 
 def _part_content(future: _Future, part: ScenarioBatch) -> bytes:
-    """The content of the file of a part; raises the error of its worker."""
+    """Return the file content of a finished batch; raises the error of its worker."""
     from distributed import KilledWorker
 
     if future.status == "error":
@@ -293,7 +295,7 @@ def _part_content(future: _Future, part: ScenarioBatch) -> bytes:
 
 @contextmanager
 def _scheduler_errors(client: _Client) -> Iterator[None]:
-    """Turn every error of a lost scheduler into ClusterError."""
+    """Raise ClusterError in place of each error of a lost scheduler in the context."""
     try:
         yield
     except (OSError, CancelledError, asyncio.CancelledError, TimeoutError) as error:
@@ -324,7 +326,7 @@ _identities: dict[str, Mapping[str, str]] = {}
 
 
 def identity_once(token: str, plan: SweepPlan) -> Mapping[str, str]:
-    """Digests of this worker's files, computed once per token of a sweep."""
+    """Return the digests of this worker's files, computed once per ``token`` of a sweep."""
     cached = _identities.get(token)
     if cached is None:
         _identities.clear()

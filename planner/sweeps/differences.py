@@ -35,7 +35,7 @@ _TOLERANCE = 1e-9
 def differences_blocks(
     before: Sweep, after: Sweep, comparison: Comparison, measure: str, top: int
 ) -> Iterator[Block]:
-    """Number of changed scenarios, the largest changes, and scenarios in only one sweep."""
+    """Yield the number of changed scenarios, the largest changes, and unmatched scenarios."""
     both = comparison.same + len(comparison.changes)
     yield make_lines(f"{after.folder} against {before.folder}", mark=TOTAL, indent="")
     counts = [
@@ -81,6 +81,7 @@ def _format_answer(value: object) -> str:
 def _changes_blocks(
     comparison: Comparison, measure: str, changes: Sequence[Change]
 ) -> Iterator[Block]:
+    """Yield the table of changed scenarios: answers, measure before and now, change and plan."""
     columns = [
         Column(
             name,
@@ -115,7 +116,7 @@ def _changes_blocks(
 
 
 def _change(measure: str, change: Change) -> Cell:
-    """Relative change of a value, green if better."""
+    """Return a cell with the relative change of the measure, marked as better or worse."""
     old, new = change.before.value, change.after.value
     if change.before.feasible != change.after.feasible:
         is_good = change.after.feasible
@@ -164,7 +165,7 @@ class Change:
 
     @property
     def size(self) -> float:
-        """Absolute logarithm of the ratio of values; infinite for a new or lost plan."""
+        """Return the absolute logarithm of the ratio of values; infinite: a plan is new or lost."""
         if self.before.feasible != self.after.feasible:
             return math.inf
         if _is_close(self.before.value, self.after.value):
@@ -205,7 +206,7 @@ def compare(
     measure: str = COST,
     select: Callable[[Sweep], Iterable[Row]] = Sweep.rows,
 ) -> Comparison:
-    """Compare the scenarios of two sweeps with equal questions, the largest change first.
+    """Compare the scenarios of two sweeps that have equal questions, largest change first.
 
     ``measure`` is the compared measure; ``select`` selects rows of each sweep.
     """
@@ -235,6 +236,7 @@ def compare(
 def _sides(
     sweep: Sweep, names: Sequence[str], measure: str, select: Callable[[Sweep], Iterable[Row]]
 ) -> Iterator[tuple[Key, ScenarioSide]]:
+    """Yield the key (answers ``names``) and the result of each selected scenario of a sweep."""
     for row in select(sweep):
         values = sweep.plan.scenario(int(number_or_nan(row["scenario"]))).values
         feasible = bool(row["feasible"])
@@ -258,7 +260,7 @@ def _sides(
 def _answer_changes(
     before: SweepPlan, after: SweepPlan, names: Sequence[str]
 ) -> dict[str, tuple[object, object]]:
-    """Answers that differ between two sweeps, for questions that do not vary."""
+    """Return questions with one answer per sweep whose answers differ, with both answers."""
     answers = [
         {name: v[0] for work in plan.works for name, v in work.axes.items() if name not in names}
         for plan in (before, after)
@@ -269,6 +271,7 @@ def _answer_changes(
 
 
 def _is_same(before: ScenarioSide, after: ScenarioSide) -> bool:
+    """Return True if a scenario has the same plan and about equal measure, cost and time."""
     if (before.feasible, before.plan) != (after.feasible, after.plan):
         return False
     return not before.feasible or all(

@@ -40,7 +40,7 @@ _PLANNER_MARKERS = ("workload = ", '"workload":', '"rows":')
 
 
 def is_launch_file(path: Path) -> bool:
-    """Whether a file, or a folder of files, is a launch of the user's, not planner's own."""
+    """Return True for a launch file or folder of the user; False for files of planner."""
     if os.path.isdir(path):
         return not any(os.path.isfile(path / name) for name in (MANIFEST, PLAN))
     if path.suffix == ".csv":
@@ -63,10 +63,10 @@ def read_request_of_file(
     option_name: OptionNamer = str,
     fallback: Request | None = None,
 ) -> Request:
-    """The request of a plan, a row of a result or a launch file, with changed answers.
+    """Read the request of a plan, a result row or a launch file, and change its answers.
 
-    Values that a launch file does not set come from ``answers``, then from the fallback request,
-    then from assumptions.
+    Values that a launch file does not set come from ``answers``, then from ``fallback``, and then
+    from assumptions.
 
     Raises SpecError, SearchSpaceError or LaunchError if the file cannot be read, has no plan or
     no such row, or does not name its model.
@@ -98,7 +98,7 @@ def read_request_of_file(
 
 
 def plan_of_file(path: Path, row: int | None) -> SavedPlan:
-    """The plan in a file: a plan, the recommended plan of a search, or a row of its result.
+    """Read the plan in a file: a saved plan, a search's recommended plan, or a result row.
 
     ``row`` counts from 1; without it, the file of a search gives its recommended plan.
 
@@ -113,7 +113,7 @@ def plan_of_file(path: Path, row: int | None) -> SavedPlan:
 
 
 def _is_plan(path: Path) -> bool:
-    """Whether a file has a plan or a recommended plan, not only rows."""
+    """Return True if a file has a plan or a recommended plan, not only rows."""
     if path.suffix != ".json":
         return False
     table = read_json(path, RESULT)
@@ -121,7 +121,7 @@ def _is_plan(path: Path) -> bool:
 
 
 def _csv_row(path: Path, row: int | None) -> tuple[object, object]:
-    """A row of a CSV file, which may be large, and the manifest in the same folder."""
+    """Read a row (from 1; None: the first) of a CSV file, and the manifest of its folder."""
     lines = read_csv(path, LaunchError)
     _, names = next(lines, (1, []))
     row_cells: list[str] = []
@@ -139,6 +139,7 @@ def _csv_row(path: Path, row: int | None) -> tuple[object, object]:
 
 
 def _json_row(path: Path, row: int | None) -> tuple[object, object]:
+    """Read a row (from 1; None: the first) and the manifest of the JSON file of a search."""
     table = read_json(path, RESULT, LaunchError)
     rows = table.get("rows") if isinstance(table, dict) else None
     if not isinstance(table, dict) or not isinstance(rows, list):
@@ -155,7 +156,7 @@ def _require_row(path: Path, row: int | None, num_rows: int) -> None:
 
 
 def _plan_of_row(path: Path, row: object, manifest: object) -> SavedPlan:
-    """The plan of a row; missing columns come from the answers in the manifest."""
+    """Build the plan of a row; columns that the row lacks come from the manifest."""
     if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
         raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")
     row = {current_name("column", str(name)): value for name, value in row.items()}
@@ -200,7 +201,7 @@ def _plan_of_row(path: Path, row: object, manifest: object) -> SavedPlan:
 
 
 def _spec_text(manifest: Mapping[str, object], name: str, value: object) -> object:
-    """The text for a spec in the question; other values are returned unchanged."""
+    """Return the user's name of a spec; values of other questions are unchanged."""
     texts_by_kind = manifest.get("words")
     kind = "gpu" if name in _GPUS else name
     names = texts_by_kind.get(kind) if isinstance(texts_by_kind, Mapping) else None
@@ -208,7 +209,7 @@ def _spec_text(manifest: Mapping[str, object], name: str, value: object) -> obje
 
 
 def read_saved_plan(path: Path, row: int | None, specs: Path | None = None) -> SavedPlan:
-    """The plan of a file, of a launch folder, of a row of a result, or of a scenario of a sweep.
+    """Read the plan of a file, a launch folder, a result row, or a scenario of a sweep.
 
     Raises SpecError or LaunchError if it cannot be read, or has no plan or no such row.
     """
@@ -220,7 +221,7 @@ def read_saved_plan(path: Path, row: int | None, specs: Path | None = None) -> S
 
 
 def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None) -> SavedPlan:
-    """The recommended plan of a scenario of a sweep, by the column ``scenario``."""
+    """Return the recommended plan of scenario ``number`` of the sweep in a folder."""
     from planner.sweeps.scenario_batches import RERUN_HINT
     from planner.sweeps.sweep_folder import Sweep
     from planner.workloads.make_plan import make_plan

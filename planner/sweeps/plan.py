@@ -48,7 +48,7 @@ Values: TypeAlias = tuple[object, ...]
 
 
 def questions_of(workload: str) -> dict[str, Term]:
-    """The questions of a workload by name, including the number of GPUs and the precision."""
+    """Return the questions of a workload by name, with number of GPUs and precision."""
     terms = terms_of(workload, "question", "parameter")
     questions = {n: t for n, t in terms.items() if "question" in t.kind or n == "num_gpus"}
     formats = terms.get(workload_of(workload).precision)
@@ -85,7 +85,7 @@ class SweepWorkload:
         return tuple(name for name, values in self.axes.items() if len(values) > 1)
 
     def values(self, number: int) -> dict[str, object]:
-        """The values of a combination; the last axis changes fastest."""
+        """Return the values of the combination ``number``; the last axis changes fastest."""
         answers = {}
         for name, values in reversed([*self.axes.items()]):
             number, index = divmod(number, len(values))
@@ -114,7 +114,7 @@ class Scenario:
     values: Mapping[str, object]
 
     def request(self, specs: Path | None, option_name: OptionNamer = str) -> Request:
-        """The scenario as a search request; ``option_name`` gives the name of a question in errors.
+        """Return the scenario as a search request; ``option_name`` names questions in errors.
 
         Raises SpecError or SearchSpaceError if a value is invalid, or belongs to another workload.
         """
@@ -156,7 +156,7 @@ class SweepPlan:
         return [*accumulate(work.num_scenarios for work in self.works)]
 
     def scenario(self, number: int) -> Scenario:
-        """The scenario of a number."""
+        """Return the scenario with this number (from 0)."""
         index = next(index for index, end in enumerate(self._end_numbers) if number < end)
         first = self._end_numbers[index - 1] if index else 0
         work = self.works[index]
@@ -173,7 +173,7 @@ class SweepPlan:
         return tuple(dict.fromkeys(["work", *names] if len(self.works) > 1 else names))
 
     def to_dict(self) -> dict[str, object]:
-        """The plan as tables of simple values, for `of_dict`."""
+        """Return the plan as tables of simple values, for `of_dict`."""
         return {
             "name": self.name,
             "description": self.description,
@@ -191,7 +191,7 @@ class SweepPlan:
         }
 
     def to_toml(self) -> str:
-        """The plan as the text of a TOML file, which reads back to an equal plan."""
+        """Return the plan as TOML text, which reads back to an equal plan."""
         texts = {"name": self.name, "description": self.description}
         lines = [f"{name} = {toml_value(text)}\n" for name, text in texts.items() if text]
         for work in self.works:
@@ -207,7 +207,7 @@ class SweepPlan:
 
     @classmethod
     def of_dict(cls, table: object) -> SweepPlan:
-        """The plan of tables from `to_dict`.
+        """Build the plan from the tables of `to_dict`.
 
         Raises SearchSpaceError if the tables are invalid or have unknown questions.
         """
@@ -227,6 +227,7 @@ class SweepPlan:
 
 
 def _parse_work(table: object) -> SweepWorkload:
+    """Parse a workload of a stored sweep plan; raises SearchSpaceError if it is invalid."""
     workload = as_workload_name(require_entry(table, "workload", str, SearchSpaceError))
     axes = current_keys(require_entry(table, "axes", dict, SearchSpaceError), "axes")
     for name in axes:
@@ -242,6 +243,7 @@ def _parse_work(table: object) -> SweepWorkload:
 
 
 def _parse_values(table: object, name: str) -> Values:
+    """Return the values of an axis or of the objectives; raises SearchSpaceError if invalid."""
     values = require_entry(table, name, list, SearchSpaceError)
     if not values and name != OBJECTIVES:
         raise SearchSpaceError(f"{name} has no value.")
@@ -262,7 +264,7 @@ _ANY_MODEL = "llama-7b"
 
 
 def validation_errors(plan: SweepPlan, option_name: OptionNamer = str) -> Iterator[str]:
-    """Errors of single answers and contradictions; without any, errors of complete scenarios."""
+    """Yield errors of single answers and contradictions, or else of planning scenarios."""
     number = plan.num_scenarios
     if number > MAX_SCENARIOS:
         yield (
@@ -287,7 +289,7 @@ def validation_errors(plan: SweepPlan, option_name: OptionNamer = str) -> Iterat
 def _answer_errors(
     work: SweepWorkload, name: str, value: object, catalogue: Catalogue, option_name: OptionNamer
 ) -> Iterator[str]:
-    """Errors of an answer that do not depend on other answers."""
+    """Yield the errors of one answer that do not depend on other answers."""
     if name in NEEDS:
         return
     answers = {"model": _ANY_MODEL, "num_gpus": 1, name: value}
@@ -309,7 +311,7 @@ def _answer_errors(
 def _planning_errors(
     work: SweepWorkload, plan: SweepPlan, option_name: OptionNamer
 ) -> Iterator[str]:
-    """Errors of planning if no scenario can be planned; empty if one of the first can."""
+    """Yield why no scenario can be planned; nothing if one of the first can."""
     reasons = []
     first = {name: values[0] for name, values in work.axes.items()}
     others = ({**first, n: value} for n, values in work.axes.items() for value in values[1:])
@@ -331,7 +333,7 @@ def _parse_answer(name: str, value: object, option_name: OptionNamer) -> Answer:
 def _price_of_contracts(
     work: SweepWorkload, price: object, option_name: OptionNamer
 ) -> float | str | None:
-    """A price checked against the contracts of a work that compares several."""
+    """Return a price after a check against all contracts of the work."""
     contracts = [
         str(_parse_answer(CONTRACT, contract, option_name)) for contract in work.axes[CONTRACT]
     ]
@@ -341,7 +343,7 @@ def _price_of_contracts(
 
 
 def _contradictions(work: SweepWorkload, option_name: OptionNamer) -> Iterator[str]:
-    """Errors of answers that contradict each other."""
+    """Yield errors of answers that contradict each other."""
     axes = work.axes
     if "gpu" in axes and "cluster" in axes:
         yield (

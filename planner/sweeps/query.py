@@ -103,7 +103,7 @@ class SweepQuery:
 
 
 def query_blocks(query: SweepQuery) -> Iterator[Block]:
-    """Blocks of a query of a sweep; empty if rows are written to files.
+    """Yield the output of a query of a sweep; nothing if rows are written to files.
 
     Raises SpecError, SearchSpaceError or OutputError if the directory has no sweep, a name or
     value is invalid, no scenario is selected, or a file cannot be written.
@@ -119,7 +119,7 @@ def query_blocks(query: SweepQuery) -> Iterator[Block]:
 
 
 def requested_summary(query: SweepQuery) -> Iterator[Block]:
-    """Blocks of the summary of a sweep."""
+    """Yield the summary of the scenarios of a sweep that meet the conditions."""
     sweep = query.sweep
     summary = summarize(query.rows(), sweep.plan, query.measure)
     front = sweep.front_rows()
@@ -130,6 +130,7 @@ def requested_summary(query: SweepQuery) -> Iterator[Block]:
 
 
 def _listed_blocks(query: SweepQuery) -> Iterator[Block]:
+    """Yield the table of the selected scenarios, or write these to CSV or JSON."""
     sweep = query.sweep
     order = parse_order(query.sort, sweep.columns)
     columns = check_columns(query.columns, sweep.columns, "--columns")
@@ -148,7 +149,7 @@ def _listed_blocks(query: SweepQuery) -> Iterator[Block]:
 def read_cells(
     sweep: Sweep, numbers: Sequence[int], columns: Sequence[str]
 ) -> Iterator[tuple[Value, ...]]:
-    """Cells of the scenarios with these numbers, in this order."""
+    """Return the cells of ``columns`` for the scenarios with these numbers, in this order."""
     wanted = {*numbers}
     cells = (
         (row["scenario"], tuple(row.get(name) for name in columns))
@@ -162,6 +163,7 @@ def read_cells(
 
 
 def _pivot_blocks(query: SweepQuery) -> Iterator[Block]:
+    """Yield a matrix of best values per workload, or write these to CSV or JSON."""
     sweep = query.sweep
     names = check_columns(query.pivot, sweep.columns, "--pivot")
     summary = summarize(query.rows(), sweep.plan, query.measure, names)
@@ -183,9 +185,9 @@ def _pivot_blocks(query: SweepQuery) -> Iterator[Block]:
 
 
 def _write_pivot(query: SweepQuery, names: Sequence[str]) -> None:
-    """Write a row for every group and place and a column for every value of the last pivot.
+    """Write best values: a row per group and place (axis values), a column per last axis value.
 
-    The CSV column ``of`` has the name of the measure.
+    The CSV column ``of`` contains the name of the measure.
     """
     summary = summarize(query.rows(), query.sweep.plan, query.measure, names)
     across = [*dict.fromkeys(count for group in summary.groups for count in group.counts)]
@@ -202,6 +204,7 @@ def _write_pivot(query: SweepQuery, names: Sequence[str]) -> None:
 
 
 def _differences_of(query: SweepQuery, other: Sweep) -> Iterator[Block]:
+    """Yield the differences from another sweep in one measure, or write these to CSV or JSON."""
     sweep = query.sweep
     columns = [name for name in sweep.columns if name in other.columns]
     measure = only_column(check_measure(query.value, columns), columns)
@@ -222,7 +225,7 @@ _MORE = ("--columns", "--csv")
 
 
 def default_columns(plan: SweepPlan, columns: Sequence[str], requested: Iterable[str]) -> list[str]:
-    """Columns of varied questions, requested columns, cost, time, and the reason for no plan."""
+    """Return the columns to list: varied questions, requested, cost, time and reason."""
     varied = [n if n in columns else f"{n}_limit" for n in plan.varied]
     measures = [name for measure in (COST, TIME) for name in MEASURES[measure] if name in columns]
     wanted = dict.fromkeys(("scenario", *varied, *requested, *measures, "reason"))
@@ -230,7 +233,7 @@ def default_columns(plan: SweepPlan, columns: Sequence[str], requested: Iterable
 
 
 def rows_blocks(columns: Sequence[str], rows: Sequence[Cells], matching: int) -> Iterator[Block]:
-    """A table of rows with the columns that fit the screen."""
+    """Yield a table of rows with as many columns as fit the screen."""
     shown_text = f"{formatting.format_count(len(rows))} of " if len(rows) < matching else ""
     yield make_lines(
         f"{shown_text}{formatting.format_count(matching)} scenarios", mark=TOTAL, indent=""
@@ -249,7 +252,7 @@ def rows_blocks(columns: Sequence[str], rows: Sequence[Cells], matching: int) ->
 
 
 def _numbers_in_same_unit(name: str, table: Mapping[str, Cells]) -> list[float]:
-    """Numbers of a column and of its interval, which have one unit."""
+    """Return the numbers of a column and of its interval, which share one unit."""
     return [
         float(cell)
         for other, cells in table.items()
@@ -264,6 +267,7 @@ def _without_interval_suffix(name: str) -> str:
 
 
 def _column(name: str, cells: Cells, unit_numbers: Sequence[float]) -> Column:
+    """Format the cells of a result column in one unit; ``unit_numbers`` also influence the unit."""
     head = label(name)
     if any(isinstance(cell, float) for cell in cells):
         numbers = [float(cell) for cell in cells if _is_numeric(cell)]
@@ -295,7 +299,7 @@ def write_rows(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
 ) -> int:
-    """Write rows to the CSV or JSON file; returns the number of rows.
+    """Write rows to the CSV or JSON file (None: not written); return the number of rows.
 
     Raises OutputError if a file cannot be written.
     """
@@ -319,6 +323,7 @@ def _csv_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iter
 
 
 def _json_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield the text of a JSON list with one object per row."""
     prefix = "["
     for row in rows:
         yield prefix + "\n" + json.dumps(dict(zip(columns, row, strict=True)), allow_nan=False)
@@ -361,7 +366,7 @@ def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
 
 
 def _curves(group: WorkloadGroup, *, several: bool) -> Curves:
-    """Curves of the measure over time; without times over the number of GPUs, or by place."""
+    """Return curves of the measure over time, else over number of GPUs, else by place."""
     metric, across = group.metric, PLACE
     if metric != TIME and any(TIME in here.best_by_measure for here in group.spots.values()):
         across = TIME
@@ -383,6 +388,7 @@ def _curves(group: WorkloadGroup, *, several: bool) -> Curves:
 
 
 def _curve(group: WorkloadGroup, place: Place, across: str, ties: set[Spot]) -> Curve:
+    """Return the curve of the best plans of one place, such as a GPU and contract."""
     spots = [(place, count) for count in group.counts if (place, count) in group.spots]
     measured_spots = [spot for spot in spots if group.metric in group.spots[spot].best_by_measure]
     points = {spot: _point(group, spot, across) for spot in measured_spots}
@@ -399,7 +405,7 @@ def _curve(group: WorkloadGroup, place: Place, across: str, ties: set[Spot]) -> 
 
 
 def _point(group: WorkloadGroup, spot: Spot, across: str) -> tuple[float, float]:
-    """The x value and the measure of the best scenario at a spot; NaN if unknown."""
+    """Return the x value and the measure of the best scenario at a spot; NaN: unknown."""
     place, count = spot
     plan = group.spots[spot].best_by_measure[group.metric]
     if across == PLACE:
@@ -416,6 +422,7 @@ def _format_spot(spot: Spot) -> str:
 
 
 def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
+    """Return the matrix of best values: a row per place (GPU, contract), a column per GPU count."""
     metric = group.metric
     column = column_of(metric, group)
     cells, unit = cells_of(group, metric, column, group.places)
@@ -424,6 +431,7 @@ def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
     ]
 
     def value(place: Place, count: Value) -> float:
+        """Return the best value of a place on ``count`` GPUs; NaN if it has no plan."""
         here = group.spots.get((place, count))
         return (
             here.best_by_measure[metric].value

@@ -37,7 +37,7 @@ _MAX_ERRORS = 20
 
 
 def read_plan(name_or_path: str, specs: Path | None = None) -> SweepPlan:
-    """The plan of a file, or the plan of the package with a name.
+    """Read the sweep plan of a TOML file, or a built-in plan by name.
 
     Raises SpecError or SearchSpaceError if the file is missing or no TOML, or if its questions are
     unknown, contradictory or too many; one line for each error.
@@ -56,7 +56,7 @@ def make_sweep(
     name: str = DEFAULT_NAME,
     option_name: OptionNamer = str,
 ) -> SweepPlan:
-    """The plan of the tables of a file; ``option_name`` gives the name of a question in errors.
+    """Build a sweep plan from the tables of a file; ``option_name`` names questions in errors.
 
     Raises SearchSpaceError if its questions are unknown, contradictory or too many; one line for
     each error.
@@ -80,6 +80,7 @@ class _Reader:
     errors: list[str] = field(default_factory=list)
 
     def plan(self, table: Mapping[str, object], name: str) -> SweepPlan:
+        """Parse the TOML table of a sweep into a plan; faults are appended to ``self.errors``."""
         work_tables = table.get(_WORK, [{}])
         tables: list[dict[str, object]] = [{}]
         if (
@@ -111,7 +112,7 @@ class _Reader:
         return SweepPlan(**{"name": name, **texts}, works=tuple(works), specs=self.specs)
 
     def _workload(self, table: Mapping[str, object], common: Mapping[str, object]) -> str | None:
-        """The workload of a kind of work; None and an error if it is unknown."""
+        """Return the workload of a kind of work; if unknown, record an error and return None."""
         name = table.get(_WORKLOAD, common.get(_WORKLOAD, Request.workload))
         if name in workload_names():
             return str(name)
@@ -130,7 +131,7 @@ class _Reader:
         common: Mapping[str, object],
         specific: Mapping[str, object],
     ) -> SweepWorkload:
-        """One kind of work, from the common answers that its workload has and its specific ones."""
+        """Build one kind of work from the common answers that apply and its own answers."""
         terms = available_terms(workload)
         answers: dict[str, object] = {}
         for table in (common, specific):
@@ -158,6 +159,7 @@ class _Reader:
         )
 
     def _settings(self, table: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the table of parameters and values; if it is no table, record an error."""
         value = table.get(SETTINGS, {})
         if isinstance(value, Mapping):
             return value
@@ -167,6 +169,7 @@ class _Reader:
     def _unknown_name_message(
         self, word: str, terms: Mapping[str, Term], workload: str, where: str
     ) -> str:
+        """Return the error text for an unknown name, with where it belongs or a similar name."""
         names = [workload] if workload else workload_names()
         if any(
             full_name(word, terms_of(workload_name, "parameter"))
@@ -184,6 +187,7 @@ class _Reader:
         return f"{where}Unknown question or limit {word!r}.{did_you_mean(word, terms)}"
 
     def _parse_list(self, name: str, value: object) -> Values:
+        """Return the different values of a list; if it is invalid, record an error, return ()."""
         try:
             return tuple(dict.fromkeys(split_items(value, name)))
         except (PlannerError, TypeError) as error:
@@ -191,7 +195,7 @@ class _Reader:
             return ()
 
     def _values(self, term: Term, answer: object) -> Values:
-        """The values of a question, without duplicates or aliases of the same spec."""
+        """Return the values of a question, without duplicates or aliases of one spec."""
         if isinstance(answer, Mapping) or (term.type == "price" and "=" in str(answer)):
             return (answer,)  # the prices of several GPUs are one answer
         values = self._parse_list(self.option_name(term.term), answer)
@@ -211,6 +215,7 @@ class _Reader:
         return tuple(values_by_spec.values())
 
     def _parse_count(self, term: Term, value: object) -> object:
+        """Return the parsed value of a term; 1, with an error recorded, if it is invalid."""
         try:
             return parse_value(term, value, self.option_name(term.term))
         except PlannerError as error:
@@ -218,7 +223,7 @@ class _Reader:
             return 1
 
     def _find_spec(self, name: str, value: object) -> object:
-        """Path of a spec, equal for all its names; the value itself if there is no such spec."""
+        """Return the path of a spec, the same for all its names; the value if there is no spec."""
         try:
             return Catalogue(self.specs).find(SPECS[name], str(value))
         except PlannerError:

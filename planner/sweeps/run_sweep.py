@@ -65,7 +65,7 @@ def has_parquet() -> bool:
 
 
 def write_tables(store: Store, front: Collection[int]) -> dict[str, str]:
-    """Write all tables; returns their names with the digests of their content.
+    """Write all tables of a sweep; return the name and digest of each file.
 
     ``front`` has the numbers of the scenarios on the Pareto front.
     """
@@ -89,7 +89,7 @@ def write_tables(store: Store, front: Collection[int]) -> dict[str, str]:
 
 
 def _kinds(store: Store, table: str) -> dict[str, str]:
-    """The columns of all parts with their kinds; columns of the question come first."""
+    """Return the type of each column in all part files; columns of the question come first."""
     kinds: dict[str, str] = {}
     for path in store.all_parts():
         for name, kind in read_head(path)[table].items():
@@ -115,7 +115,7 @@ def _scaling(store: Store) -> Callable[[Store], Rows]:
 
 
 def _series_numbers(store: Store) -> Iterator[tuple[int, Row]]:
-    """Each row with a key that is equal for rows that differ only in their number of GPUs."""
+    """Yield each row with a key that is the same for rows that differ only in number of GPUs."""
     scenarios = store.plan.scenarios(range(store.plan.num_scenarios))
     for scenario, row in zip(scenarios, scenario_rows(store), strict=False):
         others = [(name, str(v)) for name, v in scenario.values.items() if name != "num_gpus"]
@@ -129,7 +129,7 @@ def _blocks(rows: Rows, names: Iterable[str]) -> Iterator[Block]:
 
 
 def _front_blocks(store: Store, names: Iterable[str]) -> Iterator[Block]:
-    """Blocks of columns with the fronts of all scenarios, one after the other."""
+    """Yield the fronts of all scenarios as blocks of columns, one after another."""
     waiting: dict[str, list[Value]] = {name: [] for name in names}
     number = 0
     for path in store.all_parts():
@@ -148,6 +148,7 @@ def _front_blocks(store: Store, names: Iterable[str]) -> Iterator[Block]:
 
 @contextmanager
 def _table_writer(folder: Path, name: str, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
+    """Open the CSV file, and Parquet if available, of a table; yields a function to add rows."""
     with ExitStack() as stack:
         text = stack.enter_context(write_atomically(folder / f"{name}.csv"))
         text.write(",".join(map(csv_cell, kinds)) + "\n")
@@ -166,6 +167,7 @@ def _table_writer(folder: Path, name: str, kinds: Kinds) -> Iterator[Callable[[B
 
 @contextmanager
 def _parquet_writer(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
+    """Open a Parquet file with typed columns; yields a function to add rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -197,7 +199,7 @@ def _convert_column(values: Sequence[Value], kind: str) -> Sequence[Value]:
 
 
 def _cells(values: Sequence[Value], kind: str) -> list[str]:
-    """CSV cells of a column; all numbers are finite, and each text is quoted once."""
+    """Format a column of values as CSV cells; None becomes empty."""
     if kind in ("flag", "count", "number"):
         return ["" if value is None else repr(value) for value in values]
     texts = {value: csv_cell(value) for value in {*values} if isinstance(value, str)}
@@ -216,9 +218,10 @@ def in_this_process(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator
 
 
 def on_cores(workers: int) -> Run:
-    """A function that runs parts in ``workers`` processes."""
+    """Return a function that runs scenario batches in ``workers`` processes."""
 
     def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
+        """Run the scenario batches of a sweep on local worker processes and yield each result."""
         try:
             yield from run_on_workers(partial(run_part, plan), parts, workers, _check_stop)
         except WorkersEnded as error:
@@ -253,7 +256,7 @@ def run_sweep(
     fresh: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Run all scenarios of a plan that the directory lacks, and write its tables.
+    """Run all scenarios that the folder lacks and write the tables.
 
     ``progress`` gets the number of finished scenarios and may raise `StopSearch`.
 
@@ -284,7 +287,7 @@ def run_sweep(
 
 
 def write_results(store: Store) -> dict[str, object]:
-    """Write the tables of a sweep with all parts done; returns the entries of its manifest."""
+    """Write the tables of a finished sweep; return the entries of its manifest."""
     counts: Counter[str] = Counter(scenarios=0, feasible=0)
     numbers = front_across(_count_rows(scenario_rows(store), counts), store.plan)
     files = write_tables(store, numbers)

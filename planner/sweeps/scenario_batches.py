@@ -62,7 +62,7 @@ def parts_of(num_scenarios: int, size: int = SCENARIOS_OF_A_PART) -> Iterator[Sc
 
 
 def run_part(plan: SweepPlan, part: ScenarioBatch) -> bytes:
-    """Run a part; returns its file: kinds of columns, then a row and a front per scenario."""
+    """Run a batch of scenarios; return its file: column types, then row and front of each."""
     results = [*run_scenarios(plan.scenarios(range(part.first, part.end)), plan.specs)]
     head = {"rows": _kinds(results, front=False), "fronts": _kinds(results, front=True)}
     lines = [head, *(line for result in results for line in (result.row, result.front))]
@@ -73,7 +73,7 @@ def run_part(plan: SweepPlan, part: ScenarioBatch) -> bytes:
 
 
 def read_head(path: Path) -> Mapping[str, Mapping[str, str]]:
-    """The kinds of the columns of rows and of fronts.
+    """Read the types of the columns of rows and of fronts from a part file.
 
     Raises SpecError if the file cannot be read, or is no part.
     """
@@ -95,6 +95,7 @@ def read_fronts(path: Path) -> Iterator[Mapping[str, list[Value]]]:
 
 
 def _read(path: Path, first: int) -> Iterator[dict[str, object]]:
+    """Yield the JSON objects of every second line of a gzip file, from line ``first`` (0-based)."""
     with open_regular_file(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
         try:
             for text in islice(read_lines(unpacked, path, max_bytes=TABLE), first, None, 2):
@@ -107,7 +108,7 @@ def _read(path: Path, first: int) -> Iterator[dict[str, object]]:
 
 
 def is_complete_part(path: Path, part: ScenarioBatch) -> bool:
-    """Whether the file of a part exists with all scenarios and a valid checksum."""
+    """Return True if the file of a batch exists with all scenarios and a valid checksum."""
     try:
         with open_regular_file(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
             return sum(1 for _ in unpacked) == 1 + 2 * (part.end - part.first)
@@ -116,6 +117,7 @@ def is_complete_part(path: Path, part: ScenarioBatch) -> bool:
 
 
 def _kinds(outcomes: list[ScenarioResult], *, front: bool) -> dict[str, str]:
+    """Return the type of each column (``flag``, ``count``, ...) of the rows, or of the fronts."""
     kinds: dict[str, str] = {}
     for outcome in outcomes:
         values = outcome.front.items() if front else ((n, [v]) for n, v in outcome.row.items())
@@ -148,9 +150,9 @@ class ScenarioResult:
 def run_scenarios(
     scenarios: Iterable[Scenario], specs: Path | None = None
 ) -> Iterator[ScenarioResult]:
-    """Search scenarios; one that cannot be planned has its reason in the row.
+    """Search each scenario; yield its row and front, or the reason for no plan in the row.
 
-    Neighbours that differ only in contracts and prices are predicted once.
+    Neighbouring scenarios that differ only in contracts and prices share one prediction.
     """
     for _, group in groupby(scenarios, _question_without_terms):
         scenarios_of_group, plans = [*group], list[Plan | PlannerError]()
@@ -183,6 +185,7 @@ def _question_without_terms(scenario: Scenario) -> tuple[str, list[tuple[str, ob
 
 
 def _outcome(answers: Row, plan: Plan, result: SearchResult) -> ScenarioResult:
+    """Return the row of a scenario (best plan, or reason for none) and its Pareto front."""
     counts = {
         "configurations_evaluated": result.configurations_evaluated,
         "configurations_predicted": result.configurations_predicted,
@@ -199,7 +202,7 @@ def _outcome(answers: Row, plan: Plan, result: SearchResult) -> ScenarioResult:
 
 
 def _answer_columns(scenario: Scenario, catalogue: Catalogue) -> dict[str, Value]:
-    """The answers of a scenario by column, with the full names of specs."""
+    """Return the answers of a scenario by column, with the full names of specs."""
     questions = questions_of(scenario.work.workload)
     answers: dict[str, Value] = {}
     for name, value in scenario.values.items():
@@ -219,7 +222,7 @@ def _answer_columns(scenario: Scenario, catalogue: Catalogue) -> dict[str, Value
 
 
 def _common(plan: Plan) -> dict[str, Value]:
-    """Values that are the same in all sources of the plan."""
+    """Return the named values that are the same for all GPUs and software of the plan."""
     named_values = [source.named for source in plan.problem.sources]
     return {
         name: value
@@ -229,7 +232,7 @@ def _common(plan: Plan) -> dict[str, Value]:
 
 
 def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
-    """All columns of the recommended plan, with its assumptions and its confidence."""
+    """Return all columns of the recommended plan, with its assumptions and evidence."""
     table = full_columns(first, plan.problem.sources)
     row = first_row(table)
     row |= {"assumed": formatting.summarize_assumed(plan.assumed)}
@@ -240,6 +243,7 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
 
 
 def _front(plan: Plan, table: Columns, answers: Row) -> dict[str, list[Value]]:
+    """Return the columns of the plans on the Pareto front, with the number of the scenario."""
     columns = _front_columns(plan.workload.name, tuple(table))
     named = plan.problem.sources[0].named
     number = len(table["num_gpus"])
@@ -261,7 +265,7 @@ def _front_columns(workload: str, columns: tuple[str, ...]) -> frozenset[str]:
 
 
 def _reason(result: SearchResult) -> str:
-    """The reason for no plan, with the nearest miss."""
+    """Return the reason for no plan, with value and bound of the nearest miss."""
     name = main_rejection(result.problem, result.groups)
     misses = [miss for miss in result.nearest_misses if miss.rejection == name]
     if misses:

@@ -29,7 +29,7 @@ _MOST_VALUES = 20
 def select_scenarios(
     sweep: Sweep, where: Sequence[str] = (), order: Sequence[tuple[str, bool]] = ()
 ) -> list[int]:
-    """The numbers of the scenarios that meet all conditions, sorted.
+    """Return the numbers of the scenarios that meet all conditions, sorted.
 
     Only the columns of the conditions and of the order are read into memory.
     Raises SearchSpaceError if an expression is invalid, a column does not exist, or no scenario
@@ -68,7 +68,7 @@ def select_scenarios(
 
 
 def select_rows(sweep: Sweep, where: Sequence[str] = ()) -> Iterator[Row]:
-    """The scenarios that meet all conditions, in the order of the sweep."""
+    """Return the rows of the scenarios that meet all conditions, in the order of the sweep."""
     if not where:
         return sweep.rows()
     numbers = {*select_scenarios(sweep, where)}
@@ -76,7 +76,7 @@ def select_rows(sweep: Sweep, where: Sequence[str] = ()) -> Iterator[Row]:
 
 
 def parse_order(text: str, columns: Sequence[str]) -> list[tuple[str, bool]]:
-    """Columns to sort by and whether each ascends; a minus before a name sorts descending.
+    """Parse columns to sort by, each with True for ascending; a minus sorts descending.
 
     >>> parse_order("cost_usd,-num_gpus", ["cost_usd", "num_gpus"])
     [('cost_usd', True), ('num_gpus', False)]
@@ -89,7 +89,7 @@ def parse_order(text: str, columns: Sequence[str]) -> list[tuple[str, bool]]:
 
 
 def _parse_condition(text: str, columns: Sequence[str]) -> tuple[str, list[str]]:
-    """The checked expression on one line, and the columns in it."""
+    """Check a condition; return it on one line, with the columns that it uses."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
         expression = ast.unparse(tree)
@@ -123,7 +123,7 @@ def _is_allowed(node: ast.AST) -> bool:
 
 
 def _evaluate(expression: str, frame: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
-    """Whether each row meets an expression."""
+    """Return a series with True for each row that meets the condition."""
     import pandas as pd
 
     try:
@@ -139,7 +139,7 @@ def _evaluate(expression: str, frame: pd.DataFrame, columns: Sequence[str]) -> p
 
 
 def _read_frame(rows: Iterable[Row], columns: Sequence[str]) -> pd.DataFrame:
-    """Columns of rows as a frame; unknown values are NaN, so that numbers remain numbers."""
+    """Return columns of rows as a data frame; unknown values are NaN."""
     import pandas as pd
 
     values: dict[str, list[Value]] = {name: [] for name in columns}

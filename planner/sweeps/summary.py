@@ -182,6 +182,7 @@ class WorkloadGroup:
         return self._best(is_solid=True)
 
     def _best(self, *, is_proven: bool = False, is_solid: bool = False) -> dict[str, Row]:
+        """Return the best row by measure; optionally only of proven plans or solid prices."""
         best = {}
         for measure in CHOSEN_BY:
             rows = [
@@ -201,8 +202,8 @@ class WorkloadGroup:
         return best
 
     def regret(self, measure: str) -> float:
-        """Expected loss of the best row against all other places and numbers of GPUs, as a share of
-        its measure; NaN: unknown errors.
+        """Return the expected loss of the best row against all others, relative to its measure;
+        NaN: unknown errors.
 
         Parameters
         ----------
@@ -220,9 +221,9 @@ class WorkloadGroup:
         )
 
     def better_tied(self, measure: str) -> Row | None:
-        """The row with the best prediction among ties with the best; None if none is better.
+        """Return the row predicted best among those tied with the best row; None: none better.
 
-        Only the best row in a bad case of each kind of evidence is considered.
+        Considers only the best row in a bad case of each level of evidence.
 
         Parameters
         ----------
@@ -243,7 +244,7 @@ class WorkloadGroup:
 
     @property
     def headlines(self) -> list[tuple[str, bool, Row]]:
-        """The best row by each measure; after a doubtful price, also the best with a solid one."""
+        """Return measure, True if only solid prices count, and best row, for each measure."""
         headlines: list[tuple[str, bool, Row]] = []
         all_solid = self.solid
         for measure, row in self.best.items():
@@ -270,7 +271,7 @@ class WorkloadGroup:
         return TIME if self.shown in CHOSEN_BY and not self.has_measure(self.shown) else self.shown
 
     def has_measure(self, measure: str) -> bool:
-        """Whether any scenario has a measure.
+        """Return True if any scenario of the group has this measure.
 
         Parameters
         ----------
@@ -279,7 +280,7 @@ class WorkloadGroup:
         return any(measure in here.best_by_measure for here in self.spots.values())
 
     def best_spot(self, measure: str, count: Value = None) -> Spot | None:
-        """The place and number of GPUs where a measure is best; None: unknown.
+        """Return place (GPU, contract) and number of GPUs where a measure is best; None: unknown.
 
         Parameters
         ----------
@@ -305,7 +306,7 @@ class WorkloadGroup:
         return sign * plan.bad, sign * plan.value
 
     def ties(self, measure: str, spot: Spot | None = None) -> list[Spot]:
-        """The places and numbers of GPUs that are tied with a spot, or with the best.
+        """Return the places and numbers of GPUs that are tied with ``spot`` (None: the best).
 
         Parameters
         ----------
@@ -325,7 +326,7 @@ class WorkloadGroup:
         ]
 
     def crossovers(self, measure: str) -> list[Crossover]:
-        """The numbers of GPUs from which one GPU is better than another with the same contract.
+        """Return the numbers of GPUs from which one GPU type beats another of the same contract.
 
         Parameters
         ----------
@@ -352,6 +353,7 @@ class WorkloadGroup:
     def _crossovers_between(
         self, measure: str, place: Place, other_place: Place, winners: Mapping[Value, Place | None]
     ) -> list[Crossover]:
+        """Return where, as GPUs increase, the better of two places (GPU, contract) changes."""
         by_count = {
             count: [
                 self.spots[compared, count].best_by_measure[measure]
@@ -394,7 +396,7 @@ class WorkloadGroup:
         return None if first is None else first[0]
 
     def places_without_plan(self) -> dict[str, list[Place]]:
-        """The places without a plan for any number of GPUs, by reason."""
+        """Return, by reason, the places (GPU, contract) without a plan at any number of GPUs."""
         reasons: dict[Place, str] = {}
         for (place, _), spot_best in sorted(
             self.spots.items(), key=lambda item: _numbers_first_key(item[0][1])
@@ -437,10 +439,10 @@ class Summary:
 def summarize(
     rows: Iterable[Row], plan: SweepPlan, shown: str = COST, pivot: Sequence[str] = ()
 ) -> Summary:
-    """Summarize the scenarios of a plan; ``shown`` is an additional measure or column.
+    """Group the scenarios of a sweep by work and model, with the best plan per place and count.
 
-    ``pivot`` names the columns of places, and last the column to combine them with; by default
-    GPU and contract, and number of GPUs.
+    ``pivot`` names the columns that identify a place, and last the column across; empty: GPU and
+    contract, across numbers of GPUs.
     """
     groups: dict[tuple[str, ...], WorkloadGroup] = {}
     questions_by_work = {
@@ -481,7 +483,7 @@ def _numbers_first_key(value: object) -> tuple[bool, float, str]:
 
 
 def reason_mark(reason: str) -> str:
-    """The letter for the reason for no plan.
+    """Return the letter that stands for a reason for no plan in tables.
 
     >>> reason_mark("out of memory: 9.0 GiB against 8.0 GiB"), reason_mark("cost is unknown")
     ('m', '?')
@@ -494,7 +496,7 @@ def reason_mark(reason: str) -> str:
 
 
 def _bad_case_key(measure: str, row: Row) -> tuple[float, ...]:
-    """Sort key of rows: the bad case, then the value, then the cost, all minimized."""
+    """Return the sort key of a row: bad case, then value, then cost; the smallest is best."""
     sign = better(measure)
     return (
         sign * _ranked_plan(measure, row).bad,
@@ -504,7 +506,7 @@ def _bad_case_key(measure: str, row: Row) -> tuple[float, ...]:
 
 
 def _ranked_plan(measure: str, row: Row) -> RankedPlan:
-    """A scenario for a ranking by a measure; the errors of cost times time are combined."""
+    """Return the measure of a scenario and its interval, ready to be ranked."""
     if measure == VALUE:
         cost, time = _ranked_plan(COST, row), _ranked_plan(TIME, row)
         ends = {n: getattr(cost, n) * getattr(time, n) for n in ("value", "low", "high", "bad")}

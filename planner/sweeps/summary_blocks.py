@@ -90,7 +90,7 @@ _SELLERS = (
 
 
 def matrix_blocks(group: WorkloadGroup, max_rows: int, name: str = "") -> Iterator[Block]:
-    """The matrix of the measure by place and number of GPUs, with the ``max_rows`` best places."""
+    """Yield the table of the measure by place (GPU, contract) and number of GPUs."""
     metric, sign = group.metric, better(group.metric)
     if not group.has_measure(metric):
         yield make_lines(unknown_line(group), indent="")
@@ -133,7 +133,7 @@ def matrix_blocks(group: WorkloadGroup, max_rows: int, name: str = "") -> Iterat
 
 
 def matrix_title(group: WorkloadGroup, column: str, unit: str) -> str:
-    """The title of a matrix: its measure, its unit, and its axes."""
+    """Return the title of a matrix: its measure, unit and axes."""
     title = "cost x time" if group.metric == VALUE else label(column)
     place, other = group.by
     axes = place if group.counts == [None] else f"{place} and {other}" if place else other
@@ -147,7 +147,7 @@ def column_of(metric: str, group: WorkloadGroup) -> str:
 
 
 def unknown_line(group: WorkloadGroup) -> str:
-    """A line for a measure that no scenario of a group has."""
+    """Return a line that says that no scenario of a group has the shown measure."""
     workloads = workloads_with_column(group.shown)
     reason = (
         f": it is for workload {' or '.join(workloads)}"
@@ -160,7 +160,7 @@ def unknown_line(group: WorkloadGroup) -> str:
 def cells_of(
     group: WorkloadGroup, metric: str, column: str, places: Sequence[Place]
 ) -> tuple[dict[Spot, Cell], str]:
-    """All cells of the matrix by spot, and their unit."""
+    """Return the cell of each place and number of GPUs in a matrix, and the unit of the cells."""
     spots = [(place, count) for place in places for count in group.counts]
     measured_spots = [
         s for s in spots if s in group.spots and metric in group.spots[s].best_by_measure
@@ -193,7 +193,7 @@ def cells_of(
 
 
 def marks_lines(groups: Sequence[WorkloadGroup]) -> list[str]:
-    """The legend of the marks in matrices."""
+    """Return the legend of the marks that the matrices of these groups use."""
     used = {reason_mark(h.reason) for g in groups for h in g.spots.values() if not h.feasible}
     marks = ["* best of its column"]
     if any(group.metric in CHOSEN_BY for group in groups):
@@ -203,7 +203,7 @@ def marks_lines(groups: Sequence[WorkloadGroup]) -> list[str]:
 
 
 def group_title(group: WorkloadGroup) -> str:
-    """The model, the work, and the answers that distinguish a group from others."""
+    """Return the title of a group: model, work and answers, and scenarios without a plan."""
     answer_texts = [
         f"{name.replace('_', ' ')} {formatting.format_parameter(value)}"
         for name, value in group.shared_answers.items()
@@ -229,7 +229,7 @@ def format_placement(row: Row) -> str:
 
 
 def format_measure(measure: str, row: Row, has_ends: bool = True) -> str:
-    """A measure of a scenario with its unit and its 90 % interval."""
+    """Format a measure of a scenario with its unit and 90 % interval; "-": not available."""
     column = column_of_measure(measure, row)
     if not column:
         return "-"
@@ -239,7 +239,7 @@ def format_measure(measure: str, row: Row, has_ends: bool = True) -> str:
 
 
 def winner_lines(group: WorkloadGroup) -> list[str]:
-    """Lines with the cheapest and the fastest place for every number of GPUs."""
+    """Return lines with the cheapest and the fastest GPU for each number of GPUs."""
     lines = []
     counts = [count for count in group.counts if count is not None]
     for measure in (COST, TIME) if len(counts) > 1 else ():
@@ -262,7 +262,7 @@ def winner_lines(group: WorkloadGroup) -> list[str]:
 
 
 def crossover_line(crossover: Crossover) -> str:
-    """A line with the number of GPUs from which one GPU is better than another."""
+    """Return a line with the number of GPUs from which one GPU type beats another."""
     terms = f" ({' '.join(crossover.first[1:])})" if len(crossover.first) > 1 else ""
     advantage = {COST: "cheaper", TIME: "faster"}.get(crossover.measure, "better")
     details = (
@@ -282,7 +282,7 @@ def _format_range(counts: Sequence[Value]) -> str:
 
 
 def no_plan_lines(group: WorkloadGroup) -> list[str]:
-    """The places without a plan, one line for each reason."""
+    """Return a line per reason with the places (GPU, contract) that have no plan."""
     lines = []
     for reason, places in group.places_without_plan().items():
         number = f"{len(places)} without a plan" if len(places) > 1 else "No plan"
@@ -296,7 +296,7 @@ def format_places(places: Iterable[Place]) -> str:
 
 
 def tie_lines(group: WorkloadGroup, measure: str) -> list[str]:
-    """The scenarios that are tied with the best: within the error of the predictions."""
+    """Return a line with the scenarios tied with the best, within the error of predictions."""
     best = group.best_spot(measure)
     if best is None:
         return []
@@ -317,7 +317,7 @@ def tie_lines(group: WorkloadGroup, measure: str) -> list[str]:
 
 
 def assumed_lines(group: WorkloadGroup) -> list[str]:
-    """The assumed numbers behind the best plans, which have no source."""
+    """Return a line with the numbers behind the best plans that are assumed without a source."""
     texts = {
         f"{row['gpu']}: {row['assumed']}": None
         for row in group.best.values()
@@ -329,7 +329,7 @@ def assumed_lines(group: WorkloadGroup) -> list[str]:
 def summary_blocks(
     sweep: Sweep, summary: Summary, front: Iterable[Row], *, is_full: bool = False
 ) -> Iterator[Block]:
-    """The summary of a sweep; for many works and models, only their best plans."""
+    """Yield the summary of a sweep; of many works and models, only their best plans."""
     plan = sweep.plan
     yield make_lines(plan.name, mark=TOTAL, indent="")
     if plan.description:
@@ -360,7 +360,7 @@ def summary_blocks(
 
 
 def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
-    """The number of scenarios, the varied questions, and whether the sweep is unfinished."""
+    """Return lines with the number of scenarios, varied questions and any left to run."""
     plan = sweep.plan
     total, num_scenarios = plan.num_scenarios, summary.scenarios
     line = f"{formatting.format_count(num_scenarios)} scenario{'s' * (num_scenarios != 1)}"
@@ -381,6 +381,7 @@ def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
 def _group_blocks(
     group: WorkloadGroup, front: Sequence[Row], *, is_long: bool, has_matrix: bool, max_rows: int
 ) -> Iterator[Block]:
+    """Yield the summary of one workload: headline plans, money and details; or why no plan."""
     yield Title(text=group_title(group))
     if not group.best:
         yield make_lines(f"No plan at all. {'; '.join(no_plan_lines(group))}", most=_LINES)
@@ -398,9 +399,7 @@ def _group_blocks(
 
 
 def proven_lines(group: WorkloadGroup) -> Iterator[str]:
-    """For each best plan: a tied plan with a better prediction, its regret, and the best plan with
-    published runs if it has none.
-    """
+    """Yield for each best plan a tied one, its regret, and the best one with published runs."""
     for measure, row in group.best.items():
         if (other := group.better_tied(measure)) is not None:
             alternative = " ".join(format_best_plan(other).split())
@@ -430,7 +429,7 @@ def group_detail_blocks(
     max_rows: int = ALL,
     name: str = "",
 ) -> Iterator[Block]:
-    """The matrix and further lines of a group with plans; ``name`` is the name of the matrix."""
+    """Yield the matrix (called ``name``), ties, crossovers and front of a group with plans."""
     if has_matrix:
         yield from matrix_blocks(group, max_rows or _MOST_PLACES, name)
     lines = [*winner_lines(group)]
@@ -451,7 +450,7 @@ def group_detail_blocks(
 
 
 def format_best_plan(row: Row) -> str:
-    """The placement, cost and time of a scenario, and its plan on a second line."""
+    """Format GPUs, cost and time of a scenario, and its plan on a second line."""
     reached = [
         format_measure(measure, row) for measure in (COST, TIME) if column_of_measure(measure, row)
     ]
@@ -463,7 +462,7 @@ def format_best_plan(row: Row) -> str:
 
 
 def headlines(group: WorkloadGroup) -> list[tuple[str, Row]]:
-    """The best scenarios with their titles, such as cheapest."""
+    """Return the best scenarios of a group with their titles, such as cheapest."""
     return [
         (f"{TITLES[name]}, solid price" if is_solid else TITLES[name], row)
         for name, is_solid, row in group.headlines
@@ -471,7 +470,7 @@ def headlines(group: WorkloadGroup) -> list[tuple[str, Row]]:
 
 
 def money_lines(group: WorkloadGroup) -> list[str]:
-    """Lines about the prices and contracts of the best scenarios."""
+    """Return lines on the prices and contract terms of the best scenarios."""
     lines = prices_lines([row for _, _, row in group.headlines])
     best = [row for measure, _, row in group.headlines if measure != TIME]
     signed = {str(row["scenario"]): row for row in best}
@@ -498,7 +497,7 @@ def money_lines(group: WorkloadGroup) -> list[str]:
 
 
 def price_difference_lines(plan: SweepPlan, groups: Sequence[WorkloadGroup]) -> list[str]:
-    """Lines about prices that are not comparable: purchases and contracts."""
+    """Return lines on prices that cannot be compared, such as purchase and rent."""
     prices = [row for group in groups for row in group.prices.values()]
     lines = [basis_line(prices)]
     if "contract" in plan.varied and not all("provider" in work.axes for work in plan.works):
@@ -507,7 +506,7 @@ def price_difference_lines(plan: SweepPlan, groups: Sequence[WorkloadGroup]) -> 
 
 
 def _short_bests_blocks(group: WorkloadGroup) -> Iterator[Block]:
-    """A table of the best scenarios, one line each."""
+    """Yield a table of the best scenarios, one line each."""
     rows: list[tuple[str | Cell, ...]] = []
     for title, row in headlines(group):
         reached = [format_measure(measure, row, False) for measure in (COST, TIME)]
@@ -519,7 +518,7 @@ def _short_bests_blocks(group: WorkloadGroup) -> Iterator[Block]:
 
 
 def _front_blocks(group: WorkloadGroup, front: Sequence[Row], max_rows: int) -> Iterator[Block]:
-    """The Pareto front across scenarios, from the cheapest to the most expensive."""
+    """Yield a table of the Pareto front over scenarios, from cheapest to most expensive."""
     metric = group.metric if group.metric in MEASURES else COST
     rows = sorted(front, key=lambda row: measured(metric, row))
     indices = range(len(rows))
@@ -554,7 +553,7 @@ def _front_blocks(group: WorkloadGroup, front: Sequence[Row], max_rows: int) -> 
 def by_group(
     front: Iterable[Row], groups: Sequence[WorkloadGroup]
 ) -> dict[tuple[str, str], list[Row]]:
-    """Rows by the work and model of their group, if only one group has them."""
+    """Return the front rows of each work and model, if only one group has both."""
     rows_by_group: dict[tuple[str, str], list[Row]] = {}
     kinds = [(group.work, group.model) for group in groups]
     for row in front:

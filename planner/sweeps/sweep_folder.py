@@ -58,7 +58,7 @@ _VERSIONS = ("version", "numpy")
 
 
 def identity(plan: SweepPlan) -> dict[str, str]:
-    """Versions, and digests of the program, of all spec files and of files that the plan names.
+    """Return versions and digests of the program, its specs and the files that the plan names.
 
     Results can differ slightly between versions of numpy.
     """
@@ -78,7 +78,7 @@ def check_same(expected: Mapping[str, str], other: Mapping[str, object], subject
 
 
 def differences(expected: Mapping[str, str], other: Mapping[str, object]) -> str:
-    """Names of the entries in which two identities differ; empty if they are equal."""
+    """Name the entries in which two identities of a sweep differ; empty: they are equal."""
     return " and ".join(
         f"{name} ({other.get(name, 'none')}, here {value})" if name in _VERSIONS else name
         for name, value in expected.items()
@@ -87,7 +87,7 @@ def differences(expected: Mapping[str, str], other: Mapping[str, object]) -> str
 
 
 def _files_in_plan(plan: SweepPlan) -> Iterator[Path]:
-    """The files that a plan names: models, GPUs, search spaces, prices."""
+    """Yield the existing files that a plan names: models, GPUs, search spaces, prices."""
     for work in plan.works:
         answers = [answer for values in work.axes.values() for answer in values]
         for value in (*answers, *work.settings.values()):
@@ -98,7 +98,7 @@ def _files_in_plan(plan: SweepPlan) -> Iterator[Path]:
 
 
 def _digest(paths: Iterable[Path]) -> str:
-    """Digest of the names and contents of files, without paths, which differ between machines."""
+    """Return the digest of names (without folders) and contents of files."""
     digest = hashlib.sha256()
     for path in paths:
         try:
@@ -139,7 +139,7 @@ class Store:
     @classmethod
     @contextmanager
     def opened(cls, folder: Path, plan: SweepPlan, *, fresh: bool = False) -> Iterator[Store]:
-        """Open the directory exclusively for this process; it is created if missing.
+        """Open the folder of a sweep exclusively for this process; create it if missing.
 
         Raises OutputError if it cannot be written, is in use, or has another plan, version or
         specs.
@@ -174,6 +174,7 @@ class Store:
         self._remove_parts()
 
     def _begin(self, fresh: bool) -> None:
+        """Prepare the folder to start or continue the sweep; ``fresh`` removes earlier results."""
         self.identity = identity(self.plan)
         for folder in (self.folder, self.folder / PARTS):
             remove_unfinished(folder)
@@ -225,7 +226,7 @@ class Store:
             raise OutputError(f"{self.folder / changed[0]}: was changed; {_RESTART_HINT}.")
 
     def _read_earlier(self) -> tuple[object, Mapping[str, object]] | None:
-        """The digest of the plan that an earlier run wrote, and its identity."""
+        """Return plan digest and identity that an earlier run wrote; None: there is none."""
         path = self.folder / PLAN
         if not os.path.lexists(path):
             return None
@@ -239,7 +240,7 @@ class Store:
             ) from error
 
     def _refuse_others(self) -> None:
-        """Raise OutputError if the directory has files that belong to no sweep."""
+        """Raise OutputError if the folder has files that belong to no sweep."""
         paths = [*self.folder.iterdir(), *self.folder.glob(f"{PARTS}/*")]
         others = sorted(str(path.relative_to(self.folder)) for path in paths)
         others = [name for name in others if name not in (PARTS, LOCK)]
@@ -267,6 +268,7 @@ def file_digest(path: Path) -> str:
 
 
 def _make_writable(folder: Path) -> None:
+    """Create a folder and write a probe file; raises OutputError if that fails."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / f".planner-probe-{os.getpid()}.tmp"
@@ -293,6 +295,7 @@ os.register_at_fork(after_in_child=_close_locks)
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
+    """Hold the lock file of a sweep folder while the context is open, then remove the file."""
     path = folder / LOCK
     with _exclusive_lock(path) as file:
         _lock_files.add(file)
@@ -305,7 +308,7 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 def _exclusive_lock(path: Path) -> TextIO:
-    """The exclusive lock file; raises OutputError if another process has the lock."""
+    """Open and lock a file; raises OutputError if another process holds the lock."""
     while True:
         try:
             file = path.open("a")
@@ -345,7 +348,7 @@ class CsvRow(Mapping[str, Value]):
         return self.get(name)
 
     def get(self, name: str, default: Value = None) -> Value:  # type: ignore[override]
-        """The value of a cell; ``default`` if there is no such column."""
+        """Return the value of a cell; ``default`` if there is no such column."""
         index = self._at.get(name)
         if index is None:
             return default
@@ -372,6 +375,7 @@ class PartRow(dict[str, Value]):
     """A scenario of an unfinished sweep; raises SpecError as `CsvRow`."""
 
     def __init__(self, row: Mapping[str, object], path: Path) -> None:
+        """Parse the cells of a row of a part file; raises SpecError if a cell is invalid."""
         try:
             super().__init__({name: cell_reader(name)(value) for name, value in row.items()})
         except SearchSpaceError as error:
@@ -401,7 +405,7 @@ class Sweep:
 
     @cached_property
     def plan(self) -> SweepPlan:
-        """The plan of the sweep."""
+        """Read the plan of the sweep from its folder."""
         table = self._plan_file
         try:
             return SweepPlan.of_dict(table["plan"])
@@ -410,7 +414,7 @@ class Sweep:
 
     @property
     def version(self) -> str:
-        """The version of planner that started the sweep."""
+        """Return the version of planner that started the sweep."""
         try:
             return str(require_table(self._plan_file["identity"], "identity")["version"])
         except (KeyError, SpecError) as error:
@@ -418,7 +422,7 @@ class Sweep:
 
     @cached_property
     def _plan_file(self) -> dict[str, object]:
-        """The table of the plan file of the sweep."""
+        """Read the plan file of the sweep; raises SpecError if the folder has none."""
         if not os.path.isdir(self.folder):
             raise SpecError(f"{self.folder}: there is no such directory.")
         if not os.path.lexists(self.folder / PLAN):
@@ -445,7 +449,7 @@ class Sweep:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the scenarios, in order."""
+        """Return the names of the columns of the scenarios, in order."""
         if self.is_complete:
             _, names = next(read_csv(self._path(SCENARIOS)), (1, []))
             return tuple(current_name("column", name) for name in names)
@@ -453,7 +457,7 @@ class Sweep:
         return tuple(dict.fromkeys(name for head in heads for name in head))
 
     def rows(self) -> Iterator[Row]:
-        """The rows of all finished scenarios, read from disk in constant memory."""
+        """Yield the rows of all finished scenarios from disk, in constant memory."""
         parts = (PartRow(row, path) for _, path in self._parts() for row in read_rows(path))
         rows = self._table(SCENARIOS) if self.is_complete else parts
         number = 0
@@ -466,7 +470,7 @@ class Sweep:
             )
 
     def front_rows(self) -> Iterator[Row]:
-        """The scenarios on the Pareto front of each work and model."""
+        """Yield the scenarios on the Pareto front of each work and model."""
         if self.is_complete:
             yield from self._table(FRONT)
             return
@@ -494,7 +498,7 @@ class Sweep:
                 yield part, path
 
     def _checked(self, row: Row) -> Row:
-        """The row after a check that it belongs to the plan and has all parameters."""
+        """Return the row; raises SpecError if it is not of the plan or lacks parameters."""
         number, workload = row["scenario"], row["workload"]
         if not isinstance(number, int) or not 0 <= number < self.plan.num_scenarios:
             raise self._damaged_error(f"{SCENARIOS}.csv", f"there is no scenario {number}")
@@ -515,13 +519,14 @@ class Sweep:
 
     @cached_property
     def _parameters(self) -> Mapping[str, Sequence[str]]:
-        """Parameters of each workload that are columns of the sweep."""
+        """Return, by workload, the parameters that are columns of the sweep."""
         return {
             workload: [name for name in terms_of(workload, "parameter") if name in self.columns]
             for workload in workload_names()
         }
 
     def _table(self, name: str) -> Iterator[Row]:
+        """Yield the rows of a CSV table of the sweep; raises an error if a row is damaged."""
         path = self._path(name)
         lines = read_csv(path)
         _, names = next(lines, (1, []))
@@ -540,6 +545,7 @@ class Sweep:
 
 
 def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
+    """Return a pandas data frame of these columns; a missing cell is None."""
     import pandas as pd
 
     values: dict[str, list[Value]] = {name: [] for name in columns}
@@ -554,9 +560,9 @@ _GROUP_COLUMNS = ("work", "model", "adapter")
 
 
 def front_across(rows: Iterable[Row], plan: SweepPlan) -> set[int]:
-    """The numbers of the scenarios on the Pareto front of each work and model.
+    """Return the numbers of the scenarios on the Pareto front of each work and model.
 
-    Only a few numbers of each row are kept. An unknown value loses against every known one.
+    Keeps only a few numbers of each row in memory. An unknown value is worse than any known value.
     """
     columns_by_work = {work.name: (*_GROUP_COLUMNS, *work_columns(work)) for work in plan.works}
     groups: dict[tuple[Value, ...], tuple[list[int], list[tuple[float, ...]]]] = {}

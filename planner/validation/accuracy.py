@@ -205,7 +205,7 @@ Progress = Callable[[int], None]
 def predict(
     runs: Runs, library: Library | None = None, progress: Progress | None = None
 ) -> list[Prediction]:
-    """A prediction for every row, in the order of the rows."""
+    """Predict every run of a table, in the order of its rows."""
     shelf, kind = library or Library(), kind_of(runs)
     predictions = [_placed(run, shelf, kind) for run in runs.rows]
     groups: defaultdict[Hashable, list[tuple[int, Case]]] = defaultdict(list)
@@ -231,7 +231,7 @@ def predict(
 
 
 def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
-    """The predicted quantities by name, each with its 90 % interval."""
+    """Return the predicted quantities by name, each with its 90 % interval."""
     case = prediction.case
     if case is None or prediction.reason:
         return {}
@@ -256,10 +256,10 @@ def _placed(run: Run, library: Library, kind: RunKind) -> Prediction:
 
 
 def why_impossible(kind: RunKind, runs: Sequence[Run], cases: Sequence[Case]) -> list[str]:
-    """The reason why the columns of each run of a group cannot be its layout; empty if they can.
+    """Return per run why its stated layout is impossible; empty: it is possible, or out of memory.
 
-    A prediction for such a run is about something else: it is listed, and left out of the tables
-    of errors. A run that ran out of memory needs not fit.
+    Such a prediction is about another layout, so that tables of errors leave it out. A run that ran
+    out of memory need not fit.
     """
     return [
         "" if run.flag(f"{MEASURED}{OUT_OF_MEMORY}") else error
@@ -273,7 +273,7 @@ _OTHER = "other"
 
 
 def assumed(run: Run, case: Case, kind: RunKind) -> tuple[str, ...]:
-    """Every choice that was made for a run, one text each."""
+    """Return each assumption that was made for a run, one text each."""
     return (
         *_software(run.text("framework"), case.software, kind.labels()),
         *_model(run.text("model"), case.model),
@@ -282,7 +282,7 @@ def assumed(run: Run, case: Case, kind: RunKind) -> tuple[str, ...]:
 
 
 def _software(text: str, rule: Rule, labels: Iterable[str]) -> Iterator[str]:
-    """Note on the profile that represents the software of a run, unless it is its own."""
+    """Yield a note if the run's framework is unknown or predicted with another one's profile."""
     if rule.label == _OTHER:
         names = {name.lower(): name for name in labels if name != _OTHER}
         description = f"framework {text!r} {UNKNOWN}" if text else "framework is not specified"
@@ -294,7 +294,7 @@ def _software(text: str, rule: Rule, labels: Iterable[str]) -> Iterator[str]:
 
 
 def _model(name: str, model: ModelSpec) -> Iterator[str]:
-    """Note on the model that represents the name of a run, unless it is its own."""
+    """Yield a note if the run's model is not built in under its name."""
     if model.source == OF_COLUMNS:
         yield f"model {name!r} is made of the row's columns"
     elif spelled(name) not in map(spelled, (model.name, *model.aliases)):
@@ -312,7 +312,7 @@ _LAYOUT = terms_about("layout", "train")
 def layout_problems(
     rows: Iterable[ComparedRun], compared: ComparedQuantity
 ) -> list[list[ComparedRun]]:
-    """Groups of runs that differ only in their layout, each with two layouts or more."""
+    """Return groups of runs that differ only in their layout, each with two layouts or more."""
     problems: defaultdict[Hashable, list[ComparedRun]] = defaultdict(list)
     for row in rows:
         if row.ratio(compared) is not None:
@@ -323,7 +323,7 @@ def layout_problems(
 
 
 def regrets(rows: Iterable[ComparedRun], compared: ComparedQuantity) -> list[float]:
-    """Per problem with two layouts or more: measured time of our pick over the best, less 1."""
+    """Return per group of layouts: time of the predicted best over the fastest time, minus 1."""
     values = []
     for group in layout_problems(rows, compared):
         # With equal batches, time per token orders layouts as step time does.
@@ -398,7 +398,7 @@ class ComparedRun:
         return next((name for name in quantities if name in self.measured), None)
 
     def ratio(self, compared: ComparedQuantity, *, as_time: bool = True) -> float | None:
-        """Predicted over measured, or None without either; ``as_time``: rates turned over."""
+        """Return predicted over measured; None: either is unknown. ``as_time`` inverts rates."""
         quantity = self.first_measured(compared.names) or ""
         measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
         if measured is None or predicted is None or not self.counts(compared):
@@ -407,7 +407,7 @@ class ComparedRun:
         return 1 / ratio if as_time and quantity in RATES else ratio
 
     def held(self, compared: ComparedQuantity) -> bool | None:
-        """Whether the measurement lies in the interval, or None without either."""
+        """Return True if the measured value is in the 90 % interval; None: either is unknown."""
         quantity = self.first_measured(compared.names) or ""
         measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
         if measured is None or predicted is None or not self.counts(compared):
@@ -415,7 +415,7 @@ class ComparedRun:
         return predicted.low <= measured <= predicted.high
 
     def interval_score(self, compared: ComparedQuantity) -> float | None:
-        """The interval score [1]_ of the logarithm, or None without either.
+        """Return the interval score [1]_ of the logarithm; None: not measured or predicted.
 
         The width of the interval, and 2 / alpha times the distance of the measurement from it.
 
@@ -465,7 +465,7 @@ class MemoryVerdicts:
 
 
 def joined(runs: Runs, predictions: Sequence[Prediction]) -> list[ComparedRun]:
-    """Rows with their predictions."""
+    """Return each run of a table with its prediction."""
     kind = kind_of(runs)
     return [
         ComparedRun(run=run, prediction=prediction, kind=kind)
@@ -474,10 +474,9 @@ def joined(runs: Runs, predictions: Sequence[Prediction]) -> list[ComparedRun]:
 
 
 def errors(rows: Sequence[ComparedRun], compared: ComparedQuantity, group: str) -> list[Errors]:
-    """Errors by ``source``, ``gpu``, a column or the software: the largest group first, then all.
+    """Return prediction errors per group of runs, largest group first, and then of all runs.
 
-    Groups without a measurement are left out, and so are rows with an impossible layout or noisy
-    speed.
+    Leaves out groups without a measurement, and rows with an impossible layout or noisy speed.
     """
     groups: defaultdict[str, list[ComparedRun]] = defaultdict(list)
     for row in rows:
@@ -492,7 +491,7 @@ def errors(rows: Sequence[ComparedRun], compared: ComparedQuantity, group: str) 
 
 
 def group_errors(name: str, rows: Sequence[ComparedRun], compared: ComparedQuantity) -> Errors:
-    """Errors of rows that belong together, under a name."""
+    """Return the prediction errors (mean, median, bias, ...) of these runs under a group name."""
     all_ratios = [row.ratio(compared, as_time=compared.as_time) for row in rows]
     ratios = np.asarray([ratio for ratio in all_ratios if ratio is not None])
     inside = [is_inside for row in rows if (is_inside := row.held(compared)) is not None]
@@ -513,7 +512,7 @@ def group_errors(name: str, rows: Sequence[ComparedRun], compared: ComparedQuant
 
 
 def memory_verdicts(rows: Iterable[ComparedRun]) -> MemoryVerdicts:
-    """Counts of right and wrong predictions of whether a run ran out of memory."""
+    """Count right and wrong predictions of whether a run exceeds the memory of its GPUs."""
     compared_rows = [row for row in rows if row.ranges and row.ran_out is not None]
     compared_rows = [row for row in compared_rows if not row.prediction.impossible]
     out = [row.prediction.fits for row in compared_rows if row.ran_out]

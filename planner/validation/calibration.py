@@ -110,7 +110,7 @@ class Parameter:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The bounds of the scale of the fit."""
+        """Return the bounds of the parameter on the scale of the fit (0: the shipped value)."""
         if self.is_share:
             return (-self.shipped / _SHARE_SPREAD - 1e-9, (1 - self.shipped) / _SHARE_SPREAD + 1e-9)
         limit = math.log(_LARGEST_FACTOR, _FACTOR)
@@ -125,7 +125,7 @@ class Parameter:
         return (-limit, limit)
 
     def value(self, x: float) -> float:
-        """The value of the parameter at a point of the scale of the fit."""
+        """Return the value of the parameter at ``x`` on the scale of the fit (0: shipped value)."""
         if self.spread is not None:
             moved = max(self.shipped + self.spread * x, 0.0)
             return min(moved, 1.0) if self.is_share else moved
@@ -136,7 +136,7 @@ class Parameter:
 def chosen_parameters(
     parameters: Iterable[Parameter], profile: str, names: Iterable[str] | None
 ) -> list[Parameter]:
-    """The named parameters of a profile, or all that have a scale.
+    """Return the named parameters of a profile; ``names`` None: all that can be fitted.
 
     Raises CalibrationError if a name is unknown, or the parameter is zero and has no scale.
     """
@@ -184,10 +184,10 @@ class MeasuredQuantity:
 def measured_runs(
     runs: Runs, library: Library, profile: str | None, *, everything: bool = False
 ) -> tuple[str, list[MeasuredQuantity]]:
-    """The name of a profile and the measurements with it.
+    """Return the name of a profile and the quantities measured with it.
 
-    Without a name it is the profile of most rows. Rows that depend on more than the profile are
-    left out unless ``everything`` is set.
+    ``profile`` None: the profile of most rows. Rows that depend on more than the profile are left
+    out unless ``everything`` is set.
     Raises CalibrationError if no row can be used.
     """
     kind = CALIBRATED[runs.kind]
@@ -215,10 +215,10 @@ def measured_runs(
 def log_ratios(
     measured: Sequence[MeasuredQuantity], values: Mapping[Parameter, float]
 ) -> FloatArray:
-    """Logarithms of predicted over measured, of times and of memory, by measurement.
+    """Return log(predicted / measured) of each quantity, of times and of memory.
 
-    Rates count as the times they are of. Shape ``(2, measurements)``; NaN where a measurement
-    is of the other kind.
+    A rate counts as a time. Shape ``(2, measurements)``: times, then memory; NaN if the quantity is
+    of the other kind.
     """
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
     for index, quantity in enumerate(measured):
@@ -246,7 +246,7 @@ def log_ratios(
 
 
 def thinned(measured: Sequence[MeasuredQuantity], max_setups: int) -> list[MeasuredQuantity]:
-    """The measurements of a maximum number of setups, spread evenly over all in their order."""
+    """Return the quantities of at most ``max_setups`` setups, chosen evenly in their order."""
     groups = list(dict.fromkeys(quantity.case.setup for quantity in measured))
     step = max(len(groups) / max_setups, 1.0)
     kept_setups = {groups[int(number * step)] for number in range(int(len(groups) / step))}
@@ -256,6 +256,7 @@ def thinned(measured: Sequence[MeasuredQuantity], max_setups: int) -> list[Measu
 def _measured(
     run: Run, library: Library, runs: Runs, kind: CalibrationKind
 ) -> Iterator[MeasuredQuantity]:
+    """Yield the measured quantities of a published run; nothing if it cannot be predicted."""
     try:
         case = KINDS[runs.kind].case_of(run, library)
     except NotPredicted:
@@ -274,7 +275,7 @@ def _measured(
 
 
 def parameters_of(profile: FrameworkProfile | EngineProfile) -> Iterator[Parameter]:
-    """The numbers of a profile that can be fitted."""
+    """Yield the numbers of a profile that can be fitted to measurements."""
     is_engine = isinstance(profile, EngineProfile)
     sections = {"execution": EngineExecution} if is_engine else SECTIONS
     for owner, kind in sections.items():
@@ -292,7 +293,7 @@ def rollout_parameters(profile: FrameworkProfile) -> Iterator[Parameter]:
 
 
 def with_rollout_values(cases: Sequence[RlCase], values: Mapping[Parameter, float]) -> list[RlCase]:
-    """Steps of reinforcement learning under other values of parameters."""
+    """Return RL cases whose framework has these values of rollout parameters."""
     values_by_name: dict[str, Any] = {parameter.name: value for parameter, value in values.items()}
     changed = []
     for case in cases:
@@ -303,7 +304,7 @@ def with_rollout_values(cases: Sequence[RlCase], values: Mapping[Parameter, floa
 
 
 def step_and_phases(run: Run, _: RlCase) -> Iterator[tuple[str, float, float]]:
-    """The measured times of a step and its phases [s]; logs differ in where phases end."""
+    """Yield name, measured seconds and weight of an RL step and its phases."""
     weights = {"step_time_s": 1.0, **dict.fromkeys(_PHASES, _PHASE_WEIGHT)}
     for quantity, weight in weights.items():
         if value := run.number(f"measured_{quantity}"):
@@ -317,7 +318,7 @@ _PHASE_WEIGHT = 0.2
 def with_values(
     cases: Sequence[TrainingCase], values: Mapping[Parameter, float]
 ) -> list[TrainingCase]:
-    """The cases with other values of the parameters that apply to their GPU and loss."""
+    """Return training cases whose framework and GPU have these values of parameters."""
     frameworks: dict[tuple[int, bool], FrameworkProfile] = {}
     changed = []
     for case in cases:
@@ -329,6 +330,7 @@ def with_values(
 
 
 def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> FrameworkProfile:
+    """Return the framework profile of a case with these values of fitted parameters."""
     sections: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for parameter, value in values.items():
         is_fixed_loss = case.has_fixed_loss and parameter.label == "memory.per_logit"
@@ -342,6 +344,7 @@ def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> Framewo
 
 
 def _gpu(case: TrainingCase, values: Mapping[Parameter, float]) -> GpuSpec:
+    """Return the GPU of a case with these values of its fitted efficiencies."""
     efficiencies: dict[str, Any] = {
         parameter.name: value
         for parameter, value in values.items()
@@ -355,7 +358,7 @@ def _gpu(case: TrainingCase, values: Mapping[Parameter, float]) -> GpuSpec:
 
 
 def step_and_memory(run: Run, case: TrainingCase) -> Iterator[tuple[str, float, float]]:
-    """The measured step time [s], computed from the throughput if necessary, and memory."""
+    """Yield name, value and weight of the measured step time [s] and peak memory [GiB]."""
     step_time, memory = _step_time(run, case), run.number(f"measured_{MEMORY}")
     if step_time:
         yield "step_time_s", step_time, 1.0
@@ -364,6 +367,7 @@ def step_and_memory(run: Run, case: TrainingCase) -> Iterator[tuple[str, float, 
 
 
 def _step_time(run: Run, case: TrainingCase) -> float | None:
+    """Return the measured step time [s], also from tokens/s; None: not measured."""
     if run.number("measured_step_time_s"):
         return run.number("measured_step_time_s")
     batch = run.number("global_batch_size")
@@ -380,13 +384,13 @@ _FIRST_WEIGHT = 0.1
 def with_engine_values(
     cases: Sequence[InferenceCase], values: Mapping[Parameter, float]
 ) -> list[InferenceCase]:
-    """Cases of one group under other values of parameters."""
+    """Return cases of one group with the engine that has these values of parameters."""
     engine = _engine(cases[0], values)
     return [replace(case, engine=engine) for case in cases]
 
 
 def request_times(run: Run, case: InferenceCase) -> Iterator[tuple[str, float, float]]:
-    """Time per output token or, without it, throughput; and time to first token."""
+    """Yield name, value and weight: time per output token, else throughput; first-token time."""
     measured = {name: run.number(f"measured_{name}") for name in (_TOKEN, *THROUGHPUT, _FIRST)}
     measured_names = [name for name in (_TOKEN, *THROUGHPUT) if measured[name]]
     for name, weight in (
@@ -398,7 +402,7 @@ def request_times(run: Run, case: InferenceCase) -> Iterator[tuple[str, float, f
 
 
 def _engine(case: InferenceCase, values: Mapping[Parameter, float]) -> EngineProfile:
-    """The engine of a case under other values; heavier weights keep reading slower."""
+    """Return the engine of a case with these values; slower reads of large weights stay slower."""
     tables: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for parameter, value in values.items():
         is_scaled = parameter.name == "weight_bandwidth_fraction"
@@ -531,7 +535,7 @@ def require_fitting() -> None:
 
 
 def unit_of(name: str) -> tuple[str, float]:
-    """The unit of a parameter in files, and the factor from SI to this unit."""
+    """Return the unit in which files store a parameter, and the factor from SI to this unit."""
     if name in _MILLISECONDS:
         return "ms", 1e3
     if name in _MICROSECONDS:
@@ -544,9 +548,9 @@ def unit_of(name: str) -> tuple[str, float]:
 
 
 def profile_text(shipped: Path, fit: Fit, origin: str, gpus: Sequence[str] = ()) -> str:
-    """The text of ``shipped`` with the fitted numbers, which name ``origin`` as their source.
+    """Return the TOML text of a profile with the fitted numbers; ``origin`` is their source.
 
-    Of reinforcement learning also how sure they are, on the ``gpus`` of the runs.
+    For reinforcement learning, the error of the fit and the ``gpus`` of the runs are added.
     """
     import tomlkit
 
@@ -567,7 +571,7 @@ def profile_text(shipped: Path, fit: Fit, origin: str, gpus: Sequence[str] = ())
 
 
 def table_of(document: TOMLDocument, name: str) -> MutableMapping[str, object]:
-    """A table of a TOML document, which a profile that extends another may lack."""
+    """Return a table of a TOML document; adds an empty table if the document lacks it."""
     import tomlkit
 
     if name not in document:

@@ -91,7 +91,7 @@ def fit(
     parameters: Sequence[Parameter],
     progress: Progress | None = None,
 ) -> Fit:
-    """Fit ``parameters``, without those that the data do not determine.
+    """Fit ``parameters`` to measurements, without those that the data do not determine.
 
     ``progress`` gets the number of finished fits, of `number_of_fits`.
     Raises CalibrationError if there is no row to fit to, or the data determine no parameter.
@@ -137,6 +137,7 @@ def _ignore_progress(done: int) -> None:
 def _outcome(
     p: Parameter, values: Mapping[Parameter, float], widths: Mapping[Parameter, float]
 ) -> FittedParameter:
+    """Return the fitted value of a parameter and how far data determine it (0 to 1)."""
     return FittedParameter(
         parameter=p,
         value=values.get(p, p.shipped),
@@ -148,7 +149,7 @@ def _outcome(
 def _moving(
     measured: Sequence[MeasuredQuantity], parameters: Sequence[Parameter]
 ) -> list[Parameter]:
-    """The parameters that change a prediction near their shipped values."""
+    """Return the parameters whose change alters a prediction near the built-in values."""
     shipped = {p: p.shipped for p in parameters}
     before = log_ratios(measured, shipped)
     return [
@@ -172,7 +173,7 @@ def _fitted(
     start: Sequence[float] | None = None,
     tolerance: float = _TOLERANCE,
 ) -> tuple[dict[Parameter, float], dict[Parameter, float]]:
-    """Points on the parameters' scales, and their standard deviations over those of the priors."""
+    """Return best points on the parameters' scales, and standard deviations relative to priors."""
     if not parameters:
         return {}, {}
     best, spread = best_point(measured, parameters, start=start, tolerance=tolerance)
@@ -189,13 +190,14 @@ def best_point(
     slopes: FloatArray | None = None,
     ratios: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """The best point on the parameters' scales, and its standard deviations there.
+    """Return the best point on the parameters' scales, and its standard deviations there.
 
-    The prior has standard deviations of 1. The search begins at the shipped values or at ``start``,
-    and moves to the best point of a linear model each time. It ends with a step shorter than
-    ``tolerance``, or after so many ``evaluations``, without those of the slopes.
-    ``slopes`` are fixed slopes of `log_ratios`; shape ``(2, measurements, parameters)``.
-    ``ratios`` are the `log_ratios` at the start, if known; shape ``(2, measurements)``.
+    The prior has standard deviations of 1. The search begins at the built-in values or at
+    ``start``, and moves to the best point of a linear model in each step. The search ends with a
+    step shorter than ``tolerance``, or after this number of ``evaluations``, not counting those for
+    slopes. ``slopes`` are fixed slopes of `log_ratios`, shape ``(2, measurements, parameters)``;
+    None: computed. ``ratios`` are the `log_ratios` at the start, shape ``(2, measurements)``; None:
+    computed.
     """
     low, high = np.array([p.bounds for p in parameters]).T
     noise = np.array([[NOISE], [MEMORY_NOISE]])
@@ -254,7 +256,7 @@ class _Line:
         return float(np.sum((_robust(self.z) * self.weights) ** 2) + np.sum(self.x**2))
 
     def best(self, low: FloatArray, high: FloatArray) -> FloatArray:
-        """The best point of the linear model within bounds, without new predictions."""
+        """Return the best point of the linear model within bounds, without new predictions."""
         solution = least_squares(
             lambda x: np.concatenate([_robust(self._at(x)) * self.weights, x]),
             np.clip(self.x, low + _INSIDE, high - _INSIDE),
@@ -267,7 +269,7 @@ class _Line:
         return np.asarray(solution.x)
 
     def jacobian(self, x: FloatArray) -> FloatArray:
-        """Slopes of the residuals, and of the priors below them."""
+        """Return the slopes of the residuals, and below them those of the priors."""
         root = np.sqrt(1 + self._at(x) ** 2)
         # The derivative of `_robust`.
         each = (np.sqrt((root + 1) / 2) / root * self.weights)[:, None] * self.slopes
@@ -285,7 +287,7 @@ def _robust(z: FloatArray) -> FloatArray:
 def _slopes(
     measured: Sequence[MeasuredQuantity], points: Mapping[Parameter, float], here: FloatArray
 ) -> FloatArray:
-    """Slopes of `log_ratios` on the parameters' scales, ``(2, measurements, parameters)``."""
+    """Return slopes of `log_ratios` by parameter, shape ``(2, measurements, parameters)``."""
     values = {p: p.value(x) for p, x in points.items()}
     columns = []
     for p, x in points.items():
@@ -300,10 +302,10 @@ def _left_out(
     ratios: FloatArray,
     report_progress: Progress,
 ) -> tuple[FloatArray, int]:
-    """Log ratios of each measurement with parameters fitted to the other folds of runs.
+    """Return the log ratios of each measurement, fitted to the other folds of runs.
 
-    ``ratios`` are the log ratios at the ``points``, which are fitted to all. Fits without a fold
-    end near them, and use their slopes.
+    ``ratios`` are the log ratios at ``points``, the fit to all runs, from which each fit to the
+    other folds starts.
     """
     parameters, start = list(points), list(points.values())
     runs = {line: number for number, line in enumerate(dict.fromkeys(m.line for m in measured))}
@@ -331,6 +333,7 @@ def _left_out(
 
 
 def _errors(before: FloatArray, after: FloatArray, left_out: FloatArray) -> FitErrors | None:
+    """Return mean relative errors before, after and in cross-validation; None: no prediction."""
     is_predicted = ~np.isnan(before)
     if not is_predicted.any():
         return None

@@ -69,7 +69,7 @@ class RlCase(Case):
 
     @property
     def inputs(self) -> RlInputs:
-        """Inputs of the estimator besides the layouts."""
+        """Return the inputs that all layouts of the case share."""
         return RlInputs(
             machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
             model=self.model,
@@ -80,7 +80,7 @@ class RlCase(Case):
 
 
 def rl_case(run: Run, library: Library) -> RlCase:
-    """The case of a row.
+    """Build the case of a published RL run from its columns.
 
     Raises NotPredicted if its GPU, model or framework is unknown, or its numbers are impossible.
     """
@@ -127,7 +127,7 @@ def rl_case(run: Run, library: Library) -> RlCase:
 
 
 def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfigurations:
-    """The layouts of a row; all common splits of the matrices if it specifies none."""
+    """Return the layouts of an RL run: stated sizes, or all usual ones if not stated."""
 
     def code(name: str, default: str) -> float:
         return float(
@@ -166,9 +166,9 @@ def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfi
 
 
 def tuned(case: RlCase) -> RlCase:
-    """The case with the fastest layout that fits, as if its user had tuned it.
+    """Return the case with only the fastest layout that fits (or just the fastest).
 
-    Unchanged if no layout can be computed.
+    Unchanged: the case has one layout, or no layout can be computed.
     """
     if math.prod(case.configurations.shape) == 1:
         return case
@@ -185,7 +185,7 @@ def tuned(case: RlCase) -> RlCase:
 
 
 def predict_rl_group(cases: Sequence[RlCase]) -> Iterable[Prediction]:
-    """Predictions, each of the fastest layout that has room."""
+    """Yield the prediction of each case with its fastest layout that fits."""
     for case in map(tuned, cases):
         step = evaluate_rl(case.inputs, case.configurations)
         if not (np.isfinite(step.total) & (step.total > 0)).all():
@@ -197,6 +197,7 @@ def predict_rl_group(cases: Sequence[RlCase]) -> Iterable[Prediction]:
 
 
 def _prediction(case: RlCase, step: RlStep, capacity: float) -> Prediction:
+    """Return the times of an RL step [s], its peak memory and the probability that it fits."""
     times = {name: first(seconds) for name, seconds in step.times.items()}
     peak = first(step.peak_memory)
     chance = float(case.memory_errors.fit_probability(predicted=peak, usable=capacity))
@@ -219,7 +220,7 @@ def _prediction(case: RlCase, step: RlStep, capacity: float) -> Prediction:
 
 
 def rl_choices(run: Run, case: RlCase) -> Iterator[str]:
-    """Assumptions about a row, in words."""
+    """Yield each assumption about an RL run because the run does not state it."""
     if run.number("output_variation") is None:
         yield f"answers vary by {_VARIATION:g} of their mean before they are cut off"
     for name in ("tensor_parallel", "rollout_tensor_parallel"):

@@ -36,7 +36,7 @@ class ModelRule:
 
 @cache
 def model_rule(name: str) -> ModelRule | None:
-    """The first rule whose pattern matches a model's name; None: no rule."""
+    """Return the first rule whose pattern matches the name of a model; None: none does."""
     matching_rules = (
         rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower())
     )
@@ -140,7 +140,7 @@ class Schema:
         return did_you_mean(name, self.columns)
 
     def cell_error(self, name: str, cell: str) -> str | None:
-        """The error in a cell of a column; None: no error."""
+        """Say what is wrong with a cell of a column; None: it is valid."""
         column = self.columns.get(name)
         if not cell:
             return None
@@ -167,6 +167,7 @@ def is_path(name: str, *, slashes: bool = False) -> bool:
 
 
 def _number_error(name: str, kind: ColumnType | None, number: float) -> str | None:
+    """Say why a number is invalid in a column of this name and type; None: it is valid."""
     if number < 0:
         return f"{number:g} is negative"
     if kind is ColumnType.FLAG and number not in (0, 1):
@@ -179,6 +180,7 @@ def _number_error(name: str, kind: ColumnType | None, number: float) -> str | No
 
 
 def _schema(kind: TableKind) -> Schema:
+    """Read the columns of one kind of table of published runs from columns.csv."""
     rows = [row for row in read_table("columns.csv", FOLDER) if row["table"] in (kind, "both")]
     columns = {
         row["name"]: Column(
@@ -200,7 +202,7 @@ RL = _schema(TableKind.RL)
 
 
 def schema_of(header: Sequence[str]) -> Schema:
-    """The schema of the table that has these columns.
+    """Return the schema (training, inference or RL) of a table with these columns.
 
     Only tables of inference have columns for both prompt and answer tokens. Only tables of
     reinforcement learning have several answers per prompt. All others are of training.
@@ -281,7 +283,7 @@ class Runs:
 
 
 def read_runs(path: Path = SHIPPED) -> Runs:
-    """The runs of a CSV file; unknown columns are kept, comments are left out.
+    """Read the runs of a CSV file, with unknown columns and without comments.
 
     Raises SpecError if the file cannot be read or has errors: one line per error, with its line and
     column.
@@ -308,6 +310,7 @@ def read_runs(path: Path = SHIPPED) -> Runs:
 
 
 def _header_errors(header: Sequence[str], schema: Schema) -> Iterator[str]:
+    """Yield an error for each missing or repeated column of the header of a table."""
     for name in schema.needed:
         if name not in header:
             hint = did_you_mean(name, set(header) - schema.column_names)
@@ -319,6 +322,7 @@ def _header_errors(header: Sequence[str], schema: Schema) -> Iterator[str]:
 def _row_errors(
     number: int, cells: Sequence[str], header: Sequence[str], schema: Schema
 ) -> Iterator[str]:
+    """Yield an error for each invalid cell of a row, or for a wrong number of cells."""
     if len(cells) != len(header):
         yield f"{number}: has {len(cells)} cells, not {len(header)}."
         return
@@ -339,7 +343,7 @@ _CELLS = {
 
 
 def template(kind: TemplateKind) -> list[Sequence[str]]:
-    """The rows of a table that `read_runs` reads as one run, the example.
+    """Return the rows of an example table that `read_runs` reads as one run.
 
     Below the names of the columns are comments: the meaning and the cell type of each column.
     """

@@ -42,7 +42,7 @@ class Library:
     _engines: dict[str, EngineProfile] = field(default_factory=dict, init=False)
 
     def gpu(self, name: str) -> GpuSpec | None:
-        """A GPU by name or alias, or None where the catalogue lacks it; no file is opened."""
+        """Return the GPU of a name or alias; None: the catalogue lacks it. Opens no file."""
         if name not in self._gpus:
             if is_path(name):
                 return None
@@ -55,7 +55,7 @@ class Library:
         return self._gpus[name]
 
     def framework(self, name: str) -> FrameworkProfile:
-        """A framework profile by name."""
+        """Return the framework profile with this name."""
         if name in self.profiles:
             return self.profiles[name]
         if name not in self._frameworks:
@@ -63,7 +63,7 @@ class Library:
         return self._frameworks[name]
 
     def engine(self, name: str) -> EngineProfile:
-        """An engine profile by name."""
+        """Return the engine profile with this name."""
         if name in self.engines:
             return self.engines[name]
         if name not in self._engines:
@@ -76,6 +76,7 @@ class Library:
 
     @cached_property
     def _models(self) -> dict[str, ModelSpec]:
+        """Load all models by each spelling of their names and aliases."""
         models: dict[str, ModelSpec] = {}
         for name in self.catalogue.names(SpecKind.MODELS):
             model = self.catalogue.load_model(name)
@@ -85,7 +86,7 @@ class Library:
 
 
 def _shortened(models: Mapping[str, ModelSpec]) -> dict[str, ModelSpec]:
-    """Models by names without release or format, if only one model has the name."""
+    """Return models by name without release or format, if only one model has this name."""
     by_short_name: dict[str, list[ModelSpec]] = {}
     for word, model in models.items():
         while word := without_variant(word):
@@ -96,7 +97,7 @@ def _shortened(models: Mapping[str, ModelSpec]) -> dict[str, ModelSpec]:
 
 
 def replacing(path: Path, catalogue: Catalogue) -> Library:
-    """A library with the profile of a file in place of the shipped one of its name.
+    """Return a library that uses the profile of a file in place of the built-in one.
 
     Raises SpecError if the file has errors, or no shipped profile has its name.
     """
@@ -110,7 +111,7 @@ def replacing(path: Path, catalogue: Catalogue) -> Library:
 
 
 def _stem(name: str, kind: SpecKind, path: Path, catalogue: Catalogue) -> str:
-    """The shipped profile of a name."""
+    """Return the file stem of the built-in profile with this name; raises SpecError."""
     for stem in catalogue.names(kind):
         if read_toml(catalogue.find(kind, stem)).get("name") == name:
             return stem
@@ -144,7 +145,7 @@ class NotPredicted(Exception):
 
 
 def model_of(run: Run, library: Library) -> ModelSpec:
-    """The model that a run trains.
+    """Return the model of a training run: a built-in one, or one built from its columns.
 
     Raises NotPredicted if its kind is not modelled, or its shape is unknown or impossible.
     """
@@ -159,7 +160,7 @@ def model_of(run: Run, library: Library) -> ModelSpec:
 
 
 def _built_in(run: Run, library: Library, rule_name: str) -> ModelSpec | None:
-    """The built-in model of a run's name, if nothing in its columns contradicts it."""
+    """Return the built-in model with the run's name, unless columns contradict it; else None."""
     name = spelled(rule_name or run.text("model"))
     described = run.count("hidden_size") is not None
     while name:
@@ -177,6 +178,7 @@ def _built_in(run: Run, library: Library, rule_name: str) -> ModelSpec | None:
 
 
 def _agrees(run: Run, model: ModelSpec) -> bool:
+    """Return True if the model has the layers, widths, heads and experts that the run states."""
     layers = run.count("num_hidden_layers")
     standard = [a for a in model.attentions if a.kind is AttentionKind.STANDARD]
     model_counts = {
@@ -196,7 +198,7 @@ def _agrees(run: Run, model: ModelSpec) -> bool:
 
 
 def _reduced(model: ModelSpec, layers: int) -> tuple[LayerGroup, ...]:
-    """Layer groups with fewer layers in about the same mix, if possible one of each kind."""
+    """Return layer groups with ``layers`` layers in total, in about the same mix."""
     groups: list[LayerGroup] = []
     left, all_layers = layers, model.num_hidden_layers
     for number, group in enumerate(model.layer_groups):
@@ -210,6 +212,7 @@ def _reduced(model: ModelSpec, layers: int) -> tuple[LayerGroup, ...]:
 
 
 def _from_columns(run: Run) -> ModelSpec:
+    """Build a model from the sizes in the columns of a run; raises NotPredicted without these."""
     layers, hidden = run.count("num_hidden_layers"), run.count("hidden_size")
     if layers is None or hidden is None:
         raise NotPredicted("unknown architecture: no layers or hidden size, and no such model")
@@ -235,6 +238,7 @@ def _from_columns(run: Run) -> ModelSpec:
 
 
 def _attention(run: Run, hidden: int, biased: bool) -> AttentionSpec:
+    """Build the attention of a layer; heads not stated by the run are about as wide as usual."""
     heads = run.count("num_attention_heads")
     if not heads:  # the size nearest to the usual one, of those that divide the width and the GPUs
         t = run.count("tensor_parallel") or 1
@@ -251,6 +255,7 @@ def _attention(run: Run, hidden: int, biased: bool) -> AttentionSpec:
 
 
 def _feed_forward(run: Run, hidden: int, gated: bool) -> FeedForwardSpec:
+    """Build the MLP or experts of a layer; a width that the run does not state is the usual one."""
     experts = run.count("num_experts")
     width = run.count("intermediate_size")
     if experts:
@@ -272,7 +277,7 @@ _LARGEST_NODE = 16
 
 
 def run_cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
-    """The cluster of a run: the links of its GPU, with the node, fabric and network of the run.
+    """Build the cluster of a run: its node, links and network, else what is usual for the GPU.
 
     If the number of network interfaces of a node is unknown, each has the rate of the GPU's link.
     Raises NotPredicted if no cluster has such nodes or rates.
@@ -284,6 +289,7 @@ def run_cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
 
 
 def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
+    """Build the cluster of a run; what the run does not state is usual for the GPU."""
     cluster = default_cluster(gpu)
     fabric = _fabric(run, gpu, cluster)
     per_node = run.count("gpus_per_node") or cluster.gpus_per_node
@@ -306,6 +312,7 @@ def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
 
 
 def _fabric(run: Run, gpu: GpuSpec, cluster: ClusterSpec) -> ScaleUp:
+    """Return the links within a node: PCIe if the run says so, else those of the cluster."""
     on_pcie = run.word("scale_up_link") == LinkKind.PCIE
     if not on_pcie or cluster.scale_up.kind is LinkKind.PCIE:
         return cluster.scale_up
@@ -321,7 +328,7 @@ def _host_memory(run: Run) -> float | None:
 
 
 def _network(run: Run, gpus_per_node: int) -> float | None:
-    """Network bandwidth per GPU [bytes/s]; the column is per node unless the run sets per GPU."""
+    """Return the stated network bandwidth per GPU [bytes/s]; None: not stated."""
     rate = run.number("scale_out_gbit_per_s")
     if not rate:
         return None

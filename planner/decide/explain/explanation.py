@@ -74,9 +74,10 @@ class RankedAssumption:
 def rank_assumptions(
     seen: PredictedPlan, columns: Sequence[str], burst: int | None = None
 ) -> list[RankedAssumption]:
-    """Rank assumptions over usual values, and assumed numbers of specs 10 % lower and higher.
+    """Rank assumptions by their effect, with assumed spec numbers 10 % lower and higher.
 
-    The assumption with the largest effect on a column comes first; those without are left out.
+    The assumption with the largest effect on a result column comes first; assumptions without
+    effect are left out.
     """
     plan, row = seen.plan, seen.row
     changeable = [
@@ -109,7 +110,7 @@ def rank_assumptions(
 def _changed_columns(
     fact: SensitiveAssumption, columns: Sequence[str]
 ) -> dict[str, tuple[float, float]]:
-    """Columns that an assumption changes, without utilization for precisions: peaks differ."""
+    """Return the columns that an assumption changes, with least and greatest value."""
     is_precision = fact.name == "precision"
     return {
         name: ends
@@ -121,7 +122,7 @@ def _changed_columns(
 def _evaluate_spec_number(
     plan: Plan, name: str, row: Row, columns: Sequence[str], burst: int | None
 ) -> RankedAssumption | None:
-    """Effect of an assumed number of a spec; None if no prediction reads it."""
+    """Return the effect of an assumed spec number 10 % off; None: no prediction uses it."""
     kind, _, path = name.partition(" ")
     if kind not in _KINDS:
         return None
@@ -140,7 +141,7 @@ def _evaluate_spec_number(
 def _rank_assumption(
     name: str, assumed: str, tried: str, ends: Mapping[str, tuple[float, float]]
 ) -> RankedAssumption:
-    """The assumption with its effect on the column with the greatest spread."""
+    """Build the ranked assumption with the column whose value varies most."""
     spreads = {name: round(_spread(*both), 9) for name, both in ends.items()}
     # Memory is no answer to a question of time or money where these move too.
     of_answer = [name for name in ends if spreads[name] > 1 and name not in _OF_MEMORY]
@@ -204,7 +205,7 @@ class Explanation:
 
     @cached_property
     def bound(self) -> Row | None:
-        """Result columns of the plan at the peaks of GPU and links; None: unknown."""
+        """Return the result columns of the plan at peak speed of GPU and links; None: unknown."""
         pinned = SavedPlan.of(self.plan, self.row).request()
         try:
             flops_efficiency = pinned.flops_efficiency if pinned.workload == "train" else None
@@ -232,7 +233,7 @@ class Explanation:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """The explanation as a dictionary for JSON; times in seconds, memory in GiB."""
+        """Return the explanation as a dictionary for JSON; times in s, memory in GiB."""
         sources = SpecSources(self.plan)
         row = {name: value_or_none(value) for name, value in self.row.items()}
         bound = self.bound

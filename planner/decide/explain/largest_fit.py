@@ -67,7 +67,7 @@ class LargestFit:
         return None if self.largest is None else self.rows[self.largest]
 
     def to_dict(self) -> dict[str, object]:
-        """The largest value as a dictionary for JSON."""
+        """Return the largest value as a dictionary for JSON."""
         rows = [
             {self.name: number, **{name: value_or_none(value) for name, value in row.items()}}
             for number, row in self.rows.items()
@@ -86,7 +86,7 @@ def largest_batch(plan: Plan, evaluation: Evaluation) -> LargestFit:
 def largest_batch_of_configuration(
     plan: Plan, source: Source, configurations: ConfigurationTable, *, is_only: bool = False
 ) -> LargestFit:
-    """The largest batch of one configuration; ``is_only``: only its row, no smaller batches."""
+    """Find the largest batch of one configuration that fits; ``is_only``: report no other."""
     _check_batch(plan.workload)
     name, max_batch = plan.workload.batch, _MOST_BATCH
     if isinstance(configurations, TrainingConfigurations):  # a rank's share of it
@@ -109,7 +109,7 @@ def largest_batch_of_configuration(
 
 
 def _check_batch(workload: Workload) -> None:
-    """Refuse a workload whose micro-batches are as large as the longest sequence."""
+    """Raise SearchSpaceError if the workload has no batch size that can grow."""
     if not workload.batch:
         raise SearchSpaceError(
             "Micro-batches have room for the longest sequence here: run planner max-length to get "
@@ -118,9 +118,10 @@ def _check_batch(workload: Workload) -> None:
 
 
 def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
-    """The longest sequence, prompt or answer that fits, with other lengths unchanged.
+    """Find the longest sequence, prompt or answer [tokens] that fits; other lengths are fixed.
 
-    All requests at once find room for it; of a plan with more than have room, as many as do.
+    All concurrent requests must have room at this length; if not all of the plan's requests fit at
+    once, as many requests as do fit.
 
     Raises SearchSpaceError if samples have lengths of their own, or it is no length of the
     workload.
@@ -148,6 +149,7 @@ def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
     configurations = evaluation.candidates.held
 
     def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
+        """Return the search inputs and configurations with other lengths [tokens]."""
         lengths = int(numbers[0]) if numbers.size == 1 else numbers
         source = evaluation.source.with_immediate_admission.changed(
             lambda inputs: replace(
@@ -178,6 +180,7 @@ def _find_largest(
     is_only: bool = False,
     least: int = 1,
 ) -> LargestFit:
+    """Search ``least`` to ``max_size`` for the largest feasible size; ``grown`` applies a size."""
     numbers = np.arange(float(least), max_size + 1)
     if plan.workload.longest:
         tried, codes = _bisect_sizes(plan, grown, numbers)
@@ -212,7 +215,7 @@ def _find_largest(
 def _evaluate_sizes(
     plan: Plan, grown: SourceAtSize, numbers: FloatArray
 ) -> tuple[FloatArray, CodeArray]:
-    """Sizes in order and their rejection codes; of very many, only those around the largest."""
+    """Return sizes and their rejection codes (0: feasible); of many, only near the largest."""
     if numbers.size <= _COARSE:
         return numbers, _rejection_codes(plan, grown, numbers)
     step = ceil_div(numbers.size, _COARSE)
@@ -225,7 +228,7 @@ def _evaluate_sizes(
 def _bisect_sizes(
     plan: Plan, grown: SourceAtSize, numbers: FloatArray
 ) -> tuple[FloatArray, CodeArray]:
-    """The largest feasible size and the next, by bisection: memory grows with the size."""
+    """Find the largest feasible size and the next by bisection; returns them with codes."""
     low, high = 0, numbers.size - 1
     codes = {
         indices: int(_rejection_codes(plan, grown, numbers[indices : indices + 1])[0])
@@ -261,7 +264,7 @@ def _rejection_text(plan: Plan, code: int) -> str:
 def _reported_sizes(
     numbers: FloatArray, largest: int | None, current: int, is_only: bool
 ) -> list[int]:
-    """Some numbers up to the largest: about halves of it, and the plan's own, or it ``is_only``."""
+    """Return feasible sizes to report: the largest, about halves of it, and the plan's own size."""
     if largest is None:
         return []
     if is_only:
@@ -313,9 +316,9 @@ class Methods:
 
     @property
     def columns(self) -> dict[str, list[Value]]:
-        """Equally long columns: differing parameters, the largest batch, its result columns.
+        """Return columns of equal length: differing parameters, largest batch and its results.
 
-        None where nothing is feasible.
+        A value is None if nothing is feasible.
         """
         values = dict.fromkeys(name for method in self.methods for name in method.values)
         results = dict.fromkeys(name for method in self.methods for name in method.row)
@@ -334,7 +337,7 @@ class Methods:
 
 
 def has_several(request: Request) -> bool:
-    """Whether a request lists several methods."""
+    """Return True if any answer or setting of the request lists several values."""
     answers = [getattr(request, field.name) for field in fields(request)]
     tuples = [
         answer for answer in answers if isinstance(answer, tuple) and answer != request.objectives
@@ -348,9 +351,9 @@ def has_several(request: Request) -> bool:
 
 
 def methods_of_layouts(request: Request) -> Methods:
-    """The largest batch of every combination of the lists of a request that sets its layout.
+    """Find the largest batch for each combination of the listed values of a request.
 
-    What is not set keeps its default, not that of a space.
+    A parameter that the request does not set has its default.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
     too many methods.

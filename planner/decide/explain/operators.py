@@ -79,7 +79,7 @@ class OperatorSizes:
 
     @property
     def format(self) -> CodeArray:
-        """Number format of products, a code of ``TRAINING_FORMATS``."""
+        """Return the number format of matrix products, a code of ``TRAINING_FORMATS``."""
         precision = ComputePrecision[self.choices["precision"].upper()]
         recipe = Fp8Recipe[self.choices["fp8_recipe"].upper()]
         if precision is not ComputePrecision.FP8:
@@ -119,6 +119,7 @@ def _gemm(case: OperatorSizes) -> FloatArray:
 
 
 def _grouped_gemm(case: OperatorSizes) -> FloatArray:
+    """Return the time of the grouped matrix products of local experts, with casts to 8 bit [s]."""
     pairs, depth, width = case["rows"], case["depth"], case["columns"]
     products = case.machine.grouped_gemm_time(
         pairs, case["local_experts"], depth, width, case["matrices"], case.format
@@ -127,6 +128,7 @@ def _grouped_gemm(case: OperatorSizes) -> FloatArray:
 
 
 def _attention(case: OperatorSizes) -> FloatArray:
+    """Return the time of a fused attention kernel for each combination of sizes [s]."""
     length, sequences = case["sequence_length"], case["sequences"]
     head_dim = int(case["head_dim"][0])
     attention_kernels = (
@@ -155,6 +157,8 @@ def _elementwise(case: OperatorSizes) -> FloatArray:
 
 
 def _collective(name: str) -> Callable[[OperatorSizes], FloatArray]:
+    """Return a function that predicts the time of this collective for the sizes of a case [s]."""
+
     def seconds(case: OperatorSizes) -> FloatArray:
         group = CommunicationGroup(size=case["num_gpus"], stride=case["stride"])
         return case.machine.collective(name, case["num_bytes"], group)
@@ -228,7 +232,7 @@ class OperatorQuestion:
 def read_question(
     operator: object, values: Mapping[str, object], option_name: OptionNamer = str
 ) -> OperatorQuestion:
-    """Parse the question from texts or values; None: not specified.
+    """Parse the question about operators from texts or numbers; None: not specified.
 
     Raises SearchSpaceError if a value is invalid, missing or has no effect.
     """
@@ -289,7 +293,7 @@ def _parse_gpu_counts(counts: object, option_name: str) -> list[float]:
 
 
 def _check_question(question: OperatorQuestion, option_name: OptionNamer) -> None:
-    """Raise SearchSpaceError if an operator lacks a size, or a size has no operator."""
+    """Raise SearchSpaceError if an operator lacks a size, or no operator uses a size."""
     used = {name for kind in question.kinds for name in (*KINDS[kind].sizes, *KINDS[kind].choices)}
     for name in (*question.sizes, *question.choices):
         if name not in used:
@@ -345,7 +349,7 @@ class OperatorTimes:
 
 
 def time_operators(question: OperatorQuestion, catalogue: Catalogue) -> OperatorTimes:
-    """Seconds of every combination.
+    """Predict the time of each operator for each combination of sizes, GPU and framework [s].
 
     Raises SpecError or SearchSpaceError if a name is unknown, there are too many operators, or none
     on these GPUs.
@@ -389,6 +393,7 @@ def time_operators(question: OperatorQuestion, catalogue: Catalogue) -> Operator
 def _profiles(
     question: OperatorQuestion, catalogue: Catalogue
 ) -> Sequence[FrameworkProfile | None]:
+    """Load the profiles of the named frameworks; ``[None]`` if the question names no framework."""
     names = question.frameworks
     if list(names) == [ALL]:
         names = catalogue.names("frameworks")
@@ -402,7 +407,7 @@ def _time_kind(
     framework: FrameworkProfile | None,
     assumed: list[str],
 ) -> Iterator[tuple[dict[str, Value], tuple[RepeatedWork, ...]]]:
-    """The rows of a kind; appends assumptions, or why there are none, to ``assumed``."""
+    """Yield rows of one kind of operator; notes, also why there are none, go to ``assumed``."""
     kind = KINDS[name]
     if name == "custom-all-reduce" and not machine.has_collective("custom_all_reduce"):
         assumed.append(f"{machine.gpu.name} has no measured custom all-reduce: left out.")
@@ -426,7 +431,7 @@ def _time_kind(
 def _size_combinations(
     question: OperatorQuestion, kind: OperatorKind, machine: Machine, assumed: list[str]
 ) -> dict[str, FloatArray]:
-    """Every combination of the sizes of a kind, as equally long arrays."""
+    """Return every combination of the sizes of a kind of operator, as equally long arrays."""
     size_values: dict[str, Sequence[float]] = {}
     for name in kind.sizes:
         term = glossary().get(name)
@@ -450,6 +455,7 @@ def _size_combinations(
 def _choice_combinations(
     question: OperatorQuestion, kind: OperatorKind
 ) -> Iterator[dict[str, str]]:
+    """Yield each combination of choices (kernel, ...) as choice name to value; unset: default."""
     values = [
         question.choices.get(name) or [_USUAL.get(name, glossary()[name].default)]
         for name in kind.choices
@@ -464,7 +470,7 @@ def _split_by_head_size(
     choices: dict[str, str],
     framework: FrameworkProfile | None,
 ) -> Iterator[OperatorSizes]:
-    """Cases with one head size each: each head size has its own kernel."""
+    """Yield the sizes once per attention head size, since each head size has another kernel."""
     case = OperatorSizes(machine=machine, sizes=sizes, choices=choices, framework=framework)
     if "head_dim" not in sizes:
         yield case
@@ -477,7 +483,7 @@ def _split_by_head_size(
 def _rows(
     kind: str, case: OperatorSizes, seconds: FloatArray, works: Sequence[KernelWork]
 ) -> Iterator[tuple[dict[str, Value], tuple[RepeatedWork, ...]]]:
-    """A row for each operator of the case, with its work."""
+    """Yield a result row per combination of sizes, with the kernel work behind its time."""
     number = next(iter(case.sizes.values())).size
     all_seconds = np.broadcast_to(seconds, (number,))
     for index in range(number):
@@ -488,7 +494,7 @@ def _rows(
 
 
 def _single_work(work: KernelWork, index: int, number: int) -> KernelWork:
-    """The work of one of some operators."""
+    """Return the kernel work of the combination ``index`` out of ``number``."""
 
     def value(values: Numeric) -> FloatArray:
         return np.broadcast_to(np.asarray(values, np.float64), (number,))[index, ...]
@@ -505,6 +511,7 @@ def _single_work(work: KernelWork, index: int, number: int) -> KernelWork:
 def _row(
     kind: str, case: OperatorSizes, index: int, time: float, done: Sequence[RepeatedWork]
 ) -> dict[str, Value]:
+    """Return the output row of one operator: sizes, time [s], rates, share of peak, bound."""
     sizes = {name: values[index] for name, values in case.sizes.items()}
     names = dict.fromkeys(n for each in KINDS.values() for n in (*each.choices, *each.sizes))
     shown_values = {
@@ -549,7 +556,7 @@ def _as_int(value: float | None) -> int | None:
 
 
 def main_bound(works: Sequence[RepeatedWork]) -> str:
-    """The bound of most of the time of several works; each work has one bound."""
+    """Return the bound (memory, compute, ...) that limits most of the time of several kernels."""
     seconds: dict[str, float] = {}
     for work in works:
         name = main_bound_of_work(work)
@@ -558,7 +565,7 @@ def main_bound(works: Sequence[RepeatedWork]) -> str:
 
 
 def work_dict(done: RepeatedWork) -> dict[str, object]:
-    """The work as a dictionary for JSON; times in seconds."""
+    """Return the kernel work as a dictionary for JSON: formula and times [s]."""
     formula = FORMULAS[done.work.formula]
     return {
         "kind": formula.title,

@@ -31,7 +31,7 @@ _NO_ANSWERS = {"settings", "constraints", "objectives", "workload"}
 def replace_answers(
     base: Request, changes: Mapping[str, object], option_name: OptionNamer = str
 ) -> Request:
-    """A request with other answers and settings, by their names or short names.
+    """Return the request with other answers and settings, by name or short name.
 
     Raises SpecError or SearchSpaceError if a name is unknown or a value is invalid.
     """
@@ -97,7 +97,7 @@ class PredictedPlan:
 
     @cached_property
     def memory(self) -> dict[str, float]:
-        """Memory of the fullest GPU by part [GiB]."""
+        """Return the memory of the fullest GPU by part [GiB]."""
         return {
             name.removeprefix(_MEMORY).removesuffix(_UNIT): number_or_nan(amount)
             for name, amount in self.row.items()
@@ -106,7 +106,7 @@ class PredictedPlan:
 
     @cached_property
     def answers_and_parameters(self) -> dict[str, Value]:
-        """Every answer and parameter of the plan."""
+        """Return every answer and parameter of the plan by name."""
         pinned = SavedPlan.of(self.plan, self.row)
         named = {name: self.row[name] for name in pinned.answers if name in self.row}
         questions = terms_of(self.plan.workload.name, "question")
@@ -141,7 +141,7 @@ class PartDifference:
         return self.other - self.first
 
     def to_dict(self) -> dict[str, object]:
-        """The term as a dictionary for JSON."""
+        """Return the difference of one part as a dictionary for JSON."""
         intervals = [None if ends is None else [*map(value_or_none, ends)] for ends in self.ends]
         return {
             "name": self.name,
@@ -167,7 +167,7 @@ class Difference:
 
     @cached_property
     def settings(self) -> dict[str, tuple[Value, Value]]:
-        """Settings and answers that differ, as values of the first and the second plan."""
+        """Return settings and answers that differ, as values of the first and the second plan."""
         names = dict.fromkeys(
             (*self.first.answers_and_parameters, *self.other.answers_and_parameters)
         )
@@ -182,7 +182,7 @@ class Difference:
 
     @cached_property
     def results(self) -> list[PartDifference]:
-        """Main result columns of both plans."""
+        """Return the main result columns of both plans."""
         wording = self.first.plan.workload.wording
         names = [*wording.shown_columns, "peak_memory_gib", _HEADROOM]
         ends = self.first.ends, self.other.ends
@@ -199,7 +199,7 @@ class Difference:
 
     @cached_property
     def times(self) -> dict[str, list[PartDifference]]:
-        """Terms of the time of each kind of step [s], largest difference first."""
+        """Return per kind of step the terms of its time in both plans [s], largest gap first."""
         return {
             name: _part_differences(self.first.steps[name].terms, self.other.steps[name].terms)
             for name in self.first.steps
@@ -213,7 +213,7 @@ class Difference:
 
     @property
     def tie_factor(self) -> float:
-        """Factor within which published runs do not distinguish the plans; 1: they do."""
+        """Return the ratio of results below which published runs cannot rank plans; 1: no ties."""
         factors = (
             seen.confidence.layout_tie_factor for seen in self._plans if seen.confidence is not None
         )
@@ -221,7 +221,7 @@ class Difference:
 
     @property
     def is_tie(self) -> bool:
-        """Whether published runs do not distinguish which plan is better."""
+        """Return True if the plans differ by less than the tie factor in the first objective."""
         goal = self.first.plan.problem.objectives[0].name
         first, other = (
             float(seen.evaluation.candidates.value(goal).ravel()[0]) for seen in self._plans
@@ -233,7 +233,7 @@ class Difference:
         return self.first, self.other
 
     def to_dict(self) -> dict[str, object]:
-        """The difference as a dictionary for JSON."""
+        """Return the differences of both plans as a dictionary for JSON."""
         difference: dict[str, object] = {
             "settings": {name: list(values) for name, values in self.settings.items()},
             "impossible": self.other.reason,
@@ -253,6 +253,7 @@ class Difference:
 def _part_differences(
     first: Mapping[str, float], second: Mapping[str, float]
 ) -> list[PartDifference]:
+    """Compare two plans by part, largest difference first, without parts that are 0 in both."""
     names = dict.fromkeys((*first, *second))
     terms = [
         PartDifference(name=n, first=first.get(n, 0.0), other=second.get(n, 0.0)) for n in names
@@ -284,7 +285,7 @@ class ComparedColumn:
     ties: tuple[int, ...]
 
     def to_dict(self) -> dict[str, object]:
-        """The column as a dictionary for JSON."""
+        """Return the compared column as a dictionary for JSON."""
         return {
             "name": self.name,
             "values": [*map(value_or_none, self.values)],
@@ -309,7 +310,7 @@ class ComparedPlans:
 
     @cached_property
     def settings(self) -> dict[str, tuple[Value, ...]]:
-        """Questions and parameters that differ, with the value of each plan."""
+        """Return questions and parameters that differ, with the value of each plan."""
         names = dict.fromkeys(
             name for seen in self.predicted for name in seen.answers_and_parameters
         )
@@ -321,7 +322,7 @@ class ComparedPlans:
 
     @cached_property
     def results(self) -> list[ComparedColumn]:
-        """Main result columns that differ."""
+        """Return the main result columns that differ between the plans."""
         shown = (
             *self.predicted[0].plan.workload.wording.shown_columns,
             _PEAK_MEMORY,
@@ -335,7 +336,7 @@ class ComparedPlans:
 
     @cached_property
     def times(self) -> dict[str, dict[str, tuple[float, ...]]]:
-        """Seconds of each plan by kind of step and term [s]."""
+        """Return per kind of step and term the time in each plan [s], if the plans differ."""
         kinds = dict.fromkeys(kind for seen in self._feasible_plans for kind in seen.steps)
         return {
             kind: _differing_parts(
@@ -353,7 +354,7 @@ class ComparedPlans:
         return _differing_parts([seen.memory for seen in self.predicted])
 
     def tie_factor(self, first: int, second: int) -> float:
-        """Factor within which published runs do not distinguish two plans; 1: they do.
+        """Return the ratio of results up to which published runs cannot rank two plans; 1: no ties.
 
         Parameters
         ----------
@@ -369,7 +370,7 @@ class ComparedPlans:
 
     @property
     def wins(self) -> dict[int, list[str]]:
-        """Columns in which each plan alone is best, without ties, by index of the plan."""
+        """Return, by index of the plan, the columns in which only this plan is best."""
         wins: dict[int, list[str]] = {}
         for result in self.results:
             if not result.ties:
@@ -377,7 +378,7 @@ class ComparedPlans:
         return wins
 
     def to_dict(self) -> dict[str, object]:
-        """The comparison as a dictionary for JSON; times in seconds, memory in GiB."""
+        """Return the comparison as a dictionary for JSON; times in s, memory in GiB."""
         return {
             "plans": [
                 {
@@ -406,6 +407,7 @@ class ComparedPlans:
         return [seen for seen in self.predicted if not seen.reason]
 
     def _compare_column(self, name: str) -> ComparedColumn | None:
+        """Compare a result column over plans; None if all are equal or fewer than two have it."""
         values = tuple(
             math.nan if seen.reason else number_or_nan(seen.row.get(name))
             for seen in self.predicted
@@ -426,7 +428,7 @@ class ComparedPlans:
 
 
 def is_better_high(column: str) -> bool:
-    """Whether more of a result is better: of rates and of what stays free.
+    """Return True if a higher value of a result column is better, as for rates and free memory.
 
     >>> is_better_high("tokens_per_s_per_gpu"), is_better_high("cost_usd")
     (True, False)
@@ -436,7 +438,7 @@ def is_better_high(column: str) -> bool:
 
 
 def _has_published_errors(column: str) -> bool:
-    """Whether the error of published runs is known for a column."""
+    """Return True if published runs show the prediction error of this result column."""
     return any(
         column in columns
         for quantity, both in COLUMNS_BY_ERROR.items()
@@ -455,7 +457,7 @@ def _are_equal(values: Sequence[float]) -> bool:
 
 
 def _differing_parts(each: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
-    """Parts that differ between plans, the largest difference first."""
+    """Return the parts that differ between plans, largest difference first."""
     names = dict.fromkeys(name for parts in each for name in parts)
     parts_by_name = {name: tuple(parts.get(name, 0.0) for parts in each) for name in names}
     differing = {name: values for name, values in parts_by_name.items() if not _are_equal(values)}

@@ -50,7 +50,7 @@ PlanChange = Callable[[Plan], Plan]
 
 
 def predict_outcome(plan: Plan, change: PlanChange, burst: int | None = None) -> Outcome:
-    """Predict a plan with a change; an impossible change is returned as a reason, not raised."""
+    """Predict a plan with a change; if that is impossible, return the reason (no exception)."""
     try:
         other = change(plan)
         evaluation = evaluate(other, burst)
@@ -62,7 +62,7 @@ def predict_outcome(plan: Plan, change: PlanChange, burst: int | None = None) ->
 
 
 def rejection_reason(plan: Plan, evaluation: Evaluation) -> str:
-    """Text of the rule or limit that rejects a configuration, with its cause."""
+    """Describe the rule or limit that rejects the configuration, and its cause."""
     name = evaluation.rejected_by
     rules = {rule.name: rule.description for rule in evaluation.source.rules}
     description = rules.get(name, f"it misses the limit {name}")
@@ -71,7 +71,7 @@ def rejection_reason(plan: Plan, evaluation: Evaluation) -> str:
 
 
 def with_answers(**answers: object) -> PlanChange:
-    """Other answers to questions: the specs are read and the plan is made anew."""
+    """Return a change that plans the request again with these answers."""
 
     def change(plan: Plan) -> Plan:
         return plan_of_request(plan.request.changed(**answers))
@@ -85,7 +85,7 @@ def plan_of_request(request: Request) -> Plan:
 
 
 def with_scaled_specs(kind: str, paths: Sequence[str], factor: float) -> PlanChange:
-    """Numbers of the specs of a kind times a factor: ``gpu``, ``cluster``, a profile, a site."""
+    """Return a change that multiplies numbers of GPU, cluster, software or site by ``factor``."""
 
     def change(plan: Plan) -> Plan:
         (source,) = plan.problem.sources
@@ -96,6 +96,7 @@ def with_scaled_specs(kind: str, paths: Sequence[str], factor: float) -> PlanCha
 
 
 def _scale_source(source: Source, kind: str, paths: Sequence[str], factor: float) -> Source:
+    """Return the source with the numbers at ``paths`` of one kind of spec times ``factor``."""
     if kind in _SPECS_OF_SITES:
         sites = {name: getattr(source, name) for name in _SITES if hasattr(source, name)}
         return replace(
@@ -112,6 +113,7 @@ def _scale_source(source: Source, kind: str, paths: Sequence[str], factor: float
 def _scale_setting(
     inputs: SearchInputs, kind: str, paths: Sequence[str], factor: float
 ) -> SearchInputs:
+    """Return the inputs with numbers of the GPU, cluster or another spec times ``factor``."""
     machine = inputs.machine
     if kind == "gpu":
         gpu, efficiency = machine.gpu, machine.gpu.efficiency
@@ -134,7 +136,7 @@ def _scaled_specs(spec: Made, paths: Sequence[str], factor: float) -> Made:
 
 
 def _scale_path(spec: object, keys: Sequence[str], factor: float) -> object:
-    """A spec with the numbers at a path times a factor; ``*`` stands for all of a table."""
+    """Return a spec with the numbers at a path of keys times ``factor``; ``*``: all keys."""
     if not keys:
         return spec * factor if isinstance(spec, int | float) else spec
     key, *others = keys
@@ -172,7 +174,7 @@ class Sensitivity:
     outcomes: Mapping[str, Outcome]
 
     def to_dict(self, base_row: Row, columns: tuple[str, ...]) -> dict[str, object]:
-        """The sensitivity as a dictionary for JSON; ``changes`` are relative to the unchanged plan.
+        """Return the sensitivity as a dictionary for JSON, with changes relative to ``base_row``.
 
         Parameters
         ----------
@@ -196,7 +198,7 @@ class Sensitivity:
         }
 
     def largest_change(self, base_row: Row, columns: tuple[str, ...]) -> float:
-        """The largest relative change of a column.
+        """Return the largest relative change of any of these columns; 0: all are unknown.
 
         Parameters
         ----------
@@ -241,7 +243,7 @@ _FACTS = (
 def sensitivities(
     plan: Plan, evaluation: Evaluation, row: Row, burst: int | None = None
 ) -> list[Sensitivity]:
-    """Each fact 10 % worse and better, other software, numbers of nodes and lengths."""
+    """Predict a plan with each fact 10 % worse and better, other software, nodes and lengths."""
     execution = plan.problem.inputs.profile.execution
     names = tuple(f"execution.{name}" for name in vars(execution) if name.endswith(_SOFTWARE))
     kind = plan.workload.profile_kind
@@ -262,7 +264,7 @@ def sensitivities(
 
 
 def _number_formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
-    """The same layout in other common number formats."""
+    """Predict the plan with each other common number format."""
     name = plan.workload.precision
     if name not in row:
         return
@@ -281,9 +283,9 @@ def _number_formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensiti
 
 
 def contract_outcomes(plan: Plan, burst: int | None = None) -> dict[str, Outcome]:
-    """The same plan under each other contract with a price of its GPU.
+    """Predict the plan under each other contract that has a price for its GPU.
 
-    A price of the request stays that of its own contract.
+    A price that the request states applies only to the contract of the plan.
     """
     request, outcomes = plan.request, dict[str, Outcome]()
     contract_of_plan = plan.problem.sources[0].site.contract
@@ -309,7 +311,7 @@ def _contract_sensitivities(plan: Plan, burst: int | None) -> Iterator[Sensitivi
 def _software_alternatives(
     plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
 ) -> Iterator[Sensitivity]:
-    """Alternatives of the same software, one at a time."""
+    """Predict the plan with each alternative setting of its software, one at a time."""
     for description, other in plan.workload.others(evaluation.source, row).items():
         changed = with_answers(settings={**plan.request.settings, **other})
         outcomes = {description: predict_outcome(plan, changed, burst)}
@@ -317,6 +319,7 @@ def _software_alternatives(
 
 
 def _scale_spec_number(plan: Plan, fact: _SpecNumber, burst: int | None) -> Sensitivity:
+    """Predict the plan with a number of a spec 10 % worse and 10 % better."""
     sign = -1 if fact.low else 1
     factors = {"10 % worse": 1 - sign * STEP, "10 % better": 1 + sign * STEP}
     outcomes = {
@@ -327,6 +330,7 @@ def _scale_spec_number(plan: Plan, fact: _SpecNumber, burst: int | None) -> Sens
 
 
 def _length_sensitivities(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
+    """Predict the plan with each sequence length [tokens] halved and doubled."""
     work = plan.problem.inputs.workload
     for name in plan.workload.lengths:
         current = getattr(work, name)
@@ -345,7 +349,7 @@ def _length_sensitivities(plan: Plan, burst: int | None) -> Iterator[Sensitivity
 def _node_count_sensitivities(
     plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
 ) -> Iterator[Sensitivity]:
-    """One node less and one more; if rules forbid that, the next allowed numbers."""
+    """Predict the plan on one node less and one more, or the next numbers allowed."""
     if (
         not plan.counts or evaluation.source.mesh is None
     ):  # pools would have other numbers of workers
@@ -378,7 +382,7 @@ def _node_count_sensitivities(
 def _relative_changes(
     row: Row | None, base_row: Row, columns: tuple[str, ...]
 ) -> dict[str, float | None]:
-    """Relative change by column; None: unknown."""
+    """Return the relative change from ``base_row`` by column; None: unknown; {}: no row."""
     if row is None:
         return {}
     return {name: relative_change(row[name], base_row[name]) for name in columns}

@@ -22,7 +22,7 @@ _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 
 
 def format_quantity(value: float, unit: str) -> str:
-    """A value in SI units with three digits and a prefix.
+    """Format a value in SI units with three digits and a prefix.
 
     >>> (format_quantity(3.12e14, "FLOP/s"), format_quantity(313e6, "byte"),
     ... format_quantity(0.78, "1"))
@@ -40,7 +40,7 @@ def format_quantity(value: float, unit: str) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """A time from microseconds to seconds.
+    """Format a time in microseconds, milliseconds or seconds.
 
     >>> format_seconds(6.71e-6), format_seconds(0.00328), format_seconds(4.4926)
     ('6.71 us', '3.28 ms', '4.49 s')
@@ -92,7 +92,7 @@ class Formula:
 
 @cache
 def cited_references(function: Callable[..., object]) -> list[str]:
-    """The works that the docstring of a formula cites, one text each."""
+    """Return the works that the docstring of a formula cites, one text each."""
     text = inspect.getdoc(function) or ""
     _, heading, listed = text.partition("References\n----------\n")
     if not heading:
@@ -106,6 +106,7 @@ def _format_figures(done: RepeatedWork, *names: str) -> list[str]:
 
 
 def _roofline(done: RepeatedWork) -> str:
+    """Format the roofline formula of a kernel time with its numbers (FLOP, bytes, latency)."""
     paid, peak, e, moved, w, b, t0, q = _format_figures(
         done, "paid_flops", "peak_flops", "compute_fraction", "num_bytes", "memory_bandwidth",
         "bandwidth_fraction", "latency", "sharpness",
@@ -128,6 +129,7 @@ def _memory(done: RepeatedWork) -> str:
 
 
 def _cache(done: RepeatedWork) -> str:
+    """Format the formula for the time to read a KV cache with its numbers."""
     moved, w, b, flops, peak, e, t0 = _format_figures(
         done, "num_bytes", "memory_bandwidth", "bandwidth_fraction", "flops", "peak_flops",
         "compute_fraction", "latency",
@@ -136,6 +138,7 @@ def _cache(done: RepeatedWork) -> str:
 
 
 def _collective(done: RepeatedWork) -> str:
+    """Format the time of a collective as volume over bandwidth plus start-up and waiting time."""
     size, local = done.figure("group_size"), done.figure("ranks_in_domain")
     if size <= 1:
         return "a group of one"
@@ -291,6 +294,7 @@ class SpecSources:
 
     @cached_property
     def _origins(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the provenance of each number of GPU, profile and cluster, by spec and key."""
         catalogue = Catalogue(self.plan.request.specs)
         (source,) = self.plan.problem.sources
         words = self.plan.words
@@ -306,9 +310,10 @@ class SpecSources:
         }
 
     def spec_key(self, done: RepeatedWork, name: str) -> str:
-        """The key of a figure in the specs; empty if model and layout determine it.
+        """Return the spec key of a number in a kernel's time; empty if model and layout set it.
 
-        Reached shares are those of the spec times what the clock of hours and the software leave.
+        A fraction of peak rate in the result is the fraction of the spec times factors for clock
+        and software.
         """
         gpu = self.plan.problem.inputs.machine.gpu
         if name == "peak_flops":
@@ -394,7 +399,7 @@ class ExplainedStep:
 
     @cached_property
     def bounds(self) -> dict[str, float]:
-        """Seconds of the step by bound, most first [s]."""
+        """Return the time of the step by bound (memory, compute, ...) [s], largest first."""
         sums: dict[str, float] = {}
         for part in self.parts:
             for name, seconds in part.bounds.items():
@@ -413,7 +418,7 @@ class ExplainedStep:
 
     @cached_property
     def terms(self) -> dict[str, float]:
-        """Seconds of the step by term of its time [s]."""
+        """Return the time of the step by term of its formulas [s]."""
         sums: dict[str, float] = {}
         for part in self.parts:
             for name, seconds in part.part.terms.items():
@@ -422,7 +427,7 @@ class ExplainedStep:
 
 
 def explain_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
-    """The steps of the one configuration of a plan, predicted again with a ledger of their work."""
+    """Predict the plan again with a record of its kernel work; return its steps part by part."""
     timed = plan.workload.timed(evaluate_with_ledger(evaluation))
     parts = {name: [_part(part) for part in step.parts] for name, step in timed.items()}
     return [
@@ -441,7 +446,7 @@ def explain_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
 def _parts_with_bounds(
     kinds: Mapping[str, Sequence[ExplainedPart]], kind: str
 ) -> Iterator[ExplainedPart]:
-    """The parts of a kind of step; parts that resemble a step have the bounds of its parts."""
+    """Yield the parts of a kind of step; a part like another step takes the bounds of that step."""
     for part in kinds[kind]:
         direct_parts = [each for each in kinds.get(part.part.like, ()) if not each.part.like]
         total = sum(each.part.seconds for each in direct_parts)
@@ -458,6 +463,7 @@ def evaluate_with_ledger(evaluation: Evaluation) -> Candidates:
 
 
 def _part(part: TimedPart) -> ExplainedPart:
+    """Sum the time of a part of a step by bound [s] and its time at hardware peaks [s]."""
     bounds: dict[str, float] = {}
     for done in part.done:
         name = main_bound_of_work(done)
@@ -476,7 +482,7 @@ def main_bound_of_work(done: RepeatedWork) -> str:
 
 
 def step_dict(step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
-    """The step as a dictionary for JSON; times in seconds."""
+    """Return the step as a dictionary for JSON; times in seconds."""
     return {
         "step": step.name,
         "time_s": step.seconds,
@@ -488,6 +494,7 @@ def step_dict(step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
 
 
 def _part_dict(part: ExplainedPart, step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
+    """Return a part of a step as a dictionary for JSON; times in seconds, shares of the step."""
     wait = IDLE_PARTS.get(part.part.part) if part.waits else None
     return {
         "operator": part.part.name,
@@ -515,7 +522,7 @@ def _profile_keys(keys: Iterable[str], sources: SpecSources) -> Iterator[str]:
 
 
 def spec_numbers(steps: Iterable[ExplainedStep], sources: SpecSources) -> dict[str, str]:
-    """Every number of the specs that steps rest on, with its source."""
+    """Return the key of each spec number that determines the steps, with its source."""
     sources_by_key: dict[str, str] = {}
     for part in (part for step in steps for part in step.parts):
         for done in part.part.done:
@@ -528,6 +535,7 @@ def spec_numbers(steps: Iterable[ExplainedStep], sources: SpecSources) -> dict[s
 
 
 def _work_dict(done: RepeatedWork, sources: SpecSources) -> dict[str, object]:
+    """Return one piece of work as a dictionary for JSON: formula, time [s], bound and figures."""
     formula = FORMULAS[done.work.formula]
     figures = []
     for name in done.work.figures:

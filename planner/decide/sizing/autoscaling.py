@@ -43,7 +43,7 @@ class Startup:
     engine: float = 0.0
 
     def seconds(self, row: Mapping[str, object]) -> float:
-        """Of a replica, or a worker, of a plan's row."""
+        """Return the start-up time of a replica or worker of a plan [s]."""
         replicas = sum(
             number_or_nan(row.get(name) or 0) for name in ("replicas", "prefill_replicas")
         )
@@ -60,9 +60,9 @@ _PARTS = {"provision": "second", "weights": "byte/s", "engine": "second"}
 
 
 def read_startup(startup: object, option_name: str = "startup_time") -> Startup:
-    """A time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
+    """Parse a start-up time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
 
-    Unspecified parts are `DEFAULT_STARTUP`.
+    A part that is not stated has its value in `DEFAULT_STARTUP`.
 
     Raises SearchSpaceError if it is none of these.
     """
@@ -115,7 +115,7 @@ class ValueSpans:
     values: FloatArray
 
     def map_indices_to_values(self, values: FloatArray) -> ValueSpans:
-        """The parts with the values at their present values' indices.
+        """Return the spans with each value replaced by ``values`` at that index.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class ValueSpans:
         return ValueSpans(starts=self.starts, ends=self.ends, values=each)
 
     def split(self, places: Sequence[float]) -> ValueSpans:
-        """The parts, each split at the times within it.
+        """Return the spans, cut additionally at the times ``places`` [h].
 
         Parameters
         ----------
@@ -166,11 +166,11 @@ Fleets: TypeAlias = Sequence[tuple[float, int, float]]
 def autoscaled_counts(
     load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
 ) -> tuple[ValueSpans, ValueSpans]:
-    r"""GPUs that an autoscaler requests over a load, and the rate that they serve [1/s].
+    r"""Return the GPUs that an autoscaler requests over time, and the rate served by these [1/s].
 
-    It asks for :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))`, up to what the peak takes,
-    h = `SCALE_DOWN_DELAY`, s the ``spare``; what it asks for serves ``startup_time`` seconds later
-    (derived here).
+    The autoscaler requests :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))` GPUs, at most
+    those of the peak, with h = `SCALE_DOWN_DELAY` and s = ``spare``; they serve ``startup_time``
+    seconds later (derived here).
     """
     starts = [period.start for period in load.periods]
     rates, last = [rate for rate, _, _ in fleets], len(fleets) - 1
@@ -190,7 +190,7 @@ def autoscaled_counts(
 def size_autoscaled(
     load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
 ) -> ScaledFleet:
-    """GPU-hours of an autoscaler that follows a load, and its late requests."""
+    """Return the GPU-hours per day of an autoscaler, and how many requests wait for GPUs."""
     requested, served = autoscaled_counts(load, fleets, spare, startup_time)
     starts = [period.start for period in load.periods]
     queue = backlog_over_time(starts, [period.request_rate for period in load.periods], served)
@@ -205,9 +205,9 @@ def size_autoscaled(
 def rolling_maximum(
     starts: Sequence[float], values: Sequence[float], hours: float, total: float = HOURS
 ) -> ValueSpans:
-    """The most of a value in each moment and the ``hours`` behind it (derived here).
+    """Return at each time the largest value from then to ``hours`` later (derived here).
 
-    What serves then must start now; and what rests for less than that is kept.
+    GPUs that serve within ``hours`` must start now, and GPUs idle for less time keep running.
 
     >>> spans = rolling_maximum([0, 8], [2, 5], 1)
     >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
@@ -219,9 +219,9 @@ def rolling_maximum(
 def rolling_minimum(
     starts: Sequence[float], values: Sequence[float], hours: float, total: float = HOURS
 ) -> ValueSpans:
-    """The least of a value in each moment and the ``hours`` before it (derived here).
+    """Return at each time the smallest value in the ``hours`` before it (derived here).
 
-    GPUs requested since then have not started.
+    GPUs requested within these hours have not started yet.
 
     >>> spans = rolling_minimum([0, 8], [2, 5], 1)
     >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
@@ -234,7 +234,7 @@ def rolling_minimum(
 def _max_in_window(
     starts: Sequence[float], values: FloatArray, window: float, total: float
 ) -> ValueSpans:
-    """The most of the values in a window that begins, or ends, in each moment of a load."""
+    """Return at each time the largest value within ``window`` hours after it, or before if < 0."""
     changes = np.concatenate([[True], values[1:] != values[:-1]])
     values, first = values[changes], np.asarray(starts, dtype=float)[changes].tolist()
     bends = sorted({0.0, total, *first, *((start - window) % total for start in first)})
@@ -252,13 +252,13 @@ def _max_in_window(
 def backlog_over_time(
     starts: Sequence[float], rates: Sequence[float], served: ValueSpans
 ) -> Backlog:
-    r"""What waits where requests come at ``rates`` [1/s] from ``starts`` [h].
+    r"""Compute late and waiting requests at ``rates`` [1/s] from times ``starts`` [h] on.
 
     .. math:: \dot q = \lambda - \mu
 
-    while something waits or more comes than is served (a fluid queue, derived here). Requests are
-    late that come meanwhile. The load is gone through twice: it begins with what the one before
-    left.
+    while requests wait or arrive faster than served (a fluid queue, derived here). Requests
+    that arrive meanwhile are late. The load is run twice, so that the second run begins with the
+    requests that wait at the end of the first.
     """
     total = float(served.ends[-1])
     bends = np.unique(np.concatenate([starts, served.starts, [total]]))

@@ -72,7 +72,7 @@ class Budget:
 
 
 def read_budget(budget: object, option_name: str = "budget") -> Budget:
-    """A budget in total, or with its period: ``2MUSD``, ``50kUSD/month``, ``100 per hour``.
+    """Parse a budget: a total, or one with its period (``2MUSD``, ``50kUSD/month``).
 
     Raises SearchSpaceError if it is no amount, or its period is none.
 
@@ -144,7 +144,7 @@ class BudgetResult:
 
     @property
     def columns(self) -> dict[str, Value]:
-        """Result columns in addition to those of the fleet."""
+        """Return the result columns per megawatt, of users, revenue and API prices."""
         row, mega = self.fleet.row, self.megawatts
         offer = self.offer
         each = {
@@ -178,7 +178,7 @@ class BudgetSearch:
     budget: float | None = None
 
     def find_largest_load(self) -> tuple[BudgetResult | None, str]:
-        """The fleet that carries the largest load; or the reason why there is none.
+        """Return the fleet that carries the largest load, or None and the reason for none.
 
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
@@ -212,7 +212,7 @@ class BudgetSearch:
         return self.request.constraints.get(POWER)
 
     def _max_gpus_or_reason(self) -> int | str:
-        """GPUs that the budget, the cluster and max_gpus leave; or why there is none."""
+        """Return the most GPUs that budget, cluster and max_gpus allow, or why none are."""
         machine = self._plan.problem.inputs.machine
         if self._power is not None and machine.gpu.thermal_design_power is None:
             return f"the power of {self.request.gpu} is unknown"
@@ -234,7 +234,7 @@ class BudgetSearch:
         return int(min(bound for bound in bounds if bound is not None))
 
     def _efficient_layouts(self, count: int) -> tuple[list[FeasiblePlan], str]:
-        """The layouts with most tokens per watt or dollar on ``count`` GPUs, or a reason."""
+        """Return the layouts with most tokens per watt or dollar on ``count`` GPUs, or a reason."""
         open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
         bounds = {name: self.request.constraints[name] for name in open_ones}
         request = replace(self.request, num_gpus=count, constraints=bounds)
@@ -257,7 +257,7 @@ class BudgetSearch:
         return [*fleets_by_layout.values()], "" if fleets_by_layout else closest_reason(missed)
 
     def _largest_fleet(self, fleet: FeasiblePlan, max_gpus: int) -> BudgetResult | None:
-        """The most GPUs of a layout within all bounds; None if one step of GPUs exceeds them."""
+        """Return the largest fleet of a layout within all bounds; None: no size keeps them."""
         step = self._gpu_step(fleet, max_gpus)
         count = max_gpus // step * step
         if self._power is not None:
@@ -278,7 +278,7 @@ class BudgetSearch:
         return best
 
     def _gpu_step(self, fleet: FeasiblePlan, max_gpus: int) -> int:
-        """GPUs by which a fleet grows: whole copies of the layout on whole nodes."""
+        """Return by how many GPUs a fleet grows: copies of the layout that fill full nodes."""
         is_pool = fleet.row.get("prefill_replicas") is not None
         copy = 1 if is_pool else fleet.num_gpus // int(number_or_nan(fleet.row["replicas"]))
         node = self._cluster.gpus_per_node
@@ -287,9 +287,9 @@ class BudgetSearch:
         return math.lcm(copy, node)
 
     def _sized_by_rate(self, best: BudgetResult, max_gpus: int) -> list[BudgetResult]:
-        """Plans sized for a rate whose cost equals the budget.
+        """Size fleets for request rates at which their cost is about the budget.
 
-        A rate decides the replicas and what they meet, so that another layout may be the best.
+        The rate determines replicas and latencies, so that another layout may be the best.
         """
         rate = number_or_nan(best.fleet.row["requests_per_s"])
         at_budget = self._fleet_at_rate(best.fleet, rate, max_gpus)
@@ -321,7 +321,7 @@ class BudgetSearch:
     def _fleet_at_rate(
         self, fleet: FeasiblePlan, rate: float, max_gpus: int
     ) -> FeasiblePlan | None:
-        """The fleet of a layout at a rate, or at a lower rate that ``max_gpus`` serve."""
+        """Size the layout for a rate [1/s], lowered until ``max_gpus`` suffice; None: never."""
         for _ in range(_CORRECTIONS):
             request = replace(self.request, num_gpus=None, request_rate=rate)
             fleet_at_rate = plan_with_fewest_gpus(
@@ -333,7 +333,7 @@ class BudgetSearch:
         return None
 
     def _largest_load_of(self, fleet: FeasiblePlan) -> BudgetResult | None:
-        """Largest load of a fleet that keeps its limits at a rate; None: above the power limit."""
+        """Return the largest load of a fleet without its rate limit; None: above power limit."""
         request = replace(self.request, num_gpus=fleet.num_gpus, objectives=_THROUGHPUT)
         pinned = request_with_layout(request, fleet)
         numbers = {name: fleet.row[name] for name in NUMBERS if fleet.row.get(name) is not None}
@@ -353,9 +353,9 @@ class BudgetSearch:
     def _evaluate_count(
         self, fleet: FeasiblePlan, count: int, step: int
     ) -> tuple[BudgetResult | None, float]:
-        """A layout on ``count`` GPUs if it keeps all limits, and its share of the power limit.
+        """Evaluate a layout on ``count`` GPUs (None: misses a limit), and power over its limit.
 
-        NaN without a power limit, or if another limit is missed.
+        Power over its limit is NaN without a power limit, or if another limit is missed.
         """
         pinned = request_with_layout(
             replace(self.request, num_gpus=count, objectives=_THROUGHPUT), fleet
@@ -390,7 +390,7 @@ class BudgetSearch:
         return carried, shares[0] if shares else math.nan
 
     def _too_little_power_reason(self, fleet: FeasiblePlan, count: int) -> str:
-        """Message with the power of one node of a layout."""
+        """Say that one node of a layout exceeds the power limit, or carries nothing."""
         unlimited = BudgetSearch(request=replace(self.request, constraints={}), budget=self.budget)
         result, _ = unlimited._evaluate_count(fleet, count, count)
         if result is None or self._power is None:
@@ -405,7 +405,7 @@ def _rate_at_confidence(fleet: FeasiblePlan) -> float:
 
 
 def _result_of_plan(plan: Plan, candidates: Candidates) -> BudgetResult:
-    """Load that one configuration of a plan carries."""
+    """Return the load that one configuration carries, with API prices and PUE."""
     profile = plan.problem.sources[0].site.power
     return BudgetResult(
         fleet=FeasiblePlan.of(plan, candidates),

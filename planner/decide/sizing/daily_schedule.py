@@ -106,7 +106,7 @@ class DayPeriod:
         return max(self.num_gpus - self.base, 0)
 
     def hours_beyond(self, base: int) -> float:
-        """GPU-hours beyond a base in this period.
+        """Return the GPU-hours of this period beyond ``base`` GPUs.
 
         Parameters
         ----------
@@ -172,14 +172,14 @@ class DailySchedule:
 
     @cached_property
     def autoscaled(self) -> tuple[ScaledFleet, ...]:
-        """Results of an autoscaler that reacts to the load, by its spare capacity."""
+        """Return the results of an autoscaler that follows the load, one per spare capacity."""
         return tuple(
             size_autoscaled(self.load, self._fleets, spare, self.startup_time)
             for spare in SPARE_SHARES
         )
 
     def autoscaler_counts(self, spare: float) -> tuple[ValueSpans, ValueSpans]:
-        """GPUs that an autoscaler requests, and the request rate that they serve [1/s].
+        """Return the GPUs that an autoscaler requests over time, and the rate served [1/s].
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class DailySchedule:
         return self.load.requests / HOUR / (self.load.repeats * could) if could else math.nan
 
     def rows(self) -> Iterator[dict[str, Value]]:
-        """A row of columns for each period."""
+        """Yield a row per period: time, rate [requests/s], GPUs, contracts and cost [USD]."""
         for hour in self.hours:
             period = hour.period
             yield {
@@ -257,15 +257,15 @@ class DailySchedule:
 def day_cost(
     hours: Sequence[DayPeriod], base: int, terms: HourlyPrices, repeats: float = 1.0
 ) -> float:
-    """USD of a day with ``base`` GPUs held throughout and the others by the hour."""
+    """Return the cost of a day [USD] with ``base`` GPUs paid all day, others by the hour."""
     beyond = repeats * sum(hour.hours_beyond(base) for hour in hours)
     return HOUR * (base * HOURS * terms.base + beyond * terms.hourly)
 
 
 def cheapest_base(hours: Sequence[DayPeriod], terms: HourlyPrices, repeats: float = 1.0) -> int:
-    """Number of GPUs to hold all day; if costs are equal, those that never idle.
+    """Return how many GPUs to pay all day at the lowest cost; the fewest if costs are equal.
 
-    The cost is a broken line over this number that bends at the GPUs of an hour.
+    The cost is a piecewise linear function of this number, with a bend at the GPUs of each period.
     """
     least = min(hour.num_gpus for hour in hours)
     if terms.base == terms.hourly or math.isnan(terms.base + terms.hourly):
@@ -282,10 +282,10 @@ def daily_schedules(
     searches: Searches,
     startup: Startup,
 ) -> tuple[DailySchedule, DailySchedule]:
-    """The cheapest day that serves each hour, and the day of the ``fewest`` GPUs.
+    """Return the cheapest day that serves the load, and the day of the ``fewest`` GPUs.
 
-    Layouts are the best of each mode and engine at the peak and on average.
-    One whose GPUs would cost as much even if they served as many requests as they can is left out.
+    Tries the best layout of each serving mode and engine at peak and at mean load. Skips layouts
+    that would be too expensive even at full capacity.
 
     Raises SpecError or SearchSpaceError if a price list is faulty.
     """
@@ -321,7 +321,7 @@ def _min_gpu_hours(fleet: FeasiblePlan, load: LoadProfile) -> float:
 
 
 def _min_order(fleet: FeasiblePlan, load: LoadProfile, terms: HourlyPrices) -> tuple[float, float]:
-    """At least the `Day.order` of a layout: its workers serve what they can, and start at once."""
+    """Return a lower bound of the sort key of a layout's day: full capacity, no start-up time."""
     hours = []
     for period in load.periods:
         gpus = _min_gpus(fleet, period.request_rate)
@@ -332,9 +332,9 @@ def _min_order(fleet: FeasiblePlan, load: LoadProfile, terms: HourlyPrices) -> t
 
 
 def _min_gpus(fleet: FeasiblePlan, rate: float) -> int:
-    """At least the GPUs that serve a rate with workers like those of a fleet, in whole workers.
+    """Return a lower bound of the GPUs that serve a rate [requests/s] with a fleet's workers.
 
-    Pools may be more efficient in other numbers of workers.
+    Separate prefill and decode pools may be more efficient with other numbers of workers.
     """
     workers = gpus_of_workers(fleet.row) or [1]
     max_rate = (
@@ -347,7 +347,7 @@ def _min_gpus(fleet: FeasiblePlan, rate: float) -> int:
 
 
 def _rate_share_at_confidence(fleet: FeasiblePlan) -> float:
-    """Share of the predicted rate that holds at the confidence of the size."""
+    """Return the rate at the required confidence over the predicted rate; 1 without limit."""
     rates = (margin for margin in fleet.margins if margin.name == RATE)
     return next(
         (margin.value_at_confidence / margin.predicted for margin in rates if margin.predicted), 1.0
@@ -357,7 +357,7 @@ def _rate_share_at_confidence(fleet: FeasiblePlan) -> float:
 def _schedule_of_fleet(
     request: Request, peak: FeasiblePlan, load: LoadProfile, terms: HourlyPrices, startup: Startup
 ) -> DailySchedule:
-    """The day of a service whose peak is served by a fleet."""
+    """Build the day of a service whose peak load is served by the fleet ``peak``."""
     fleets = fleets_by_rate(request_with_layout(request, peak), peak, load)
     startup_time = startup.seconds(peak.row)
     if startup_time >= HOUR * load.hours:
@@ -380,10 +380,10 @@ def _schedule_of_fleet(
 def schedule_periods(
     load: LoadProfile, fleets: Mapping[float, FeasiblePlan], startup_time: float
 ) -> list[DayPeriod]:
-    """Each period of a load with its fleet, and the GPUs that run in its parts.
+    """Return each period of a load with its fleet and the GPUs that run in its parts.
 
-    A GPU starts ``startup_time`` seconds before a period that needs it. One that would be needed
-    again within that time keeps running.
+    A GPU starts ``startup_time`` seconds before a period that needs it, and keeps running between
+    two periods if the gap is shorter than that time.
     """
     starts = [period.start for period in load.periods]
     serving = [fleets[period.request_rate] for period in load.periods]
@@ -407,12 +407,11 @@ def schedule_periods(
 def fleets_by_rate(
     pinned: Request, peak: FeasiblePlan, load: LoadProfile
 ) -> dict[float, FeasiblePlan]:
-    """The fleet of one layout for every rate of a load: the smallest that serves it or more.
+    """Return the smallest fleet of one layout for each rate [requests/s] of a load.
 
-    A fleet that serves a higher rate serves a lower one too. Pools of a few workers may miss a
-    latency at a rate where one more of either kind keeps it, and so may every fleet of a quiet
-    minute; it then takes the smallest fleet of the busier ones. Of many rates some levels are
-    searched, and a rate between two levels takes workers in proportion.
+    A fleet for a higher rate also serves a lower rate, so that a rate without a feasible fleet
+    takes the smallest fleet of the rates above. If a load has many rates, only some levels are
+    searched, and the fleets of rates in between are interpolated.
     """
     requested = {period.request_rate for period in load.periods}
     rates, fleets = sorted(requested), {load.peak: peak}
@@ -430,7 +429,7 @@ def fleets_by_rate(
 def _fleet_between(
     rates: Sequence[float], fleets: Mapping[float, FeasiblePlan], rate: float, step: int
 ) -> FeasiblePlan:
-    """The fleet of a rate, interpolated between neighbouring rates in steps of GPUs."""
+    """Interpolate GPUs and capacity at a rate between fleets of the two nearest ``rates``."""
     place = bisect_left(rates, rate)
     above = fleets[rates[place]]
     below = fleets[rates[max(place - 1, 0)]]
@@ -445,7 +444,7 @@ def _fleet_between(
 
 
 def _smallest_fleet_up_to(pinned: Request, rate: float, above: FeasiblePlan) -> FeasiblePlan:
-    """The smallest fleet of a rate, or the one of a higher rate if it has no more GPUs."""
+    """Return the smallest fleet for a rate [requests/s], or ``above`` if that is no larger."""
     at_rate = replace(pinned, request_rate=max(rate, _LEAST_RATE))
     fleet = plan_with_fewest_gpus(at_rate)
     if fleet is None:
@@ -454,10 +453,10 @@ def _smallest_fleet_up_to(pinned: Request, rate: float, above: FeasiblePlan) -> 
 
 
 def _smallest_at_load(request: Request, above: FeasiblePlan) -> FeasiblePlan | None:
-    """The smallest fleet that keeps the limits where its requests are shared by all its replicas.
+    """Search the fewest GPUs on which the limits hold if all replicas share the load; else None.
 
-    A search takes as few replicas as the rate needs. Where a burst is too long for these, more
-    of them, each with fewer requests, may keep the limits.
+    A search chooses as few replicas as the rate needs. If bursts are too long for these, more
+    replicas, with fewer requests each, may keep the limits.
     """
     step = math.gcd(*(gpus_of_workers(above.row) or [1]))
     counts = range(step, above.num_gpus, step)
@@ -467,7 +466,7 @@ def _smallest_at_load(request: Request, above: FeasiblePlan) -> FeasiblePlan | N
 
 
 def fleet_on_gpus(request: Request, num_gpus: int) -> FeasiblePlan | None:
-    """A fleet of so many GPUs that keeps the limits at the load; None where none does."""
+    """Return a fleet on ``num_gpus`` GPUs that keeps all limits at the load; None: none does."""
     plan = make_plan(replace(request, num_gpus=num_gpus, objectives=()))
     for source in plan.problem.sources:
         for block in source.blocks((), ()):
@@ -482,7 +481,7 @@ def fleet_on_gpus(request: Request, num_gpus: int) -> FeasiblePlan | None:
 
 
 def request_with_layout(request: Request, fleet: FeasiblePlan) -> Request:
-    """The request whose only layout is that of a fleet; the copies of it follow from the rate."""
+    """Return the request with the layout and engine of a fleet fixed, but not its replicas."""
     row = fleet.row
     names = [name for name in terms_of("serve", "parameter") if name != "num_gpus"]
     if row.get("prefill_gpu") is not None:
@@ -500,10 +499,10 @@ def request_with_layout(request: Request, fleet: FeasiblePlan) -> Request:
 
 
 def cheapest_contracts(request: Request, contracts: Sequence[str | None]) -> HourlyPrices:
-    """The cheapest contract to hold GPUs all day, and the cheapest by the hour.
+    """Return the cheapest contract for GPUs all day, and the cheapest by the hour.
 
-    ``contracts`` are those that may be used, a year's reservation and on demand where none is
-    named. With one price, GPUs by the hour are held all day too.
+    ``contracts`` may be used; None: a year's reservation and on demand. If only one has a price, it
+    applies to all GPUs.
 
     Raises SearchSpaceError if none of the named contracts has a price.
     """

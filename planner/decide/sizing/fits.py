@@ -40,11 +40,11 @@ def fewest_gpus_that_fit(
     counts: Sequence[int] = (),
     progress: Progress | None = None,
 ) -> Sizes:
-    """The fewest GPUs of each type on which a plan fits; each of ``requests`` has another GPU.
+    """Find the fewest GPUs of each type on which a plan fits; one request per GPU type.
 
-    With each stands whether a parameter may get a value. Parallel degrees, the ZeRO stage and the
-    micro-batch may change with the number of GPUs; all else stays. ``counts`` are the numbers to
-    try in place of whole nodes.
+    Each request comes with a function that returns True if a parameter may have a value. Parallel
+    sizes, ZeRO stage and micro-batch may change with the number of GPUs, other parameters stay.
+    ``counts`` are the numbers of GPUs to try; empty: whole nodes.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible for all GPUs
     alike.
@@ -71,7 +71,7 @@ def fewest_gpus_that_fit(
 
 
 def _fewest_on_gpu(request: Request, may_be: MayBe, counts: Sequence[int]) -> Size:
-    """The fewest GPUs of one type on which a plan has the required fit probability."""
+    """Find the fewest GPUs of one type on which the plan surely fits, or the reason for none."""
     current = make_single_plan(replace(request, num_gpus=min(gpu_counts(request.num_gpus or 1))))
     evaluation = evaluate(current)
     cluster = evaluation.source.inputs.machine.cluster
@@ -114,7 +114,7 @@ def _tried_gpus_text(counts: Sequence[int]) -> str:
 
 
 def _other_settings_text(change: Change | None) -> str:
-    """Number of GPUs on which other settings fit, and the settings; empty: none."""
+    """Describe the GPUs and settings of a change with which the plan fits; empty: none."""
     if change is None:
         return ""
     names = change.changed.keys() - {"global_batch_size"}
@@ -126,7 +126,7 @@ def _other_settings_text(change: Change | None) -> str:
 
 
 def _plan_of(request: Request, row: Row) -> Plan:
-    """The plan of a row on its number of GPUs."""
+    """Plan the configuration of a row on its number of GPUs."""
     names = [name for name in ("num_gpus", "global_batch_size") if name in row]
     changed: dict[str, object] = {name: int(number_or_nan(row[name])) for name in names}
     settings = non_default_parameters(request.workload, row)

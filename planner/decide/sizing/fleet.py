@@ -132,11 +132,11 @@ class FeasiblePlan:
 
     @property
     def with_spare(self) -> tuple[int, float] | None:
-        """GPUs and cost [USD/h] with one spare replica, or spare worker of each kind; None: no
-        service.
+        """Return GPUs and cost [USD/h] with one spare replica, or one spare worker of each kind;
+        None: the plan is no service.
 
-        One of each may then fail without missing a limit. Also None if a row lacks the GPUs of a
-        replica, or workers have GPUs of different prices.
+        Each kind of worker may then lose one without missing a limit. Also None if the row lacks
+        the GPUs of a replica, or workers have GPUs of different prices.
         """
         row = self.row
         if row.get(HOURLY_COST) is None or row.get("prefill_gpu") not in (None, "", row["gpu"]):
@@ -163,7 +163,7 @@ class FeasiblePlan:
 
     @classmethod
     def of(cls, plan: Plan, candidates: Candidates) -> FeasiblePlan:
-        """The fleet of one configuration of a plan.
+        """Build the fleet of one configuration of a plan.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class FeasiblePlan:
 
 
 def gpus_of_workers(row: Mapping[str, object]) -> list[int]:
-    """GPUs of a replica, or of a worker of each kind; empty: the row lacks them."""
+    """Return the GPUs per replica, or per decode and prefill worker; empty: the row lacks them."""
     sizes = list[tuple[int, int]]()
     for worker in ("", PREFILL):
         if replicas := row.get(f"{worker}replicas"):
@@ -201,9 +201,9 @@ _OF_COST = "value", "low", "high", "bad"
 
 
 def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
-    """The cost of a row and its interval, of errors that differ between rows; NaN: unknown.
+    """Return the cost of a row and its interval [USD, or USD/h of a service]; NaN: unknown.
 
-    The price of an hour of a service has no error; the GPUs it needs have the error of capacity.
+    The hourly price of a service has no error; its number of GPUs has the error of the capacity.
     """
     column = RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST
     value = number_or_nan(row.get(column))
@@ -217,7 +217,7 @@ def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
 
 
 def bad_case_cost(row: Mapping[str, object]) -> float:
-    """Bad-case cost of a row, which 9 of 10 runs like it keep; NaN: unknown.
+    """Return the cost that 9 of 10 runs like this row do not exceed [USD, or USD/h]; NaN: unknown.
 
     A service is sized at its confidence, so that its cost already covers the bad case.
     """
@@ -227,9 +227,10 @@ def bad_case_cost(row: Mapping[str, object]) -> float:
 
 
 def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
-    """Rows of choices: the recommended one, then by cost in a bad case, then by number of GPUs.
+    """Sort rows: the recommended one, then by cost in a bad case, then by number of GPUs.
 
-    Among ties: recommended is the cheapest in a bad case, or a tied one with more evidence.
+    Recommended is the cheapest in a bad case, or a row tied with the cheapest that has more
+    evidence.
     """
 
     def order(row: Mapping[str, object]) -> tuple[float, float]:
@@ -245,7 +246,7 @@ def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
 
 
 def rank_row_by_cost(row: Mapping[str, object]) -> RankedPlan:
-    """Rank data of a row by cost, to find ties."""
+    """Return the cost and its interval of a row as a ranked plan, to detect ties."""
     value, low, high = cost_ends(row)
     ranked = rank_row(RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST, row)
     time = number_or_nan(row.get("time_to_train_days"))
@@ -253,7 +254,7 @@ def rank_row_by_cost(row: Mapping[str, object]) -> RankedPlan:
 
 
 def are_tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
-    """Whether the cost of each row is tied with that of the first."""
+    """Return, per row, True if its cost is tied with that of the first; False for the first."""
     standings = [rank_row_by_cost(row) for row in rows]
     first = standings[0]
     return [
@@ -306,7 +307,7 @@ class Size:
 
     @property
     def choices(self) -> dict[str, FeasiblePlan]:
-        """The different fleets by the criterion for which they are best."""
+        """Return the different fleets by the criteria in which they are best (cheapest, ...)."""
         choices: dict[str, FeasiblePlan] = {}
         if self.carried is not None:
             return {MOST: self.carried.fleet}
@@ -334,7 +335,7 @@ class Size:
 
     @property
     def ranked_plan(self) -> RankedPlan:
-        """Rank data by cost, to find ties; with a load by the cost of a day."""
+        """Return the cost with its interval to detect ties; with a load, the cost of a day."""
         best = self.cheapest or self.fewest
         ranked = RankedPlan(math.nan) if best is None else rank_row_by_cost(best.row)
         if self.day is None or not ranked.value:
@@ -344,9 +345,9 @@ class Size:
 
     @property
     def order(self) -> tuple[bool, float, float]:
-        """Sort key of sizes: without a plan last, then cost in a bad case, then GPUs.
+        """Return the sort key of a size: no plan last, then by cost in a bad case, then by GPUs.
 
-        Within a limit of power or a budget the most tokens come first.
+        With a power limit or a budget, the size with most tokens/s comes first.
         """
         best = self.cheapest or self.fewest
         if best is None:
@@ -357,7 +358,7 @@ class Size:
         return False, math.inf if math.isnan(cost) else cost, float(best.num_gpus)
 
     def rows(self, confidence: float) -> Iterator[dict[str, Value]]:
-        """A row of columns for each choice; one with the reason where there is none.
+        """Return a row of result columns per choice; without a plan, one row with the reason.
 
         Parameters
         ----------
@@ -385,7 +386,7 @@ class Size:
 
 
 def _evidence_columns(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Value]:
-    """Evidence columns of a plan: basis, tie factor and published runs."""
+    """Return the columns on how reliable a plan is: basis, tie factor and assumptions."""
     source = candidates.source
     confidence = source.confidence(num_gpus)
     return {
@@ -396,7 +397,7 @@ def _evidence_columns(plan: Plan, candidates: Candidates, num_gpus: int) -> dict
 
 
 def _margin_columns(margins: Iterable[Margin]) -> dict[str, float]:
-    """Columns of limits, values at the confidence and margins; units are in the names."""
+    """Return columns with limit, value at the confidence and distance to the limit, per limit."""
     columns = {}
     for margin in margins:
         end, scale = SUFFIXES.get(glossary()[margin.name].unit, ("", 1.0))
@@ -410,6 +411,7 @@ def _margin_columns(margins: Iterable[Margin]) -> dict[str, float]:
 
 
 def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
+    """Yield each limit of the plan, and the request rate, with predicted and bad-case value."""
     source = candidates.source
     for limit in plan.problem.constraints:
         yield Margin(
@@ -467,7 +469,7 @@ class LowerBound:
 
     @property
     def fewest(self) -> float:
-        """Fewer GPUs than these are too few."""
+        """Return a lower bound of the number of GPUs, from time and memory of earlier tries."""
         has_time = self.limit > 0 and math.isfinite(self.efficient)
         time = self.efficient / self.limit if has_time else 0.0
         # A contradicted bound comes from a number that divides layers or batch badly.
@@ -475,10 +477,10 @@ class LowerBound:
         return max(time, memory) / MORE_EFFICIENT
 
     def record_run(self, plan: Plan, candidates: Candidates, count: int) -> None:
-        """Record a run that fits ``count`` GPUs, whether it keeps its limits or not.
+        """Record that a run fits on ``count`` GPUs and how long it takes, even if it misses limits.
 
-        Nearly all runs need the more GPU time the more GPUs they have. Interruptions and
-        whatever else a deadline counts only add to the time that is looked at.
+        GPU time usually grows with the number of GPUs, so that a run bounds the GPUs from below.
+        Interruptions would only lengthen the run.
         """
         self.held = min(self.held, count)
         limit = time_limit(plan)
@@ -494,9 +496,9 @@ class LowerBound:
         )
 
     def record_out_of_memory(self, result: SearchResult, count: int) -> None:
-        """Record that nothing fits ``count`` GPUs: at best all memory is shared evenly.
+        """Record that nothing fits ``count`` GPUs, and how many GPUs its memory needs at least.
 
-        Not where the host's memory is what lacks: more GPUs bring hosts of their own.
+        Ignored if the memory of the host is too small, since more GPUs bring more hosts.
         """
         host, memory = result.problem.rejections[result.problem.first_soft - 1 :][:2]
         if host in result.rejected_by:
@@ -507,7 +509,7 @@ class LowerBound:
 
 
 def _min_time_factor(source: Source, limit: Constraint) -> float:
-    """The smallest confidence factor of the time, on one GPU, a node or any cluster."""
+    """Return the smallest factor from predicted to bad-case time over sizes of the cluster."""
     per_node = source.inputs.machine.cluster.gpus_per_node
     numbers = (1, per_node, per_node + 1, 10**6)
     factors = [
@@ -538,15 +540,15 @@ class NearMiss:
 
     @property
     def order(self) -> tuple[int, float, int]:
-        """Sort key, nearest miss first; of rules the one of the most GPUs.
+        """Return the sort key of a miss, nearest first; among broken rules, the most GPUs first.
 
-        A plan that misses a later limit keeps the earlier ones. Few GPUs break more rules.
+        A plan that misses a later limit keeps the limits before. Few GPUs break more rules.
         """
         return -self.limit, self.excess, -self.num_gpus
 
     @classmethod
     def of(cls, plan: Plan, result: SearchResult, num_gpus: int = 0) -> NearMiss:
-        """The nearest miss of a search without a feasible plan."""
+        """Return the nearest miss of a search without a feasible plan: limit, memory or rule."""
         limits = [limit.name for limit in plan.problem.constraints]
         misses = [miss for miss in result.nearest_misses if miss.rejection in limits]
         if misses:
@@ -575,7 +577,7 @@ def closest_reason(missed: Sequence[NearMiss]) -> str:
 
 
 def _missed_limit_text(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int) -> str:
-    """Text of the missed last limit, with its value and the limits that are kept."""
+    """Describe the last of ``limits``, which was missed, and name the others, which were kept."""
     *kept_limits, limit = limits
     name = _limit_name(limit)
     if not math.isfinite(miss.value):

@@ -128,7 +128,7 @@ def read_pools(value: object, option_name: str = "pools") -> int | tuple[int, ..
 def candidate_cuts(
     request: Request, pools: int | tuple[int, ...], option_name: OptionNamer = str
 ) -> list[tuple[int, ...]]:
-    """The ends of pools that are compared: specified ones, or quantiles of the prompts.
+    """Return prompt lengths to cut pools at [tokens]: stated, or combinations of quantiles.
 
     Raises SpecError or SearchSpaceError if a file cannot be read; prompts are alike, or a part of
     them already.
@@ -176,9 +176,9 @@ def pools_by_length(
 ) -> LengthPools:
     """Size a service in pools by prompt length, and in one mixed pool.
 
-    A pool has its share of the requests, their lengths, and its own search; every limit holds in
-    each. For a number of pools, the ends are the cheapest of the prompts' deciles, 95 and 98 %.
-    ``progress`` receives how many of `num_parts` are sized.
+    Each pool serves the requests with prompts in its range, and has a search with all limits. If
+    ``pools`` is a number, the cheapest ends are chosen from quantiles of the prompts (deciles, 95
+    and 98 %). ``progress`` receives how many of `num_sizings` are done.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; all prompts
     are alike; InfeasibleError if a pool, or one of all, keeps the limits on none of the GPUs.
@@ -187,6 +187,7 @@ def pools_by_length(
     request, done = service.request, 0
 
     def shared(parts: Sequence[Service]) -> SharedFleet:
+        """Assign GPUs to the services of these pools and report one more finished fleet."""
         nonlocal done
         fleet = share_gpus(
             parts, stock or {}, contracts, startup=startup, option_name=option_name, workers=workers
@@ -237,7 +238,7 @@ def pools_by_length(
 
 
 def _unlimited(service: Service) -> Service:
-    """The service with time limits that every plan keeps."""
+    """Return the service with time limits so long that every plan keeps them."""
     terms, bounds = glossary(), dict(service.request.constraints)
     times = [name for name in bounds if terms[name].type == "second"] or [_LATENCY]
     bounds |= dict.fromkeys(times, _ANY_TIME)
@@ -250,7 +251,7 @@ def _ranges(ends: tuple[int, ...]) -> list[LengthRange]:
 
 
 def _service_of_range(service: Service, prompts: PromptLengths, part: LengthRange) -> list[Service]:
-    """The part of a service with prompts in a range; empty: no such prompts."""
+    """Return the service of the prompts in a range, in a list; empty: no such prompts."""
     of_all, lengths = prompts.within(part)
     if of_all < _NEGLIGIBLE_SHARE:
         return []

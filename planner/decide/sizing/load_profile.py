@@ -50,7 +50,7 @@ class LoadPeriod:
 
     @property
     def clock(self) -> str:
-        """Start of the period as ``HH:MM``.
+        """Return the start of the period as ``HH:MM``.
 
         >>> LoadPeriod(start=6.5, hours=1, request_rate=0).clock
         '06:30'
@@ -102,10 +102,10 @@ class LoadProfile:
 
 
 def read_load(path: Path) -> LoadProfile:
-    """The load of a CSV file with ``request_rate`` and ``hour`` (0 to 23) or ``time`` (HH:MM).
+    """Read a load from a CSV file with ``request_rate`` [1/s] and ``hour`` or ``time`` (HH:MM).
 
-    A row of ``time`` holds until the next one, the last until midnight. ``day.csv`` is one that
-    is shipped, where the working directory has none of that name.
+    A row with ``time`` applies until the next row, the last until midnight. ``day.csv`` is a
+    built-in file, unless the working directory has a file of this name.
 
     Raises SpecError if it cannot be read, or has faults: one line for each.
     """
@@ -125,7 +125,7 @@ def read_load(path: Path) -> LoadProfile:
 
 
 def _start(row: Row) -> tuple[bool, float, float]:
-    """Whether a row is of an hour, when it begins, and its rate."""
+    """Return True if the row has ``hour``, its start [h] and its rate [requests/s]."""
     hour, time = row["hour"], row["time"]
     if (hour is None) == (time is None):
         raise ValueError("give one column of hour or time")
@@ -133,7 +133,7 @@ def _start(row: Row) -> tuple[bool, float, float]:
 
 
 def _table_error(rows: Sequence[tuple[bool, float, float]]) -> str:
-    """What is wrong with the rows together; nothing is empty."""
+    """Return what is wrong with the rows together; empty: no error."""
     starts = {start for _, start, _ in rows}
     if len({is_hourly for is_hourly, _, _ in rows}) != 1:
         return "give one column of hour or time" if rows else "has no rows"
@@ -166,10 +166,10 @@ _TABLE = (
 
 
 def traced_load(request: Request, option_name: OptionNamer = str) -> tuple[LoadProfile, Request]:
-    """The rates of a trace by the minute, and the question without them.
+    """Return the rates of a trace minute by minute as a load, and the request without trace.
 
-    Of more than a day the parts are longer. ``request_rate`` is the mean. What is left of its
-    bursts is the variation within a part: times are stretched so that each part has the mean rate.
+    For traces of over a day, periods are longer than a minute. ``request_rate`` of the request is
+    the mean rate. Bursts within a period become ``arrival_variation``.
 
     Raises SpecError if the trace cannot be read; SearchSpaceError if it is shorter than three
     minutes.
@@ -213,7 +213,7 @@ def read_load_or_trace(
     startup: object,
     option_name: OptionNamer = str,
 ) -> tuple[Request, LoadProfile | None]:
-    """A request and its load: of a file, or of its trace if it also has a ``startup`` time.
+    """Return the request and its load: from the file, or of its trace with ``startup``; else None.
 
     Raises SpecError or SearchSpaceError as `read_load` and `traced_load`.
     """

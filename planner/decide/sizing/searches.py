@@ -43,7 +43,7 @@ class Searches:
     )
 
     def of(self, request: Request, limits: Sequence[Constraint] = ()) -> tuple[Plan, SearchResult]:
-        """The plan and result of a search; ``limits`` replace its own and are not widened.
+        """Search (once) and return plan and result; ``limits`` replace limits of the same name.
 
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
@@ -60,6 +60,7 @@ class Searches:
 
 
 def _with_limits(plan: Plan, limits: Sequence[Constraint]) -> Problem:
+    """Return the plan's problem with these limits, which replace those of the same name."""
     if not limits:
         return plan.problem
     new_limits = {limit.name: replace(limit, assumed=False) for limit in limits}
@@ -71,11 +72,10 @@ _PRIMES = (2, 3, 5, 7)
 
 
 def node_multiples(gpus_per_node: int, max_gpus: int | None) -> tuple[int, ...]:
-    """Usual numbers of GPUs of a run, ascending.
+    """Return the usual numbers of GPUs of a run, ascending.
 
-    Powers of two within a node, then whole nodes, in numbers whose prime factors are 2, 3, 5 and
-    7: others leave few ways to divide a batch, layers and heads. Up to ``max_gpus``, 16,384 where
-    nothing ends the cluster.
+    Powers of two within a node, then numbers of whole nodes with prime factors 2, 3, 5 and 7 only,
+    since others rarely divide batch, layers and heads. ``max_gpus`` None: up to 16,384.
 
     >>> node_multiples(8, 100)
     (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96)
@@ -89,7 +89,7 @@ def node_multiples(gpus_per_node: int, max_gpus: int | None) -> tuple[int, ...]:
 
 
 def spaced_by_doubling(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """About one number per doubling of ascending numbers, including the last."""
+    """Thin out ascending numbers to about one per doubling, including the last."""
     spaced: list[int] = []
     for count in counts:
         if not spaced or count >= 2 * spaced[-1]:
@@ -98,7 +98,7 @@ def spaced_by_doubling(counts: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def evenly_spaced(counts: tuple[int, ...], number: int) -> tuple[int, ...]:
-    """At most so many of ascending numbers, evenly, the first and the last among them."""
+    """Choose at most ``number`` of ascending counts evenly, with the first and the last."""
     if len(counts) <= number:
         return counts
     last = len(counts) - 1
@@ -138,7 +138,7 @@ class TrainingSizer:
     not_tried: tuple[int, ...] = ()
 
     def size(self) -> Size:
-        """The fewest GPUs, the cheapest and, within a budget, the fastest.
+        """Size a run: the fewest GPUs, the cheapest and, within a budget, the fastest.
 
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
@@ -168,6 +168,7 @@ class TrainingSizer:
         fastest: FeasiblePlan | None = None,
         reason: str = "",
     ) -> Size:
+        """Build the result for this GPU type; ``reason`` says why there is no plan."""
         return Size(
             gpu=str(self.request.gpu),
             contract=self.request.one_contract or "",
@@ -181,7 +182,7 @@ class TrainingSizer:
         )
 
     def _precision(self, fleet: FeasiblePlan | None) -> SensitiveAssumption | None:
-        """The precision of a fleet and the alternative precision."""
+        """Return how the assumed precision of a fleet changes its results; None: not assumed."""
         if fleet is None:
             return None
         plan, result = self.searches.of(replace(self.request, num_gpus=fleet.num_gpus))
@@ -215,10 +216,10 @@ class TrainingSizer:
         return self._setting.machine.cluster
 
     def _fewest_gpus(self, counts: tuple[int, ...]) -> FeasiblePlan | None:
-        """The first number that is enough.
+        """Return the plan on the first number of GPUs that keeps the limits; None: none does.
 
-        A rough grid is looked at first, and then everything below its first number that is
-        enough: a run on more GPUs may fail where fewer do, because they do not divide its batch.
+        Tries a rough grid, then all numbers below the first that works: a run on more GPUs may fail
+        if these do not divide its batch.
         """
         grid = spaced_by_doubling(counts)
         first = (
@@ -250,7 +251,7 @@ class TrainingSizer:
         return first
 
     def _first_sufficient(self, counts: Sequence[int]) -> FeasiblePlan | None:
-        """The first that is enough; those below a floor that has fallen since are looked at too."""
+        """Return the plan on the first of ``counts`` GPUs that keeps all limits; None: no plan."""
         floor = math.inf
         while self.floor.fewest < floor:
             floor = self.floor.fewest
@@ -260,7 +261,7 @@ class TrainingSizer:
         return None
 
     def _size_by_largest_counts(self, counts: tuple[int, ...]) -> FeasiblePlan | None:
-        """Size by the largest numbers of GPUs if all are too few: they come closest."""
+        """Try the largest numbers of GPUs if all seem too few; None: no plan there."""
         if not counts or counts[-1] >= self.floor.fewest:
             return None
         before: NearMiss | None = None
@@ -282,9 +283,9 @@ class TrainingSizer:
         return None
 
     def _counts_around_nearest_miss(self, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """Numbers of GPUs around the nearest miss of a limit.
+        """Return numbers of GPUs to try around the nearest miss of a limit.
 
-        All that may keep the limit; only a few, to report the reason, if the miss is large.
+        Returns all numbers near the miss, or only a few if the limit is missed by far.
         """
         nearest = min(self.missed, key=lambda miss: miss.order, default=None)
         if nearest is None or not nearest.is_limit:
@@ -293,7 +294,7 @@ class TrainingSizer:
         return around if nearest.excess < _FAR else evenly_spaced(around, _TRIED_FAR)
 
     def _untried_counts_below(self, count: int, usual: tuple[int, ...]) -> tuple[int, ...]:
-        """Whole nodes next below the first number that is enough, whatever their factors are."""
+        """Return untried whole-node numbers of GPUs just below ``count``, the first that works."""
         if self._has_fixed_gpus:
             return ()
         per_node = self._cluster.gpus_per_node
@@ -306,9 +307,10 @@ class TrainingSizer:
         return tuple(left[start:])
 
     def _try_up_to_budget(self, counts: tuple[int, ...]) -> None:
-        """Search the largest number within the budget: a rough grid, then finer beyond its last.
+        """Search the largest number of GPUs within the budget: a rough grid, then finer.
 
-        One number may fail for not dividing the batch; two in a row are beyond the budget.
+        One number may fail because it does not divide the batch; two in a row are beyond the
+        budget.
         """
         last, beyond = 0, list[int]()
         for count in spaced_by_doubling(counts):
@@ -322,9 +324,9 @@ class TrainingSizer:
         self._first_sufficient([count for count in reversed(counts) if last < count < end])
 
     def _plan_on_gpus(self, count: int) -> FeasiblePlan | None:
-        """The plan one would launch on so many GPUs that keeps every limit; None without one.
+        """Search the best plan on ``count`` GPUs that keeps all limits; None: there is none.
 
-        Within a budget it is the fastest.
+        With a budget the best plan is the fastest.
         """
         if count in self.plans_by_count:
             return self.plans_by_count[count]
@@ -362,10 +364,10 @@ _AT_ONCE = 4
 
 
 def relaxed_size(request: Request, searches: Searches) -> tuple[Size, Request]:
-    """The size of a service, and the request with the limits that it keeps.
+    """Size a service; return the size and the request with the limits that the size keeps.
 
-    A limit that planner assumes may not decide the purchase: where it takes more than twice the
-    GPUs, it is doubled until it does not. The user's limits stay.
+    A limit that planner assumes is doubled while it takes more than twice the GPUs. Limits of the
+    user stay.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
@@ -388,7 +390,7 @@ def relaxed_size(request: Request, searches: Searches) -> tuple[Size, Request]:
 def _affordable_limits(
     request: Request, searches: Searches, limits: Sequence[Constraint], fewest: FeasiblePlan
 ) -> list[Constraint]:
-    """Assumed limits that are wide enough to be kept by few GPUs; none where they are already."""
+    """Widen assumed limits until few GPUs keep them; empty if the limits need no change."""
 
     def fewest_within(wider: Sequence[Constraint]) -> float:
         best = _best_plan(*searches.of(replace(request, objectives=_FEWEST), wider))
@@ -417,10 +419,10 @@ def _affordable_limits(
 
 
 def serving_size(request: Request, searches: Searches) -> Size:
-    """The fewest GPUs that keep the limits, and the cheapest.
+    """Size a service: the fewest GPUs that keep the limits, and the cheapest GPUs.
 
-    With one GPU everywhere these are the same; with others for the prompts they need not be.
-    ``searches`` are shared with the same request under other contracts.
+    Both differ only if prefill workers have another type of GPU. ``searches`` are shared with the
+    same request under other contracts.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
@@ -440,7 +442,7 @@ def serving_size(request: Request, searches: Searches) -> Size:
 
 
 def best_plan_of_each_engine(request: Request, searches: Searches) -> list[FeasiblePlan]:
-    """The plan of the fewest GPUs of each mode and engine that has one.
+    """Return the plan with the fewest GPUs of each serving mode and engine.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
@@ -449,7 +451,7 @@ def best_plan_of_each_engine(request: Request, searches: Searches) -> list[Feasi
 
 
 def best_plan_of_each_group(plan: Plan, result: SearchResult) -> Iterator[tuple[Plan, Candidates]]:
-    """The best plan of each mode and engine by the objectives, the best of all first."""
+    """Yield the best plan of each serving mode and engine, best of all first."""
     collectors = [group.collector for group in result.groups if len(group.collector.values)]
     for collector in sorted(collectors, key=lambda each_collector: tuple(each_collector.values[0])):
         source, configuration = collector.configuration_at(0)
@@ -457,7 +459,7 @@ def best_plan_of_each_group(plan: Plan, result: SearchResult) -> Iterator[tuple[
 
 
 def plan_with_fewest_gpus(request: Request) -> FeasiblePlan | None:
-    """The plan of the fewest GPUs; None where there is none.
+    """Return the plan with the fewest GPUs; None: no plan keeps the limits.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
@@ -465,10 +467,11 @@ def plan_with_fewest_gpus(request: Request) -> FeasiblePlan | None:
 
 
 def _fewest_gpus_or_reason(request: Request, searches: Searches) -> tuple[FeasiblePlan | None, str]:
-    """The plan of the fewest GPUs; without one, why there is none.
+    """Return the plan with the fewest GPUs, or None and the reason.
 
-    A rate takes so many workers that the queue of prompts stays bounded. Fewer may keep every
-    limit too, and a short wait may take more: pools are then searched on numbers of GPUs.
+    The rate determines workers so that the queue of prompts stays bounded. Fewer workers may keep
+    every limit, and a low latency limit may need more; separate pools are thus searched by number
+    of GPUs.
     """
     request = replace(request, objectives=_FEWEST)
     plan, result = searches.of(request)
@@ -505,7 +508,7 @@ def _fewest_gpus_or_reason(request: Request, searches: Searches) -> tuple[Feasib
 def _simplest_tied_plan(
     request: Request, searches: Searches, fewest: FeasiblePlan
 ) -> FeasiblePlan | None:
-    """The simplest plan that is tied with the fewest GPUs; None: there is none."""
+    """Return the simplest plan if its GPUs are tied with the fewest; None: not tied."""
     plan, result = searches.of(replace(request, objectives=_FEWEST))
     recommended = result.recommended
     if recommended is None:
@@ -517,7 +520,7 @@ def _simplest_tied_plan(
 
 
 def _larger_counts(plan: Plan, result: SearchResult) -> Iterator[int]:
-    """Numbers of GPUs beyond the nearest miss of a latency limit."""
+    """Yield numbers of GPUs to try beyond the nearest miss of a latency limit."""
     limits = {limit.name for limit in plan.problem.constraints} - {"max_gpus"}
     misses = (miss for miss in result.nearest_misses if miss.rejection in limits)
     near = [number_or_nan(miss.row["num_gpus"]) for miss in misses]
@@ -528,5 +531,5 @@ def _larger_counts(plan: Plan, result: SearchResult) -> Iterator[int]:
 
 
 def _best_plan(plan: Plan, result: SearchResult) -> FeasiblePlan | None:
-    """The best plan by the objectives, None without one."""
+    """Return the best plan of a search by its objectives; None: no plan is feasible."""
     return next((FeasiblePlan.of(*pair) for pair in best_plan_of_each_group(plan, result)), None)

@@ -74,11 +74,11 @@ ServiceOption: TypeAlias = Mapping[int, FloatArray]
 
 
 def base_gpus_and_cost(gpus: FloatArray, hours: FloatArray, gpu_type: GpuType) -> tuple[int, float]:
-    r"""How many of ``gpus`` in each part of a day of ``hours`` to hold all day, and what all cost.
+    r"""Return the GPUs to pay all day and the cost of the day if ``gpus`` are needed in its parts.
 
     .. math:: \sum_k \min(H p_b, u_k p_h)
 
-    The k-th GPU is needed for u of the H hours: it is held where that costs less (derived here).
+    The k-th GPU is needed for u of H hours, and is paid all day if that costs less (derived here).
 
     >>> gpu_type = GpuType(stock=9, base=1, hourly=3)
     >>> base_gpus_and_cost(np.array([2.0, 6.0]), np.array([12.0, 12.0]), gpu_type)
@@ -94,9 +94,9 @@ def base_gpus_and_cost(gpus: FloatArray, hours: FloatArray, gpu_type: GpuType) -
 def cheapest_allocation(
     ways: Sequence[Sequence[ServiceOption]], hours: FloatArray, types: Sequence[GpuType]
 ) -> Allocation:
-    """Of the ways of each service those with the fewest GPUs beyond the stock, then the cheapest.
+    """Choose one way per service: fewest GPUs beyond the stock, then the lowest cost [USD/day].
 
-    Those that could be no better are not looked at (branch and bound; derived here): both figures
+    Skips combinations that cannot be better (branch and bound; derived here), since both values
     only grow with another service.
     """
     search = _BranchAndBound(ways=ways, hours=hours, types=types)
@@ -124,7 +124,7 @@ class _BranchAndBound:
 
     @cached_property
     def costs(self) -> list[list[float]]:
-        """USD a day of every way at the least, each GPU paid for no longer than it is needed."""
+        """Return a lower bound of the cost of each way of each service [USD/day]."""
         cheapest = [min(gpu_type.base, gpu_type.hourly) for gpu_type in self.types]
         return [
             [sum(float((gpus * self.hours).sum()) * cheapest[index] for index, gpus in way.items())
@@ -140,7 +140,7 @@ class _BranchAndBound:
     def branch(
         self, left: Sequence[int], used: list[FloatArray], paid: float, places: tuple[int, ...]
     ) -> None:
-        """Branch over the ways of the services ``left``, with the GPUs that others have used."""
+        """Try the ways of the services ``left``; ``used``: GPUs of each type already assigned."""
         self.looked_at += 1
         pairs = [*zip(used, self.types, strict=True)]
         cost = sum(base_gpus_and_cost(gpus, self.hours, gpu_type)[1] for gpus, gpu_type in pairs)
@@ -192,7 +192,7 @@ class Service:
         return [period.start for period in self.load.periods] if self.load else [0.0]
 
     def of_share(self, part: float) -> Service:
-        """The service with a share of its requests.
+        """Return the service with a share of its requests.
 
         Parameters
         ----------
@@ -291,7 +291,7 @@ class GpuPool:
 
     @property
     def row(self) -> dict[str, Value]:
-        """The pool as result columns; None: unknown or unlimited."""
+        """Return the pool as result columns; None: unknown or unlimited."""
         return {
             "gpu": self.gpu,
             STOCK: self.stock if math.isfinite(self.stock) else None,
@@ -325,6 +325,7 @@ class SharedFleet:
     of_one_type: Mapping[str, float]
 
     def __repr__(self) -> str:
+        """Return a short text with the GPU types of each service."""
         where = ", ".join(
             f"{placement.service.name} on {'+'.join(placement.gpus)}"
             for placement in self.placements
@@ -364,7 +365,7 @@ class SharedFleet:
 
 
 def peak_plan(size: Size) -> FeasiblePlan:
-    """The fleet of a size at its peak."""
+    """Return the fleet of a size at its peak load; raises ValueError if it has no plan."""
     fleet = size.day.peak if size.day else size.cheapest or size.fewest
     if fleet is None:
         raise ValueError(f"{size.gpu} has no plan.")
@@ -372,6 +373,7 @@ def peak_plan(size: Size) -> FeasiblePlan:
 
 
 def _rows(placement: ServicePlacement) -> Iterator[dict[str, Value]]:
+    """Yield a result row per GPU type: share of the requests, cost alone [USD/day] and plan."""
     parts = {part.gpu: part for part in placement.parts}
     for gpu, whole_size in placement.sizes.items():
         part = parts.get(gpu)
@@ -392,10 +394,7 @@ def _rows(placement: ServicePlacement) -> Iterator[dict[str, Value]]:
 
 
 def read_stock(value: object, option_name: str = STOCK) -> dict[str, int]:
-    """GPUs that there are of each type: ``h100=64,b200=32``, or a mapping.
-
-    Raises SearchSpaceError if it is neither, or a number is none.
-    """
+    """Parse the GPUs of each type (``h100=64,b200=32``, or a mapping); or SearchSpaceError."""
     wrong = f"{option_name} is the number of each GPU, as in h100=64,b200=32."
     stock = {}
     for name, number in parse_by_gpu(value, option_name, wrong).items():
@@ -406,10 +405,7 @@ def read_stock(value: object, option_name: str = STOCK) -> dict[str, int]:
 
 
 def refuse_single_service_options(names: Collection[str], option_name: OptionNamer = str) -> None:
-    """Refuse, of the names that are ``names``, what is of one service where several share GPUs.
-
-    Raises SearchSpaceError if one of them is.
-    """
+    """Raise SearchSpaceError if ``names`` has an option that is only for one service."""
     for name in (LOAD, BUDGET, "num_gpus", "plot"):
         if name in names:
             raise SearchSpaceError(f"{option_name(name)} is of one service, not several.")
@@ -420,11 +416,11 @@ def read_services(
     common: Mapping[str, object],
     option_name: OptionNamer = str,
 ) -> tuple[tuple[Service, ...], dict[str, int]]:
-    """The services of a TOML file, or of a mapping like it, and its ``stock``.
+    """Read the services of a TOML file or of a mapping like it, and the stock of GPUs by type.
 
     ``[services.NAME]`` has the answers of a service: ``model``, ``request_rate`` or ``load`` (a CSV
-    file in the same folder), lengths, limits. Top-level answers hold for all services; ``common``
-    ones take precedence over them.
+    file in the same folder), lengths, limits. Top-level answers apply to all services; ``common``
+    has precedence over both.
 
     Raises SpecError or SearchSpaceError if the file cannot be read; something is unknown, missing
     or impossible.
@@ -458,6 +454,7 @@ def _service(
     folder: Path,
     option_name: OptionNamer,
 ) -> Service:
+    """Parse a service of the file; raises SearchSpaceError if a name or the load is wrong."""
     limits, terms = terms_of("serve", "limit"), terms_of("serve", "question", "parameter")
     questions = {name: term for name, term in terms.items() if "question" in term.kind}
     service_answers: dict[str, object] = {**common}
@@ -499,10 +496,10 @@ def share_gpus(
 ) -> SharedFleet:
     """Place services on the GPUs of a stock at the lowest total cost.
 
-    A service runs on one type of GPU; where the stock is too small for that, on two with quarters
-    of its requests. Types without a stock have no end; without any stock and any GPU the types are
-    all current ones of data centers. Costs are those of a day: what is always needed is held under
-    the cheapest contract for that, the rest is had by the hour.
+    A service runs on one type of GPU or, if the stock is too small, on two types that share its
+    requests in quarters. A type without a stock is unlimited; without stock and GPU, all current
+    data-center GPUs are tried. Costs are per day: GPUs needed most of the day have the cheapest
+    long contract, others are paid by the hour.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
     InfeasibleError if a service runs on none of the types, or the stock is too small for all.
@@ -528,7 +525,7 @@ def share_gpus(
     ]
 
     def sizes_of(service: Service, part: float) -> list[Size]:
-        """The sizes of a share of a service on each type."""
+        """Size a share of the requests of a service (``part``, 0 to 1) on each type of GPU."""
         request = replace(service.of_share(part).request, gpu=names)
         load = service.of_share(part).load
         try:
@@ -559,6 +556,7 @@ def share_gpus(
     ]
 
     def allocated() -> Allocation:
+        """Choose the cheapest of the ways to place each service listed in ``splits``."""
         ways = [
             [
                 {index: _needed_gpus(size, starts) for index, _, size in split}
@@ -625,7 +623,7 @@ def share_gpus(
 def _split_on_two_types(
     sizes: Mapping[float, Sequence[Size]],
 ) -> list[list[tuple[int, float, Size]]]:
-    """The ways of a service on two types that share its requests."""
+    """Return each way to split the requests of a service between two types of GPUs."""
     types = range(len(next(iter(sizes.values()))))
     return [
         [(first, part, sizes[part][first]), (second, 1 - part, sizes[1 - part][second])]
@@ -636,7 +634,7 @@ def _split_on_two_types(
 
 
 def _gpu_names(services: Sequence[Service], stock: Mapping[str, int]) -> tuple[str, ...]:
-    """The GPUs that are named (``all`` are those with a price), those of the stock, or current."""
+    """Return the GPU types to try: those in requests, or else in the stock, or else current."""
     gpus = [service.request.gpu for service in services if service.request.gpu is not None]
     named = [str(name) for gpu in gpus for name in split_items(gpu, "gpu")]
     catalogue = Catalogue(services[0].request.specs)
@@ -653,7 +651,7 @@ def _spec_name(request: Request, gpu: str) -> str:
 
 
 def _needed_gpus(size: Size, starts: Sequence[float]) -> FloatArray:
-    """GPUs of a service in each part of the day."""
+    """Return how many GPUs a service needs in each part of the day, from ``starts`` [h] on."""
     if size.day is None:
         return np.full(len(starts), float(peak_plan(size).num_gpus))
     begins = [hour.period.start for hour in size.day.hours]
@@ -664,7 +662,7 @@ def _needed_gpus(size: Size, starts: Sequence[float]) -> FloatArray:
 def _pool(
     gpu: str, gpu_type: GpuType, terms: HourlyPrices, hours: FloatArray, needs: Sequence[FloatArray]
 ) -> GpuPool:
-    """The GPUs of one type, of all parts that run on it."""
+    """Return the pool of all GPUs of one type, with the cost of a day for the sum of the needs."""
     together = np.sum(needs, axis=0)
     held, cost = base_gpus_and_cost(together, hours, gpu_type)
     return GpuPool(
@@ -680,6 +678,7 @@ def _pool(
 
 
 def _too_small(pools: Sequence[GpuPool], placements: Sequence[ServicePlacement]) -> str:
+    """Say which GPUs the stock lacks at least, and on which GPUs the services would run."""
     lacking = [
         f"{formatting.format_count(pool.peak_gpus - pool.stock)} more {pool.gpu} than "
         f"{formatting.format_count(pool.stock)}"

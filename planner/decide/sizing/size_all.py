@@ -84,6 +84,7 @@ class Sizes:
     is_memory_only: bool = False
 
     def __repr__(self) -> str:
+        """Return a short text: how many GPU types have a plan, and the cheapest type."""
         feasible = [size for size in self.sizes if size.fewest is not None]
         best = f", cheapest {feasible[0].gpu}" if feasible else ""
         without = len(self.sizes) - len(feasible)
@@ -98,10 +99,10 @@ class Sizes:
 
     @cached_property
     def best(self) -> Size | None:
-        """The recommended size: the cheapest in a bad case, or one tied with it that has more
-        evidence. None: no plan. Without prices the one with the fewest GPUs.
+        """Return the recommended size: the cheapest in a bad case, or a tied one with more
+        evidence; without prices the one with the fewest GPUs. None: no plan.
 
-        Within a limit of power or a budget the one that carries most.
+        With a power limit or a budget, the size that serves most tokens/s.
         """
         return self.feasible[0] if self.feasible else None
 
@@ -112,7 +113,7 @@ class Sizes:
 
     @property
     def better_tied(self) -> Size | None:
-        """The cheapest size that is tied with the recommended one; None: none is cheaper."""
+        """Return the cheapest size that is tied with the recommended one; None: none is cheaper."""
         if self.best is None or self.best.carried is not None:
             return None
         ranked = self.best.ranked_plan
@@ -142,7 +143,7 @@ class Sizes:
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """Result columns of each choice, with its expected loss against the others."""
+        """Return a result row per choice, with its expected loss against the other sizes."""
         rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
         costs = [rank_row_by_cost(row) if row["feasible"] else RankedPlan(math.nan) for row in rows]
         if self.best is None or self.best.carried is not None or len(self.feasible) < 2:
@@ -154,16 +155,15 @@ class Sizes:
 
     @property
     def regret(self) -> float:
-        """Expected loss of the recommended size against the others, as a share of its cost; NaN:
-        unknown."""
+        """Return the expected loss of the recommended size as a share of its cost; NaN: unknown."""
         if len(self.feasible) < 2 or self.feasible[0].carried is not None:
             return math.nan
         return float(expected_regrets([size.ranked_plan for size in self.feasible])[0])
 
     def to_frame(self) -> pd.DataFrame:
-        """A row for each choice: GPU, contract, margins, then the plan's columns in full.
+        """Return a data frame with a row per choice; with a load, a row per GPU and period.
 
-        Of a load a row for each GPU and period.
+        With a ``load``, the frame has a row per GPU and period instead.
         """
         import pandas as pd
 
@@ -183,14 +183,13 @@ def size_all(
 ) -> Sizes:
     """Size for every GPU of a request under every contract.
 
-    Default: data-centre GPUs with at least 60 GiB and a current price. ``progress`` receives how
-    many are done and may raise `StopSearch`, after which the others have no plan; ``workers``
-    processes.
-    With a ``load`` the service is sized for its peak, and its day is priced with the contracts;
-    GPUs paid by the hour start ``startup`` before they serve. A service without a rate is as large
-    as a power limit, or a ``budget``, allows. The budget of a run is the limit of its cost; its
-    fastest plan keeps both limits. Limits hold for `DEFAULT_CONFIDENCE` of runs like these if the
-    request has no confidence.
+    Default: data-center GPUs with at least 60 GiB and a current price. ``progress`` receives how
+    many GPUs are done and may raise `StopSearch`, after which the others have no plan; ``workers``
+    is a number of processes. With a ``load``, the service is sized for its peak and its day is
+    priced with the contracts; GPUs paid by the hour start ``startup`` before they serve. Without a
+    rate, a service is as large as a power limit or ``budget`` allows. The budget of a training run
+    limits its cost; its fastest plan keeps both limits. Limits hold with probability
+    `DEFAULT_CONFIDENCE` if the request has no confidence.
 
     Raises SpecError or SearchSpaceError if there is no limit, or something is unknown, invalid or
     impossible for all GPUs; WorkersLost if worker processes ended repeatedly.
@@ -225,7 +224,7 @@ def size_all(
 
 
 def recommended_first(sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Sizes with the recommended one first, then in their order; ties go to more evidence."""
+    """Sort sizes by cost in a bad case, but the recommended one first (ties: more evidence)."""
     by_cost = sorted(sizes, key=lambda size: size.order)
     priced = [size for size in by_cost if size.fewest is not None and size.carried is None]
     if not priced or not math.isfinite(priced[0].ranked_plan.value):
@@ -254,7 +253,7 @@ def sizing_tasks(
     budget: Budget | None = None,
     option_name: OptionNamer = str,
 ) -> list[SizingTask]:
-    """Sizing tasks, one for each GPU.
+    """Return one sizing task per GPU type, after a check of the request.
 
     Raises SpecError or SearchSpaceError as `size_all`, before any is sized.
     """
@@ -283,7 +282,7 @@ def sizing_tasks(
 
 
 def with_default_confidence(request: Request) -> Request:
-    """The request at the confidence that sizes have where it gives none."""
+    """Return the request with the default confidence if it states none."""
     return (
         request
         if request.confidence is not None
@@ -292,7 +291,7 @@ def with_default_confidence(request: Request) -> Request:
 
 
 def _run(tasks: Sequence[SizingTask], workers: int) -> Iterator[Sizing]:
-    """The sizes of each, in their order; what cannot be planned is its error."""
+    """Yield the sizes of each task in order, from several processes; yields errors as results."""
     if workers < 2 or len(tasks) < _FEW or "fork" not in multiprocessing.get_all_start_methods():
         yield from map(_size_under_contracts, tasks)
         return
@@ -324,7 +323,7 @@ def without_contract(request: Request) -> Request:
 
 
 def parse_contracts(value: object, option_name: str = "contract") -> list[str | None]:
-    """One contract, several, or all; the usual one where none is given.
+    """Parse one contract, several, or ``all``; [None] (the usual contract) if not stated.
 
     Raises SearchSpaceError if one of them is none.
     """
@@ -338,7 +337,7 @@ def parse_contracts(value: object, option_name: str = "contract") -> list[str | 
 
 @snapshot_files()
 def _size_under_contracts(task: SizingTask) -> Sizing:
-    """The size under each contract; what they do not change is predicted once."""
+    """Size one GPU type under each contract; shared predictions run only once."""
     contracts = task.contracts if task.load is None else (None,)
     requests = [replace(task.request, contract=contract) for contract in contracts]
     without = [_reject_unpriced(request) for request in requests]
@@ -353,6 +352,7 @@ def _size_under_contracts(task: SizingTask) -> Sizing:
 
 
 def _size(request: Request, task: SizingTask, searches: Searches) -> Size | PlannerError:
+    """Size one request, with its load or budget if there is one; returns a PlannerError, if any."""
     try:
         if _is_training(request):
             size = TrainingSizer(request=request, searches=searches).size()
@@ -377,7 +377,7 @@ def _size(request: Request, task: SizingTask, searches: Searches) -> Size | Plan
 
 
 def _size_within_limits(request: Request, budget: Budget | None) -> Size:
-    """What a service carries within its limit of power and a budget."""
+    """Size a service by the largest load within its power limit and budget."""
     rate = None if budget is None else budget.rate
     result, reason = BudgetSearch(request=request, budget=rate).find_largest_load()
     head = Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
@@ -397,7 +397,7 @@ def _size_within_limits(request: Request, budget: Budget | None) -> Size:
 
 
 def _reject_above_budget(size: Size, budget: Budget | None) -> Size:
-    """The same, or why it is too dear."""
+    """Return the size, or one without plan and with the reason if it exceeds the budget."""
     best = size.cheapest or size.fewest
     if budget is None or best is None or best.cost <= budget.rate * HOUR:
         return size
@@ -409,7 +409,7 @@ def _reject_above_budget(size: Size, budget: Budget | None) -> Size:
 
 
 def _reject_unpriced(request: Request) -> Size | PlannerError | None:
-    """Size or error if the GPU has no price under the requested contract; None: it has one."""
+    """Return why the GPU cannot be priced under the contract; None: it has a price."""
     if request.contract is None:
         return None
     try:
@@ -424,7 +424,7 @@ def _reject_unpriced(request: Request) -> Size | PlannerError | None:
 
 
 def _sizing_request(request: Request) -> Request:
-    """The request with what sizing needs: the deadline in front, plans by the time of the run."""
+    """Return a training request with the deadline first and time as objective; else unchanged."""
     if not _is_training(request):
         return request
     goals = terms_of(request.workload, "objective")
@@ -435,7 +435,7 @@ def _sizing_request(request: Request) -> Request:
 
 
 def current_gpus(catalogue: Catalogue) -> Iterator[str]:
-    """GPUs of data centers that some list has a current price of."""
+    """Yield the data-center GPUs with enough memory and a current price."""
     for name in catalogue.names("gpus"):
         gpu, price = catalogue.load_gpu(name).spec, catalogue.price(name)
         is_large = gpu.allocatable_memory >= _SMALLEST_GIB * GIB
@@ -454,7 +454,7 @@ def _check_request(
     budget: Budget | None,
     option_name: OptionNamer,
 ) -> None:
-    """Refuse questions that have no size as their answer, all faults at once."""
+    """Raise SearchSpaceError with all reasons why the request cannot be sized."""
     errors = []
     try:
         check_confidence(request.limit_confidence, option_name("confidence"))
@@ -527,7 +527,7 @@ def _check_request(
 def gpus_of(
     gpu: str | tuple[str, ...] | None, cluster: object = None, specs: Path | None = None
 ) -> list[str | None]:
-    """The GPUs that a question names; where it names none, those with a current price.
+    """Return the GPU types to size: those named, or else all with a current price.
 
     Raises SearchSpaceError if it names all of them, and a cluster.
     """

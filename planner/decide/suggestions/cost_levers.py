@@ -51,7 +51,7 @@ class CostLever:
     change: float
 
     def to_dict(self) -> dict[str, object]:
-        """The lever as a dictionary for JSON."""
+        """Return the lever as a dictionary for JSON."""
         return {
             "lever": self.name,
             "own": self.current,
@@ -63,11 +63,10 @@ class CostLever:
 
 
 def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
-    """Answers that change the cost of the recommended plan by more than 10 %, largest first.
+    """Return answers that change the cost of the recommended plan by over 10 %, largest first.
 
-    Number formats, software, numbers of GPUs and the confidence are tried one at a time where the
-    question has one answer to each, by a search of its own; contracts by their prices. What cannot
-    be planned is left out.
+    Each lever (number format, software, number of GPUs, confidence) has a search of one changed
+    answer; contracts only change prices. What cannot be planned is left out.
     """
     if result.recommended is None:
         return []
@@ -100,7 +99,7 @@ def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
 def _searched_levers(
     request: Request, base_row: Row
 ) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
-    """Each lever with the plan's answer, another one, and the fields of the request for it."""
+    """Yield name, current answer, other answer and request fields of each lever to search."""
     workload = workload_of(request.workload)
     parameter = workload.precision
     current = str(base_row.get(parameter, ""))
@@ -126,7 +125,7 @@ def _searched_levers(
 def _cache_levers(
     plan: Plan, base_row: Row
 ) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
-    """Where prompts are used again, the same of a router that knows it, and of half of the host."""
+    """Yield a cache-aware router and a host cache as levers, if the prefix cache is used."""
     if not math.isfinite(number_or_nan(base_row.get("cache_residence_s"))):
         return
     request = plan.request
@@ -139,7 +138,7 @@ def _cache_levers(
 
 
 def _prefix_hit_rate(row: Row) -> str:
-    """What a plan finds of its prompts, all its caches together."""
+    """Return a text with the share of prompt tokens that all prefix caches hold; may be empty."""
     shares = [
         number_or_nan(row.get(name))
         for name in columns_about("prefix_cache")
@@ -149,7 +148,7 @@ def _prefix_hit_rate(row: Row) -> str:
 
 
 def contract_levers(plan: Plan, base_row: Row, column: str) -> Iterator[CostLever]:
-    """The same plan under other contracts, as `planner explain` has it."""
+    """Yield the cost of the same plan under each other contract."""
     if column not in _COSTS:
         return
     current = str(base_row.get("contract", Contract.ON_DEMAND))
@@ -164,7 +163,7 @@ def contract_levers(plan: Plan, base_row: Row, column: str) -> Iterator[CostLeve
 
 
 def _recommended_row(request: Request) -> Row:
-    """The result columns of the plan that a search recommends; empty without one."""
+    """Return the result columns of the plan that a search recommends; empty: no plan."""
     try:
         best = exhaustive_search(make_plan(request).problem).recommended
     except PlannerError:

@@ -45,9 +45,9 @@ class _Suggestion:
 
 
 def suggest_feasible(plan: Plan, result: SearchResult) -> list[str]:
-    """Options that make something feasible, each found so by a search of its own.
+    """Return options that make the request feasible, each verified by a search.
 
-    All of them together judge ``advice_rows`` of the workload at most.
+    All searches together evaluate at most ``advice_rows`` configurations of the workload.
     """
     options: list[str] = []
     rows = plan.workload.advice_rows
@@ -65,7 +65,7 @@ def suggest_feasible(plan: Plan, result: SearchResult) -> list[str]:
 
 
 def _suggestion_families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Suggestion]]:
-    """Families of remedies; of each the first that helps is enough."""
+    """Yield families of suggestions; a caller uses only the first of each that helps."""
     if "request_rate" in result.rejected_by:
         yield _suggest_sizing(plan)
     yield _suggest_relaxed_limits(plan, result)
@@ -99,7 +99,7 @@ def _suggestion_families(plan: Plan, result: SearchResult) -> Iterator[Iterator[
 
 
 def _is_feasible_with(remedy: _Suggestion, rows: int) -> tuple[bool, int]:
-    """Whether something is feasible then, and how many of the ``rows`` are left."""
+    """Return True if the suggestion makes a plan feasible, and how many ``rows`` are left."""
     try:
         plan = (make_single_plan if remedy.is_single else make_plan)(remedy.request)
     except PlannerError:
@@ -132,7 +132,7 @@ def _suggest_settings(plan: Plan, settings: Mapping[str, object]) -> _Suggestion
 
 
 def _suggest_relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
-    """Limits that a nearest miss keeps: as few others as it takes are relaxed with it."""
+    """Yield suggestions to relax the limits that a nearest miss violates."""
     for miss in result.nearest_misses:
         if miss.rejection not in plan.request.constraints or not math.isfinite(miss.value):
             continue
@@ -149,7 +149,7 @@ def _suggest_relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Sugge
 
 
 def round_limit_outward(constraint: Constraint, value: float) -> tuple[str, float]:
-    """A limit that ``value`` keeps, with two digits, as an option and in SI units."""
+    """Return a limit just beyond ``value`` (two digits), as an option and in SI units."""
     term = glossary()[constraint.name]
     scale, unit = next(
         (scale, unit)
@@ -164,7 +164,7 @@ def round_limit_outward(constraint: Constraint, value: float) -> tuple[str, floa
 
 
 def _suggest_fitting_size(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
-    """For one configuration that is too large: as much of it as finds room."""
+    """Yield settings with which a single configuration that is too large fits."""
     for miss in result.nearest_misses:
         settings = plan.workload.fitting(miss.source, miss.configuration)
         if _is_single(plan) and settings:
@@ -172,7 +172,7 @@ def _suggest_fitting_size(plan: Plan, result: SearchResult) -> Iterator[_Suggest
 
 
 def _suggest_combined_settings(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
-    """For one configuration whose memory is too small: several settings at once."""
+    """Yield combined settings with which a single configuration fits its memory."""
     if not _is_single(plan) or not {*MEMORIES} & {*result.rejected_by}:
         return
     evaluation = evaluate(plan)
@@ -185,6 +185,7 @@ def _suggest_combined_settings(plan: Plan, result: SearchResult) -> Iterator[_Su
 
 
 def _suggest_freed_settings(plan: Plan) -> Iterator[_Suggestion]:
+    """Yield a suggestion for each setting of the user: plan without this setting."""
     if _is_single(plan):
         return
     settings = plan.request.settings
@@ -194,7 +195,7 @@ def _suggest_freed_settings(plan: Plan) -> Iterator[_Suggestion]:
 
 
 def _suggest_search(plan: Plan) -> Iterator[_Suggestion]:
-    """For one configuration: the whole default space, on as few GPUs as it takes."""
+    """Yield searches of the default space in place of a configuration, on ever more GPUs."""
     for count in plan.counts[:1]:
         for power in range(_MAX_DOUBLINGS):
             gpus = count * 2**power
@@ -209,6 +210,7 @@ def _suggest_sizing(plan: Plan) -> Iterator[_Suggestion]:
 
 
 def _suggest_more_gpus(plan: Plan) -> Iterator[_Suggestion]:
+    """Yield suggestions with more GPUs (full nodes, doublings) and one with fewer."""
     if not plan.counts:
         return
     largest = max(plan.counts)
@@ -223,6 +225,7 @@ def _suggest_more_gpus(plan: Plan) -> Iterator[_Suggestion]:
 
 
 def _suggest_batch_sizes(plan: Plan) -> Iterator[_Suggestion]:
+    """Yield suggestions with a global batch that the GPUs divide, or that is a power of two."""
     work, gpus = plan.problem.inputs.workload, max(plan.counts)
     if not isinstance(work, TrainingWorkload):
         return

@@ -62,7 +62,7 @@ class Attempts:
 def attempts_of(
     plan: Plan, evaluation: Evaluation, may_be: MayBe, profiles: Iterable[str] = ()
 ) -> Attempts:
-    """Look beyond small changes: other plans, adapters, more GPUs."""
+    """Try changes, other plans, adapters (LoRA) and more GPUs for a plan that lacks memory."""
     if evaluation.source.mesh is None:
         return Attempts(tried={})
     tried = changes_that_fit(plan, evaluation, may_be).tried
@@ -82,11 +82,11 @@ def allowed_changes(
     can_say: Callable[[str, str | int | float], bool],
     defaults: Collection[str],
 ) -> MayBe:
-    """Changes that a launch file can express and that keep its load.
+    """Return a function: True if the launch file can express a value that keeps its load.
 
-    The load is the number of concurrent requests of a replica, which no change raises; with a rate
-    it is that of ``row``. ``defaults`` names the options that the file leaves to its engine,
-    ``can_say`` returns whether the file can express a value.
+    The load is the number of concurrent requests per replica, which no change may raise; with a
+    request rate, that of ``row``. ``defaults`` are options that the file leaves to the engine;
+    ``can_say`` returns True if the file can express a value.
     """
     max_concurrency = math.inf
     if request.workload == "serve":
@@ -106,12 +106,12 @@ def allowed_changes(
 def best_changes(
     plan: Plan, evaluation: Evaluation, may_be: MayBe = lambda *_: True
 ) -> list[Change]:
-    """For one, two and three changed parameters the best, as far as more of them gain more.
+    """Return the best change of one, two and three parameters; more only if it gains more.
 
-    ``plan`` and ``evaluation`` are those of one configuration; ``may_be`` says whether a parameter
-    may get a value. Number formats and batch stay as they are, and no change makes it fit less
-    surely than now, or than 9 of 10 runs do; a plan whose memory is too small may get narrower
-    formats, too. Empty where nothing is better, or where its workers are of two kinds.
+    ``plan`` and ``evaluation`` have one configuration; ``may_be`` returns True if a parameter may
+    have a value. Number formats and batch stay, and the fit probability does not fall below the
+    lower of 90 % and its present value. If memory is too small, formats may change, too. Empty:
+    nothing is better, or prefill and decode workers are separate.
     """
     if evaluation.source.mesh is None:
         return []
@@ -144,11 +144,10 @@ def best_other_plan(
     profiles: Iterable[str] = (),
     may_be: MayBe = lambda *_: True,
 ) -> tuple[Plan, Change] | None:
-    """The best plan on these GPUs that fits, with any number of changes, and the changes.
+    """Return the best plan that fits on these GPUs, with its changes; None: nothing fits.
 
-    Of the framework or engine of the plan, at first without what saves memory at the cost of
-    time, or of formats; where it has none, of the best of ``profiles`` that keep weights and
-    optimizer states in as many bits. The batch stays. None where nothing fits.
+    Keeps framework or engine and batch; tries first without memory-saving options. If nothing fits,
+    tries ``profiles`` whose weights and optimizer states have as many bits.
     """
     if evaluation.source.mesh is None:
         return None
@@ -173,7 +172,7 @@ def _best_of(
     may_be: MayBe,
     more: Mapping[str, Sequence[Value]] = MappingProxyType({}),
 ) -> tuple[Plan, Change] | None:
-    """The best that fits of a framework or engine that keeps states in no fewer bits."""
+    """Return the best fitting plan of a framework or engine with states of no fewer bits."""
     problem = plans_around(plan, base_row, may_be, profile, more)
     if problem is None or _state_bytes(problem) < _state_bytes(plan.problem):
         return None
@@ -187,7 +186,7 @@ def _best_of(
 
 
 def _state_bytes(problem: Problem) -> float:
-    """Of weights and optimizer states per parameter; none where nothing is trained."""
+    """Return the bytes of weights and optimizer states per parameter; 0 without training."""
     inputs = problem.sources[0].inputs
     if not isinstance(inputs, TrainingInputs):
         return 0.0
@@ -198,7 +197,7 @@ def _state_bytes(problem: Problem) -> float:
 def _changes(
     problem: Problem, base_row: Row, before: float, min_fit_probability: float
 ) -> list[Change]:
-    """The best for each number of changed parameters that gains something over fewer."""
+    """Return the best change per number of parameters, without those that gain no more."""
     changes: list[Change] = []
     reached = before if np.isfinite(before) else 0.0
     for candidates, row, value in best_by_distance(problem, base_row, min_fit_probability).values():
@@ -209,7 +208,7 @@ def _changes(
 
 
 def recommended_change(changes: list[Change]) -> Change | None:
-    """The recommended change: the fewest changed parameters with nearly the full gain."""
+    """Return the change of the fewest parameters with nearly the full gain; None: no changes."""
     if not changes:
         return None
     max_gain = max((change.gain for change in changes if np.isfinite(change.gain)), default=np.nan)

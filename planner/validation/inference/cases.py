@@ -42,7 +42,7 @@ from planner.workloads.serving_space import with_sequence_limit, without_cuda_gr
 
 
 def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
-    """The engine with the scheduler and graph options of a run."""
+    """Return the engine with the scheduler and CUDA-graph options of a run."""
     names = ("poll_interval", "batch_wait", *SCHEDULED)
     settings: dict[str, Any] = {
         name: int(run.number(name) or 0) for name in names if run.text(name)
@@ -60,7 +60,7 @@ def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
 
 
 def weight_scale(run: Run, replica: Deployment) -> float:
-    """Bytes of the weights over those of the format, if a run specifies the bits; else 1."""
+    """Return the stated bits per weight over those of its number format; 1: not stated."""
     bits = run.number("bits_per_weight")
     if not bits:
         return 1.0
@@ -68,7 +68,7 @@ def weight_scale(run: Run, replica: Deployment) -> float:
 
 
 def slower(engine: EngineProfile, scale: float) -> EngineProfile:
-    """The engine reading weights that are larger than those of the format by ``scale``."""
+    """Return the engine with slower reads of weights, which are ``scale`` times as large."""
     if scale == 1.0:
         return engine
     fraction = min(engine.execution.weight_bandwidth_fraction / scale, 2.0)
@@ -139,7 +139,7 @@ class Traffic:
 
     @cached_property
     def workload(self) -> ServingWorkload:
-        """The traffic for the estimator, which counts whole tokens and at least one.
+        """Return the traffic as a workload for the estimator, in full tokens, at least one.
 
         Only clients that wait for answers start together.
         """
@@ -176,16 +176,16 @@ class Traffic:
 
     @property
     def sent(self) -> float:
-        """Total number of requests of the clients; assumed if the row does not specify it.
+        """Return how many requests the clients send; an assumption if the run does not state it.
 
-        Runs with equal lengths and without this number are assumed to be long.
+        Runs with equal lengths that do not state the number are assumed to be long.
         """
         waves = _WAVES_OF_EQUALS if self.equal_lengths else WAVES
         return self.num_requests or waves * (self.concurrency or np.inf)
 
     @property
     def of_all(self) -> tuple[Hashable, ...]:
-        """Key of runs that are predicted in one pass: all but the lengths."""
+        """Return the key of runs that one pass can predict: all of the traffic but the lengths."""
         return (
             self.request_rate is not None and self.concurrency is None,
             self.is_closed,
@@ -258,7 +258,7 @@ class InferenceCase(Case):
 
     @property
     def group(self) -> Hashable:
-        """Cases of one group are predicted in one pass."""
+        """Return the key of cases that one pass can predict."""
         return (
             self.mode,
             self.model.name,
@@ -298,9 +298,10 @@ class InferenceCase(Case):
 def setting_of(
     cases: Sequence[InferenceCase], *, endless: bool = False, columns: bool = False
 ) -> ServingInputs:
-    """Inputs of the estimator for cases of one group, besides the replicas.
+    """Build the shared inputs of cases of one group; lengths [tokens] that differ become arrays.
 
-    Where lengths differ they are arrays, one row per case; ``columns``: of shape (cases, 1).
+    ``columns``: arrays have shape ``(cases, 1)``, not ``(cases,)``. ``endless``: the number of
+    requests is unlimited.
     """
     first = cases[0]
     workload = first.traffic.workload
@@ -323,7 +324,7 @@ def setting_of(
 
 
 def inference_case(run: Run, library: Library) -> InferenceCase:
-    """The case of a run, from all columns of its row except measurements.
+    """Build the case of a published run from its columns, without its measurements.
 
     Raises NotPredicted if it cannot be predicted; the text says why.
     """
@@ -369,7 +370,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
 
 
 def served_model(run: Run, library: Library) -> ModelSpec:
-    """The built-in model of a run's name, its variants included, else one of its columns."""
+    """Return the built-in model with the name of the run, or else build one from its columns."""
     name = spelled(run.text("model"))
     while name:
         model = library.model(name)
@@ -380,7 +381,7 @@ def served_model(run: Run, library: Library) -> ModelSpec:
 
 
 def _stages(run: Run, rule: EngineRule) -> str:
-    """Schedule of the pipeline stages; empty: all work at once."""
+    """Return the schedule of the pipeline stages; empty: all stages work at once."""
     stages = run.word("stages") or rule.stages
     if stages not in _STAGES:
         raise NotPredicted(f"stages {stages!r} are not {', '.join(_STAGES[1:])}")
@@ -390,6 +391,7 @@ def _stages(run: Run, rule: EngineRule) -> str:
 def _prefill(
     run: Run, mode: Mode, model: ModelSpec, gpu: GpuSpec, engine: EngineProfile
 ) -> Pool | None:
+    """Return the prefill workers of a run with separate workers; None in other modes."""
     if mode is not Mode.DISAGGREGATED:
         return None
     prefix = "prefill_" if run.count("prefill_tensor_parallel") else ""
@@ -402,6 +404,7 @@ def _workers(run: Run, pool: str, otherwise: int) -> int:
 
 
 def _traffic(run: Run, mode: Mode) -> Traffic:
+    """Return lengths [tokens], rate [1/s] and concurrency of a run; raises NotPredicted."""
     lengths, scale = [], run.number("length_scale") or 1.0
     for name, default in _USUAL_LENGTHS.items():
         length = run.number(name)
@@ -440,7 +443,7 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
 
 
 def _up_to(run: Run, name: str, maximum: int) -> int | None:
-    """A count up to a maximum; None if the row has none."""
+    """Return a count of the run, None if 0 or empty; raises NotPredicted above ``maximum``."""
     count = run.count(name)
     if count is not None and count > maximum:
         raise NotPredicted(f"{name} must be at most {maximum:,}")
@@ -448,7 +451,7 @@ def _up_to(run: Run, name: str, maximum: int) -> int | None:
 
 
 def _shares(run: Run) -> dict[str, float]:
-    """Variation of lengths and hit rate of the prefix cache, by column."""
+    """Return variation of lengths, cache hit rate, ... by column; raises NotPredicted."""
     shares = {name: run.number(name) or 0.0 for name in _LARGEST_SHARES}
     for name, largest in _LARGEST_SHARES.items():
         if not 0 <= shares[name] <= largest:
@@ -462,9 +465,9 @@ _RULES = tuple(
 
 
 def impossible_layouts(runs: Sequence[Run], cases: Sequence[InferenceCase]) -> list[str]:
-    """The reason why the layout of each run of a group is impossible; empty if it is possible.
+    """Return per run why its layout is impossible; empty: it is possible.
 
-    Its prediction would be for another layout: such a run is listed, and left out of errors.
+    Such a prediction is about another layout: the run is listed but left out of errors.
     """
     pools = [(case, case.replica) for case in cases]
     pools += [(case, case.prefill.deployment) for case in cases if case.prefill is not None]
@@ -478,6 +481,7 @@ def impossible_layouts(runs: Sequence[Run], cases: Sequence[InferenceCase]) -> l
 
 
 def _error_of_numbers(run: Run, case: InferenceCase) -> str:
+    """Say which number of workers or GPUs a run lacks; empty if nothing is missing."""
     if case.mode is Mode.DISAGGREGATED:
         num_workers = (run.count("prefill_num_workers"), run.count("decode_num_workers"))
         return "" if all(num_workers) else "it has pools, but no numbers of workers"
@@ -488,6 +492,7 @@ def _error_of_numbers(run: Run, case: InferenceCase) -> str:
 
 
 def _errors_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) -> Iterator[str]:
+    """Yield per deployment the broken rule or lack of memory for weights; empty: possible."""
     first = pools[0][0]
     inputs = first.inputs
     c = configurations([pool for _, pool in pools], [1.0] * len(pools))
@@ -517,7 +522,7 @@ def _errors_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) ->
 
 
 def inference_choices(run: Run, case: InferenceCase) -> Iterator[str]:
-    """Assumptions that only runs of inference need, one text each."""
+    """Yield each assumption about a serving run because the run does not state it."""
     yield from _formats(run, case)
     pool = "decode_" if run.text("decode_tensor_parallel") else ""
     if not run.text(f"{pool}tensor_parallel"):
@@ -528,6 +533,7 @@ def inference_choices(run: Run, case: InferenceCase) -> Iterator[str]:
 
 
 def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
+    """Yield the number formats that are assumed because the run does not state them."""
     if not run.text("weight_precision") and not run.text("gemm_precision"):
         yield f"weight_precision: {case.replica.quantization.word}"
     if case.kind == "moe" and case.replica.expert_quantization != case.replica.quantization:
@@ -540,6 +546,7 @@ def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
 
 
 def _assumed_traffic(run: Run, case: InferenceCase) -> Iterator[str]:
+    """Yield version, mode, lengths and concurrency that are assumed because they are not stated."""
     if not run.text("framework_version"):
         yield f"framework_version of {case.rule.profile}"
     if not run.text("mode"):

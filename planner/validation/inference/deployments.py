@@ -28,7 +28,7 @@ _NAMED = re.compile(r"mxfp4|fp4|fp8|awq|gptq|int4|int8")
 
 
 def quantizations(run: Run) -> tuple[Quantization, Quantization]:
-    """Quantization of dense and expert weights, from the columns and the known checkpoints."""
+    """Return the number formats of dense and of expert weights, from columns or checkpoint."""
     weights = run.word("weight_precision") or run.word("gemm_precision")
     if run.word("gemm_precision") in ("fp8_block", "mxfp4"):
         weights = run.word("gemm_precision")
@@ -43,7 +43,7 @@ def quantizations(run: Run) -> tuple[Quantization, Quantization]:
 
 
 def cache_type(run: Run, profile: str) -> CacheType:
-    """The number format of the key-value cache."""
+    """Return the number format of the KV cache of a run."""
     row = _first(
         "kv_caches.csv",
         engine=profile,
@@ -60,6 +60,7 @@ def _first(table: str, **words: str) -> Mapping[str, str]:
 
 @cache
 def _matching(table: str, words: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Return the first row of a CSV table whose nonempty patterns match these words."""
     return next(
         row
         for row in read_table(table, FOLDER)
@@ -129,7 +130,7 @@ def _columns() -> tuple[str, ...]:
 def configurations(
     deployments: Sequence[Deployment], concurrency: Sequence[float]
 ) -> ServingConfigurations:
-    """One replica of each, with so many requests in it."""
+    """Return one replica of each deployment, with its number of concurrent requests."""
     columns = {
         name: [getattr(deployment, name) for deployment in deployments] for name in _columns()
     }
@@ -143,7 +144,7 @@ def configurations(
 def deployment(
     run: Run, model: ModelSpec, gpu: GpuSpec, engine: EngineProfile, prefix: str = ""
 ) -> Deployment:
-    """The replicas that the columns of a run with this prefix describe."""
+    """Build the replicas of a run from its columns with this prefix (such as ``decode_``)."""
     dense, experts = (_computable(code, gpu) for code in quantizations(run))
     split = _split(run, prefix, has_experts(model))
     word = run.word("offload")
@@ -177,7 +178,7 @@ def _scheduled(run: Run, engine: EngineProfile, prefix: str, name: str) -> int:
 
 
 def _step_tokens(run: Run, engine: EngineProfile, prefix: str, ranks: int) -> int:
-    """New tokens per step and rank: of the run, else the engine's default for so many ranks."""
+    """Return new tokens per step and attention rank: of the run, else the engine's default."""
     if run.count("max_num_batched_tokens"):
         return _scheduled(run, engine, prefix, "max_num_batched_tokens")
     worker_tokens = run.count(f"{prefix}max_num_batched_tokens") if prefix else None
@@ -185,7 +186,7 @@ def _step_tokens(run: Run, engine: EngineProfile, prefix: str, ranks: int) -> in
 
 
 def _split(run: Run, prefix: str, moe: bool) -> dict[str, int]:
-    """The sizes of a replica; ranks of experts divide a stage."""
+    """Return the parallel sizes of a replica; expert ranks divide the GPUs of a stage."""
     split = {name: run.count(f"{prefix}{name}") or 1 for name in _SIZES}
     if moe and not run.text(f"{prefix}attention_data_parallel"):
         split["attention_data_parallel"] = _attention_ranks(run, prefix, split)
@@ -196,10 +197,10 @@ def _split(run: Run, prefix: str, moe: bool) -> dict[str, int]:
 
 
 def _attention_ranks(run: Run, prefix: str, split: Mapping[str, int]) -> int:
-    """Attention ranks if a run does not specify them: GPUs of its experts over tensor_parallel.
+    """Return the attention ranks of a run that does not state them: expert GPUs over TP size.
 
-    Attention and experts use the same GPUs of a stage. One rank if the sizes are no such layout,
-    or would need more GPUs than the run has.
+    Attention and experts share the GPUs of a stage. 1 if the sizes do not divide, or would need
+    more GPUs than the run has.
     """
     tensor, pipeline = split["tensor_parallel"], split["pipeline_parallel"]
     of_experts = (run.count(f"{prefix}expert_tensor_parallel") or 1) * split["expert_parallel"]
@@ -212,7 +213,7 @@ def _attention_ranks(run: Run, prefix: str, split: Mapping[str, int]) -> int:
 
 
 def _replicas(run: Run, split: Mapping[str, int]) -> float:
-    """Replicas on the GPUs of the run; 1 if it does not specify their number."""
+    """Return the number of replicas on the GPUs of the run; 1 if their number is not stated."""
     of_replica = math.prod(size for name, size in split.items() if name != _EXPERTS)
     total = run.count("num_gpus") or of_replica
     if total < of_replica:

@@ -63,7 +63,7 @@ class Columns:
 
     @classmethod
     def of(cls, cases: Sequence[InferenceCase]) -> Columns:
-        """The columns of these cases."""
+        """Return lengths [tokens], replicas and weight scale of these cases as arrays."""
         return cls(
             input_tokens=np.array([case.traffic.input_tokens for case in cases]),
             output_tokens=np.array([case.traffic.output_tokens for case in cases]),
@@ -76,7 +76,7 @@ class Columns:
 def rates(
     columns: Columns, *, request_rate: FloatArray, decode_rate: FloatArray
 ) -> dict[str, FloatArray]:
-    """Requests and tokens per second of all replicas, as their source counts them.
+    """Return requests/s and tokens/s of all replicas, counted as in the published run.
 
     ``request_rate`` [1/s] and ``decode_rate`` [tokens/s] are those of one replica.
     """
@@ -96,9 +96,10 @@ def in_waves(
     full: FloatArray,
     smaller: Callable[[FloatArray], FloatArray],
 ) -> FloatArray:
-    """Seconds of a number of requests in waves of a size, one after the other.
+    """Return the time of ``number`` requests that run in waves of ``size``, one after another [s].
 
-    ``full``: seconds of a wave of that size, ``smaller``: of one of fewer requests, the last.
+    ``full`` is the time of a wave of ``size`` requests [s]; ``smaller`` returns the time of a last
+    wave with fewer requests [s].
     """
     rest = np.mod(number, size)
     full_waves = np.floor(number / size) * full
@@ -123,9 +124,9 @@ _GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)
 
 
 def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
-    """Means over the requests of runs of one group: of clients, at a rate, or as fast as possible.
+    """Predict runs of one group whose requests come from clients or at a rate: request means.
 
-    Requests without a rate and a concurrency all start together.
+    Without request rate and concurrency, all requests start together.
     """
     if cases[0].traffic.is_closed:
         clients = np.array([case.traffic.clients or np.nan for case in cases])
@@ -135,7 +136,7 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
 
 
 def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: OfferedLoad) -> Outcome:
-    """The outcome with rates as reported by a benchmark with a request rate."""
+    """Scale the rates to what a benchmark reports that also counts its last requests."""
     carried = outcome.quantities["requests_per_s"] / Columns.of(cases).replicas
     longest = longest_answer_ratio(setting_of(cases).workload.output_variation)
     last = outcome.quantities["time_to_first_token_s"] + offered.answer * longest
@@ -144,10 +145,10 @@ def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: OfferedLo
 
 
 def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
-    """Requests that all start together, in waves of the fastest size.
+    """Predict runs whose requests all start together, in waves of the fastest size.
 
-    Memory, the scheduler and a specified concurrency bound the size. With a specified number of
-    requests the last wave is smaller.
+    Memory, scheduler and a stated concurrency limit the size. If the number of requests is stated,
+    the last wave is smaller.
     """
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
     replicas = Columns.of(cases).replicas
@@ -167,7 +168,7 @@ def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
 
 
 def _largest_wave(cases: Sequence[InferenceCase]) -> FloatArray:
-    """Number of full-length sequences that fit a replica at once, at least one."""
+    """Return how many full-length sequences fit a replica at once, per case; at least 1."""
     concurrency = np.array([case.traffic.concurrency or np.inf for case in cases])
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
     largest = np.minimum(concurrency, number) / Columns.of(cases).replicas
@@ -194,7 +195,7 @@ def _wave_times(cases: Sequence[InferenceCase], sizes: FloatArray) -> FloatArray
 
 
 def _scaled(outcome: Outcome, factor: FloatArray) -> Outcome:
-    """The outcome with its rates times a factor."""
+    """Return the outcome with its rates (not its times) multiplied by a factor."""
     quantities = {
         name: values * factor if name in RATES else values
         for name, values in outcome.quantities.items()
@@ -203,9 +204,9 @@ def _scaled(outcome: Outcome, factor: FloatArray) -> Outcome:
 
 
 def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
-    """The concurrency at which a replica finishes requests as fast as they arrive, and the load.
+    """Return the concurrency at which a replica keeps up with its arrivals, and the load.
 
-    If it cannot keep up, the largest concurrency that fits.
+    If the replica cannot keep up, the largest concurrency that fits.
     """
     inputs, c = _at(cases, _GRID[None, :])
     memory = serving_memory(inputs, c)
@@ -247,7 +248,7 @@ def _places(cases: Sequence[InferenceCase], room: FloatArray) -> FloatArray:
 def _at(
     cases: Sequence[InferenceCase], concurrency: FloatArray
 ) -> tuple[ServingInputs, ServingConfigurations]:
-    """Every replica at concurrencies, one row each, and the setting without bursts."""
+    """Return the inputs and the configurations of each case (row) at each concurrency (column)."""
     inputs = setting_of(cases, endless=True, columns=True)
     flat = configurations([case.replica for case in cases], [1.0] * len(cases))
     columns = {n: np.broadcast_to(value, flat.shape)[:, None] for n, value in vars(flat).items()}
@@ -257,7 +258,7 @@ def _at(
 def _outcome(
     cases: Sequence[InferenceCase], concurrency: FloatArray, offered: OfferedLoad | None = None
 ) -> Outcome:
-    """Predictions at a concurrency per replica, which may follow from a request rate."""
+    """Predict rates, latencies [s] and memory [bytes] at a concurrency per replica."""
     inputs, columns = setting_of(cases), Columns.of(cases)
     c = fitting_cache(
         inputs, configurations([case.replica for case in cases], list(concurrency)), cases
@@ -298,7 +299,7 @@ def _until_the_end(
     served: RequestMeans,
     running: FloatArray,
 ) -> FloatArray:
-    """The reported share of the rate if clients send a fixed number of requests; else 1."""
+    """Return the factor on the rate if a run ends after a fixed number of requests; else 1."""
     if inputs.workload.request_rate is not None:
         return np.ones(len(cases))
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
@@ -311,16 +312,16 @@ def _until_the_end(
 def fitting_cache(
     inputs: ServingInputs, c: ServingConfigurations, cases: Sequence[InferenceCase]
 ) -> ServingConfigurations:
-    """The configurations with an fp8 cache where a run may have one and needs it."""
+    """Return the configurations with an fp8 KV cache if the run allows that and lacks room."""
     lacking = serving_memory(inputs, c).most_sequences < c.concurrency
     narrow = lacking & np.array([case.replica.narrow_cache for case in cases])
     return replace(c, kv_cache=np.where(narrow, np.int8(CacheType.FP8), c.kv_cache))
 
 
 def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
-    """Means over the requests; the memory is that of a decoding worker.
+    """Predict runs with separate prefill and decode workers; memory is of a decode worker.
 
-    If a source does not count its workers, one decodes and enough prefill workers keep up.
+    If a run does not state its workers, one decodes and enough prefill workers keep up.
     """
     inputs, columns = setting_of(cases), Columns.of(cases)
     requests = np.array([case.traffic.concurrency or 1.0 for case in cases])
@@ -380,11 +381,11 @@ _IN_FLIGHT = 4.0
 
 
 def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
-    """Times and rates of whole batches.
+    """Predict the times [s] and rates of batches whose requests start together.
 
-    A continuous engine without room for all requests starts them as memory becomes free or, if it
-    reserves whole requests, in waves that end together. An engine without continuous batching
-    needs room for all. Stages that work one at a time are timed as one GPU with the memory of all.
+    Without room for all requests, a continuous engine starts them as memory becomes free, or in
+    waves if it reserves memory for full requests. An engine without continuous batching needs room
+    for all. Stages that work one at a time are timed as one GPU with the memory of all stages.
     """
     inputs, columns = setting_of(cases), Columns.of(cases)
     batch = np.array([case.traffic.concurrency or 1.0 for case in cases]) / columns.replicas
@@ -436,7 +437,7 @@ def _timed(cases: Sequence[InferenceCase], c: ServingConfigurations) -> ServingC
 
 
 def _overlap(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatArray:
-    """Prefill time with overlapped micro-batches on the stages over that without overlap."""
+    """Return prefill time with overlapped micro-batches on the stages over time without."""
     overlapped = np.array([case.stages == MICRO_BATCHES for case in cases])
     tokens = setting_of(cases).workload.input_tokens * c.concurrency
     parts = np.ceil(tokens / c.replica_step_tokens)
@@ -456,7 +457,7 @@ _PASSES: Mapping[Mode, Pass] = {
 
 
 def predict_inference_group(cases: Sequence[InferenceCase]) -> list[Prediction]:
-    """Predictions for cases of one group, in their order."""
+    """Return the prediction of each case of one group, in order."""
     with np.errstate(all="ignore"):
         outcome = _PASSES[cases[0].mode](cases)
     usable = setting_of(cases).usable_memory
@@ -464,6 +465,7 @@ def predict_inference_group(cases: Sequence[InferenceCase]) -> list[Prediction]:
 
 
 def _prediction(case: InferenceCase, outcome: Outcome, index: int, usable: float) -> Prediction:
+    """Return the prediction of case ``index``: quantities, memory [bytes], probability to fit."""
     values = {name: float(column[index]) for name, column in outcome.quantities.items()}
     memory = float(outcome.memory[index])
     good = all(np.isfinite(value) and value > 0 for value in (*values.values(), memory))

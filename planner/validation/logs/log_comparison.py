@@ -67,7 +67,7 @@ Cells = dict[str, str]
 
 
 def schema_for(planned: PredictedRun) -> Schema:
-    """The columns of the table that a run of the plan belongs to."""
+    """Return the columns of the table (training, inference or RL) to which the run belongs."""
     if planned.is_of_rollouts:
         return RL
     return TRAINING if planned.is_training else INFERENCE
@@ -76,10 +76,7 @@ def schema_for(planned: PredictedRun) -> Schema:
 def run_cells(
     planned: PredictedRun, reading: LogSummary, measured: Mapping[str, float], name: str
 ) -> Cells:
-    """The cells of the run, by column; ``measured`` in the units of the columns.
-
-    Raises LaunchError if a table of runs cannot name the model or the GPU of the plan.
-    """
+    """Return the cells of a run by column; LaunchError if the plan's model or GPU is a file."""
     if planned.is_of_rollouts:
         base_cells = _steps(planned, reading)
     else:
@@ -100,7 +97,7 @@ def run_cells(
 
 
 def unrecorded_parts(planned: PredictedRun) -> Iterator[str]:
-    """Parts of the plan that no column holds, so that a row would describe another run."""
+    """Yield what the table of published runs has no column for; a row would lose these parts."""
     row = planned.row
     if planned.is_training:
         return
@@ -113,7 +110,7 @@ def unrecorded_parts(planned: PredictedRun) -> Iterator[str]:
 
 
 def _named(planned: PredictedRun, question: str) -> str:
-    """The answer to a question as a table names it: a name of the catalogue, never a file."""
+    """Return the GPU, model, ... of the plan by its catalogue name; LaunchError if it is a file."""
     answer = str(planned.row["gpu"] if question == "gpu" else planned.pinned.answers[question])
     if is_path(answer, slashes=question == "model"):
         raise LaunchError(
@@ -124,6 +121,7 @@ def _named(planned: PredictedRun, question: str) -> str:
 
 
 def _training(planned: PredictedRun) -> Mapping[str, object]:
+    """Return the cells of a table of training runs for a plan: layout, lengths, adapter (LoRA)."""
     row, work = planned.row, planned.inputs.workload
     adapter = row.get("adapter", "none")
     return {
@@ -137,7 +135,7 @@ def _training(planned: PredictedRun) -> Mapping[str, object]:
 
 
 def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
-    """Cells of a step of reinforcement learning; lengths come from the log where it has them."""
+    """Return the cells of an RL run; lengths [tokens] come from the log if it has them."""
     row, work = planned.row, planned.inputs.workload
     logged_lengths = {
         name: reading.facts[name] for name in terms_about("length", "rl") if name in reading.facts
@@ -162,7 +160,7 @@ def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
 
 
 def _parameters(planned: PredictedRun) -> dict[str, object]:
-    """The parameters that are columns too; a count of none is left out."""
+    """Return the plan's parameters that have a column in the table, without counts of 0."""
     columns = schema_for(planned).columns
     return {
         name: planned.row[name]
@@ -172,6 +170,7 @@ def _parameters(planned: PredictedRun) -> dict[str, object]:
 
 
 def _serving(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
+    """Return the cells of a serving run: engine, layout, formats, lengths and load."""
     row, work = planned.row, planned.inputs.workload
     return {
         "framework": row["engine"],
@@ -190,7 +189,7 @@ def _serving(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]
 
 
 def _formats(row: Mapping[str, object]) -> dict[str, object]:
-    """Columns of the formats of weights, activations, products and cache, and of their offload."""
+    """Return the columns with the number formats of weights, products and cache, and offload."""
     experts = "mxfp4" if row["expert_quantization"] == "mxfp4" else str(row["quantization"])
     weights, activations, products = _WORDS[experts]
     return {
@@ -203,7 +202,7 @@ def _formats(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def _spread(reading: LogSummary, work: object) -> dict[str, object]:
-    """Columns on the variation of lengths: from the log where it has them, else from the plan."""
+    """Return the columns with the variation of lengths: from the log, or else from the plan."""
     variations: dict[str, object] = {
         name: round(reading.facts.get(name, getattr(work, name)), 4) or "" for name in _VARIATIONS
     }
@@ -213,7 +212,7 @@ def _spread(reading: LogSummary, work: object) -> dict[str, object]:
 
 
 def _load(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
-    """Columns of the load: from the log where it has them, else from the plan."""
+    """Return the columns with concurrency and request rate [1/s]: from the log, else the plan."""
     facts = reading.facts
     load: dict[str, object] = {
         name: facts[name] for name in ("concurrency", "request_rate") if name in facts
@@ -232,7 +231,7 @@ def planned_concurrency(planned: PredictedRun) -> float:
 
 
 def _workers(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
-    """Columns of the serving mode, and of the workers of a disaggregated plan."""
+    """Return the columns with the serving mode and with separate prefill and decode workers."""
     row, columns = planned.row, INFERENCE.columns
     if planned.pinned.workload == STATIC:
         return {"mode": Mode.STATIC}
@@ -251,7 +250,7 @@ def _workers(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
 
 
 def _machine(planned: PredictedRun) -> dict[str, object]:
-    """Columns of the node, and of its network if the run uses several nodes."""
+    """Return the columns with the size of a node, its links and, with several nodes, network."""
     cluster, row = planned.inputs.machine.cluster, planned.row
     cells: dict[str, object] = {"gpus_per_node": cluster.gpus_per_node}
     if cluster.scale_up.kind is LinkKind.PCIE:
@@ -266,6 +265,7 @@ def _machine(planned: PredictedRun) -> dict[str, object]:
 
 
 def _text(value: object) -> str:
+    """Format the value of a cell; True and False become 1 and 0."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, int | float):
@@ -311,7 +311,7 @@ class LoggedQuantity:
 
     @property
     def is_inside(self) -> bool | None:
-        """Whether the measurement lies in the 90 % interval, None without one."""
+        """Return True if the measured value is in the 90 % interval; None: either is unknown."""
         ends = self.predicted
         if ends is None or math.isnan(ends.low) or math.isnan(ends.high):
             return None
@@ -338,10 +338,7 @@ class Comparison:
 
 
 def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
-    """The comparison of a log with its plan; ``name`` is the name of the run.
-
-    Raises LaunchError if GPUs, batch or lengths of the log differ from those of the plan.
-    """
+    """Compare a log with its plan; raises LaunchError if GPUs, batch or lengths differ."""
     is_of_rollouts = reading.on_rollouts
     trains = planned.is_training or planned.is_of_rollouts
     if reading.is_training not in (None, trains) or is_of_rollouts != planned.is_of_rollouts:
@@ -361,6 +358,7 @@ def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison
 
 
 def _require_same_run(reading: LogSummary, planned: PredictedRun) -> None:
+    """Raise LaunchError if sizes or lengths of the log differ from those of the plan."""
     differences = [
         f"{column.replace('_', ' ')}: {logged:g} in the log, {expected:g} in the plan"
         for column, logged, expected, within in _facts(reading, planned)
@@ -374,7 +372,7 @@ def _require_same_run(reading: LogSummary, planned: PredictedRun) -> None:
 
 
 def _facts(reading: LogSummary, planned: PredictedRun) -> Iterator[tuple[str, float, float, float]]:
-    """Numbers in both the log and the plan, with the largest allowed relative difference."""
+    """Yield name, value in the log, value in the plan and largest allowed relative difference."""
     row, work, facts = planned.row, planned.inputs.workload, reading.facts
     if not planned.is_training:
         for name in ("input_tokens", "output_tokens"):
@@ -400,6 +398,7 @@ def _facts(reading: LogSummary, planned: PredictedRun) -> Iterator[tuple[str, fl
 
 
 def _of_training(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
+    """Compare the step time [s], rate and memory [GiB] of a training log with its plan."""
     step_time, notes = _step_time(reading, planned)
     quantities = []
     measured = {}
@@ -442,10 +441,7 @@ def _of_training(reading: LogSummary, planned: PredictedRun, name: str) -> Compa
 
 
 def _of_rollouts(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
-    """The comparison of a step and its phases.
-
-    The row has no generation time of colocated sides: in the log it includes the switch of sides.
-    """
+    """Compare the times of an RL step and its phases [s] in a log with their predictions."""
     step_time, notes = _step_time(reading, planned)
     measured = {} if step_time is None else {STEP_TIME: step_time.value}
     logged_parts = {part for phase in reading.phases for part in _SUMS.get(phase, (phase,))}
@@ -496,7 +492,7 @@ _SWITCHED = (
 def _step_time(
     reading: LogSummary, planned: PredictedRun
 ) -> tuple[SteadyValue | None, tuple[str, ...]]:
-    """The time of a step in steady state [s], from whatever the log counts."""
+    """Return the median step time after warm-up [s], None: not in the log; and notes on it."""
     batch = planned.row["global_batch_size"]
     if not reading.steps:
         seconds = reading.values.get(STEP_TIME)
@@ -523,7 +519,7 @@ def _step_time(
 
 
 def _of_generations(steps: Sequence[LoggedStep], planned: PredictedRun) -> Sequence[LoggedStep]:
-    """Steps of the plan from the first on; each is one or more steps of the optimizer."""
+    """Sum the optimizer steps of a log to RL steps of the plan [s]; drops an incomplete last."""
     passes = float(planned.row["samples_per_step"]) * planned.inputs.workload.update_epochs
     updates = max(round(passes / planned.row["global_batch_size"]), 1)
     if updates > len(steps):
@@ -546,6 +542,7 @@ def _turned(steady: SteadyValue, amount: float) -> SteadyValue:
 
 
 def _of_serving(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
+    """Compare the rates and latencies of a serving log with those of its plan at this load."""
     cells, no_row = _cells(reading, planned, reading.values, name)
     missing = list(unrecorded_parts(planned))
     at_load = _at_load(reading, planned)
@@ -584,7 +581,7 @@ def _of_serving(reading: LogSummary, planned: PredictedRun, name: str) -> Compar
 
 
 def _at_load(reading: LogSummary, planned: PredictedRun) -> PredictedRun | None:
-    """The deployment of the plan under the load of the log; None where no plan is of that."""
+    """Predict the plan's deployment under the load of the log; None if that is impossible."""
     facts = reading.facts
     if "all_at_once" in facts:
         return None
@@ -615,7 +612,7 @@ def _percentile(planned: PredictedRun | None, column: str, percent: int) -> Rang
 
 
 def _about_load(reading: LogSummary, planned: PredictedRun) -> Iterator[str]:
-    """Notes on the load of the prediction."""
+    """Yield notes on the load for which the prediction holds, if it is not that of the log."""
     facts = reading.facts
     if planned.pinned.workload == TRAIN or "replicas" not in planned.row:
         return
@@ -644,6 +641,7 @@ def _about_load(reading: LogSummary, planned: PredictedRun) -> Iterator[str]:
 def _cells(
     reading: LogSummary, planned: PredictedRun, measured: Mapping[str, float], name: str
 ) -> tuple[Cells, str]:
+    """Return the cells of the run and no reason, or no cells and the reason."""
     try:
         return run_cells(planned, reading, measured, name), ""
     except LaunchError as error:
@@ -651,7 +649,7 @@ def _cells(
 
 
 def _of_row(cells: Cells, planned: PredictedRun) -> tuple[Mapping[str, Range], tuple[str, ...]]:
-    """Predictions by column of a run, with notes; no prediction where its row lacks columns."""
+    """Predict the row of a run as `planner validate` does; empty, with a note, if impossible."""
     schema = schema_for(planned)
     runs = Runs(columns=tuple(schema.columns), rows=(Run(line=1, cells=cells),))
     (prediction,) = predict(runs, Library(catalogue=planned.catalogue))
@@ -676,7 +674,7 @@ def _software(source: Any) -> str:
 def _about_row(
     cells: Cells, planned: PredictedRun, quantities: list[LoggedQuantity]
 ) -> Iterator[str]:
-    """Notes where calibration sees another run in the row than that of the plan."""
+    """Yield notes if the row of the run is predicted differently from the plan."""
     if not cells:
         return
     row_ranges, about = _of_row(cells, planned)

@@ -43,7 +43,7 @@ class PredictedRun:
 
     @classmethod
     def of(cls, pinned: SavedPlan) -> PredictedRun:
-        """The plan, evaluated again with the current specs.
+        """Evaluate a saved plan again with the current specs.
 
         Raises SpecError, SearchSpaceError or InfeasibleError if it names unknown specs, or cannot
         be computed.
@@ -54,7 +54,7 @@ class PredictedRun:
 
     @classmethod
     def read(cls, path: Path, specs: Path | None = None) -> PredictedRun:
-        """The plan of a file, of the file of a search, or of the folder of a launch.
+        """Read the plan of a file, of a search or of a launch folder, and evaluate it.
 
         ``specs`` is a folder of the user's specs that replaces the one in the plan.
 
@@ -94,7 +94,7 @@ class PredictedRun:
 
     @cached_property
     def ranges(self) -> Mapping[str, Range]:
-        """Predictions with their 90 % intervals, by result column; without memory."""
+        """Return predictions with their 90 % intervals, by result column."""
         confidence = self.evaluation.source.confidence(self.row["num_gpus"])
         by_column = intervals(self.row, confidence)
         return {
@@ -104,7 +104,7 @@ class PredictedRun:
         }
 
     def memory(self, kind: str) -> Range:
-        """Peak memory [GiB] of the fullest GPU, in the definition of a kind of measurement."""
+        """Return the peak memory of the fullest GPU [GiB] as a kind of measurement counts it."""
         peak = float(self.row["peak_memory_gib"])
         measured = peak - sum(
             float(self.row.get(f"memory_{part}_gib") or 0.0) for part in _OUTSIDE[kind]
@@ -115,7 +115,7 @@ class PredictedRun:
 
     @property
     def out_of_memory(self) -> Range:
-        """Whether it is predicted to run out of memory: 1 or 0, as are the ends."""
+        """Return 1 if the plan is predicted to run out of memory, else 0; ends likewise."""
         capacity = self.inputs.machine.gpu.allocatable_memory / GIB
         peak = self.memory(MemoryKind.DEVICE)
         value, low, high = (float(end > capacity) for end in (peak.value, peak.low, peak.high))
@@ -124,7 +124,7 @@ class PredictedRun:
     def at_load(
         self, concurrency: float | None, request_rate: float | None, requests: Row | None = None
     ) -> PredictedRun | None:
-        """The same deployment at another load: a concurrency, or a request rate [1/s].
+        """Predict the same deployment at another concurrency or request rate [1/s].
 
         ``requests`` are answers about the requests, such as their number. None: the deployment
         cannot sustain that load.

@@ -108,7 +108,7 @@ class TrainingCase(Case):
 
     @property
     def group(self) -> Hashable:
-        """Cases of one group are predicted in one pass."""
+        """Return the key of cases that one pass can predict."""
         return (
             self.model,
             self.gpu.name,
@@ -126,7 +126,7 @@ class TrainingCase(Case):
 
     @property
     def inputs(self) -> TrainingInputs:
-        """Inputs of the estimator besides the layouts."""
+        """Return the inputs that all layouts of the case share."""
         return TrainingInputs(
             machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
             model=self.model,
@@ -170,7 +170,7 @@ class TrainingCase(Case):
 
 
 def training_case(run: Run, library: Library) -> TrainingCase:
-    """The case of a run, from all columns of its row except measurements.
+    """Build the case of a published run from its columns, without its measurements.
 
     Raises NotPredicted if it cannot be predicted; the text says why.
     """
@@ -230,7 +230,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
 
 
 def _length(run: Run, rule: FrameworkRule) -> int:
-    """Tokens of a sequence; if a fine-tuning run specifies none, the default of its framework."""
+    """Return the sequence length [tokens]; if fine-tuning does not state it, the usual one."""
     length = run.count("sequence_length")
     if length is None and is_fine_tuning(run):
         return rule.sample_length
@@ -240,7 +240,7 @@ def _length(run: Run, rule: FrameworkRule) -> int:
 
 
 def _saved_modules(run: Run, adapter: AdapterKind) -> SavedModules:
-    """Modules that a run trains in full in addition to an adapter."""
+    """Return the modules that a run trains in full in addition to its adapter (LoRA)."""
     word = run.word("modules_to_save")
     if adapter is AdapterKind.NONE or not word:
         return SavedModules.NONE
@@ -250,7 +250,7 @@ def _saved_modules(run: Run, adapter: AdapterKind) -> SavedModules:
 
 
 def _samples(run: Run) -> Samples:
-    """The samples of a run; packed if it specifies no mean length."""
+    """Return padding and lengths [tokens] of the samples; packed if no mean length is stated."""
     word, mean = run.word("padding"), run.number("mean_sample_length")
     if word and word not in [*Padding]:
         raise NotPredicted(f"padding of {word} is not modelled: packed, longest, full, none are")
@@ -267,7 +267,7 @@ def is_fine_tuning(run: Run) -> bool:
 
 
 def _pipeline_layout(run: Run) -> str:
-    """The layout that a run states."""
+    """Return the pipeline layout that the run states; raises NotPredicted if invalid."""
     layout = run.text("pipeline_layout")
     if layout:
         try:
@@ -278,7 +278,7 @@ def _pipeline_layout(run: Run) -> str:
 
 
 def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKind) -> ModelSpec:
-    """The model with the modules of multi-token prediction that a run trains."""
+    """Return the model with the multi-token prediction modules that the run trains."""
     num_modules = run.number("mtp_num_layers")
     if num_modules is not None:
         if num_modules > MOST_MODULES:
@@ -292,11 +292,11 @@ def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKi
 def _as_run(
     shipped: FrameworkProfile, run: Run, rule: FrameworkRule, adapter: AdapterKind
 ) -> FrameworkProfile:
-    """A profile with the deviations of a run or its framework.
+    """Return the framework profile with the loss, dispatch and memory options of the run.
 
-    They are: the loss; in fine-tuning, activation inputs in 8 bits; DeepEP and Hybrid-EP, which
-    send a token once to a node, not once to each expert there; and experts that do not wait for the
-    host, because of graphs or counts on the GPU.
+    Changes the loss; 8-bit activation inputs in fine-tuning; DeepEP and Hybrid-EP, which send a
+    token once per node, not once per expert; and no host waits for experts if CUDA graphs or counts
+    on the GPU avoid these.
     """
     memory, execution = shipped.memory, shipped.execution
     if rule.per_logit is not None:
@@ -313,7 +313,7 @@ def _as_run(
 
 
 def _loss(run: Run, rule: FrameworkRule) -> tuple[str, LossKernel]:
-    """Loss kernel of a run: from its column, else from the rule of its framework and its year."""
+    """Return name and kernel of the loss: stated by the run, or usual for framework and year."""
     fused = since(rule.fused_loss_from, run.number("year"))
     word = run.word("loss") or ("fused" if fused else "eager")
     if word not in _LOSSES:
@@ -324,7 +324,7 @@ def _loss(run: Run, rule: FrameworkRule) -> tuple[str, LossKernel]:
 
 
 def memory_kind(run: Run) -> MemoryKind:
-    """Kind of the measured memory: from the row's column, else the kind its framework prints."""
+    """Return what the measured memory includes: stated, or as the framework prints it."""
     if run.word("memory_kind"):
         try:
             return MemoryKind(run.word("memory_kind"))
@@ -334,7 +334,7 @@ def memory_kind(run: Run) -> MemoryKind:
 
 
 def _software(run: Run) -> str:
-    """The framework of a run, without DeepSpeed where that shards and offloads nothing."""
+    """Return the framework, without DeepSpeed if that would shard and offload nothing."""
     name = run.text("framework")
     offloads = run.word("offload") not in ("", "none")
     idle = run.count("num_gpus") == 1 and not (run.text("zero_stage") or offloads)
@@ -342,7 +342,7 @@ def _software(run: Run) -> str:
 
 
 def _framework(run: Run) -> str:
-    """The framework with its version, GPU, switches, bits and year, in the format of the rules."""
+    """Return framework, version, GPU, options and year as one text, to match the rules."""
     graphs = "by layer graphs" if run.word("cuda_graphs") == "layers" else ""
     overlap = "tp-comm-overlap" if run.flag("tp_comm_overlap") else ""
     version_and_gpu = (run.text(name) for name in ("framework_version", "gpu"))
@@ -360,6 +360,7 @@ def impossible_training_layouts(_: Sequence[Run], cases: Sequence[TrainingCase])
 
 
 def _errors(case: TrainingCase) -> Iterator[str]:
+    """Yield why a run is impossible: heads do not divide, or weights exceed the GPU's memory."""
     sizes = {layout.tensor_parallel for layout in case.layouts}
     heads = [attention.split_heads[0] for attention in case.model.attentions]
     if sizes and all(number % size for size in sizes for number in heads):
@@ -378,7 +379,7 @@ _SIZES = terms_about("layout_size")
 
 
 def training_choices(run: Run, case: TrainingCase) -> Iterator[str]:
-    """Assumptions that only runs of training need, one text each."""
+    """Yield each assumption about a training run because the run does not state it."""
     if not run.text("workload"):
         yield "workload pretrain"
     if not run.text("sequence_length"):
@@ -388,6 +389,7 @@ def training_choices(run: Run, case: TrainingCase) -> Iterator[str]:
 
 
 def _layout(run: Run, layouts: tuple[Layout, ...]) -> Iterator[str]:
+    """Yield each layout parameter that is assumed because the run does not state it."""
     for name in (*_SIZES, *terms_about("layout_choice")):
         values = sorted({getattr(layout, name) for layout in layouts})
         absent = name in _SIZES and values == [1]
@@ -407,6 +409,7 @@ def _word(value: float) -> str:
 
 
 def _surroundings(run: Run, case: TrainingCase) -> Iterator[str]:
+    """Yield year, node size, network and kind of memory that are assumed, not stated."""
     if not run.text("year"):
         yield "year: features as of now"
     num_gpus, per_node = case.layouts[0].num_gpus, case.cluster.gpus_per_node
@@ -435,7 +438,7 @@ _IMPOSSIBLE = ("gpu_count", "precision", "num_hidden_layers", "pipeline_layout")
 
 
 def predict_training_group(cases: Sequence[TrainingCase]) -> Iterable[Prediction]:
-    """Predictions for cases of one group, in their order."""
+    """Yield the prediction of each case of one group, in order."""
     every = [layout for case in cases for layout in case.layouts]
     configurations = TrainingConfigurations.of(
         **{name: [getattr(layout, name) for layout in every] for name in NAMES}
@@ -460,7 +463,7 @@ class _Columns(NamedTuple):
 
     @classmethod
     def of(cls, estimate: Estimate, size: int) -> _Columns:
-        """The columns of an estimate of so many layouts."""
+        """Return the quantities of an estimate as arrays of ``size`` layouts."""
         fullest, peak, shape = estimate.memory.fullest, estimate.peak_memory, (size,)
         return cls(
             step_time=np.broadcast_to(estimate.step_time, shape),
@@ -476,7 +479,7 @@ class _Columns(NamedTuple):
         )
 
     def rows(self, part: slice) -> _Columns:
-        """Some of the rows."""
+        """Return the rows of some layouts."""
         return _Columns(
             step_time=self.step_time[part],
             tokens_per_second=self.tokens_per_second[part],
@@ -487,7 +490,7 @@ class _Columns(NamedTuple):
 
 
 def _summed_up(case: TrainingCase, rows: _Columns) -> Prediction:
-    """One prediction from all plausible layouts of a case: their weighted geometric mean."""
+    """Return the weighted geometric mean of the predictions of all plausible layouts."""
     usable, reason = _usable(rows)
     if reason:
         return Prediction(case=case, reason=reason)
@@ -518,7 +521,7 @@ def _summed_up(case: TrainingCase, rows: _Columns) -> Prediction:
 
 
 def _usable(rows: _Columns) -> tuple[BoolArray, str]:
-    """The most plausible layouts: those that fit, else those that are possible, else all.
+    """Return True for each most plausible layout (those that fit, if any), and a reason if none.
 
     Full recomputation counts only if selective recomputation does not fit, as Megatron Bridge's
     guide to activation recomputation recommends.

@@ -58,7 +58,7 @@ from planner.validation.spec_library import NotPredicted
 def options_of(
     run: Run, profile: FrameworkProfile, rule: FrameworkRule, gpu: GpuSpec, model: ModelSpec
 ) -> dict[str, Any]:
-    """Rarely set fields of ``Layout``, from the row of a run or from its framework.
+    """Return rarely set fields of ``Layout`` from the run, or else the default of its framework.
 
     Raises NotPredicted if a column has a word that its parameter does not have.
     """
@@ -86,7 +86,7 @@ def options_of(
 
 
 def _code(name: str, word: str) -> Any:
-    """The code of a parameter's word; raises NotPredicted if the parameter does not have it."""
+    """Return the enumeration member of a parameter's word; raises NotPredicted if there is none."""
     codes = {code.word: code for code in glossary()[name].enumeration}
     if word not in codes:
         raise NotPredicted(f"{name} {word!r} is not {', '.join(codes)}")
@@ -101,7 +101,7 @@ _FORMATS = {
 
 
 def stated_optimizer(run: Run) -> dict[str, Any]:
-    """Codes of the optimizer and of its formats, if specified in a row.
+    """Return the optimizer and its number formats that the run states; empty: none stated.
 
     Raises NotPredicted if a word is unknown.
     """
@@ -139,7 +139,7 @@ _PRECISIONS = {
 
 
 def precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
-    """Possible precisions of the matrix products; if unspecified, those in use in its year."""
+    """Return the compute formats to try: stated by the run, else 16 bit, and fp8 from 2024 on."""
     words = run.word("precision") or run.word("likely_precision")
     if not words:
         bf16 = Precision.BF16 in gpu.peak_flops
@@ -150,7 +150,7 @@ def precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
 
 
 def recipe_of(run: Run, precision: ComputePrecision) -> Fp8Recipe:
-    """Scaling of 8-bit products: from the run's recipe, else from its precision.
+    """Return the scaling of 8-bit products: of the run, else by its precision; AUTO without fp8.
 
     In tables with mxfp8 runs, fp8 means one factor per tensor.
     """
@@ -166,6 +166,7 @@ def recipe_of(run: Run, precision: ComputePrecision) -> Fp8Recipe:
 
 
 def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:
+    """Return the compute format of a word; raises NotPredicted if the GPU lacks the format."""
     codes = {word: ComputePrecision[word.upper()] for word in ComputePrecision.usual()}
     code = codes.get(_PRECISIONS.get(word, word))
     if code is None:
@@ -274,7 +275,7 @@ class LayoutChoice:
 
 
 def layouts(context: LayoutChoice) -> list[Layout]:
-    """Every plausible layout of a run, in a fixed order.
+    """Return every plausible layout of a run, in a fixed order.
 
     Raises NotPredicted if its precision or its memory management is not modelled, or nothing fits
     its GPUs.
@@ -296,7 +297,7 @@ def layouts(context: LayoutChoice) -> list[Layout]:
 
 
 def _parallel(context: LayoutChoice) -> Iterator[Layout]:
-    """Layouts without batch: all possible sizes where the run specifies none."""
+    """Yield layouts without batch: with the sizes of the run, or all possible ones if unstated."""
     run = context.run
     num_gpus = run.count("num_gpus")
     if num_gpus is None:
@@ -318,7 +319,7 @@ def _parallel(context: LayoutChoice) -> Iterator[Layout]:
 
 
 def _expert_ranks(context: LayoutChoice, num_ranks: int) -> list[int]:
-    """Expert-parallel sizes of a run; by default 1, with DeepEP and Hybrid-EP more than 1."""
+    """Return expert-parallel sizes to try: that of the run, else 1; more than 1 with DeepEP."""
     expert_parallel = context.run.count("expert_parallel")
     if expert_parallel or context.run.word("token_dispatcher") not in ONCE_PER_NODE:
         return [expert_parallel or 1]
@@ -328,7 +329,7 @@ def _expert_ranks(context: LayoutChoice, num_ranks: int) -> list[int]:
 
 
 def _expert_splits(context: LayoutChoice, layout: Layout, ranks: int) -> list[int]:
-    """Expert tensor parallelism: of the run, else 1, as in recipes, or Megatron's default.
+    """Return expert tensor-parallel sizes to try: of the run, else 1 and Megatron's default.
 
     This default is the tensor parallelism of the rest: NVIDIA/Megatron-LM core_v0.14.0,
     ``megatron/core/model_parallel_config.py``, ``expert_tensor_parallel_size``.
@@ -344,7 +345,7 @@ def _expert_splits(context: LayoutChoice, layout: Layout, ranks: int) -> list[in
 
 
 def _must_spread(context: LayoutChoice) -> bool:
-    """Whether layers are spread over GPUs: the run sets it, or a copy does not fit one GPU."""
+    """Return True if layers must be spread over GPUs: the run says so, or one GPU is too small."""
     if context.run.flag("layer_split"):
         return True
     quantized = context.run.word("workload") == AdapterKind.QLORA
@@ -354,9 +355,9 @@ def _must_spread(context: LayoutChoice) -> bool:
 
 
 def _may_spread(context: LayoutChoice) -> bool:
-    """Whether layers may be spread over the GPUs: Trainer does so if nothing is sharded.
+    """Return True if layers may be spread over GPUs, as Trainer does if nothing is sharded.
 
-    It copies the model if its user starts a process for each GPU, else it spreads the layers.
+    Trainer copies the model if its user starts a process per GPU, or else spreads the layers.
     """
     run, sharded = context.run, ("deepspeed", "fsdp", "zero")
     has_data_parallel = (
@@ -368,7 +369,7 @@ def _may_spread(context: LayoutChoice) -> bool:
 
 
 def _unsplit(context: LayoutChoice, num_gpus: int) -> Layout:
-    """The layout with the specified fields of a run and sizes of 1."""
+    """Build the layout of a run with all parallel sizes and batches 1, with its other fields."""
     year = int(context.run.number("year") or YEAR)
     flash = context.run.flag("flash_attention")
     return Layout(
@@ -401,6 +402,7 @@ def _unsplit(context: LayoutChoice, num_gpus: int) -> Layout:
 
 
 def _fits_gpus(layout: Layout, run: Run) -> bool:
+    """Return True if the data-parallel size is whole and that of the run, if the run states it."""
     ranks = layout.data_parallel
     if ranks < 1 or ranks != int(ranks):
         return False
@@ -410,7 +412,7 @@ def _fits_gpus(layout: Layout, run: Run) -> bool:
 
 
 def _switched(context: LayoutChoice, layout: Layout) -> Iterator[Layout]:
-    """The layout with each plausible set of switches."""
+    """Yield the layout with each mode of recomputation and sequence parallelism, and ZeRO stage."""
     zero_stage = _zero_stage(context, layout)
     replicas = context.run.count("data_parallel_replicas") if zero_stage else None
     layout = replace(layout, zero_stage=zero_stage, data_parallel_replicas=replicas or 1)
@@ -422,7 +424,7 @@ def _switched(context: LayoutChoice, layout: Layout) -> Iterator[Layout]:
 
 
 def _batches(context: LayoutChoice, layout: Layout) -> Iterator[Callable[..., Layout]]:
-    """Functions that make the layout with each plausible micro-batch and number of chunks."""
+    """Yield functions that set each plausible micro-batch, global batch and number of chunks."""
     global_batch = context.run.number("global_batch_size")
     micro_batch = context.run.count("micro_batch_size")
     per_rank = None if global_batch is None else global_batch / layout.data_parallel
@@ -449,6 +451,7 @@ def _batches(context: LayoutChoice, layout: Layout) -> Iterator[Callable[..., La
 
 
 def _virtual(context: LayoutChoice, layout: Layout, micro_batches: float) -> list[int]:
+    """Return the numbers of model chunks per pipeline stage to try; [1] without interleaving."""
     chunks = context.run.count("virtual_pipeline") or context.rule.virtual_pipeline
     p = layout.pipeline_parallel
     if p == 1 or not context.profile.interleaved_schedule:
@@ -469,6 +472,7 @@ def _tensor(context: LayoutChoice) -> list[int]:
 
 
 def _pipeline(context: LayoutChoice) -> list[int]:
+    """Return the pipeline sizes to try: that of the run, or all that the layers allow."""
     pipeline_parallel = context.run.count("pipeline_parallel")
     if pipeline_parallel or not context.profile.pipeline_parallel:
         return [pipeline_parallel or 1]
@@ -478,7 +482,7 @@ def _pipeline(context: LayoutChoice) -> list[int]:
 
 
 def _context(context: LayoutChoice) -> list[int]:
-    """Context-parallel sizes: 1 if unspecified, unless ``gpus_per_sequence`` requires more."""
+    """Return context-parallel sizes to try: of the run, else 1; more if GPUs share a sequence."""
     context_parallel, shared = (
         context.run.count("context_parallel"),
         context.run.number("gpus_per_sequence"),
@@ -489,6 +493,7 @@ def _context(context: LayoutChoice) -> list[int]:
 
 
 def _zero_stage(context: LayoutChoice, layout: Layout) -> int:
+    """Return the ZeRO stage: of the run or by default; 0 without data parallelism."""
     if layout.data_parallel * layout.context_parallel == 1:
         return 0
     stage = context.run.number("zero_stage")
@@ -498,6 +503,7 @@ def _zero_stage(context: LayoutChoice, layout: Layout) -> int:
 
 
 def _recompute(context: LayoutChoice) -> list[Recompute]:
+    """Return the recomputation modes to try: the stated or usual mode, or else all three."""
     single_gpu, _, sharded = (context.rule.recompute or "").partition("/")
     several = (context.run.count("num_gpus") or 1) > 1
     word = context.run.word("recompute") or (several and sharded) or single_gpu
@@ -516,7 +522,7 @@ def _recompute(context: LayoutChoice) -> list[Recompute]:
 
 
 def _stated_set(run: Run, sets: type[NameSet]) -> int | None:
-    """Tensors or modules, if a run specifies its recomputation by them; else None."""
+    """Return the tensors or modules that the run names in ``recompute``, as bits; else None."""
     word = sets.canonical_word(run.word("recompute")).upper()
     if not word or word.lower() in _RECOMPUTE:
         return None
@@ -540,6 +546,7 @@ def _offloads(run: Run) -> list[str]:
 
 
 def _offload(run: Run) -> Offload:
+    """Return what the run offloads to the host; raises NotPredicted for an unknown word."""
     word = run.word("offload")
     if (parts_of_layers := _parts_of_layers(run)) and len(parts_of_layers.split("+")) == len(
         _offloads(run)
@@ -562,6 +569,7 @@ def _offload(run: Run) -> Offload:
 
 
 def _sequence_parallel(context: LayoutChoice, layout: Layout) -> list[bool]:
+    """Return whether to try sequence parallelism: stated or by year, [False] without TP."""
     if layout.tensor_parallel == 1:
         return [False]
     sequence_parallel = context.run.flag("sequence_parallel")
