@@ -108,6 +108,7 @@ def _open_text(target: Path) -> AbstractContextManager[TextIO]:
 
 @contextmanager
 def _replace_file(target: Path, open_temporary: Callable[[Path], Stream]) -> Iterator[Stream]:
+    """Yield a temporary file that replaces ``target`` on success, and is removed on an error."""
     if target.parent not in _cleaned_folders:
         _cleaned_folders.add(target.parent)
         remove_unfinished(target.parent)
@@ -169,6 +170,7 @@ def is_device(path: Path) -> bool:
 
 
 def _output_error(path: Path, error: OSError | ValueError) -> OutputError:
+    """Return the user's error message for a file (or stdout) that cannot be written."""
     reason = getattr(error, "strerror", None) or error
     if path == STDOUT:
         return OutputError(f"stdout: cannot be written ({reason}).")

@@ -145,6 +145,7 @@ _ONE_OF_SEVERAL = re.compile(
 
 
 def _singular(match: re.Match[str]) -> str:
+    """Replace a match such as "1 layers are" by its singular, "1 layer is"."""
     adjective, noun, verb = match.groups(default="")
     short = noun.removesuffix("s")
     for plural, singular in _ENDS.items():

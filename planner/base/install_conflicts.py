@@ -43,6 +43,7 @@ def warn_of_conflicts() -> None:
 
 
 def _warning(other: str, folder: str) -> str:
+    """Return the warning that another distribution installs the same package or command."""
     name = other.split()[0]
     return (
         f"Warning: {other} in {folder} also installs a package or command named planner, and "
@@ -81,6 +82,7 @@ def conflicting_distributions(folders: Iterable[str], cache: str) -> list[tuple[
 
 
 def _others_in(folder: str) -> Iterator[str]:
+    """Yield "name version" of each other distribution in a folder that has a planner package."""
     try:
         entries = sorted(os.listdir(folder))
     except OSError:
@@ -108,6 +110,7 @@ def _has_planner(name: str, metadata: str) -> bool:
 
 
 def _names_command(entry_points: Sequence[str]) -> bool:
+    """Return whether these lines of entry_points.txt define a command named planner."""
     section, names = "", set()
     for line in entry_points:
         if line.startswith("["):

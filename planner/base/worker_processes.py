@@ -129,6 +129,7 @@ def _exit_with_parent(ends: Connection, parent: int) -> None:
 
 
 def _run(task: object) -> Any:
+    """Run the worker's function on one task; mark the worker as busy meanwhile."""
     if _work is None:
         raise RuntimeError("The worker was not begun.")
     _set_working(True)
@@ -139,6 +140,7 @@ def _run(task: object) -> Any:
 
 
 def _set_working(is_working: bool) -> None:
+    """Mark this worker as busy or idle; exit the process if the pool is over."""
     global _is_working
     with _working:
         if _is_over:

@@ -70,6 +70,7 @@ def architecture(model: ModelSpec) -> frozenset[str]:
 
 
 def _kinds(group: LayerGroup) -> Iterator[str]:
+    """Yield the error classes of a layer group, such as "sparse", "window" or "experts"."""
     feed_forward = group.feed_forward
     for attention in group.mixers:
         yield "sparse" if attention.index_topk else str(attention.kind)

@@ -292,6 +292,7 @@ def _widening(tables: ErrorTables) -> dict[tuple[str, str], float]:
 
 @cache
 def _intervals(tables: ErrorTables) -> tuple[Interval, ...]:
+    """Return the error intervals of a table that rest on at least FEWEST_ROWS measurements."""
     return tuple(
         Interval(
             quantity=row["quantity"],
@@ -469,6 +470,7 @@ def default_fit_confidence(tables: ErrorTables) -> float:
 
 @cache
 def _errors(table: str) -> dict[tuple[str, str, str], MemoryErrors]:
+    """Return the center and spread of memory errors by kind, software and scale."""
     return {
         (row["kind"], row["software"], row["scale"]): MemoryErrors(
             center=float(row["center"]), spread=float(row["spread"])

@@ -103,6 +103,7 @@ def framework_labels() -> tuple[str, ...]:
 
 @cache
 def _framework_rules() -> tuple[FrameworkRule, ...]:
+    """Return the profile rules of all frameworks; empty sharded and fused profiles use the base."""
     return tuple(
         replace(
             rule,

@@ -161,6 +161,7 @@ class KernelTable:
         return self._moved(num_bytes, fraction, kernels * e.latency)
 
     def _moved(self, num_bytes: Numeric, fraction: Numeric, latency: Numeric) -> FloatArray:
+        """Return seconds to move ``num_bytes`` at a fraction of the memory bandwidth."""
         time = memory_bound_time(
             num_bytes=num_bytes,
             memory_bandwidth=self.gpu.memory_bandwidth,
@@ -203,6 +204,7 @@ class KernelTable:
     def _dense(
         self, m: Numeric, n: FloatArray, k: FloatArray, e: Rows, output_bytes: Numeric
     ) -> FloatArray:
+        """Return seconds of a product ``(m, k) x (k, n)``, from the GEMM table if it applies."""
         flops = tiled_gemm_flops(
             rows=m,
             columns=n,
@@ -231,6 +233,7 @@ class KernelTable:
         output_bytes: Numeric,
         loads: Numeric,
     ) -> FloatArray:
+        """Return seconds of products from the GEMM table; by roofline without table values."""
         m, n, _ = sizes
         if self.gemm_table is None or not e["tabulated"].any():
             return self._roofline(e, flops, moved + output_bytes * m * n, loads)
@@ -300,6 +303,7 @@ class KernelTable:
     def _roofline(
         self, e: Rows, flops: Numeric, moved: Numeric, most_bandwidth_fraction: Numeric = np.inf
     ) -> FloatArray:
+        """Return roofline seconds of kernels with the peaks and fractions in the rows ``e``."""
         return roofline_time(
             flops=flops,
             num_bytes=moved,

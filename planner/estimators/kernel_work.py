@@ -385,6 +385,7 @@ def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, FloatArray]:
 
 
 def _dense_row(gpu: GpuSpec, form: KernelFormat, shown: KernelVisibility) -> dict[str, float]:
+    """Return the efficiency, peak and bytes per element of dense products in one number format."""
     kernel, is_bare = _dense_kernel(gpu, form)
     row = {name: kernel[name] for name in TiledGemmEfficiency.__dataclass_fields__}
     if shown.fused_casts and not is_bare and "fp8" in gpu.efficiency.gemm:
@@ -406,6 +407,7 @@ def _dense_row(gpu: GpuSpec, form: KernelFormat, shown: KernelVisibility) -> dic
 
 
 def _expert_row(gpu: GpuSpec, form: KernelFormat, shown: KernelVisibility) -> dict[str, float]:
+    """Return efficiency, peak and bytes per element of grouped expert products in a format."""
     table = gpu.efficiency.grouped_gemm
     nearest = table.get(_NEAREST_EXPERTS.get(form.experts, "bf16"), table["bf16"])
     measured = vars(table.get(form.experts, nearest))

@@ -274,6 +274,7 @@ class Links:
         )
 
     def _network_latency(self, kind: str, num_domains: Numeric, local: Numeric) -> FloatArray:
+        """Return network seconds of a collective: per ring hop, or per doubling of the domains."""
         out = self.cluster.scale_out
         if kind in _RINGS:
             return ring_latency(
@@ -289,6 +290,7 @@ class Links:
         )
 
     def _local_ranks(self, group: CommunicationGroup) -> FloatArray:
+        """Return how many ranks of a communication group are in one scale-up domain."""
         return ranks_per_domain(
             group_size=group.size,
             stride=group.stride,
@@ -495,6 +497,7 @@ class Machine(Links):
     def _copied(
         self, num_bytes: Numeric, rate: Numeric, peak: Numeric, start: float = 0.0
     ) -> FloatArray:
+        """Return seconds to copy ``num_bytes`` at a rate [byte/s], ``start`` seconds included."""
         time = np.asarray(num_bytes / rate) + start
         if self.ledger is not None:
             self.record(copy_work(num_bytes, rate, peak, time, start))

@@ -123,6 +123,7 @@ def assumed_figures(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) 
 
 
 def _owned_price(gpu: GpuSpec, values: Mapping[str, float]) -> float:
+    """Return the price of one owned GPU [USD/s], from its purchase, power and hosting figures."""
     figures = dict(values)
     if "card_price" in figures:
         figures["purchase_price"] = figures.pop("card_price") / figures.pop("card_share_of_server")

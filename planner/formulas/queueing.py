@@ -484,6 +484,7 @@ def disaggregated_closed_loop_rate(
     fixed_time, added_time, num_servers = steps * fixed, steps * slope, servers
 
     def settled(num_servers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the request rate [1/s] and the seconds to decode an answer, by prefill servers."""
         served = service_time / num_servers
         rate = _closed_loop_rate_by_newton(
             requests, unqueued_time, served, slots, fixed_time, added_time, simultaneous

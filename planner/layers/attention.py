@@ -203,6 +203,7 @@ def scan_of(attention: AttentionSpec) -> Scan:
 def _elementwise(
     name: str, width: int, forward: int, backward: int, weights: int, kept_width: int
 ) -> Elementwise:
+    """Return an element-wise operator; ``forward``, ``backward``: tensors read or written."""
     return Elementwise(
         name=name,
         module="attention",
@@ -568,6 +569,7 @@ def _compressed_indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOpera
 
 
 def _compressed_core(attention: AttentionSpec) -> AttentionCore:
+    """Return the attention core over compressed keys, where one latent is both key and value."""
     a, d = attention.num_attention_heads, attention.head_dim
     return AttentionCore(
         name="attention_core",

@@ -174,6 +174,7 @@ def one_of_streams(width: int, number: int) -> Iterator[LayerOperator]:
 
 
 def _mixes(name: str, width: int, number: int, mixes: int, weights: int) -> MatrixProduct:
+    """Return the product that computes ``mixes`` coefficients from ``number`` residual streams."""
     return MatrixProduct(
         name=name,
         module="residual_streams",

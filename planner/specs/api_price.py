@@ -136,6 +136,7 @@ def _word(name: str) -> str:
 
 
 def _price(row: Row) -> ApiPrice:
+    """Return the API price in one row of the table [USD per million tokens]."""
     return ApiPrice(
         provider=row["provider"],
         model=row["model"],
@@ -158,6 +159,7 @@ def _amount(cell: str, column: str) -> float:
 
 
 def _date(cell: str, column: str) -> str:
+    """Return a date cell, empty or YYYY-MM-DD (also with <=); raise ValueError for other text."""
     match = _DATE.fullmatch(cell)
     with suppress(ValueError):
         if not cell or (match and date.fromisoformat(match[2])):

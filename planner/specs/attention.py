@@ -228,6 +228,7 @@ def _attention_errors(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _latent_errors(attention: AttentionSpec) -> Iterator[str]:
+    """Yield the errors of multi-head latent attention (MLA)."""
     if not attention.kv_lora_rank:
         yield 'kind = "latent" needs kv_lora_rank'
     if not attention.v_head_dim:
@@ -243,6 +244,7 @@ def _latent_errors(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _compressed_errors(attention: AttentionSpec) -> Iterator[str]:
+    """Yield the errors of attention over compressed keys."""
     for name in ("q_lora_rank", "sliding_window", *COMPRESSED_FIELDS):
         if not getattr(attention, name):
             yield f'kind = "compressed" needs {name}'
@@ -258,6 +260,7 @@ def _compressed_errors(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _indexer_errors(attention: AttentionSpec) -> Iterator[str]:
+    """Yield an error for each missing field of a sparse-attention indexer."""
     set_fields = _set(attention, INDEX_FIELDS)
     if set_fields in ([], ["index_topk"]):  # none, or the keys of an earlier layer
         return
@@ -267,6 +270,7 @@ def _indexer_errors(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _linear_errors(attention: AttentionSpec) -> Iterator[str]:
+    """Yield the errors of linear attention, state-space and convolution layers."""
     needed: tuple[str, ...] = (
         () if attention.kind is AttentionKind.CONVOLUTION else LINEAR_FIELDS[:-1]
     )

@@ -90,6 +90,7 @@ def copied_from(name: str, folder: Path | None = None) -> str | None:
 
 
 def _has_spec(name: str, folder: Path | None) -> bool:
+    """Return whether the catalogue has a model spec of this name."""
     try:
         find(SpecKind.MODELS, name, folder)
     except SpecError:
@@ -98,6 +99,7 @@ def _has_spec(name: str, folder: Path | None) -> bool:
 
 
 def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
+    """Load a model from a config.json, a folder, a repository name or the catalogue."""
     # Twenty modules that a model of the catalogue does not need.
     from planner.specs.hugging_face import find_config, is_repository, read_config
 

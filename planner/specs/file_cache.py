@@ -83,6 +83,7 @@ def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the cached result if the files it used are unchanged; else call the function."""
         key = (_working_folder(), args, tuple(kwargs.items()))
         entry = entries.get(key)
         if entry is not None and _hold(entry[1]):
@@ -164,6 +165,7 @@ def _hold(stamps: Mapping[str, Stamp]) -> bool:
 
 
 def _stamp(path: str) -> Stamp:
+    """Return the state of a file; inside a steady block, as first seen in the block."""
     looks = _steady.get()
     if looks is None:
         return _looked(path)
@@ -173,6 +175,7 @@ def _stamp(path: str) -> Stamp:
 
 
 def _looked(path: str) -> Stamp:
+    """Return times, size and identity of a file as it is now; () if it cannot be read."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):

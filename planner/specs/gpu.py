@@ -587,6 +587,7 @@ def collectives(
 def _completed(
     table: Mapping[str, object], where: str, folder: Path | None, seen: tuple[str, ...]
 ) -> tuple[dict[str, object], list[Path]]:
+    """Fill in efficiencies from the named default files; return the table and the files used."""
     completed = dict(table)
     names = completed.pop("default_efficiency", [])
     names = [names] if isinstance(names, str) else names
@@ -610,6 +611,7 @@ def _completed(
 def _default_tables(
     name: str, where: str, folder: Path | None, seen: tuple[str, ...]
 ) -> tuple[dict[str, object], list[Path]]:
+    """Return the efficiency and sources of one default file, and the files read for them."""
     if name in seen:
         raise SpecError(f"{where}: default_efficiency leads back to {name!r}.")
     path = _default_file(name, where, folder)
@@ -625,6 +627,7 @@ def _default_tables(
 
 
 def _default_file(name: str, where: str, folder: Path | None) -> Path:
+    """Return the path of a default efficiency file; raise SpecError if the name is unknown."""
     folders = [*spec_folders(SpecKind.EFFICIENCY, folder), *spec_folders(SpecKind.GPUS, folder)]
     for place in folders:
         path = place / f"{name}.toml"
@@ -672,6 +675,7 @@ def merge_tables(below: object, above: object) -> object:
 
 @cache_by_files
 def _link_collectives(path: Path) -> Mapping[str, CollectiveEfficiency]:
+    """Return the efficiency of each collective operation in a file of measured links."""
     table = read_toml(path)
     where, sources = str(path), table.get("sources", {})
     efficiency = require_table(table.get("efficiency", {}), f"{where}: efficiency")

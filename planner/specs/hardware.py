@@ -133,6 +133,7 @@ def default_cluster(gpu: GpuSpec) -> ClusterSpec:
 
 
 def _default_fabric(gpu: GpuSpec) -> ScaleUp:
+    """Return the scale-up links of a GPU in a usual server; PCIe cards share one node."""
     link, host = gpu.scale_up, gpu.host
     bridged_pair = link.kind is LinkKind.NVLINK and link.domain_size == 2
     if link.kind is LinkKind.PCIE:
@@ -164,6 +165,7 @@ def load_spec(
 
 
 def _kernel_files(table: Mapping[str, object], where: str, folder: Path | None) -> list[Path]:
+    """Return the file of the GEMM table that a GPU file names, after reading it; [] without one."""
     efficiency = table.get("efficiency")
     name = efficiency.get("gemm_table") if isinstance(efficiency, Mapping) else None
     if not name or not isinstance(name, str):
@@ -261,6 +263,7 @@ def read_gemm_table(path: Path) -> GemmTable:
 
 
 def _of_shares(axes: list[FloatArray], share: FloatArray) -> GemmTable:
+    """Return a GEMM table from measured shares of the peak at each (rows, columns, depth)."""
     rows, columns, depth = np.meshgrid(*axes, indexing="ij")
     large = np.minimum(np.minimum(rows, columns), depth) >= _LARGE
     typical = _median(share[large]) if np.any(large) else np.max(share)

@@ -103,6 +103,7 @@ def cached_config(name: str) -> Path | None:
 
 
 def _unsupported(family: object) -> str:
+    """Return the error message for a model_type that is missing or not supported."""
     supported = f"Supported: {', '.join(FAMILIES)}."
     if family is None:
         return f"model_type is missing. {supported}"
@@ -121,6 +122,7 @@ def _name(values: Mapping[str, object], path: Path) -> str:
 
 
 def _cached_snapshots(name: str) -> Iterator[Path]:
+    """Yield the snapshot folders of a model in the Hugging Face cache, the main revision first."""
     folder = _cache_folder() / f"models--{name.replace('/', '--')}"
     try:
         revision = read_text(folder / "refs" / "main").strip()
@@ -132,6 +134,7 @@ def _cached_snapshots(name: str) -> Iterator[Path]:
 
 
 def _cache_folder() -> Path:
+    """Return the Hugging Face cache folder that the environment variables choose."""
     if cache := os.environ.get("HF_HUB_CACHE"):
         return Path(cache).expanduser()
     if home := os.environ.get("HF_HOME"):
@@ -141,6 +144,7 @@ def _cache_folder() -> Path:
 
 
 def _download(name: str) -> Path:
+    """Download the config.json of a model from Hugging Face; return its path or raise SpecError."""
     try:
         from huggingface_hub import constants, errors, hf_hub_download
     except ImportError as error:
@@ -273,6 +277,7 @@ def _first_group(config: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _word(config: Mapping[str, object]) -> str | None:
+    """Return the quantization word, such as "fp8", of a quantization_config; None if unknown."""
     method = config.get("quant_method")
     if method == "fp8":
         return "fp8_block" if config.get("weight_block_size") else "fp8"
@@ -291,6 +296,7 @@ def _word(config: Mapping[str, object]) -> str | None:
 
 
 def _compressed(group: Mapping[str, object]) -> str | None:
+    """Return the quantization word of a compressed-tensors config group; None if unknown."""
     weights, inputs = group.get("weights"), group.get("input_activations")
     if not isinstance(weights, dict):
         return None

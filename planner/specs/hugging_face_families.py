@@ -119,6 +119,7 @@ def _tower_group(
 
 
 def _patches(vision: ConfigReader, hidden_size: int, groups: list[_Tower]) -> _Tower:
+    """Return the tower fields that all families share, such as patch and merge sizes."""
     return {
         "hidden_size": hidden_size,
         "layer_groups": groups,
@@ -130,6 +131,7 @@ def _patches(vision: ConfigReader, hidden_size: int, groups: list[_Tower]) -> _T
 
 
 def _qwen2(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
+    """Return the vision tower of a Qwen2-VL config."""
     h, ratio = vision.size("embed_dim"), vision.values.get("mlp_ratio")
     inner = int(h * ratio) if isinstance(ratio, int | float) else 4 * h
     merged = h * vision.size("spatial_merge_size") ** 2
@@ -140,6 +142,7 @@ def _qwen2(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) ->
 
 
 def _qwen2_5(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower | None:
+    """Return the vision tower of a Qwen2.5-VL config; None without both kinds of layers."""
     h, inner, depth = vision.size("hidden_size"), vision.size("intermediate_size"), "depth"
     full = len(vision.sequence("fullatt_block_indexes") or ())
     windowed = vision.size(depth) - full
@@ -156,6 +159,7 @@ def _qwen2_5(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) 
 
 
 def _qwen3(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
+    """Return the vision tower of a Qwen3-VL config, with its DeepStack mergers."""
     h = vision.size("hidden_size")
     merged = h * vision.size("spatial_merge_size") ** 2
     deep = len(vision.sequence("deepstack_visual_indexes") or ())
@@ -189,6 +193,7 @@ def _siglip(vision: ConfigReader, hidden_size: int) -> _Tower:
 
 
 def _pixtral(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
+    """Return the vision tower of a Pixtral config (gated MLPs, patch merger)."""
     h, inner = vision.size("hidden_size"), vision.size("intermediate_size")
     layers, heads = vision.size("num_hidden_layers"), vision.size("num_attention_heads")
     merge = full_config.size("spatial_merge_size", 2)
@@ -212,6 +217,7 @@ def _llama4(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -
 
 
 def _moonvit(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
+    """Return the MoonViT vision tower of a Kimi config."""
     h, merge = vision.size("hidden_size"), 2
     merged = merge**2 * h
     positions = vision.size("init_pos_emb_height") * vision.size("init_pos_emb_width")
@@ -309,6 +315,7 @@ def _table(row: Row, config: ConfigReader) -> Table:
 
 
 def _kinds(row: Row, config: ConfigReader, layer_overrides: Mapping[int, str]) -> list[Kind]:
+    """Return the kind of each layer: mixer, feed forward and overrides of the config."""
     if "blocks" in row:
         return list(named(row["blocks"])(config))
     blocks_by_layer = zip(_mixers(row, config), _feed_forwards(row, config), strict=True)
@@ -319,6 +326,7 @@ def _kinds(row: Row, config: ConfigReader, layer_overrides: Mapping[int, str]) -
 
 
 def _mixers(row: Row, config: ConfigReader) -> list[str]:
+    """Return the mixer of each layer: "full", "window", or the state kind of the family."""
     has_windows = "windows" in row and (
         "windows_if" not in row or config.flag(row["windows_if"], False)
     )
@@ -339,6 +347,7 @@ def _mixers(row: Row, config: ConfigReader) -> list[str]:
 
 
 def _feed_forwards(row: Row, config: ConfigReader) -> list[str]:
+    """Return "dense" or "sparse" (a mixture of experts) for each layer."""
     if "experts" not in row:
         return ["dense"] * config.layers()
     holds = _rule(row.get("sparse", "always"))
@@ -358,6 +367,7 @@ def _rule(rule_name: str | list[object]) -> Rule:
 
 
 def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
+    """Return the spec fields of one kind of layer, as the rules of its family read the config."""
     config = config.replaced(json.loads(kind.overrides)) if kind.overrides else config
     is_sparse = kind.feed_forward == "sparse"
     fields = _filled(
@@ -378,6 +388,7 @@ def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
 
 
 def _attention(row: Row, config: ConfigReader, mixer: str) -> Table:
+    """Return the attention fields of one mixer kind, as the rules of its family read the config."""
     if mixer in _STATES:
         return rules.attention(config, **_filled(_ATTENTION, row["state"], config))
     fields = row.get("attention", {})
@@ -392,6 +403,7 @@ def _filled(kinds: Mapping[str, object], fields: Row, config: ConfigReader) -> T
 
 
 def _value(kind: object, value: object, config: ConfigReader) -> object:
+    """Return the value of a field from its rule: a constant, a function, or keys of the config."""
     if not isinstance(value, str):
         return value
     if value.startswith("@"):
@@ -422,6 +434,7 @@ def _product(text: str, config: ConfigReader) -> int | None:
 
 
 def _size(term: str, config: ConfigReader) -> int | None:
+    """Return the integer of one term of a rule: a number, or a config key with optional default."""
     if term.rstrip("?").isdecimal():
         return int(term.rstrip("?"))
     match = _TERM.fullmatch(term)
@@ -460,6 +473,7 @@ def _rows(families: Mapping[str, Row], shapes: Mapping[str, Row]) -> dict[str, R
 
 
 def _over(base: Row, overrides: Row) -> dict[str, object]:
+    """Return the rules ``base`` with ``overrides`` merged over them, table by table."""
     merged = dict(base)
     for key, value in overrides.items():
         inherited = merged.get(key)

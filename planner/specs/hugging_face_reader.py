@@ -212,6 +212,7 @@ class ConfigReader:
         return next(map(self.table, parts), self)
 
     def _number(self, key: str, value: object, least: int) -> int | None:
+        """Return a whole number of at least ``least``; else record an error and return None."""
         if isinstance(value, bool) or not isinstance(value, int):
             self.add_error(key, f"must be a whole number, not {_short(value)}")
         elif not least <= value <= LARGEST:
@@ -222,6 +223,7 @@ class ConfigReader:
 
 
 def _short(value: object) -> str:
+    """Return a value as text of at most 40 characters for an error message."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     if isinstance(value, int) and abs(value) > 10**18:

@@ -251,6 +251,7 @@ def _as_table(value: object) -> Table:
 
 
 def _block_of_nas(config: ConfigReader, block: ConfigReader) -> Kind:
+    """Return the layer kind of one block of a Nemotron NAS config, whose parts may be skipped."""
     attention, forward = block.table("attention"), block.table("ffn")
     table: Table = {}
     for part in (attention, forward):

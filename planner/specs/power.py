@@ -112,6 +112,7 @@ def find_region(text: str, folder: Path | None = None) -> Region:
 
 @cache_by_files
 def _regions(folder: Path | None) -> Mapping[str, Region]:
+    """Return all electricity regions by code; figures of earlier (user) files take precedence."""
     regions: dict[str, Region] = {}
     for path in extra_files(REGIONS, folder):
         for code, region in read_regions(path).items():
@@ -159,6 +160,7 @@ def read_regions(path: Path) -> Mapping[str, Region]:
 
 
 def _add(regions: dict[str, Region], row: Row) -> None:
+    """Add the figure of one row to its region; raise ValueError for a PUE below 1."""
     code, quantity = row["region"], row["quantity"]
     value = to_si(row["value"], row["unit"], _DIMENSIONS[quantity])
     if quantity == PUE and value < 1:

@@ -178,6 +178,7 @@ def _load(kind: SpecKind, profile: type[Spec], name: str, folder: Path | None) -
 
 
 def _parent(kind: SpecKind, parent: object, path: Path, folder: Path | None) -> Path:
+    """Return the path of the profile that the ``extends`` key of a profile names."""
     if not isinstance(parent, str):
         raise SpecError(f"{path}: extends must be the name or the path of a profile.")
     try:

@@ -40,7 +40,10 @@ class FileContext:
 
 
 def _read(dimension: str) -> Callable[[object, object], object]:
+    """Return a check that reads { value, unit, source } and converts the value to SI."""
+
     def read(value: object, context: object) -> object:
+        """Return a quantity in SI; raise ValueError for a missing key or an unknown source."""
         if not isinstance(context, FileContext):
             return value
         if not isinstance(value, dict):
@@ -208,6 +211,7 @@ def _short(content: bytes) -> str:
 def _quantities(
     table: Mapping[str, object], prefix: str
 ) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield the dotted name and the table of each sourced quantity, subtables included."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             if "value" in value and "source" in value:
@@ -217,6 +221,7 @@ def _quantities(
 
 
 def _source_errors(sources: object) -> Iterator[str]:
+    """Yield an error for each entry of [sources] that is not text."""
     if not isinstance(sources, dict):
         yield "sources must be a table of name = text"
         return

@@ -186,6 +186,7 @@ def _user_roots(folder: Path | None) -> list[Path]:
 
 
 def _shipped(kind: SpecKind) -> Path:
+    """Return the folder of the built-in specs of a kind."""
     if kind is SpecKind.MODELS:
         return _PACKAGE / "model_specs"
     if kind is SpecKind.FRAMEWORKS:
@@ -204,6 +205,7 @@ def _data_folder(name: str) -> Path:
 
 
 def _existing(candidates: list[Path]) -> list[Path]:
+    """Return the paths that exist, each folder once even if two paths lead to it."""
     by_identity: dict[tuple[int, ...], Path] = {}
     for path in candidates:
         if seen := stamp(path):
@@ -296,6 +298,7 @@ def _by_alias(name: str, files: Mapping[str, Path], aliases: Mapping[str, str]) 
 
 @cache_by_files
 def _files(kind: SpecKind | str, folder: Path | None) -> Mapping[str, Path]:
+    """Return the spec files of a kind by name; the first folder that has a name wins."""
     files: dict[str, Path] = {}
     for place in spec_folders(kind, folder):
         for path in listing(place, ".toml"):
@@ -309,6 +312,7 @@ def _normalised(name: str) -> str:
 
 @cache_by_files
 def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
+    """Return the spec name of each normalized alias, from ``aliases`` and displayed names."""
     aliases: dict[str, str] = {}
     for name, path in _files(kind, folder).items():
         for alias in _aliases_in(path):
@@ -332,6 +336,7 @@ def _name_in(path: Path) -> str:
 
 @cache_by_files
 def _aliases_in(path: Path) -> tuple[str, ...]:
+    """Return the ``aliases`` list of a spec file; () without one or if the file has errors."""
     try:
         match = _ALIASES.search(read_text(path))
         words = parse_toml(match.group(), str(path))["aliases"] if match else None
@@ -343,6 +348,7 @@ def _aliases_in(path: Path) -> tuple[str, ...]:
 def _unknown(
     kind: SpecKind, name: str, files: Mapping[str, Path], aliases: Mapping[str, str]
 ) -> str:
+    """Return the error message for an unknown spec name, with the closest names."""
     from difflib import get_close_matches
 
     targets = {**aliases, **{file: file for file in files}}

@@ -126,6 +126,7 @@ def keep_text(
 
 
 def _lines(spec: Any, prefix: str) -> Iterator[str]:
+    """Yield the TOML lines of a spec: fields that differ from their defaults, then its tables."""
     set_values = []
     for field in fields(spec):
         value = getattr(spec, field.name)
@@ -252,6 +253,7 @@ class Datasheet:
         return f'{{ value = {number}, unit = "{unit}", source = "datasheet" }}'
 
     def _number(self, name: str) -> float:
+        """Return a datasheet option such as "989 TFLOPS" as a number in the file's unit."""
         dimension, unit, scale = FIGURES[name.removeprefix("fp8_")]
         text = str(getattr(self, name))
         try:

@@ -183,6 +183,7 @@ def _init(self: object, **values: object) -> None:
 
 
 def _fill(instance: object, values: Mapping[str, object], context: object) -> None:
+    """Check ``values`` and set them with the defaults on an instance; raise all errors at once."""
     kind: Any = type(instance)
     filled, checks = instance.__dict__, _checks(kind)
     errors: list[tuple[KeyPath, str]] = []
@@ -259,6 +260,7 @@ def _check(hint: object) -> _Check:
 
 
 def _wrong(expected: str, value: object) -> ValueError:
+    """Return the error that a value is not of the expected type."""
     if isinstance(value, Mapping | list | tuple):
         return ValueError(
             f"must be {expected}, not a {'table' if isinstance(value, Mapping) else 'list'}"
@@ -275,6 +277,7 @@ def _check_exact_int(value: object, _: object) -> int:
 
 
 def _check_int(value: object, _: object) -> int:
+    """Return a value as int, such as 8.0 or "8"; raise ValueError if it is not whole."""
     if type(value) is int:
         return value
     try:
@@ -289,6 +292,7 @@ def _check_int(value: object, _: object) -> int:
 
 
 def _number(value: object, _: object) -> float:
+    """Return a value as float; raise ValueError if it is not a number."""
     if type(value) is float:
         return value
     try:
@@ -300,6 +304,7 @@ def _number(value: object, _: object) -> float:
 
 
 def _flag(value: object, _: object) -> bool:
+    """Return a value as bool; raise ValueError unless it is true, false, 0 or 1."""
     if type(value) is bool:
         return value
     if not isinstance(value, str) and value in (0, 1):
@@ -308,6 +313,7 @@ def _flag(value: object, _: object) -> bool:
 
 
 def _text(value: object, _: object) -> str:
+    """Return a value as plain str; raise ValueError if it is not text."""
     if type(value) is str:
         return value
     if isinstance(value, str):
@@ -330,6 +336,8 @@ _SIMPLE: Mapping[object, _Check] = {
 
 
 def _word(words: Iterable[str], make: Callable[[str], object]) -> _Check:
+    """Return a check that converts one of ``words`` by ``make``; other values raise ValueError."""
+
     def check(value: object, _: object) -> object:
         if isinstance(value, str):
             with suppress(ValueError):
@@ -340,7 +348,10 @@ def _word(words: Iterable[str], make: Callable[[str], object]) -> _Check:
 
 
 def _nested(kind: type) -> _Check:
+    """Return a check that builds a ``kind`` from a table; an instance of ``kind`` passes."""
+
     def check(value: object, context: object) -> object:
+        """Return a ``kind`` built from a table; raise ValueError for other values."""
         if isinstance(value, kind):
             return value
         if not isinstance(value, Mapping):
@@ -351,6 +362,8 @@ def _nested(kind: type) -> _Check:
 
 
 def _sequence(element: _Check) -> _Check:
+    """Return a check that makes a tuple of a list, each entry checked by ``element``."""
+
     def check(value: object, context: object) -> object:
         if not isinstance(value, list | tuple):
             raise _wrong("a list", value)
@@ -361,7 +374,10 @@ def _sequence(element: _Check) -> _Check:
 
 
 def _mapping(of_key: _Check, of_value: _Check) -> _Check:
+    """Return a check that makes a dict of a table, with checked keys and values."""
+
     def check(value: object, context: object) -> object:
+        """Return a table as dict with checked keys and values."""
         if not isinstance(value, Mapping):
             raise _wrong("a table", value)
         pairs = _each(
@@ -391,6 +407,7 @@ def _one_of(kinds: Sequence[object]) -> _Check:
     checks = [(kind, _check(kind)) for kind in kinds if kind is not type(None)]
 
     def check(value: object, context: object) -> object:
+        """Return the value by the first check that passes, the most likely first; None may pass."""
         if value is None and len(checks) < len(kinds):
             return None
         likely = sorted(checks, key=lambda check: -_likeness(check[0], value))
@@ -425,6 +442,7 @@ def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
     ]
 
     def limited(value: object, context: object) -> object:
+        """Convert and check a value; raise ValueError if it is outside the bounds."""
         for convert in before:
             value = convert(value, context)
         value = check(value, context)
@@ -449,6 +467,7 @@ def field_words(spec: object) -> dict[str, str]:
 
 
 def _words(spec: object, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and description of each documented field, nested specs included."""
     texts = parameter_texts(spec)
     for name, kind in field_types(spec).items():
         if name in texts:

@@ -133,6 +133,7 @@ def adapter_launches(inputs: ServingInputs, layer: Layer) -> float:
 
 
 def _product_adapter(context: LayerContext, op: MatrixProduct) -> StepOperator:
+    """Return the LoRA kernels of one adapted matrix product in a serving step."""
     rank = context.rank
     inputs, outputs = adapted_sides(op, rank.configurations.tensor_parallel)
     read = _distinct_adapters(rank)
@@ -175,6 +176,7 @@ def _operator(
     read: FloatArray,
     sets: int,
 ) -> StepOperator:
+    """Return a LoRA operator with seconds and FLOPs; ``read``: distinct adapters in the batch."""
     shared_inputs = context.rank.inputs
     rank, execution = shared_inputs.workload.lora_rank, shared_inputs.engine.execution
     moved = lora_serving_bytes(

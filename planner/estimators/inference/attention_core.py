@@ -83,6 +83,7 @@ def index_scores(context: LayerContext, op: IndexScores, layer: Layer) -> Iterat
 
 
 def _prefill(context: LayerContext, op: AttentionCore) -> StepOperator:
+    """Return the attention kernel over the prompt tokens of a serving step."""
     rank, batch = context.rank, context.rank.batch
     heads = op.heads / rank.configurations.tensor_parallel
     tokens = rank.prompt_tokens
@@ -111,6 +112,7 @@ def _prefill(context: LayerContext, op: AttentionCore) -> StepOperator:
 
 
 def _decode(context: LayerContext, op: AttentionCore) -> StepOperator:
+    """Return the attention kernel over the decoding sequences of a serving step."""
     rank, batch = context.rank, context.rank.batch
     heads = op.heads / rank.configurations.tensor_parallel
     sequences = rank.decoding

@@ -318,6 +318,7 @@ class Kernels:
 
     @cached_property
     def _decode_attention(self) -> dict[str, FloatArray]:
+        """Return the measured decode-attention efficiency, as an array over the KV cache types."""
         rows = self.machine.gpu.efficiency.attention_decode
         names = [
             "fp8" if code in (CacheType.FP8, CacheType.INT8, CacheType.INT4) else "bf16"

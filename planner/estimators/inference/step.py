@@ -139,6 +139,7 @@ def _of(context: LayerContext, layer: Layer) -> Iterator[StepOperator]:
 
 
 def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iterator[StepOperator]:
+    """Yield the kernels of a matrix product of a layer in a serving step."""
     core, t = layer.core, context.rank.configurations.tensor_parallel
     if op.reads == "residual" and op.split is ops.MatrixSplit.NONE:
         yield from _joined_projections(context, op, layer)
@@ -232,6 +233,7 @@ def _rows(context: LayerContext, op: ops.LayerOperator) -> FloatArray:
 def _elementwise(
     context: LayerContext, op: ops.Elementwise, layer: Layer
 ) -> Iterator[StepOperator]:
+    """Yield the memory-bound kernel of an element-wise operator; nothing if it is fused."""
     if op.module in _FUSED or op.name in _FUSED:
         return
     t, rows = context.rank.configurations.tensor_parallel, _rows(context, op)
@@ -354,6 +356,7 @@ def _offloaded_cache(rank: BatchShare, for_each_head: bool = False) -> FloatArra
 
 
 def _cache_of(rank: BatchShare, core: AttentionCore | None, for_each_head: bool) -> Numeric:
+    """Return KV-cache bytes per sequence that a decode step moves in one layer on one rank."""
     if core is None:
         return 0.0
     num_bytes = cached_bytes(rank, core) * visible_tokens(rank, rank.batch.context, core)

@@ -126,6 +126,7 @@ class RlInputs:
         )
 
     def _training(self, has_reference: bool, **lengths: object) -> TrainingInputs:
+        """Return training inputs for these sample lengths: GRPO with a reference, else DAPO."""
         work = TrainingWorkload(
             global_batch_size=1,
             total_tokens=1.0,

@@ -136,6 +136,7 @@ class RlStep:
         return self._idle(self.times["generate"])
 
     def _idle(self, side_time: FloatArray) -> FloatArray:
+        """Return the share of a step in which GPUs of one side (rollout or training) are idle."""
         colocated_time = self.times["generate"] + self.trains + self.times["switch"]
         busy = (
             np.where(self.configurations.colocated, colocated_time, side_time) + self.times["sync"]
@@ -183,6 +184,7 @@ class RlStep:
 
     @cached_property
     def _sync(self) -> FloatArray:
+        """Return seconds per step to send new weights from trainer to rollout engines."""
         methods = transfers()
         start, rate = (
             np.array([getattr(methods[code], name) if code else 1.0 for code in WeightSync])

@@ -188,6 +188,7 @@ def training_timeline(estimate: Estimate) -> Timeline:
 
 
 def _step(estimate: Estimate) -> _Step:
+    """Return all stages of the first configuration of an estimate with its pipeline schedule."""
     c = estimate.configurations
     full = evaluate(estimate.inputs, c, every_stage=True)
     ranks, per_rank = int(first(c.pipeline_parallel)), int(first(c.virtual_pipeline))

@@ -293,6 +293,7 @@ def _end_blocks(
     exchange: DataParallelTime,
     copies: HostCopies,
 ) -> Iterable[OperatorGroup]:
+    """Yield the embedding, logits and multi-token-prediction blocks with their times and stages."""
     model = share.inputs.model
     on_stages = {
         embedding_of(model): (1.0, parameters.is_first),
@@ -334,6 +335,7 @@ def _without_gradients(
         return nothing
 
     def forward_seconds(layer: LayerTime) -> FloatArray:
+        """Return seconds of a layer's forward pass, with exposed gathers and host copies."""
         forward_only = replace(
             layer, backward=nothing, recompute=nothing, launch_wait_backward=nothing
         )
@@ -472,6 +474,7 @@ def _optimizer_time(
 def _overhead(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
+    """Return the fixed seconds per step of the framework, with its seconds per micro-batch."""
     execution = share.inputs.framework.execution
     overhead = execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead
     if execution.weight_broadcast_time:

@@ -34,6 +34,7 @@ def hardware_flops_per_token(inputs: TrainingInputs, c: TrainingConfigurations) 
 
 
 def _recomputed(inputs: TrainingInputs, c: TrainingConfigurations) -> FloatArray:
+    """Return FLOPs per token that each configuration recomputes in the backward pass."""
     return recomputed_flops_per_token(
         inputs.model,
         inputs.workload.sequence_length,

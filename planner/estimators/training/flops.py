@@ -62,6 +62,7 @@ def _core_flops_per_token(layer: Layer, sequence_length: int) -> float:
 
 
 def _core_flops(op: LayerOperator, sequence_length: int) -> float:
+    """Return forward FLOPs per token of an attention core or a scan; 0 for other operators."""
     if isinstance(op, Scan):
         return float(recurrence_flops(tokens=1.0, state=op.state, delta_rule=op.delta_rule))
     if not isinstance(op, AttentionCore):

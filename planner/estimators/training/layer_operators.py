@@ -215,6 +215,7 @@ def _head_exchange(
 def _vocabulary_reduce(
     share: MicroBatchShare, op: ops.VocabularyReduce, layer: Layer
 ) -> Iterator[Operator]:
+    """Yield the all-reduce of hidden states over tensor-parallel ranks, forward or backward."""
     reduce = share.inputs.machine.collective(
         "all_reduce", share.number_bytes * share.tokens * share.hidden_size, share.tensor_group
     )

@@ -539,6 +539,7 @@ def _moments(
 
 
 def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:
+    """Return the number of micro-batches whose activations a pipeline rank holds at its peak."""
     in_flight = micro_batches_in_flight(
         pipeline_parallel=c.pipeline_parallel,
         virtual_pipeline=c.virtual_pipeline,
@@ -590,6 +591,7 @@ def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
 def _state_parts(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
+    """Return a function of state name and stage: bytes of that state on one GPU of the stage."""
     states = share.inputs.framework.states
     trained, model_states = parameters.trained, ModelStates.of(share.inputs, c)
     gradient, temporary = share.gradients.stored_bytes, update_temporary(share, c)
@@ -605,6 +607,7 @@ def _state_parts(
     }
 
     def state(name: str, stage: int) -> FloatArray:
+        """Return bytes of one model state, such as "gradient", on one GPU of a stage."""
         width, of_end, sharded_from = rules[name]
         dense, experts = trained.dense[stage], trained.experts[stage]
         if name == "gradient" and c.optimizer_in_backward.any():

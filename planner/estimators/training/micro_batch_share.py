@@ -299,6 +299,7 @@ def fullest_and_mean_share(
 
 
 def _lengths(work: TrainingWorkload) -> dict[str, float]:
+    """Return mean, standard deviation and maximum of the sample length [tokens]."""
     return {
         "mean": float(work.mean_sample_length),
         "deviation": float(work.sample_length_deviation),

@@ -132,6 +132,7 @@ class ModelStates:
 
 
 def _moment_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
+    """Return bytes per parameter of one optimizer moment under each configuration."""
     default_width = (states.optimizer - states.main_weight) / 2
     widths = np.array([_STATE_BYTES.get(code, default_width) for code in StatePrecision])
     state_precision = c.optimizer_state_precision

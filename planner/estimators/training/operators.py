@@ -408,6 +408,7 @@ class StepTime:
         return self._parts()
 
     def _parts(self) -> dict[str, FloatArray]:
+        """Sum seconds per step by part, such as compute, tensor_parallel or launch_wait."""
         m = self.num_micro_batches
         sums: dict[str, FloatArray] = {name: np.zeros(()) for name in TIME_PARTS}
         for operator, time in self.operator_times():

@@ -194,6 +194,7 @@ def _calendar_factors(
 
 
 def _at_pace_of_slowest(spec: ReliabilitySpec, num_gpus: FloatArray) -> FloatArray:
+    """Return the share of full speed of ``num_gpus`` GPUs with stragglers; 1 without data."""
     slow = spec.stragglers
     if slow is None:
         return np.ones(())

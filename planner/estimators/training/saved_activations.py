@@ -89,6 +89,7 @@ def _sizes(share: MicroBatchShare, layer: Layer) -> Iterator[tuple[str, Numeric]
 
 
 def _of_product(share: MicroBatchShare, op: MatrixProduct) -> Numeric:
+    """Return the bytes of the output of a matrix product on one GPU, per micro-batch."""
     if op.split is MatrixSplit.COLUMNS:
         return share.number_bytes * share.tokens * op.columns.on_rank(share.tensor_parallel)
     rows = (
@@ -202,6 +203,7 @@ def _eager_copies(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> Flo
 
 
 def _bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
+    """Sum the bytes of saved tensors on one GPU, per micro-batch."""
     split: list[Numeric] = []
     unsplit: list[Numeric] = []
     for tensor in tensors:

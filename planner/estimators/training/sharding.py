@@ -373,6 +373,7 @@ def _saved_ends(model: ModelSpec, parameters: StageParameters, matrix: FloatArra
 def _unsharded_parameters(
     model: ModelSpec, c: TrainingConfigurations, layout: str, every_stage: bool
 ) -> StageParameters:
+    """Count the parameters of each stage on one GPU before ZeRO shards them; adds ZeRO groups."""
     # The axis of stages comes before the axes of the configurations, which must all exist.
     axes = (1,) * len(c.shape)
     p, v = (np.multiply(x, np.ones(axes)) for x in (c.pipeline_parallel, c.virtual_pipeline))
@@ -610,6 +611,7 @@ class _Exchange:
         dense: FloatArray,
         experts: FloatArray,
     ) -> FloatArray:
+        """Return seconds of a collective over dense bytes, then over expert bytes, per stage."""
         if not np.any(dense):
             return np.zeros(())
         machine, nics = self.inputs.machine, self.most_nics

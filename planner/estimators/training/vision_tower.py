@@ -132,6 +132,7 @@ class TowerShare:
             yield self._block(time, 1.0, num_parameters, parameters, exchange)
 
     def _time(self, share: MicroBatchShare, layer: Layer, launch_time: Numeric) -> LayerTime:
+        """Return the time of one layer of the vision tower; a frozen tower only runs forward."""
         ledger = share.inputs.machine.ledger
         operators = attribute_work(ledger, layer_operators(share, layer), attrgetter("forward"))
         if not share.inputs.workload.freezes_tower:
@@ -153,6 +154,7 @@ class TowerShare:
         parameters: StageParameters,
         exchange: DataParallelTime,
     ) -> OperatorGroup:
+        """Return ``number`` equal tower layers as a block of the first pipeline stage."""
         work = self.share.inputs.workload
         # ZeRO gathers it as it gathers an end of the model, in proportion to the parameters.
         part = num_parameters / parameters.end
