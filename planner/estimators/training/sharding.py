@@ -103,8 +103,7 @@ def _candidates(
     chunk_layers: tuple[int, ...] = (),
     every_stage: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return layer counts and ranks of the stages of one pipeline that may be slowest or fullest.
-    """
+    """Return layer counts and ranks of the stages of one pipeline that may be slowest or fullest."""
     kinds = layer_kinds(groups)
     chunks = int(p * v)
     is_explicit = len(chunk_layers) == chunks and sum(chunk_layers) == len(kinds)
@@ -216,7 +215,7 @@ def _logits_weight(model: ModelSpec) -> tuple[int, int]:
 
 
 def layer_kinds(groups: tuple[LayerGroup, ...]) -> NDArray[np.int64]:
-    """Return the group index of each layer in order of depth; interleaved groups alternate evenly."""
+    """Return the group index of each layer by depth; interleaved groups alternate evenly."""
     depth: list[tuple[float, int]] = []
     start = 0.0
     spread = [g.num_hidden_layers for g in groups if g.placement is Placement.INTERLEAVED]
