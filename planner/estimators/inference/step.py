@@ -35,7 +35,7 @@ from planner.specs.model import LayerGroup
 
 
 def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[StepOperator]:
-    """Expert matrices on the rank with most tokens.
+    """Yield the expert matrix products of the rank with the most tokens.
 
     Copies of experts share their tokens, and each that is visited is read.
     """
@@ -81,7 +81,7 @@ def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[St
 
 
 def exchange(context: LayerContext, op: ops.ExpertExchange, layer: Layer) -> Iterator[StepOperator]:
-    """What the ranks of the experts exchange.
+    """Yield the experts' all-reduce, or the all-to-all or all-gather of data-parallel attention.
 
     Ranks that hold the same tokens add up their results. With data-parallel attention each
     sends its tokens: to all ranks, or to those of their experts, whichever is faster.
@@ -164,7 +164,7 @@ def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iter
 def _joined_projections(
     context: LayerContext, op: ops.MatrixProduct, layer: Layer
 ) -> Iterator[StepOperator]:
-    """Projections into latent spaces, unsharded: engines compute all as one product."""
+    """Yield the unsharded projections into latent spaces, joined into one product."""
     same = [
         each
         for each in layer.of(ops.MatrixProduct)
@@ -189,7 +189,7 @@ def _joined_projections(
 def _expansion(
     context: LayerContext, op: ops.MatrixProduct, core: ops.AttentionCore
 ) -> Iterator[StepOperator]:
-    """Prompts expand the latent; decoding folds the expansion into queries and outputs."""
+    """Yield the expansion of MLA's latent: for prompts to keys and values, in decoding folded."""
     rank, t = context.rank, context.rank.configurations.tensor_parallel
     prompt = rank.prompt_tokens
     columns = op.columns.on_rank(t)
@@ -209,7 +209,7 @@ def _expansion(
 
 
 def _code(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> CodeArray | None:
-    """The type of a product where it is not that of the configuration's matrices."""
+    """Return the quantization code of a product if other than that of the configuration."""
     if op.holder is ops.ParameterPart.LOGITS:
         if context.rank.inputs.workload.embedding_bits is not None:
             return SIXTEEN_BIT
@@ -265,7 +265,7 @@ def _embedding_bytes(context: LayerContext) -> float | None:
 
 
 def _sampling(context: LayerContext, op: ops.Loss, layer: Layer) -> Iterator[StepOperator]:
-    """Logits of all shards of the vocabulary come together, and tokens are drawn."""
+    """Yield the all-gather of the logits of all vocabulary shards, and the sampling of tokens."""
     logits = context.rank.sampled * op.columns.total
     time = context.collective("all_gather", _NUMBER * logits, context.rank.tensor_group)
     yield context.communication("logits_gather", "logits", "tensor_parallel", time)
@@ -275,7 +275,7 @@ def _sampling(context: LayerContext, op: ops.Loss, layer: Layer) -> Iterator[Ste
 def _block_exchange(
     context: LayerContext, op: ops.BlockExchange, layer: Layer
 ) -> Iterator[StepOperator]:
-    """All-reduce after a block; shared experts are in the experts' exchange."""
+    """Yield the tensor-parallel all-reduce after an attention or feed-forward block."""
     is_last = op.module == "feed_forward"
     if is_last and layer.experts:
         return
@@ -319,7 +319,7 @@ _KINDS: dict[
 
 
 def offload_wait(rank: BatchShare, busy: FloatArray) -> FloatArray:
-    """Seconds of a step in which the GPU waits for its host, in addition to its ``busy`` time.
+    """Return seconds per step in which the GPU waits for host copies, beyond ``busy`` time.
 
     Weights, and the cache where the GPU attends to it, are copied over the host link while the
     GPU computes. Where the host attends to the cache, the GPU waits for that.
@@ -342,7 +342,7 @@ def offload_wait(rank: BatchShare, busy: FloatArray) -> FloatArray:
 
 
 def _offloaded_cache(rank: BatchShare, for_each_head: bool = False) -> FloatArray:
-    """Bytes of the offloaded cache that a decode step moves, of all layers.
+    """Return bytes of the offloaded KV cache of all layers that a decode step moves.
 
     ``for_each_head``: where query heads share keys and values, each writes and reads a copy.
     """
@@ -395,7 +395,7 @@ class InferenceStep:
         )
 
     def cycle(self, micro_batches: Numeric) -> FloatArray:
-        """Seconds between two steps of a micro-batch when so many share the pipeline.
+        """Return seconds between two steps of a micro-batch if several share the pipeline.
 
         Each returns to the first stage when it has passed all, and when all have passed the
         slowest.
@@ -406,7 +406,7 @@ class InferenceStep:
 def step_time(
     inputs: ServingInputs, configurations: ServingConfigurations, batch: Batch, decoding: bool
 ) -> InferenceStep:
-    """Seconds of one step on ``batch``; ``decoding``: it holds no prompts, so graphs run it."""
+    """Predict seconds of one step on ``batch``; ``decoding``: without prompts, as a CUDA graph."""
     c = configurations
     rank = BatchShare(inputs=inputs, configurations=c, batch=batch)
     layer = LayerContext(rank=rank, kernels=inputs.kernels)
@@ -453,7 +453,7 @@ def step_time(
 
 
 def _overhead(rank: BatchShare) -> FloatArray:
-    """Seconds of a step in which the host plans and samples and the GPU waits."""
+    """Return seconds per step in which the host schedules and samples while the GPU waits."""
     execution, batch = rank.inputs.engine.execution, rank.batch
     # Ranks that share the requests have hosts that work side by side.
     default = execution.step_overhead + execution.sequence_overhead * rank.sampled
@@ -463,7 +463,7 @@ def _overhead(rank: BatchShare) -> FloatArray:
 
 
 def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
-    """Seconds in which the host launches a layer."""
+    """Return host seconds per layer to launch the kernels of a step."""
     execution = rank.inputs.engine.execution
     each, routing, captured_routing = _quantized_launch_time(rank, group), 0.0, 0.0
     mixing = _mixing_launch_time(rank, group)
@@ -483,7 +483,7 @@ def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric
 
 
 def _mixing_launch_time(rank: BatchShare, group: LayerGroup) -> float:
-    """Host seconds per layer for attention that is not over keys and values."""
+    """Return host seconds per layer to launch linear attention or state-space mixers."""
     execution, layer = rank.inputs.engine.execution, layer_of(rank.inputs.model, group)
     if layer.scan is not None:
         return execution.recurrent_launch_time
@@ -492,7 +492,7 @@ def _mixing_launch_time(rank: BatchShare, group: LayerGroup) -> float:
 
 
 def _quantized_launch_time(rank: BatchShare, group: LayerGroup) -> Numeric:
-    """Host seconds that quantized matrices add to a layer."""
+    """Return host seconds per layer that quantized matrices add to launches."""
     c, time = rank.configurations, rank.inputs.engine.execution.quantized_launch_time
     if time == 0:
         return 0.0

@@ -282,7 +282,7 @@ def _reached(
     part: str,
     rows: Mapping[str, GemmEfficiency] | Mapping[str, AttentionEfficiency],
 ) -> float:
-    """Return the highest published share of peak FLOP/s of a kernel kind; 1 if none is published."""
+    """Return the highest published share of peak FLOP/s of a kernel kind; 1 if none is known."""
     try:
         provenance = inputs.machine.catalogue.load_gpu(inputs.machine.gpu.name).provenance
     except PlannerError:

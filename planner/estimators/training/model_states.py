@@ -429,7 +429,7 @@ def _copy_time(inputs: TrainingInputs, num_bytes: Numeric) -> FloatArray:
 
 
 def _owned_of(parameters: StageParameters, c: TrainingConfigurations, index: int) -> FloatArray:
-    """Count parameters that a ZeRO rank owns: of a layer of group ``index``, or of an end after them."""
+    """Count parameters that a rank owns of a layer of group ``index``, or of an end after them."""
     ranks = c.zero_stage >= ZeroStage.OPTIMIZER
     dense_ranks = np.where(ranks, parameters.dense_group.size, 1.0)
     if index == len(parameters.layer_dense):

@@ -53,7 +53,7 @@ class Operator:
     works: tuple[KernelWork, ...] = ()
 
     def repeated(self, recomputation: Recomputation) -> FloatArray:
-        """Return seconds per layer that recomputation repeats of this operator, averaged over layers."""
+        """Return seconds of this operator that recomputation repeats, averaged over layers."""
         if not (self.repeatable and recomputation.is_any):
             return np.zeros(())
         share = recomputation.share_of(self.repeated_by, self.parts)

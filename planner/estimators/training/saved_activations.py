@@ -116,8 +116,7 @@ _MADE: dict[type[LayerOperator], Callable[..., Numeric]] = {
 def layer_bytes(
     share: MicroBatchShare, group: LayerGroup, unrecomputed: FloatArray | None = None
 ) -> FloatArray:
-    """Saved activation bytes of one layer per micro-batch, averaged over recomputed and other
-    layers.
+    """Return saved activation bytes per layer and micro-batch, averaged over recomputed and other layers.
 
     Full recomputation saves the layer's input and named tensors. Recomputation of modules saves
     their inputs. Recomputation of a share of a layer also rebuilds tensors that only eager kernels
@@ -153,7 +152,7 @@ def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 
 
 def rebuilt_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
-    """Return bytes that selective recomputation of a block rebuilds at once, of the largest block."""
+    """Return bytes that recomputation of single blocks rebuilds at once, of the largest block."""
     recomputation, peak = share.recomputation, np.zeros(())
     for module in ("attention", "mlp", "moe", "shared_experts"):
         if module in recomputation.some:
@@ -246,7 +245,7 @@ def _layer(share: MicroBatchShare, group: LayerGroup) -> Layer:
 
 
 def _attention_input(share: MicroBatchShare) -> Numeric:
-    """Return bytes per element of a linear layer's saved input; 0 without trained weights there."""
+    """Return bytes per element of a linear layer's saved input; 0 with virtual tokens."""
     if share.inputs.workload.has_virtual_tokens:
         return 0.0
     narrows = share.inputs.framework.memory.fp8_inputs
