@@ -24,7 +24,7 @@ _BUSIEST = 0.8
 def mean_queueing_delay(
     *, utilization: Numeric, service_time: Numeric, variation: Numeric = 0.0, bursts: Numeric = 1.0
 ) -> FloatArray:
-    """Return the mean queueing delay before service at one server [s].
+    r"""Return the mean queueing delay before service at one server [s].
 
     .. math:: \frac{\rho s (c_a^2 + c^2)}{2 (1 - \rho)}
 
@@ -43,7 +43,7 @@ def mean_queueing_delay(
 
 
 def fifo_queueing_delays(*, times: FloatArray, service: FloatArray) -> FloatArray:
-    """Return the queueing delay [s] of each request at one first-come-first-served server.
+    r"""Return the queueing delay [s] of each request at one first-come-first-served server.
 
     .. math:: W_n = X_n - \min_{k \le n} X_k, \quad X_n = \sum_{i < n} (s_i - u_i)
 
@@ -65,7 +65,7 @@ def fifo_queueing_delays(*, times: FloatArray, service: FloatArray) -> FloatArra
 
 
 def queueing_delay_variance(*, mean_wait: Numeric, load: Numeric) -> FloatArray:
-    """Return the variance [s^2] of a queueing delay with mean ``mean_wait`` w [s].
+    r"""Return the variance [s^2] of a queueing delay with mean ``mean_wait`` w [s].
 
     .. math:: w^2 \left(\frac{2}{\rho} - 1\right)
 
@@ -77,7 +77,7 @@ def queueing_delay_variance(*, mean_wait: Numeric, load: Numeric) -> FloatArray:
 def step_time_at_arrival(
     *, decode_step: Numeric, load: Numeric, work: Numeric, variation: Numeric, mixes: bool
 ) -> FloatArray:
-    """Return the mean length of the step in which a request arrives, E[T^2] / E[T] [s].
+    r"""Return the mean length of the step in which a request arrives, E[T^2] / E[T] [s].
 
     A step lasts d = ``decode_step`` and, if ``mixes``, s = ``work`` for every
     prompt that came during the step before, :math:`\rho = \lambda s` of its length on
@@ -110,7 +110,7 @@ def step_time_variance_at_arrival(
     variation: Numeric,
     mixes: bool,
 ) -> FloatArray:
-    """Return the variance of the step length that an arriving request meets [s^2].
+    r"""Return the variance of the step length that an arriving request meets [s^2].
 
     With the third cumulant of the branching process of `step_time_at_arrival`, of lognormal work,
 
@@ -136,7 +136,7 @@ def step_time_variance_at_arrival(
 
 
 def mean_residual(*, mean: Numeric, variation: Numeric) -> FloatArray:
-    """Return the mean rest of a quantity at a random time, equal to its mean age.
+    r"""Return the mean rest of a quantity at a random time, equal to its mean age.
 
     .. math:: \frac{E[X^2]}{2 E[X]} = \frac{m (1 + c^2)}{2}
 
@@ -152,7 +152,7 @@ def mean_residual(*, mean: Numeric, variation: Numeric) -> FloatArray:
 
 
 def arrival_noise(*, load: Numeric, bursts: Numeric = 1.0) -> FloatArray:
-    """Return variance over mean of the number of sequences that decode together.
+    r"""Return variance over mean of the number of sequences that decode together.
 
     .. math:: \kappa = \frac{1}{2} \left(1 + \frac{c_a^2}{(1 - \rho)^2}\right)
 
@@ -166,7 +166,7 @@ def arrival_noise(*, load: Numeric, bursts: Numeric = 1.0) -> FloatArray:
 def running_variance(
     *, running: Numeric, load: Numeric, fixed: Numeric, slope: Numeric, bursts: Numeric = 1.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the variance of the number of decoding sequences, and `arrival_noise`.
+    r"""Return the variance of the number of decoding sequences, and `arrival_noise`.
 
     .. math:: Var[B] = \kappa B \frac{a + b B}{a}, \quad
         \kappa = \frac{1}{2} \left(1 + \frac{1}{(1 - \rho)^2}\right)
@@ -183,7 +183,7 @@ def running_variance(
 
 
 def averaged_share(*, fixed: Numeric, step: Numeric) -> FloatArray:
-    """Return the share of the variance in running sequences that an answer's mean retains.
+    r"""Return the share of the variance in running sequences that an answer's mean retains.
 
     .. math:: 2 \frac{x - 1 + e^{-x}}{x^2}, \quad x = \frac{a}{a + b B}
 
@@ -197,7 +197,7 @@ def averaged_share(*, fixed: Numeric, step: Numeric) -> FloatArray:
 def slot_queueing_delay(
     *, running: Numeric, slots: Numeric, variance: Numeric, noise: Numeric, spare_rate: Numeric
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the share of requests that wait for a decode slot, and their mean wait [s].
+    r"""Return the share of requests that wait for a decode slot, and their mean wait [s].
 
     .. math:: P = \Phi\left(-\frac{c - B}{\sigma}\right), \quad
         \tau = \frac{\kappa}{\mu - \lambda}
@@ -217,7 +217,7 @@ def slot_queueing_delay(
 def critical_load_queueing_delay(
     *, number: Numeric, rate: Numeric, noise: Numeric, capacity: Numeric
 ) -> FloatArray:
-    """Return the mean wait [s] of N requests that arrive as fast as served.
+    r"""Return the mean wait [s] of N requests that arrive as fast as served.
 
     .. math:: \frac{4}{3} \sqrt{\frac{\kappa T}{\pi \mu}}, \quad T = N / \lambda
 
@@ -234,7 +234,7 @@ def critical_load_queueing_delay(
 
 
 def normal_tail(score: Numeric) -> FloatArray:
-    """Return the probability that a standard normal variable exceeds ``score`` [1]_.
+    r"""Return the probability that a standard normal variable exceeds ``score`` [1]_.
 
     .. math:: \frac{\varphi(z)}{0.661 z + 0.339 \sqrt{z^2 + 5.51}}
 
@@ -250,7 +250,7 @@ def normal_tail(score: Numeric) -> FloatArray:
 
 
 def gamma_quantile(*, share: float, mean: Numeric, variance: Numeric) -> FloatArray:
-    """Return the ``share`` quantile of a gamma variable (Wilson and Hilferty [1]_).
+    r"""Return the ``share`` quantile of a gamma variable (Wilson and Hilferty [1]_).
 
     .. math:: m \left(1 - \frac{1}{9 k} + \frac{z}{3 \sqrt{k}}\right)^3, \quad
         k = \frac{m^2}{\sigma^2}
@@ -266,7 +266,7 @@ def gamma_quantile(*, share: float, mean: Numeric, variance: Numeric) -> FloatAr
 
 
 def lognormal_quantile(*, share: float, mean: Numeric, variance: Numeric) -> FloatArray:
-    """Return the ``share`` quantile of a lognormal variable.
+    r"""Return the ``share`` quantile of a lognormal variable.
 
     .. math:: \frac{m}{\sqrt{1 + v}} e^{z \sqrt{\ln(1 + v)}}, \quad v = \frac{\sigma^2}{m^2}
 
@@ -286,7 +286,7 @@ def first_token_variance(
     prompt: Numeric,
     variation: Numeric,
 ) -> FloatArray:
-    """Return the variance of the time to first token of a request with a slot [s^2].
+    r"""Return the variance of the time to first token of a request with a slot [s^2].
 
     A request arrives at any time of a step of T' seconds. Its own prompt of s seconds runs
     together with the prompts of the others of that step:
@@ -319,7 +319,7 @@ def step_variances(
     steps: Numeric,
     variation: Numeric,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return variances of an answer's mean step: by other sequences, and by prompts [s^2].
+    r"""Return variances of an answer's mean step: by other sequences, and by prompts [s^2].
 
     The first, of a + b B seconds with a variance ``running`` of B, is averaged over an answer of
     n steps (`averaged_share`); a Poisson number of prompts stops it, and while they do others
@@ -336,7 +336,7 @@ def step_variances(
 
 
 def mean_if_positive(expected: Numeric) -> FloatArray:
-    """Return the mean of a Poisson variable, given that the variable is not zero.
+    r"""Return the mean of a Poisson variable, given that the variable is not zero.
 
     .. math:: \frac{x}{1 - e^{-x}}
 
@@ -386,7 +386,7 @@ def solve_rate(
 def solve_concurrency(
     *, required: Callable[[FloatArray], FloatArray], start: FloatArray, upper_bound: FloatArray
 ) -> FloatArray:
-    """Find the concurrency B with ``required(B)`` = B, from ``start``; at most ``upper_bound``.
+    r"""Find the concurrency B with ``required(B)`` = B, from ``start``; at most ``upper_bound``.
 
     .. math:: g(B) = \ln \frac{f(B)}{B} = 0
 
@@ -421,7 +421,7 @@ def solve_concurrency(
 
 
 def loaded_decode_step_time(*, fixed: Numeric, slope: Numeric, steps: Numeric) -> FloatArray:
-    """Return seconds of a decode step a + b B at a load of λ n sequence steps per second.
+    r"""Return seconds of a decode step a + b B at a load of λ n sequence steps per second.
 
     .. math:: \frac{a}{1 - \lambda n b}
 
@@ -435,7 +435,7 @@ def loaded_decode_step_time(*, fixed: Numeric, slope: Numeric, steps: Numeric) -
 def disaggregated_concurrency(
     *, rate: FloatArray, unqueued_time: Numeric, service_time: Numeric, decoding: Numeric
 ) -> FloatArray:
-    """Return requests in flight at a ``rate`` [1/s] with separate prefill and decode.
+    r"""Return requests in flight at a ``rate`` [1/s] with separate prefill and decode.
 
     .. math:: N = \frac{x + \sqrt{x^2 + 4 \rho x / (1 - \rho)}}{2}, \quad
         x = \lambda (z + d) - \rho, \quad \rho = \lambda s
@@ -463,7 +463,7 @@ def disaggregated_closed_loop_rate(
     slots: FloatArray,
     simultaneous: Numeric,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return rate [1/s], servers and decode step [s] of a closed loop of ``requests``.
+    r"""Return rate [1/s], servers and decode step [s] of a closed loop of ``requests``.
 
     .. math:: N = \lambda (z + w + d), \quad w = \frac{s k \rho}{1 - k \rho}, \quad
         k = 1 - 1 / N, \quad \rho = \lambda s, \quad d = \frac{n a}{1 - \lambda n b}
@@ -551,7 +551,7 @@ def finite_run_time_per_token_ratio(
     slope: Numeric,
     load: Numeric,
 ) -> FloatArray:
-    """Return mean time per token of ``number`` requests over an endless stream's.
+    r"""Return mean time per token of ``number`` requests over an endless stream's.
 
     They come at a ``rate`` [1/s] to an empty replica that answers ``capacity`` [1/s]; a step over B
     of them takes ``fixed + slope B`` seconds, an answer n = ``steps``, and prompts a share

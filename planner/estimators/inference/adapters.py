@@ -84,7 +84,7 @@ def adapter_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray
 
 
 def _sides(inputs: ServingInputs, layer: Layer, c: ServingConfigurations) -> Iterator[Numeric]:
-    """Return inputs plus outputs of a layer's LoRA matrices on one GPU (parameters at rank 1)."""
+    """Yield inputs plus outputs of a layer's LoRA matrices on one GPU (parameters at rank 1)."""
     for op in layer.of(MatrixProduct):
         if is_adapted(op, inputs.workload.lora_targets):
             yield sum(adapted_sides(op, c.tensor_parallel))
@@ -143,7 +143,7 @@ def _product_adapter(context: LayerContext, op: MatrixProduct) -> StepOperator:
 
 
 def _expert_adapters(context: LayerContext, op: Experts) -> StepOperator:
-    """Yield LoRA operators of routed experts, one adapter per (token, expert) pair."""
+    """Return LoRA operators of routed experts, one adapter per (token, expert) pair."""
     rank, c = context.rank, context.rank.configurations
     rows = rank.batch.tokens * op.per_token / c.expert_parallel
     touched = experts_touched(

@@ -116,7 +116,7 @@ class Loop:
 
     @cached_property
     def before_the_first(self) -> FloatArray:
-        """Return seconds until the first answers of a simultaneous start, minus steady state.
+        r"""Return seconds until the first answers of a simultaneous start, minus steady state.
 
         .. math:: R w + n t (1 - c^2) / 2
 
@@ -205,7 +205,7 @@ class Loop:
         return np.asarray(np.log(rate * (state.first + state.answer) / self.held(rate)))
 
     def at(self, rate: FloatArray, most: Numeric = np.inf) -> ReplicaState:
-        """Return the state of a replica at a ``rate`` [1/s] with at most ``most`` decoding requests."""
+        """Return the state of a replica at a ``rate`` [1/s]; ``most``: limit of decoding requests."""
         inputs, costs, work = self.inputs, self.costs, self.work
         step = np.minimum(self._step(rate), most / (rate * work.steps))
         answer = work.steps * step
@@ -223,7 +223,7 @@ class Loop:
         )
 
     def prompt(self, rate: FloatArray) -> FloatArray:
-        """Return engine seconds per prompt if prompts arrive at a ``rate`` [1/s].
+        r"""Return engine seconds per prompt if prompts arrive at a ``rate`` [1/s].
 
         .. math:: B = (1 - q) g(d) + q g(c), \quad q = 1 - e^{-c}, \quad
             g(x) = \frac{x}{1 - e^{-x}}
@@ -247,7 +247,7 @@ class Loop:
         return costs.prompt(size)
 
     def _step(self, rate: FloatArray) -> FloatArray:
-        """Return seconds of a decode step of an answer, with the prompts that delay the step.
+        r"""Return seconds of a decode step of an answer, with the prompts that delay the step.
 
         .. math:: t = \frac{a + \kappa b + g (B - 1) (b + w_q / 2 n)}
             {1 - (1 - g) \lambda_o (w + n b)}

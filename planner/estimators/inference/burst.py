@@ -33,7 +33,7 @@ class Burst:
 
 
 def pooled_burst(inputs: ServingInputs, pools: Pools, num_requests: int) -> Burst:
-    """Return the latencies of a burst of requests on fixed numbers of prefill and decode workers.
+    r"""Return the latencies of a burst of requests on fixed numbers of prefill and decode workers.
 
     Prompts queue for one pool and answers for the other, so that it does not drain as a replica.
     P workers compute the prompts, s seconds for each, so that the i-th is ready after

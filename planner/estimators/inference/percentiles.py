@@ -71,7 +71,7 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
 
 
 def time_per_output_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
-    """Return the ``share`` quantile over answers of time per output token [s].
+    r"""Return the ``share`` quantile over answers of time per output token [s].
 
     The number of concurrent sequences and the prompts that arrive while a request is answered
     vary independently, each lognormal about its mean. Its own prompt stops no answer of its own.

@@ -252,7 +252,7 @@ def _backlog(prompt: FloatArray, load: FloatArray, variation: float, bursts: Num
 
 
 def steady_noise(work: StepDemand, rate: FloatArray, bursts: Numeric = 1.0) -> FloatArray:
-    """Return the factor on one sequence's step cost due to the variance of their number.
+    r"""Return the factor on one sequence's step cost due to the variance of their number.
 
     A replica gains less from more sequences than it loses from fewer, so that their number
     must be larger on average; the second order of the same diffusion as `running_variance`.
@@ -390,7 +390,7 @@ class OfferedLoad:
         return np.where(self.is_endless, np.inf, wait)
 
     def place_wait(self, queue: QueueState, carried: FloatArray) -> FloatArray:
-        """Return mean seconds that requests wait for a slot by chance, at random arrivals.
+        r"""Return mean seconds that requests wait for a slot by chance, at random arrivals.
 
         .. math:: P f \left(W_\infty^{-2} + W_0^{-2}\right)^{-1/2}, \quad f = 1 - n / N
 

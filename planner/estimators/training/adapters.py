@@ -188,7 +188,7 @@ def _fuse_matrices(matrices: Iterable[AdaptedMatrix]) -> Iterator[AdaptedMatrix]
 
 
 def _adapter(share: MicroBatchShare, matrix: AdaptedMatrix) -> Operator:
-    """Yield the LoRA down and up products of a matrix, with gradients and the sum of outputs."""
+    """Return the LoRA down and up products of a matrix, with gradients and the sum of outputs."""
     machine, rank = share.inputs.machine, share.inputs.workload.lora_rank
     rows, precision = share.tokens, share.unquantized
     depth, columns = matrix.local(share.tensor_parallel)
@@ -211,7 +211,7 @@ def _adapter_sum(
     products: Sequence[FloatArray],
     gradients: Sequence[FloatArray],
 ) -> Operator:
-    """Yield a LoRA operator of known products, with the sums with the frozen matrix's output.
+    """Return a LoRA operator of known products, with the sums with the frozen matrix's output.
 
     ``sides``: the numbers that it reads and writes for each of the ``rows``.
     """
@@ -234,7 +234,7 @@ def _adapter_sum(
 
 
 def _expert_adapter(share: MicroBatchShare, group: LayerGroup, matrix: AdaptedMatrix) -> Operator:
-    """Yield the grouped LoRA products of the routed experts of a rank.
+    """Return the grouped LoRA products of the routed experts of a rank.
 
     The four of the backward pass take twice as long as the two of the forward pass.
     """

@@ -198,7 +198,7 @@ def _ring_step(share: MicroBatchShare, heads: FloatArray) -> tuple[FloatArray, F
 
 
 def _merge(share: MicroBatchShare, op: AttentionCore) -> Operator:
-    """Yield the kernels that rescale and add the outputs of ring-attention steps."""
+    """Return the kernels that rescale and add the outputs of ring-attention steps."""
     merges = np.where(share.cp_comm_type == ContextExchange.A2A, 0.0, share.context_parallel - 1)
     each = _MERGE_BYTES * share.tokens * (op.heads / share.tensor_parallel) * op.v_dim
     time = merges * share.inputs.machine.memory_time(each)
@@ -254,7 +254,7 @@ def _batched_product(
 
 
 def _ring_exchange(share: MicroBatchShare, op: AttentionCore, core: Operator) -> Operator:
-    """Yield the exchange of keys and values around the context-parallel ring, if unhidden."""
+    """Return the exchange of keys and values around the context-parallel ring, if unhidden."""
     machine, overlap = share.inputs.machine, share.inputs.framework.overlap
     c = share.context_parallel
     block = share.number_bytes * share.tokens * op.key_value_columns.on_rank(share.tensor_parallel)
@@ -282,7 +282,7 @@ def _ring_exchange(share: MicroBatchShare, op: AttentionCore, core: Operator) ->
 
 
 def _head_exchange(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
-    """Yield the all-to-all from tokens to heads and back around attention (Ulysses [1]_).
+    """Return the all-to-all from tokens to heads and back around attention (Ulysses [1]_).
 
     Ranks that share a key-value head are each sent a copy of it [2]_.
 

@@ -259,7 +259,7 @@ _CAUSAL = 0.5
 
 
 def max_utilization(inputs: TrainingInputs) -> float:
-    """Return an upper bound of the MFU: large products and attention without any gap.
+    r"""Return an upper bound of the MFU: large products and attention without any gap.
 
     .. math:: MFU_{max} = \frac{F}{(F - A) / e + c A / e_a}
 

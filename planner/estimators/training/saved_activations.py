@@ -116,7 +116,7 @@ _MADE: dict[type[LayerOperator], Callable[..., Numeric]] = {
 def layer_bytes(
     share: MicroBatchShare, group: LayerGroup, unrecomputed: FloatArray | None = None
 ) -> FloatArray:
-    """Return saved activation bytes per layer and micro-batch, averaged over recomputed and other layers.
+    """Return saved activation bytes per layer and micro-batch, the mean over all layers.
 
     Full recomputation saves the layer's input and named tensors. Recomputation of modules saves
     their inputs. Recomputation of a share of a layer also rebuilds tensors that only eager kernels

@@ -118,7 +118,7 @@ class TowerShare:
     def blocks(
         self, parameters: StageParameters, exchange: DataParallelTime
     ) -> Iterator[OperatorGroup]:
-        """Return the tower's blocks on the first stage: patch embedding, layers, projector."""
+        """Yield the tower's blocks on the first stage: patch embedding, layers, projector."""
         launch, h = layer_launch_time(self.patches), self.tower.hidden_size
         for group in self.tower.layer_groups:
             number, layer = float(group.num_hidden_layers), tower_layer(self.tower, group)
