@@ -134,7 +134,7 @@ def _replace_file(target: Path, open_temporary: Callable[[Path], Stream]) -> Ite
 
 
 def _lock_file(stream: TextIO | BinaryIO, path: Path) -> bool:
-    """Lock a file; False if another process removed it as unfinished before it was locked."""
+    """Lock a new temporary file; return False if another process removed it meanwhile."""
     try:
         fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
     except OSError:

@@ -53,7 +53,7 @@ def _warning(other: str, folder: str) -> str:
 
 
 def conflicting_distributions(folders: Iterable[str], cache: str) -> list[tuple[str, str]]:
-    """Other distributions with a ``planner``, as name and version, and the folder of each.
+    """Return other installed distributions with a ``planner``, with their folders.
 
     What a folder had is read from the file ``cache`` while the folder's time is the same, else
     looked up and kept there.
@@ -97,7 +97,7 @@ def _others_in(folder: str) -> Iterator[str]:
 
 
 def _has_planner(name: str, metadata: str) -> bool:
-    """Whether a distribution has this name, or brings the package or the command."""
+    """Return whether a distribution installs a package or command named planner."""
     return (
         name == PACKAGE
         or _names_command(read_lines(os.path.join(metadata, "entry_points.txt")))

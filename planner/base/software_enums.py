@@ -170,7 +170,7 @@ class NameSet(int, metaclass=_AllSets):
 
     @classmethod
     def has(cls, codes: CodeArray, name: str) -> BoolArray:
-        """Mask of sets that contain a name.
+        """Return a mask: True where a set (bit code) contains ``name``.
 
         >>> KeptTensors.has(KeptTensors["QKV_PROJ+CONTEXT"], "context")
         True

@@ -127,7 +127,7 @@ _BYTES_PER_STATE = {False: 12.0, True: 4.0}
 
 
 def recurrence_flops(*, tokens: Numeric, state: Numeric, delta_rule: bool) -> FloatArray:
-    r"""Return FLOPs to update and read a recurrent state per token (twice with delta rule).
+    r"""Return FLOPs to update and read ``state`` elements per token (delta rule reads twice).
 
     .. math:: 4 T S, \quad \delta : 6 T S
 

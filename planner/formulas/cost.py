@@ -117,7 +117,7 @@ def gpu_seconds(*, duration: Numeric, num_gpus: Numeric) -> FloatArray:
 def committed_gpu_seconds(
     *, used_gpu_seconds: Numeric, num_gpus: Numeric, term: Numeric
 ) -> FloatArray:
-    r"""Return GPU-seconds of a commitment of n GPUs for full terms that cover the use.
+    r"""Return GPU-seconds of n GPUs for full terms T that cover ``used_gpu_seconds``.
 
     .. math:: n T \left\lceil \frac{s}{n T} \right\rceil
 

@@ -20,7 +20,7 @@ NF4_SINGLE_BYTES = 4 / 8 + 4 / _BLOCK
 
 
 def lora_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> FloatArray:
-    r"""Count LoRA parameters of a matrix: two low-rank matrices [1]_.
+    r"""Count LoRA parameters of a ``depth`` x ``columns`` matrix: two low-rank matrices [1]_.
 
     .. math:: r (k + n)
 
@@ -35,7 +35,7 @@ def lora_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> 
 def lora_serving_bytes(
     *, rows: Numeric, inputs: Numeric, outputs: Numeric, lora_rank: Numeric, adapters: Numeric
 ) -> FloatArray:
-    r"""Return bytes moved by the LoRA products of m rows with several distinct adapters [1]_.
+    r"""Return bytes moved by LoRA products of m rows with ``adapters`` distinct adapters [1]_.
 
     .. math:: 2 a r (k + n) + m (2 k + 4 n)
 

@@ -23,7 +23,7 @@ def earlier_uses(blocks: IndexArray) -> tuple[IndexArray, IndexArray]:
 
 
 def stack_distances(before: IndexArray) -> IndexArray:
-    """Count distinct blocks used since each block's last use (LRU stack distance) [1]_.
+    """Count distinct blocks used since each block's last use ``before`` (LRU distance) [1]_.
 
     Those used between the two: as many uses as lie between them, less those of a block that was
     used between them already. These are counted by merging halves that are sorted. 0 at the first

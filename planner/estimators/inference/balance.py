@@ -205,7 +205,7 @@ class Loop:
         return np.asarray(np.log(rate * (state.first + state.answer) / self.held(rate)))
 
     def at(self, rate: FloatArray, most: Numeric = np.inf) -> ReplicaState:
-        """Return the state of a replica at a ``rate`` [1/s]; ``most``: limit of decoding requests."""
+        """Return the state of a replica at a ``rate`` [1/s] with at most ``most`` sequences."""
         inputs, costs, work = self.inputs, self.costs, self.work
         step = np.minimum(self._step(rate), most / (rate * work.steps))
         answer = work.steps * step

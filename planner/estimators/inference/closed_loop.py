@@ -176,7 +176,7 @@ class RateClasses:
         return weighted_quantile(self.waits, self.weights, share)
 
     def _stalls(self, of: int) -> FloatArray:
-        """Return seconds per step by which prompts delay answers, mean over steps or over tokens.
+        """Return prompt seconds per step of answers: mean over steps (``of`` 0) or over tokens (1).
 
         A step has no more than it has room for, and while requests wait for places no more than
         come as those are left.

@@ -121,7 +121,7 @@ def decode_batch(inputs: ServingInputs, sequences: FloatArray) -> Batch:
 def prompt_batch(
     inputs: ServingInputs, prompts: FloatArray, tokens: FloatArray, decoding: FloatArray
 ) -> Batch:
-    """Return a batch of ``tokens`` new prompt tokens of ``prompts``, with decoding sequences.
+    """Return a batch of ``tokens`` new tokens of ``prompts`` and ``decoding`` sequences.
 
     A prompt that takes several steps sees half of itself as cache on average.
     """

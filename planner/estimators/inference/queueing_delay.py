@@ -390,7 +390,7 @@ class OfferedLoad:
         return np.where(self.is_endless, np.inf, wait)
 
     def place_wait(self, queue: QueueState, carried: FloatArray) -> FloatArray:
-        r"""Return mean seconds that requests wait for a slot by chance, at random arrivals.
+        r"""Return mean seconds of the wait for a slot if random arrivals are ``carried`` [1/s].
 
         .. math:: P f \left(W_\infty^{-2} + W_0^{-2}\right)^{-1/2}, \quad f = 1 - n / N
 

@@ -325,7 +325,7 @@ def _end_blocks(
 def _without_gradients(
     share: MicroBatchShare, time: LayerTime, reference: LayerTime, gathers: _Passes, copies: _Passes
 ) -> FloatArray:
-    """Return forward-only seconds (policy and reference model) per layer and micro-batch.
+    """Return forward-only seconds per layer: policy passes and ``reference`` model passes.
 
     Only their own gathers and copies overlap them.
     """

@@ -344,7 +344,7 @@ def host_copies(
 def host_update_time(
     inputs: TrainingInputs, c: TrainingConfigurations, owned: FloatArray, model_states: ModelStates
 ) -> FloatArray:
-    """Return seconds per step of the optimizer on the host and of copying weights back.
+    """Return seconds per step to update ``owned`` parameters on the host and copy them back.
 
     Gradients that were added up on the GPU come over first. States on drives are read and
     written while others are updated.

@@ -103,7 +103,7 @@ def _candidates(
     chunk_layers: tuple[int, ...] = (),
     every_stage: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return layer counts and ranks of the stages of a pipeline that may be slowest or fullest."""
+    """Return layer counts and ranks of candidate stages; ``chunk_layers``: an explicit layout."""
     kinds = layer_kinds(groups)
     chunks = int(p * v)
     is_explicit = len(chunk_layers) == chunks and sum(chunk_layers) == len(kinds)
