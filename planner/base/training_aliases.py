@@ -209,7 +209,7 @@ def served_targets(text: str | None) -> AdapterTargets:
 
 
 def saved_modules(text: str | None) -> str:
-    """Return the word of fully trained modules (embedding, logits) beside LoRA.
+    """Return the word of the modules trained fully besides LoRA; unknown names are unchanged.
 
     >>> saved_modules("embed_tokens,lm_head"), saved_modules(None), saved_modules("mlp")
     ('embeddings', 'none', 'mlp')
@@ -362,7 +362,7 @@ WITH_ROLLOUTS = ("online_dpo", "nash_md", "xpo")
 
 
 def parse_objective(word: str) -> TrainingObjective:
-    """Return the training objective of a common name such as "sft"; None if unknown.
+    """Return the training objective of a common name such as "SimPO".
 
     Raises SpecError if it is unknown, or needs answers that are generated in each step.
 

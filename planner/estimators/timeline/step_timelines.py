@@ -50,7 +50,7 @@ class ChunkTimes:
 
 
 def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) -> list[ChunkTimes]:
-    """Times of the chunks of a single-configuration estimate, from input to output.
+    """Return times of each model chunk of a single-configuration estimate, in model order.
 
     ``splits``: gradients of weights are a pass of their own. All passes over the chunks of a rank
     add up to the seconds of its stage (`planner.estimators.training.operators.StepTime`).
@@ -74,7 +74,7 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
 def _sum_blocks(
     counts: FloatArray, blocks: list[dict[str, dict[str, float]]], sends: float
 ) -> dict[str, dict[str, float]]:
-    """Seconds by pass and stream of so many of each block, and of sending the outputs."""
+    """Sum seconds by pass and stream over ``counts`` of each block, and sends."""
     seconds = {}
     for kind in PASSES:
         seconds[kind] = {
@@ -90,7 +90,7 @@ def _sum_blocks(
 def _passes(
     block: OperatorGroup, recomputation: Recomputation, *, splits: bool
 ) -> dict[str, dict[str, float]]:
-    """Seconds of the passes of one block; gathers and copies are split in proportion to time."""
+    """Return seconds of the passes of one block; gathers and copies are split by time."""
     time = block.time
     totals = {FORWARD: first(time.forward_total), BACKWARD: first(time.backward_total)}
     both = sum(totals.values()) or 1.0
@@ -143,7 +143,7 @@ class _Step:
 
 
 def training_timeline(estimate: Estimate) -> Timeline:
-    """The timeline of a step of a single-configuration estimate.
+    """Return the timeline of a training step of a single-configuration estimate.
 
     It ends at the step time of the estimate: the pipeline with the bubble, then the exposed
     exchange of gradients, the optimizer and the rest. Of many micro-batches those of the middle are
@@ -357,7 +357,7 @@ _AFTER = {"pipeline": TRANSFER, "launch_wait": WAIT, "transfer_wait": WAIT, "ove
 def step_timeline(
     step: InferenceStep, title: str, *, memory: float = 0.0, capacity: float = 0.0
 ) -> Timeline:
-    """The operators of the first configuration's step in the order of the model.
+    """Return the timeline of the operators of the first configuration's step.
 
     Transfers between pipeline stages and all waits of the GPU follow them. ``memory`` [bytes] is
     held throughout; ``capacity`` bytes may be used.
@@ -431,7 +431,7 @@ LANES = "trainer", "rollout"
 
 
 def rl_timeline(step: RlStep) -> Timeline:
-    """The first configuration's step.
+    """Return the timeline of the first configuration's RL step.
 
     Generation is drawn whole as long as all places of the engines hold an answer, and then as a
     wedge that thins out until the longest is done. Where both sides work at the same time each
