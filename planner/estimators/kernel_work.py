@@ -89,7 +89,7 @@ class Ledger:
         return len(self._open)
 
     def forget(self, *names: str, since: int = 0) -> None:
-        """Drop work recorded since a mark: of these formulas or collectives; all if none is named."""
+        """Drop work recorded since a mark: of these formulas or collectives; all if none named."""
         self._open[since:] = [
             work
             for work in self._open[since:]

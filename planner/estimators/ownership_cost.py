@@ -41,7 +41,7 @@ _MOST_OF_NODE = 16
 
 
 def owned_gpu_price(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price | None:
-    """Return the price of an owned GPU [USD/h]; None if its purchase price or power is unknown.
+    """Return the `Price` of an owned GPU; None if its purchase price or power is unknown.
 
     ``place`` has the figures that are known of the building and its region. The range is that of
     every figure's own range, one at a time, put together as independent ones are. Raises SpecError

@@ -393,7 +393,7 @@ class GpuSpec:
 
     @property
     def host_link(self) -> HostLink:
-        """The link to the host; with unified memory, copies inside that memory."""
+        """Link to the host; with unified memory, copies inside that memory."""
         if self.unified_memory:
             bandwidth = self.memory_bandwidth
             return HostLink(
@@ -505,7 +505,7 @@ _LINK_CLASSES = {
 def with_defaults(
     table: Mapping[str, object], where: str, folder: Path | None = None
 ) -> tuple[dict[str, object], list[Path]]:
-    """A GPU's table completed from its defaults, and the files they came from.
+    """Return a GPU's table completed from its default files, and those files.
 
     Raises SpecError if a default is unknown, cannot be read, or leads back to itself.
 
@@ -525,7 +525,7 @@ def with_defaults(
 
 
 def is_measured(provenance: Mapping[str, str], part: str) -> bool:
-    """Whether every figure of a part such as ``gemm.bf16`` was measured on this GPU.
+    """Return whether all figures of a part, such as ``gemm.bf16``, were measured on this GPU.
 
     Parameters
     ----------
@@ -543,7 +543,7 @@ def is_measured(provenance: Mapping[str, str], part: str) -> bool:
 
 
 def is_assumed(provenance: Mapping[str, str], part: str) -> bool:
-    """Whether a figure such as ``gemm.bf16.compute_fraction`` has no published source.
+    """Return whether a figure has no published source.
 
     Parameters
     ----------
@@ -555,7 +555,7 @@ def is_assumed(provenance: Mapping[str, str], part: str) -> bool:
 
 
 def gemm_key(precision: Precision) -> str:
-    """The row of ``Efficiency.gemm`` for a precision: that of fp8 for fp4, else that of bf16.
+    """Return the row of ``Efficiency.gemm`` for a precision: "fp8" for FP8 and FP4, else "bf16".
 
     Parameters
     ----------
@@ -567,7 +567,7 @@ def gemm_key(precision: Precision) -> str:
 def collectives(
     gpu: GpuSpec, kind: LinkKind, folder: Path | None = None
 ) -> Mapping[str, CollectiveEfficiency]:
-    """Efficiency of collectives on a fabric of ``kind``: that of the GPU, or the kind's defaults.
+    """Return the efficiency of collectives on a fabric: of the GPU, else the kind's defaults.
 
     They differ if the links of a cluster are not those of the GPU, such as PCIe cards with NVLink
     bridges.
@@ -640,7 +640,7 @@ def _default_file(name: str, where: str, folder: Path | None) -> Path:
 
 
 def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, object]:
-    """The table with ``prefix.`` before the source of each quantity in it."""
+    """Return the table with ``prefix.`` before the source of each quantity."""
     renamed = {}
     for key, value in table.items():
         if isinstance(value, dict):
@@ -652,7 +652,7 @@ def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, object]:
 
 
 def merge_tables(below: object, above: object) -> object:
-    """Nested tables, the second over the first.
+    """Merge nested tables; ``above`` takes precedence over ``below``.
 
     A quantity is replaced with its source: a number must not keep the source of another.
 

@@ -36,7 +36,7 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def is_repository(name: str) -> bool:
-    """Whether ``name`` has the form ORG/NAME.
+    """Return whether ``name`` has the form ORG/NAME.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def is_repository(name: str) -> bool:
 
 
 def read_config(path: Path, name: str | None = None) -> ModelSpec:
-    """The model of a ``config.json``.
+    """Read the model from a ``config.json``.
 
     Raises SpecError with one line per error: file, key and problem. The error for an unsupported
     model type names its features that are not modelled, or the supported types.
@@ -74,7 +74,7 @@ def read_config(path: Path, name: str | None = None) -> ModelSpec:
 
 
 def find_config(name: str) -> Path:
-    """The ``config.json`` of ORG/NAME: from the local cache, or else downloaded.
+    """Return the path of a model's ``config.json``: cached, else downloaded.
 
     Raises SpecError if there is no such model, it needs permission, or the network is not
     reachable; MissingDependencyError if it is not in the cache, and huggingface-hub is not
@@ -90,7 +90,7 @@ def find_config(name: str) -> Path:
 
 
 def cached_config(name: str) -> Path | None:
-    """The ``config.json`` of ORG/NAME in the local cache, if it is there.
+    """Return the path of a model's ``config.json`` in the local cache; None if not there.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def _download(name: str) -> Path:
 
 
 def _is_offline(endpoint: str) -> bool:
-    """Whether the hub is certainly unreachable: no proxy, and no address for the host name."""
+    """Return whether the hub is certainly unreachable: no proxy and no DNS answer."""
     import socket
     from urllib.parse import urlsplit
     from urllib.request import getproxies
@@ -194,7 +194,7 @@ def _is_offline(endpoint: str) -> bool:
 
 
 def published_types(values: Mapping[str, object]) -> dict[str, object]:
-    """``quantization``, ``expert_quantization`` and ``checkpoints`` of a model; empty for 16 bit.
+    """Return the quantization fields of a published checkpoint; {} for 16 bits.
 
     A method that leaves the attention of a mixture of experts in 16 bit counts as quantization of
     the experts only. Also empty for unknown methods.
@@ -233,7 +233,7 @@ def published_types(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def _sixteen_bit_parts(left_out: list[str], num_layers: int) -> dict[str, object]:
-    """Fields of the parts in 16 bit in every layer, and of the number of 16-bit layers.
+    """Return fields for the parts that stay in 16 bits, and the 16-bit layers.
 
     A part that is named for some layers only does not count. Layers with a named dense part count
     as 16-bit layers.
@@ -256,7 +256,7 @@ def _sixteen_bit_parts(left_out: list[str], num_layers: int) -> dict[str, object
 
 
 def _groups(config: Mapping[str, object]) -> dict[str, object]:
-    """Fields of the group of weights that share a scale, if it is not the default of 128."""
+    """Return the field for the quantization group size; {} for the default of 128."""
     weights: Mapping[str, object] = config
     if config.get("quant_method") == "mxfp8":  # of the kernels of blocks, with finer scales
         return {"group_size": 32, "scale_bytes": 1.0}

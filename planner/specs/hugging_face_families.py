@@ -59,7 +59,7 @@ _SOURCE = "vision_config of config.json"
 
 
 def vision_tower(row: Row | None, full_config: ConfigReader, hidden_size: int) -> _Tower | None:
-    """The vision tower of a model with a language model of this width; None: not described.
+    """Return the vision tower of a multimodal config; None if the tower is not described.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def _linear(inputs: int, outputs: int) -> int:
 def _tower_group(
     layers: int, heads: int, width: int, inner: int, *, window: int = 0, **kinds: bool
 ) -> _Tower:
-    """A group of layers: SigLIP's norms, MLP and biases unless ``plain``, gated or both."""
+    """Return a group of vision-tower layers, with SigLIP norms, MLP and biases by default."""
     biased, gated = not kinds.get("plain", False), kinds.get("gated", False)
     attention: _Tower = {
         "num_attention_heads": heads,
@@ -172,7 +172,7 @@ def _qwen3(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) ->
 
 
 def _gemma3(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower | None:
-    """SigLIP; the patches of an image are averaged to ``mm_tokens_per_image``."""
+    """Return Gemma 3's SigLIP tower, whose patches are averaged to ``mm_tokens_per_image``."""
     h, side = vision.size("hidden_size"), vision.size("image_size")
     across = side // vision.size("patch_size")
     tokens = full_config.size("mm_tokens_per_image", 256)
@@ -205,7 +205,7 @@ def _pixtral(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) 
 
 
 def _llama4(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
-    """A class token and the patches of a tile, with pixels shuffled into channels."""
+    """Return Llama 4's vision tower: a class token and patches per tile, pixel shuffle."""
     h, side = vision.size("hidden_size"), vision.size("image_size")
     across = side // vision.size("patch_size")
     inner, wide = vision.size("projector_input_dim"), vision.size("projector_output_dim")
@@ -229,7 +229,7 @@ def _moonvit(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) 
 
 
 def _glm(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
-    """MLPs are as wide as the output of the tower; its merger has the ``intermediate_size``."""
+    """Return GLM-4V's vision tower, with MLPs of its output width."""
     h, out = vision.size("hidden_size"), vision.size("out_hidden_size")
     merged = h * vision.size("spatial_merge_size") ** 2
     inner = vision.size("intermediate_size")
@@ -290,7 +290,7 @@ _LARGEST_SIZE = 1e6
 
 
 def named(name: str) -> Any:
-    """The function of a module of rules that rows call so.
+    """Return the rule function of a name in the TOML rows.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ def named(name: str) -> Any:
 
 
 def _table(row: Row, config: ConfigReader) -> Table:
-    """The model table of a config."""
+    """Return the model table of a config, by the rules of its family."""
     config = config.completed(row.get("defaults", {}))
     config = config.with_defaults(row["or_else"]) if "or_else" in row else config
     for key, value in row.get("only", {}).items():
@@ -423,7 +423,7 @@ def _flag(text: str, config: ConfigReader) -> bool:
 
 
 def _product(text: str, config: ConfigReader) -> int | None:
-    """The product of sizes; sizes after a zero are not read."""
+    """Return the product of sizes of a rule text; None if an optional size is missing."""
     sizes: list[int] = []
     for term in text.split(" * "):
         size = _size(term, config)
@@ -449,7 +449,7 @@ def _size(term: str, config: ConfigReader) -> int | None:
 
 
 def _split_layer_overrides(config: ConfigReader) -> tuple[dict[int, str], ConfigReader]:
-    """Overrides of single layers (``per_layer_config``) as JSON, and the rest of the config."""
+    """Return ``per_layer_config`` as JSON by layer, and the config without it."""
     table = config.table("per_layer_config").values
     overrides: dict[int, str] = {}
     for layer, values in table.items():
@@ -461,7 +461,7 @@ def _split_layer_overrides(config: ConfigReader) -> tuple[dict[int, str], Config
 
 
 def _rows(families: Mapping[str, Row], shapes: Mapping[str, Row]) -> dict[str, Row]:
-    """The families, each merged over the rows that it is like."""
+    """Return the rules of each family, merged over the rows named in ``like``."""
 
     def merge_parents(row: Row) -> dict[str, object]:
         merged: dict[str, object] = {}
@@ -483,7 +483,7 @@ def _over(base: Row, overrides: Row) -> dict[str, object]:
 
 
 def _composite(whole_name: str, default_type: str, config: ConfigReader) -> Table:
-    """The table of the language model of a multimodal config, with the omitted parts."""
+    """Return the model table of a multimodal config: language model and omitted parts."""
     full_config = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
     text = full_config.text()
     model_type = text.values.get("model_type")
@@ -509,7 +509,7 @@ def _composite(whole_name: str, default_type: str, config: ConfigReader) -> Tabl
 
 
 def _tower_size(full_config: ConfigReader) -> float | None:
-    """Approximate parameters of a vision transformer: its layers and the embedding of patches.
+    """Return the approximate number of parameters of a vision transformer.
 
     A layer of width h has 4 h^2 parameters of attention and 2 h f, gated 3 h f, of the feed-forward
     block (arXiv:2010.11929, section 3.1); norms, biases and the projector are left out. None where

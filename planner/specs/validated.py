@@ -127,7 +127,7 @@ class ValidationErrors(ValueError):
     frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
 )
 def validated(cls: type[T]) -> type[T]:
-    """A frozen, keyword-only dataclass that refuses unknown keys and checks every value.
+    """Make a class a frozen, keyword-only dataclass that checks every value.
 
     Raises ValidationErrors if annotations or validators refuse a value.
     """
@@ -138,7 +138,7 @@ def validated(cls: type[T]) -> type[T]:
 
 
 def build_validated(kind: type[T], values: Mapping[str, object], context: object) -> T:
-    """An instance of ``kind`` from values that share a ``context``.
+    """Build a ``kind`` from checked values; ``context`` is passed to every check.
 
     Raises ValidationErrors if annotations or validators refuse a value.
 
@@ -154,7 +154,7 @@ def build_validated(kind: type[T], values: Mapping[str, object], context: object
 
 
 def replace_unvalidated(spec: T, **values: object) -> T:
-    """A copy with other values that are not checked, such as infinity or an array.
+    """Return a copy with other values, unchecked (such as infinity or an array).
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def replace_unvalidated(spec: T, **values: object) -> T:
 
 @cache
 def field_types(kind: object) -> Mapping[str, object]:
-    """The fields of a checked class with their types, without their limits; empty for others.
+    """Return the field types of a checked class, without limits; {} for other types.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def _placed(error: ValueError, *key_path: str) -> list[tuple[KeyPath, str]]:
 
 @cache
 def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], object] | None]]:
-    """Check and default factory of each field."""
+    """Return the check and the default factory of each field (None if required)."""
     homes = {  # of fields that are inherited the module of the class that has them
         name: base.__module__
         for base in reversed(kind.__mro__)
@@ -242,7 +242,7 @@ def _default(field: dataclasses.Field[object]) -> Callable[[], object] | None:
 
 
 def _check(hint: object) -> _Check:
-    """A function that returns a value converted to a type, or raises a ``ValueError``."""
+    """Return a function that converts a value to a type, or raises ValueError."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _limited(arguments[0], arguments[1:])
@@ -389,7 +389,7 @@ def _mapping(of_key: _Check, of_value: _Check) -> _Check:
 
 
 def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], T]) -> list[T]:
-    """The converted values by name; raises ValidationErrors with the errors of all."""
+    """Return (name, converted value) pairs; raise all errors at once as ValidationErrors."""
     converted: list[T] = []
     errors: list[tuple[KeyPath, str]] = []
     for name, value in items:
@@ -403,7 +403,7 @@ def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], T]) ->
 
 
 def _one_of(kinds: Sequence[object]) -> _Check:
-    """The kind that a value is of, or the first that it can be converted to."""
+    """Return a check for a union: converts to the most likely type that accepts the value."""
     checks = [(kind, _check(kind)) for kind in kinds if kind is not type(None)]
 
     def check(value: object, context: object) -> object:
@@ -429,7 +429,7 @@ def _likeness(kind: object, value: object) -> int:
 
 
 def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
-    """A check between the validators of an annotation, within its bounds."""
+    """Return a check within the bounds and validators of an annotation."""
     is_strict = any(isinstance(validator, Strict) for validator in metadata)
     check = _check_exact_int if is_strict and kind is int else _check(kind)
     before = [validator.func for validator in metadata if isinstance(validator, PreValidator)]
@@ -457,7 +457,7 @@ def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
 
 
 def field_words(spec: object) -> dict[str, str]:
-    """Descriptions of the fields of a spec and of its inner specs, by dotted name.
+    """Return descriptions of a spec's fields by dotted name, inner specs included.
 
     Parameters
     ----------
@@ -478,7 +478,7 @@ def _words(spec: object, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def parameter_texts(documented: object) -> dict[str, str]:
-    """The text of each parameter in the section ``Parameters`` of a docstring, by name.
+    """Return the text of each parameter in a docstring's ``Parameters`` section.
 
     Parameters
     ----------
