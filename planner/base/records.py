@@ -17,7 +17,7 @@ _SPECIAL = re.compile("ClassVar|InitVar|KW_ONLY")
 def record(
     *, kw_only: bool = False, eq: bool = True, repr: bool = True
 ) -> Callable[[type[Kind]], type[Kind]]:
-    """Return a decorator that makes a class a frozen dataclass with a fast constructor."""
+    """Return a decorator for fast frozen dataclasses; `dataclasses.replace` and ``fields`` work."""
 
     def decorate(cls: type[Kind]) -> type[Kind]:
         """Make ``cls`` a frozen dataclass with a fast constructor, equality, hash and repr."""

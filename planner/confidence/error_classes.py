@@ -148,7 +148,7 @@ class Release:
 
 
 def unmeasured_features(profile: str, release: str, model: ModelSpec) -> tuple[str, ...]:
-    """Return the release and the architecture that no published run of an engine measured.
+    """Return release and architecture that no published run of ``profile`` measured.
 
     An empty ``release`` is not specified. An architecture is measured if some model of a run on the
     engine has all its kinds of layers. An engine without runs has neither: the basis shows that.

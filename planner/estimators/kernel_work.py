@@ -109,7 +109,7 @@ class Ledger:
 def attribute_work(
     ledger: Ledger | None, operators: Iterable[Timed], seconds: Callable[[Timed], object]
 ) -> Iterator[Timed]:
-    """Attach to each operator the recorded work of its seconds; unchanged without a ledger."""
+    """Yield operators, with the recorded work of their ``seconds`` if there is a ledger."""
     if ledger is None:
         yield from operators
         return

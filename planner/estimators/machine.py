@@ -51,7 +51,7 @@ def exchange_work(
     bandwidth: FloatArray,
     peak: FloatArray,
 ) -> KernelWork:
-    """Return the recorded work of a collective; ``volume``: bytes per rank, ``peak``: byte/s.
+    """Return the recorded work of a collective: ``volume`` [byte] per rank, ``peak`` [byte/s].
 
     ``links``: ranks of the group and of one domain, and the bandwidths of fabric and network. The
     exchange is network-bound if the network limits its bandwidth. Start-up and the loss of small
@@ -213,7 +213,7 @@ class Links:
         return 0 if self.ledger is None else self.ledger.mark
 
     def unused(self, where: BoolArray, *names: str, since: int = 0) -> None:
-        """Drop work recorded since a mark for an alternative that no configuration uses.
+        """Drop work recorded since a mark if ``where`` is True everywhere (alternative not used).
 
         ``names``: formulas or collectives; all if none is named.
         """

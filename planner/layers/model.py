@@ -207,7 +207,7 @@ def _merge_saved_tensors(tensors: list[SavedTensor]) -> SavedTensor:
 
 @lru_cache(maxsize=4096)
 def describe(hidden_size: int, group: LayerGroup, rotary: bool = True) -> Layer:
-    """Return one layer of a group with ``hidden_size``, with or without rotary positions."""
+    """Return one layer of ``group`` with ``hidden_size``, with or without rotary positions."""
     return Layer(
         operators=(
             *attention_block(hidden_size, group, rotary),
@@ -424,7 +424,7 @@ def tower_parameters(tower: Tower) -> int:
 
 
 def _pieces(model: ModelSpec) -> Iterable[tuple[int, Layer]]:
-    """Yield (count, layer) for the layers, embedding, logits and prediction modules."""
+    """Yield (count, layer) for all layers and ends (embedding, logits, prediction) of ``model``."""
     for group in model.layer_groups:
         yield group.num_hidden_layers, layer_of(model, group)
     yield 1, embedding_of(model)

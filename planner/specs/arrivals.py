@@ -162,7 +162,7 @@ class TracePaths:
     def stalled(
         self, replicas: Numeric, slots: Numeric, scale: Numeric, load: Numeric, axis: int
     ) -> FloatArray:
-        """Return prefill time during decode over decode time, per answer or per token.
+        """Return prefill over decode time during decode; ``axis``: 0 per answer, 1 per token.
 
         Decode times are at `POINTS`, the first axis of the result.
 
@@ -273,7 +273,7 @@ class Arrivals:
 
 
 def classes_of(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Means of the values in `CLASSES` of equal weight in ascending order, along the first axis.
+    """Return the means of `CLASSES` of equal weight of the sorted values, along the first axis.
 
     Parameters
     ----------

@@ -146,7 +146,7 @@ class AttentionSpec:
 
     @property
     def split_heads(self) -> tuple[int, int]:
-        """Heads that tensor parallelism divides: of queries, or of values of a state; of keys."""
+        """Heads that tensor parallelism divides: (queries or state values, keys)."""
         if self.kind is AttentionKind.MAMBA1:  # every rank has the full keys of its channels
             return self.linear_num_value_heads, self.linear_num_value_heads
         if self.has_state and self.linear_num_value_heads:
@@ -175,7 +175,7 @@ class AttentionSpec:
 
     @property
     def linear_projected(self) -> int:
-        """Columns of the input projection: the mixed width, the gate, one or two per value head.
+        """Columns of the linear-attention input projection.
 
         Latents of decay and gate replace the gate and one of the two. Mamba-1 and lightning
         attention have no number per head.
@@ -204,7 +204,7 @@ def refuse(errors: Iterator[str]) -> None:
 
 
 def _attention_errors(attention: AttentionSpec) -> Iterator[str]:
-    """Errors of one attention table."""
+    """Yield the errors of one attention table."""
     heads, shared = attention.num_attention_heads, attention.num_key_value_heads
     if heads % shared:
         yield f"num_key_value_heads {shared} does not divide num_attention_heads {heads}"

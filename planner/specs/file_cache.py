@@ -55,7 +55,7 @@ def snapshot_files() -> Iterator[None]:
 
 
 def stamp(path: Path | str) -> Stamp:
-    """Times, size and identity of a file or folder; empty if it does not exist.
+    """Return times, size and identity of a file or folder; empty if it does not exist.
 
     Functions of `cache_by_files` that call this depend on the file: call it before reading.
 
@@ -70,7 +70,7 @@ def stamp(path: Path | str) -> Stamp:
 
 
 def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
-    """Cache a function until a file or folder changes that it took the `stamp` of.
+    """Cache a function until a file that it looked at (by `stamp`) changes.
 
     Its arguments are hashable; its results are shared and must not be changed. Errors are not
     cached. Relative paths refer to the working directory at the time of the call.
@@ -106,7 +106,7 @@ def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def cache_on_disk(path: Path, parse: Callable[[Path], dict[str, object]]) -> dict[str, object]:
-    """Result of ``parse`` for a file; from an earlier run if the file is unchanged.
+    """Return ``parse(path)``, from an earlier run's cache if the file is unchanged.
 
     Only results that JSON preserves are cached: no dates.
 
@@ -154,7 +154,7 @@ def _note(stamps: Mapping[str, Stamp]) -> None:
 
 
 def _hold(stamps: Mapping[str, Stamp]) -> bool:
-    """Whether all stamps are unchanged; inside of `snapshot_files` each is read once."""
+    """Return whether all files are unchanged since their stamps."""
     looks = _steady.get()
     if looks is not None and id(stamps) in looks.holding:
         return True

@@ -567,7 +567,7 @@ def gemm_key(precision: Precision) -> str:
 def collectives(
     gpu: GpuSpec, kind: LinkKind, folder: Path | None = None
 ) -> Mapping[str, CollectiveEfficiency]:
-    """Return the efficiency of collectives on a fabric: of the GPU, else the kind's defaults.
+    """Return the efficiency of collectives on a fabric of ``kind``: of the GPU, or defaults.
 
     They differ if the links of a cluster are not those of the GPU, such as PCIe cards with NVLink
     bridges.

@@ -194,7 +194,7 @@ def _is_offline(endpoint: str) -> bool:
 
 
 def published_types(values: Mapping[str, object]) -> dict[str, object]:
-    """Return the quantization fields of a published checkpoint; {} for 16 bits.
+    """Return quantization fields and ``checkpoints`` of a published model; {} for 16 bits.
 
     A method that leaves the attention of a mixture of experts in 16 bit counts as quantization of
     the experts only. Also empty for unknown methods.

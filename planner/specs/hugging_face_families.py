@@ -96,7 +96,7 @@ def _linear(inputs: int, outputs: int) -> int:
 def _tower_group(
     layers: int, heads: int, width: int, inner: int, *, window: int = 0, **kinds: bool
 ) -> _Tower:
-    """Return a group of vision-tower layers, with SigLIP norms, MLP and biases by default."""
+    """Return a group of tower layers: SigLIP norms, MLP and biases unless ``plain``."""
     biased, gated = not kinds.get("plain", False), kinds.get("gated", False)
     attention: _Tower = {
         "num_attention_heads": heads,

@@ -306,7 +306,7 @@ def _head_dim(config: ConfigReader, heads: int) -> int:
 
 
 def latent_attention(config: ConfigReader, **fields: object) -> Table:
-    """Return the latent attention (MLA) table from DeepSeek's config keys."""
+    """Return the latent attention (MLA) table from DeepSeek's keys; ``fields`` win."""
     heads = config.size("num_attention_heads")
     rotary = config.size("qk_rope_head_dim", least=0)
     return {

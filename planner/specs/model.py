@@ -75,7 +75,7 @@ class FeedForwardSpec:
         return self.shared_intermediate_size if self.num_experts else self.intermediate_size
 
     def expert_inputs(self, hidden_size: int) -> int:
-        """Width of the input and output of an expert.
+        """Return the width of the input and output of an expert.
 
         Parameters
         ----------
@@ -412,7 +412,7 @@ class ModelSpec:
 
 
 def _layer_errors(layer: LayerGroup) -> Iterator[str]:
-    """Errors of one layer group."""
+    """Yield the errors of one layer group."""
     if not layer.num_blocks:
         yield "needs attention, feed_forward, or both"
     if layer.state and (
@@ -458,7 +458,7 @@ def _dense_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
 
 
 def _model_errors(model: ModelSpec) -> Iterator[str]:
-    """Errors of the combination of layer groups."""
+    """Yield the errors of the combination of layer groups."""
     if not model.name.strip():
         yield "name is empty"
     if not model.layer_groups:
@@ -524,7 +524,7 @@ def _position_errors(model: ModelSpec) -> Iterator[str]:
 
 
 def _training_errors(training: TrainingDefaults) -> Iterator[str]:
-    """Errors of one training table."""
+    """Yield the errors of the training table of a model."""
     batch, total = training.global_batch_tokens, training.total_tokens
     if batch is not None and batch < training.sequence_length:
         yield (

@@ -83,7 +83,7 @@ class Region:
 
 
 def find_region(text: str, folder: Path | None = None) -> Region:
-    """A region by its code, by its name, or by its code without the cloud's name.
+    """Return a region by code, name, or code without the cloud's name.
 
     Figures of the building that the region lacks are those of its cloud.
 
@@ -125,7 +125,7 @@ def _regions(folder: Path | None) -> Mapping[str, Region]:
 
 @cache_by_files
 def _region_names(folder: Path | None) -> Mapping[str, str]:
-    """Names of regions, the most specific first: codes, aliases, names, parts of codes."""
+    """Return regions' lookup names, most specific first: codes, aliases, names, parts."""
     regions = _regions(folder).values()
     words: dict[str, str] = {}
     grids = [region for region in regions if not region.provider]
@@ -146,7 +146,7 @@ def _region_names(folder: Path | None) -> Mapping[str, str]:
 
 
 def read_regions(path: Path) -> Mapping[str, Region]:
-    """The regions of a file by code.
+    """Return the regions of a file by code.
 
     Raises SpecError with one line per error: file, line, problem.
 
@@ -195,7 +195,7 @@ class RangedValue:
 
     @classmethod
     def exactly(cls, value: float) -> RangedValue:
-        """A range of a single number.
+        """Return a range that contains only ``value``.
 
         Parameters
         ----------
@@ -238,7 +238,7 @@ class PowerProfile:
     notes: Annotated[str, MaxLen(10_000)] = ""
 
     def with_pue(self, value: float) -> PowerProfile:
-        """The profile with a known power usage effectiveness.
+        """Return the profile with a known power usage effectiveness (PUE).
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class PowerProfile:
 
 @cache_by_files
 def load_power(folder: Path | None = None) -> LoadedSpec[PowerProfile]:
-    """The shares of ``power.toml``, with the source of each number.
+    """Load the power shares of ``power.toml``, with the source of each number.
 
     Raises SpecError if the file has errors, one line for each.
 
@@ -261,7 +261,7 @@ def load_power(folder: Path | None = None) -> LoadedSpec[PowerProfile]:
 
 
 def read_power(path: Path) -> LoadedSpec[PowerProfile]:
-    """The shares of a file, with the source of each number.
+    """Read the power shares of a file, with the source of each number.
 
     Raises SpecError if the file has errors, one line for each.
 
@@ -278,7 +278,7 @@ def read_power(path: Path) -> LoadedSpec[PowerProfile]:
 
 
 def _errors(profile: PowerProfile) -> list[str]:
-    """Errors in the shares."""
+    """Return an error message if a power share is invalid."""
     ranges = {
         name: value for name, value in vars(profile).items() if isinstance(value, RangedValue)
     }

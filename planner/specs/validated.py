@@ -389,7 +389,7 @@ def _mapping(of_key: _Check, of_value: _Check) -> _Check:
 
 
 def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], T]) -> list[T]:
-    """Return (name, converted value) pairs; raise all errors at once as ValidationErrors."""
+    """Return the converted values; raise the errors of all as one ValidationErrors."""
     converted: list[T] = []
     errors: list[tuple[KeyPath, str]] = []
     for name, value in items:

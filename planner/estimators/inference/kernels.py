@@ -124,7 +124,7 @@ class Kernels:
         flops: Numeric,
         cache: CodeArray,
     ) -> FloatArray:
-        """Return seconds of decode attention of new tokens over a rank's KV cache.
+        """Return seconds of decode attention of a rank's ``heads`` over its KV cache.
 
         It reads each key once, and again for a share of the ``group`` of its query heads.
         """
@@ -209,7 +209,7 @@ class Kernels:
     def prefill_attention(
         self, *, flops: Numeric, prompts: Numeric, head_dim: int, **sizes: Numeric
     ) -> FloatArray:
-        """Return seconds of causal attention over prompts."""
+        """Return seconds of causal attention over prompts; ``sizes``: of `prompt_kernel`."""
         kernels = self.engine.execution.attention_kernels
         time = self.prompt_kernel(
             flops=flops, prompts=prompts, head_dim=head_dim, kernels=kernels, **sizes

@@ -43,7 +43,7 @@ class WeightFormats:
 
 
 def weight_formats(inputs: ServingInputs) -> WeightFormats:
-    """Return the number formats of a model's weights, from published checkpoints if any."""
+    """Return the number formats of a model's weights in an engine, by checkpoints if any."""
     weight = np.array([FORMATS[code].weight for code in Quantization])
     whole_layers = np.zeros(len(weight))
     formats: dict[str, FloatArray] = {}

@@ -384,7 +384,7 @@ def host_bytes(
     gradients: FloatArray,
     activations: FloatArray,
 ) -> FloatArray:
-    """Return bytes in host memory of the offloaded tensors of one GPU."""
+    """Return bytes in host memory for one GPU; ``activations``: bytes of the offloaded ones."""
     in_memory = ~_TO_DRIVES[offload]
     of_model = add(
         (
