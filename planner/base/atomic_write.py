@@ -28,7 +28,7 @@ def manifest_path(path: Path) -> Path:
 
 
 def check_outputs(csv: Path | None, json: Path | None, *others: Path | None) -> None:
-    """Refuse paths that cannot be written, before any work is done.
+    """Raise OutputError for paths that cannot be written, before any work is done.
 
     Raises OutputError if two outputs are the same file, or a path is a folder, is in none, or is
     protected.
@@ -43,7 +43,7 @@ def check_outputs(csv: Path | None, json: Path | None, *others: Path | None) -> 
 
 
 def check_path(path: Path) -> None:
-    """Refuse a path that cannot be written. Raises OutputError with the reason and what to do."""
+    """Raise OutputError, with the reason and what to do, if a path cannot be written."""
     if path == STDOUT:
         return
     folder = path.parent

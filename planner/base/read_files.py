@@ -89,7 +89,7 @@ def read_error(path: Path, failure: BaseException, error: Error = SpecError) -> 
 
 
 def read_bytes(path: Path, max_bytes: int = SMALL, error: Error = SpecError) -> bytes:
-    """Content of a file of at most ``max_bytes`` bytes."""
+    """Return the content of a file of at most ``max_bytes`` bytes; else raise ``error``."""
     with open_regular_file(path, error) as file:
         try:
             content = file.read(max_bytes + 1)  # the size that files of /proc state is 0

@@ -60,7 +60,7 @@ _NUMBER_AND_UNIT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+
 
 
 def ceil_div(number: Count, divisor: Count | int) -> Count:
-    """``number / divisor`` rounded up, exactly: of integers, or of each element of arrays of them.
+    """Return ``number / divisor`` rounded up exactly, for integers or arrays of integers.
 
     >>> ceil_div(7, 2), ceil_div(8, 2)
     (4, 4)

@@ -104,7 +104,7 @@ def range_of_product(*factors: tuple[float, float]) -> tuple[float, float]:
 
 
 def ranges_of_products(*factors: tuple[Numeric, Numeric]) -> tuple[FloatArray, FloatArray]:
-    r"""The same of arrays, which have shapes that fit together.
+    r"""Return lowest and highest factors on products of arrays, from their factors' ranges.
 
     .. math:: \exp\left(\sum m_i \mp \sqrt{\sum (m_i - \ln e_i)^2}\right)
 

@@ -641,7 +641,7 @@ def _time_of_count(count: FloatArray, share: FloatArray, kappa: FloatArray) -> F
 def _unmet_decoding_share(
     until: FloatArray, *, x: FloatArray, lacking: FloatArray, kappa: FloatArray, beyond: FloatArray
 ) -> FloatArray:
-    """Missing share of steady concurrency, summed over requests that arrive until a time."""
+    """Return the missing share of steady concurrency, summed over requests until a time."""
     u, w = np.minimum(until, 1.0), np.maximum(until - 1.0, 0.0)
     come = (1 - x) * np.expm1(x * u) / x + w - x * lacking / kappa * -np.expm1(-kappa * w)
     away = kappa - x

@@ -46,7 +46,7 @@ _steady: ContextVar[_FileStamps | None] = ContextVar("steady", default=None)
 
 @contextmanager
 def snapshot_files() -> Iterator[None]:
-    """Inside, each file is looked at once: many answers are of the same specs."""
+    """Within this context, look at each file only once, for many answers from the same specs."""
     token = _steady.set(_steady.get() or _FileStamps())
     try:
         yield

@@ -283,7 +283,7 @@ class Kernels:
 
     @cached_property
     def table(self) -> KernelTable:
-        """The kernels of the GPU as the engine shows them."""
+        """Kernel efficiencies of the GPU as the engine reaches them."""
         execution, engine = self.engine.execution, self.engine
         return self.machine.kernel_table(
             KernelVisibility(

@@ -86,7 +86,7 @@ def estimate_trainer(inputs: RlInputs, configurations: RlConfigurations) -> Trai
 
 
 def full_batches(inputs: RlInputs, configurations: RlConfigurations) -> TrainingConfigurations:
-    """Trainer configurations with one sequence of as many tokens as a micro-batch."""
+    """Return trainer configurations with one sequence of a full micro-batch's tokens."""
     c = configurations.trainer
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         tokens = c.global_batch_size * inputs.workload.mean_length

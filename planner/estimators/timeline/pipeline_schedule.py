@@ -170,7 +170,7 @@ class _DualPipe:
 
 
 def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[MicroBatchPass]:
-    """The eight steps of a rank, for ``each`` micro-batches of a direction."""
+    """Yield the passes of one rank in DualPipe; ``each``: micro-batches per direction."""
     state, half = _DualPipe(rank, ranks), ranks // 2
     distance = min(rank, ranks - 1 - rank)
     for _ in range(2 * (half - distance - 1)):

@@ -229,7 +229,7 @@ def _lane(
 
 
 def _spans(step: _Step, lane: int, work: MicroBatchPass, start: float, more: int) -> Iterator[Span]:
-    """Spans of a pass in order: compute, exchange, send."""
+    """Yield the spans of a pass in order: compute, exchange, send."""
     name = f"{_SHORT[work.kind]}{work.micro_batch + more + 1}"
     if step.pipeline.chunks > 1:
         name += f", chunk {work.chunk // step.pipeline.ranks + 1}"
@@ -263,7 +263,7 @@ def _middle(step: _Step, lane: int, start: float, end: float) -> Span:
 def _add_bubbles(
     lane: int, works: Sequence[tuple[MicroBatchPass | None, list[Span]]], end: float
 ) -> Iterator[Span]:
-    """Spans of a lane with the waits between them."""
+    """Yield the spans of a lane with the idle gaps (bubbles) between them."""
     now = 0.0
     for span in (span for _, spans in works for span in spans):
         if span.start - now > _LEAST * end:
@@ -275,7 +275,7 @@ def _add_bubbles(
 
 
 def _once_per_step(step: _Step, lane: int) -> Iterator[Span]:
-    """Spans of a step after the pipeline."""
+    """Yield the spans of a step after the pipeline, such as the optimizer."""
     now = step.pipeline_time
     for part in ONCE:
         seconds = first(getattr(step.estimate.time, part))
@@ -288,7 +288,7 @@ def _once_per_step(step: _Step, lane: int) -> Iterator[Span]:
 def _skipped_intervals(
     lanes: Sequence[Sequence[tuple[MicroBatchPass | None, list[Span]]]],
 ) -> list[tuple[float, float]]:
-    """The time in which every lane is within what is left out of the middle."""
+    """Return the intervals in which all lanes are in the omitted middle."""
     middles = [spans[0] for lane in lanes for work, spans in lane if work is None]
     if len(middles) < len(lanes):
         return []
@@ -399,7 +399,7 @@ class _Lane:
             self.now += seconds
 
     def operators(self, operators: Sequence[StepOperator], suffix: str) -> Iterator[Span]:
-        """Operators in their order."""
+        """Yield the spans of operators in order."""
         for operator in operators:
             is_compute = operator.part == "compute"
             part = operator.module if is_compute else operator.part
@@ -482,14 +482,14 @@ def _generation(steady: float, end: float) -> Iterator[Span]:
 def _consecutive_spans(
     start: float, lane: int, phases: Iterable[tuple[str, float]]
 ) -> Iterator[Span]:
-    """Spans of consecutive phases."""
+    """Yield the spans of consecutive phases on a lane from ``start`` [s]."""
     for name, seconds in phases:
         yield Span(lane, COMPUTE, name.replace("_", " "), name, start, seconds)
         start += seconds
 
 
 def _idle_spans(spans: Iterable[Span], total: float) -> Iterator[Span]:
-    """Idle spans of each lane."""
+    """Yield the idle spans of each lane up to ``total`` [s]."""
     for lane in range(len(LANES)):
         now = 0.0
         for span in sorted(

@@ -164,7 +164,7 @@ def adapter_launches(
 
 
 def _adapted_parts(layer: Layer, targets: AdapterTargets) -> Iterator[AdaptedMatrix]:
-    """The parts of a layer's matrices that these targets choose, one by one."""
+    """Yield the parts of a layer's matrices that LoRA ``targets`` select."""
     wanted = _CHOSEN[targets]
     for product in layer.of(MatrixProduct):
         for part in product.columns.parts:

@@ -47,7 +47,7 @@ class TrainingInputs:
         return self.framework
 
     def recomputation(self, c: TrainingConfigurations) -> Recomputation:
-        """The recomputation of each configuration."""
+        """Return what full or selective recomputation repeats, per configuration."""
         reads_without_overlap = self.framework.execution.full_recompute_skips_last_product
         repeats_outputs = self.framework.execution.selective_outputs and self.model.num_experts > 0
         return Recomputation.of(

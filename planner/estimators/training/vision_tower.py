@@ -47,7 +47,7 @@ def tower_of(inputs: TrainingInputs) -> VisionTower | None:
 
 @lru_cache(maxsize=256)
 def _encoder(tower: VisionTower) -> ModelSpec:
-    """The layers of a tower as a model of their own, for the folds over a model's layers."""
+    """Return the layers of a vision tower as a model spec."""
     return ModelSpec(
         name="vision tower",
         hidden_size=tower.hidden_size,
