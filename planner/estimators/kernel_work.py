@@ -76,7 +76,7 @@ class Ledger:
         return works
 
     def of(self, seconds: object) -> tuple[KernelWork, ...]:
-        """Return the work recorded since the last call, or that of ``seconds`` computed earlier."""
+        """Return the work recorded since the last call; if none, the work of these ``seconds``."""
         recorded = self.drain()
         if not recorded:
             return next((works for earlier, works in self._recorded if earlier is seconds), ())
@@ -484,7 +484,7 @@ def _of_class(efficiency: Efficiency, kernels: AttentionKernels) -> AttentionKer
 
 
 def _of(efficiency: Efficiency, kernel: AttentionKernel) -> AttentionKernelEfficiency:
-    """Return the GPU's measured row of an attention kernel, or that of its native kernel."""
+    """Return the GPU's measured attention-kernel row, or a default or portable-kernel row."""
     row = efficiency.attention_kernels.get(kernel.word)
     if row is not None:
         return row

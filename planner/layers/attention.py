@@ -543,7 +543,7 @@ def _compressor(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
 
 
 def _compressed_indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Yield the indexer over compressed entries, with its own compressed keys."""
+    """Yield the indexer over compressed entries, with separate compressed keys."""
     if not attention.index_topk:
         return
     heads, d = attention.index_n_heads, attention.index_head_dim

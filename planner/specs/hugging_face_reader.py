@@ -51,7 +51,7 @@ class ConfigReader:
             self.errors.append(error)
 
     def size(self, key: str, default: int | None = None, least: int = 1) -> int:
-        """Return a whole number; record an error if missing (or null) without default.
+        """Return an integer; record an error if missing (or null) without default.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class ConfigReader:
         return max(least, 1)
 
     def optional_size(self, key: str, least: int = 1) -> int | None:
-        """Return a whole number; None if missing, null or invalid.
+        """Return an integer; None if missing, null or invalid.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class ConfigReader:
         return next(map(self.table, parts), self)
 
     def _number(self, key: str, value: object, least: int) -> int | None:
-        """Return a whole number of at least ``least``; else record an error and return None."""
+        """Return an integer of at least ``least``; else record an error and return None."""
         if isinstance(value, bool) or not isinstance(value, int):
             self.add_error(key, f"must be a whole number, not {_short(value)}")
         elif not least <= value <= LARGEST:

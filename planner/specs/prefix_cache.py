@@ -46,7 +46,7 @@ class HitRateCurve:
         return self.hits[-1]
 
     def hit_rate(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
-        """Return the share of prompt tokens found in the prefix caches.
+        """Return the share of prompt tokens that the prefix caches contain.
 
         Parameters
         ----------

@@ -277,7 +277,7 @@ def _check_exact_int(value: object, _: object) -> int:
 
 
 def _check_int(value: object, _: object) -> int:
-    """Return a value as int, such as 8.0 or "8"; raise ValueError if it is not whole."""
+    """Return a value as int, such as 8.0 or "8"; raise ValueError if not an integer."""
     if type(value) is int:
         return value
     try:

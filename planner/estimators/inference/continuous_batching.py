@@ -172,7 +172,7 @@ def two_sizes(
 def prompt_room(
     inputs: ServingInputs, configurations: ServingConfigurations, sequences: FloatArray
 ) -> FloatArray:
-    """Return tokens of a full step that remain for prompts beside decoding sequences.
+    """Return tokens of a full step that remain for prompts, next to decoding sequences.
 
     They do not all decode: of a step that is always full, prompts have the share that they have of
     all tokens.

@@ -166,7 +166,7 @@ def decode_workers(
 def decode_only(
     inputs: ServingInputs, configurations: ServingConfigurations
 ) -> ServingConfigurations:
-    """Return configurations whose token limit per step is that of their decoding sequences."""
+    """Return configurations whose step limit [tokens] equals what their sequences decode."""
     drafted = 1 + inputs.workload.draft_tokens
     tokens = configurations.concurrency * drafted / configurations.attention_data_parallel
     return replace(configurations, max_num_batched_tokens=tokens)

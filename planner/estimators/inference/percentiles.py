@@ -287,7 +287,7 @@ class PoolSpread:
 
     @property
     def _first(self) -> FloatArray:
-        """Return variances of the wait for a prefill worker and of the prompt's own time [s^2]."""
+        """Return variances of the wait for a prefill worker and of the prompt's time [s^2]."""
         run = self.run
         waits = queueing_delay_variance(mean_wait=run.wait, load=np.clip(run.load, 1e-6, 1.0))
         prompt = (run.prompt * self.inputs.workload.input_variation) ** 2

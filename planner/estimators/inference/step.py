@@ -209,7 +209,7 @@ def _expansion(
 
 
 def _code(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> CodeArray | None:
-    """Return the quantization code of a product if other than that of the configuration."""
+    """Return the quantization code of a product; None if the configuration's code applies."""
     if op.holder is ops.ParameterPart.LOGITS:
         if context.rank.inputs.workload.embedding_bits is not None:
             return SIXTEEN_BIT
