@@ -24,7 +24,7 @@ _SMALL = 2**10  # where a new array costs less than to find out whether the old 
 
 
 def add(parts: Iterable[Numeric | BoolArray]) -> FloatArray:
-    """Sum of arrays of broadcastable shapes, smallest first.
+    """Sum arrays of broadcastable shapes, smallest first.
 
     Configurations are open meshes: adding the small arrays first leaves only one operation on the
     full grid per distinct large array. A single part is returned as it is.
@@ -46,7 +46,7 @@ def add(parts: Iterable[Numeric | BoolArray]) -> FloatArray:
 
 
 def _fits_in(array: FloatArray, total: FloatArray) -> bool:
-    """Whether ``array`` broadcasts to the shape of ``total``."""
+    """Return whether ``array`` broadcasts to the shape of ``total``."""
     if array.shape == total.shape or array.ndim == 0:
         return True
     missing = total.ndim - array.ndim
@@ -55,7 +55,7 @@ def _fits_in(array: FloatArray, total: FloatArray) -> bool:
 
 
 def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
-    """One-based position of the first condition that holds; 0 if none holds.
+    """Return the one-based position of the first true condition per element; 0 if none is.
 
     Up to 126 conditions may have any broadcastable shapes. The result has the shape of the
     conditions that hold somewhere.
@@ -74,7 +74,7 @@ def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
 
 
 def is_among(values: Numeric | CodeArray, few: Iterable[object]) -> BoolArray:
-    """Mask of values that equal one of ``few``: `numpy.isin`, 8 times as fast for short arrays."""
+    """Return a mask: True where a value equals one of ``few`` (fast for short arrays)."""
     is_any = np.zeros(np.shape(values), dtype=np.bool_)
     for value in few:
         is_any = is_any | (values == value)
@@ -82,7 +82,7 @@ def is_among(values: Numeric | CodeArray, few: Iterable[object]) -> BoolArray:
 
 
 def largest(values: Iterable[Numeric]) -> FloatArray:
-    """Elementwise maximum of arrays of broadcastable shapes."""
+    """Return the elementwise maximum of arrays of broadcastable shapes."""
     first, *others = sorted(map(np.asarray, values), key=np.size)
     total, is_writable = first, False
     for array in others:
@@ -104,7 +104,7 @@ def first(values: object) -> float:
 
 
 def sorted_unique(values: NDArray[Item]) -> NDArray[Item]:
-    """The values of an array in increasing order, each once.
+    """Return the distinct values of an array in increasing order.
 
     As `numpy.unique`, which loads masked arrays: a tenth of what a search takes to start.
     """
@@ -113,7 +113,7 @@ def sorted_unique(values: NDArray[Item]) -> NDArray[Item]:
 
 
 def rank_values(values: NDArray[Item]) -> tuple[NDArray[Item], IndexArray]:
-    """The distinct values of an array in order, and the index of each entry among them."""
+    """Return the sorted distinct values of an array, and each element's index in them."""
     flat = np.ravel(values)
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]

@@ -28,7 +28,7 @@ def manifest_path(path: Path) -> Path:
 
 
 def check_outputs(csv: Path | None, json: Path | None, *others: Path | None) -> None:
-    """Refuse paths that cannot be written, before any work is done.
+    """Raise OutputError for paths that cannot be written, before any work is done.
 
     Raises OutputError if two outputs are the same file, or a path is a folder, is in none, or is
     protected.
@@ -43,7 +43,7 @@ def check_outputs(csv: Path | None, json: Path | None, *others: Path | None) -> 
 
 
 def check_path(path: Path) -> None:
-    """Refuse a path that cannot be written. Raises OutputError with the reason and what to do."""
+    """Raise OutputError, with the reason and what to do, if a path cannot be written."""
     if path == STDOUT:
         return
     folder = path.parent
@@ -108,6 +108,7 @@ def _open_text(target: Path) -> AbstractContextManager[TextIO]:
 
 @contextmanager
 def _replace_file(target: Path, open_temporary: Callable[[Path], Stream]) -> Iterator[Stream]:
+    """Yield a temporary file that replaces ``target`` on success, and is removed on an error."""
     if target.parent not in _cleaned_folders:
         _cleaned_folders.add(target.parent)
         remove_unfinished(target.parent)
@@ -133,7 +134,7 @@ def _replace_file(target: Path, open_temporary: Callable[[Path], Stream]) -> Ite
 
 
 def _lock_file(stream: TextIO | BinaryIO, path: Path) -> bool:
-    """Lock a file; False if another process removed it as unfinished before it was locked."""
+    """Lock a new temporary file; return False if another process removed it meanwhile."""
     try:
         fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
     except OSError:
@@ -169,6 +170,7 @@ def is_device(path: Path) -> bool:
 
 
 def _output_error(path: Path, error: OSError | ValueError) -> OutputError:
+    """Return the user's error message for a file (or stdout) that cannot be written."""
     reason = getattr(error, "strerror", None) or error
     if path == STDOUT:
         return OutputError(f"stdout: cannot be written ({reason}).")

@@ -18,7 +18,7 @@ _NUMBER = frozenset("0123456789-.")
 
 
 def number_of_row(row: Mapping[str, object], name: str) -> float:
-    """A number of a row. Raises TypeError if the entry is no number."""
+    """Return a number of a CSV row; raise TypeError if the cell is not a number."""
     value = row[name]
     value = value.item() if hasattr(value, "item") else value  # of numpy
     if not isinstance(value, int | float):
@@ -27,7 +27,7 @@ def number_of_row(row: Mapping[str, object], name: str) -> float:
 
 
 def cell_value(cell: str) -> Value:
-    """Value of a CSV cell: a number, a flag, a text, or None if empty.
+    """Convert a CSV cell to a number, flag or text; None if empty.
 
     >>> cell_value("8"), cell_value("0.5"), cell_value("True"), cell_value(""), cell_value("8x")
     (8, 0.5, True, None, '8x')
@@ -43,7 +43,7 @@ def cell_value(cell: str) -> Value:
 
 
 def number_or_nan(value: object) -> float:
-    """A value as a number; NaN if it is unknown or a text.
+    """Return a value as a float; NaN if unknown or a text.
 
     >>> number_or_nan(8), number_or_nan(None)
     (8.0, nan)

@@ -439,7 +439,7 @@ class LinkKind(StrEnum):
 
     @property
     def reaches_memory(self) -> bool:
-        """Whether GPUs write into each other's memory while they multiply, as user buffers do.
+        """True if GPUs can write into each other's memory over this link.
 
         NVIDIA/TransformerEngine issue 1071: its buffers need CUDA multicast, which NVLink has;
         ROCm/TransformerEngine pull request 367 has them on Infinity Fabric.

@@ -24,7 +24,7 @@ _UNPRINTABLE = dict.fromkeys(
 
 
 def printable(text: str) -> str:
-    """A text without characters that a terminal would interpret.
+    """Remove characters from a text that a terminal would interpret.
 
     >>> printable("H100\x1b[31m")
     'H100[31m'
@@ -33,7 +33,7 @@ def printable(text: str) -> str:
 
 
 def format_count(number: float) -> str:
-    """An integer with thousands separators.
+    """Format an integer with thousands separators.
 
     >>> format_count(107520)
     '107,520'
@@ -42,7 +42,7 @@ def format_count(number: float) -> str:
 
 
 def format_large(number: float) -> str:
-    """A large number in words.
+    """Format a large number with words, such as "1.5 trillion".
 
     >>> format_large(65285660672)
     '65.29 billion'
@@ -54,7 +54,7 @@ def format_large(number: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds in the unit that suits them.
+    """Format seconds in a suitable unit, such as "3.2 h".
 
     >>> format_duration(22.42), format_duration(2e6)
     ('22.4 s', '23.1 days')
@@ -72,7 +72,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_significant(number: float) -> str:
-    """Three digits, or all before the decimal point, with thousands separators.
+    """Format a number with three significant digits and thousands separators.
 
     >>> format_significant(22.4178), format_significant(2048.7)
     ('22.4', '2,049')
@@ -95,7 +95,7 @@ def format_gib(num_bytes: float) -> str:
 
 
 def format_usd(amount: float) -> str:
-    """USD: no cents from 100 USD on, two significant digits below one cent.
+    """Format USD: no cents from 100 USD on, two significant digits below one cent.
 
     >>> format_usd(1234.5), format_usd(0.4), format_usd(0.00123)
     ('1,234 USD', '0.40 USD', '0.0012 USD')
@@ -111,7 +111,7 @@ def format_kw(power: float) -> str:
 
 
 def format_co2(mass: float) -> str:
-    """CO2 equivalent in g, kg or t.
+    """Format a mass of CO2 equivalent in g, kg or t.
 
     >>> format_co2(0.0102), format_co2(255978)
     ('10.2 g CO2e', '256 t CO2e')
@@ -145,6 +145,7 @@ _ONE_OF_SEVERAL = re.compile(
 
 
 def _singular(match: re.Match[str]) -> str:
+    """Replace a match such as "1 layers are" by its singular, "1 layer is"."""
     adjective, noun, verb = match.groups(default="")
     short = noun.removesuffix("s")
     for plural, singular in _ENDS.items():
@@ -154,7 +155,7 @@ def _singular(match: re.Match[str]) -> str:
 
 
 def fix_plurals(text: str) -> str:
-    """A text in which the nouns after a 1 are singular.
+    """Make the nouns after the number 1 singular in a text.
 
     >>> (fix_plurals("1 runs on 21 GPUs"), fix_plurals("1 options have no effect"),
     ... fix_plurals("1 of 3 runs"))
@@ -167,7 +168,7 @@ def fix_plurals(text: str) -> str:
 
 
 def format_counted(number: float, noun: str) -> str:
-    """A number with its noun, singular or plural.
+    """Format a number with its noun, singular or plural.
 
     >>> format_counted(1, "run"), format_counted(2000, "run"), format_counted(0, "GPU")
     ('1 run', '2,000 runs', '0 GPUs')
@@ -182,7 +183,7 @@ def format_gpus(number: float) -> str:
 
 
 def join_words(words: Iterable[str]) -> str:
-    """Words as a list in a sentence: ``a, b and c``.
+    """Join words to a list in a sentence: ``a, b and c``.
 
     >>> join_words(["cost", "time", "memory"])
     'cost, time and memory'
@@ -192,7 +193,7 @@ def join_words(words: Iterable[str]) -> str:
 
 
 def format_parameter(value: object) -> str:
-    """A value of a parameter as text.
+    """Format the value of a parameter as text.
 
     >>> format_parameter(0.95), format_parameter(4096.0), format_parameter(True)
     ('0.95', '4,096', 'yes')
@@ -205,7 +206,7 @@ def format_parameter(value: object) -> str:
 
 
 def format_probability(share: float) -> str:
-    """A probability, never shown as 0 or 100 %.
+    """Format a probability in percent, never as 0 or 100 %.
 
     >>> format_probability(0.97), format_probability(0.9999)
     ('97 %', '> 99 %')
@@ -216,7 +217,7 @@ def format_probability(share: float) -> str:
 
 
 def format_fit_probability(share: float) -> str:
-    """The probability that a plan fits in memory.
+    """Format the probability that a plan fits in memory.
 
     >>> format_fit_probability(0.9999), format_fit_probability(0.4)
     ('fits, > 99 % likely', '40 % likely to fit')
@@ -226,7 +227,7 @@ def format_fit_probability(share: float) -> str:
 
 
 def format_limit(amount: float, unit: str) -> str:
-    """A limited quantity of ``unit`` (byte, second, usd, watt, kg, 1/s, gpus or 1)."""
+    """Format an ``amount`` of ``unit`` (byte, second, usd, watt, kg, 1/s, gpus or 1)."""
     if not math.isfinite(amount):
         return "unknown"
     formats = {
@@ -243,7 +244,7 @@ def format_limit(amount: float, unit: str) -> str:
 
 
 def summarize_assumed(names: Sequence[str]) -> str | None:
-    """Names of assumed numbers of specs; for several of one table their count.
+    """Summarize names of assumed spec numbers; several of one table become a count.
 
     >>> summarize_assumed(["gpu power", "gpu efficiency.gemm.latency", "gpu efficiency.wave"])
     'gpu power; gpu efficiency (2 numbers)'

@@ -43,6 +43,7 @@ def warn_of_conflicts() -> None:
 
 
 def _warning(other: str, folder: str) -> str:
+    """Return the warning that another distribution installs the same package or command."""
     name = other.split()[0]
     return (
         f"Warning: {other} in {folder} also installs a package or command named planner, and "
@@ -52,7 +53,7 @@ def _warning(other: str, folder: str) -> str:
 
 
 def conflicting_distributions(folders: Iterable[str], cache: str) -> list[tuple[str, str]]:
-    """Other distributions with a ``planner``, as name and version, and the folder of each.
+    """Return other installed distributions with a ``planner``, with their folders.
 
     What a folder had is read from the file ``cache`` while the folder's time is the same, else
     looked up and kept there.
@@ -81,6 +82,7 @@ def conflicting_distributions(folders: Iterable[str], cache: str) -> list[tuple[
 
 
 def _others_in(folder: str) -> Iterator[str]:
+    """Yield "name version" of each other distribution in a folder that has a planner package."""
     try:
         entries = sorted(os.listdir(folder))
     except OSError:
@@ -95,7 +97,7 @@ def _others_in(folder: str) -> Iterator[str]:
 
 
 def _has_planner(name: str, metadata: str) -> bool:
-    """Whether a distribution has this name, or brings the package or the command."""
+    """Return whether a distribution installs a package or command named planner."""
     return (
         name == PACKAGE
         or _names_command(read_lines(os.path.join(metadata, "entry_points.txt")))
@@ -108,6 +110,7 @@ def _has_planner(name: str, metadata: str) -> bool:
 
 
 def _names_command(entry_points: Sequence[str]) -> bool:
+    """Return whether these lines of entry_points.txt define a command named planner."""
     section, names = "", set()
     for line in entry_points:
         if line.startswith("["):

@@ -89,7 +89,7 @@ def read_error(path: Path, failure: BaseException, error: Error = SpecError) -> 
 
 
 def read_bytes(path: Path, max_bytes: int = SMALL, error: Error = SpecError) -> bytes:
-    """Content of a file of at most ``max_bytes`` bytes."""
+    """Return the content of a file of at most ``max_bytes`` bytes; else raise ``error``."""
     with open_regular_file(path, error) as file:
         try:
             content = file.read(max_bytes + 1)  # the size that files of /proc state is 0
@@ -109,7 +109,7 @@ def read_text(path: Path, max_bytes: int = SMALL, error: Error = SpecError) -> s
 
 
 def decode_text(content: bytes, path: Path, error: Error = SpecError) -> str:
-    """Bytes of a UTF-8 file as text, without a byte order mark."""
+    """Decode the bytes of a UTF-8 file to text, without a byte order mark."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
@@ -124,7 +124,7 @@ def read_json(path: Path, max_bytes: int = SMALL, error: Error = SpecError) -> o
 
 
 def parse_json(text: str, location: str, error: Error = SpecError) -> object:
-    """The value of a JSON text, as `read_json`."""
+    """Parse JSON text; raise ``error`` with the location if invalid."""
     try:
         value = json.loads(text)
     except _PARSE_ERRORS as failure:
@@ -138,7 +138,7 @@ def read_toml(path: Path, error: Error = SpecError) -> dict[str, object]:
 
 
 def parse_toml(text: str, location: str, error: Error = SpecError) -> dict[str, object]:
-    """The tables of a TOML text."""
+    """Parse TOML text to tables; raise ``error`` with the location if invalid."""
     import tomllib  # not needed if parsed in an earlier run
 
     if _DEEP_KEY.search(text):  # the parser takes quadratic time for deep keys
@@ -160,7 +160,7 @@ def read_csv(path: Path, error: Error = SpecError) -> Iterator[tuple[int, list[s
 def parse_csv(
     lines: Iterable[str], path: Path, error: Error = SpecError
 ) -> Iterator[tuple[int, list[str]]]:
-    """Rows of CSV lines, as `read_csv`."""
+    """Yield the rows of CSV lines; raise ``error`` with file and line if invalid."""
     csv.field_size_limit(LONGEST_LINE)
     reader = csv.reader(lines, strict=True)
     try:
@@ -176,7 +176,7 @@ def parse_csv(
 
 
 def repeated_names(names: Iterable[str]) -> list[str]:
-    """The names that occur several times, in alphabetical order.
+    """Return the names that occur several times, sorted.
 
     >>> repeated_names(["gpu", "price", "gpu"])
     ['gpu']
@@ -216,7 +216,7 @@ def require_table(value: object, location: str, error: Error = SpecError) -> dic
 
 
 def require_entry(table: object, name: str, kind: type[Kind], error: Error = SpecError) -> Kind:
-    """A required entry of a table, of one kind."""
+    """Return a required entry of a table; raise ``error`` if missing or of another type."""
     if not isinstance(table, dict) or name not in table:
         raise error(f"{name} is missing.")
     value: object = table[name]
@@ -237,7 +237,7 @@ def _reason(failure: BaseException) -> str:
 
 
 def _check_value(value: object, source: str, error: Error) -> object:
-    """The value; raises ``error`` if it is nested too deeply or has invalid numbers or texts."""
+    """Return the value; raise ``error`` if nested too deeply or with invalid numbers or texts."""
     waiting: list[tuple[object, tuple[object, ...]]] = [(value, ())]
     while waiting:
         item, keys = waiting.pop()
@@ -260,7 +260,7 @@ def _check_value(value: object, source: str, error: Error) -> object:
 
 
 def _value_problem(value: object) -> str:
-    """The problem of a number or a text; empty if valid."""
+    """Return the problem of a number or a text; "" if valid."""
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
         return f"is a whole number beyond {_LARGEST:,}"
     if isinstance(value, float) and not math.isfinite(value):

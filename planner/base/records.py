@@ -17,9 +17,10 @@ _SPECIAL = re.compile("ClassVar|InitVar|KW_ONLY")
 def record(
     *, kw_only: bool = False, eq: bool = True, repr: bool = True
 ) -> Callable[[type[Kind]], type[Kind]]:
-    """A decorator for frozen dataclasses; `dataclasses.replace` and ``fields`` work with them."""
+    """Return a decorator for fast frozen dataclasses; `dataclasses.replace` and ``fields`` work."""
 
     def decorate(cls: type[Kind]) -> type[Kind]:
+        """Make ``cls`` a frozen dataclass with a fast constructor, equality, hash and repr."""
         namespace = vars(cls)
         annotations = namespace.get("__annotations__", {})
         # dataclasses resolve text annotations, which takes a third of their time: hide them.
@@ -42,6 +43,7 @@ def record(
 
 
 def _init(kind: Any) -> Callable[..., None]:
+    """Return a constructor for a record class, which fills defaults and rejects unknown names."""
     fields = dataclasses.fields(kind)
     kind.__compared__ = tuple(field.name for field in fields if field.compare)
     kind.__shown__ = tuple(field.name for field in fields if field.repr)
@@ -59,6 +61,7 @@ def _init(kind: Any) -> Callable[..., None]:
     after = getattr(kind, "__post_init__", None)
 
     def init(self: object, *positional: object, **values: object) -> None:
+        """Set the fields of a record; raise TypeError if a name is missing or unknown."""
         if positional:
             named = dict(zip(in_order, positional, strict=False))
             if len(positional) > len(in_order) or named.keys() & values.keys():
@@ -93,6 +96,7 @@ def _repr(self: Any) -> str:
 
 
 def _equals(self: object, other: object) -> Any:
+    """Return whether two records of one class have equal compared fields."""
     return (
         _compared_values(self) == _compared_values(other)
         if type(self) is type(other)

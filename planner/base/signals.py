@@ -64,6 +64,7 @@ def is_stop_requested() -> bool:
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
+    """Remove unfinished files and exit with 128 + ``number``; if patient, ignore one Ctrl-C."""
     if number == signal.SIGINT and _state.is_patient and not _state.is_asked:
         _state.is_asked = True
         return

@@ -92,6 +92,7 @@ class _AllSets(type):
         return map(cls, range(len(cls)))
 
     def __getitem__(cls, name: str) -> NameSet:
+        """Return the set of a name such as "A+B" or "NONE"; KeyError for any other name."""
         members = [] if name == "NONE" else name.lower().split("+")
         code = sum(1 << bit for bit, member in enumerate(cls._names) if member in members)
         name_set: NameSet = cls(code)
@@ -170,7 +171,7 @@ class NameSet(int, metaclass=_AllSets):
 
     @classmethod
     def has(cls, codes: CodeArray, name: str) -> BoolArray:
-        """Mask of sets that contain a name.
+        """Return a mask: True where a set (bit code) contains ``name``.
 
         >>> KeptTensors.has(KeptTensors["QKV_PROJ+CONTEXT"], "context")
         True

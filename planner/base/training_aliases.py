@@ -44,7 +44,7 @@ _PAGED = {"adam": "paged_adamw", "lion": "paged_lion"}
 
 
 def transformers_name(optimizer: str, state_precision: str, *, paged: bool = False) -> str | None:
-    """Name of an optimizer in Transformers' ``optim``; None for its default or if missing there.
+    """Return the Transformers ``optim`` name of an optimizer; None: the default, or no such name.
 
     >>> transformers_name("adam", "int8", paged=True), transformers_name("adam", "fp32", paged=True)
     ('paged_adamw_8bit', 'paged_adamw_32bit')
@@ -55,7 +55,7 @@ def transformers_name(optimizer: str, state_precision: str, *, paged: bool = Fal
 
 
 def optimizer_settings(name: str) -> Mapping[str, str]:
-    """The training parameters of an optimizer by its library name; empty for an unknown one.
+    """Return the training parameters of an optimizer name in a library; {} if unknown.
 
     >>> optimizer_settings("paged_adamw_8bit")
     {'optimizer': 'adam', 'optimizer_state_precision': 'int8', 'paged_optimizer': 'true'}
@@ -83,7 +83,7 @@ def _snake_case(name: str) -> str:
 
 
 def parse_optimizer(name: str) -> Mapping[str, OptimizerKind | StatePrecision] | None:
-    """The training parameters of an optimizer's name; None for an unknown name.
+    """Return the training parameters of an optimizer name; None if unknown.
 
     >>> parse_optimizer("paged_adamw_8bit")["optimizer_state_precision"].word
     'int8'
@@ -150,7 +150,7 @@ _LOGITS = {"lm_head", "embed_out", "output_layer"}
 
 
 def nearest_adapter_targets(modules: Iterable[str]) -> AdapterTargets:
-    """The nearest predicted set of adapted matrices, for names of modules.
+    """Return the predicted LoRA target set nearest to these module names.
 
     >>> nearest_adapter_targets(["model.layers.0.q_proj,v_proj"]).value
     'query_value'
@@ -167,7 +167,7 @@ _SHARED = "shared_expert"
 
 
 def names_feed_forward(text: str) -> bool:
-    """Whether feed-forward modules are named one by one, not by the word for all.
+    """Return whether feed-forward modules are named one by one, not as "all linear".
 
     Those of shared experts alone are none that routed ones have.
 
@@ -187,7 +187,7 @@ def names_shared_experts(text: str) -> bool:
 
 
 def parse_adapter_targets(text: str) -> str:
-    """The word of a set of matrices, from that word or from module names that are all known.
+    """Return the word of a LoRA target set, from the word or a list of module names.
 
     >>> parse_adapter_targets("q_proj,k_proj,v_proj,o_proj"), parse_adapter_targets("q_prj")
     ('attention', 'q_prj')
@@ -198,7 +198,7 @@ def parse_adapter_targets(text: str) -> str:
 
 
 def served_targets(text: str | None) -> AdapterTargets:
-    """Matrices with adapter slots in an engine, from their word or from module names.
+    """Return the matrices with LoRA slots in an engine, from a word or module names.
 
     All where nothing is given. Raises ValueError if a name is unknown.
 
@@ -209,7 +209,7 @@ def served_targets(text: str | None) -> AdapterTargets:
 
 
 def saved_modules(text: str | None) -> str:
-    """The word of fully trained modules, from that word or from names of embedding and logits.
+    """Return the word of the modules trained fully besides LoRA; unknown names are unchanged.
 
     >>> saved_modules("embed_tokens,lm_head"), saved_modules(None), saved_modules("mlp")
     ('embeddings', 'none', 'mlp')
@@ -221,7 +221,7 @@ def saved_modules(text: str | None) -> str:
 
 
 def is_one_end(text: str | None) -> bool:
-    """Whether the names are only those of the embedding, or only those of the logits.
+    """Return whether the names are of the embedding alone or of the logits alone.
 
     >>> is_one_end("lm_head"), is_one_end("embed_tokens,lm_head"), is_one_end(None)
     (True, False, False)
@@ -285,7 +285,7 @@ class TrainingObjective(StrEnum):
 
     @property
     def needs_rollouts(self) -> bool:
-        """Whether answers are generated before training, which is not predicted.
+        """True if answers are generated before each update (RL).
 
         Passes without gradients run before the update then, so that no logits meet.
         """
@@ -297,7 +297,7 @@ class TrainingObjective(StrEnum):
         return self not in (TrainingObjective.PRETRAIN, TrainingObjective.SFT)
 
     def forward_passes(self, *, precomputed: bool) -> tuple[int, int]:
-        """Passes without gradients over the trained sequences: of the policy, of the reference.
+        """Return forward-only passes per sequence: (policy, reference model).
 
         Those of KTO read as many sequences again that do not belong together, as trl 1.10 does
         (trl/trainer/kto_trainer.py, ``_compute_kl_logps``). ``precomputed``: the reference's were
@@ -362,7 +362,7 @@ WITH_ROLLOUTS = ("online_dpo", "nash_md", "xpo")
 
 
 def parse_objective(word: str) -> TrainingObjective:
-    """The training objective of a common name.
+    """Return the training objective of a common name such as "SimPO".
 
     Raises SpecError if it is unknown, or needs answers that are generated in each step.
 

@@ -60,7 +60,7 @@ _NUMBER_AND_UNIT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+
 
 
 def ceil_div(number: Count, divisor: Count | int) -> Count:
-    """``number / divisor`` rounded up, exactly: of integers, or of each element of arrays of them.
+    """Return ``number / divisor`` rounded up exactly, for integers or arrays of integers.
 
     >>> ceil_div(7, 2), ceil_div(8, 2)
     (4, 4)
@@ -72,7 +72,7 @@ def ceil_div(number: Count, divisor: Count | int) -> Count:
 
 
 def to_si(value: float, unit: str, dimension: str) -> float:
-    """``value`` in ``unit`` as the base unit of ``dimension``.
+    """Convert ``value`` from ``unit`` to the SI base unit of ``dimension``.
 
     Raises ValueError if the unit is unknown or of another dimension, or the value is not finite.
 
@@ -88,7 +88,7 @@ def to_si(value: float, unit: str, dimension: str) -> float:
 
 
 def parse_quantity(text: str, dimension: str, default_unit: str | None = None) -> float:
-    """A quantity as a user types it, such as ``3.35 TB/s`` or ``20s``, in base units.
+    """Parse a typed quantity such as ``3.35 TB/s`` or ``20s`` to SI base units.
 
     Raises ValueError if there is no number, no unit where one is needed, or a wrong unit.
 

@@ -14,7 +14,7 @@ def cache_file(name: str) -> str:
 
 
 def read_lines(file: str) -> list[str]:
-    """Lines of a file; none if it cannot be read."""
+    """Return the lines of a file; none if it cannot be read."""
     try:
         with open(file, encoding="utf-8", errors="replace") as stream:
             return stream.read().split("\n")

@@ -68,7 +68,7 @@ def run_on_workers(
 def _run_pool(
     work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, look: Callable[[], object]
 ) -> Iterator[tuple[Task, Result]]:
-    """Results of one pool; few tasks wait at a time, so memory does not grow with their number."""
+    """Yield tasks and results from one pool of processes; few tasks wait at a time."""
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     ends, alive = context.Pipe(duplex=False)
@@ -101,7 +101,7 @@ _working = threading.Lock()
 
 
 def _start_worker(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> None:
-    """Start a worker that ignores terminal signals and ends with its parent."""
+    """Initialize a worker process: ignore terminal signals, exit when the parent exits."""
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -129,6 +129,7 @@ def _exit_with_parent(ends: Connection, parent: int) -> None:
 
 
 def _run(task: object) -> Any:
+    """Run the worker's function on one task; mark the worker as busy meanwhile."""
     if _work is None:
         raise RuntimeError("The worker was not begun.")
     _set_working(True)
@@ -139,6 +140,7 @@ def _run(task: object) -> Any:
 
 
 def _set_working(is_working: bool) -> None:
+    """Mark this worker as busy or idle; exit the process if the pool is over."""
     global _is_working
     with _working:
         if _is_over:

@@ -22,7 +22,7 @@ _UNMEASURED = "unmeasured"
 
 
 def gpu_class(gpu: GpuSpec) -> str:
-    """Cards on PCIe, NVIDIA's generations of fast fabric, another vendor, or one unmeasured."""
+    """Return the error class of a GPU: PCIe card, NVIDIA generation, other vendor or unmeasured."""
     if gpu.unmeasured:
         return _UNMEASURED
     if gpu.vendor.lower() != "nvidia":
@@ -57,7 +57,7 @@ def has_experts(model: ModelSpec) -> bool:
 
 
 def architecture(model: ModelSpec) -> frozenset[str]:
-    """The kinds of layers that a model has, whatever their number and sizes.
+    """Return the kinds of layers in a model, regardless of their number and size.
 
     Attention is standard, latent, sparse (latent with an indexer) or keeps a state, and may have
     windows and sinks; experts are whole, or latent where tokens are projected to them.
@@ -70,6 +70,7 @@ def architecture(model: ModelSpec) -> frozenset[str]:
 
 
 def _kinds(group: LayerGroup) -> Iterator[str]:
+    """Yield the error classes of a layer group, such as "sparse", "window" or "experts"."""
     feed_forward = group.feed_forward
     for attention in group.mixers:
         yield "sparse" if attention.index_topk else str(attention.kind)
@@ -107,7 +108,7 @@ class Release:
         return release_parts(self.number)
 
     def profile(self, catalogue: Catalogue, vendor: str | None = None) -> str | None:
-        """The engine profile of the latest release that is not after it; None where none is.
+        """Return the latest engine profile that is not newer than the release; None if none is.
 
         It has kernels for the GPUs of a ``vendor``, where that is known.
         """
@@ -130,7 +131,7 @@ class Release:
 
     @property
     def unmeasured_message(self) -> str:
-        """Message that no published run used it, with the nearest measured release; else empty."""
+        """Return a message if no published run used the release; "" if one did."""
         if self.is_measured:
             return ""
         release = self.parts[:2]
@@ -147,7 +148,7 @@ class Release:
 
 
 def unmeasured_features(profile: str, release: str, model: ModelSpec) -> tuple[str, ...]:
-    """Release and architecture without measured runs, of an engine ``profile`` in a ``release``.
+    """Return release and architecture that no published run of ``profile`` measured.
 
     An empty ``release`` is not specified. An architecture is measured if some model of a run on the
     engine has all its kinds of layers. An engine without runs has neither: the basis shows that.
@@ -167,7 +168,7 @@ def unmeasured_features(profile: str, release: str, model: ModelSpec) -> tuple[s
 
 
 def stated_release(version: str) -> str:
-    """The release in the version of a run; empty if it has none.
+    """Return the release in a run's version text; empty if there is none.
 
     Containers count by year and month.
 
@@ -181,7 +182,7 @@ def stated_release(version: str) -> str:
 
 
 def format_basis(basis: str, unmeasured: tuple[str, ...]) -> str:
-    """The basis of a prediction with its unmeasured features, as text."""
+    """Return the basis of a prediction and its unmeasured features as text."""
     if not unmeasured:
         return basis
     return (
@@ -190,7 +191,7 @@ def format_basis(basis: str, unmeasured: tuple[str, ...]) -> str:
 
 
 def find_tool(profile: str, tools: Mapping[str, object]) -> str:
-    """The engine of a profile among known ones; empty: none.
+    """Return the known engine of a profile; "" if none matches.
 
     >>> find_tool("vllm-v0-ports", {"vllm": 1, "sglang": 1}), find_tool("tgi", {"vllm": 1})
     ('vllm', '')
@@ -205,7 +206,7 @@ def _release_order(release: tuple[int, ...]) -> float:
 
 @cache
 def _releases() -> Mapping[str, tuple[tuple[int, ...], ...]]:
-    """The releases of each engine that published runs were measured with."""
+    """Return the measured releases of each engine."""
     releases_by_tool: dict[str, list[tuple[int, ...]]] = {}
     for row in read_table("measured_releases.csv"):
         releases_by_tool.setdefault(row["tool"], []).append(release_parts(row["release"]))
@@ -214,7 +215,7 @@ def _releases() -> Mapping[str, tuple[tuple[int, ...], ...]]:
 
 @cache
 def _architectures() -> Mapping[str, tuple[frozenset[str], ...]]:
-    """The architectures of the models that published runs of each engine served."""
+    """Return the measured model architectures of each engine."""
     architectures: dict[str, list[frozenset[str]]] = {}
     for row in read_table("measured_architectures.csv"):
         architectures.setdefault(row["tool"], []).append(frozenset(row["architecture"].split("+")))

@@ -128,7 +128,7 @@ class Confidence:
         return self.runs > 0
 
     def money_interval(self, ends: tuple[float, float]) -> tuple[float, float]:
-        """Lower and upper factor on money, with the range of the price.
+        """Return lower and upper factor on a cost, with the range of the price included.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class Confidence:
 def basis_of(
     rule: Rule, silicon: str, kind: str, tables: ErrorTables, *, is_assumed: bool = False
 ) -> str:
-    """How near the calibration runs are: measured, transferred, roofline or assumed.
+    """Return how a prediction is calibrated: "measured", "transferred", "roofline" or "assumed".
 
     ``measured``: some used this profile on this class of GPU with this kind of model;
     ``transferred``: some used the profile, or its silicon; else ``roofline``. A profile that is
@@ -160,7 +160,7 @@ def basis_of(
 
 
 def num_published_runs(rule: Rule, gpu: str, tables: ErrorTables, work: str) -> int:
-    """How many published runs at a kind of ``work`` are of a software on a GPU.
+    """Count published runs of a framework or engine on a GPU for a kind of ``work``.
 
     ``work`` is the task of training or the mode of inference. Runs of another name count where it
     has the same profile as its own, not as the closest to it; older releases of an engine, which
@@ -190,7 +190,7 @@ def interval_of(
     profile: str = "",
     unmeasured: tuple[str, ...] = (),
 ) -> tuple[float, float]:
-    """The factors of the most specific interval with enough rows behind it.
+    """Return the (low, high) factors of the most specific interval with enough measurements.
 
     ``keys`` are the values of those of the ``tables``. Where the runs that a prediction of a
     ``basis`` rests on are of other classes of GPUs, it holds the intervals of these, and the
@@ -236,7 +236,7 @@ def farther_basis(first: str, second: str) -> str:
 def _gpu_classes_of_basis(
     basis: str, software: str, tables: ErrorTables, profile: str
 ) -> frozenset[str]:
-    """The classes of GPUs whose errors may be those of a prediction of a basis.
+    """Return the GPU classes whose errors may apply to a prediction of this basis.
 
     ``transferred``: those that this software has runs on, or its profile was calibrated on;
     ``roofline``, ``assumed``: all.
@@ -268,7 +268,7 @@ def _matches_keys(row: Interval, keys: tuple[str, ...]) -> bool:
 def _widening_exponent(
     tables: ErrorTables, quantity: str, basis: str, unmeasured: tuple[str, ...]
 ) -> float:
-    r"""Exponent by which an interval is widened, for a basis and each unmeasured feature.
+    r"""Return the exponent that widens an interval for weak bases and unmeasured features.
 
     A release or an architecture without runs is at least as far as a transferred prediction, and as
     far as those were that were left out. Such errors are independent of each other and of the
@@ -292,6 +292,7 @@ def _widening(tables: ErrorTables) -> dict[tuple[str, str], float]:
 
 @cache
 def _intervals(tables: ErrorTables) -> tuple[Interval, ...]:
+    """Return the error intervals of a table that rest on at least FEWEST_ROWS measurements."""
     return tuple(
         Interval(
             quantity=row["quantity"],
@@ -323,7 +324,7 @@ _DEVIATION = NormalDist()
 
 
 def check_confidence(confidence: float, option_name: str = "confidence") -> float:
-    """A confidence within the range of the intervals.
+    """Return the confidence; raise an error outside the range that intervals support.
 
     Raises SearchSpaceError if it is outside.
     """
@@ -340,7 +341,7 @@ def check_confidence(confidence: float, option_name: str = "confidence") -> floa
 
 
 def quantile(ends: tuple[float, float], confidence: float, side: int) -> float | None:
-    r"""The factor on a prediction that a share ``confidence`` of runs stays within.
+    r"""Return the factor on a prediction that a share ``confidence`` of runs stays within.
 
     ``ends`` are those of the 90 % interval, as factors; ``side`` is 1 for the factor that runs
     stay below, -1 for the one that they stay above. None where that end is unknown.
@@ -367,7 +368,7 @@ def quantile(ends: tuple[float, float], confidence: float, side: int) -> float |
 
 
 def are_tied(best: tuple[float, float], worst: tuple[float, float]) -> bool:
-    """Whether two values are tied: their difference is within the error of published runs.
+    """Return whether two values differ by less than the error of published runs.
 
     Each is a positive quantity and the end of its 90 % interval on the side of the other. The
     errors of both are taken as independent; with unknown ends there is no tie.
@@ -385,7 +386,7 @@ _NORMAL = NormalDist()
 
 
 def probability_below(bound: float, predicted: float, ends: tuple[float, float]) -> float:
-    r"""Probability that a run stays below a bound; ``ends`` are those of the 90 % interval.
+    r"""Return the probability that a run stays below ``bound``; ``ends``: 90 % interval.
 
     All are in the same unit. The inverse of `planner.confidence.intervals.quantile`: errors are
     log-normal on each side of the prediction, their median, with the spread of this side:
@@ -422,7 +423,7 @@ class MemoryErrors:
     spread: float
 
     def fit_probability(self, *, predicted: Numeric, usable: Numeric) -> FloatArray:
-        """Fit probability: the probability that ``usable`` memory is enough; NaN: unknown.
+        """Return the probability that ``usable`` bytes of memory suffice; NaN: unknown.
 
         >>> float(MemoryErrors(center=0.0, spread=0.1).fit_probability(predicted=8.0, usable=8.0))
         0.5
@@ -440,7 +441,7 @@ class MemoryErrors:
 def fit_probability(
     *, predicted: Numeric, usable: Numeric, center: Numeric, spread: Numeric
 ) -> FloatArray:
-    """Fit probability with memory errors that differ from row to row; NaN: unknown."""
+    """Return the probability that ``usable`` bytes suffice, errors given per row; NaN: unknown."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         away = (np.log(np.divide(usable, predicted)) - center) / spread
         return np.asarray(1.0 / (1.0 + np.exp(-away)))
@@ -448,7 +449,7 @@ def fit_probability(
 
 @cache
 def memory_errors(tables: ErrorTables, software: str, kind: str, scale: str) -> MemoryErrors:
-    """Memory errors of the most specific group of runs that is large enough.
+    """Return the memory errors of the most specific group of runs that is large enough.
 
     ``software`` is the name of a framework or engine. ``kind`` is dense or moe, of an engine
     `planner.confidence.error_classes.batching_kind`, ``scale`` of training is
@@ -469,6 +470,7 @@ def default_fit_confidence(tables: ErrorTables) -> float:
 
 @cache
 def _errors(table: str) -> dict[tuple[str, str, str], MemoryErrors]:
+    """Return the center and spread of memory errors by kind, software and scale."""
     return {
         (row["kind"], row["software"], row["scale"]): MemoryErrors(
             center=float(row["center"]), spread=float(row["spread"])

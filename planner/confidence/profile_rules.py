@@ -32,7 +32,7 @@ _PARSERS: Mapping[str, Callable[[str], object]] = {
 
 
 def _rules(kind: type[Rule], name: str) -> Iterator[Rule]:
-    """The rows of a table, each cell as the type of its field; an empty one is the default."""
+    """Yield the rows of a CSV table as ``kind`` objects; empty cells take the field's default."""
     types = kind.__annotations__.items()
     reads = {
         field: _PARSERS[str(annotation).removesuffix(" | None")] for field, annotation in types
@@ -103,6 +103,7 @@ def framework_labels() -> tuple[str, ...]:
 
 @cache
 def _framework_rules() -> tuple[FrameworkRule, ...]:
+    """Return the profile rules of all frameworks; empty sharded and fused profiles use the base."""
     return tuple(
         replace(
             rule,
@@ -115,7 +116,7 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
 
 @cache
 def first_run_slowdown(framework: str) -> float:
-    """The step time of the slowest published first run over that of the tuned one, 1 or more.
+    """Return step time of the slowest published first run over the tuned one, at least 1.
 
     ``framework`` is a label of `planner.confidence.profile_rules`. The frameworks of the table are
     one family, whose runs differ by what is tuned, not by the name.
@@ -130,7 +131,7 @@ def first_run_slowdown(framework: str) -> float:
 
 
 def is_first_run(tuned: bool | None, objective: TrainingObjective) -> bool:
-    """Whether a run is a first one: as specified by ``tuned``, else fine-tuning is.
+    """Return whether a run is untuned: as ``tuned`` specifies, else if it is fine-tuning.
 
     Pretraining is planned for months and tuned before it starts.
     """
@@ -159,7 +160,7 @@ class EngineRule:
     all_logits: float = 0.0
 
     def matches(self, engine: str, version: str, year: float | None, gpu: str, mode: str) -> bool:
-        """Whether the rule holds for an engine in a version on a device in a mode."""
+        """Return whether the rule applies to an engine version, year, GPU and mode."""
         checks = ((self.pattern, engine.lower()), (self.gpu, gpu), (self.mode, mode))
         if not all(re.search(pattern, text) for pattern, text in checks):
             return False
@@ -174,7 +175,7 @@ class EngineRule:
 def engine_rule(
     engine: str, version: str = "", year: float | None = None, gpu: str = "", mode: str = ""
 ) -> EngineRule:
-    """The first rule that matches an engine; the last one matches all."""
+    """Return the first rule that matches an engine; the last rule matches all."""
     run = (engine, version, year, gpu, mode)
     return next(rule for rule in _engine_rules() if rule.matches(*run))
 
@@ -185,7 +186,7 @@ def engine_labels() -> tuple[str, ...]:
 
 
 def rule_of_profile(engine: EngineProfile, gpu: str) -> EngineRule:
-    """The rule of a profile by its name.
+    """Return the rule that an engine profile names.
 
     Of rules whose label that is, the last one: those before it are of some devices, or older. Of a
     name that no label is, a number behind it is a version.

@@ -44,7 +44,7 @@ class RankedPlan(NamedTuple):
 
 
 def evidence_rank(basis: str, runs: float) -> int:
-    """Lack of evidence: 0 for measured runs; plans without a run on their GPU come last.
+    """Return a rank of missing evidence: 0 for measured runs, higher without runs on the GPU.
 
     ``basis`` begins with one of `BASES`, ``runs`` are those on this very GPU, NaN unknown.
 
@@ -59,7 +59,7 @@ def evidence_rank(basis: str, runs: float) -> int:
 
 
 def are_plans_tied(plan: RankedPlan, other: RankedPlan) -> bool:
-    """Whether two plans are tied: their difference is within the error of published runs.
+    """Return whether two plans differ by less than the error of published runs.
 
     Plans of the same GPU and software differ in layout, which published runs distinguish beyond a
     factor; if the time is the same too, the price decides. Other plans: errors on the sides that
@@ -78,7 +78,7 @@ def are_plans_tied(plan: RankedPlan, other: RankedPlan) -> bool:
 
 
 def recommended_index(ordered: Sequence[RankedPlan]) -> int:
-    """Index of the recommended plan among plans ordered by their bad case, the best first.
+    """Return the index of the plan to recommend among plans sorted by their bad case.
 
     Among plans that are tied with the first, the first with the most evidence. A plan must also be
     within the factor between layouts in the bad case: wide intervals alone do not justify a higher
@@ -106,7 +106,7 @@ _cdf = np.vectorize(NormalDist().cdf, otypes=[np.float64])
 
 
 def expected_regrets(plans: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
-    r"""Expected regret: mean loss of each plan against the best of all, as a share of its value.
+    r"""Return each plan's expected loss against the best plan, as a share of its value.
 
     ``sign`` is 1 where less is better; where more is, values count as their inverse: a rate as the
     time of a token. Derived here. With :math:`X_i` what plan i turns out to take, of the median

@@ -54,7 +54,7 @@ class FittedSteps:
     error: float
 
     def blend_with_published(self, ends: tuple[float, float]) -> tuple[float, float]:
-        """Interval of published errors, combined with the errors of these steps.
+        """Return the published interval, combined with the errors of fitted steps.
 
         Published errors and their center count as a few steps; the fit removed the center of these
         steps. Steps with larger errors than published ones make the interval wider.
@@ -71,7 +71,7 @@ class FittedSteps:
 def rl_confidence(
     framework: str, gpu: str, gpu_class: str, kind: str, user_steps: FittedSteps | None = None
 ) -> Confidence:
-    """Factors on a predicted step, by how near the published steps are, and those of a user.
+    """Return factors on a predicted RL step, from published runs and the user's own steps.
 
     ``framework`` is the name of a profile, ``kind`` dense or moe.
     """

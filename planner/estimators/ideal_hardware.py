@@ -70,7 +70,7 @@ _SERVING = {
 
 
 def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, ClusterSpec]:
-    """A GPU and a cluster that reach their peaks without latency."""
+    """Return a GPU and cluster that reach their peaks without latency."""
     kind = cluster.scale_up.kind
     efficiency = replace_unvalidated(
         _with_numbers(gpu.efficiency, _KERNEL),
@@ -93,7 +93,7 @@ def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, Cluster
 
 
 def with_compute_share(gpu: GpuSpec, share: float) -> GpuSpec:
-    """An ideal GPU with products and attention at a ``share`` of its dense peaks.
+    """Return an ideal GPU with products and attention at a ``share`` of dense peaks.
 
     Their time is the longer of computing and moving, as llm-analysis takes its
     ``flops_efficiency`` (github.com/cli99/llm-analysis, llm_analysis/analysis.py).
@@ -104,7 +104,7 @@ def with_compute_share(gpu: GpuSpec, share: float) -> GpuSpec:
 
 
 def with_link_share(gpu: GpuSpec, kind: LinkKind, share: float) -> GpuSpec:
-    """A GPU with collectives over a fabric of ``kind`` at a ``share`` of its bandwidth.
+    """Return a GPU with collectives over ``kind`` at a ``share`` of link bandwidth.
 
     So does the ``intra_node_memory_efficiency`` of llm-analysis; latencies stay.
     """
@@ -116,7 +116,7 @@ def with_link_share(gpu: GpuSpec, kind: LinkKind, share: float) -> GpuSpec:
 
 
 def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
-    """A framework without launch time that fuses operators and copies at the link rate."""
+    """Return a framework with fused operators and no launch time."""
     offloading = replace_unvalidated(
         framework.offloading, host_link_fraction=1.0, host_memory_fraction=1.0
     )
@@ -128,7 +128,7 @@ def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
 
 
 def ideal_engine(engine: EngineProfile) -> EngineProfile:
-    """An engine as fast as the GPU, without launch time and with fused elementwise work.
+    """Return an engine as fast as the GPU: no launch time, fused element-wise work.
 
     Decode attention stays on the GPU, and routing fills experts evenly.
     """
@@ -143,7 +143,7 @@ def ideal_engine(engine: EngineProfile) -> EngineProfile:
 
 
 def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
-    """8-bit attention at the speedup of its peak."""
+    """Return the 8-bit attention speedup of an ideal GPU: the ratio of peaks."""
     measured, peaks = gpu.efficiency.fp8_attention, gpu.peak_flops
     sixteen_bit = peaks.get(Precision.BF16, peaks.get(Precision.FP16))
     if measured is None or sixteen_bit is None:
@@ -160,7 +160,7 @@ def _ideal_collectives(
 
 
 def _with_numbers(spec: T, numbers: Mapping[str, float]) -> T:
-    """A tree of efficiencies with these numbers, by name, in place of those of kernels."""
+    """Return an efficiency tree with these numbers in place of those of kernels."""
 
     def changed(value: object) -> object:
         if isinstance(value, Mapping):

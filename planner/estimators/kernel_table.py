@@ -76,7 +76,7 @@ class KernelTable:
     def dense(
         self, rows: Numeric, columns: Numeric, depth: Numeric, e: Rows, output_bytes: Numeric = 2.0
     ) -> FloatArray:
-        """Seconds of ``C[rows, columns] = A B`` in formats of `dense_rows`, casts of A included."""
+        """Return seconds of a product A B in formats of `dense_rows`, casts of A included."""
         m, n, k = rows, np.asarray(columns), np.asarray(depth)
         return self._dense(m, n, k, e, output_bytes) + self.casts(m * k, e)
 
@@ -98,7 +98,7 @@ class KernelTable:
         touched_share: Numeric = 1.0,
         tile_rows: Numeric = 0.0,
     ) -> FloatArray:
-        """Seconds of all matrices of a rank's experts on ``pairs`` of a token and an expert.
+        """Return seconds of all expert matrices of a rank on ``pairs`` (token, expert) pairs.
 
         ``touched_share``: share of the experts that have tokens. Each computes whole tiles of
         ``tile_rows``; the last tile is half empty on average.
@@ -132,7 +132,7 @@ class KernelTable:
         head_dim: int,
         rate: Numeric,
     ) -> FloatArray:
-        """Seconds of a fused attention kernel in 16 bit, forward.
+        """Return forward seconds of a fused attention kernel in 16 bits.
 
         ``rate``: that of the kernel over those written for this GPU.
         """
@@ -161,6 +161,7 @@ class KernelTable:
         return self._moved(num_bytes, fraction, kernels * e.latency)
 
     def _moved(self, num_bytes: Numeric, fraction: Numeric, latency: Numeric) -> FloatArray:
+        """Return seconds to move ``num_bytes`` at a fraction of the memory bandwidth."""
         time = memory_bound_time(
             num_bytes=num_bytes,
             memory_bandwidth=self.gpu.memory_bandwidth,
@@ -174,7 +175,7 @@ class KernelTable:
     def _record(
         self, formula: str, e: Rows, time: FloatArray, done: KernelFlops, loads: Numeric = np.inf
     ) -> None:
-        """Keep what a kernel did, for whoever explains its time."""
+        """Record the work of a kernel in the ledger, to explain its time later."""
         if self.ledger is not None:
             reached = {**e, "bandwidth_fraction": np.asarray(self._reached(e, loads))}
             self.ledger.add(kernel_work(formula, self.gpu, reached, time, done))
@@ -203,6 +204,7 @@ class KernelTable:
     def _dense(
         self, m: Numeric, n: FloatArray, k: FloatArray, e: Rows, output_bytes: Numeric
     ) -> FloatArray:
+        """Return seconds of a product ``(m, k) x (k, n)``, from the GEMM table if it applies."""
         flops = tiled_gemm_flops(
             rows=m,
             columns=n,
@@ -231,6 +233,7 @@ class KernelTable:
         output_bytes: Numeric,
         loads: Numeric,
     ) -> FloatArray:
+        """Return seconds of products from the GEMM table; by roofline without table values."""
         m, n, _ = sizes
         if self.gemm_table is None or not e["tabulated"].any():
             return self._roofline(e, flops, moved + output_bytes * m * n, loads)
@@ -250,7 +253,7 @@ class KernelTable:
         moved: FloatArray,
         most_bandwidth_fraction: Numeric,
     ) -> FloatArray:
-        """Seconds of a product of the table's sizes.
+        """Return seconds of a product by interpolation in the GEMM table.
 
         What software shows, and another memory than that of the GPU of the table, change it as much
         as they change the form that is fitted to all sizes.
@@ -282,7 +285,7 @@ class KernelTable:
     def _with_wider_output(
         self, time: FloatArray, e: Rows, elements: FloatArray, output_bytes: Numeric
     ) -> FloatArray:
-        """Seconds with the output bytes beyond the two per number of the table."""
+        """Add seconds for output wider than the table's two bytes per element."""
         wider = np.maximum(np.asarray(output_bytes) - SIXTEEN_BIT_BYTES, 0.0)
         if not wider.any():
             return time
@@ -300,6 +303,7 @@ class KernelTable:
     def _roofline(
         self, e: Rows, flops: Numeric, moved: Numeric, most_bandwidth_fraction: Numeric = np.inf
     ) -> FloatArray:
+        """Return roofline seconds of kernels with the peaks and fractions in the rows ``e``."""
         return roofline_time(
             flops=flops,
             num_bytes=moved,
@@ -316,7 +320,7 @@ class KernelTable:
         return self.bandwidth_fraction(np.minimum(e["bandwidth_fraction"], most_bandwidth_fraction))
 
     def _max_bandwidth_fraction(self, rows: Numeric) -> Numeric:
-        """Most bandwidth that multiprocessors can load in products of few rows, as a share."""
+        """Return the share of bandwidth that products of few rows can load."""
         each, multiprocessors = self.shown.vector_bandwidth, self.gpu.num_multiprocessors
         if each == 0 or multiprocessors is None:
             return np.inf

@@ -76,7 +76,7 @@ class Ledger:
         return works
 
     def of(self, seconds: object) -> tuple[KernelWork, ...]:
-        """The work recorded since the last call; for seconds computed earlier, their work."""
+        """Return the work recorded since the last call; if none, the work of these ``seconds``."""
         recorded = self.drain()
         if not recorded:
             return next((works for earlier, works in self._recorded if earlier is seconds), ())
@@ -89,7 +89,7 @@ class Ledger:
         return len(self._open)
 
     def forget(self, *names: str, since: int = 0) -> None:
-        """Drop unused work recorded since a mark: of these formulas or collectives, or all."""
+        """Drop work recorded since a mark: of these formulas or collectives; all if none named."""
         self._open[since:] = [
             work
             for work in self._open[since:]
@@ -109,7 +109,7 @@ class Ledger:
 def attribute_work(
     ledger: Ledger | None, operators: Iterable[Timed], seconds: Callable[[Timed], object]
 ) -> Iterator[Timed]:
-    """Operators, each with the work behind its ``seconds`` if there is a ledger."""
+    """Yield operators, with the recorded work of their ``seconds`` if there is a ledger."""
     if ledger is None:
         yield from operators
         return
@@ -122,7 +122,7 @@ def attribute_work(
 def scan_work(
     scan: Scan, tokens: FloatArray, tensor_parallel: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """FLOPs and bytes of a scan over so many tokens on one tensor-parallel rank.
+    """Return FLOPs and bytes of a scan over tokens on one tensor-parallel rank.
 
     It is chunked, but where decays are of each channel.
     """
@@ -167,7 +167,7 @@ class KernelFlops:
 def kernel_work(
     formula: str, gpu: GpuSpec, e: Rows, time: FloatArray, done: KernelFlops
 ) -> KernelWork:
-    """A kernel that computes and moves data: a product, experts, attention.
+    """Return the recorded work of a kernel that computes and moves data.
 
     ``e`` is what it reaches of the peaks, as `planner.estimators.kernel_work` has it.
     """
@@ -197,7 +197,7 @@ def kernel_work(
 def moved_work(
     gpu: GpuSpec, num_bytes: Numeric, fraction: Numeric, latency: Numeric, time: FloatArray
 ) -> KernelWork:
-    """Kernels that only move data."""
+    """Return the recorded work of memory-bound kernels."""
     return KernelWork(
         formula="memory",
         time=time,
@@ -226,7 +226,7 @@ def cache_work(
     time: FloatArray,
     cache: str,
 ) -> KernelWork:
-    """Attention over a cache: the slowest of reading it, of its products, and of its instructions.
+    """Return the recorded work of attention over a KV cache, with the slowest part's limit.
 
     ``others``: seconds of vector instructions, or of blocks that read alone.
     """
@@ -253,7 +253,7 @@ def cache_work(
 
 
 def peak_work(flops: Numeric, peak: Numeric, reached: Numeric, time: FloatArray) -> KernelWork:
-    """FLOPs at a share of a peak, whatever they move."""
+    """Return the recorded work of FLOPs at a share of a peak, data movement ignored."""
     return KernelWork(
         formula="rate",
         time=time,
@@ -267,7 +267,7 @@ def peak_work(flops: Numeric, peak: Numeric, reached: Numeric, time: FloatArray)
 def copy_work(
     num_bytes: Numeric, rate: Numeric, peak: Numeric, time: FloatArray, start: float = 0.0
 ) -> KernelWork:
-    """A copy between a GPU and its host, or the host's own reading and writing."""
+    """Return the recorded work of a copy between GPU and host, or in host memory."""
     terms = {HOST: time - start}
     figures = {"num_bytes": np.asarray(num_bytes), "bandwidth": np.asarray(rate)}
     if start:
@@ -283,7 +283,7 @@ def copy_work(
 
 
 def _key(gpu: GpuSpec, formula: str, e: Rows) -> str:
-    """The key of a GPU's spec with the efficiency of a kernel: ``efficiency.gemm.bf16``."""
+    """Return the spec key of a kernel's efficiency, such as ``efficiency.gemm.bf16``."""
     table = {"experts": "grouped_gemm", "attention": "attention"}.get(formula, "")
     tables = (table,) if table else ("gemm", "quantized_gemm", "wave_gemm")
     sharpness = float(np.ravel(e["sharpness"])[0])
@@ -345,7 +345,7 @@ def num_multiprocessors(gpu: GpuSpec) -> int:
 
 
 def dense_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: KernelVisibility) -> Rows:
-    """Shares, peaks [FLOP/s] and bytes per element of dense products in each format.
+    """Return efficiency, peak [FLOP/s] and bytes per element of dense products per format.
 
     ``cast_bytes``: what kernels of their own move for an activation; ``tabulated``: sizes are
     those of a table of measured products.
@@ -361,7 +361,7 @@ def dense_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: KernelVisib
 
 
 def expert_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: KernelVisibility) -> Rows:
-    """Rows of the grouped products of experts, without casts."""
+    """Return efficiency, peak and bytes per element of grouped expert products per format."""
     rows = _columns([_expert_row(gpu, form, shown) for form in formats])
     rows["read_fraction"] = rows["bandwidth_fraction"]
     rows["compute_fraction"] = rows["compute_fraction"] * shown.expert_compute
@@ -373,7 +373,7 @@ def expert_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: KernelVisi
 
 
 def clock(efficiency: Efficiency, precision: Precision | None, sustained: float) -> float:
-    """The clock that software runs products in a precision at, over that of a burst."""
+    """Return the sustained clock of products in a precision, relative to a short burst."""
     in_hours = efficiency.sustained_compute_fraction
     if precision in _EIGHT_BIT and efficiency.sustained_fp8_fraction is not None:
         in_hours = efficiency.sustained_fp8_fraction
@@ -385,6 +385,7 @@ def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, FloatArray]:
 
 
 def _dense_row(gpu: GpuSpec, form: KernelFormat, shown: KernelVisibility) -> dict[str, float]:
+    """Return the efficiency, peak and bytes per element of dense products in one number format."""
     kernel, is_bare = _dense_kernel(gpu, form)
     row = {name: kernel[name] for name in TiledGemmEfficiency.__dataclass_fields__}
     if shown.fused_casts and not is_bare and "fp8" in gpu.efficiency.gemm:
@@ -406,6 +407,7 @@ def _dense_row(gpu: GpuSpec, form: KernelFormat, shown: KernelVisibility) -> dic
 
 
 def _expert_row(gpu: GpuSpec, form: KernelFormat, shown: KernelVisibility) -> dict[str, float]:
+    """Return efficiency, peak and bytes per element of grouped expert products in a format."""
     table = gpu.efficiency.grouped_gemm
     nearest = table.get(_NEAREST_EXPERTS.get(form.experts, "bf16"), table["bf16"])
     measured = vars(table.get(form.experts, nearest))
@@ -422,7 +424,7 @@ def _expert_row(gpu: GpuSpec, form: KernelFormat, shown: KernelVisibility) -> di
 def _rate(
     gpu: GpuSpec, form: KernelFormat, measured: float, shown: KernelVisibility
 ) -> dict[str, float]:
-    """The reached share of the peak, and the clock that is part of it."""
+    """Return the reached share of the peak, and the clock factor contained in the share."""
     precision = first_of(form.compute, gpu.peak_flops)
     held = clock(gpu.efficiency, precision, shown.sustained)
     return {"compute_fraction": measured * held * shown.compute, "clock": held}
@@ -434,7 +436,7 @@ def _peak(gpu: GpuSpec, form: KernelFormat) -> float:
 
 
 def _dense_kernel(gpu: GpuSpec, form: KernelFormat) -> tuple[dict[str, float], bool]:
-    """The measured kernel of a format, and whether its casts are not part of it."""
+    """Return the measured kernel of a format, and True if casts are extra kernels."""
     efficiency = gpu.efficiency
     if form.kernel in efficiency.gemm:
         return {**_NO_TILES, **vars(efficiency.gemm[form.kernel])}, True
@@ -466,7 +468,7 @@ def rate_of_class(efficiency: Efficiency, kernels: AttentionKernels) -> float:
 def rates(
     efficiency: Efficiency, codes: CodeArray, default: AttentionKernels
 ) -> tuple[FloatArray, FloatArray]:
-    """Rates forward and backward of codes of `AttentionKernel`; ``default`` is what auto means."""
+    """Return forward and backward speed of attention kernels; ``default``: what AUTO means."""
     rows = [
         _of_class(efficiency, default) if code is AttentionKernel.AUTO else _of(efficiency, code)
         for code in AttentionKernel
@@ -482,7 +484,7 @@ def _of_class(efficiency: Efficiency, kernels: AttentionKernels) -> AttentionKer
 
 
 def _of(efficiency: Efficiency, kernel: AttentionKernel) -> AttentionKernelEfficiency:
-    """The GPU's row of a kernel; where there is none, what the kernel is written for."""
+    """Return the GPU's measured attention-kernel row, or a default or portable-kernel row."""
     row = efficiency.attention_kernels.get(kernel.word)
     if row is not None:
         return row

@@ -51,7 +51,7 @@ def exchange_work(
     bandwidth: FloatArray,
     peak: FloatArray,
 ) -> KernelWork:
-    """A collective that moves a ``volume`` past each rank, at a ``bandwidth``, at best at ``peak``.
+    """Return the recorded work of a collective: ``volume`` [byte] per rank, ``peak`` [byte/s].
 
     ``links``: ranks of the group and of one domain, and the bandwidths of fabric and network. The
     exchange is network-bound if the network limits its bandwidth. Start-up and the loss of small
@@ -88,7 +88,7 @@ def message_work(
     time: FloatArray,
     latency: FloatArray,
 ) -> KernelWork:
-    """A message to one other GPU, ``inside`` a domain or over the network."""
+    """Return the recorded work of a message to one GPU; ``inside``: True in the same domain."""
     peak = np.where(inside, cluster.scale_up.bandwidth, cluster.scale_out.bandwidth)
     moving = time - latency
     return KernelWork(
@@ -155,7 +155,7 @@ class Links:
         sent_across: Numeric = 1.0,
         most_nics: int = 0,
     ) -> FloatArray:
-        """Seconds of a collective; ``num_bytes`` is the whole tensor on one rank.
+        """Return seconds of a collective; ``num_bytes``: size of the full tensor on one rank.
 
         ``sent_across``: share of an all-to-all's bytes between domains that is sent;
         ``most_nics``: network interfaces by which a ring leaves a node, 0 for all.
@@ -194,7 +194,7 @@ class Links:
     def _bus_bandwidth(
         self, kind: str, links: Mapping[str, Numeric], sent_across: Numeric, most_nics: int
     ) -> FloatArray:
-        """Bytes per second that a collective moves past each rank."""
+        """Return the bus bandwidth per rank of a collective [byte/s]."""
         if kind == "all_to_all":
             return all_to_all_bandwidth(**links, sent_across=sent_across)
         up, out = self.cluster.scale_up, self.cluster.scale_out
@@ -213,7 +213,7 @@ class Links:
         return 0 if self.ledger is None else self.ledger.mark
 
     def unused(self, where: BoolArray, *names: str, since: int = 0) -> None:
-        """Drop an alternative that was recorded since a mark, if ``where`` holds everywhere.
+        """Drop work recorded since a mark if ``where`` is True everywhere (alternative not used).
 
         ``names``: formulas or collectives; all if none is named.
         """
@@ -236,7 +236,7 @@ class Links:
         return np.asarray(wide & (np.asarray(group.size) == local) & (local > 1))
 
     def hides_exchange(self, group: CommunicationGroup) -> BoolArray:
-        """Whether exchanges of a group can run piece by piece behind the products around them.
+        """Return a mask: True if matrix products can hide exchanges of this group.
 
         Its ranks are in one scale-up domain, whose links reach the memory of the others.
         """
@@ -248,7 +248,7 @@ class Links:
         return kind in self._collectives
 
     def send_time(self, num_bytes: Numeric, distance: Numeric) -> FloatArray:
-        """Seconds of a message to the GPU ``distance`` ranks away."""
+        """Return seconds of a message to the GPU ``distance`` ranks away."""
         up, out = self.cluster.scale_up, self.cluster.scale_out
         inside = np.asarray(distance) < up.domain_size
         e = self._collectives["all_gather"]
@@ -264,7 +264,7 @@ class Links:
         return time
 
     def large_scale_wait(self, step_time: Numeric, num_gpus: Numeric) -> FloatArray:
-        """Seconds of a step of so many GPUs for stragglers and between pods."""
+        """Return extra seconds per step on ``num_gpus`` GPUs for stragglers and pods."""
         out = self.cluster.scale_out
         return large_scale_slowdown_time(
             step_time=step_time,
@@ -274,6 +274,7 @@ class Links:
         )
 
     def _network_latency(self, kind: str, num_domains: Numeric, local: Numeric) -> FloatArray:
+        """Return network seconds of a collective: per ring hop, or per doubling of the domains."""
         out = self.cluster.scale_out
         if kind in _RINGS:
             return ring_latency(
@@ -289,6 +290,7 @@ class Links:
         )
 
     def _local_ranks(self, group: CommunicationGroup) -> FloatArray:
+        """Return how many ranks of a communication group are in one scale-up domain."""
         return ranks_per_domain(
             group_size=group.size,
             stride=group.stride,
@@ -349,7 +351,7 @@ class Machine(Links):
         precision: CodeArray,
         output_bytes: Numeric = 2,
     ) -> FloatArray:
-        """Seconds of ``C[rows, columns] = A B`` under a sustained clock, `cast_time` left out.
+        """Return seconds of a product A B at the sustained clock, without `cast_time`.
 
         ``precision``: a code of `ComputePrecision`, or of ``TRAINING_FORMATS``.
         """
@@ -362,7 +364,7 @@ class Machine(Links):
         precision: CodeArray,
         output_bytes: Numeric = 2,
     ) -> Sequence[FloatArray]:
-        """`gemm_time` of several products, vectorized unless work is recorded."""
+        """Return the `gemm_time` of each of several products."""
         if self.ledger is not None:
             return [self.gemm_time(*size, precision, output_bytes) for size in sizes]
         numbers = [np.shape(number) for size in sizes for number in size]
@@ -382,7 +384,7 @@ class Machine(Links):
         return self.kernels.casts(elements, {"cast_bytes": self._experts["cast_bytes"][precision]})
 
     def vector_product_time(self, rows: Numeric, columns: Numeric, depth: Numeric) -> FloatArray:
-        """Seconds of a 16-bit product without tensor cores; 0 where its rate is not known."""
+        """Return seconds of a 16-bit product without tensor cores; 0 if unknown."""
         reached = self.gpu.efficiency.vector_product_fraction
         peak = self.gpu.peak_flops.get(Precision.FP32)
         if reached is None or peak is None:
@@ -394,7 +396,7 @@ class Machine(Links):
         return time
 
     def vector_time(self, flops: Numeric) -> FloatArray:
-        """Seconds of so many 32-bit FLOPs without tensor cores; 0 if the peak is unknown."""
+        """Return seconds of 32-bit FLOPs without tensor cores; 0 if the peak is unknown."""
         reached = self.gpu.efficiency.vector_product_fraction or _VECTOR_FRACTION
         peak = self.gpu.peak_flops.get(Precision.FP32, np.inf)
         time = np.asarray(flops / (peak * reached))
@@ -403,7 +405,7 @@ class Machine(Links):
         return time
 
     def peak_time(self, flops: Numeric) -> FloatArray:
-        """Seconds of so many 16-bit FLOPs at the dense peak."""
+        """Return seconds of 16-bit FLOPs at the dense peak."""
         peak = self.peak(self.sixteen_bit)
         time = np.asarray(flops / peak)
         if self.ledger is not None:
@@ -419,7 +421,7 @@ class Machine(Links):
         matrices: Numeric,
         precision: CodeArray,
     ) -> FloatArray:
-        """Seconds of all matrices of ``experts`` local experts on ``pairs`` tokens.
+        """Return seconds of all matrices of ``experts`` local experts on ``pairs`` tokens.
 
         The measured kernels' own permutation is left out: it is an operator of its own.
         """
@@ -437,7 +439,7 @@ class Machine(Links):
         return rate_of_class(self.gpu.efficiency, kernels)
 
     def fp8_attention_rates(self, used: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Rates of 8-bit attention relative to 16 bit where it is ``used``, else 1.
+        """Return attention speed relative to 16 bits: 8-bit rate if ``used``, else 1.
 
         Forward, then backward.
         """
@@ -451,7 +453,7 @@ class Machine(Links):
         return self.kernels.memory_time(num_bytes, kernels)
 
     def kernel_table(self, shown: KernelVisibility) -> KernelTable:
-        """The kernels of the GPU as some software shows them."""
+        """Return the GPU's kernel efficiencies as some software reaches them."""
         return KernelTable(
             gpu=self.gpu,
             shown=shown,
@@ -461,7 +463,7 @@ class Machine(Links):
         )
 
     def host_copy_time(self, num_bytes: Numeric, link_fraction: float) -> FloatArray:
-        """Seconds to copy between a GPU and its host while its neighbours do so too.
+        """Return seconds to copy to or from the host while other GPUs copy too.
 
         ``link_fraction`` is what the copies of a program reach, the start of each included.
         """
@@ -472,7 +474,7 @@ class Machine(Links):
     def single_copy_time(
         self, num_bytes: Numeric, link_fraction: float | None = None
     ) -> FloatArray:
-        """Seconds of one copy between a GPU and pinned host memory, with its latency."""
+        """Return seconds of one copy to or from pinned host memory, with latency."""
         link, e = self._host.bandwidth or np.nan, self.gpu.efficiency.host_copy
         share = e.bandwidth_fraction if link_fraction is None else link_fraction
         rate = np.minimum(link * share, self._host_memory_bandwidth)
@@ -495,6 +497,7 @@ class Machine(Links):
     def _copied(
         self, num_bytes: Numeric, rate: Numeric, peak: Numeric, start: float = 0.0
     ) -> FloatArray:
+        """Return seconds to copy ``num_bytes`` at a rate [byte/s], ``start`` seconds included."""
         time = np.asarray(num_bytes / rate) + start
         if self.ledger is not None:
             self.record(copy_work(num_bytes, rate, peak, time, start))
@@ -514,7 +517,7 @@ class Machine(Links):
         return cluster.host_memory_per_gpu or self._host.memory_per_gpu or np.inf
 
     def host_room(self, num_gpus: Numeric) -> FloatArray:
-        """Bytes of host memory per GPU for so many GPUs, which fill nodes one by one."""
+        """Return bytes of host memory per GPU for ``num_gpus`` GPUs that fill nodes in turn."""
         if self.cluster.host_memory is None:
             return np.asarray(self.host_memory)
         in_node = np.minimum(num_gpus, self.cluster.gpus_per_node)

@@ -41,7 +41,7 @@ _MOST_OF_NODE = 16
 
 
 def owned_gpu_price(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price | None:
-    """Price per hour of an owned GPU; None if its purchase price or power is unknown.
+    """Return the `Price` of an owned GPU; None if its purchase price or power is unknown.
 
     ``place`` has the figures that are known of the building and its region. The range is that of
     every figure's own range, one at a time, put together as independent ones are. Raises SpecError
@@ -81,7 +81,7 @@ def owned_gpu_price(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) 
 
 
 def _price_basis(bought: SourcedQuantity) -> str:
-    """The unit and the kind of a purchase price: ``rack of 72, trade price``."""
+    """Return the unit and kind of a purchase price, such as "rack of 72, trade price"."""
     if bought.gpus == 1:
         unit = "GPU"
     else:
@@ -93,7 +93,7 @@ def _price_basis(bought: SourcedQuantity) -> str:
 def used_figures(
     gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE
 ) -> Mapping[str, SourcedQuantity]:
-    """The figures that set the price of an owned GPU, by name; empty if one is unknown.
+    """Return the figures behind an owned GPU's price by name; {} if one is unknown.
 
     Raises SpecError if a file has errors.
     """
@@ -123,6 +123,7 @@ def assumed_figures(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) 
 
 
 def _owned_price(gpu: GpuSpec, values: Mapping[str, float]) -> float:
+    """Return the price of one owned GPU [USD/s], from its purchase, power and hosting figures."""
     figures = dict(values)
     if "card_price" in figures:
         figures["purchase_price"] = figures.pop("card_price") / figures.pop("card_share_of_server")
@@ -153,7 +154,7 @@ class Charge:
 
 
 def charge(site: OperatingTerms, *, duration: Numeric, num_gpus: Numeric) -> Charge:
-    """Cost of a run of a ``duration`` [s] on so many GPUs on the terms of a site.
+    """Return the cost [USD] of a run of ``duration`` [s] on ``num_gpus`` GPUs of a site.
 
     A term is charged in full, or by the run's part of it if ``site.utilization`` gives the rest
     other work.

@@ -48,7 +48,7 @@ class PowerDraw:
 
     @property
     def facility(self) -> FloatArray:
-        """W of cooling and losses."""
+        """Power of cooling and losses [W]."""
         it_power = self.boards + self.hosts + self.network
         return facility_power(
             it_power=it_power, power_usage_effectiveness=self.power_usage_effectiveness
@@ -69,7 +69,7 @@ def power_draw(
     board_share: Callable[[PowerProfile], Numeric],
     joined: Numeric | None = None,
 ) -> PowerDraw:
-    """Power of so many GPUs whose boards draw a share of their design power.
+    """Return the power [W] of ``num_gpus`` GPUs at a ``board_share`` of their design power.
 
     They are among ``joined`` GPUs of one job, where these are more. Without a profile it is
     unknown.
@@ -97,7 +97,7 @@ def power_draw(
 def power_range(
     machine: Machine, profile: PowerProfile, num_gpus: float, boards: RangedValue
 ) -> tuple[float, float]:
-    """Lowest and highest factor on the power of so many GPUs, from published figures."""
+    """Return lowest and highest factor on the power of ``num_gpus`` GPUs."""
     host, network = _host(machine, profile), profile.network
     nodes = range_of_sum(*((figure.value, figure.low, figure.high) for figure in (boards, host)))
     shares = [

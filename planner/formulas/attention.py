@@ -16,7 +16,7 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric
 def mean_keys_per_query(
     *, sequence_length: Numeric, sliding_window: Numeric, causal: bool | BoolArray
 ) -> FloatArray:
-    r"""Keys that an average query attends to under a causal mask and a window; all without a mask.
+    r"""Return mean keys per query with causal mask and sliding window; all if not causal.
 
     .. math:: w - \frac{w (w - 1)}{2 s}
 
@@ -39,7 +39,7 @@ def attention_core_flops(
     qk_head_dim: Numeric,
     v_head_dim: Numeric,
 ) -> FloatArray:
-    r"""Forward FLOPs of QK^T and PV.
+    r"""Return forward FLOPs of QK^T and PV.
 
     .. math:: 2 n k a (d_{qk} + d_v)
 
@@ -62,7 +62,7 @@ def attention_core_bytes(
     v_head_dim: Numeric,
     element_bytes: Numeric = 2,
 ) -> FloatArray:
-    r"""Forward bytes of a fused kernel: it reads q, k, v and writes the output, once.
+    r"""Return forward bytes of fused attention: reads q, k, v and writes the output once.
 
     .. math:: e n (a + g) (d_{qk} + d_v)
 
@@ -87,7 +87,7 @@ def wave_fill_factor(
     num_multiprocessors: Numeric,
     wave_fill: Numeric,
 ) -> FloatArray:
-    r"""How work grows when few 128-row tiles X share the multiprocessors.
+    r"""Return the factor on attention time if few 128-row tiles leave multiprocessors idle.
 
     .. math:: 1 + \frac{X_0}{X}, \quad X = b a \left\lceil \frac{s}{128} \right\rceil
 
@@ -111,7 +111,7 @@ def unfused_softmax_bytes(
     passes: Numeric,
     element_bytes: Numeric = 2.0,
 ) -> FloatArray:
-    r"""Bytes that unfused scores move: ``passes`` reads or writes of an s x s matrix.
+    r"""Return bytes moved by ``passes`` reads or writes of the s x s score matrix.
 
     .. math:: e p b a s^2
 
@@ -127,7 +127,7 @@ _BYTES_PER_STATE = {False: 12.0, True: 4.0}
 
 
 def recurrence_flops(*, tokens: Numeric, state: Numeric, delta_rule: bool) -> FloatArray:
-    r"""Update and read of a state of ``state`` numbers for every token; delta reads it twice.
+    r"""Return FLOPs to update and read ``state`` elements per token (delta rule reads twice).
 
     .. math:: 4 T S, \quad \delta : 6 T S
 
@@ -138,7 +138,7 @@ def recurrence_flops(*, tokens: Numeric, state: Numeric, delta_rule: bool) -> Fl
 
 
 def selective_scan_flops(*, tokens: Numeric, state: Numeric) -> FloatArray:
-    r"""Forward FLOPs of Mamba-1's scan, as many as its vector instructions could have done.
+    r"""Return forward FLOPs of Mamba-1's scan, as equivalent vector operations.
 
     .. math:: 24 T S
 
@@ -156,7 +156,7 @@ def selective_scan_flops(*, tokens: Numeric, state: Numeric) -> FloatArray:
 
 
 def selective_scan_bytes(*, tokens: Numeric, width: Numeric, key_width: Numeric) -> FloatArray:
-    r"""Forward bytes of it, 16-bit: input, time steps and gate read, output written; keys, queries.
+    r"""Return forward bytes (16-bit) that Mamba-1's scan reads and writes.
 
     .. math:: T \left(8 w + 4 k\right)
 
@@ -179,7 +179,7 @@ def chunked_scan_flops(
     state: Numeric,
     delta_rule: bool,
 ) -> FloatArray:
-    r"""Forward FLOPs of the chunked form: scores and values inside a chunk, then the state.
+    r"""Return forward FLOPs of chunked linear attention: in chunks, then for the states.
 
     .. math::
 
@@ -204,7 +204,7 @@ def chunked_scan_flops(
 def chunked_scan_bytes(
     *, tokens: Numeric, mixed_width: Numeric, value_width: Numeric, state: Numeric, delta_rule: bool
 ) -> FloatArray:
-    r"""Forward bytes: 16-bit inputs read for the states and the outputs, and chunk states.
+    r"""Return forward bytes of chunked linear attention: 16-bit inputs, outputs and states.
 
     .. math:: T \left(4 m + 2 v + c S / C\right)
 
@@ -223,7 +223,7 @@ _POINTS = 2049
 def longest_sample(
     *, samples: Numeric, mean: float, deviation: float, longest: float
 ) -> FloatArray:
-    r"""Expected tokens of the longest of n samples; of one, the mean of what is cut off.
+    r"""Return expected tokens of the longest of n samples, lengths capped at ``longest``.
 
     .. math:: \int_0^L 1 - F(x)^n\, dx
 
@@ -240,7 +240,7 @@ def longest_sample(
 
 
 def mean_square_length(*, mean: float, deviation: float, longest: float) -> float:
-    r"""Mean of the squared tokens of a sample that is cut off.
+    r"""Return the mean squared length [tokens^2] of samples capped at ``longest``.
 
     .. math:: \int_0^L 2 x (1 - F(x))\, dx
 
@@ -251,7 +251,7 @@ def mean_square_length(*, mean: float, deviation: float, longest: float) -> floa
 
 
 def _distribution(mean: float, deviation: float, longest: float) -> tuple[FloatArray, FloatArray]:
-    """Lengths up to the longest, and the share of samples that are shorter."""
+    """Return lengths up to ``longest`` and the share of shorter samples for each."""
     x = np.linspace(0.0, longest, _POINTS)
     if deviation <= 0:
         return x, np.where(x >= mean, 1.0, 0.0)

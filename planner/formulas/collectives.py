@@ -8,7 +8,7 @@ from planner.base.arrays import FloatArray, Numeric
 
 
 def ranks_per_domain(*, group_size: Numeric, stride: Numeric, domain_size: Numeric) -> FloatArray:
-    r"""Ranks of one group in one scale-up domain.
+    r"""Return how many ranks of a communication group share one scale-up domain.
 
     .. math:: \min\left(n, \max\left(\lfloor D / d \rfloor, 1\right)\right)
 
@@ -30,7 +30,7 @@ def group_bandwidth(
     gpus_per_nic: int = 1,
     most_nics: int = 0,
 ) -> FloatArray:
-    r"""Bandwidth of a ring per rank [byte/s].
+    r"""Return the bandwidth per rank of a ring over the group [byte/s].
 
     .. math:: \min(W_{up}, g W_{out})
 
@@ -61,7 +61,7 @@ def all_to_all_bandwidth(
     scale_out: Numeric,
     sent_across: Numeric = 1.0,
 ) -> FloatArray:
-    r"""Bandwidth of an all-to-all per rank [byte/s]: every rank sends each other its own data.
+    r"""Return the bandwidth per rank of an all-to-all [byte/s].
 
     .. math:: \min\left(W_{up} \frac{n - 1}{g - 1}, W_{out} \frac{n - 1}{c (n - g)}\right)
 
@@ -78,7 +78,7 @@ def all_to_all_bandwidth(
 
 
 def distinct_domain_share(*, num_copies: Numeric, num_domains: Numeric) -> FloatArray:
-    r"""Distinct domains over copies, when a token goes to k experts spread over N domains.
+    r"""Return distinct domains over copies, for a token sent to k experts over N domains.
 
     .. math:: \frac{N}{k} \left(1 - (1 - 1/N)^k\right)
 
@@ -91,7 +91,7 @@ def distinct_domain_share(*, num_copies: Numeric, num_domains: Numeric) -> Float
 
 
 def bus_volume(*, num_bytes: Numeric, group_size: Numeric, passes: Numeric) -> FloatArray:
-    r"""Bytes on the wire per rank; 2 passes p for an all-reduce, else 1.
+    r"""Return bytes on the wire per rank; ``passes``: 2 for an all-reduce, else 1.
 
     .. math:: p S \frac{n - 1}{n}
 
@@ -119,7 +119,7 @@ def collective_time(
     network_latency: Numeric = 0.0,
     ranks_in_domain: Numeric | None = None,
 ) -> FloatArray:
-    r"""Seconds of an all-reduce, all-gather, reduce-scatter or all-to-all over n ranks; 0 for one.
+    r"""Return seconds of a collective (all-reduce, all-to-all, ...) over n ranks; 0 for one.
 
     .. math:: t = a_0 + a_1 (n-1) + \frac{V + \sqrt{V V_0}}{B\, n/(n+x)}
 
@@ -145,7 +145,7 @@ def collective_time(
 def network_latency(
     *, num_domains: Numeric, base_latency: Numeric, latency_per_doubling: Numeric
 ) -> FloatArray:
-    r"""Seconds a collective over k domains waits for the network; 0 for one.
+    r"""Return the network latency of a collective over k domains [s]; 0 for one domain.
 
     .. math:: a + b \log_2 \frac{k}{2}
 
@@ -163,7 +163,7 @@ def network_latency(
 def ring_latency(
     *, num_domains: Numeric, ranks_in_domain: Numeric, hop: Numeric, latency_per_rank: Numeric
 ) -> FloatArray:
-    r"""Seconds that a ring over k domains of g ranks adds to the latency of its first domain.
+    r"""Return seconds that a ring over k domains adds to the latency within one domain.
 
     .. math:: (k - 1) \left(h + a_1 (g - 1)\right)
 
@@ -185,7 +185,7 @@ def ring_latency(
 def large_scale_slowdown_time(
     *, step_time: Numeric, num_gpus: Numeric, pod_size: Numeric, slowdown_per_doubling: Numeric
 ) -> FloatArray:
-    r"""Seconds that a step of n GPUs takes longer than a step of a pod of P GPUs.
+    r"""Return seconds that a step on n GPUs takes longer than on one pod of P GPUs.
 
     .. math:: t\, s \max\left(\log_2 \frac{n}{P}, 0\right)
 
@@ -205,7 +205,7 @@ def large_scale_slowdown_time(
 
 
 def point_to_point_time(*, num_bytes: Numeric, bandwidth: Numeric, latency: Numeric) -> FloatArray:
-    r"""Seconds of one message: latency plus bytes over bandwidth [1]_.
+    r"""Return seconds of one message: latency plus bytes over bandwidth [1]_.
 
     .. math:: t_0 + V / B
 
@@ -220,7 +220,7 @@ def point_to_point_time(*, num_bytes: Numeric, bandwidth: Numeric, latency: Nume
 def exposed_time(
     *, communication: Numeric, computation: Numeric, interference: Numeric
 ) -> FloatArray:
-    r"""Exposed seconds that communication n adds to the computation c that it overlaps.
+    r"""Return seconds that communication adds to the computation that overlaps with it.
 
     .. math:: \max(n, c) + g \min(n, c) - c = n - (1 - g) \min(n, c)
 
@@ -234,7 +234,7 @@ def exposed_time(
 
 
 def unhidden_time(*, communication: Numeric, hidden: Numeric) -> FloatArray:
-    r"""Exposed seconds of a transfer when a share ``hidden`` is pipelined with a kernel.
+    r"""Return seconds of a transfer left over when a share ``hidden`` of it overlaps.
 
     .. math:: n (1 - h)
 

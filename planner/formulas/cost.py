@@ -13,7 +13,7 @@ _YEARS_OF_RESALE = 3.0
 def capital_cost(
     *, all_in_price: Numeric, lifetime: Numeric, residual_share: Numeric, financing_rate: Numeric
 ) -> FloatArray:
-    r"""USD/s that pay for a purchase of ``all_in_price`` [USD] over its ``lifetime`` [s].
+    r"""Return USD/s that pay for a purchase of ``all_in_price`` [USD] over ``lifetime`` [s].
 
     .. math:: P \frac{i \left(1 - r (1 + i)^{-n}\right)}{1 - (1 + i)^{-n}}
 
@@ -35,7 +35,7 @@ def capital_cost(
 
 
 def residual_share(*, after_three_years: Numeric, lifetime: Numeric) -> FloatArray:
-    r"""The share of its price that hardware is sold for after its ``lifetime`` [s].
+    r"""Return the share of the purchase price left when hardware is sold after ``lifetime`` [s].
 
     .. math:: r_3^{n / 3}
 
@@ -61,7 +61,7 @@ def owned_price(
     operations_share: Numeric,
     utilization: Numeric,
 ) -> FloatArray:
-    r"""USD/s of a GPU in use that one owns (derived here).
+    r"""Return USD per second of use of an owned GPU (derived here).
 
     .. math:: \frac{c (1 + o) + W (s \, \mathrm{PUE} \, e + l)}{u}
 
@@ -95,7 +95,7 @@ def owned_price(
 def time_to_train(
     *, step_time: Numeric, total_tokens: Numeric, tokens_per_step: Numeric
 ) -> FloatArray:
-    r"""Seconds to process ``total_tokens``, in whole steps, without restarts.
+    r"""Return seconds to process ``total_tokens`` in full steps, without restarts.
 
     .. math:: t \lceil D / d \rceil
 
@@ -105,7 +105,7 @@ def time_to_train(
 
 
 def gpu_seconds(*, duration: Numeric, num_gpus: Numeric) -> FloatArray:
-    r"""GPU-seconds of a run.
+    r"""Return the GPU-seconds of a run: duration times number of GPUs.
 
     .. math:: t n
 
@@ -117,7 +117,7 @@ def gpu_seconds(*, duration: Numeric, num_gpus: Numeric) -> FloatArray:
 def committed_gpu_seconds(
     *, used_gpu_seconds: Numeric, num_gpus: Numeric, term: Numeric
 ) -> FloatArray:
-    r"""Committed GPU-seconds: n GPUs for full terms T that hold ``used_gpu_seconds`` s.
+    r"""Return GPU-seconds of n GPUs for full terms T that cover ``used_gpu_seconds``.
 
     .. math:: n T \left\lceil \frac{s}{n T} \right\rceil
 
@@ -130,7 +130,7 @@ def committed_gpu_seconds(
 def charged_gpu_seconds(
     *, used_gpu_seconds: Numeric, committed_gpu_seconds: Numeric, utilization: Numeric
 ) -> FloatArray:
-    r"""GPU-seconds charged to a run of a commitment of S GPU-seconds with utilization u.
+    r"""Return GPU-seconds charged to a run as its share of a commitment.
 
     .. math:: \min(s / u, S)
 
@@ -145,7 +145,7 @@ def charged_gpu_seconds(
 
 
 def cost_per_million(*, cost_rate: Numeric, token_rate: Numeric) -> FloatArray:
-    r"""USD per million tokens at a rate of :math:`r` tokens per second and :math:`c` USD/s.
+    r"""Return USD per million tokens at r tokens per second and c USD/s.
 
     .. math:: 10^6 c / r
 
@@ -159,7 +159,7 @@ def cost_per_million(*, cost_rate: Numeric, token_rate: Numeric) -> FloatArray:
 
 
 def cost_per_pflop_day(*, cost: Numeric, flops: Numeric) -> FloatArray:
-    r"""USD for a PFLOP/s-day (10\ :sup:`15` FLOP/s for 86,400 s) of a run of F FLOPs that costs C.
+    r"""Return USD per PFLOP/s-day of a run of F FLOPs that costs C USD.
 
     .. math:: 8.64 \times 10^{19} C / F
 
@@ -182,7 +182,7 @@ def request_cost(
     cached_price: Numeric,
     output_price: Numeric,
 ) -> FloatArray:
-    r"""USD of a request at prices per token, with :math:`n_c` of its :math:`n_i` found in a cache.
+    r"""Return USD per request at prices per token; n_c of its n_i input tokens are cached.
 
     .. math:: (n_i - n_c) p_i + n_c p_c + n_o p_o
 
@@ -197,7 +197,7 @@ def request_cost(
 
 
 def break_even_rate(*, cost_rate: Numeric, request_cost: Numeric) -> FloatArray:
-    r"""Requests per second that cost at q USD each as much as GPUs at c USD/s, busy or not.
+    r"""Return requests per second at which an API price q equals GPUs at c USD/s.
 
     .. math:: c / q
 
@@ -211,7 +211,7 @@ def break_even_rate(*, cost_rate: Numeric, request_cost: Numeric) -> FloatArray:
 
 
 def cost_per_request(*, cost_rate: Numeric, request_rate: Numeric) -> FloatArray:
-    r"""USD of a request where GPUs at c USD/s serve r [1/s]: a load of half the rate doubles it.
+    r"""Return USD per request of GPUs at c USD/s that serve r requests per second.
 
     .. math:: c / r
 

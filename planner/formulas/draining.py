@@ -17,7 +17,7 @@ _LEAST_SPREAD = 1e-3
 def client_burst_wait(
     *, number: Numeric, clients: Numeric, places: Numeric, rate: Numeric, delay: Numeric
 ) -> FloatArray:
-    r"""Mean seconds that N requests of C clients wait for one of R slots, freed at a rate.
+    r"""Return mean seconds that N requests of C simultaneous clients wait for one of R slots.
 
     .. math:: \frac{C - R}{\mu} \left(1 - \frac{C + R}{2 N}\right) + d \frac{C - R}{N}
 
@@ -38,7 +38,7 @@ def client_burst_wait_quantile(
     rate: Numeric,
     delay: Numeric,
 ) -> FloatArray:
-    r"""Quantile q of the waits of `client_burst_wait` [s].
+    r"""Return the ``share`` quantile of the waits of `client_burst_wait` [s].
 
     .. math:: W_q = \begin{cases}
         0 & x \le 0 \\
@@ -62,7 +62,7 @@ def client_burst_wait_quantile(
 def client_burst_wait_variance(
     *, number: Numeric, clients: Numeric, places: Numeric, rate: Numeric, delay: Numeric
 ) -> FloatArray:
-    r"""Variance of the waits of `client_burst_wait` [s^2].
+    r"""Return the variance of the waits of `client_burst_wait` [s^2].
 
     .. math:: l L^2 + b (d^2 + d L + L^2 / 3) - (l L + b (d + L / 2))^2
 
@@ -82,7 +82,7 @@ def _shares(number: Numeric, clients: Numeric, places: Numeric) -> tuple[FloatAr
 
 
 def mean_overlap_share(variation: float) -> float:
-    r"""Share of the answers that start together which run on average while one of them does.
+    r"""Return the mean share of simultaneously started answers that run during an answer.
 
     .. math:: \frac{E[\min(L_1, L_2)]}{E[L]} = 2 \Phi\left(-\frac{\sigma}{\sqrt 2}\right)
 
@@ -93,7 +93,7 @@ def mean_overlap_share(variation: float) -> float:
 
 
 def synchronized_share(*, waves: Numeric, still_together: float) -> FloatArray:
-    r"""Share of requests that start with all others of their wave, the first of W, or later ones.
+    r"""Return the share of requests that start together with all of their wave, over W waves.
 
     .. math:: \frac{1 - \rho^W}{W (1 - \rho)}
 
@@ -103,7 +103,7 @@ def synchronized_share(*, waves: Numeric, still_together: float) -> FloatArray:
 
 
 def wave_quantization_ratio(*, waves: Numeric, full: Numeric, last: Numeric) -> FloatArray:
-    r"""The rate of W waves of equal requests until the last answer, over that without an end.
+    r"""Return the rate of W waves until the last answer, relative to endless waves.
 
     .. math:: \frac{W t}{\lfloor W \rfloor t + t_r}
 
@@ -113,7 +113,7 @@ def wave_quantization_ratio(*, waves: Numeric, full: Numeric, last: Numeric) -> 
 
 
 def drain_steps(*, waves: Numeric, running: Numeric, variation: float) -> FloatArray:
-    r"""Steps, over those of a mean answer, that W waves of requests take beyond W.
+    r"""Return steps to finish the last answers after W waves, in units of a mean answer's steps.
 
     .. math:: (E_R - r) (1 - 1 / R)
 
@@ -142,7 +142,7 @@ def drain_steps(*, waves: Numeric, running: Numeric, variation: float) -> FloatA
 
 
 def longest_answer_ratio(variation: Numeric) -> FloatArray:
-    r"""Length of the longest answer over the mean length.
+    r"""Return the length of the longest answer over the mean length.
 
     .. math:: 1 + \sqrt{3} c
 

@@ -15,7 +15,7 @@ _NEWTON_STEPS = 5
 def interruption_rate(
     *, num_gpus: Numeric, gpu_time_per_interruption: Numeric, gpu_time_per_preemption: Numeric
 ) -> FloatArray:
-    r"""Interruptions per second of a job that every failure of a GPU stops.
+    r"""Return interruptions per second of a job that any GPU failure stops.
 
     .. math:: \lambda = N \left(\frac{1}{f} + \frac{1}{p}\right)
 
@@ -35,7 +35,7 @@ def interruption_rate(
 def checkpoint_bytes(
     *, trained_parameters: Numeric, weight_bytes: Numeric, optimizer_bytes: Numeric
 ) -> FloatArray:
-    r"""Bytes of a checkpoint: trained weights and optimizer states, no gradients.
+    r"""Return bytes of a checkpoint: trained weights and optimizer states, no gradients.
 
     .. math:: P (w + o)
 
@@ -54,7 +54,7 @@ def checkpoint_time(
     bandwidth_per_node: Numeric,
     total_bandwidth: Numeric,
 ) -> FloatArray:
-    r"""Seconds to write a checkpoint, or to read it: all nodes at once, until storage is full.
+    r"""Return seconds to write or read a checkpoint: node bandwidth, or the storage limit.
 
     .. math:: \frac{S}{\min(n b, B)}
 
@@ -67,7 +67,7 @@ def checkpoint_time(
 
 
 def optimal_interval(*, blocking_time: Numeric, write_time: Numeric, rate: Numeric) -> FloatArray:
-    r"""Seconds of training between checkpoints that lose the least time.
+    r"""Return seconds of training between checkpoints that minimize the lost time.
 
     The minimum of the expected time of a run, the product of `training_time_parts`:
 
@@ -107,7 +107,7 @@ def training_time_parts(
     recovery_time: Numeric,
     rate: Numeric,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    r"""What checkpoints, work done again and recoveries each leave of the time.
+    r"""Return shares of time left after checkpoints, repeated work and recoveries.
 
     .. math::
        \frac{\tau}{\tau + \delta}, \quad
@@ -142,7 +142,7 @@ def training_time_parts(
 
 
 def effective_training_time_ratio(*parts: Numeric) -> FloatArray:
-    r"""Share of the wall-clock time that makes lasting progress: the product of its parts.
+    r"""Return the share of wall-clock time with lasting progress (goodput).
 
     .. math:: \prod_i g_i
 
@@ -162,7 +162,7 @@ def straggler_ratio(
     slowdown_duration: Numeric,
     lost_share: Numeric,
 ) -> FloatArray:
-    r"""Share of full speed that is left where the slowest GPU sets the pace of all.
+    r"""Return the share of full speed if the slowest GPU sets the pace of all.
 
     .. math:: 1 - l \left(1 - e^{-N d / h}\right)
 
@@ -180,7 +180,7 @@ def straggler_ratio(
 
 
 def calendar_time(*, duration: Numeric, goodput: Numeric) -> FloatArray:
-    r"""Seconds on the calendar of a run that takes ``duration`` t without interruption.
+    r"""Return calendar seconds of a run that takes ``duration`` seconds uninterrupted.
 
     .. math:: t / g
 
@@ -190,7 +190,7 @@ def calendar_time(*, duration: Numeric, goodput: Numeric) -> FloatArray:
 
 
 def spare_gpus(*, num_gpus: Numeric, gpus_per_node: Numeric, spare_share: Numeric) -> FloatArray:
-    r"""GPUs that stand by in whole nodes of m, none where the share is less than a node.
+    r"""Return spare GPUs in full nodes of m GPUs; 0 if the share is below one node.
 
     .. math:: m \lfloor s N / m \rfloor
 

@@ -20,7 +20,7 @@ NF4_SINGLE_BYTES = 4 / 8 + 4 / _BLOCK
 
 
 def lora_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> FloatArray:
-    r"""LoRA parameter count of a matrix of ``depth`` inputs: two low-rank matrices [1]_.
+    r"""Count LoRA parameters of a ``depth`` x ``columns`` matrix: two low-rank matrices [1]_.
 
     .. math:: r (k + n)
 
@@ -35,7 +35,7 @@ def lora_parameters(*, depth: Numeric, columns: Numeric, lora_rank: Numeric) -> 
 def lora_serving_bytes(
     *, rows: Numeric, inputs: Numeric, outputs: Numeric, lora_rank: Numeric, adapters: Numeric
 ) -> FloatArray:
-    r"""Traffic of serving LoRA adapters with a product of m rows, a different ``adapters`` [1]_.
+    r"""Return bytes moved by LoRA products of m rows with ``adapters`` distinct adapters [1]_.
 
     .. math:: 2 a r (k + n) + m (2 k + 4 n)
 
@@ -52,7 +52,7 @@ def lora_serving_bytes(
 
 
 def nf4_bytes(*, double_quantization: bool) -> float:
-    r"""Bytes per parameter of NF4: `NF4_BYTES`, or `NF4_SINGLE_BYTES` without the second step.
+    r"""Return bytes per parameter of NF4, with or without double quantization.
 
     .. math:: \frac{4 + 8 / 64 + 32 / (64 \cdot 256)}{8} \text{ or } \frac{4 + 32 / 64}{8}
 
@@ -66,7 +66,7 @@ def nf4_bytes(*, double_quantization: bool) -> float:
 
 
 def quantized_bytes(*, bits: int, double_quantization: bool) -> float:
-    r"""Bytes per parameter of frozen weights in 4 bits, `nf4_bytes`, or in 8.
+    r"""Return bytes per parameter of frozen weights quantized to 4 (`nf4_bytes`) or 8 bits.
 
     .. math:: b \text{ or } 1
 
@@ -81,7 +81,7 @@ def quantized_bytes(*, bits: int, double_quantization: bool) -> float:
 
 
 def dequantize_bytes(*, parameters: Numeric, passes: Numeric, width: float) -> FloatArray:
-    r"""Traffic of turning quantized weights into 16-bit ones: one read and one write, times passes.
+    r"""Return bytes moved to dequantize weights to 16 bits, ``passes`` times.
 
     .. math:: N p (b + 2)
 
@@ -91,7 +91,7 @@ def dequantize_bytes(*, parameters: Numeric, passes: Numeric, width: float) -> F
 
 
 def saved_tensor_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArray:
-    r"""Bytes of activations that are saved for the backward pass.
+    r"""Return bytes of activations saved for the backward pass.
 
     .. math:: T w
 
@@ -101,7 +101,7 @@ def saved_tensor_bytes(*, tokens: Numeric, bytes_per_token: Numeric) -> FloatArr
 
 
 def dropout_mask_bytes(*, dropout: bool | BoolArray) -> FloatArray:
-    r"""Bytes per number that a dropout passes: one of its mask, none without dropout.
+    r"""Return bytes of the dropout mask per element; 0 without dropout.
 
     .. math:: 1 \text{ or } 0
 
@@ -113,7 +113,7 @@ def dropout_mask_bytes(*, dropout: bool | BoolArray) -> FloatArray:
 def attention_score_bytes(
     *, num_keys: Numeric, dropout: bool | BoolArray, element_bytes: Numeric = 2.0
 ) -> FloatArray:
-    r"""Bytes of scores that unfused attention saves per query and head.
+    r"""Return bytes per query and head of the scores that unfused attention saves.
 
     .. math:: c\, s
 
@@ -127,7 +127,7 @@ def attention_score_bytes(
 def kv_cache_bytes_per_token(
     *, key_value_heads: Numeric, qk_head_dim: Numeric, v_head_dim: Numeric, element_bytes: Numeric
 ) -> FloatArray:
-    r"""KV cache bytes of one token in one layer (MHA, GQA, MQA).
+    r"""Return KV-cache bytes per token and layer (MHA, GQA, MQA).
 
     .. math:: g (d_{qk} + d_v) e
 
@@ -144,7 +144,7 @@ def kv_cache_bytes_per_token(
 def mla_kv_cache_bytes_per_token(
     *, kv_lora_rank: Numeric, qk_rope_head_dim: Numeric, element_bytes: Numeric
 ) -> FloatArray:
-    r"""MLA KV cache bytes of one token in one layer: latent and rotary key, shared by heads [1]_.
+    r"""Return MLA cache bytes per token and layer: latent plus rotary key [1]_.
 
     .. math:: (d_c + d_h^R) e
 
@@ -156,7 +156,7 @@ def mla_kv_cache_bytes_per_token(
 
 
 def typical_kv_cache_bytes(*, mean: Numeric, longest: Numeric, sequences: Numeric) -> FloatArray:
-    r"""KV cache bytes per sequence of n sequences when many are long.
+    r"""Return KV-cache bytes per sequence of n sequences, if many are long.
 
     .. math:: m + \frac{l - m}{\sqrt{n}}
 
@@ -170,7 +170,7 @@ def typical_kv_cache_bytes(*, mean: Numeric, longest: Numeric, sequences: Numeri
 def kv_cache_overflow_share(
     *, mean: Numeric, variation: Numeric, sequences: Numeric, capacity: Numeric
 ) -> FloatArray:
-    r"""Share of the running sequences that exceed the KV cache capacity, as lengths vary.
+    r"""Return the share of running sequences beyond the KV-cache capacity.
 
     .. math:: \frac{E[(S - R)^+]}{E[S]}, \quad S \sim N(n m, n c^2 m^2)
 
@@ -186,7 +186,7 @@ def kv_cache_overflow_share(
 
 
 def paged_kv_cache_tokens(*, tokens: Numeric, block_size: Numeric) -> FloatArray:
-    r"""Tokens that a paged KV cache allocates: the last block is half empty on average [1]_.
+    r"""Return tokens that a paged KV cache allocates, with a half-empty last block [1]_.
 
     .. math:: T + \frac{b - 1}{2}
 
@@ -204,7 +204,7 @@ NEWTON_SCHULZ_STEPS = 5
 def newton_schulz_flops(
     *, rows: Numeric, columns: Numeric, steps: int = NEWTON_SCHULZ_STEPS
 ) -> FloatArray:
-    r"""Operations of Muon's Newton-Schulz iteration on one matrix [1]_.
+    r"""Return FLOPs of Muon's Newton-Schulz iteration on one matrix [1]_.
 
     .. math:: k \left(4 m^2 n + 2 m^3\right)
 
@@ -221,7 +221,7 @@ def newton_schulz_flops(
 
 
 def block_scaled_bytes(*, element_bytes: float, block: int) -> float:
-    r"""Bytes per number where blocks of B numbers share a scale in 32 bits [1]_.
+    r"""Return bytes per element if blocks of B elements share a 32-bit scale [1]_.
 
     .. math:: e + 4 / B
 
@@ -241,7 +241,7 @@ def sharded_bytes(
     zero_stage: Numeric | CodeArray,
     sharded_from: ZeroStage,
 ) -> FloatArray:
-    r"""Bytes per GPU of a state that ZeRO shards over n ranks from some stage on [1]_.
+    r"""Return bytes per GPU of a state that ZeRO shards over n ranks from a stage on [1]_.
 
     .. math:: N b / n
 

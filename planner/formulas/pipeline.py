@@ -10,7 +10,7 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric
 def bubble_time_1f1b(
     *, all_stages: Numeric, slowest_stage: Numeric, virtual_pipeline: Numeric
 ) -> FloatArray:
-    r"""1F1B pipeline bubble: idle seconds of the slowest stage while the pipeline fills and drains.
+    r"""Return idle seconds per step of the slowest stage in a 1F1B pipeline (bubble).
 
     .. math:: \frac{T - t}{v}
 
@@ -29,7 +29,7 @@ def bubble_time_1f1b(
 def zero_bubble_time(
     *, all_stages: Numeric, slowest_stage: Numeric, all_weights: Numeric, slowest_weights: Numeric
 ) -> FloatArray:
-    r"""Idle seconds where gradients of weights fill part of the bubble (ZB-H1, ZB1P) [1]_ [2]_.
+    r"""Return idle seconds per step if weight gradients fill the bubble (ZB-H1) [1]_ [2]_.
 
     .. math:: (T - 2 W) - (t - 2 w), \quad (p - 1)(F + B - 2 W)\ \text{for equal stages}
 
@@ -48,7 +48,7 @@ def zero_bubble_time(
 def dualpipe_bubble_time(
     *, stages: Numeric, mean_stage: Numeric, mean_backward: Numeric, mean_weights: Numeric
 ) -> FloatArray:
-    r"""Idle seconds where micro-batches enter the pipeline from both ends (DualPipe) [1]_.
+    r"""Return idle seconds per step with micro-batches from both ends (DualPipe) [1]_.
 
     .. math:: \left(\frac{p}{2} - 1\right) (F\&B + B - 3 W)
 
@@ -71,7 +71,7 @@ def micro_batches_in_flight(
     stage: Numeric = 0.0,
     from_both_ends: bool | BoolArray = False,
 ) -> FloatArray:
-    r"""Micro-batches whose activations a stage r holds at once, of m.
+    r"""Return how many of m micro-batches have activations on pipeline stage r at once.
 
     .. math::
 
@@ -99,7 +99,7 @@ def micro_batches_in_flight(
 def sequential_bubble_time(
     *, all_stages: Numeric, slowest_stage: Numeric, num_micro_batches: Numeric
 ) -> FloatArray:
-    r"""Idle seconds of the slowest stage where stages take turns.
+    r"""Return idle seconds per step of the slowest stage if stages run one at a time.
 
     .. math:: m (T - t)
 

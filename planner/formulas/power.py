@@ -10,7 +10,7 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric
 
 
 def board_share(*, active: Numeric, waiting: Numeric, time_share: Numeric) -> FloatArray:
-    r"""Power of a GPU's board as a share of its design power.
+    r"""Return the power of a GPU board as a share of its design power (TDP).
 
     .. math:: w + (a - w) u
 
@@ -30,7 +30,7 @@ def board_share(*, active: Numeric, waiting: Numeric, time_share: Numeric) -> Fl
 
 
 def network_share(*, share_of_it: Numeric, is_spread: bool | BoolArray) -> FloatArray:
-    r"""Power of switches and optics over that of the nodes that they join.
+    r"""Return the power of switches and optics over the power of the nodes.
 
     .. math:: \frac{s}{1 - s}
 
@@ -42,7 +42,7 @@ def network_share(*, share_of_it: Numeric, is_spread: bool | BoolArray) -> Float
 
 
 def facility_power(*, it_power: Numeric, power_usage_effectiveness: Numeric) -> FloatArray:
-    r"""Power of cooling and of losses, in addition to the power of the IT equipment [W].
+    r"""Return the power of cooling and losses in addition to the IT power [W].
 
     .. math:: P_{IT} (PUE - 1)
 
@@ -57,7 +57,7 @@ def facility_power(*, it_power: Numeric, power_usage_effectiveness: Numeric) -> 
 
 
 def energy(*, power: Numeric, duration: Numeric) -> FloatArray:
-    r"""Joules drawn in ``duration`` t seconds at ``power`` P watts.
+    r"""Return the energy [J] drawn in ``duration`` [s] at ``power`` [W].
 
     .. math:: P t
 
@@ -67,7 +67,7 @@ def energy(*, power: Numeric, duration: Numeric) -> FloatArray:
 
 
 def carbon(*, energy: Numeric, carbon_intensity: Numeric) -> FloatArray:
-    r"""Kilograms of CO2 equivalent of E joules from a grid that emits c kg per joule.
+    r"""Return kg of CO2 equivalent for an energy [J] from a grid of ``carbon_intensity`` [kg/J].
 
     .. math:: c E
 
@@ -77,7 +77,7 @@ def carbon(*, energy: Numeric, carbon_intensity: Numeric) -> FloatArray:
 
 
 def range_of_sum(*parts: tuple[float, float, float]) -> tuple[float, float]:
-    r"""Factors on a sum between which it lies: each part is its value and both its ends.
+    r"""Return lowest and highest factor on a sum, from the (value, low, high) of its parts.
 
     .. math:: 1 \pm \frac{\sqrt{\sum_i \delta_i^2}}{\sum_i x_i}
 
@@ -92,7 +92,7 @@ def range_of_sum(*parts: tuple[float, float, float]) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def range_of_product(*factors: tuple[float, float]) -> tuple[float, float]:
-    r"""Factors on a product between which it lies, of those on each of its factors.
+    r"""Return lowest and highest factor on a product, from the ranges of its factors.
 
     .. math:: \exp\left(\sum_i m_i \pm \sqrt{\sum_i (\ln f_i - m_i)^2}\right)
 
@@ -104,7 +104,7 @@ def range_of_product(*factors: tuple[float, float]) -> tuple[float, float]:
 
 
 def ranges_of_products(*factors: tuple[Numeric, Numeric]) -> tuple[FloatArray, FloatArray]:
-    r"""The same of arrays, which have shapes that fit together.
+    r"""Return lowest and highest factors on products of arrays, from their factors' ranges.
 
     .. math:: \exp\left(\sum m_i \mp \sqrt{\sum (m_i - \ln e_i)^2}\right)
 

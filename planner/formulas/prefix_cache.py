@@ -23,7 +23,7 @@ def earlier_uses(blocks: IndexArray) -> tuple[IndexArray, IndexArray]:
 
 
 def stack_distances(before: IndexArray) -> IndexArray:
-    """Blocks that a cache must hold to find each again that was used last at ``before`` [1]_.
+    """Count distinct blocks used since each block's last use ``before`` (LRU distance) [1]_.
 
     Those used between the two: as many uses as lie between them, less those of a block that was
     used between them already. These are counted by merging halves that are sorted. 0 at the first
@@ -54,7 +54,7 @@ def stack_distances(before: IndexArray) -> IndexArray:
 
 
 def share_of_gaps_within(time: Numeric, *, mean: float, variation: float) -> FloatArray:
-    r"""Share of gaps that are at most a ``time``, of a lognormal distribution; all of none.
+    r"""Return the share of lognormal gaps that are at most ``time``; 1 without a mean gap.
 
     .. math:: \Phi\left(\frac{\ln(t/m)}{\sigma} + \frac{\sigma}{2}\right), \quad
        \sigma^2 = \ln(1 + c^2)
@@ -69,7 +69,7 @@ def share_of_gaps_within(time: Numeric, *, mean: float, variation: float) -> Flo
 
 
 def cache_filled(times: FloatArray, hits: FloatArray, prompt: float, written: float) -> FloatArray:
-    r"""Tokens that a cache holds for each of the ``times``, of one request per unit of time.
+    r"""Return the tokens that a prefix cache stores if tokens stay for each of ``times``.
 
     .. math:: C(T) = \int_0^T (w - p\,h(t))\,dt
 
@@ -88,7 +88,7 @@ def cache_filled(times: FloatArray, hits: FloatArray, prompt: float, written: fl
 
 
 def random_routing_hit_probability(uses: IndexArray, caches: float) -> FloatArray:
-    r"""Probability that one of ``caches``, chosen at random for a request, has a block.
+    r"""Return the probability that a randomly chosen cache of ``caches`` has a block.
 
     .. math:: 1 - (1 - 1/R)^k
 
@@ -98,7 +98,7 @@ def random_routing_hit_probability(uses: IndexArray, caches: float) -> FloatArra
 
 
 def normal_upper_tail(score: FloatArray) -> FloatArray:
-    r"""Probability that a normal variable exceeds a score, within 1e-7 [1]_.
+    r"""Return the probability that a normal variable exceeds ``score``, within 1e-7 [1]_.
 
     .. math:: 1 - \Phi(x)
 

@@ -24,7 +24,7 @@ _BUSIEST = 0.8
 def mean_queueing_delay(
     *, utilization: Numeric, service_time: Numeric, variation: Numeric = 0.0, bursts: Numeric = 1.0
 ) -> FloatArray:
-    r"""Mean queueing delay before service at one server [s].
+    r"""Return the mean queueing delay before service at one server [s].
 
     .. math:: \frac{\rho s (c_a^2 + c^2)}{2 (1 - \rho)}
 
@@ -43,7 +43,7 @@ def mean_queueing_delay(
 
 
 def fifo_queueing_delays(*, times: FloatArray, service: FloatArray) -> FloatArray:
-    r"""Queueing delay of each request at one server, first come first served [s].
+    r"""Return the queueing delay [s] of each request at one first-come-first-served server.
 
     .. math:: W_n = X_n - \min_{k \le n} X_k, \quad X_n = \sum_{i < n} (s_i - u_i)
 
@@ -65,7 +65,7 @@ def fifo_queueing_delays(*, times: FloatArray, service: FloatArray) -> FloatArra
 
 
 def queueing_delay_variance(*, mean_wait: Numeric, load: Numeric) -> FloatArray:
-    r"""Variance of a queueing delay with the mean w [s^2].
+    r"""Return the variance [s^2] of a queueing delay with mean ``mean_wait`` w [s].
 
     .. math:: w^2 \left(\frac{2}{\rho} - 1\right)
 
@@ -77,7 +77,7 @@ def queueing_delay_variance(*, mean_wait: Numeric, load: Numeric) -> FloatArray:
 def step_time_at_arrival(
     *, decode_step: Numeric, load: Numeric, work: Numeric, variation: Numeric, mixes: bool
 ) -> FloatArray:
-    r"""Mean duration of the step in which a request arrives, :math:`E[T^2] / E[T]` [s].
+    r"""Return the mean length of the step in which a request arrives, E[T^2] / E[T] [s].
 
     A step lasts d = ``decode_step`` and, if ``mixes``, s = ``work`` for every
     prompt that came during the step before, :math:`\rho = \lambda s` of its length on
@@ -110,7 +110,7 @@ def step_time_variance_at_arrival(
     variation: Numeric,
     mixes: bool,
 ) -> FloatArray:
-    r"""Variance of the duration of the step in which a request arrives [s^2].
+    r"""Return the variance of the step length that an arriving request meets [s^2].
 
     With the third cumulant of the branching process of `step_time_at_arrival`, of lognormal work,
 
@@ -136,7 +136,7 @@ def step_time_variance_at_arrival(
 
 
 def mean_residual(*, mean: Numeric, variation: Numeric) -> FloatArray:
-    r"""Mean residual of a quantity at a random time, equal to its mean age.
+    r"""Return the mean rest of a quantity at a random time, equal to its mean age.
 
     .. math:: \frac{E[X^2]}{2 E[X]} = \frac{m (1 + c^2)}{2}
 
@@ -152,7 +152,7 @@ def mean_residual(*, mean: Numeric, variation: Numeric) -> FloatArray:
 
 
 def arrival_noise(*, load: Numeric, bursts: Numeric = 1.0) -> FloatArray:
-    r"""Variance over mean of the number of sequences that share a processor.
+    r"""Return variance over mean of the number of sequences that decode together.
 
     .. math:: \kappa = \frac{1}{2} \left(1 + \frac{c_a^2}{(1 - \rho)^2}\right)
 
@@ -166,7 +166,7 @@ def arrival_noise(*, load: Numeric, bursts: Numeric = 1.0) -> FloatArray:
 def running_variance(
     *, running: Numeric, load: Numeric, fixed: Numeric, slope: Numeric, bursts: Numeric = 1.0
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Variance of the number of decoding sequences under Poisson arrivals, and `arrival_noise`.
+    r"""Return the variance of the number of decoding sequences, and `arrival_noise`.
 
     .. math:: Var[B] = \kappa B \frac{a + b B}{a}, \quad
         \kappa = \frac{1}{2} \left(1 + \frac{1}{(1 - \rho)^2}\right)
@@ -183,7 +183,7 @@ def running_variance(
 
 
 def averaged_share(*, fixed: Numeric, step: Numeric) -> FloatArray:
-    r"""Share of the variance of the running sequences that remains after averaging over an answer.
+    r"""Return the share of the variance in running sequences that an answer's mean retains.
 
     .. math:: 2 \frac{x - 1 + e^{-x}}{x^2}, \quad x = \frac{a}{a + b B}
 
@@ -197,7 +197,7 @@ def averaged_share(*, fixed: Numeric, step: Numeric) -> FloatArray:
 def slot_queueing_delay(
     *, running: Numeric, slots: Numeric, variance: Numeric, noise: Numeric, spare_rate: Numeric
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Share of the requests that wait for a slot, and their mean queueing delay [s].
+    r"""Return the share of requests that wait for a decode slot, and their mean wait [s].
 
     .. math:: P = \Phi\left(-\frac{c - B}{\sigma}\right), \quad
         \tau = \frac{\kappa}{\mu - \lambda}
@@ -217,7 +217,7 @@ def slot_queueing_delay(
 def critical_load_queueing_delay(
     *, number: Numeric, rate: Numeric, noise: Numeric, capacity: Numeric
 ) -> FloatArray:
-    r"""Mean queueing delay of N requests that arrive as fast as they are answered [s].
+    r"""Return the mean wait [s] of N requests that arrive as fast as served.
 
     .. math:: \frac{4}{3} \sqrt{\frac{\kappa T}{\pi \mu}}, \quad T = N / \lambda
 
@@ -234,7 +234,7 @@ def critical_load_queueing_delay(
 
 
 def normal_tail(score: Numeric) -> FloatArray:
-    r"""Probability that a normal variable exceeds a score, in two rational terms [1]_.
+    r"""Return the probability that a standard normal variable exceeds ``score`` [1]_.
 
     .. math:: \frac{\varphi(z)}{0.661 z + 0.339 \sqrt{z^2 + 5.51}}
 
@@ -250,7 +250,7 @@ def normal_tail(score: Numeric) -> FloatArray:
 
 
 def gamma_quantile(*, share: float, mean: Numeric, variance: Numeric) -> FloatArray:
-    r"""Quantile of a gamma variable, by Wilson and Hilferty's cube [1]_.
+    r"""Return the ``share`` quantile of a gamma variable (Wilson and Hilferty [1]_).
 
     .. math:: m \left(1 - \frac{1}{9 k} + \frac{z}{3 \sqrt{k}}\right)^3, \quad
         k = \frac{m^2}{\sigma^2}
@@ -266,7 +266,7 @@ def gamma_quantile(*, share: float, mean: Numeric, variance: Numeric) -> FloatAr
 
 
 def lognormal_quantile(*, share: float, mean: Numeric, variance: Numeric) -> FloatArray:
-    r"""Quantile of a lognormal variable.
+    r"""Return the ``share`` quantile of a lognormal variable.
 
     .. math:: \frac{m}{\sqrt{1 + v}} e^{z \sqrt{\ln(1 + v)}}, \quad v = \frac{\sigma^2}{m^2}
 
@@ -286,7 +286,7 @@ def first_token_variance(
     prompt: Numeric,
     variation: Numeric,
 ) -> FloatArray:
-    r"""Variance of the time to first token of a request that has its slot [s^2].
+    r"""Return the variance of the time to first token of a request with a slot [s^2].
 
     A request arrives at any time of a step of T' seconds. Its own prompt of s seconds runs
     together with the prompts of the others of that step:
@@ -319,7 +319,7 @@ def step_variances(
     steps: Numeric,
     variation: Numeric,
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Variance of an answer's mean step, from other sequences and from prompts [s^2].
+    r"""Return variances of an answer's mean step: by other sequences, and by prompts [s^2].
 
     The first, of a + b B seconds with a variance ``running`` of B, is averaged over an answer of
     n steps (`averaged_share`); a Poisson number of prompts stops it, and while they do others
@@ -336,7 +336,7 @@ def step_variances(
 
 
 def mean_if_positive(expected: Numeric) -> FloatArray:
-    r"""Mean number of a Poisson variable where it is not zero.
+    r"""Return the mean of a Poisson variable, given that the variable is not zero.
 
     .. math:: \frac{x}{1 - e^{-x}}
 
@@ -349,7 +349,7 @@ def mean_if_positive(expected: Numeric) -> FloatArray:
 def solve_rate(
     *, excess: Callable[[FloatArray], FloatArray], upper_bound: FloatArray
 ) -> FloatArray:
-    """The rate at which a rising function crosses zero, between 0 and ``upper_bound`` [1]_.
+    """Find the rate [1/s] at which ``excess`` crosses zero, between 0 and ``upper_bound`` [1]_.
 
     ``upper_bound`` where it does not cross. ``excess`` is the logarithm of requests in flight
     over available requests. It rises at least half as fast as the logarithm of the rate, which
@@ -386,7 +386,7 @@ def solve_rate(
 def solve_concurrency(
     *, required: Callable[[FloatArray], FloatArray], start: FloatArray, upper_bound: FloatArray
 ) -> FloatArray:
-    r"""The number B that equals ``required(B)``, searched from ``start``, or ``upper_bound``.
+    r"""Find the concurrency B with ``required(B)`` = B, from ``start``; at most ``upper_bound``.
 
     .. math:: g(B) = \ln \frac{f(B)}{B} = 0
 
@@ -421,7 +421,7 @@ def solve_concurrency(
 
 
 def loaded_decode_step_time(*, fixed: Numeric, slope: Numeric, steps: Numeric) -> FloatArray:
-    r"""Seconds of a decode step of a + b B at a load of λ n sequence steps per second.
+    r"""Return seconds of a decode step a + b B at a load of λ n sequence steps per second.
 
     .. math:: \frac{a}{1 - \lambda n b}
 
@@ -435,7 +435,7 @@ def loaded_decode_step_time(*, fixed: Numeric, slope: Numeric, steps: Numeric) -
 def disaggregated_concurrency(
     *, rate: FloatArray, unqueued_time: Numeric, service_time: Numeric, decoding: Numeric
 ) -> FloatArray:
-    r"""Requests in flight at a rate, with prefill queueing at one server before decoding.
+    r"""Return requests in flight at a ``rate`` [1/s] with separate prefill and decode.
 
     .. math:: N = \frac{x + \sqrt{x^2 + 4 \rho x / (1 - \rho)}}{2}, \quad
         x = \lambda (z + d) - \rho, \quad \rho = \lambda s
@@ -463,7 +463,7 @@ def disaggregated_closed_loop_rate(
     slots: FloatArray,
     simultaneous: Numeric,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    r"""Rate [1/s], servers and seconds of a decode step of a closed loop of ``requests``.
+    r"""Return rate [1/s], servers and decode step [s] of a closed loop of ``requests``.
 
     .. math:: N = \lambda (z + w + d), \quad w = \frac{s k \rho}{1 - k \rho}, \quad
         k = 1 - 1 / N, \quad \rho = \lambda s, \quad d = \frac{n a}{1 - \lambda n b}
@@ -484,6 +484,7 @@ def disaggregated_closed_loop_rate(
     fixed_time, added_time, num_servers = steps * fixed, steps * slope, servers
 
     def settled(num_servers: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the request rate [1/s] and the seconds to decode an answer, by prefill servers."""
         served = service_time / num_servers
         rate = _closed_loop_rate_by_newton(
             requests, unqueued_time, served, slots, fixed_time, added_time, simultaneous
@@ -502,7 +503,7 @@ def disaggregated_closed_loop_rate(
 
 
 def _closed_loop_rate_by_newton(*arguments: Numeric) -> FloatArray:
-    """Rate of `disaggregated_closed_loop_rate` by Newton's method on 1 / T - rate / N [1/s].
+    """Solve `disaggregated_closed_loop_rate` for the rate [1/s] by Newton's method.
 
     T is the total time of a request. Both terms are concave, so that no round passes the rate.
     Only rows that have not converged go on.
@@ -550,7 +551,7 @@ def finite_run_time_per_token_ratio(
     slope: Numeric,
     load: Numeric,
 ) -> FloatArray:
-    r"""Mean time per token of ``number`` requests over that of an endless stream.
+    r"""Return mean time per token of ``number`` requests over an endless stream's.
 
     They come at a ``rate`` [1/s] to an empty replica that answers ``capacity`` [1/s]; a step over B
     of them takes ``fixed + slope B`` seconds, an answer n = ``steps``, and prompts a share
@@ -620,7 +621,7 @@ def finite_run_time_per_token_ratio(
 
 
 def _relaxation(x: FloatArray) -> FloatArray:
-    """The positive root of k = x (e^k - 1), by Newton's method from above."""
+    """Return the positive root k of k = x (e^k - 1), by Newton's method from above."""
     kappa = 2 * np.log(1 / x) + 2 * (1 - x)
     for _ in range(_ROUNDS):
         grown = x * np.exp(kappa)
@@ -629,7 +630,7 @@ def _relaxation(x: FloatArray) -> FloatArray:
 
 
 def _time_of_count(count: FloatArray, share: FloatArray, kappa: FloatArray) -> FloatArray:
-    """Time u until ``count`` requests came after the first answer: w - share / k (1 - e^-kw)."""
+    """Solve w - share / k (1 - e^-kw) = ``count`` for the time w since the first answer."""
     w = count + share / kappa
     for _ in range(_ROUNDS):
         left = np.exp(-kappa * w)
@@ -640,7 +641,7 @@ def _time_of_count(count: FloatArray, share: FloatArray, kappa: FloatArray) -> F
 def _unmet_decoding_share(
     until: FloatArray, *, x: FloatArray, lacking: FloatArray, kappa: FloatArray, beyond: FloatArray
 ) -> FloatArray:
-    """Missing share of steady concurrency, summed over requests that arrive until a time."""
+    """Return the missing share of steady concurrency, summed over requests until a time."""
     u, w = np.minimum(until, 1.0), np.maximum(until - 1.0, 0.0)
     come = (1 - x) * np.expm1(x * u) / x + w - x * lacking / kappa * -np.expm1(-kappa * w)
     away = kappa - x

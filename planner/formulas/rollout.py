@@ -16,7 +16,7 @@ _NORMAL = NormalDist()
 
 
 def answer_lengths(*, mean: float, variation: float, cap: float) -> tuple[FloatArray, FloatArray]:
-    r"""Lengths x [tokens] in ascending order, and the share of answers that are longer than each.
+    r"""Return answer lengths [tokens], ascending, and the share of longer answers for each.
 
     Lognormal ones that are cut off at a ``cap``: :math:`X = \min(e^{\mu + \sigma Z}, c)`,
     :math:`\sigma^2 = \ln(1 + v^2)`, with the :math:`\mu` with which the ``mean`` of what is cut
@@ -59,7 +59,7 @@ def _limited_mean(mu: float, sigma: float, cap: float) -> float:
 
 
 def residual_lengths(*, lengths: FloatArray, longer: FloatArray) -> FloatArray:
-    r"""Probability that more than each length remains of an answer at a random time.
+    r"""Return the probability that more than each length remains of an answer in progress.
 
     .. math:: 1 - F_e(x) = \frac{1}{m} \int_x^\infty (1 - F(u)) du
 
@@ -82,7 +82,7 @@ def _any_longer(*, longer: FloatArray, number: Numeric) -> FloatArray:
 
 
 def expected_longest(*, lengths: FloatArray, longer: FloatArray, number: Numeric) -> FloatArray:
-    r"""Mean length of the longest of a ``number`` of answers [tokens].
+    r"""Return the mean length of the longest of ``number`` answers [tokens].
 
     .. math:: E[\max] = \int_0^\infty 1 - F(x)^n dx
 
@@ -104,7 +104,7 @@ def tail_time(
     sizes: FloatArray,
     times: FloatArray,
 ) -> FloatArray:
-    r"""Seconds until all of the ``sequences`` that each replica decodes are done.
+    r"""Return seconds until all ``sequences`` that decode on each replica are done.
 
     .. math:: \int_0^\infty t(\max(B S(x), 1)) (1 - F(x)^{B R}) dx
 
@@ -124,7 +124,7 @@ def tail_time(
 def _interpolated_times(
     *, sizes: FloatArray, times: FloatArray, target_sizes: FloatArray
 ) -> FloatArray:
-    """Times at target sizes by linear interpolation along the first axis; extrapolates."""
+    """Interpolate ``times`` at ``target_sizes`` linearly along the first axis; extrapolates."""
     interpolated = times[0] + 0.0 * target_sizes
     for lower, upper in zip(range(len(sizes) - 1), range(1, len(sizes)), strict=True):
         width = np.maximum(sizes[upper] - sizes[lower], 1e-9)
@@ -137,7 +137,7 @@ def _interpolated_times(
 
 
 def full_batch_steps(*, sequences: Numeric, slots: Numeric, mean: Numeric) -> FloatArray:
-    r"""Steps in which all slots of a replica are taken while others wait for one.
+    r"""Return decode steps during which all slots of a replica are busy.
 
     .. math:: \frac{(N - C)^+ m}{C}
 
@@ -155,7 +155,7 @@ def full_batch_steps(*, sequences: Numeric, slots: Numeric, mean: Numeric) -> Fl
 def steady_time(
     *, sequences: Numeric, slots: Numeric, mean: Numeric, step: Numeric, prompt: Numeric
 ) -> FloatArray:
-    r"""Seconds in which a replica with all C slots taken answers N prompts.
+    r"""Return seconds in which a replica with all C slots busy answers N prompts.
 
     .. math:: \frac{N}{X}, \quad X = \frac{C}{C q + m t}
 
@@ -170,7 +170,7 @@ def steady_time(
 
 
 def weight_sync_time(*, num_bytes: Numeric, start: Numeric, rate: Numeric) -> FloatArray:
-    r"""Seconds of a weight transfer from trainer to generators, with a latency of ``start``.
+    r"""Return seconds to send new weights from trainer to generators; ``start``: latency.
 
     .. math:: t_0 + b / r
 
@@ -182,7 +182,7 @@ def weight_sync_time(*, num_bytes: Numeric, start: Numeric, rate: Numeric) -> Fl
 def balanced_training_share(
     *, generating: Numeric, training: Numeric, share: Numeric
 ) -> FloatArray:
-    r"""Share of the GPUs that would train where both sides take equally long.
+    r"""Return the training share of GPUs with equally long generation and training.
 
     .. math:: \frac{t_u s}{t_u s + t_g (1 - s)}
 

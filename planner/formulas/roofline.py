@@ -12,7 +12,7 @@ from planner.base.arrays import FloatArray, IndexArray, Numeric
 def trilinear(
     axes: Sequence[FloatArray], values: FloatArray, point: Sequence[Numeric]
 ) -> FloatArray:
-    """``values`` between the points of three ascending ``axes``, linear along each [1]_.
+    """Interpolate ``values`` on a grid of three ascending ``axes`` linearly at ``point`` [1]_.
 
     Above the last point of an axis the value grows as much as the coordinate does; below the
     first it stays (derived here). ``point`` holds three coordinates of broadcastable shapes.
@@ -36,7 +36,7 @@ def trilinear(
 
 
 def _cell(axis: FloatArray, x: FloatArray) -> tuple[IndexArray, FloatArray, FloatArray]:
-    """The point of the axis before ``x``, how far x is to the next, and how far beyond the last."""
+    """Return the grid index before ``x``, the fraction to the next point, and the excess."""
     inside = np.minimum(np.maximum(x, axis[0]), axis[-1])
     start = axis[1:-1].searchsorted(inside, side="right")
     share = (inside - axis[start]) / (axis[start + 1] - axis[start])
@@ -54,7 +54,7 @@ def roofline_time(
     latency: Numeric,
     sharpness: Numeric,
 ) -> FloatArray:
-    r"""Seconds of a kernel that computes and moves data at the same time.
+    r"""Return seconds of a kernel that computes and moves data at the same time.
 
     .. math:: t = t_0 + \left((F/Pe)^q + (B/Wb)^q\right)^{1/q}
 
@@ -89,7 +89,7 @@ def roofline_time(
 def time_with_extra_traffic(
     *, time: Numeric, extra_time: Numeric, sharpness: Numeric
 ) -> FloatArray:
-    r"""Seconds of a kernel of ``time`` t with additional traffic of ``extra_time`` m seconds.
+    r"""Return seconds of a kernel of ``time`` [s] with ``extra_time`` [s] of traffic.
 
     .. math:: \left(t^q + m^q\right)^{1/q}
 
@@ -102,7 +102,7 @@ def time_with_extra_traffic(
 def memory_bound_time(
     *, num_bytes: Numeric, memory_bandwidth: Numeric, bandwidth_fraction: Numeric, latency: Numeric
 ) -> FloatArray:
-    r"""Seconds of an elementwise or reduction kernel.
+    r"""Return seconds of a memory-bound (element-wise or reduction) kernel.
 
     .. math:: t_0 + \frac{B}{W b}
 
@@ -112,7 +112,7 @@ def memory_bound_time(
 
 
 def gemm_flops(*, rows: Numeric, columns: Numeric, depth: Numeric) -> FloatArray:
-    r"""FLOPs of ``C[m, n] = A[m, k] B[n, k]``.
+    r"""Return FLOPs of ``C[m, n] = A[m, k] B[n, k]``.
 
     .. math:: 2 m n k
 
@@ -131,7 +131,7 @@ def tiled_gemm_flops(
     depth_offset: Numeric,
     area_floor: Numeric,
 ) -> FloatArray:
-    r"""FLOPs that a GEMM pays for in tiles.
+    r"""Return effective FLOPs of a GEMM, with the padding of its tiles.
 
     .. math:: 2 \left((m + m_0) (n + n_0) + A_0\right) (k + k_0)
 

@@ -12,7 +12,7 @@ _EXPOSED_SPREAD = 0.5
 def experts_touched(
     *, num_experts: Numeric, num_experts_per_tok: Numeric, tokens: Numeric, dispersion: Numeric
 ) -> FloatArray:
-    r"""Experts that at least one of T tokens visits.
+    r"""Return the mean number of experts that at least one of T tokens is routed to.
 
     .. math:: E \left(1 - (1 + \delta k T / E)^{-1/\delta}\right)
 
@@ -32,7 +32,7 @@ def experts_touched(
 
 
 def zipf_shares(*, number: int, exponent: float) -> FloatArray:
-    r"""Shares of the requests that each of N adapters has, the most popular first [1]_.
+    r"""Return each LoRA adapter's share of the requests by Zipf's law, most popular first [1]_.
 
     .. math:: p_k = \frac{k^{-s}}{\sum_{i \le N} i^{-s}}
 
@@ -46,7 +46,7 @@ def zipf_shares(*, number: int, exponent: float) -> FloatArray:
 
 
 def lru_characteristic_draws(*, shares: FloatArray, slots: int) -> float:
-    r"""Characteristic time of an LRU cache of adapters: draws until each slot is drawn on average.
+    r"""Return the characteristic time of an LRU cache of LoRA adapters, in requests.
 
     .. math:: \sum_i 1 - e^{-p_i t} = C
 
@@ -72,7 +72,7 @@ def lru_characteristic_draws(*, shares: FloatArray, slots: int) -> float:
 
 
 def expected_maximum(number: Numeric) -> FloatArray:
-    r"""Mean of the largest of n standard normal variables, by Blom's plotting position [1]_.
+    r"""Return the mean of the largest of n standard normal variables (Blom [1]_).
 
     .. math:: \Phi^{-1}\left(\frac{n - 3/8}{n + 1/4}\right), \quad
         \Phi^{-1}(p) \approx 4.91 (p^{0.14} - (1 - p)^{0.14})
@@ -90,7 +90,7 @@ def expected_maximum(number: Numeric) -> FloatArray:
 def expert_imbalance_factor(
     *, pairs: Numeric, ranks: Numeric, num_experts: Numeric, dispersion: Numeric
 ) -> FloatArray:
-    r"""MoE load imbalance: load of the fullest of n ranks over the mean, for m token-expert pairs.
+    r"""Return the MoE load of the fullest of n ranks over the mean, for m token-expert pairs.
 
     .. math:: 1 + z_n \sqrt{n \left(\frac{1}{m} + \frac{\delta}{E}\right)}
 
@@ -108,7 +108,7 @@ def expert_imbalance_factor(
 def fullest_rank_expert_share(
     *, share: Numeric, ranks: Numeric, local_experts: Numeric
 ) -> FloatArray:
-    r"""Share of its l experts read by the rank that reads most, of n with the mean share s.
+    r"""Return the share of its l experts that the busiest of n ranks reads.
 
     .. math:: s + u z_n \sqrt{s (1 - s) / l}
 
@@ -123,7 +123,7 @@ def fullest_rank_expert_share(
 
 
 def accepted_tokens(*, draft_tokens: Numeric, acceptance_rate: Numeric) -> FloatArray:
-    r"""Mean tokens that one verification step yields [1]_.
+    r"""Return mean tokens per verification step of speculative decoding [1]_.
 
     .. math:: \frac{1 - a^{k + 1}}{1 - a}
 

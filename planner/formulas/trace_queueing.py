@@ -16,7 +16,7 @@ _LEAST = 1e-9
 
 
 def drifting_counts(counts: FloatArray, before: FloatArray) -> FloatArray:
-    r"""Requests by window without the random variation within windows.
+    r"""Return request counts per window without their random variation: only the slow drift.
 
     .. math:: m + s (c - m), \quad s^2 = \frac{4}{3} \left(1 - \frac{D(w / 4)}{D(w)}\right)
 
@@ -46,7 +46,7 @@ def simulate_fluid_queue(
     added: FloatArray,
     fullest: Numeric,
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Decoding sequences and queueing delay [s] by window, of a fluid model of a replica.
+    r"""Simulate a replica as a fluid: decoding sequences and queueing delay [s] per window.
 
     .. math:: \frac{dX}{dt} = \lambda r - \frac{B}{n m t}, \quad
         t = \min\left(\frac{a + b B}{1 - \lambda p s}, a + b B + f\right)
@@ -142,7 +142,7 @@ def simulate_fluid_queue(
 
 
 def weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> FloatArray:
-    """Weighted quantile along the first axis, interpolated between the middles of steps.
+    """Return the weighted quantile of ``values`` along the first axis, interpolated.
 
     Derived here.
     """
@@ -195,7 +195,7 @@ class PrefillServerPath:
         return np.asarray(order - begun, dtype=np.float64)
 
     def stall_time(self, every: int, idle: FloatArray) -> FloatArray:
-        """Seconds of prompts after sampled requests until the server was idle for ``idle`` seconds.
+        """Return prompt seconds after a sampled request until the server idled ``idle`` [s].
 
         An answer that decodes while no prompt is computed takes its own time and these. ``idle``:
         what each of those needs that are looked at, one of ``every``. Derived here.
@@ -204,7 +204,7 @@ class PrefillServerPath:
         return np.asarray(self._worked[last] - self._worked[::every])
 
     def max_prompt_time(self, every: int, lengths: FloatArray, slots: int) -> FloatArray:
-        r"""Upper bound of the seconds of prompts that come while an answer holds a slot.
+        r"""Return an upper bound of prompt seconds while an answer has its slot.
 
         .. math:: \sum_{k = i + 1}^{i + c} s_k \left(\max(1 - p_i / c, 0) + n_i / n\right)
 

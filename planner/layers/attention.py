@@ -70,7 +70,7 @@ from planner.specs.model import LayerGroup
 
 
 def linear_attention(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Projection, convolution, scan, gated norm and output projection; their exchange."""
+    """Yield linear attention: projection, convolution, scan, gated norm, output."""
     scan = scan_of(attention)
     yield MatrixProduct(
         name="linear_qkvz",
@@ -105,7 +105,7 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[LayerOperator
 
 
 def _gates(attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Decay and gate per channel out of their latents [6]_."""
+    """Yield the low-rank projections for decay and output gate per channel [6]_."""
     rank, heads = attention.linear_gate_rank, attention.linear_num_value_heads
     if not rank or attention.kind is AttentionKind.MAMBA1:
         return
@@ -124,7 +124,7 @@ def _gates(attention: AttentionSpec) -> Iterator[LayerOperator]:
 
 
 def _time_steps(scan: Scan, rank: int) -> Iterator[LayerOperator]:
-    """Keys, queries and the latent of the time steps out of what is mixed, and these up [8]_.
+    """Yield Mamba-1's projections to keys, queries and time steps [8]_.
 
     Ranks add up the former, which is too little to count as an exchange.
     """
@@ -151,7 +151,7 @@ def _time_steps(scan: Scan, rank: int) -> Iterator[LayerOperator]:
 
 
 def short_convolution(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Two gates around a convolution over the last tokens [7]_."""
+    """Yield a gated short convolution over the last tokens [7]_."""
     yield MatrixProduct(
         name="convolution_in",
         module="qkv",
@@ -169,7 +169,7 @@ def short_convolution(h: int, attention: AttentionSpec) -> Iterator[LayerOperato
 
 
 def scan_of(attention: AttentionSpec) -> Scan:
-    """The scan alone: decay and step bias per head, and a skip in Mamba-2.
+    """Return the scan operator of linear attention or Mamba.
 
     With a decay per channel biases are per channel, too [6]_. Mamba-1 has decays of each number of
     the state and a skip per channel; lightning attention has no weights.
@@ -203,6 +203,7 @@ def scan_of(attention: AttentionSpec) -> Scan:
 def _elementwise(
     name: str, width: int, forward: int, backward: int, weights: int, kept_width: int
 ) -> Elementwise:
+    """Return an element-wise operator; ``forward``, ``backward``: tensors read or written."""
     return Elementwise(
         name=name,
         module="attention",
@@ -218,7 +219,7 @@ def _elementwise(
 
 
 def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[LayerOperator]:
-    """Operators from the norm before the attention to the residual; none without attention."""
+    """Yield a layer's attention block from norm to residual; none without attention."""
     if not (attention := group.attention):
         return
     has_all_norms = group.parallel_residual or not group.feed_forward
@@ -255,7 +256,7 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[LayerOp
 
 
 def _in_attention(op: LayerOperator) -> LayerOperator:
-    """An operator inside attention, whose recomputation makes all of it but the block's input."""
+    """Return the operator marked as recomputed with the attention module."""
     keeps = tuple(
         each if "layernorm" in each.remade_by else each.also_by("attention") for each in op.keeps
     )
@@ -268,7 +269,7 @@ def value_dim(attention: AttentionSpec) -> int:
 
 
 def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterator[LayerOperator]:
-    """Operators from the projections to the output projection."""
+    """Yield softmax attention from the projections to the output projection."""
     values = attention.num_attention_heads * value_dim(attention)
     is_latent = attention.kind is AttentionKind.LATENT
     yield from (_latent if is_latent else _projections)(h, attention)
@@ -291,7 +292,7 @@ def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterat
 
 
 def _attention_output(h: int, width: int, *, bias: int = 0, reads: str = "values") -> MatrixProduct:
-    """Operators from the values of all heads to the residual stream."""
+    """Return the output projection from all heads' values to the residual stream."""
     return MatrixProduct(
         name="attention_output",
         module="attention_output",
@@ -312,7 +313,7 @@ def block_input(h: int) -> SavedTensor:
 
 
 def _projections(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Queries, keys and values in one product [1]_, with the gate of the output [4]_."""
+    """Yield query, key and value projections as one product [1]_, with output gate [4]_."""
     a, g, d = attention.num_attention_heads, attention.num_key_value_heads, attention.head_dim
     parts = [
         ColumnPart(name="q", count=a, width=d, adapter=AdapterTargets.QUERY_VALUE),
@@ -349,7 +350,7 @@ def _projections(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
 
 
 def _latent(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Projections down to latents, with their norms, and up to heads [2]_."""
+    """Yield MLA's projections to latents, their norms, and projections up to heads [2]_."""
     a, d, rope = attention.num_attention_heads, attention.head_dim, attention.qk_rope_head_dim
     rank_q, rank_kv = attention.q_lora_rank, attention.kv_lora_rank
     up = d - rope + value_dim(attention)
@@ -397,7 +398,7 @@ def _latent(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
 
 
 def _rotary(attention: AttentionSpec, is_latent: bool) -> LayerOperator:
-    """Rotation of queries and keys; the one rotary key of a latent is too little to count."""
+    """Return the rotary embedding of queries and keys."""
     rotated = attention.qk_rope_head_dim or attention.head_dim
     parts = [ColumnPart(name="q", count=attention.num_attention_heads, width=rotated)]
     if not (is_latent or attention.shares_cache):
@@ -416,7 +417,7 @@ def _rotary(attention: AttentionSpec, is_latent: bool) -> LayerOperator:
 
 
 def _indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Indexer of sparse attention, which chooses keys [3]_; none where a layer shares another's.
+    """Yield the indexer of sparse attention [3]_; none in layers that share another's keys.
 
     Queries come from the query latent; one key head has a layer norm with a bias; each query head
     has a weight per token. Without a latent queries come from the residual stream, and queries and
@@ -448,7 +449,7 @@ def _indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
 
 
 def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
-    """Scores, softmax, values; queries, keys and values are kept, and the softmax or its sums."""
+    """Return the attention core (scores, softmax, values) with its saved tensors."""
     a, g = attention.num_attention_heads, attention.num_key_value_heads
     d, dv = attention.head_dim, value_dim(attention)
     read = columns(
@@ -481,7 +482,7 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
 def compressed_attention(
     h: int, attention: AttentionSpec, read: SavedTensor, rotary: bool
 ) -> Iterator[LayerOperator]:
-    """Operators from projections to output; ``read``: the input that the first one saves."""
+    """Yield compressed attention from projections to output; ``read``: its input."""
     a, d, rank = attention.num_attention_heads, attention.head_dim, attention.q_lora_rank
     yield down("q_down", h, rank, (read,))
     yield MatrixProduct(
@@ -522,7 +523,7 @@ def down(name: str, h: int, width: int, keeps: tuple[SavedTensor, ...] = ()) -> 
 
 
 def _compressor(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Numbers and gates of each token, which the entry of its run is the weighted sum of."""
+    """Yield the products that compress runs of tokens to one key-value entry."""
     d, ratio = attention.head_dim, attention.compress_ratio
     norms = d + (attention.num_attention_heads if attention.sinks else 0)
     if ratio:
@@ -542,7 +543,7 @@ def _compressor(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
 
 
 def _compressed_indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Indexer among the entries, whose keys are compressed in the same way."""
+    """Yield the indexer over compressed entries, with separate compressed keys."""
     if not attention.index_topk:
         return
     heads, d = attention.index_n_heads, attention.index_head_dim
@@ -568,6 +569,7 @@ def _compressed_indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOpera
 
 
 def _compressed_core(attention: AttentionSpec) -> AttentionCore:
+    """Return the attention core over compressed keys, where one latent is both key and value."""
     a, d = attention.num_attention_heads, attention.head_dim
     return AttentionCore(
         name="attention_core",
@@ -595,7 +597,7 @@ def _compressed_core(attention: AttentionSpec) -> AttentionCore:
 
 
 def _output(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Grouped output projection: heads of a group to its numbers, then to the residual stream."""
+    """Yield the grouped output projection: heads to group outputs, then to the residual."""
     values = attention.num_attention_heads * attention.head_dim
     groups, rank = attention.o_groups, attention.o_lora_rank
     yield MatrixProduct(

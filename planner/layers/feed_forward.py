@@ -59,7 +59,7 @@ GATED = (5, 9)
 
 
 def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] = ()) -> Elementwise:
-    """A norm with ``sets`` sets of weights: one number per channel, or two with bias.
+    """Return a normalization operator with ``sets`` sets of weights of ``width`` elements.
 
     RMS norms have no bias [1]_; PyTorch has one kernel of the others. Eager kernels keep the input
     in fp32 and the normed numbers in place of the input in 16 bit. A layer with more norms than
@@ -98,7 +98,7 @@ def norm_weights(width: int, sets: int, bias: bool) -> int:
 
 
 def residual(name: str, width: int) -> Elementwise:
-    """Residual addition of a block's output to its input, after dropout if there is one."""
+    """Return the residual addition of a block, with dropout if any."""
     return Elementwise(
         name=name,
         module="residual",
@@ -111,7 +111,7 @@ def residual(name: str, width: int) -> Elementwise:
 
 
 def streams(name: str, width: int, number: int) -> Iterator[LayerOperator]:
-    """Operators that mix several residual streams into a block's input; none for one stream.
+    """Yield operators that mix several residual streams into a block's input; none for one.
 
     A projection of all n streams gives n weights of what enters the block, n of what leaves it, and
     n^2 that mix the streams [1]_. A fused kernel reads the streams and writes the input; behind the
@@ -141,7 +141,7 @@ def streams(name: str, width: int, number: int) -> Iterator[LayerOperator]:
 
 
 def sources(name: str, width: int, number: int) -> Iterator[LayerOperator]:
-    """Operators that sum earlier blocks into a block's input; none without sources.
+    """Yield operators that sum earlier blocks into a block's input; none if ``number`` is 0.
 
     Each sum is normed and scored by one vector, and they are added up by the softmax of these
     scores [1]_. A fused kernel reads them once and writes the input; the gradient reads and writes
@@ -174,6 +174,7 @@ def one_of_streams(width: int, number: int) -> Iterator[LayerOperator]:
 
 
 def _mixes(name: str, width: int, number: int, mixes: int, weights: int) -> MatrixProduct:
+    """Return the product that computes ``mixes`` coefficients from ``number`` residual streams."""
     return MatrixProduct(
         name=name,
         module="residual_streams",
@@ -196,7 +197,7 @@ def added(name: str, width: int, number: int) -> Iterator[LayerOperator]:
 
 
 def altup_predict(h: int, number: int) -> Iterator[LayerOperator]:
-    """Prediction of every stream as a mix of all, weighted by the computed one [4]_."""
+    """Yield the AltUp prediction of each stream as a mix of all streams [4]_."""
     if number < 2:
         return
     yield _product("altup_router", h, number, weights=h)
@@ -205,7 +206,7 @@ def altup_predict(h: int, number: int) -> Iterator[LayerOperator]:
 
 
 def altup_correct(h: int, number: int) -> Iterator[LayerOperator]:
-    """Correction of every stream by the layer's change, with weights of the result [4]_."""
+    """Yield the AltUp correction of each stream by the layer's output [4]_."""
     if number < 2:
         return
     yield replace(_product("altup_router_of_result", h, number), tied=True)
@@ -220,7 +221,7 @@ def altup_ends(name: str, h: int, number: int) -> Iterator[LayerOperator]:
 
 
 def laurel(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
-    """A product of low rank with the input of the attention, and a norm behind it [4]_."""
+    """Yield the low-rank LAuReL branch parallel to attention, and its norm [4]_."""
     if rank := group.laurel_rank:
         yield _product("laurel_down", h, rank)
         yield replace(
@@ -236,7 +237,7 @@ def _product(name: str, depth: int, columns: int, weights: int = 0) -> MatrixPro
 
 
 def _mixed(name: str, h: int, number: int) -> Elementwise:
-    """A fused kernel that reads all streams and writes them; its gradient does so twice."""
+    """Return a fused element-wise kernel over all streams; its backward moves twice the data."""
     return Elementwise(
         name=name,
         module="residual_streams",
@@ -249,7 +250,7 @@ def _mixed(name: str, h: int, number: int) -> Elementwise:
 
 
 def per_layer_embedding(model: ModelSpec) -> Iterator[LayerOperator]:
-    """One table of the inputs of all layers, and the projection of the embedding that is added."""
+    """Yield the lookup of per-layer inputs, and the projection added to them."""
     width = model.per_layer_inputs
     if not width:
         return
@@ -277,7 +278,7 @@ def per_layer_embedding(model: ModelSpec) -> Iterator[LayerOperator]:
 
 
 def per_layer_block(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
-    """Down to the width of the layer's input, times this input, back, and a norm."""
+    """Yield the block that gates with a per-layer input: down, multiply, up, norm."""
     width = group.hidden_size_per_layer_input
     if not width:
         return
@@ -297,7 +298,7 @@ def per_layer_block(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
 
 
 def _unsharded_projection(name: str, depth: int, columns: int, keeps: int) -> MatrixProduct:
-    """A projection that is not sharded."""
+    """Return a matrix product that every tensor-parallel rank computes in full."""
     projection = unsharded_product(
         name, "feed_forward", depth, columns, ParameterPart.FEED_FORWARD, name
     )
@@ -307,7 +308,7 @@ def _unsharded_projection(name: str, depth: int, columns: int, keeps: int) -> Ma
 
 
 def feed_forward_block(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
-    """Operators from the norm before the feed-forward to the residual; none without one."""
+    """Yield a layer's feed-forward block from norm to residual; none without one."""
     if not (feed_forward := group.feed_forward):
         return
     if not group.parallel_residual:
@@ -338,7 +339,7 @@ def _module(feed_forward: FeedForwardSpec) -> str:
 
 
 def _from_input_to_output(h: int, feed_forward: FeedForwardSpec) -> Iterator[LayerOperator]:
-    """The block without norm and residual; its first product keeps what all of it reads."""
+    """Yield the feed-forward operators without norm and residual."""
     operators: list[LayerOperator] = []
     if feed_forward.num_experts:
         operators += _experts(h, feed_forward)
@@ -358,7 +359,7 @@ def _shared(op: LayerOperator) -> LayerOperator:
 
 
 def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[LayerOperator]:
-    """Operators of a dense feed-forward: input matrices, activation, last matrix [6]_."""
+    """Yield a dense feed-forward block: input matrices, activation, output matrix [6]_."""
     names = ("gate", "up") if feed_forward.gated else ("up",)
     inputs = len(names)
     adapter = AdapterTargets.ALL_LINEAR
@@ -403,7 +404,7 @@ def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[LayerO
 
 
 def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[LayerOperator]:
-    """Router, dispatch, routed experts, combine [7]_."""
+    """Yield a mixture-of-experts block: router, dispatch, experts, combine [7]_."""
     k, width = feed_forward.num_experts_per_tok, feed_forward.expert_inputs(h)
     yield from _router(h, feed_forward)
     if feed_forward.moe_latent_size:
@@ -423,7 +424,7 @@ def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[LayerOperator]:
 
 
 def _router(h: int, feed_forward: FeedForwardSpec) -> Iterator[LayerOperator]:
-    """Scores of all experts, unsharded; the bias may only steer the load [8]_."""
+    """Yield the router scores of all experts, unsharded; bias for load balancing [8]_."""
     experts = feed_forward.num_experts
     yield MatrixProduct(
         name="router",
@@ -447,7 +448,7 @@ def _router(h: int, feed_forward: FeedForwardSpec) -> Iterator[LayerOperator]:
 
 
 def _latent(name: str, depth: int, width: int) -> MatrixProduct:
-    """A projection to the experts' input or back, unsharded."""
+    """Return an unsharded projection to the experts' latent input or back."""
     reads = "feed_forward" if name == "latent_down" else "expert_outputs"
     return replace(
         unsharded_product(name, "experts", depth, width, ParameterPart.ROUTER, reads), sharded=False
@@ -455,7 +456,7 @@ def _latent(name: str, depth: int, width: int) -> MatrixProduct:
 
 
 def _routed(feed_forward: FeedForwardSpec, k: int, inputs: int) -> Experts:
-    """Matrices of the experts, which keep what was sent to them and what they made of it."""
+    """Return the matrices of the routed experts with the tensors saved for backward."""
     width, of_activation = feed_forward.moe_intermediate_size, 2 if feed_forward.gated else 1
     bias = of_activation * width + inputs if feed_forward.bias else 0
     element, spread = Element.FEED_FORWARD_INPUT, RankSpread.EXPERTS

@@ -43,7 +43,7 @@ from planner.specs.model import AudioTower, LayerGroup, ModelSpec, VisionTower
 
 
 def embedding(model: ModelSpec) -> Iterator[LayerOperator]:
-    """Lookup of tokens and of learned positions [2]_, and the norm after it."""
+    """Yield the token and position embedding layer [2]_, with its norm if any."""
     h, learned = model.hidden_size, 0
     if model.position_embedding is PositionEmbedding.LEARNED:
         learned = (model.max_position_embeddings or 0) + model.position_embedding_offset
@@ -67,7 +67,7 @@ def embedding(model: ModelSpec) -> Iterator[LayerOperator]:
 
 
 def logits(model: ModelSpec) -> Iterator[LayerOperator]:
-    """Final norm, logits, which may be tied to the embedding [1]_, and cross-entropy.
+    """Yield the output layer: final norm, logits (may be tied [1]_) and cross-entropy.
 
     Labels in their place are a product that every rank computes, and no softmax.
     """
@@ -102,7 +102,7 @@ def logits(model: ModelSpec) -> Iterator[LayerOperator]:
 
 
 def prediction(model: ModelSpec) -> Iterator[LayerOperator]:
-    """Operators of a multi-token prediction module in addition to its layers.
+    """Yield the operators of a multi-token-prediction module outside its layers.
 
     Two norms, the projection of state and embedding to one state, and logits of its own tokens by
     the model's matrix.
@@ -162,7 +162,7 @@ class Layer:
 
     @cached_property
     def saved_tensors(self) -> tuple[SavedTensor, ...]:
-        """Saved tensors for the backward pass, summed by kind and by recomputing module."""
+        """Tensors saved for the backward pass, merged by element type and recomputation."""
         sums: dict[tuple[object, ...], list[SavedTensor]] = {}
         for op in self.operators:
             for each in op.keeps:
@@ -172,7 +172,7 @@ class Layer:
 
     @cached_property
     def widest(self) -> int:
-        """Most numbers per token at once between the layer's matrices."""
+        """Most elements per token at once between two matrices of the layer."""
         inner = [op for op in self.of(MatrixProduct) if op.holder is ParameterPart.FEED_FORWARD]
         widths = [op.columns.total for op in inner if op.split is MatrixSplit.COLUMNS]
         if core := self.core:
@@ -185,7 +185,7 @@ class Layer:
 
     @cached_property
     def num_matrices(self) -> tuple[int, int]:
-        """Matrices of a checkpoint that may be quantized: outside the feed-forward, and in it."""
+        """Count quantizable matrices: (outside the feed-forward block, inside)."""
         counts = [0, 0]
         for product in self.of(MatrixProduct):
             counts[product.in_feed_forward] += 0 if product.sixteen_bit else product.joined
@@ -207,7 +207,7 @@ def _merge_saved_tensors(tensors: list[SavedTensor]) -> SavedTensor:
 
 @lru_cache(maxsize=4096)
 def describe(hidden_size: int, group: LayerGroup, rotary: bool = True) -> Layer:
-    """One layer of ``group`` in a model of this width, with or without rotary positions."""
+    """Return one layer of ``group`` with ``hidden_size``, with or without rotary positions."""
     return Layer(
         operators=(
             *attention_block(hidden_size, group, rotary),
@@ -262,7 +262,7 @@ def tower_layer(tower: Tower, group: LayerGroup) -> Layer:
 
 @lru_cache(maxsize=256)
 def patch_embedding(tower: Tower) -> Layer:
-    """The product that makes a vector of each patch [1]_."""
+    """Return the matrix product that embeds image patches [1]_."""
     return _named(
         (
             MatrixProduct(
@@ -281,7 +281,7 @@ def patch_embedding(tower: Tower) -> Layer:
 
 @lru_cache(maxsize=256)
 def projector(tower: Tower) -> Layer:
-    """The projector between tower and language model, as one product of equal size [2]_."""
+    """Return the projector from vision tower to language model, as one product [2]_."""
     depth = tower.patches_per_token * tower.hidden_size
     return _named(
         (
@@ -363,7 +363,7 @@ class ParameterCount:
 
 
 def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
-    """Parameters of one layer of ``group``."""
+    """Count the parameters of one layer of ``group``, by part."""
     layer = describe(hidden_size, group)
     counts = parameters_by_part(layer.operators)
     return LayerParameters(
@@ -377,7 +377,7 @@ def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
 
 
 def parameters_by_part(operators: Iterable[LayerOperator]) -> dict[ParameterPart, int]:
-    """Parameters of operators by the part of the model that they count in."""
+    """Sum the parameters of operators by model part (attention, experts, ...)."""
     counts = dict.fromkeys(ParameterPart, 0)
     for op in operators:
         counts[op.holder] += op.parameters
@@ -391,7 +391,7 @@ def logits_per_token(model: ModelSpec) -> int:
 
 @lru_cache(maxsize=256)
 def count_parameters(model: ModelSpec) -> ParameterCount:
-    """Parameters of ``model``, as its checkpoint stores them."""
+    """Count the parameters of ``model`` by part, as its checkpoint stores them."""
     counts = dict.fromkeys(ParameterPart, 0)
     active_experts = 0
     for number, layer in _pieces(model):
@@ -414,7 +414,7 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
 
 
 def tower_parameters(tower: Tower) -> int:
-    """Parameters of a tower: embedding of patches or frames, layers, projector."""
+    """Count the parameters of a vision or audio tower, projector included."""
     h = tower.hidden_size
     embedding = (tower.patch_width + tower.patch_bias + tower.num_position_embeddings) * h
     layers = sum(
@@ -424,7 +424,7 @@ def tower_parameters(tower: Tower) -> int:
 
 
 def _pieces(model: ModelSpec) -> Iterable[tuple[int, Layer]]:
-    """Layers and ends of ``model``, and how many it has of each."""
+    """Yield (count, layer) for all layers and ends (embedding, logits, prediction) of ``model``."""
     for group in model.layer_groups:
         yield group.num_hidden_layers, layer_of(model, group)
     yield 1, embedding_of(model)

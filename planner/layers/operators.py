@@ -97,7 +97,7 @@ class Columns:
         return tuple(part for part in self.parts if part.copied)
 
     def on_rank(self, tensor_parallel: Numeric) -> Numeric:
-        """Numbers on one of ``tensor_parallel`` ranks."""
+        """Return columns (elements) on one of ``tensor_parallel`` ranks."""
         local: Numeric = self.split / tensor_parallel
         for part in self.copied:
             local = local + heads_on_rank(part.count, tensor_parallel) * part.width
@@ -146,7 +146,7 @@ def saved_tensor(
     *,
     eager: bool = False,
 ) -> SavedTensor:
-    """Numbers per token of a kind, spread over the ranks in a way."""
+    """Return a `SavedTensor` of ``width`` elements per token; ``spread``: how ranks shard it."""
     which = even_columns(width) if isinstance(width, int) else width
     return SavedTensor(
         columns=which, element=element, spread=spread, remade_by=remade_by, eager=eager
@@ -245,7 +245,7 @@ class MatrixProduct(LayerOperator):
 def unsharded_product(
     name: str, module: str, depth: int, width: int, holder: ParameterPart, reads: str
 ) -> MatrixProduct:
-    """A product that every rank computes unsharded for its tokens."""
+    """Return a matrix product that every rank computes in full for its tokens."""
     return MatrixProduct(
         name=name, module=module, depth=depth, columns=even_columns(width), split=MatrixSplit.NONE,
         rows=RankSpread.TOKENS, holder=holder, reads=reads,
@@ -322,7 +322,7 @@ class AttentionCore(LayerOperator):
 
     @property
     def key_value_columns(self) -> Columns:
-        """Keys and values of one token."""
+        """Return the key and value elements of one token."""
         return columns(
             ColumnPart(
                 name="kv", count=self.key_value_heads, width=self.qk_dim + self.v_dim, copied=True

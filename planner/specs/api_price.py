@@ -52,7 +52,7 @@ class ApiPrice:
 
 @cache_by_files
 def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
-    """The prices of a model, by name or alias; empty if no list has it.
+    """Return the API prices of a model by name or alias; empty if no list has the model.
 
     If several lists have prices of a provider, the first list counts: in ``folder``, in the working
     directory, then shipped.
@@ -77,7 +77,7 @@ def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
 
 
 def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:
-    """The prices of the release in a name; all prices if no price has that release.
+    """Return the prices of the release in a name; all prices if none has the release.
 
     The longest release that the name begins with counts, without its owner. Prices without a
     release are kept.
@@ -97,7 +97,7 @@ def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:
 
 
 def priced_models(folder: Path | None = None) -> list[str]:
-    """The models with prices in a list, sorted.
+    """Return the sorted models with API prices.
 
     Raises SpecError if a list has errors, one line for each.
 
@@ -112,7 +112,7 @@ def priced_models(folder: Path | None = None) -> list[str]:
 
 @cache_by_files
 def read_api_prices(path: Path) -> Sequence[ApiPrice]:
-    """The prices of a file, in order.
+    """Return the API prices of a file, in order.
 
     Raises SpecError with one line per error: file, line, problem.
 
@@ -124,7 +124,7 @@ def read_api_prices(path: Path) -> Sequence[ApiPrice]:
 
 
 def _spec_name(name: str, folder: Path | None) -> str:
-    """Name of the spec for a name or alias; the name itself, in lower case, if there is none."""
+    """Return the spec name of a name or alias; the lower-case name if there is no spec."""
     word = _word(name)
     if word in names(SpecKind.MODELS, folder):
         return word
@@ -136,6 +136,7 @@ def _word(name: str) -> str:
 
 
 def _price(row: Row) -> ApiPrice:
+    """Return the API price in one row of the table [USD per million tokens]."""
     return ApiPrice(
         provider=row["provider"],
         model=row["model"],
@@ -150,7 +151,7 @@ def _price(row: Row) -> ApiPrice:
 
 
 def _amount(cell: str, column: str) -> float:
-    """USD per token."""
+    """Return USD per token from a cell in USD per million tokens."""
     amount = number(nonempty_text(cell, column), column)
     if amount >= _MOST:
         raise ValueError(f"{column} {cell} is not a price in USD per million tokens")
@@ -158,6 +159,7 @@ def _amount(cell: str, column: str) -> float:
 
 
 def _date(cell: str, column: str) -> str:
+    """Return a date cell, empty or YYYY-MM-DD (also with <=); raise ValueError for other text."""
     match = _DATE.fullmatch(cell)
     with suppress(ValueError):
         if not cell or (match and date.fromisoformat(match[2])):
@@ -180,7 +182,7 @@ COLUMNS = tuple(column.name for column in _TABLE)
 
 
 def _aged(prices: Sequence[ApiPrice]) -> tuple[ApiPrice, ...]:
-    """The prices, the old ones marked: old is relative to the newest price of the list."""
+    """Return the prices, old ones marked relative to the newest price of the list."""
     certain = {price.date for price in prices if price.date[:1].isdigit()}
     days = {word: date.fromisoformat(word).toordinal() for word in certain}
     youngest = max(days.values(), default=0) - _OLD_AFTER_DAYS

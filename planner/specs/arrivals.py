@@ -94,7 +94,7 @@ class TracePaths:
         return {}
 
     def nearest(self, replicas: Numeric) -> Iterator[tuple[BoolArray, RoundRobinPaths]]:
-        """Masks of the numbers of replicas, each with the paths of their nearest power of 2.
+        """Yield (mask, paths) for the power of 2 nearest to the numbers of replicas.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class TracePaths:
                 yield is_nearest, paths
 
     def _turned(self, replicas: Numeric) -> tuple[FloatArray, list[RoundRobinPaths]]:
-        """Positions of numbers of replicas among powers of 2, and the paths of those powers."""
+        """Return positions of replica numbers among powers of 2, and the powers' paths."""
         powers = np.clip(np.log2(np.maximum(replicas, 1.0)), 0, _MOST_HALVINGS)
         low, high = int(powers.min()), int(np.ceil(powers.max()))
         for power in range(low, high + 1):
@@ -116,7 +116,7 @@ class TracePaths:
         return powers - low, [self._paths_by_replicas[power] for power in range(low, high + 1)]
 
     def bursts_at(self, replicas: Numeric, load: Numeric) -> FloatArray:
-        """The squared coefficient of variation that gives the mean wait at a load.
+        """Return the squared coefficient of variation that gives the mean wait at a load.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class TracePaths:
     def mean_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, limit: Numeric
     ) -> FloatArray:
-        """The mean of waits that are each cut off at ``limit`` [s].
+        """Return the mean of waits that are each cut off at ``limit`` [s].
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class TracePaths:
     def through_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, share: float
     ) -> FloatArray:
-        """Wait plus prefill time that a share of the requests does not exceed [s].
+        """Return the ``share`` quantile of wait plus prefill time [s].
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class TracePaths:
     def stalled(
         self, replicas: Numeric, slots: Numeric, scale: Numeric, load: Numeric, axis: int
     ) -> FloatArray:
-        """Prefill time during decode over decode time: of answers (``axis`` 0) or tokens (1).
+        """Return prefill over decode time during decode; ``axis``: 0 per answer, 1 per token.
 
         Decode times are at `POINTS`, the first axis of the result.
 
@@ -206,7 +206,7 @@ class Arrivals:
         return self.bursts == (1.0,)
 
     def dispersion_at(self, requests: Numeric, replicas: Numeric = 1.0) -> FloatArray | float:
-        """Variance over mean of the number of arrivals at one replica during an interval.
+        """Return variance over mean of the arrivals at one replica during an interval.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class Arrivals:
         return np.asarray(1 + (of_all - 1) / replicas)
 
     def wait_within(self, mean: Numeric, load: Numeric, share: float) -> FloatArray:
-        """The wait that a share of the requests does not exceed [s].
+        """Return the ``share`` quantile of the wait [s].
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class Arrivals:
         return np.asarray(np.interp(load, LOADS, of_share) * mean)
 
     def mean_within(self, mean: Numeric, load: Numeric, limit: Numeric) -> FloatArray:
-        """The mean of waits that are each cut off at ``limit`` [s].
+        """Return the mean of waits that are each cut off at ``limit`` [s].
 
         Parameters
         ----------
@@ -257,7 +257,7 @@ class Arrivals:
         return np.stack([np.minimum(waits, 2.0**cap).mean(axis=1) for cap in _CAPS], axis=1)
 
     def bursts_at(self, load: Numeric, replicas: Numeric = 1.0) -> FloatArray | float:
-        """Squared coefficient of variation of the arrivals of a replica, by utilization.
+        """Return the squared coefficient of variation of a replica's arrivals at a load.
 
         With a random one in R requests of a stream per replica, :math:`1 + (c_a^2 - 1) / R`.
 
@@ -273,7 +273,7 @@ class Arrivals:
 
 
 def classes_of(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Means of the values in `CLASSES` of equal weight in ascending order, along the first axis.
+    """Return the means of `CLASSES` of equal weight of the sorted values, along the first axis.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ def _of_share(table: FloatArray, share: float) -> FloatArray:
 
 
 def _between(table: FloatArray, *positions: FloatArray) -> FloatArray:
-    """Values of a table interpolated at positions; its first or last values beyond its ends.
+    """Interpolate a table at positions; beyond its ends the first or last values apply.
 
     Further axes of the table come last in the result.
     """

@@ -146,7 +146,7 @@ class AttentionSpec:
 
     @property
     def split_heads(self) -> tuple[int, int]:
-        """Heads that tensor parallelism divides: of queries, or of values of a state; of keys."""
+        """Heads that tensor parallelism divides: (queries or state values, keys)."""
         if self.kind is AttentionKind.MAMBA1:  # every rank has the full keys of its channels
             return self.linear_num_value_heads, self.linear_num_value_heads
         if self.has_state and self.linear_num_value_heads:
@@ -175,7 +175,7 @@ class AttentionSpec:
 
     @property
     def linear_projected(self) -> int:
-        """Columns of the input projection: the mixed width, the gate, one or two per value head.
+        """Columns of the linear-attention input projection.
 
         Latents of decay and gate replace the gate and one of the two. Mamba-1 and lightning
         attention have no number per head.
@@ -204,7 +204,7 @@ def refuse(errors: Iterator[str]) -> None:
 
 
 def _attention_errors(attention: AttentionSpec) -> Iterator[str]:
-    """Errors of one attention table."""
+    """Yield the errors of one attention table."""
     heads, shared = attention.num_attention_heads, attention.num_key_value_heads
     if heads % shared:
         yield f"num_key_value_heads {shared} does not divide num_attention_heads {heads}"
@@ -228,6 +228,7 @@ def _attention_errors(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _latent_errors(attention: AttentionSpec) -> Iterator[str]:
+    """Yield the errors of multi-head latent attention (MLA)."""
     if not attention.kv_lora_rank:
         yield 'kind = "latent" needs kv_lora_rank'
     if not attention.v_head_dim:
@@ -243,6 +244,7 @@ def _latent_errors(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _compressed_errors(attention: AttentionSpec) -> Iterator[str]:
+    """Yield the errors of attention over compressed keys."""
     for name in ("q_lora_rank", "sliding_window", *COMPRESSED_FIELDS):
         if not getattr(attention, name):
             yield f'kind = "compressed" needs {name}'
@@ -258,6 +260,7 @@ def _compressed_errors(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _indexer_errors(attention: AttentionSpec) -> Iterator[str]:
+    """Yield an error for each missing field of a sparse-attention indexer."""
     set_fields = _set(attention, INDEX_FIELDS)
     if set_fields in ([], ["index_topk"]):  # none, or the keys of an earlier layer
         return
@@ -267,6 +270,7 @@ def _indexer_errors(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _linear_errors(attention: AttentionSpec) -> Iterator[str]:
+    """Yield the errors of linear attention, state-space and convolution layers."""
     needed: tuple[str, ...] = (
         () if attention.kind is AttentionKind.CONVOLUTION else LINEAR_FIELDS[:-1]
     )

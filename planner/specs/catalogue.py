@@ -38,7 +38,7 @@ _SIXTEEN_BIT = "w16a16"
 
 
 def load_model(name: str, folder: Path | None = None) -> ModelSpec:
-    """A model by name, alias, ORG/NAME of Hugging Face, or path (``.toml``, ``config.json``).
+    """Load a model by name, alias, ORG/NAME of Hugging Face, or path.
 
     By the name of a checkpoint, a built-in model gets the quantization in this name. The same holds
     for the name of a copy of it (``unsloth/Llama-3.3-70B-Instruct-bnb-4bit``) without a
@@ -66,7 +66,7 @@ def load_model(name: str, folder: Path | None = None) -> ModelSpec:
 
 
 def copied_from(name: str, folder: Path | None = None) -> str | None:
-    """Built-in model of a renamed or quantized copy, from the ``name`` of the copy.
+    """Return the built-in model that a renamed or quantized copy is of, by its ``name``.
 
     None if a model has this name, if its ``config.json`` is in the local cache, or if the name
     without owner and format is no model of the catalogue.
@@ -90,6 +90,7 @@ def copied_from(name: str, folder: Path | None = None) -> str | None:
 
 
 def _has_spec(name: str, folder: Path | None) -> bool:
+    """Return whether the catalogue has a model spec of this name."""
     try:
         find(SpecKind.MODELS, name, folder)
     except SpecError:
@@ -98,6 +99,7 @@ def _has_spec(name: str, folder: Path | None) -> bool:
 
 
 def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
+    """Load a model from a config.json, a folder, a repository name or the catalogue."""
     # Twenty modules that a model of the catalogue does not need.
     from planner.specs.hugging_face import find_config, is_repository, read_config
 
@@ -123,7 +125,7 @@ def _as_published(model: ModelSpec, repository: str) -> ModelSpec:
 
 
 def in_format(model: ModelSpec, word: str) -> ModelSpec:
-    """The model with weights of a type; only its experts if only they are quantized in its spec.
+    """Return the model with another weight type; experts only if only they are quantized.
 
     Parameters
     ----------
@@ -140,7 +142,7 @@ def in_format(model: ModelSpec, word: str) -> ModelSpec:
 
 
 def stored_types(model: ModelSpec) -> tuple[str, str]:
-    """The types of a model's dense matrices and of its experts, as words of the table of terms.
+    """Return the types of a model's dense matrices and of its experts, as glossary words.
 
     Parameters
     ----------
@@ -189,7 +191,7 @@ class Catalogue:
                 raise SpecError(f"{self.folder}: there is no such folder.")
 
     def folders(self, kind: SpecKind | str) -> list[Path]:
-        """The folders of specs of ``kind``, in the order of lookup.
+        """Return the folders of specs of ``kind`` in lookup order.
 
         Parameters
         ----------
@@ -202,7 +204,7 @@ class Catalogue:
         return price_files(self.folder)
 
     def names(self, kind: SpecKind | str) -> list[str]:
-        """All specs of a kind, sorted.
+        """Return the sorted names of all specs of a kind.
 
         Parameters
         ----------
@@ -215,7 +217,7 @@ class Catalogue:
         return [name for name in self.names("gpus") if not self.load_gpu(name).spec.announced]
 
     def find(self, kind: SpecKind | str, name: str) -> Path:
-        """The file of a spec, by name, alias or path.
+        """Return the file of a spec, by name, alias or path.
 
         Parameters
         ----------
@@ -225,7 +227,7 @@ class Catalogue:
         return find(kind, name, self.folder)
 
     def load_model(self, name: str) -> ModelSpec:
-        """A model by name, alias, ORG/NAME of Hugging Face, or path; see `load_model`.
+        """Load a model by name, alias, ORG/NAME of Hugging Face, or path; see `load_model`.
 
         Parameters
         ----------
@@ -234,7 +236,7 @@ class Catalogue:
         return load_model(name, self.folder)
 
     def copied_from(self, name: str) -> str | None:
-        """Built-in model of a renamed or quantized copy; see `copied_from`.
+        """Return the built-in model of a renamed or quantized copy; see `copied_from`.
 
         Parameters
         ----------
@@ -243,7 +245,7 @@ class Catalogue:
         return copied_from(name, self.folder)
 
     def load_gpu(self, name: str) -> LoadedSpec[GpuSpec]:
-        """A GPU completed with the defaults of its class, with the source of each number.
+        """Load a GPU completed with its class's defaults, with the source of each number.
 
         Parameters
         ----------
@@ -252,7 +254,7 @@ class Catalogue:
         return load_gpu_with_provenance(name, self.folder)
 
     def load_cluster(self, name: str) -> LoadedSpec[ClusterSpec]:
-        """A cluster, with the source of each number.
+        """Load a cluster, with the source of each number.
 
         Parameters
         ----------
@@ -261,7 +263,7 @@ class Catalogue:
         return load_cluster_with_provenance(name, self.folder)
 
     def load_framework(self, name: str) -> LoadedSpec[FrameworkProfile]:
-        """A framework profile, with the source of each number.
+        """Load a framework profile, with the source of each number.
 
         Parameters
         ----------
@@ -270,7 +272,7 @@ class Catalogue:
         return load_framework(name, self.folder)
 
     def load_engine(self, name: str) -> LoadedSpec[EngineProfile]:
-        """An engine profile, with the source of each number.
+        """Load an engine profile, with the source of each number.
 
         Parameters
         ----------
@@ -281,7 +283,7 @@ class Catalogue:
     def load_profile(
         self, kind: str, name: str
     ) -> LoadedSpec[FrameworkProfile] | LoadedSpec[EngineProfile]:
-        """A ``framework`` or ``engine``, with the source of each number.
+        """Load a ``framework`` or ``engine`` profile, with the source of each number.
 
         Parameters
         ----------
@@ -291,7 +293,7 @@ class Catalogue:
         return self.load_framework(name) if kind == "framework" else self.load_engine(name)
 
     def load_reliability(self, name: str) -> LoadedSpec[ReliabilitySpec]:
-        """Failure rates and recovery times, with the source of each number.
+        """Load failure rates and recovery times, with the source of each number.
 
         Parameters
         ----------
@@ -300,7 +302,7 @@ class Catalogue:
         return load_reliability(name, self.folder)
 
     def load_space(self, name: str) -> LoadedSpec[SearchSpace]:
-        """A search space.
+        """Load a search space.
 
         Parameters
         ----------
@@ -315,7 +317,7 @@ class Catalogue:
         provider: str | None = None,
         user_folder: Path | None = None,
     ) -> Price | None:
-        """Price of one GPU [USD/s]; see `price_of`.
+        """Return the price of one GPU [USD/s]; see `price_of`.
 
         Parameters
         ----------
@@ -327,7 +329,7 @@ class Catalogue:
         return price_of(gpu_name, contract, provider, user_folder, self.folder)
 
     def offers(self, gpu_name: str, user_folder: Path | None = None) -> list[Price]:
-        """All offers of one GPU, in the order of lookup of their lists.
+        """Return all offers of a GPU in lookup order of their lists.
 
         Parameters
         ----------
@@ -341,7 +343,7 @@ class Catalogue:
         return load_power(self.folder)
 
     def find_region(self, name: str) -> Region:
-        """A region of a grid or cloud by its code or name; a `SearchSpaceError` if unknown.
+        """Return a grid or cloud region by code or name; raise SearchSpaceError if unknown.
 
         Parameters
         ----------
@@ -350,7 +352,7 @@ class Catalogue:
         return find_region(name, self.folder)
 
     def collectives(self, gpu: GpuSpec, kind: LinkKind) -> Mapping[str, CollectiveEfficiency]:
-        """Efficiency of collectives on a fabric of ``kind``: of the GPU, or defaults of the kind.
+        """Return the efficiency of collectives on ``kind``: of the GPU, or defaults.
 
         Parameters
         ----------
@@ -360,7 +362,7 @@ class Catalogue:
         return collectives(gpu, kind, self.folder)
 
     def gemm_table(self, gpu: GpuSpec) -> GemmTable | None:
-        """The matrix products measured on a GPU, where there are any.
+        """Return the GEMM table measured on a GPU; None if there is none.
 
         Parameters
         ----------

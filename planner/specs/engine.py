@@ -253,7 +253,7 @@ class Scheduler:
     slots: bool = False
 
     def default_step_tokens(self, ranks: FloatArray) -> FloatArray:
-        """Default new tokens of a step on each attention rank.
+        """Return the default limit of new tokens per step on each attention rank.
 
         Parameters
         ----------

@@ -46,7 +46,7 @@ _steady: ContextVar[_FileStamps | None] = ContextVar("steady", default=None)
 
 @contextmanager
 def snapshot_files() -> Iterator[None]:
-    """Inside, each file is looked at once: many answers are of the same specs."""
+    """Within this context, look at each file only once, for many answers from the same specs."""
     token = _steady.set(_steady.get() or _FileStamps())
     try:
         yield
@@ -55,7 +55,7 @@ def snapshot_files() -> Iterator[None]:
 
 
 def stamp(path: Path | str) -> Stamp:
-    """Times, size and identity of a file or folder; empty if it does not exist.
+    """Return times, size and identity of a file or folder; empty if it does not exist.
 
     Functions of `cache_by_files` that call this depend on the file: call it before reading.
 
@@ -70,7 +70,7 @@ def stamp(path: Path | str) -> Stamp:
 
 
 def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
-    """Cache a function until a file or folder changes that it took the `stamp` of.
+    """Cache a function until a file that it looked at (by `stamp`) changes.
 
     Its arguments are hashable; its results are shared and must not be changed. Errors are not
     cached. Relative paths refer to the working directory at the time of the call.
@@ -83,6 +83,7 @@ def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the cached result if the files it used are unchanged; else call the function."""
         key = (_working_folder(), args, tuple(kwargs.items()))
         entry = entries.get(key)
         if entry is not None and _hold(entry[1]):
@@ -105,7 +106,7 @@ def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def cache_on_disk(path: Path, parse: Callable[[Path], dict[str, object]]) -> dict[str, object]:
-    """Result of ``parse`` for a file; from an earlier run if the file is unchanged.
+    """Return ``parse(path)``, from an earlier run's cache if the file is unchanged.
 
     Only results that JSON preserves are cached: no dates.
 
@@ -153,7 +154,7 @@ def _note(stamps: Mapping[str, Stamp]) -> None:
 
 
 def _hold(stamps: Mapping[str, Stamp]) -> bool:
-    """Whether all stamps are unchanged; inside of `snapshot_files` each is read once."""
+    """Return whether all files are unchanged since their stamps."""
     looks = _steady.get()
     if looks is not None and id(stamps) in looks.holding:
         return True
@@ -164,6 +165,7 @@ def _hold(stamps: Mapping[str, Stamp]) -> bool:
 
 
 def _stamp(path: str) -> Stamp:
+    """Return the state of a file; inside a steady block, as first seen in the block."""
     looks = _steady.get()
     if looks is None:
         return _looked(path)
@@ -173,6 +175,7 @@ def _stamp(path: str) -> Stamp:
 
 
 def _looked(path: str) -> Stamp:
+    """Return times, size and identity of a file as it is now; () if it cannot be read."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):

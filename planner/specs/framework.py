@@ -329,7 +329,7 @@ class Defaults:
     sequence_parallel: bool = False
 
     def values(self, adapter: AdapterKind) -> dict[str, str | bool]:
-        """The parameters with other values than the defaults of most frameworks, by name.
+        """Return the parameters by name that differ from most frameworks' defaults.
 
         Parameters
         ----------
@@ -474,7 +474,7 @@ class FrameworkProfile:
     notes: str = ""
 
     def recipe_on(self, *, scales_groups: bool) -> Fp8Recipe:
-        """The 8-bit recipe on a GPU.
+        """Return the 8-bit recipe on a GPU.
 
         Parameters
         ----------

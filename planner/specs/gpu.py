@@ -393,7 +393,7 @@ class GpuSpec:
 
     @property
     def host_link(self) -> HostLink:
-        """The link to the host; with unified memory, copies inside that memory."""
+        """Link to the host; with unified memory, copies inside that memory."""
         if self.unified_memory:
             bandwidth = self.memory_bandwidth
             return HostLink(
@@ -505,7 +505,7 @@ _LINK_CLASSES = {
 def with_defaults(
     table: Mapping[str, object], where: str, folder: Path | None = None
 ) -> tuple[dict[str, object], list[Path]]:
-    """A GPU's table completed from its defaults, and the files they came from.
+    """Return a GPU's table completed from its default files, and those files.
 
     Raises SpecError if a default is unknown, cannot be read, or leads back to itself.
 
@@ -525,7 +525,7 @@ def with_defaults(
 
 
 def is_measured(provenance: Mapping[str, str], part: str) -> bool:
-    """Whether every figure of a part such as ``gemm.bf16`` was measured on this GPU.
+    """Return whether all figures of a part, such as ``gemm.bf16``, were measured on this GPU.
 
     Parameters
     ----------
@@ -543,7 +543,7 @@ def is_measured(provenance: Mapping[str, str], part: str) -> bool:
 
 
 def is_assumed(provenance: Mapping[str, str], part: str) -> bool:
-    """Whether a figure such as ``gemm.bf16.compute_fraction`` has no published source.
+    """Return whether a figure has no published source.
 
     Parameters
     ----------
@@ -555,7 +555,7 @@ def is_assumed(provenance: Mapping[str, str], part: str) -> bool:
 
 
 def gemm_key(precision: Precision) -> str:
-    """The row of ``Efficiency.gemm`` for a precision: that of fp8 for fp4, else that of bf16.
+    """Return the row of ``Efficiency.gemm`` for a precision: "fp8" for FP8 and FP4, else "bf16".
 
     Parameters
     ----------
@@ -567,7 +567,7 @@ def gemm_key(precision: Precision) -> str:
 def collectives(
     gpu: GpuSpec, kind: LinkKind, folder: Path | None = None
 ) -> Mapping[str, CollectiveEfficiency]:
-    """Efficiency of collectives on a fabric of ``kind``: that of the GPU, or the kind's defaults.
+    """Return the efficiency of collectives on a fabric of ``kind``: of the GPU, or defaults.
 
     They differ if the links of a cluster are not those of the GPU, such as PCIe cards with NVLink
     bridges.
@@ -587,6 +587,7 @@ def collectives(
 def _completed(
     table: Mapping[str, object], where: str, folder: Path | None, seen: tuple[str, ...]
 ) -> tuple[dict[str, object], list[Path]]:
+    """Fill in efficiencies from the named default files; return the table and the files used."""
     completed = dict(table)
     names = completed.pop("default_efficiency", [])
     names = [names] if isinstance(names, str) else names
@@ -610,6 +611,7 @@ def _completed(
 def _default_tables(
     name: str, where: str, folder: Path | None, seen: tuple[str, ...]
 ) -> tuple[dict[str, object], list[Path]]:
+    """Return the efficiency and sources of one default file, and the files read for them."""
     if name in seen:
         raise SpecError(f"{where}: default_efficiency leads back to {name!r}.")
     path = _default_file(name, where, folder)
@@ -625,6 +627,7 @@ def _default_tables(
 
 
 def _default_file(name: str, where: str, folder: Path | None) -> Path:
+    """Return the path of a default efficiency file; raise SpecError if the name is unknown."""
     folders = [*spec_folders(SpecKind.EFFICIENCY, folder), *spec_folders(SpecKind.GPUS, folder)]
     for place in folders:
         path = place / f"{name}.toml"
@@ -637,7 +640,7 @@ def _default_file(name: str, where: str, folder: Path | None) -> Path:
 
 
 def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, object]:
-    """The table with ``prefix.`` before the source of each quantity in it."""
+    """Return the table with ``prefix.`` before the source of each quantity."""
     renamed = {}
     for key, value in table.items():
         if isinstance(value, dict):
@@ -649,7 +652,7 @@ def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, object]:
 
 
 def merge_tables(below: object, above: object) -> object:
-    """Nested tables, the second over the first.
+    """Merge nested tables; ``above`` takes precedence over ``below``.
 
     A quantity is replaced with its source: a number must not keep the source of another.
 
@@ -672,6 +675,7 @@ def merge_tables(below: object, above: object) -> object:
 
 @cache_by_files
 def _link_collectives(path: Path) -> Mapping[str, CollectiveEfficiency]:
+    """Return the efficiency of each collective operation in a file of measured links."""
     table = read_toml(path)
     where, sources = str(path), table.get("sources", {})
     efficiency = require_table(table.get("efficiency", {}), f"{where}: efficiency")

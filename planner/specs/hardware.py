@@ -46,7 +46,7 @@ class LoadedSpec(Generic[Spec]):
 
 
 def load_gpu(name: str, folder: Path | None = None) -> GpuSpec:
-    """A GPU by name, alias or path, completed with the defaults of its class.
+    """Load a GPU by name, alias or path, completed with the defaults of its class.
 
     Raises SpecError if the spec is unknown or its file has errors.
 
@@ -60,7 +60,7 @@ def load_gpu(name: str, folder: Path | None = None) -> GpuSpec:
 
 @cache_by_files
 def load_gpu_with_provenance(name: str, folder: Path | None = None) -> LoadedSpec[GpuSpec]:
-    """As `load_gpu`, with the source of each number.
+    """Load a GPU as `load_gpu` does, with the source of each number.
 
     Raises SpecError if the spec is unknown or its file has errors.
 
@@ -76,7 +76,7 @@ def load_gpu_with_provenance(name: str, folder: Path | None = None) -> LoadedSpe
 
 
 def load_cluster(name: str, folder: Path | None = None) -> ClusterSpec:
-    """A cluster by name, alias or path.
+    """Load a cluster by name, alias or path.
 
     Raises SpecError if the spec is unknown or its file has errors.
 
@@ -90,7 +90,7 @@ def load_cluster(name: str, folder: Path | None = None) -> ClusterSpec:
 
 @cache_by_files
 def load_cluster_with_provenance(name: str, folder: Path | None = None) -> LoadedSpec[ClusterSpec]:
-    """As `load_cluster`, with the source of each number.
+    """Load a cluster as `load_cluster` does, with the source of each number.
 
     Raises SpecError if the spec is unknown or its file has errors.
 
@@ -104,7 +104,7 @@ def load_cluster_with_provenance(name: str, folder: Path | None = None) -> Loade
 
 
 def default_cluster(gpu: GpuSpec) -> ClusterSpec:
-    """The default cluster of a GPU, from the links in its file.
+    """Return the default cluster of a GPU, from the links in its file.
 
     Nodes have eight PCIe cards, also with bridged pairs. If the file has no network, 400 Gbit/s per
     node are assumed.
@@ -133,6 +133,7 @@ def default_cluster(gpu: GpuSpec) -> ClusterSpec:
 
 
 def _default_fabric(gpu: GpuSpec) -> ScaleUp:
+    """Return the scale-up links of a GPU in a usual server; PCIe cards share one node."""
     link, host = gpu.scale_up, gpu.host
     bridged_pair = link.kind is LinkKind.NVLINK and link.domain_size == 2
     if link.kind is LinkKind.PCIE:
@@ -145,7 +146,7 @@ def _default_fabric(gpu: GpuSpec) -> ScaleUp:
 def load_spec(
     kind: type[Spec], table: Mapping[str, object], path: Path, *others: Path
 ) -> LoadedSpec[Spec]:
-    """A table as a spec with the source of each number; ``others``: files it was completed from.
+    """Check a table as a ``kind``, with the source of each number; ``others``: files merged in.
 
     Raises SpecError with one line per error.
 
@@ -164,6 +165,7 @@ def load_spec(
 
 
 def _kernel_files(table: Mapping[str, object], where: str, folder: Path | None) -> list[Path]:
+    """Return the file of the GEMM table that a GPU file names, after reading it; [] without one."""
     efficiency = table.get("efficiency")
     name = efficiency.get("gemm_table") if isinstance(efficiency, Mapping) else None
     if not name or not isinstance(name, str):
@@ -193,7 +195,7 @@ class GemmTable:
 
 
 def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
-    """The file of a table that the GPU file ``where`` names as ``gemm_table``.
+    """Return the file of the GEMM table that the GPU file ``where`` names.
 
     Raises SpecError if the file is missing.
 
@@ -216,7 +218,7 @@ def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
 
 
 def load_gemm_table(name: str, where: str, folder: Path | None = None) -> GemmTable:
-    """The table that the GPU ``where`` names.
+    """Load the GEMM table that the GPU file ``where`` names.
 
     Raises SpecError if the table is missing or no full grid of positive numbers.
 
@@ -231,7 +233,7 @@ def load_gemm_table(name: str, where: str, folder: Path | None = None) -> GemmTa
 
 @cache_by_files
 def read_gemm_table(path: Path) -> GemmTable:
-    """The table of a file, read once.
+    """Read the GEMM table in a file (cached).
 
     Raises SpecError if the table is no full grid of positive numbers.
 
@@ -261,6 +263,7 @@ def read_gemm_table(path: Path) -> GemmTable:
 
 
 def _of_shares(axes: list[FloatArray], share: FloatArray) -> GemmTable:
+    """Return a GEMM table from measured shares of the peak at each (rows, columns, depth)."""
     rows, columns, depth = np.meshgrid(*axes, indexing="ij")
     large = np.minimum(np.minimum(rows, columns), depth) >= _LARGE
     typical = _median(share[large]) if np.any(large) else np.max(share)
@@ -271,7 +274,7 @@ def _of_shares(axes: list[FloatArray], share: FloatArray) -> GemmTable:
 
 
 def _growing(work: FloatArray, from_large: bool = False) -> FloatArray:
-    """No less than at any smaller size, or no more than at any larger one."""
+    """Return ``work`` made monotonic in every size: running maximum, or minimum from large."""
     for axis in range(3):
         if from_large:
             work = np.flip(np.minimum.accumulate(np.flip(work, axis), axis=axis), axis)

@@ -36,7 +36,7 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def is_repository(name: str) -> bool:
-    """Whether ``name`` has the form ORG/NAME.
+    """Return whether ``name`` has the form ORG/NAME.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def is_repository(name: str) -> bool:
 
 
 def read_config(path: Path, name: str | None = None) -> ModelSpec:
-    """The model of a ``config.json``.
+    """Read the model from a ``config.json``.
 
     Raises SpecError with one line per error: file, key and problem. The error for an unsupported
     model type names its features that are not modelled, or the supported types.
@@ -74,7 +74,7 @@ def read_config(path: Path, name: str | None = None) -> ModelSpec:
 
 
 def find_config(name: str) -> Path:
-    """The ``config.json`` of ORG/NAME: from the local cache, or else downloaded.
+    """Return the path of a model's ``config.json``: cached, else downloaded.
 
     Raises SpecError if there is no such model, it needs permission, or the network is not
     reachable; MissingDependencyError if it is not in the cache, and huggingface-hub is not
@@ -90,7 +90,7 @@ def find_config(name: str) -> Path:
 
 
 def cached_config(name: str) -> Path | None:
-    """The ``config.json`` of ORG/NAME in the local cache, if it is there.
+    """Return the path of a model's ``config.json`` in the local cache; None if not there.
 
     Parameters
     ----------
@@ -103,6 +103,7 @@ def cached_config(name: str) -> Path | None:
 
 
 def _unsupported(family: object) -> str:
+    """Return the error message for a model_type that is missing or not supported."""
     supported = f"Supported: {', '.join(FAMILIES)}."
     if family is None:
         return f"model_type is missing. {supported}"
@@ -121,6 +122,7 @@ def _name(values: Mapping[str, object], path: Path) -> str:
 
 
 def _cached_snapshots(name: str) -> Iterator[Path]:
+    """Yield the snapshot folders of a model in the Hugging Face cache, the main revision first."""
     folder = _cache_folder() / f"models--{name.replace('/', '--')}"
     try:
         revision = read_text(folder / "refs" / "main").strip()
@@ -132,6 +134,7 @@ def _cached_snapshots(name: str) -> Iterator[Path]:
 
 
 def _cache_folder() -> Path:
+    """Return the Hugging Face cache folder that the environment variables choose."""
     if cache := os.environ.get("HF_HUB_CACHE"):
         return Path(cache).expanduser()
     if home := os.environ.get("HF_HOME"):
@@ -141,6 +144,7 @@ def _cache_folder() -> Path:
 
 
 def _download(name: str) -> Path:
+    """Download the config.json of a model from Hugging Face; return its path or raise SpecError."""
     try:
         from huggingface_hub import constants, errors, hf_hub_download
     except ImportError as error:
@@ -175,7 +179,7 @@ def _download(name: str) -> Path:
 
 
 def _is_offline(endpoint: str) -> bool:
-    """Whether the hub is certainly unreachable: no proxy, and no address for the host name."""
+    """Return whether the hub is certainly unreachable: no proxy and no DNS answer."""
     import socket
     from urllib.parse import urlsplit
     from urllib.request import getproxies
@@ -190,7 +194,7 @@ def _is_offline(endpoint: str) -> bool:
 
 
 def published_types(values: Mapping[str, object]) -> dict[str, object]:
-    """``quantization``, ``expert_quantization`` and ``checkpoints`` of a model; empty for 16 bit.
+    """Return quantization fields and ``checkpoints`` of a published model; {} for 16 bits.
 
     A method that leaves the attention of a mixture of experts in 16 bit counts as quantization of
     the experts only. Also empty for unknown methods.
@@ -229,7 +233,7 @@ def published_types(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def _sixteen_bit_parts(left_out: list[str], num_layers: int) -> dict[str, object]:
-    """Fields of the parts in 16 bit in every layer, and of the number of 16-bit layers.
+    """Return fields for the parts that stay in 16 bits, and the 16-bit layers.
 
     A part that is named for some layers only does not count. Layers with a named dense part count
     as 16-bit layers.
@@ -252,7 +256,7 @@ def _sixteen_bit_parts(left_out: list[str], num_layers: int) -> dict[str, object
 
 
 def _groups(config: Mapping[str, object]) -> dict[str, object]:
-    """Fields of the group of weights that share a scale, if it is not the default of 128."""
+    """Return the field for the quantization group size; {} for the default of 128."""
     weights: Mapping[str, object] = config
     if config.get("quant_method") == "mxfp8":  # of the kernels of blocks, with finer scales
         return {"group_size": 32, "scale_bytes": 1.0}
@@ -273,6 +277,7 @@ def _first_group(config: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _word(config: Mapping[str, object]) -> str | None:
+    """Return the quantization word, such as "fp8", of a quantization_config; None if unknown."""
     method = config.get("quant_method")
     if method == "fp8":
         return "fp8_block" if config.get("weight_block_size") else "fp8"
@@ -291,6 +296,7 @@ def _word(config: Mapping[str, object]) -> str | None:
 
 
 def _compressed(group: Mapping[str, object]) -> str | None:
+    """Return the quantization word of a compressed-tensors config group; None if unknown."""
     weights, inputs = group.get("weights"), group.get("input_activations")
     if not isinstance(weights, dict):
         return None

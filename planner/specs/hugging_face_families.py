@@ -59,7 +59,7 @@ _SOURCE = "vision_config of config.json"
 
 
 def vision_tower(row: Row | None, full_config: ConfigReader, hidden_size: int) -> _Tower | None:
-    """The vision tower of a model with a language model of this width; None: not described.
+    """Return the vision tower of a multimodal config; None if the tower is not described.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def _linear(inputs: int, outputs: int) -> int:
 def _tower_group(
     layers: int, heads: int, width: int, inner: int, *, window: int = 0, **kinds: bool
 ) -> _Tower:
-    """A group of layers: SigLIP's norms, MLP and biases unless ``plain``, gated or both."""
+    """Return a group of tower layers: SigLIP norms, MLP and biases unless ``plain``."""
     biased, gated = not kinds.get("plain", False), kinds.get("gated", False)
     attention: _Tower = {
         "num_attention_heads": heads,
@@ -119,6 +119,7 @@ def _tower_group(
 
 
 def _patches(vision: ConfigReader, hidden_size: int, groups: list[_Tower]) -> _Tower:
+    """Return the tower fields that all families share, such as patch and merge sizes."""
     return {
         "hidden_size": hidden_size,
         "layer_groups": groups,
@@ -130,6 +131,7 @@ def _patches(vision: ConfigReader, hidden_size: int, groups: list[_Tower]) -> _T
 
 
 def _qwen2(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
+    """Return the vision tower of a Qwen2-VL config."""
     h, ratio = vision.size("embed_dim"), vision.values.get("mlp_ratio")
     inner = int(h * ratio) if isinstance(ratio, int | float) else 4 * h
     merged = h * vision.size("spatial_merge_size") ** 2
@@ -140,6 +142,7 @@ def _qwen2(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) ->
 
 
 def _qwen2_5(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower | None:
+    """Return the vision tower of a Qwen2.5-VL config; None without both kinds of layers."""
     h, inner, depth = vision.size("hidden_size"), vision.size("intermediate_size"), "depth"
     full = len(vision.sequence("fullatt_block_indexes") or ())
     windowed = vision.size(depth) - full
@@ -156,6 +159,7 @@ def _qwen2_5(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) 
 
 
 def _qwen3(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
+    """Return the vision tower of a Qwen3-VL config, with its DeepStack mergers."""
     h = vision.size("hidden_size")
     merged = h * vision.size("spatial_merge_size") ** 2
     deep = len(vision.sequence("deepstack_visual_indexes") or ())
@@ -168,7 +172,7 @@ def _qwen3(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) ->
 
 
 def _gemma3(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower | None:
-    """SigLIP; the patches of an image are averaged to ``mm_tokens_per_image``."""
+    """Return Gemma 3's SigLIP tower, whose patches are averaged to ``mm_tokens_per_image``."""
     h, side = vision.size("hidden_size"), vision.size("image_size")
     across = side // vision.size("patch_size")
     tokens = full_config.size("mm_tokens_per_image", 256)
@@ -189,6 +193,7 @@ def _siglip(vision: ConfigReader, hidden_size: int) -> _Tower:
 
 
 def _pixtral(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
+    """Return the vision tower of a Pixtral config (gated MLPs, patch merger)."""
     h, inner = vision.size("hidden_size"), vision.size("intermediate_size")
     layers, heads = vision.size("num_hidden_layers"), vision.size("num_attention_heads")
     merge = full_config.size("spatial_merge_size", 2)
@@ -200,7 +205,7 @@ def _pixtral(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) 
 
 
 def _llama4(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
-    """A class token and the patches of a tile, with pixels shuffled into channels."""
+    """Return Llama 4's vision tower: a class token and patches per tile, pixel shuffle."""
     h, side = vision.size("hidden_size"), vision.size("image_size")
     across = side // vision.size("patch_size")
     inner, wide = vision.size("projector_input_dim"), vision.size("projector_output_dim")
@@ -212,6 +217,7 @@ def _llama4(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -
 
 
 def _moonvit(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
+    """Return the MoonViT vision tower of a Kimi config."""
     h, merge = vision.size("hidden_size"), 2
     merged = merge**2 * h
     positions = vision.size("init_pos_emb_height") * vision.size("init_pos_emb_width")
@@ -223,7 +229,7 @@ def _moonvit(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) 
 
 
 def _glm(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
-    """MLPs are as wide as the output of the tower; its merger has the ``intermediate_size``."""
+    """Return GLM-4V's vision tower, with MLPs of its output width."""
     h, out = vision.size("hidden_size"), vision.size("out_hidden_size")
     merged = h * vision.size("spatial_merge_size") ** 2
     inner = vision.size("intermediate_size")
@@ -284,7 +290,7 @@ _LARGEST_SIZE = 1e6
 
 
 def named(name: str) -> Any:
-    """The function of a module of rules that rows call so.
+    """Return the rule function of a name in the TOML rows.
 
     Parameters
     ----------
@@ -294,7 +300,7 @@ def named(name: str) -> Any:
 
 
 def _table(row: Row, config: ConfigReader) -> Table:
-    """The model table of a config."""
+    """Return the model table of a config, by the rules of its family."""
     config = config.completed(row.get("defaults", {}))
     config = config.with_defaults(row["or_else"]) if "or_else" in row else config
     for key, value in row.get("only", {}).items():
@@ -309,6 +315,7 @@ def _table(row: Row, config: ConfigReader) -> Table:
 
 
 def _kinds(row: Row, config: ConfigReader, layer_overrides: Mapping[int, str]) -> list[Kind]:
+    """Return the kind of each layer: mixer, feed forward and overrides of the config."""
     if "blocks" in row:
         return list(named(row["blocks"])(config))
     blocks_by_layer = zip(_mixers(row, config), _feed_forwards(row, config), strict=True)
@@ -319,6 +326,7 @@ def _kinds(row: Row, config: ConfigReader, layer_overrides: Mapping[int, str]) -
 
 
 def _mixers(row: Row, config: ConfigReader) -> list[str]:
+    """Return the mixer of each layer: "full", "window", or the state kind of the family."""
     has_windows = "windows" in row and (
         "windows_if" not in row or config.flag(row["windows_if"], False)
     )
@@ -339,6 +347,7 @@ def _mixers(row: Row, config: ConfigReader) -> list[str]:
 
 
 def _feed_forwards(row: Row, config: ConfigReader) -> list[str]:
+    """Return "dense" or "sparse" (a mixture of experts) for each layer."""
     if "experts" not in row:
         return ["dense"] * config.layers()
     holds = _rule(row.get("sparse", "always"))
@@ -358,6 +367,7 @@ def _rule(rule_name: str | list[object]) -> Rule:
 
 
 def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
+    """Return the spec fields of one kind of layer, as the rules of its family read the config."""
     config = config.replaced(json.loads(kind.overrides)) if kind.overrides else config
     is_sparse = kind.feed_forward == "sparse"
     fields = _filled(
@@ -378,6 +388,7 @@ def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
 
 
 def _attention(row: Row, config: ConfigReader, mixer: str) -> Table:
+    """Return the attention fields of one mixer kind, as the rules of its family read the config."""
     if mixer in _STATES:
         return rules.attention(config, **_filled(_ATTENTION, row["state"], config))
     fields = row.get("attention", {})
@@ -392,6 +403,7 @@ def _filled(kinds: Mapping[str, object], fields: Row, config: ConfigReader) -> T
 
 
 def _value(kind: object, value: object, config: ConfigReader) -> object:
+    """Return the value of a field from its rule: a constant, a function, or keys of the config."""
     if not isinstance(value, str):
         return value
     if value.startswith("@"):
@@ -411,7 +423,7 @@ def _flag(text: str, config: ConfigReader) -> bool:
 
 
 def _product(text: str, config: ConfigReader) -> int | None:
-    """The product of sizes; sizes after a zero are not read."""
+    """Return the product of sizes of a rule text; None if an optional size is missing."""
     sizes: list[int] = []
     for term in text.split(" * "):
         size = _size(term, config)
@@ -422,6 +434,7 @@ def _product(text: str, config: ConfigReader) -> int | None:
 
 
 def _size(term: str, config: ConfigReader) -> int | None:
+    """Return the integer of one term of a rule: a number, or a config key with optional default."""
     if term.rstrip("?").isdecimal():
         return int(term.rstrip("?"))
     match = _TERM.fullmatch(term)
@@ -436,7 +449,7 @@ def _size(term: str, config: ConfigReader) -> int | None:
 
 
 def _split_layer_overrides(config: ConfigReader) -> tuple[dict[int, str], ConfigReader]:
-    """Overrides of single layers (``per_layer_config``) as JSON, and the rest of the config."""
+    """Return ``per_layer_config`` as JSON by layer, and the config without it."""
     table = config.table("per_layer_config").values
     overrides: dict[int, str] = {}
     for layer, values in table.items():
@@ -448,7 +461,7 @@ def _split_layer_overrides(config: ConfigReader) -> tuple[dict[int, str], Config
 
 
 def _rows(families: Mapping[str, Row], shapes: Mapping[str, Row]) -> dict[str, Row]:
-    """The families, each merged over the rows that it is like."""
+    """Return the rules of each family, merged over the rows named in ``like``."""
 
     def merge_parents(row: Row) -> dict[str, object]:
         merged: dict[str, object] = {}
@@ -460,6 +473,7 @@ def _rows(families: Mapping[str, Row], shapes: Mapping[str, Row]) -> dict[str, R
 
 
 def _over(base: Row, overrides: Row) -> dict[str, object]:
+    """Return the rules ``base`` with ``overrides`` merged over them, table by table."""
     merged = dict(base)
     for key, value in overrides.items():
         inherited = merged.get(key)
@@ -469,7 +483,7 @@ def _over(base: Row, overrides: Row) -> dict[str, object]:
 
 
 def _composite(whole_name: str, default_type: str, config: ConfigReader) -> Table:
-    """The table of the language model of a multimodal config, with the omitted parts."""
+    """Return the model table of a multimodal config: language model and omitted parts."""
     full_config = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
     text = full_config.text()
     model_type = text.values.get("model_type")
@@ -495,7 +509,7 @@ def _composite(whole_name: str, default_type: str, config: ConfigReader) -> Tabl
 
 
 def _tower_size(full_config: ConfigReader) -> float | None:
-    """Approximate parameters of a vision transformer: its layers and the embedding of patches.
+    """Return the approximate number of parameters of a vision transformer.
 
     A layer of width h has 4 h^2 parameters of attention and 2 h f, gated 3 h f, of the feed-forward
     block (arXiv:2010.11929, section 3.1); norms, biases and the projector are left out. None where

@@ -39,7 +39,7 @@ class ConfigReader:
         self.prefix = prefix
 
     def add_error(self, key: str, text: str) -> None:
-        """Note that ``key`` is wrong.
+        """Record that ``key`` is wrong, with the reason.
 
         Parameters
         ----------
@@ -51,7 +51,7 @@ class ConfigReader:
             self.errors.append(error)
 
     def size(self, key: str, default: int | None = None, least: int = 1) -> int:
-        """A whole number; null counts as missing, and a missing one without default is an error.
+        """Return an integer; record an error if missing (or null) without default.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class ConfigReader:
         return max(least, 1)
 
     def optional_size(self, key: str, least: int = 1) -> int | None:
-        """A whole number; None: it is missing, null or invalid.
+        """Return an integer; None if missing, null or invalid.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class ConfigReader:
         return next(iter(numbers.values()), None)
 
     def layers(self) -> int:
-        """The number of layers, few enough to look at each."""
+        """Return the number of layers; record an error if too many."""
         layers = self.size("num_hidden_layers")
         if layers > MOST_LAYERS:
             self.add_error("num_hidden_layers", f"{layers} is more than {MOST_LAYERS}")
@@ -96,7 +96,7 @@ class ConfigReader:
         return layers
 
     def flag(self, key: str, default: bool) -> bool:
-        """True or false; null counts as missing.
+        """Return a boolean; the default if missing or null.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class ConfigReader:
         return value
 
     def refuse(self, key: str, supported: bool) -> None:
-        """Note an error if a flag has another value than the supported one.
+        """Record an error if a flag differs from the supported value.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class ConfigReader:
             self.add_error(key, f"must be {str(supported).lower()}: the other way is not supported")
 
     def demand(self, key: str, supported: object, why: str, silent: object = None) -> None:
-        """Note an error if ``key`` has another value than ``supported``.
+        """Record an error if ``key`` differs from ``supported``.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class ConfigReader:
             self.add_error(key, f"other than {supported} is not supported: {why}")
 
     def sequence(self, key: str, length: int | None = None) -> Sequence[object] | None:
-        """A list, of ``length`` if specified; None: it is missing.
+        """Return a list, of ``length`` if specified; None if missing.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class ConfigReader:
         return value
 
     def table(self, key: str) -> ConfigReader:
-        """The object inside this one; an empty one where it is missing.
+        """Return the object under ``key``; an empty one if missing.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class ConfigReader:
         return ConfigReader(inner, self.errors, f"{self.prefix}{key}.")
 
     def with_defaults(self, defaults: Mapping[str, object]) -> ConfigReader:
-        """This object, with ``defaults`` for missing keys and nulls.
+        """Return a copy with ``defaults`` for missing keys and nulls.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class ConfigReader:
         return ConfigReader({**defaults, **present}, self.errors, self.prefix)
 
     def names(self, key: str) -> bool:
-        """Whether the object has ``key``, also if its value is null.
+        """Return whether the object has ``key``, even with a null value.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class ConfigReader:
         return any(name in self.values for name in _NAMES.get(key, (key,)))
 
     def completed(self, defaults: Mapping[str, object]) -> ConfigReader:
-        """This object, with ``defaults`` for missing keys; null stays null.
+        """Return a copy with ``defaults`` for missing keys; null stays null.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class ConfigReader:
         return self.replaced({key: value for key, value in defaults.items() if not self.names(key)})
 
     def replaced(self, values: Mapping[str, object]) -> ConfigReader:
-        """This object, with ``values`` replaced.
+        """Return a copy with ``values`` replaced.
 
         Parameters
         ----------
@@ -212,6 +212,7 @@ class ConfigReader:
         return next(map(self.table, parts), self)
 
     def _number(self, key: str, value: object, least: int) -> int | None:
+        """Return an integer of at least ``least``; else record an error and return None."""
         if isinstance(value, bool) or not isinstance(value, int):
             self.add_error(key, f"must be a whole number, not {_short(value)}")
         elif not least <= value <= LARGEST:
@@ -222,6 +223,7 @@ class ConfigReader:
 
 
 def _short(value: object) -> str:
+    """Return a value as text of at most 40 characters for an error message."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     if isinstance(value, int) and abs(value) > 10**18:

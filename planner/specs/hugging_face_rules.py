@@ -58,7 +58,7 @@ class Kind(NamedTuple):
 
 
 def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Table]:
-    """Layers of equal label as one group: spread over the depth if they are in several runs.
+    """Group layers of equal label; a label with several runs is spread over the depth.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Tab
 def label_layers(
     config: ConfigReader, key: str, labels: Mapping[str, Label], default: Callable[[int], Label]
 ) -> list[Label]:
-    """The label of every layer, by the words of the list ``key``.
+    """Return the label of each layer, from the list under ``key`` or by ``default``.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def label_layers(
 
 
 def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]:
-    """For every layer, whether it attends within a window.
+    """Return for each layer whether its attention is limited to a sliding window.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def never(_: ConfigReader, __: int) -> bool:
 
 
 def all_but_last_of(number: int, key: str = "sliding_window_pattern") -> Rule:
-    """Rule for all but the last layer in each ``number``, or in the period of the config.
+    """Return a rule that selects all but the last layer of each period of ``number`` layers.
 
     The config has the period, 0 for no layer, or letters with L for the layers of the rule.
     """
@@ -150,7 +150,7 @@ def last_of_each(key: str) -> Rule:
 
 
 def after(key: str, default: int, step_key: str = "") -> Rule:
-    """Rule for all layers but the first ``key``, or for one in each step of these.
+    """Return a rule that selects all layers after the first ``key``, or one in each step.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def after(key: str, default: int, step_key: str = "") -> Rule:
 
 
 def at(period: str, default_period: int, offset: str, default_offset: int) -> Rule:
-    """Rule for one layer in each period."""
+    """Return a rule that selects one layer in each period."""
 
     def rule(config: ConfigReader, layer: int) -> bool:
         return layer % config.size(period, default_period) == config.size(
@@ -194,7 +194,7 @@ def where(key: str) -> Rule:
 
 
 def where_any(key: str, default: int) -> Rule:
-    """Rule for all layers where a number is not zero.
+    """Return a rule that selects all layers if the number under ``key`` is not zero.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def among_experts(config: ConfigReader, layer: int) -> bool:
 
 
 def experts_of_ernie(config: ConfigReader, layer: int) -> bool:
-    """Rule for one layer in each interval, from a first to a last."""
+    """Return whether a layer has experts (ERNIE): one per interval, from first to last."""
     end = config.size("moe_layer_end_index", -1, least=-1)
     last = config.layers() - 1 if end == -1 else end
     step = config.size("moe_layer_interval", 1)
@@ -246,7 +246,7 @@ def windows_of_dots(layer: int) -> bool:
 
 
 def blocks_of_nemotron(config: ConfigReader) -> list[Kind]:
-    """Mamba-2, attention or feed-forward of every layer: letters of a pattern, or a list."""
+    """Return the kind of each layer (Nemotron-H): Mamba-2, attention or feed-forward."""
     pattern = config.values.get("hybrid_override_pattern")
     words = config.sequence("layers_block_type")
     if words is None and isinstance(pattern, str):
@@ -281,7 +281,7 @@ _BLOCKS = {
 
 
 def attention(config: ConfigReader, **fields: Any) -> Table:
-    """Attention by the common names; ``fields`` are those that the family fixes."""
+    """Return the attention table from the common config keys; ``fields`` take precedence."""
     heads = config.size("num_attention_heads")
     shared = fields.pop("num_key_value_heads", None) or config.size("num_key_value_heads", heads)
     if heads % shared:
@@ -296,6 +296,7 @@ def attention(config: ConfigReader, **fields: Any) -> Table:
 
 
 def _head_dim(config: ConfigReader, heads: int) -> int:
+    """Return hidden_size / heads; record an error if the division is not exact."""
     hidden = config.optional_size("hidden_size")
     if hidden is None:
         return 1  # the model table reports the missing key
@@ -305,7 +306,7 @@ def _head_dim(config: ConfigReader, heads: int) -> int:
 
 
 def latent_attention(config: ConfigReader, **fields: object) -> Table:
-    """Latent attention by the names of DeepSeek; ``fields`` are those that the family fixes."""
+    """Return the latent attention (MLA) table from DeepSeek's keys; ``fields`` win."""
     heads = config.size("num_attention_heads")
     rotary = config.size("qk_rope_head_dim", least=0)
     return {
@@ -322,7 +323,7 @@ def latent_attention(config: ConfigReader, **fields: object) -> Table:
 
 
 def square_attention(config: ConfigReader, **fields: object) -> Table:
-    """Attention with a square output projection; other sizes of heads are an error."""
+    """Return the attention table; record an error if its output projection is not square."""
     table = attention(config, **fields)
     width = number_of_row(table, "num_attention_heads") * number_of_row(table, "head_dim")
     if width != config.size("hidden_size"):
@@ -331,7 +332,7 @@ def square_attention(config: ConfigReader, **fields: object) -> Table:
 
 
 def unequal_heads(config: ConfigReader, **fields: object) -> Table:
-    """Attention with different head widths of values and keys; the table has their mean."""
+    """Return attention with different key and value widths, described by their mean."""
     key, value = config.size("head_dim", 192), config.size("v_head_dim", 128)
     if (key + value) % 2:
         config.add_error("v_head_dim", f"{value} and head_dim {key} have no whole mean")
@@ -347,7 +348,7 @@ def prediction_modules(config: ConfigReader) -> int:
 
 
 def heads_of_multi_query(config: ConfigReader) -> int:
-    """Key-value heads of Falcon and of GPT-BigCode: one, but for the newer Falcon."""
+    """Return the key-value heads of Falcon or GPT-BigCode: 1, except newer Falcon."""
     heads = config.size("num_attention_heads")
     if config.flag("new_decoder_architecture", False):
         return config.size("num_kv_heads", heads)
@@ -393,7 +394,7 @@ def without_auxiliary_loss(config: ConfigReader) -> bool:
 
 
 def half_of_intermediate_size(config: ConfigReader) -> int:
-    """Width of the MLP of the first Qwen; its config has twice the width."""
+    """Return the MLP width of the first Qwen: half of intermediate_size."""
     both = config.size("intermediate_size", least=2)
     if both % 2:
         config.add_error("intermediate_size", f"{both} is not twice a whole number")
@@ -414,7 +415,7 @@ def heads_of_step(config: ConfigReader) -> int:
 
 
 def mamba_head(config: ConfigReader) -> int:
-    """Width of a head, which ``auto`` makes a share of the expanded hidden size."""
+    """Return the width of a Mamba head; ``auto`` divides the expanded hidden size."""
     if config.values.get("mamba_d_head", "auto") != "auto":
         return config.size("mamba_d_head")
     expanded = config.size("mamba_expand", 2) * config.size("hidden_size")
@@ -471,7 +472,7 @@ def position_of_mpt(config: ConfigReader) -> str:
 
 
 def embedded_at_full_width(config: ConfigReader) -> ConfigReader:
-    """The config of OPT; embeddings that are narrower than layers are an error."""
+    """Return OPT's config; record an error for embeddings narrower than the layers."""
     hidden = config.size("hidden_size")
     if config.size("word_embed_proj_dim", hidden) != hidden:
         config.add_error("word_embed_proj_dim", f"other than hidden_size {hidden} is not supported")
@@ -479,7 +480,7 @@ def embedded_at_full_width(config: ConfigReader) -> ConfigReader:
 
 
 def without_windows(config: ConfigReader) -> ConfigReader:
-    """The config of dots; a layer with a window is an error."""
+    """Return the config of dots; record an error for a layer with a sliding window."""
     first = config.size("max_window_layers", 62, least=0)
     window = config.optional_size("sliding_window")
     if any(windowed(config, lambda layer: window is not None and layer >= first)):
@@ -493,7 +494,7 @@ def chunked_attention(config: ConfigReader) -> ConfigReader:
 
 
 def require_equal_layers(config: ConfigReader) -> ConfigReader:
-    """Hunyuan: sizes as lists with one entry per layer; unequal entries are an error."""
+    """Return Hunyuan's config with per-layer lists as one value; record unequal entries."""
     if config.size("moe_layer_num_skipped", 0, least=0):
         config.add_error("moe_layer_num_skipped", "other than 0 is not supported")
     table: Table = {}
@@ -509,7 +510,7 @@ def require_equal_layers(config: ConfigReader) -> ConfigReader:
 
 
 def modern_gpt_neo(config: ConfigReader) -> ConfigReader:
-    """Windows by the words of GPT-Neo."""
+    """Return GPT-Neo's config with its window words as ``layer_types``."""
     words = {"global": "full_attention", "local": "sliding_attention"}
     kinds = config.sequence("attention_layers") or _repeated(config.sequence("attention_types"))
     if not kinds:
@@ -524,7 +525,7 @@ def modern_gpt_neo(config: ConfigReader) -> ConfigReader:
 
 
 def _repeated(types: Sequence[object] | None) -> list[object]:
-    """The words of ``[[words, times], ...]``."""
+    """Return the words of ``[[words, times], ...]``, repeated."""
     kinds: list[object] = []
     for entry in types or ():
         match entry:
@@ -536,7 +537,7 @@ def _repeated(types: Sequence[object] | None) -> list[object]:
 
 
 def modern_modernbert(config: ConfigReader) -> ConfigReader:
-    """The window to one side, half of that to both."""
+    """Return ModernBERT's config with the window to one side: half of its window."""
     if config.optional_size("sliding_window") is not None:
         return config
     half = config.size("local_attention", 128, least=2) // 2
@@ -544,7 +545,7 @@ def modern_modernbert(config: ConfigReader) -> ConfigReader:
 
 
 def modern_bamba(config: ConfigReader) -> ConfigReader:
-    """The layers of attention as numbers, the others Mamba-2."""
+    """Return Bamba's config with its attention layers as ``layer_types``, others Mamba-2."""
     chosen = config.sequence("attn_layer_indices") or ()
     kinds = [
         "full_attention" if layer in chosen else "linear_attention"
@@ -560,7 +561,7 @@ def modern_minimax_01(config: ConfigReader) -> ConfigReader:
 
 
 def modern_olmo_hybrid(config: ConfigReader) -> ConfigReader:
-    """Heads and widths that the family derives from one another if its config lacks them."""
+    """Return the config with head sizes that the family derives if they are missing."""
     heads = config.size("num_attention_heads")
     keys = config.optional_size("linear_num_key_heads") or heads
     width = config.optional_size("linear_key_head_dim")
@@ -576,7 +577,7 @@ def modern_olmo_hybrid(config: ConfigReader) -> ConfigReader:
 
 
 def listed(config: ConfigReader, key: str, words: tuple[str, str]) -> list[str] | None:
-    """The word of each layer, by a list of 0 and 1; None if the config lacks the list.
+    """Return the word of each layer from a list of 0 and 1; None if the config lacks the list.
 
     Parameters
     ----------
@@ -589,7 +590,7 @@ def listed(config: ConfigReader, key: str, words: tuple[str, str]) -> list[str] 
 
 
 def modern_mimo(config: ConfigReader) -> ConfigReader:
-    """The keys of the published file: lists of 0 and 1, and the window without the token itself."""
+    """Return MiMo's config with its 0/1 lists as layer types and the window size as usual."""
     kinds = {
         "layer_types": listed(
             config, "hybrid_layer_pattern", ("full_attention", "sliding_attention")
@@ -604,7 +605,7 @@ def modern_mimo(config: ConfigReader) -> ConfigReader:
 
 
 def modern_step(config: ConfigReader) -> ConfigReader:
-    """The keys of the published file: layers with experts as numbers, other heads in windows."""
+    """Return Step's config with its expert layers and window heads set per layer."""
     number = config.layers()
     values: dict[str, object] = {}
     for key in ("layer_types", "mlp_layer_types"):
@@ -623,7 +624,7 @@ def modern_step(config: ConfigReader) -> ConfigReader:
 
 
 def modern_laguna(config: ConfigReader) -> ConfigReader:
-    """Heads that differ between layers as overrides of single layers."""
+    """Return the config with head counts that differ by layer as per-layer overrides."""
     heads = config.sequence("num_attention_heads_per_layer", config.layers())
     if heads is None:
         return config
@@ -643,7 +644,7 @@ _HEADS_OF_DOTS = {
 
 
 def modern_dots(config: ConfigReader) -> ConfigReader:
-    """Latent attention of other sizes in the layers with a window, an indexer in the others."""
+    """Return the config with latent attention by layer: other sizes in windows, else indexers."""
     words = {"full_attention": False, "indexed_attention": False, "sliding_attention": True}
     kinds = label_layers(config, "layer_types", words, windows_of_dots)
     heads = {key: config.size(f"swa_{key}", default) for key, default in _HEADS_OF_DOTS.items()}
@@ -655,15 +656,12 @@ def modern_dots(config: ConfigReader) -> ConfigReader:
 
 
 def modern_gemma4(config: ConfigReader) -> ConfigReader:
-    """The keys of the published file: the layers of full attention have other heads.
-
-    The last layers may have no keys and values, and a wider MLP.
-    """
+    """Return the config with its full-attention heads and shared-cache layers set per layer."""
     return _with_shared_cache(_with_global_heads(config))
 
 
 def modern_gemma3n(config: ConfigReader) -> ConfigReader:
-    """Widths of the MLP as a list, and last layers without keys and values."""
+    """Return Gemma 3n's config with MLP widths and shared-cache layers set per layer."""
     widths = config.values.get("intermediate_size")
     if isinstance(widths, list) and widths:
         by_layer = {str(layer): {"intermediate_size": width} for layer, width in enumerate(widths)}
@@ -672,6 +670,7 @@ def modern_gemma3n(config: ConfigReader) -> ConfigReader:
 
 
 def _with_shared_cache(config: ConfigReader) -> ConfigReader:
+    """Return the config with last layers that read the KV cache of earlier layers."""
     number, shared = config.layers(), config.size("num_kv_shared_layers", 0, least=0)
     if not shared:
         return config
@@ -686,6 +685,7 @@ def _with_shared_cache(config: ConfigReader) -> ConfigReader:
 
 
 def _with_global_heads(config: ConfigReader) -> ConfigReader:
+    """Return the config with the head sizes of its full-attention layers set per layer."""
     if config.values.get("per_layer_config") is not None:
         return config
     shared = config.optional_size("num_global_key_value_heads")

@@ -52,7 +52,7 @@ def modern_indexers(config: ConfigReader) -> ConfigReader:
 
 
 def modern_minimax(config: ConfigReader) -> ConfigReader:
-    """The keys of the published file: lists of 0 and 1."""
+    """Return MiniMax's config with its 0/1 lists as layer types."""
     sparse = config.table("sparse_attention_config")
     kinds = {
         "layer_types": listed(
@@ -112,7 +112,7 @@ def modern_deepseek_v4(config: ConfigReader) -> ConfigReader:
 
 
 def _without_prediction(config: ConfigReader, number: int) -> ConfigReader:
-    """The config with lists shortened by the modules of multi-token prediction."""
+    """Return the config with per-layer lists cut by the multi-token-prediction layers."""
     longer = {
         key: entries[:number]
         for key in ("compress_ratios", "layer_types", "mlp_layer_types")
@@ -122,7 +122,7 @@ def _without_prediction(config: ConfigReader, number: int) -> ConfigReader:
 
 
 def compressed_attention(config: ConfigReader, **fields: object) -> Table:
-    """Compressed attention by the names of DeepSeek-V4."""
+    """Return the compressed attention table from DeepSeek-V4's config keys."""
     return {
         "kind": "compressed",
         "num_attention_heads": config.size("num_attention_heads"),
@@ -202,7 +202,7 @@ def sums_before(config: ConfigReader) -> int:
 
 
 def modern_bailing_hybrid(config: ConfigReader) -> ConfigReader:
-    """Heads of the linear attention: those of the full attention.
+    """Return the config with as many linear-attention heads as attention heads.
 
     Ling 2.5 has the type of Ling 3, and lightning attention without convolutions.
     """
@@ -251,6 +251,7 @@ def _as_table(value: object) -> Table:
 
 
 def _block_of_nas(config: ConfigReader, block: ConfigReader) -> Kind:
+    """Return the layer kind of one block of a Nemotron NAS config, whose parts may be skipped."""
     attention, forward = block.table("attention"), block.table("ffn")
     table: Table = {}
     for part in (attention, forward):
@@ -285,7 +286,7 @@ def modern_lfm2(config: ConfigReader) -> ConfigReader:
 
 
 def width_of_lfm2(config: ConfigReader) -> int:
-    """Width of the MLP: two thirds of that in the config, rounded up to a multiple."""
+    """Return LFM2's MLP width: two thirds of the config's, rounded up to a multiple."""
     width = config.size("intermediate_size")
     if not config.flag("block_auto_adjust_ff_dim", True):
         return width

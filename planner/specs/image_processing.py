@@ -72,7 +72,7 @@ class ImageTokens:
 
 
 def count_image_tokens(tower: VisionTower, width: int, height: int) -> ImageTokens | None:
-    """Tiles and tokens of an image of so many pixels; None: unknown image processor.
+    """Return (tiles, tokens) of an image; None for an unknown image processor.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def count_image_tokens(tower: VisionTower, width: int, height: int) -> ImageToke
 
 
 def audio_tokens(tower: AudioTower, seconds: float) -> int:
-    """Tokens of so many seconds of sound.
+    """Return the tokens of a sound of ``seconds`` [s].
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def audio_tokens(tower: AudioTower, seconds: float) -> int:
 
 
 def tiles_of(tower: VisionTower, tokens: float) -> float:
-    """Separate inputs of the tower for an image with so many tokens: one, or its tiles.
+    """Return how many tiles (tower inputs) an image of ``tokens`` has; 1 without tiling.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def tiles_of(tower: VisionTower, tokens: float) -> float:
 
 
 def tower_errors(tower: VisionTower) -> Iterator[str]:
-    """Errors of one vision tower.
+    """Yield the errors of one vision tower.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def tower_errors(tower: VisionTower) -> Iterator[str]:
 def _scaled(
     width: int, height: int, *, side: int, min_pixels: int, max_pixels: int
 ) -> tuple[int, int]:
-    """Tokens across and down where an image is scaled to ``min_pixels`` to ``max_pixels`` pixels.
+    """Return (tokens across, down) of an image scaled to ``min_pixels`` to ``max_pixels``.
 
     ``side``: pixels of a token.
     """
@@ -164,7 +164,7 @@ def _scaled(
 
 
 def _canvas_tiles(width: int, height: int, *, side: int, max_tiles: int) -> int:
-    """Number of tiles of the canvas that scales an image up least, up to ``max_tiles``.
+    """Return the tiles of the canvas that scales an image up least, up to ``max_tiles``.
 
     If the image is larger than all canvases, the one that scales it down least; of several the
     smallest.
@@ -180,7 +180,7 @@ def _canvas_tiles(width: int, height: int, *, side: int, max_tiles: int) -> int:
 
 
 def _ratio_tiles(width: int, height: int, *, side: int, max_tiles: int) -> int:
-    """Tiles of the grid with the nearest ratio of sides.
+    """Return the tiles of the grid with the nearest aspect ratio, up to ``max_tiles``.
 
     Of several, the largest one such that the image has more than half of the grid's pixels.
     """

@@ -75,7 +75,7 @@ class FeedForwardSpec:
         return self.shared_intermediate_size if self.num_experts else self.intermediate_size
 
     def expert_inputs(self, hidden_size: int) -> int:
-        """Width of the input and output of an expert.
+        """Return the width of the input and output of an expert.
 
         Parameters
         ----------
@@ -412,7 +412,7 @@ class ModelSpec:
 
 
 def _layer_errors(layer: LayerGroup) -> Iterator[str]:
-    """Errors of one layer group."""
+    """Yield the errors of one layer group."""
     if not layer.num_blocks:
         yield "needs attention, feed_forward, or both"
     if layer.state and (
@@ -424,6 +424,7 @@ def _layer_errors(layer: LayerGroup) -> Iterator[str]:
 
 
 def _expert_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
+    """Yield the errors of a mixture-of-experts feed-forward block."""
     experts, routed = feed_forward.num_experts, feed_forward.num_experts_per_tok
     if not 1 <= routed <= experts:
         yield f"num_experts_per_tok {routed} must be from 1 to num_experts {experts}"
@@ -441,6 +442,7 @@ def _expert_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
 
 
 def _dense_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
+    """Yield the errors of a feed-forward block without experts."""
     if not feed_forward.intermediate_size:
         yield "needs intermediate_size, or num_experts for a mixture of experts"
     for name in (
@@ -456,7 +458,7 @@ def _dense_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
 
 
 def _model_errors(model: ModelSpec) -> Iterator[str]:
-    """Errors of the combination of layer groups."""
+    """Yield the errors of the combination of layer groups."""
     if not model.name.strip():
         yield "name is empty"
     if not model.layer_groups:
@@ -477,6 +479,7 @@ def _model_errors(model: ModelSpec) -> Iterator[str]:
 
 
 def _width_errors(model: ModelSpec) -> Iterator[str]:
+    """Yield an error for each width that is implausibly large relative to hidden_size."""
     limit = WIDEST_TO_HIDDEN * model.hidden_size
     for number, group in enumerate(model.layer_groups):
         widths: dict[str, int] = {}
@@ -493,6 +496,7 @@ def _width_errors(model: ModelSpec) -> Iterator[str]:
 
 
 def _attention_widths(attention: AttentionSpec) -> dict[str, int]:
+    """Return the width of each projection of an attention block by name, in elements."""
     return {
         "num_attention_heads x head_dim": attention.num_attention_heads * attention.head_dim,
         "q_lora_rank": attention.q_lora_rank,
@@ -505,6 +509,7 @@ def _attention_widths(attention: AttentionSpec) -> dict[str, int]:
 
 
 def _position_errors(model: ModelSpec) -> Iterator[str]:
+    """Yield the errors of position-embedding fields, such as too few learned positions."""
     learned = model.position_embedding == PositionEmbedding.LEARNED
     positions = model.max_position_embeddings
     if learned and positions is None:
@@ -519,7 +524,7 @@ def _position_errors(model: ModelSpec) -> Iterator[str]:
 
 
 def _training_errors(training: TrainingDefaults) -> Iterator[str]:
-    """Errors of one training table."""
+    """Yield the errors of the training table of a model."""
     batch, total = training.global_batch_tokens, training.total_tokens
     if batch is not None and batch < training.sequence_length:
         yield (

@@ -58,7 +58,7 @@ class Frequency:
             raise ValueError("low, typical and high must be in order")
 
     def end(self, name: str) -> float:
-        """``low``, ``typical`` or ``high`` in GPU-seconds.
+        """Return the ``low``, ``typical`` or ``high`` value [GPU-seconds].
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class ReliabilitySpec:
     notes: str = ""
 
     def gpu_time(self, kind: str, end: str) -> float:
-        """GPU-seconds per ``interruption`` or ``preemption``: ``low``, ``typical``, ``high``.
+        """Return GPU-seconds per interruption or preemption, at one end of the range.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ IDEAL = ReliabilitySpec(name="ideal")
 
 @cache_by_files
 def load_reliability(name: str, folder: Path | None = None) -> LoadedSpec[ReliabilitySpec]:
-    """Figures by name, alias or path, with the source of each; a file may ``extends`` another.
+    """Load reliability figures by name, alias or path; a file may use ``extends``.
 
     Raises SpecError if the figures are unknown, or the file or one that it extends has errors.
 
@@ -219,7 +219,7 @@ def load_reliability(name: str, folder: Path | None = None) -> LoadedSpec[Reliab
 def reliability_table(
     path: Path, folder: Path | None = None
 ) -> tuple[dict[str, object], tuple[Path, ...]]:
-    """The tables of a file merged over its parent (``extends``), and the files of the parents.
+    """Return a file's tables merged over its parents (``extends``), and their files.
 
     A frequency is replaced with its range: the published range does not apply to the user's fleet.
 
@@ -280,7 +280,7 @@ class OperatingTerms:
         return math.nan if self.offer is None else self.offer.value
 
     def had(self, num_gpus: Numeric) -> FloatArray:
-        """GPUs to pay for ``num_gpus`` needed GPUs: whole racks, nodes or instances.
+        """Return the GPUs to pay for ``num_gpus``: full racks, nodes or instances.
 
         Parameters
         ----------
@@ -291,14 +291,14 @@ class OperatingTerms:
 
     @property
     def charged_price(self) -> float:
-        """Price of a GPU in use [USD/s], with the unused hours of its contract."""
+        """Price of a GPU in use [USD/s], unused contract hours included."""
         price = self.price
         if self.offer is not None and self.offer.is_signed and self.utilization is not None:
             price *= self.offer.in_use / self.utilization
         return price
 
     def rate(self, num_gpus: Numeric) -> FloatArray:
-        """Cost of GPUs in use [USD/s], if they run as long as their contract.
+        """Return the cost of ``num_gpus`` GPUs in use [USD/s], for a full contract term.
 
         Parameters
         ----------
@@ -314,7 +314,7 @@ class OperatingTerms:
 
     @property
     def columns(self) -> Mapping[str, Value]:
-        """Result columns that all plans of the site have in common."""
+        """Return the result columns that all plans of the site share."""
         interval = (math.nan, math.nan)
         if self.offer is not None:
             interval = self.offer.low, self.offer.high
@@ -328,7 +328,7 @@ class OperatingTerms:
 
     @property
     def grounds(self) -> Mapping[str, Value]:
-        """Result columns with the evidence of the price."""
+        """Return the result columns with the evidence of the price."""
         columns: dict[str, Value] = dict.fromkeys(columns_about("price_evidence"))
         if (offer := self.offer) is not None:
             rent = offer.value if offer.contract == Contract.ON_DEMAND else offer.on_demand

@@ -83,7 +83,7 @@ class Region:
 
 
 def find_region(text: str, folder: Path | None = None) -> Region:
-    """A region by its code, by its name, or by its code without the cloud's name.
+    """Return a region by code, name, or code without the cloud's name.
 
     Figures of the building that the region lacks are those of its cloud.
 
@@ -112,6 +112,7 @@ def find_region(text: str, folder: Path | None = None) -> Region:
 
 @cache_by_files
 def _regions(folder: Path | None) -> Mapping[str, Region]:
+    """Return all electricity regions by code; figures of earlier (user) files take precedence."""
     regions: dict[str, Region] = {}
     for path in extra_files(REGIONS, folder):
         for code, region in read_regions(path).items():
@@ -124,7 +125,7 @@ def _regions(folder: Path | None) -> Mapping[str, Region]:
 
 @cache_by_files
 def _region_names(folder: Path | None) -> Mapping[str, str]:
-    """Names of regions, the most specific first: codes, aliases, names, parts of codes."""
+    """Return regions' lookup names, most specific first: codes, aliases, names, parts."""
     regions = _regions(folder).values()
     words: dict[str, str] = {}
     grids = [region for region in regions if not region.provider]
@@ -145,7 +146,7 @@ def _region_names(folder: Path | None) -> Mapping[str, str]:
 
 
 def read_regions(path: Path) -> Mapping[str, Region]:
-    """The regions of a file by code.
+    """Return the regions of a file by code.
 
     Raises SpecError with one line per error: file, line, problem.
 
@@ -159,6 +160,7 @@ def read_regions(path: Path) -> Mapping[str, Region]:
 
 
 def _add(regions: dict[str, Region], row: Row) -> None:
+    """Add the figure of one row to its region; raise ValueError for a PUE below 1."""
     code, quantity = row["region"], row["quantity"]
     value = to_si(row["value"], row["unit"], _DIMENSIONS[quantity])
     if quantity == PUE and value < 1:
@@ -193,7 +195,7 @@ class RangedValue:
 
     @classmethod
     def exactly(cls, value: float) -> RangedValue:
-        """A range of a single number.
+        """Return a range that contains only ``value``.
 
         Parameters
         ----------
@@ -236,7 +238,7 @@ class PowerProfile:
     notes: Annotated[str, MaxLen(10_000)] = ""
 
     def with_pue(self, value: float) -> PowerProfile:
-        """The profile with a known power usage effectiveness.
+        """Return the profile with a known power usage effectiveness (PUE).
 
         Parameters
         ----------
@@ -247,7 +249,7 @@ class PowerProfile:
 
 @cache_by_files
 def load_power(folder: Path | None = None) -> LoadedSpec[PowerProfile]:
-    """The shares of ``power.toml``, with the source of each number.
+    """Load the power shares of ``power.toml``, with the source of each number.
 
     Raises SpecError if the file has errors, one line for each.
 
@@ -259,7 +261,7 @@ def load_power(folder: Path | None = None) -> LoadedSpec[PowerProfile]:
 
 
 def read_power(path: Path) -> LoadedSpec[PowerProfile]:
-    """The shares of a file, with the source of each number.
+    """Read the power shares of a file, with the source of each number.
 
     Raises SpecError if the file has errors, one line for each.
 
@@ -276,7 +278,7 @@ def read_power(path: Path) -> LoadedSpec[PowerProfile]:
 
 
 def _errors(profile: PowerProfile) -> list[str]:
-    """Errors in the shares."""
+    """Return an error message if a power share is invalid."""
     ranges = {
         name: value for name, value in vars(profile).items() if isinstance(value, RangedValue)
     }

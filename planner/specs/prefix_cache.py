@@ -46,7 +46,7 @@ class HitRateCurve:
         return self.hits[-1]
 
     def hit_rate(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
-        """Share of the prompt tokens that the prefix caches hold.
+        """Return the share of prompt tokens that the prefix caches contain.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class HitRateCurve:
         return _interpolate(self._tables[0], *self._table_position(tokens, rate, caches))
 
     def residence(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
-        """Time for which the caches keep unused tokens [s].
+        """Return the time that the caches keep unused tokens [s].
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class HitRateCurve:
     def _table_position(
         self, tokens: Numeric, rate: Numeric, caches: Numeric
     ) -> tuple[FloatArray, FloatArray]:
-        """Row and column of the tables."""
+        """Return (row, column) of a cache size and number in the tables."""
         cache_size = np.maximum(tokens, 0.0) * caches / (rate if self.per_second else 1.0)
         low, high = self._log_sizes[0], self._log_sizes[-1]
         column = (np.log(np.maximum(cache_size, 1e-300)) - low) / (high - low) * (_COLUMNS - 1)
@@ -87,7 +87,7 @@ class HitRateCurve:
 
     @cached_property
     def _tables(self) -> tuple[FloatArray, FloatArray]:
-        r"""Hits, and the logarithm of the time, by number of caches and size of all together.
+        r"""Return hit shares and log times by number of caches and total cache size.
 
         Under random routing, one of R caches had the last use in :math:`1 / R` of the cases; its
         earlier uses are R times as old.
@@ -112,7 +112,7 @@ class HitRateCurve:
 
 
 def _interpolate(table: FloatArray, row: FloatArray, column: FloatArray) -> FloatArray:
-    """Values interpolated in a table; its edge values beyond it."""
+    """Interpolate a table at (row, column); edge values apply beyond the table."""
     row = np.clip(row, 0, table.shape[0] - 1)
     column = np.clip(column, 0, table.shape[1] - 1)
     i = np.minimum(row.astype(np.intp), max(table.shape[0] - 2, 0))

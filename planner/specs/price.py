@@ -108,7 +108,7 @@ class SourcedQuantity:
 
 @cache_by_files
 def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQuantity]:
-    """The quantities of owning a GPU by name; a quantity that it lacks is that of all GPUs.
+    """Return the ownership figures of a GPU by quantity; missing ones are those of all GPUs.
 
     Of several files the first with a quantity counts.
 
@@ -128,7 +128,7 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQu
 
 
 def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
-    """Whether a file has the purchase price of a GPU.
+    """Return whether a price file has a purchase price of the GPU.
 
     Raises SpecError if a file has errors.
 
@@ -141,7 +141,7 @@ def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
 
 @cache_by_files
 def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
-    """The figures of a file by quantity and name of the GPU in the file; empty name: all GPUs.
+    """Return the ownership figures of a file by (quantity, GPU); "" stands for all GPUs.
 
     Raises SpecError with one line per error: file, line, problem.
 
@@ -160,7 +160,7 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
 
 
 def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
-    """Errors for GPUs in a file without a spec, with suggestions.
+    """Return an error for each GPU in an ownership file that has no spec, with suggestions.
 
     Raises SpecError if the file has errors.
 
@@ -178,6 +178,7 @@ def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
 
 
 def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
+    """Return (quantity, GPU) and the figure of a row in SI units; raise ValueError if invalid."""
     name, unit, value = row["quantity"], row["unit"], row["value"]
     ends = [value if row[end] is None else row[end] for end in ("low", "high")]
     if not ends[0] <= value <= ends[1]:
@@ -204,7 +205,7 @@ def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
 
 @cache_by_files
 def _owned_names(path: Path, folder: Path | None) -> Mapping[tuple[str, str], SourcedQuantity]:
-    """Figures by quantity and name of the GPU's spec; without spec, by the name in the file."""
+    """Return ownership figures by (quantity, spec name); the file's name if there is no spec."""
     names = {}
     for (quantity, word), figure in read_ownership(path).items():
         try:
@@ -312,17 +313,14 @@ class Price:
 
     @property
     def break_even(self) -> float:
-        """Share of the term's hours with work above which the contract is cheaper than on demand.
-
-        NaN if the contract has no term, or there is no on-demand price.
-        """
+        """Busy share of the term above which it beats on-demand; NaN without term or offer."""
         if not self.is_signed or not self.on_demand:
             return math.nan
         return self.value * self.in_use / self.on_demand
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Reasons to doubt the price, in words; empty: none."""
+        """Return reasons to doubt the price, as texts; empty if there are none."""
         doubts = []
         is_single_seller = self.sellers == 1 and not self.chosen
         if is_single_seller and (self.provider or self.basis):
@@ -342,7 +340,7 @@ class Price:
 
 
 def one_price(value: float, source: str, contract: str) -> Price:
-    """A single current price in USD/s from the user.
+    """Return a current price [USD/s] that the user specified.
 
     Parameters
     ----------
@@ -357,7 +355,7 @@ def one_price(value: float, source: str, contract: str) -> Price:
 
 
 def typical(offers: Sequence[Price]) -> Price:
-    """The typical price of offers of one GPU and contract: the median of their sellers.
+    """Return the typical price of one GPU and contract: the median over sellers.
 
     Only recent offers count, if there are any. A seller counts once, with the median of its
     regions; the range is that of all offers.
@@ -396,7 +394,7 @@ def _nine_of_ten(values: Sequence[float]) -> FloatArray:
 
 
 def not_outdated(offers: Sequence[Price]) -> list[Price]:
-    """The offers that are not old; all offers if all are old.
+    """Return the offers that are not old; all offers if all are old.
 
     Parameters
     ----------
@@ -406,7 +404,7 @@ def not_outdated(offers: Sequence[Price]) -> list[Price]:
 
 
 def by_seller(offers: Sequence[Price]) -> dict[str, float]:
-    """Price of each seller [USD/s]: the median of its regions.
+    """Return each seller's price [USD/s]: the median over its regions.
 
     Parameters
     ----------
@@ -426,7 +424,7 @@ def price_of(
     user_folder: Path | None = None,
     folder: Path | None = None,
 ) -> Price | None:
-    """Typical price of one GPU among the offers of the first list with any; None: unknown.
+    """Return the typical price of a GPU from the first list with offers; None if unknown.
 
     ``user_folder`` is a price list of the user, read first. Owned GPUs have no offers.
 
@@ -450,7 +448,7 @@ def price_of(
 
 
 def _on_demand(chosen: Sequence[Price], offers: Sequence[Price]) -> float | None:
-    """Median on-demand price of the sellers of some offers; None: none of them sells on demand."""
+    """Return the median on-demand price of the sellers of some offers; None if none has one."""
     if chosen[0].contract == Contract.ON_DEMAND:
         return None
     sellers = by_seller(not_outdated(chosen))
@@ -460,7 +458,7 @@ def _on_demand(chosen: Sequence[Price], offers: Sequence[Price]) -> float | None
 
 
 def offers_of(gpu: str, user_folder: Path | None = None, folder: Path | None = None) -> list[Price]:
-    """All offers of one GPU, in the order of lookup of their lists.
+    """Return all offers of a GPU, in the lookup order of the price lists.
 
     Raises SpecError if a price list has errors.
 
@@ -477,7 +475,7 @@ def contracts_of(
     user_folder: Path | None = None,
     provider: str | None = None,
 ) -> tuple[str, ...]:
-    """The contracts under which a GPU has a price, of one provider if named.
+    """Return the contracts with a price of a GPU, only those of ``provider`` if named.
 
     Raises SpecError if a price list has errors.
 
@@ -499,7 +497,7 @@ def contracts_of(
 def providers_of(
     gpu: str | None = None, user_folder: Path | None = None, folder: Path | None = None
 ) -> list[str]:
-    """The sellers of a GPU, or of any GPU, sorted.
+    """Return the sorted sellers of a GPU, or of all GPUs if ``gpu`` is None.
 
     Raises SpecError if a price list has errors.
 
@@ -521,7 +519,7 @@ def gpus_of(user_folder: Path | None = None, folder: Path | None = None) -> Iter
 
 @cache_by_files
 def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
-    """Errors for GPUs in a price list without a spec, with suggestions.
+    """Return an error for each GPU in a price list that has no spec, with suggestions.
 
     Raises SpecError if the list has errors.
 
@@ -539,6 +537,7 @@ def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
 
 
 def _lists(gpu: str, user_folder: Path | None, folder: Path | None) -> Iterator[tuple[Price, ...]]:
+    """Yield a GPU's offers from each price list; those of ``user_folder`` count as current."""
     for path in _files(user_folder, folder):
         offers = _named(path, folder).get(gpu, ())
         # Prices of the user count as current, whatever their date.
@@ -552,7 +551,7 @@ def _files(user_folder: Path | None, folder: Path | None) -> list[Path]:
 
 @cache_by_files
 def _named(path: Path, folder: Path | None) -> dict[str, tuple[Price, ...]]:
-    """The offers of a list by name of the GPU's spec; without spec, by the name in the list."""
+    """Return the offers of a list by spec name; by the list's name if there is no spec."""
     by_gpu: dict[str, tuple[Price, ...]] = {}
     for word, offers in read_prices(path, folder).items():
         try:
@@ -569,7 +568,7 @@ def _is(name: str, provider: str) -> bool:
 
 @cache_by_files
 def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Price, ...]]:
-    """The offers of a file in USD/s, by name of the GPU in the file.
+    """Return the offers in a price file [USD/s], by GPU name in the file.
 
     Required columns are ``gpu`` and ``price_per_gpu_hour`` (or ``price``). The default contract is
     on-demand, the default currency USD. Exchange rates are in ``currencies.csv`` of ``folder``, or
@@ -590,7 +589,7 @@ def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Pr
 
 
 def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
-    """The fields of an offer, without its age."""
+    """Return the fields of one offer, without its age."""
     price = number(row["price_per_gpu_hour"] or row["price"], "price")
     per_unit = row["usd_per_unit"]
     if per_unit is None:
@@ -634,7 +633,7 @@ class Currency:
 
 
 def rate(currency: str, folder: Path | None = None) -> Currency:
-    """A currency by its code.
+    """Return the currency of a code, with its exchange rate.
 
     Raises ValueError if no list has the currency; SpecError if a list has errors.
 
@@ -659,7 +658,7 @@ def rate(currency: str, folder: Path | None = None) -> Currency:
 
 @cache_by_files
 def read_currencies(path: Path) -> Mapping[str, Currency]:
-    """The currencies of a file by their codes.
+    """Return the currencies in a file by code.
 
     Raises SpecError with one line per error.
 

@@ -57,7 +57,7 @@ and 5.65 GiB of 8.03 billion weights).
 
 
 def gguf_word(text: str) -> str | None:
-    """The word of a type of GGUF files by any of its names; None: no such type.
+    """Return the word of a GGUF type by any of its names; None if there is no such type.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ TRAINING_FORMATS: tuple[KernelFormat, ...] = (
 
 
 def training_format(precision: CodeArray, recipe: CodeArray) -> CodeArray:
-    """Index of a precision in ``TRAINING_FORMATS``; ``recipe`` counts only for fp8.
+    """Return a precision's index in ``TRAINING_FORMATS``; ``recipe`` counts only for fp8.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ CACHE_BYTES: Mapping[CacheType, float] = {
 def compute_precision(
     quantization: Quantization, supported: Mapping[Precision, float]
 ) -> Precision | None:
-    """The precision of the products on a GPU with these peaks; None: the GPU lacks it.
+    """Return the precision of products on a GPU; None if the GPU supports none.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def compute_precision(
 
 
 def format_on(quantization: Quantization, supported: Mapping[Precision, float]) -> KernelFormat:
-    """Format of the products on a GPU with these peaks.
+    """Return the kernel format of products on a GPU with these peaks.
 
     If the GPU lacks the arithmetic of the type, weights are stored in the type and unpacked to
     16 bits, as by kernels like Marlin.
@@ -258,7 +258,7 @@ def format_on(quantization: Quantization, supported: Mapping[Precision, float]) 
 
 
 def first_of(precisions: Iterable[Precision], supported: Container[Precision]) -> Precision | None:
-    """The first of some precisions that is supported, if any is.
+    """Return the first of ``precisions`` that is supported; None if none is.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ class CheckpointName:
 
 
 def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
-    """Model and quantization of a repository, folder or file of weights; nothing is opened.
+    """Return (model, quantization) of a repository, folder or file, from its name only.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
 
 
 def format_of(name: str) -> str | None:
-    """The quantization in the name of a checkpoint; None: not in the name.
+    """Return the quantization in a checkpoint's name; None if not in the name.
 
     Parameters
     ----------
@@ -355,7 +355,7 @@ def format_of(name: str) -> str | None:
 
 
 def _parts(name: str) -> Iterator[str]:
-    """The parts of a path that may name a model, the likeliest first."""
+    """Yield the parts of a path that may name a model, the likeliest first."""
     text = _SCHEME.sub("", name.strip()).rstrip("/")
     if cached := _CACHED.search(text):
         yield f"{cached['owner']}/{cached['name']}"
@@ -369,7 +369,7 @@ def _parts(name: str) -> Iterator[str]:
 
 
 def _shortened(part: str) -> list[tuple[str, str]]:
-    """A part, and its beginnings without one ending after another, each with its quantization."""
+    """Return a name and its beginnings without endings, each with its quantization."""
     chain = [(part, "")]
     while True:
         text = chain[-1][0]
@@ -387,7 +387,7 @@ _NO_FAMILY = ("meta",)
 
 
 def nearest_model(name: str, folder: Path | None = None) -> str | None:
-    """The model of the catalogue with the family, version and size in the name of a repository.
+    """Return the catalogue model with the family, version and size in a repository name.
 
     The family is the first word of both names, and all sizes in the name are those of the model, as
     for further trained models. None: no model has all its words in the name, in their order.
@@ -423,7 +423,7 @@ def _words_of(name: str) -> list[str]:
 
 
 def quantization_word(text: str) -> str:
-    """The word of a type of weights, from any of its names.
+    """Return the quantization word of a weight type, from any of its names.
 
     Parameters
     ----------
@@ -440,7 +440,7 @@ PARTS = ("attention", "feed_forward", "shared_experts")
 
 
 def check_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the parts; raises ValueError if one is unknown.
+    """Return ``parts``; raise ValueError if one is not a known part of a layer.
 
     Parameters
     ----------
@@ -486,7 +486,7 @@ class Checkpoint:
     vendors: tuple[str, ...] = ()
 
     def is_served(self, engine: str, vendor: str) -> bool:
-        """Whether this engine on GPUs of this vendor is served it.
+        """Return whether an engine on this vendor's GPUs serves the checkpoint.
 
         Parameters
         ----------

@@ -38,7 +38,7 @@ class Transfer:
 
 @cache
 def transfers() -> Mapping[WeightSync, Transfer]:
-    """Time of each method of weight transfer, from published transfers of models."""
+    """Return latency [s] and rate [byte/s] of each weight-sync method, by published transfers."""
     return {
         WeightSync[row["method"].upper()]: Transfer(
             start=float(row["start"]), rate=float(row["rate"]) * _GIGABYTE, source=row["source"]

@@ -101,7 +101,7 @@ class SearchSpace:
 
 
 def expand(choice: Choice, bases: Mapping[str, int]) -> list[Value]:
-    """The values of a choice, in ascending order where they are numbers.
+    """Return the values of a choice, in ascending order if they are numbers.
 
     ``bases`` gives the quantities that ``divisors_of`` and ``multiples_of`` name, and the
     ``sequence_length`` that ``fewest_tokens`` is of.

@@ -77,7 +77,7 @@ _TREE_UNSPECIFIED = Acceptance(assumed=0.8, low=0.74, high=0.88)
 
 
 def acceptance(method: DraftMethod, *, is_tree: bool) -> Acceptance:
-    """Defaults of a draft method; in a tree, several tokens may be accepted next.
+    """Return the default acceptance of a draft method; ``is_tree``: drafts branch.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ _WIDE = 4  # of a dense layer over the residual stream, where the model has only
 
 
 def head_of(model: ModelSpec, method: DraftMethod) -> ModelSpec | None:
-    """The draft model of a method; None: it is no module of the model, and no trained head.
+    """Return the draft model of a method; None if the method has no module or trained head.
 
     A head is a dense layer like those of the model in 16 bit, over the state of the model and the
     embedding of the token [1]_. EAGLE-3 has separate logits for a part of the vocabulary [2]_.
@@ -130,7 +130,7 @@ def head_of(model: ModelSpec, method: DraftMethod) -> ModelSpec | None:
 
 
 def with_mtp(model: ModelSpec, count: int) -> ModelSpec:
-    """The model with ``count`` modules of multi-token prediction [1]_ among its layers.
+    """Return the model with ``count`` multi-token-prediction modules [1]_ as layers.
 
     A module projects the last hidden state and the embedding of the next token to one state,
     has a layer with attention over all tokens and a feed-forward, and shares embedding and logits.
@@ -158,7 +158,7 @@ def with_mtp(model: ModelSpec, count: int) -> ModelSpec:
 
 
 def module_of(model: ModelSpec) -> ModelSpec:
-    """The layers of a single module; everything else is shared with the model.
+    """Return a model of the layers of one prediction module; other parts are shared.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def module_of(model: ModelSpec) -> ModelSpec:
 
 
 def _of_module(groups: tuple[LayerGroup, ...]) -> set[int]:
-    """Indices of the groups with a layer in a module: the last of each kind that it needs."""
+    """Return the indices of the layer groups that a prediction module uses."""
     attention = max(range(len(groups)), key=lambda index: (_attends(groups[index]), index))
     feed_forward = max(
         range(len(groups)), key=lambda index: (groups[index].feed_forward is not None, index)
@@ -182,7 +182,7 @@ def _of_module(groups: tuple[LayerGroup, ...]) -> set[int]:
 
 
 def _attends(group: LayerGroup) -> int:
-    """3 with attention over all tokens, 2 over a window, 1 over a state, 0 without."""
+    """Return the attention rank of a group: 3 full, 2 window, 1 state, 0 no attention."""
     if group.attention is None:
         return 0
     if group.attention.has_state:
@@ -288,7 +288,7 @@ class ServingWorkload:
 
 
 def embedder_of(model: ModelSpec) -> ModelSpec:
-    """The model without logits: a vector of numbers, or a score, is made of a token's state.
+    """Return the model without logits, for embeddings or scores.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ def embedder_of(model: ModelSpec) -> ModelSpec:
 def redundant_experts(
     workload: ServingWorkload, num_experts: int, expert_parallel: FloatArray
 ) -> FloatArray:
-    """Redundant experts of a layer: those that were requested, or the fewest that fill all ranks.
+    """Return redundant experts per layer: as requested, or the fewest that fill all ranks.
 
     Parameters
     ----------

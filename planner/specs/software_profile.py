@@ -22,7 +22,7 @@ _NOT_INHERITED = ("current", "name", "aliases", "notes", "since")
 
 
 def runs_on(profile: FrameworkProfile | EngineProfile, gpu: GpuSpec) -> bool:
-    """Whether a framework or an engine has kernels for a GPU.
+    """Return whether a framework or an engine has kernels for a GPU.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def runs_on(profile: FrameworkProfile | EngineProfile, gpu: GpuSpec) -> bool:
 
 
 def release_parts(number: str) -> tuple[int, ...]:
-    """The numbers of a release, for comparison.
+    """Return the numbers of a release, for comparison.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def release_parts(number: str) -> tuple[int, ...]:
 def scheduler_default(
     engine: EngineProfile, gpu: GpuSpec | None, release: str = ""
 ) -> SchedulerDefault | None:
-    """The scheduler's defaults on a GPU in a release; None: the engine has no such defaults.
+    """Return an engine's scheduler defaults on a GPU in a release; None without such defaults.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def scheduler_default(
 def engine_on(
     engine: EngineProfile, gpu: GpuSpec | None, release: str = "", *, offline: bool = False
 ) -> EngineProfile:
-    """The engine with the scheduler's defaults on a GPU in a release (`scheduler_default`).
+    """Return the engine with its scheduler defaults on a GPU in a release.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def engine_on(
 
 
 def load_framework(name: str, folder: Path | None = None) -> LoadedSpec[FrameworkProfile]:
-    """A framework profile by name, alias or path, with the source of each number.
+    """Load a framework profile by name, alias or path, with the source of each number.
 
     Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
 
@@ -106,7 +106,7 @@ def load_framework(name: str, folder: Path | None = None) -> LoadedSpec[Framewor
 
 
 def load_engine(name: str, folder: Path | None = None) -> LoadedSpec[EngineProfile]:
-    """An engine profile by name, alias or path, with the source of each number.
+    """Load an engine profile by name, alias or path, with the source of each number.
 
     Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
 
@@ -119,7 +119,7 @@ def load_engine(name: str, folder: Path | None = None) -> LoadedSpec[EngineProfi
 
 
 def kind_of_profile(path: Path, folder: Path | None = None) -> SpecKind:
-    """Whether a file is a profile of an engine or of a framework.
+    """Return whether a file is a profile of an engine or of a framework.
 
     Raises SpecError if the file cannot be read.
 
@@ -140,7 +140,7 @@ def kind_of_profile(path: Path, folder: Path | None = None) -> SpecKind:
 def profile_table(
     kind: SpecKind, path: Path, folder: Path | None = None, seen: tuple[Path, ...] = ()
 ) -> tuple[dict[str, object], tuple[Path, ...]]:
-    """The tables of a profile merged over its parent (``extends``), and the files of the parents.
+    """Return a profile's tables merged over its parents (``extends``), and the parents' files.
 
     Name, aliases, notes and first release are not inherited.
 
@@ -178,6 +178,7 @@ def _load(kind: SpecKind, profile: type[Spec], name: str, folder: Path | None) -
 
 
 def _parent(kind: SpecKind, parent: object, path: Path, folder: Path | None) -> Path:
+    """Return the path of the profile that the ``extends`` key of a profile names."""
     if not isinstance(parent, str):
         raise SpecError(f"{path}: extends must be the name or the path of a profile.")
     try:

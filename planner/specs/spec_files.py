@@ -40,7 +40,10 @@ class FileContext:
 
 
 def _read(dimension: str) -> Callable[[object, object], object]:
+    """Return a check that reads { value, unit, source } and converts the value to SI."""
+
     def read(value: object, context: object) -> object:
+        """Return a quantity in SI; raise ValueError for a missing key or an unknown source."""
         if not isinstance(context, FileContext):
             return value
         if not isinstance(value, dict):
@@ -86,7 +89,7 @@ Spec = TypeVar("Spec")
 
 
 def read_bytes(path: Path, limit: int = SMALL) -> bytes:
-    """The content of a file of at most ``limit`` bytes.
+    """Return the content of a file of at most ``limit`` bytes.
 
     Raises SpecError if the file cannot be read, is larger, or is no regular file: a device or a
     pipe may never end.
@@ -101,7 +104,7 @@ def read_bytes(path: Path, limit: int = SMALL) -> bytes:
 
 
 def read_text(path: Path, limit: int = SMALL) -> str:
-    """The text of a UTF-8 file of at most ``limit`` bytes; every line ends with one newline.
+    """Return the text of a UTF-8 file of at most ``limit`` bytes, with newline line ends.
 
     Raises SpecError if the file cannot be read, is larger, is no regular file, or is not UTF-8.
 
@@ -115,7 +118,7 @@ def read_text(path: Path, limit: int = SMALL) -> str:
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """The tables of a TOML file; those inside it are shared and must not be changed.
+    """Return the tables of a TOML file; they are cached and must not be changed.
 
     Raises SpecError if the file cannot be read or is not TOML; the message names file and line.
 
@@ -133,7 +136,7 @@ def _parsed(path: Path) -> dict[str, object]:
 
 
 def read_spec(kind: type[Spec], path: Path) -> Spec:
-    """A spec file as a validated, frozen object.
+    """Read a spec file as a validated, frozen object.
 
     Raises SpecError with one line per error: file, key, problem and a close match.
 
@@ -146,7 +149,7 @@ def read_spec(kind: type[Spec], path: Path) -> Spec:
 
 
 def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spec:
-    """``table`` as a ``kind``; ``where`` names it in error messages.
+    """Validate ``table`` as a ``kind``; ``where`` names the table in error messages.
 
     Raises SpecError with one line per error.
 
@@ -172,7 +175,7 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
 
 
 def provenance(table: Mapping[str, object]) -> dict[str, str]:
-    """Dotted key of every quantity in a spec table -> the source it names.
+    """Return the source of every quantity in a spec table by dotted key.
 
     Parameters
     ----------
@@ -182,7 +185,7 @@ def provenance(table: Mapping[str, object]) -> dict[str, str]:
 
 
 def digest(*paths: Path) -> str:
-    """Twelve hexadecimal digits that change when one of the files changes.
+    """Return twelve hexadecimal digits that change when one of the files changes.
 
     Parameters
     ----------
@@ -192,7 +195,7 @@ def digest(*paths: Path) -> str:
 
 
 def text_digest(text: str) -> str:
-    """As `digest`, of a text.
+    """Return twelve hexadecimal digits that change when the text changes.
 
     Parameters
     ----------
@@ -208,6 +211,7 @@ def _short(content: bytes) -> str:
 def _quantities(
     table: Mapping[str, object], prefix: str
 ) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield the dotted name and the table of each sourced quantity, subtables included."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             if "value" in value and "source" in value:
@@ -217,6 +221,7 @@ def _quantities(
 
 
 def _source_errors(sources: object) -> Iterator[str]:
+    """Yield an error for each entry of [sources] that is not text."""
     if not isinstance(sources, dict):
         yield "sources must be a table of name = text"
         return
@@ -226,7 +231,7 @@ def _source_errors(sources: object) -> Iterator[str]:
 
 
 def field_names(kind: object) -> set[str]:
-    """Names of the fields of a spec and of the specs inside it.
+    """Return the field names of a spec and of its inner specs.
 
     Parameters
     ----------
@@ -251,7 +256,7 @@ _DATE = re.compile(r"(\d{4})(?:-(0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?")
 
 
 def text(cell: str, _: str) -> str:
-    """The text of a cell.
+    """Return the cell unchanged, as a column reader.
 
     Parameters
     ----------
@@ -278,7 +283,7 @@ class Column(NamedTuple):
 def read_records(
     path: Path, columns: Sequence[Column], make: Callable[[Row], T], once: Sequence[str] = ()
 ) -> list[T]:
-    """The records of the rows of a file, in order; missing columns have empty cells.
+    """Return a record per row of a CSV file, in order; missing columns count as empty.
 
     The combination of the columns ``once`` is unique.
 
@@ -322,7 +327,7 @@ def read_records(
 
 
 def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str, str]]]:
-    """The rows of a file, each with its line number; missing cells are left out."""
+    """Return each row of a CSV file with its line number, without missing cells."""
     lines = [
         (number, [cell.strip() for cell in row])
         for number, row in parse_csv(StringIO(read_text(path, TABLE)), path)
@@ -351,7 +356,7 @@ def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str
 
 
 def number(text: str, column: str) -> float:
-    """A finite number that is not negative.
+    """Return a finite number that is not negative; raise ValueError otherwise.
 
     Raises ValueError if the text is no such number.
 
@@ -370,7 +375,7 @@ def number(text: str, column: str) -> float:
 
 
 def nonempty_text(cell: str, column: str) -> str:
-    """Any text but an empty one.
+    """Return the text of a cell; raise ValueError if empty.
 
     Raises ValueError if the cell is empty.
 
@@ -385,7 +390,7 @@ def nonempty_text(cell: str, column: str) -> str:
 
 
 def optional(read: Callable[[str, str], T]) -> Callable[[str, str], T | None]:
-    """A function that reads the value of a cell; None for an empty cell.
+    """Return a cell reader that gives None for an empty cell.
 
     Parameters
     ----------
@@ -395,7 +400,7 @@ def optional(read: Callable[[str, str], T]) -> Callable[[str, str], T | None]:
 
 
 def one_of(words: Collection[str]) -> Callable[[str, str], str]:
-    """A function that accepts only certain words.
+    """Return a cell reader that accepts only ``words``.
 
     Parameters
     ----------
@@ -412,7 +417,7 @@ def one_of(words: Collection[str]) -> Callable[[str, str], str]:
 
 
 def parse_date(cell: str, _: str) -> str:
-    """A date, or nothing; see `month`.
+    """Return the cell if it is a date or empty; raise ValueError otherwise.
 
     Parameters
     ----------
@@ -423,7 +428,7 @@ def parse_date(cell: str, _: str) -> str:
 
 
 def month(date: str) -> int | None:
-    """Number of a date's month, January if only the year is known; None: no date.
+    """Return the number of a date's month, January if only the year is known; None: no date.
 
     Raises ValueError if the text is no date.
 
@@ -443,7 +448,7 @@ def month(date: str) -> int | None:
 
 
 def are_old(dates: Sequence[str]) -> list[bool]:
-    """Whether each offer of a list is old: a year behind the newest, or undated.
+    """Return for each date whether it is old: a year behind the newest, or missing.
 
     Today's date does not matter, so that answers do not change with it. A list without dates
     has no old offers.

@@ -59,7 +59,7 @@ _OF_SPACES = {SpecKind.SPACES: ".", SpecKind.SWEEPS: "sweeps"}
 
 
 def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]:
-    """The folders of specs of ``kind`` in the order of lookup, the user's ``folder`` first.
+    """Return the folders of specs of ``kind`` in lookup order, the user's ``folder`` first.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]
 
 @cache_by_files
 def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
-    """The entries of a folder whose names end with ``suffix``, sorted.
+    """Return the sorted entries of a folder whose names end with ``suffix``.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
 
 
 def is_shipped(kind: SpecKind, name: str) -> bool:
-    """Whether planner ships a spec of this name.
+    """Return whether planner ships a spec of this name.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def is_shipped(kind: SpecKind, name: str) -> bool:
 
 
 def price_files(folder: Path | None = None) -> list[Path]:
-    """The price lists in the order of lookup.
+    """Return the price lists in lookup order.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def price_files(folder: Path | None = None) -> list[Path]:
 
 
 def data_folders(folder: Path | None = None) -> list[Path]:
-    """The folders of all files that a plan may use.
+    """Return the folders of all files that a plan may use.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def data_folders(folder: Path | None = None) -> list[Path]:
 
 
 def data_files(folder: Path | None = None) -> list[Path]:
-    """Every file that a plan may use, sorted by path within each folder.
+    """Return every file that a plan may use, sorted by path within each folder.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def data_files(folder: Path | None = None) -> list[Path]:
 
 
 def api_price_files(folder: Path | None = None) -> list[Path]:
-    """The lists of prices per token in the order of lookup.
+    """Return the lists of API prices per token in lookup order.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def api_price_files(folder: Path | None = None) -> list[Path]:
 
 
 def load_file(path: Path) -> Path:
-    """The file of a daily load: the path if it exists, else the shipped file of this name.
+    """Return the file of a daily load: an existing path, else the built-in file of this name.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def load_file(path: Path) -> Path:
 
 
 def kernel_folders(folder: Path | None = None) -> list[Path]:
-    """The folders of tables of measured kernels, in the order of lookup.
+    """Return the folders of measured kernel tables in lookup order.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def kernel_folders(folder: Path | None = None) -> list[Path]:
 
 
 def extra_files(name: str, folder: Path | None = None) -> list[Path]:
-    """The files or folders of a name next to the spec folders, in the order of lookup.
+    """Return files or folders of a name next to the spec folders, in lookup order.
 
     Parameters
     ----------
@@ -186,6 +186,7 @@ def _user_roots(folder: Path | None) -> list[Path]:
 
 
 def _shipped(kind: SpecKind) -> Path:
+    """Return the folder of the built-in specs of a kind."""
     if kind is SpecKind.MODELS:
         return _PACKAGE / "model_specs"
     if kind is SpecKind.FRAMEWORKS:
@@ -204,6 +205,7 @@ def _data_folder(name: str) -> Path:
 
 
 def _existing(candidates: list[Path]) -> list[Path]:
+    """Return the paths that exist, each folder once even if two paths lead to it."""
     by_identity: dict[tuple[int, ...], Path] = {}
     for path in candidates:
         if seen := stamp(path):
@@ -228,7 +230,7 @@ class UnknownSpecError(SpecError):
 
 
 def names(kind: SpecKind | str, folder: Path | None = None) -> list[str]:
-    """All specs of a kind, sorted; specs in ``folder`` hide others of the same name.
+    """Return the sorted names of all specs of a kind; ``folder`` hides built-ins of equal name.
 
     Parameters
     ----------
@@ -239,7 +241,7 @@ def names(kind: SpecKind | str, folder: Path | None = None) -> list[str]:
 
 
 def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
-    """The file of a spec, by name, alias or path.
+    """Return the file of a spec, by name, alias or path; raise SpecError if unknown.
 
     Raises SpecError if no file has the name; the message lists close names.
 
@@ -267,7 +269,7 @@ def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
 
 
 def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path | None:
-    """The file with ``name`` among its aliases; None: there is none.
+    """Return the file with ``name`` among its aliases; None if there is none.
 
     Parameters
     ----------
@@ -279,7 +281,7 @@ def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path
 
 
 def aliases_of(kind: SpecKind | str, folder: Path | None = None) -> Mapping[str, str]:
-    """Names of specs by lower-case alias, with and without the owner of the alias.
+    """Return spec names by lower-case alias, with and without the alias's owner.
 
     Parameters
     ----------
@@ -296,6 +298,7 @@ def _by_alias(name: str, files: Mapping[str, Path], aliases: Mapping[str, str]) 
 
 @cache_by_files
 def _files(kind: SpecKind | str, folder: Path | None) -> Mapping[str, Path]:
+    """Return the spec files of a kind by name; the first folder that has a name wins."""
     files: dict[str, Path] = {}
     for place in spec_folders(kind, folder):
         for path in listing(place, ".toml"):
@@ -309,6 +312,7 @@ def _normalised(name: str) -> str:
 
 @cache_by_files
 def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
+    """Return the spec name of each normalized alias, from ``aliases`` and displayed names."""
     aliases: dict[str, str] = {}
     for name, path in _files(kind, folder).items():
         for alias in _aliases_in(path):
@@ -322,7 +326,7 @@ def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
 
 @cache_by_files
 def _name_in(path: Path) -> str:
-    """The name that a file sets, empty where it cannot be read."""
+    """Return the ``name`` that a spec file sets; "" if it sets none or cannot be read."""
     try:
         match = _NAME.search(read_text(path))
     except SpecError:
@@ -332,6 +336,7 @@ def _name_in(path: Path) -> str:
 
 @cache_by_files
 def _aliases_in(path: Path) -> tuple[str, ...]:
+    """Return the ``aliases`` list of a spec file; () without one or if the file has errors."""
     try:
         match = _ALIASES.search(read_text(path))
         words = parse_toml(match.group(), str(path))["aliases"] if match else None
@@ -343,6 +348,7 @@ def _aliases_in(path: Path) -> tuple[str, ...]:
 def _unknown(
     kind: SpecKind, name: str, files: Mapping[str, Path], aliases: Mapping[str, str]
 ) -> str:
+    """Return the error message for an unknown spec name, with the closest names."""
     from difflib import get_close_matches
 
     targets = {**aliases, **{file: file for file in files}}

@@ -28,7 +28,7 @@ USER_SPECS_FOLDER = Path("hardware_specs")
 
 
 def model_text(model: ModelSpec) -> str:
-    """The TOML of a model: all fields with values other than the defaults.
+    """Return the TOML of a model: all fields that differ from their defaults.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def model_text(model: ModelSpec) -> str:
 
 
 def file_name(name: str) -> str:
-    """Name of the file of a model, also in requests: lower-case letters, digits, dashes.
+    """Return the file name of a model: lower-case letters, digits and dashes.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def file_name(name: str) -> str:
 def add_model(
     kind: SpecKind, source: str, name: str | None, folder: Path | None, replaces: bool
 ) -> tuple[Path, ModelSpec]:
-    """Write the model of ``source`` to a spec file; returns the file and the model.
+    """Write the model of ``source`` to a spec file; return the file and the model.
 
     Raises SpecError if the source is no model or unreadable, or the file exists.
 
@@ -79,7 +79,7 @@ def add_model(
 
 
 def keep_model(model: ModelSpec, name: str, folder: Path | None, replaces: bool = False) -> Path:
-    """Write the file of a model into a folder of own specs, and return its path.
+    """Write a model to the user's spec folder; return the path.
 
     Raises SpecError if the name is no valid file name, the file exists and is not to be replaced,
     or it cannot be written.
@@ -99,7 +99,7 @@ def keep_model(model: ModelSpec, name: str, folder: Path | None, replaces: bool 
 def keep_text(
     text: str, kind: SpecKind, name: str, folder: Path | None, replaces: bool = False
 ) -> Path:
-    """Write the file of a spec into a folder of own specs, and return its path.
+    """Write the text of a spec to the user's spec folder; return the path.
 
     Raises SpecError as `keep_model` does.
 
@@ -126,6 +126,7 @@ def keep_text(
 
 
 def _lines(spec: Any, prefix: str) -> Iterator[str]:
+    """Yield the TOML lines of a spec: fields that differ from their defaults, then its tables."""
     set_values = []
     for field in fields(spec):
         value = getattr(spec, field.name)
@@ -201,7 +202,7 @@ class Datasheet:
     source: str = "a datasheet"
 
     def text(self) -> str:
-        """The TOML of the GPU; its efficiencies are assumed, so its intervals are the widest.
+        """Return the TOML of the GPU; its efficiencies count as assumed.
 
         Raises SpecError if a figure is missing or is no such quantity.
         """
@@ -252,6 +253,7 @@ class Datasheet:
         return f'{{ value = {number}, unit = "{unit}", source = "datasheet" }}'
 
     def _number(self, name: str) -> float:
+        """Return a datasheet option such as "989 TFLOPS" as a number in the file's unit."""
         dimension, unit, scale = FIGURES[name.removeprefix("fp8_")]
         text = str(getattr(self, name))
         try:
@@ -262,7 +264,7 @@ class Datasheet:
 
 
 def add_gpu(sheet: Datasheet, folder: Path | None, replaces: bool) -> Path:
-    """Write a GPU into a folder of own specs, and return its file.
+    """Write a GPU to the user's spec folder; return the path.
 
     Raises SpecError if a figure is missing or impossible, or the file exists.
 

@@ -18,7 +18,7 @@ _LONGEST = 100_000
 
 
 def chunks_of(layout: str) -> list[str]:
-    """The chunks of a pipeline layout; E: embedding, t: layer, m: multi-token prediction, L: loss.
+    """Split a pipeline layout into chunks; E: embedding, t: layer, m: prediction, L: loss.
 
     Raises SpecError if the layout is invalid or longer than any model.
 
@@ -44,7 +44,7 @@ def chunks_of(layout: str) -> list[str]:
 
 @lru_cache(maxsize=256)
 def layers_of_chunks(layout: str) -> tuple[int, ...]:
-    """Number of layers of each chunk; a layout may also be these numbers.
+    """Return the number of layers of each chunk of a layout (or of a list of numbers).
 
     Raises SpecError if the layout is invalid, or embedding or loss are not in the first and the
     last chunk.

@@ -127,7 +127,7 @@ class ValidationErrors(ValueError):
     frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
 )
 def validated(cls: type[T]) -> type[T]:
-    """A frozen, keyword-only dataclass that refuses unknown keys and checks every value.
+    """Make a class a frozen, keyword-only dataclass that checks every value.
 
     Raises ValidationErrors if annotations or validators refuse a value.
     """
@@ -138,7 +138,7 @@ def validated(cls: type[T]) -> type[T]:
 
 
 def build_validated(kind: type[T], values: Mapping[str, object], context: object) -> T:
-    """An instance of ``kind`` from values that share a ``context``.
+    """Build a ``kind`` from checked values; ``context`` is passed to every check.
 
     Raises ValidationErrors if annotations or validators refuse a value.
 
@@ -154,7 +154,7 @@ def build_validated(kind: type[T], values: Mapping[str, object], context: object
 
 
 def replace_unvalidated(spec: T, **values: object) -> T:
-    """A copy with other values that are not checked, such as infinity or an array.
+    """Return a copy with other values, unchecked (such as infinity or an array).
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def replace_unvalidated(spec: T, **values: object) -> T:
 
 @cache
 def field_types(kind: object) -> Mapping[str, object]:
-    """The fields of a checked class with their types, without their limits; empty for others.
+    """Return the field types of a checked class, without limits; {} for other types.
 
     Parameters
     ----------
@@ -183,6 +183,7 @@ def _init(self: object, **values: object) -> None:
 
 
 def _fill(instance: object, values: Mapping[str, object], context: object) -> None:
+    """Check ``values`` and set them with the defaults on an instance; raise all errors at once."""
     kind: Any = type(instance)
     filled, checks = instance.__dict__, _checks(kind)
     errors: list[tuple[KeyPath, str]] = []
@@ -216,7 +217,7 @@ def _placed(error: ValueError, *key_path: str) -> list[tuple[KeyPath, str]]:
 
 @cache
 def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], object] | None]]:
-    """Check and default factory of each field."""
+    """Return the check and the default factory of each field (None if required)."""
     homes = {  # of fields that are inherited the module of the class that has them
         name: base.__module__
         for base in reversed(kind.__mro__)
@@ -241,7 +242,7 @@ def _default(field: dataclasses.Field[object]) -> Callable[[], object] | None:
 
 
 def _check(hint: object) -> _Check:
-    """A function that returns a value converted to a type, or raises a ``ValueError``."""
+    """Return a function that converts a value to a type, or raises ValueError."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _limited(arguments[0], arguments[1:])
@@ -259,6 +260,7 @@ def _check(hint: object) -> _Check:
 
 
 def _wrong(expected: str, value: object) -> ValueError:
+    """Return the error that a value is not of the expected type."""
     if isinstance(value, Mapping | list | tuple):
         return ValueError(
             f"must be {expected}, not a {'table' if isinstance(value, Mapping) else 'list'}"
@@ -275,6 +277,7 @@ def _check_exact_int(value: object, _: object) -> int:
 
 
 def _check_int(value: object, _: object) -> int:
+    """Return a value as int, such as 8.0 or "8"; raise ValueError if not an integer."""
     if type(value) is int:
         return value
     try:
@@ -289,6 +292,7 @@ def _check_int(value: object, _: object) -> int:
 
 
 def _number(value: object, _: object) -> float:
+    """Return a value as float; raise ValueError if it is not a number."""
     if type(value) is float:
         return value
     try:
@@ -300,6 +304,7 @@ def _number(value: object, _: object) -> float:
 
 
 def _flag(value: object, _: object) -> bool:
+    """Return a value as bool; raise ValueError unless it is true, false, 0 or 1."""
     if type(value) is bool:
         return value
     if not isinstance(value, str) and value in (0, 1):
@@ -308,6 +313,7 @@ def _flag(value: object, _: object) -> bool:
 
 
 def _text(value: object, _: object) -> str:
+    """Return a value as plain str; raise ValueError if it is not text."""
     if type(value) is str:
         return value
     if isinstance(value, str):
@@ -330,6 +336,8 @@ _SIMPLE: Mapping[object, _Check] = {
 
 
 def _word(words: Iterable[str], make: Callable[[str], object]) -> _Check:
+    """Return a check that converts one of ``words`` by ``make``; other values raise ValueError."""
+
     def check(value: object, _: object) -> object:
         if isinstance(value, str):
             with suppress(ValueError):
@@ -340,7 +348,10 @@ def _word(words: Iterable[str], make: Callable[[str], object]) -> _Check:
 
 
 def _nested(kind: type) -> _Check:
+    """Return a check that builds a ``kind`` from a table; an instance of ``kind`` passes."""
+
     def check(value: object, context: object) -> object:
+        """Return a ``kind`` built from a table; raise ValueError for other values."""
         if isinstance(value, kind):
             return value
         if not isinstance(value, Mapping):
@@ -351,6 +362,8 @@ def _nested(kind: type) -> _Check:
 
 
 def _sequence(element: _Check) -> _Check:
+    """Return a check that makes a tuple of a list, each entry checked by ``element``."""
+
     def check(value: object, context: object) -> object:
         if not isinstance(value, list | tuple):
             raise _wrong("a list", value)
@@ -361,7 +374,10 @@ def _sequence(element: _Check) -> _Check:
 
 
 def _mapping(of_key: _Check, of_value: _Check) -> _Check:
+    """Return a check that makes a dict of a table, with checked keys and values."""
+
     def check(value: object, context: object) -> object:
+        """Return a table as dict with checked keys and values."""
         if not isinstance(value, Mapping):
             raise _wrong("a table", value)
         pairs = _each(
@@ -373,7 +389,7 @@ def _mapping(of_key: _Check, of_value: _Check) -> _Check:
 
 
 def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], T]) -> list[T]:
-    """The converted values by name; raises ValidationErrors with the errors of all."""
+    """Return the converted values; raise the errors of all as one ValidationErrors."""
     converted: list[T] = []
     errors: list[tuple[KeyPath, str]] = []
     for name, value in items:
@@ -387,10 +403,11 @@ def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], T]) ->
 
 
 def _one_of(kinds: Sequence[object]) -> _Check:
-    """The kind that a value is of, or the first that it can be converted to."""
+    """Return a check for a union: converts to the most likely type that accepts the value."""
     checks = [(kind, _check(kind)) for kind in kinds if kind is not type(None)]
 
     def check(value: object, context: object) -> object:
+        """Return the value by the first check that passes, the most likely first; None may pass."""
         if value is None and len(checks) < len(kinds):
             return None
         likely = sorted(checks, key=lambda check: -_likeness(check[0], value))
@@ -412,7 +429,7 @@ def _likeness(kind: object, value: object) -> int:
 
 
 def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
-    """A check between the validators of an annotation, within its bounds."""
+    """Return a check within the bounds and validators of an annotation."""
     is_strict = any(isinstance(validator, Strict) for validator in metadata)
     check = _check_exact_int if is_strict and kind is int else _check(kind)
     before = [validator.func for validator in metadata if isinstance(validator, PreValidator)]
@@ -425,6 +442,7 @@ def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
     ]
 
     def limited(value: object, context: object) -> object:
+        """Convert and check a value; raise ValueError if it is outside the bounds."""
         for convert in before:
             value = convert(value, context)
         value = check(value, context)
@@ -439,7 +457,7 @@ def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
 
 
 def field_words(spec: object) -> dict[str, str]:
-    """Descriptions of the fields of a spec and of its inner specs, by dotted name.
+    """Return descriptions of a spec's fields by dotted name, inner specs included.
 
     Parameters
     ----------
@@ -449,6 +467,7 @@ def field_words(spec: object) -> dict[str, str]:
 
 
 def _words(spec: object, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and description of each documented field, nested specs included."""
     texts = parameter_texts(spec)
     for name, kind in field_types(spec).items():
         if name in texts:
@@ -459,7 +478,7 @@ def _words(spec: object, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def parameter_texts(documented: object) -> dict[str, str]:
-    """The text of each parameter in the section ``Parameters`` of a docstring, by name.
+    """Return the text of each parameter in a docstring's ``Parameters`` section.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ _NARROWER = {
 
 
 def is_adapted(op: MatrixProduct, targets: AdapterTargets) -> bool:
-    """Whether a fused product has adapters: all its matrices do if one of them may."""
+    """Return whether a fused product has LoRA adapters, by any of its matrices."""
     if op.holder not in _ADAPTED:
         return False
     is_any = any(part.adapter in _NARROWER[targets] for part in op.columns.parts)
@@ -57,7 +57,7 @@ def has_adapted_experts(inputs: ServingInputs) -> bool:
 
 
 def adapted_sides(op: MatrixProduct, tensor_parallel: Numeric) -> tuple[Numeric, Numeric]:
-    """Inputs of the first and outputs of the second adapter matrices on a rank.
+    """Return (inputs, outputs) of a product's LoRA matrices on one rank.
 
     Matrices that are one product have an adapter each.
     """
@@ -69,7 +69,7 @@ def adapted_sides(op: MatrixProduct, tensor_parallel: Numeric) -> tuple[Numeric,
 
 
 def adapter_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
-    """Bytes of all adapter slots on a GPU of the fullest stage."""
+    """Return bytes of all LoRA adapter slots on one GPU of the fullest stage."""
     slots, rank = inputs.max_loras, inputs.workload.lora_rank
     if not slots:
         return np.zeros(())
@@ -84,7 +84,7 @@ def adapter_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray
 
 
 def _sides(inputs: ServingInputs, layer: Layer, c: ServingConfigurations) -> Iterator[Numeric]:
-    """Inputs and outputs of a layer's adapters on a GPU: parameters at rank 1."""
+    """Yield inputs plus outputs of a layer's LoRA matrices on one GPU (parameters at rank 1)."""
     for op in layer.of(MatrixProduct):
         if is_adapted(op, inputs.workload.lora_targets):
             yield sum(adapted_sides(op, c.tensor_parallel))
@@ -96,7 +96,7 @@ def _sides(inputs: ServingInputs, layer: Layer, c: ServingConfigurations) -> Ite
 
 
 def adapter_load_time(inputs: ServingInputs, c: ServingConfigurations) -> Numeric:
-    """Mean seconds that a request waits for its adapter from host memory."""
+    """Return mean seconds that a request waits to load its LoRA adapter from the host."""
     if inputs.adapter_draws == np.inf:
         return 0.0
     each = adapter_bytes(inputs, c) / inputs.max_loras
@@ -108,7 +108,7 @@ _OF_EXPERTS = 2  # one set of kernels before the activation, one after it
 
 
 def adapters(context: LayerContext, op: LayerOperator) -> Iterator[StepOperator]:
-    """Operators of the adapters of a layer's operator; none where it has no adapter.
+    """Yield the LoRA operators of a layer's operator; nothing without a LoRA adapter.
 
     Every request uses an adapter. The requests of a step are spread evenly over ``max_loras``.
     """
@@ -122,7 +122,7 @@ def adapters(context: LayerContext, op: LayerOperator) -> Iterator[StepOperator]
 
 
 def adapter_launches(inputs: ServingInputs, layer: Layer) -> float:
-    """Host seconds to launch the adapters of a layer."""
+    """Return host seconds per layer to launch LoRA kernels."""
     if not inputs.max_loras:
         return 0.0
     targets = inputs.workload.lora_targets
@@ -133,6 +133,7 @@ def adapter_launches(inputs: ServingInputs, layer: Layer) -> float:
 
 
 def _product_adapter(context: LayerContext, op: MatrixProduct) -> StepOperator:
+    """Return the LoRA kernels of one adapted matrix product in a serving step."""
     rank = context.rank
     inputs, outputs = adapted_sides(op, rank.configurations.tensor_parallel)
     read = _distinct_adapters(rank)
@@ -142,7 +143,7 @@ def _product_adapter(context: LayerContext, op: MatrixProduct) -> StepOperator:
 
 
 def _expert_adapters(context: LayerContext, op: Experts) -> StepOperator:
-    """Adapter operators of the experts: each pair of token and expert has its own adapter."""
+    """Return LoRA operators of routed experts, one adapter per (token, expert) pair."""
     rank, c = context.rank, context.rank.configurations
     rows = rank.batch.tokens * op.per_token / c.expert_parallel
     touched = experts_touched(
@@ -175,6 +176,7 @@ def _operator(
     read: FloatArray,
     sets: int,
 ) -> StepOperator:
+    """Return a LoRA operator with seconds and FLOPs; ``read``: distinct adapters in the batch."""
     shared_inputs = context.rank.inputs
     rank, execution = shared_inputs.workload.lora_rank, shared_inputs.engine.execution
     moved = lora_serving_bytes(

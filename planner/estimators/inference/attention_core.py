@@ -26,7 +26,7 @@ def index_bytes(op: AttentionCore) -> float:
 
 
 def cached_bytes(rank: BatchShare, op: AttentionCore | None) -> FloatArray:
-    """KV cache bytes of one token of one sequence in one layer on this rank.
+    """Return KV-cache bytes per token and layer of one sequence on one rank.
 
     What sees later tokens, too, is computed at once and keeps none.
     """
@@ -63,13 +63,13 @@ def window(inputs: ServingInputs, op: AttentionCore) -> int | None:
 def attention_core(
     context: LayerContext, op: AttentionCore, layer: Layer
 ) -> Iterator[StepOperator]:
-    """Attention operators: a fused kernel for prompts, a cache-reading kernel for new tokens."""
+    """Yield attention kernels: fused for prompts, and reading the KV cache for decoding."""
     yield _prefill(context, op)
     yield _decode(context, op)
 
 
 def index_scores(context: LayerContext, op: IndexScores, layer: Layer) -> Iterator[StepOperator]:
-    """Scores that choose the cached tokens for sparse attention."""
+    """Yield the indexer scores that choose cached tokens for sparse attention."""
     rank, batch = context.rank, context.rank.batch
     d, prompt, decoding = op.head_dim, rank.prompt_tokens, rank.decoding
     pairs = prompt * batch.prefill_keys + decoding * batch.tokens_per_sequence * batch.context
@@ -83,6 +83,7 @@ def index_scores(context: LayerContext, op: IndexScores, layer: Layer) -> Iterat
 
 
 def _prefill(context: LayerContext, op: AttentionCore) -> StepOperator:
+    """Return the attention kernel over the prompt tokens of a serving step."""
     rank, batch = context.rank, context.rank.batch
     heads = op.heads / rank.configurations.tensor_parallel
     tokens = rank.prompt_tokens
@@ -111,6 +112,7 @@ def _prefill(context: LayerContext, op: AttentionCore) -> StepOperator:
 
 
 def _decode(context: LayerContext, op: AttentionCore) -> StepOperator:
+    """Return the attention kernel over the decoding sequences of a serving step."""
     rank, batch = context.rank, context.rank.batch
     heads = op.heads / rank.configurations.tensor_parallel
     sequences = rank.decoding
@@ -143,7 +145,7 @@ _STATE_BYTES = 4.0
 
 
 def state_bytes(rank: BatchShare, op: Scan | None) -> FloatArray:
-    """Bytes of the fixed-size state of one sequence in one layer of linear attention."""
+    """Return bytes per layer of one sequence's linear-attention state on one rank."""
     if op is None:
         return np.zeros(())
     held = _STATE_BYTES * op.state + 2.0 * op.taps * op.mixed
@@ -151,7 +153,7 @@ def state_bytes(rank: BatchShare, op: Scan | None) -> FloatArray:
 
 
 def scan(context: LayerContext, op: Scan, layer: Layer) -> Iterator[StepOperator]:
-    """Operators of the scan over prompts, and of one recurrence step for decoding."""
+    """Yield the scan over prompts, and one recurrence step for decoding."""
     yield _prompt_scan(context, op)
     rank = context.rank
     # Every sequence that decodes reads and writes its state.
@@ -162,7 +164,7 @@ def scan(context: LayerContext, op: Scan, layer: Layer) -> Iterator[StepOperator
 
 
 def _prompt_scan(context: LayerContext, op: Scan) -> StepOperator:
-    """Scan over prompts, which stores one state each; not written for one GPU architecture."""
+    """Return the scan over prompts, with one stored state per prompt."""
     rank, batch, t = context.rank, context.rank.batch, context.rank.configurations.tensor_parallel
     tokens = rank.prompt_tokens
     prompts = batch.prompts * rank.prompt_share

@@ -36,7 +36,7 @@ LEAST_SHARE = 1e-6
 
 
 def requests_sent(inputs: ServingInputs, configurations: ServingConfigurations) -> Numeric:
-    """Number of requests that clients send to a replica; infinite if unlimited."""
+    """Return the number of requests that clients send to one replica; infinite if unlimited."""
     work = inputs.workload
     if work.num_requests is None or work.request_rate is not None:
         return np.inf
@@ -50,7 +50,7 @@ def step_demand(
     running: FloatArray,
     places: FloatArray,
 ) -> StepDemand:
-    """Demand of requests on the steps of a replica with so many ``running``."""
+    """Return what requests need of the steps of a replica with ``running`` requests."""
     return StepDemand(
         fixed=costs.fixed,
         slope=costs.slope,
@@ -116,7 +116,7 @@ class Loop:
 
     @cached_property
     def before_the_first(self) -> FloatArray:
-        r"""Seconds until the first answers of a simultaneous start, beyond steady state.
+        r"""Return seconds until the first answers of a simultaneous start, minus steady state.
 
         .. math:: R w + n t (1 - c^2) / 2
 
@@ -179,7 +179,7 @@ class Loop:
 
     @property
     def rate_bound(self) -> FloatArray:
-        """Upper bound of the request rate [1/s]: of requests without waits, or of a full engine."""
+        """Upper bound of a replica's request rate [1/s]: without waits, or with a busy engine."""
         costs, work = self.costs, self.work
         unloaded = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
         busy_time = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
@@ -195,7 +195,7 @@ class Loop:
         return np.minimum(self.running / unloaded, 1 / np.maximum(busy_time, 1e-300))
 
     def held(self, rate: FloatArray) -> FloatArray:
-        """Requests that are in the engine with a place."""
+        """Return the requests that have a slot in the engine at a ``rate`` [1/s]."""
         in_engine = self.configurations.concurrency - rate * self.outside
         return np.minimum(in_engine, self.running)
 
@@ -205,7 +205,7 @@ class Loop:
         return np.asarray(np.log(rate * (state.first + state.answer) / self.held(rate)))
 
     def at(self, rate: FloatArray, most: Numeric = np.inf) -> ReplicaState:
-        """State of a replica at a rate [1/s] while at most ``most`` requests decode."""
+        """Return the state of a replica at a ``rate`` [1/s] with at most ``most`` sequences."""
         inputs, costs, work = self.inputs, self.costs, self.work
         step = np.minimum(self._step(rate), most / (rate * work.steps))
         answer = work.steps * step
@@ -223,7 +223,7 @@ class Loop:
         )
 
     def prompt(self, rate: FloatArray) -> FloatArray:
-        r"""Seconds of the engine that a prompt takes at a rate [1/s] of them.
+        r"""Return engine seconds per prompt if prompts arrive at a ``rate`` [1/s].
 
         .. math:: B = (1 - q) g(d) + q g(c), \quad q = 1 - e^{-c}, \quad
             g(x) = \frac{x}{1 - e^{-x}}
@@ -247,7 +247,7 @@ class Loop:
         return costs.prompt(size)
 
     def _step(self, rate: FloatArray) -> FloatArray:
-        r"""Seconds of a step of an answer, and of the prompts that stop it.
+        r"""Return seconds of a decode step of an answer, with the prompts that delay the step.
 
         .. math:: t = \frac{a + \kappa b + g (B - 1) (b + w_q / 2 n)}
             {1 - (1 - g) \lambda_o (w + n b)}
@@ -278,7 +278,7 @@ class Loop:
 
 
 def _scheduled_after(inputs: ServingInputs, rate: FloatArray, step: FloatArray) -> FloatArray:
-    """Seconds of steps that pass without a look, and until a batch that it waits for is full.
+    """Return seconds that a request waits for the scheduler's next poll or a full batch.
 
     The first request of a batch waits the full time, later ones half of it on average.
     """
@@ -292,7 +292,7 @@ def _scheduled_after(inputs: ServingInputs, rate: FloatArray, step: FloatArray) 
 
 
 def together_share(inputs: ServingInputs, clients: Numeric) -> Numeric:
-    """Share of the requests whose prompts start with those of all other clients.
+    """Return the share of requests that start together with those of all other clients.
 
     In a closed loop all ``clients`` start at once. With varying lengths only the first wave is
     simultaneous; with equal lengths also later waves, by the share of clients still together. Of

@@ -33,7 +33,7 @@ class Burst:
 
 
 def pooled_burst(inputs: ServingInputs, pools: Pools, num_requests: int) -> Burst:
-    r"""The burst of requests on prefill and decode workers whose numbers are set.
+    r"""Return the latencies of a burst of requests on fixed numbers of prefill and decode workers.
 
     Prompts queue for one pool and answers for the other, so that it does not drain as a replica.
     P workers compute the prompts, s seconds for each, so that the i-th is ready after
@@ -71,7 +71,7 @@ def pooled_burst(inputs: ServingInputs, pools: Pools, num_requests: int) -> Burs
 def share_until_the_end(
     inputs: ServingInputs, served: RequestMeans, running: FloatArray, each: FloatArray
 ) -> FloatArray:
-    """The rate that a benchmark reports, over that of clients who never end.
+    """Return a benchmark's reported rate over the rate of clients that never stop.
 
     It divides ``each`` of its requests, waves of those ``running`` in a replica, by the time
     until the last answer.
@@ -89,7 +89,7 @@ def share_until_the_end(
 
 
 def emptying_answer(inputs: ServingInputs, served: RequestMeans) -> FloatArray:
-    """Seconds of an answer at the end of a run.
+    """Return seconds of an answer at the end of a run, while the replica empties.
 
     No prompts interrupt it, and on average half of the requests in flight decode with it.
     """

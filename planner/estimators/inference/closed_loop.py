@@ -71,14 +71,14 @@ class RequestMeans:
 
     @property
     def place_wait(self) -> FloatArray:
-        """Mean seconds until there is a place where requests come at random."""
+        """Mean seconds that a request waits for a slot, with random arrivals."""
         if self.offered is None:
             return self.queue.place_wait
         return self.offered.place_wait(self.queue, self.request_rate)
 
     @property
     def time_to_first_token(self) -> FloatArray:
-        """Mean seconds from arrival to the first token."""
+        """Mean seconds from a request's arrival to its first token."""
         if self.offered is None:
             return self.placed_first + self.queue.place_wait
         wait = self.offered.first_wait(self.queue, self.request_rate)
@@ -93,7 +93,7 @@ class RequestMeans:
 
     @property
     def token_of_all(self) -> FloatArray:
-        """Mean seconds of a token of any answer; ``time_per_output_token`` is that of an answer."""
+        """Mean seconds per output token over all tokens (not the mean over answers)."""
         if self.traced is None:
             return self.time_per_output_token
         t = self.traced
@@ -132,7 +132,7 @@ class RateClasses:
     left: FloatArray
 
     def mean(self, values: FloatArray) -> FloatArray:
-        """The mean over all requests of what classes meet."""
+        """Return the mean over all requests of ``values`` of the rate classes."""
         return np.asarray(np.tensordot(CLASSES, np.broadcast_to(values, self.shape), axes=1))
 
     @cached_property
@@ -156,7 +156,7 @@ class RateClasses:
         return self.mean(self.classes.placed_first) + self.queued + self.behind
 
     def first_within(self, share: float) -> FloatArray:
-        """Seconds from a place to the first token that a share of the requests has at most.
+        """Return the ``share`` quantile of seconds from a decode slot to the first token.
 
         The longest queues are in the longest steps.
         """
@@ -168,7 +168,7 @@ class RateClasses:
 
     @property
     def piled(self) -> FloatArray:
-        """Mean seconds of a wait for a place while more come than are carried."""
+        """Mean seconds that requests wait for a slot while the rate exceeds the capacity."""
         return np.asarray((self.weights * self.waits).sum(axis=0))
 
     def piled_within(self, share: float) -> FloatArray:
@@ -176,8 +176,7 @@ class RateClasses:
         return weighted_quantile(self.waits, self.weights, share)
 
     def _stalls(self, of: int) -> FloatArray:
-        """Seconds of prompts in a step of answers, on average over its steps, or ``of`` 1 of their
-        tokens; the first axis is that of `POINTS`.
+        """Return prompt seconds per step of answers: mean over steps (``of`` 0) or over tokens (1).
 
         A step has no more than it has room for, and while requests wait for places no more than
         come as those are left.
@@ -190,7 +189,7 @@ class RateClasses:
         return np.minimum(self.step * self.prompts * stalled, max_stall)
 
     def stalled_within(self, share: float) -> FloatArray:
-        """Seconds of prompts in a step of an answer that a share of the answers has at most."""
+        """Return the ``share`` quantile over answers of prompt seconds per decode step."""
         right = int(np.clip(np.searchsorted(POINTS, share), 1, POINTS.size - 1))
         x = (share - POINTS[right - 1]) / (POINTS[right] - POINTS[right - 1])
         return np.asarray((1 - x) * self._of_answers[right - 1] + x * self._of_answers[right])
@@ -217,7 +216,7 @@ _FEWEST = 1e-9
 def requests_at_rate(
     inputs: ServingInputs, configurations: ServingConfigurations, rate: FloatArray
 ) -> FloatArray:
-    """Requests in a replica that are answered as fast as they come, at a ``rate`` [1/s].
+    """Return the requests in a replica at a ``rate`` [1/s]; at most ``concurrency``.
 
     At most the ``concurrency`` of each configuration. If it is reached, the rate may exceed the
     capacity.
@@ -232,7 +231,7 @@ def requests_at_rate(
 def token_time_at_rate(
     inputs: ServingInputs, configurations: ServingConfigurations, rate: FloatArray
 ) -> FloatArray:
-    """Seconds per output token at a ``rate`` [1/s] that a replica carries, at any concurrency."""
+    """Return seconds per output token at a ``rate`` [1/s], without a concurrency limit."""
     c = replace(configurations, concurrency=np.ones(()))
     max_running = inputs.engine.scheduler.max_num_seqs * c.attention_data_parallel
     running = _running_at_rate(inputs, c, rate, max_running)
@@ -246,7 +245,7 @@ def _running_at_rate(
     rate: FloatArray,
     max_running: FloatArray,
 ) -> FloatArray:
-    """Requests in a replica at a rate, at most ``max_running``, by Little's law.
+    """Return the requests in a replica at a rate by Little's law, at most ``max_running``.
 
     Steps over few sequences cost more of each than steps over many, of experts most of all.
     """
@@ -268,7 +267,7 @@ def _loop_of(
     running: FloatArray,
     places: FloatArray,
 ) -> Loop:
-    """The `Loop` of a replica with so many requests in it."""
+    """Return the closed `Loop` of a replica with ``running`` requests in progress."""
     c = replace(configurations, concurrency=running)
     costs = phases(inputs, configurations, running)
     work = step_demand(inputs, c, costs, running, places)
@@ -282,7 +281,7 @@ def served_at_rate(
     offered: OfferedLoad,
     running: FloatArray | None = None,
 ) -> RequestMeans:
-    """Latencies of requests that are offered at a rate, and the backlog before them.
+    """Return mean latencies of requests at an offered rate, with the queue before a slot.
 
     ``running``: concurrency at which requests are answered as fast as they come, or the capacity,
     if computed before.
@@ -303,7 +302,7 @@ def _serve_trace(
     served: RequestMeans,
     paths: TracePaths,
 ) -> RequestMeans:
-    """Latencies of requests of a trace, with its varying rate and its prompts."""
+    """Return mean latencies of requests of a trace with varying rate."""
     queue, costs, rate = served.queue, served.phases, served.request_rate
     replicas, mixes = num_sharing_replicas(inputs, rate), inputs.engine.scheduler.chunked_prefill
     work = step_demand(inputs, configurations, costs, served.in_flight, queue.places)
@@ -382,7 +381,7 @@ def _serve_trace(
 def _serve_finite_load(
     inputs: ServingInputs, served: RequestMeans, offered: OfferedLoad
 ) -> RequestMeans:
-    """Latencies of a finite number of requests while a replica fills and empties."""
+    """Return mean latencies of a finite number of requests: replica fills, then empties."""
     queue, costs = served.queue, served.phases
     # Prompts that are computed alone stop answers for longer than their own work.
     step = served.time_per_output_token * tokens_per_step(inputs)
@@ -419,7 +418,7 @@ def served_at_concurrency(
     memory: ServingMemory,
     counts: bool | BoolArray = True,
 ) -> RequestMeans:
-    """A replica that always holds its ``concurrency`` requests, as far as memory has room.
+    """Return mean latencies of a replica that always has ``concurrency`` requests.
 
     Requests beyond the KV-cache capacity, or beyond the engine's ``max_num_seqs``, wait for a
     place. The rate follows from Little's law: requests in flight over their latency. Entries that

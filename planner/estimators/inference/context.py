@@ -102,7 +102,7 @@ class ServingInputs:
 
     @property
     def max_loras(self) -> int:
-        """Adapters that a step may have, for which there is room; 0: none are served."""
+        """Maximum LoRA adapters in a step, which have memory reserved; 0 without LoRA."""
         work = self.workload
         slots = work.max_loras or self.engine.memory.adapter_slots
         if work.num_adapters is not None and work.max_loras is None:
@@ -111,7 +111,7 @@ class ServingInputs:
 
     @cached_property
     def adapter_draws(self) -> float:
-        """Number of requests that use ``max_loras`` adapters; infinite without a limit."""
+        """Number of requests that use ``max_loras`` LoRA adapters; infinite without a limit."""
         work = self.workload
         if work.num_adapters is None or not self.max_loras:
             return np.inf
@@ -152,7 +152,7 @@ class Batch:
     def of_decode(
         cls, sequences: FloatArray, context: FloatArray, tokens_per_sequence: float = 1.0
     ) -> Batch:
-        """Sequences that each produce their next token."""
+        """Return a batch of ``sequences`` that each decode their next token, without prompts."""
         zero = np.zeros(())
         return cls(
             decoding=sequences,

@@ -24,7 +24,7 @@ def cached_tokens(inputs: ServingInputs) -> FloatArray:
 
 
 def prefix_share(inputs: ServingInputs, configurations: ServingConfigurations) -> FloatArray:
-    """Share of the time of prompts that goes into looking back at their cached tokens.
+    """Return the share of prompt time spent on attention to cached tokens.
 
     A step full of prompts would be faster by this share without cached tokens. New tokens attend to
     the cached ones, whose keys and values are read; cached tokens cost nothing else.
@@ -104,7 +104,7 @@ def decode_steps(inputs: ServingInputs) -> FloatArray:
 
 
 def new_tokens(inputs: ServingInputs) -> FloatArray:
-    """Prompt tokens without a prefix-cache hit, at least one."""
+    """Return prompt tokens without a prefix-cache hit, at least one."""
     w, prefixes = inputs.workload, inputs.prefixes
     share = w.prefix_cache_hit_rate if prefixes is None else prefixes.hit_rate
     cached = np.maximum(w.input_tokens * share, w.shared_prefix_tokens)
@@ -121,7 +121,7 @@ def decode_batch(inputs: ServingInputs, sequences: FloatArray) -> Batch:
 def prompt_batch(
     inputs: ServingInputs, prompts: FloatArray, tokens: FloatArray, decoding: FloatArray
 ) -> Batch:
-    """``tokens`` new tokens of ``prompts`` prompts in a step with ``decoding`` sequences.
+    """Return a batch of ``tokens`` new tokens of ``prompts`` and ``decoding`` sequences.
 
     A prompt that takes several steps sees half of itself as cache on average.
     """
@@ -145,7 +145,7 @@ def prompt_batch(
 def decode_line(
     inputs: ServingInputs, configurations: ServingConfigurations, sequences: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """A step over B sequences, at most ``sequences``, lasts fixed + slope B seconds."""
+    """Fit step seconds = fixed + slope B over B decoding sequences, B up to ``sequences``."""
     c, p = configurations, configurations.pipeline_parallel
     upper = np.maximum(sequences, 1.0)
     lower = np.maximum(upper / 2, 0.5)
@@ -161,7 +161,7 @@ def decode_line(
 def two_sizes(
     inputs: ServingInputs, configurations: ServingConfigurations, *two: FloatArray
 ) -> FloatArray:
-    """Sizes of two batches on a new leading axis, for one joint prediction."""
+    """Return two batch sizes on a new leading axis, to predict both in one call."""
     work = inputs.workload
     sizes = np.stack(np.broadcast_arrays(*two))
     others = (configurations.shape, np.shape(work.input_tokens), np.shape(work.output_tokens))
@@ -172,7 +172,7 @@ def two_sizes(
 def prompt_room(
     inputs: ServingInputs, configurations: ServingConfigurations, sequences: FloatArray
 ) -> FloatArray:
-    """Tokens of a full step that remain for prompts with so many requests in the replica.
+    """Return tokens of a full step that remain for prompts, next to decoding sequences.
 
     They do not all decode: of a step that is always full, prompts have the share that they have of
     all tokens.
@@ -185,7 +185,7 @@ def prompt_room(
 def phases(
     inputs: ServingInputs, configurations: ServingConfigurations, sequences: FloatArray
 ) -> Phases:
-    """The costs of the steps when about ``sequences`` requests are in the replica."""
+    """Return step costs (prefill and decode) with about ``sequences`` requests in the replica."""
     c = configurations
     p = c.pipeline_parallel
     running = np.maximum(sequences, 1.0)
@@ -245,7 +245,7 @@ def phases(
 
 
 def wave_time(inputs: ServingInputs, configurations: ServingConfigurations) -> FloatArray:
-    """Seconds from the first prompt to the last answer of ``concurrency`` requests at once.
+    """Return seconds to answer ``concurrency`` requests that start at once.
 
     Their prompts fill the engine's steps one after the other, and so do those of the next
     wave, as equally long answers end one after the other.

@@ -87,7 +87,7 @@ class DecodeWorkers:
 def prefill_workers(
     inputs: ServingInputs, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> PrefillWorkers:
-    """Time and memory of prefill workers; ``inputs`` is that of the whole deployment."""
+    """Predict time and memory of prefill workers; ``inputs``: of both pools together."""
     prefill_only = replace(
         inputs, workload=replace_unvalidated(inputs.workload, output_tokens=1, draft_tokens=0)
     )
@@ -114,7 +114,7 @@ def prefill_workers(
 def prefill_times(
     inputs: ServingInputs, configurations: ServingConfigurations, most_seqs: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Seconds of a prompt when every rank has one, and its share of the worker's time in a queue.
+    """Return seconds of a prompt with one per rank, and engine seconds per prompt in a queue.
 
     A queue fills the steps with as many prompts as their tokens, and ``most_seqs`` sequences of
     a rank, allow.
@@ -141,7 +141,7 @@ def prefill_times(
 def decode_workers(
     inputs: ServingInputs, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> DecodeWorkers:
-    """Time and room of workers whose steps hold decoding sequences alone."""
+    """Predict time and capacity of workers that only decode."""
     c, ranks = decode_only(inputs, configurations), configurations.attention_data_parallel
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(inputs, c)
@@ -166,7 +166,7 @@ def decode_workers(
 def decode_only(
     inputs: ServingInputs, configurations: ServingConfigurations
 ) -> ServingConfigurations:
-    """Configurations whose steps take as many tokens as their sequences decode."""
+    """Return configurations whose step limit [tokens] equals what their sequences decode."""
     drafted = 1 + inputs.workload.draft_tokens
     tokens = configurations.concurrency * drafted / configurations.attention_data_parallel
     return replace(configurations, max_num_batched_tokens=tokens)
@@ -175,7 +175,7 @@ def decode_only(
 def cache_transfer_time(
     inputs: ServingInputs, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> FloatArray:
-    """Seconds to move the KV cache of one prompt from or to one worker.
+    """Return seconds to move the KV cache of one prompt between workers.
 
     Each GPU moves its share over its own link: the fabric if all workers are in one domain, else
     the network.
@@ -227,7 +227,7 @@ class DisaggregatedRun:
 def disaggregated_run(
     inputs: ServingInputs, pools: Pools, requests: FloatArray
 ) -> DisaggregatedRun:
-    """Means over the requests of clients that always hold ``requests`` in flight.
+    """Return mean latencies with ``requests`` always in flight in separate pools.
 
     Prompts queue at the prefill workers (`disaggregated_closed_loop_rate`), move their cache over
     the network, wait
@@ -262,7 +262,7 @@ def disaggregated_run(
 
 
 def requests_at_rate(inputs: ServingInputs, pools: Pools, rate: FloatArray) -> FloatArray:
-    """Requests in flight in the deployment at a rate [1/s] that it carries.
+    """Return the requests in flight in both pools at a ``rate`` [1/s].
 
     What `disaggregated_run` settles with the rate known, of known numbers of workers. Infinite
     where the rate is more than a pool can take.
@@ -294,7 +294,7 @@ def _step_at_rate(pools: Pools, steps: FloatArray) -> FloatArray:
 def _token_times(
     inputs: ServingInputs, pools: Pools, step: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Seconds per output token for a client, and until the first tokens are sent together."""
+    """Return seconds per output token for a client, and until the first tokens are sent."""
     per_token = step / tokens_per_step(inputs)
     output = inputs.workload.output_tokens
     collected = (np.minimum(pools.stream_interval, output) - 1) * per_token

@@ -61,7 +61,7 @@ def evaluate_serving(
     configurations: ServingConfigurations,
     rejected_by: CodeArray | None = None,
 ) -> ServingEstimate:
-    """Predict memory, latency and throughput of every configuration, and what rejects it.
+    """Predict memory, latency and throughput of every configuration, and its rejection.
 
     Where ``rejected_by`` is known, the times of what is rejected do not have to be right.
     """
@@ -78,7 +78,7 @@ def evaluate_serving(
 def broken_serving_rule(
     inputs: ServingInputs, configurations: ServingConfigurations, *, is_pool: bool = False
 ) -> CodeArray:
-    """One-based number in ``SERVING_REJECTIONS`` of the first broken rule; 0 if none."""
+    """Return the one-based index in ``SERVING_REJECTIONS`` of the first broken rule; 0: none."""
     context = ServingContext(
         gpu=inputs.machine.gpu,
         model=inputs.model,
@@ -97,7 +97,7 @@ def serving_rejections(
     *,
     is_pool: bool = False,
 ) -> CodeArray:
-    """As `broken_serving_rule`, with the rule that the requests fit in memory."""
+    """Return `broken_serving_rule`, also checking that the requests fit in memory."""
     broken = broken_serving_rule(inputs, configurations, is_pool=is_pool)
     last = len(SERVING_REJECTIONS)
     surely = has_memory_to_start(inputs, memory, configurations)

@@ -43,7 +43,7 @@ class Kernels:
     def linear(
         self, rows: Numeric, columns: Numeric, depth: Numeric, e: Mapping[str, FloatArray]
     ) -> FloatArray:
-        """Seconds of ``C[rows, columns] = A B`` with quantized weights B, casts included.
+        """Return seconds of a product A B with quantized weights B, casts included.
 
         ``e``: what the ``matrices`` of their types reach.
         """
@@ -63,7 +63,7 @@ class Kernels:
         return np.where(unpacks, unpacked, time)
 
     def cache_unpacking(self, num_bytes: Numeric, element_bytes: FloatArray) -> FloatArray:
-        """Seconds to unpack a cache of fewer than 16 bits before attention reads it."""
+        """Return seconds to unpack a KV cache of fewer than 16 bits before attention."""
         moved = self.engine.execution.unpacking_bytes
         if moved == 0:
             return np.zeros(())
@@ -86,7 +86,7 @@ class Kernels:
         dispersion: float,
         uneven_ranks: Numeric = 1.0,
     ) -> FloatArray:
-        """Seconds of the matrices of a rank's experts on ``pairs`` token-expert pairs.
+        """Return seconds of the expert matrices of a rank on ``pairs`` (token, expert) pairs.
 
         ``tokens`` of the whole replica decide which of its ``local_experts`` are read; the others
         wait for the one of the ``uneven_ranks`` that reads most.
@@ -124,7 +124,7 @@ class Kernels:
         flops: Numeric,
         cache: CodeArray,
     ) -> FloatArray:
-        """Seconds of attention of new tokens of a rank's ``heads`` over a cache.
+        """Return seconds of decode attention of a rank's ``heads`` over its KV cache.
 
         It reads each key once, and again for a share of the ``group`` of its query heads.
         """
@@ -173,7 +173,7 @@ class Kernels:
     def _instruction_time(
         self, cache: CodeArray, group: Numeric, sequences: Numeric, heads: Numeric
     ) -> Numeric:
-        """Seconds of vector instructions per cached byte and query head."""
+        """Return seconds of vector instructions per cached byte and query head."""
         execution, peaks = self.engine.execution, self.machine.gpu.peak_flops
         sixteen_bit = execution.vector_attention_instructions
         eight_bit = execution.vector_attention_instructions_8bit
@@ -194,7 +194,7 @@ class Kernels:
         return np.asarray(2.0 * instructions / peaks[Precision.FP32])
 
     def _cache_reads(self, blocks: Numeric, context: FloatArray) -> tuple[Numeric, Numeric]:
-        """Rate of decode attention relative to the measured one, and reads per key."""
+        """Return decode-attention speed relative to the measured one, and reads per key."""
         execution, split = self.engine.execution, self.engine.attention_split
         share, repeated = execution.attention_bandwidth_fraction, execution.repeated_read_fraction
         if split is None:
@@ -209,7 +209,7 @@ class Kernels:
     def prefill_attention(
         self, *, flops: Numeric, prompts: Numeric, head_dim: int, **sizes: Numeric
     ) -> FloatArray:
-        """Seconds of causal attention over prompts; ``sizes`` are those of ``prompt_kernel``."""
+        """Return seconds of causal attention over prompts; ``sizes``: of `prompt_kernel`."""
         kernels = self.engine.execution.attention_kernels
         time = self.prompt_kernel(
             flops=flops, prompts=prompts, head_dim=head_dim, kernels=kernels, **sizes
@@ -232,7 +232,7 @@ class Kernels:
         head_dim: int,
         kernels: AttentionKernels,
     ) -> FloatArray:
-        """Seconds of a fused kernel over prompts of ``queries`` new tokens each."""
+        """Return seconds of a fused attention kernel over prompts of ``queries`` new tokens."""
         time = self.machine.kernels.attention(
             flops / self.engine.execution.compute_fraction,
             num_bytes,
@@ -251,7 +251,7 @@ class Kernels:
         return self.machine.memory_time(np.asarray(num_bytes) * passes, kernels=visible)
 
     def all_reduce(self, num_bytes: Numeric, group: CommunicationGroup) -> FloatArray:
-        """Seconds of an all-reduce, by NCCL or a one-shot kernel, whichever is faster."""
+        """Return seconds of an all-reduce by NCCL or a one-shot kernel, whichever is faster."""
         execution, inside = self.engine.execution, self.machine.num_domains(group) <= 1
         ring = self.machine.collective("all_reduce", num_bytes, group)
         callback = np.where(inside, 0.0, execution.network_callback_time)
@@ -283,7 +283,7 @@ class Kernels:
 
     @cached_property
     def table(self) -> KernelTable:
-        """The kernels of the GPU as the engine shows them."""
+        """Kernel efficiencies of the GPU as the engine reaches them."""
         execution, engine = self.engine.execution, self.engine
         return self.machine.kernel_table(
             KernelVisibility(
@@ -318,6 +318,7 @@ class Kernels:
 
     @cached_property
     def _decode_attention(self) -> dict[str, FloatArray]:
+        """Return the measured decode-attention efficiency, as an array over the KV cache types."""
         rows = self.machine.gpu.efficiency.attention_decode
         names = [
             "fp8" if code in (CacheType.FP8, CacheType.INT8, CacheType.INT4) else "bf16"

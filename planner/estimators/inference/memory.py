@@ -53,7 +53,7 @@ class KvCacheCapacity:
         return KvCacheCapacity(**{name: change(value) for name, value in vars(self).items()})
 
     def holds(self, sequence: FloatArray) -> FloatArray:
-        """Number of sequences of so many bytes that fit; 0 where the longest does not fit.
+        """Return how many sequences of ``sequence`` bytes fit; 0 if the longest does not.
 
         A device without memory for the cache sets no limit if it holds no part of a sequence.
         """
@@ -91,7 +91,7 @@ class ServingMemory:
     usable: FloatArray
 
     def mapped(self, change: Callable[[FloatArray], FloatArray]) -> ServingMemory:
-        """A copy with every array changed by a function."""
+        """Return a copy with every array replaced by ``change(array)``."""
         rooms = ("room", "host_room")
         arrays = {name: change(array) for name, array in vars(self).items() if name not in rooms}
         room, host_room = self.room.mapped(change), self.host_room.mapped(change)
@@ -103,7 +103,7 @@ class ServingMemory:
         return add(getattr(self, name) for name in SERVING_MEMORY_PARTS)
 
     def needed_for(self, sequences: Numeric) -> FloatArray:
-        """Bytes that the fullest GPU needs for so many full sequences on it."""
+        """Return bytes that the fullest GPU needs for ``sequences`` full-length sequences."""
         return self.non_cache_bytes + self.room.held(sequences)
 
     @property
@@ -132,7 +132,7 @@ SERVING_MEMORY_PARTS = tuple(
 
 
 def serving_memory(inputs: ServingInputs, configurations: ServingConfigurations) -> ServingMemory:
-    """Memory of every configuration."""
+    """Predict the serving memory of every configuration, in bytes per GPU by part."""
     c = configurations
     total_weights = weight_bytes(inputs, c).total
     weights = (
@@ -174,7 +174,7 @@ def serving_memory(inputs: ServingInputs, configurations: ServingConfigurations)
 def preempted_share(
     inputs: ServingInputs, c: ServingConfigurations, memory: ServingMemory, running: Numeric
 ) -> FloatArray:
-    """Share of ``running`` requests that do not fit in the cache at a time, as lengths vary.
+    """Return the share of ``running`` requests that the KV cache has no room for at a time.
 
     Engines recompute them or make them wait, unless the engine reserves memory for full requests.
     """
@@ -197,7 +197,7 @@ def preempted_share(
 
 
 def reserved_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
-    """Context and graphs of a GPU, and the buffers of all-reduces where several share matrices."""
+    """Return bytes of context, CUDA graphs and all-reduce buffers on one GPU."""
     memory, is_slow = inputs.engine.memory, inputs.machine.gpu.scale_up.kind is LinkKind.PCIE
     peers = 0.0 if is_slow else memory.communication
     shared = np.where(c.tensor_parallel > 1, peers, 0.0)
@@ -207,7 +207,7 @@ def reserved_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArra
 def usable_bytes(
     inputs: ServingInputs, c: ServingConfigurations, *, weights: FloatArray, reserved: FloatArray
 ) -> FloatArray:
-    """Bytes of a GPU that an engine may use, by its specified memory share or its default.
+    """Return bytes of a GPU that the engine may use, by its memory-share option or default.
 
     ``reserved``: bytes that are neither weights nor cache.
     """
@@ -233,7 +233,7 @@ def _memory_and_cache(
     reserved: FloatArray,
     caches: tuple[FloatArray, FloatArray, FloatArray],
 ) -> tuple[FloatArray, FloatArray, KvCacheCapacity]:
-    """Bytes of activations, bytes that the engine may use, and its KV-cache capacity.
+    """Return activation bytes, bytes that the engine may use, and the KV-cache capacity.
 
     The engine samples a default number of sequences to size the cache. If that leaves too little
     for the sequences of the plan, its limit is set to these, unless a limit is specified.
@@ -267,7 +267,7 @@ def _memory_and_cache(
 def needed_to_start(
     inputs: ServingInputs, memory: ServingMemory, configurations: ServingConfigurations
 ) -> FloatArray:
-    """Bytes that the fullest GPU needs to run at all.
+    """Return bytes that the fullest GPU needs for the engine to start.
 
     With continuous batching requests wait for space in the cache; other engines need space for all
     requests. An engine with a specified maximum length needs space for one such request, unless it
@@ -284,7 +284,7 @@ def needed_to_start(
 
 
 def longest_request(inputs: ServingInputs) -> int:
-    """Tokens of the longest request that the engine takes: as specified, else the model's."""
+    """Return the maximum request length [tokens]: as specified, else the model's."""
     work = inputs.workload
     max_length = work.max_model_len or inputs.model.max_position_embeddings
     return max_length or work.input_tokens + work.output_tokens
@@ -315,7 +315,7 @@ def longest_that_fits(
 def has_memory_to_start(
     inputs: ServingInputs, memory: ServingMemory, configurations: ServingConfigurations
 ) -> BoolArray:
-    """Whether the memory to start fits, as predicted and with the margin of the setting."""
+    """Return a mask: True if the engine's start memory fits, with the required margin."""
     needed = needed_to_start(inputs, memory, configurations)
     return np.asarray(needed <= min(inputs.sure_share, 1.0) * memory.usable)
 
@@ -326,7 +326,7 @@ def _capacity_of_device(
     c: ServingConfigurations,
     share: FloatArray,
 ) -> KvCacheCapacity:
-    """The room of a device that keeps this share of each sequence's cache.
+    """Return the KV-cache capacity of GPU or host; ``share``: part of each cache stored there.
 
     ``caches``: of a sequence at its full length, at its mean one, and of what all have in common.
     """
@@ -344,12 +344,12 @@ def _capacity_of_device(
 def sequence_bytes(
     inputs: ServingInputs, configurations: ServingConfigurations, tokens: float
 ) -> FloatArray:
-    """KV cache bytes of one sequence on one GPU of the fullest stage, without offloaded ones."""
+    """Return KV-cache bytes of one sequence on one GPU of the fullest stage, host part excluded."""
     return _cache_bytes(inputs, configurations, tokens) * (1 - configurations.kv_offload)
 
 
 def _cache_bytes(inputs: ServingInputs, c: ServingConfigurations, tokens: Numeric) -> FloatArray:
-    """KV cache bytes of one sequence on one GPU of the fullest stage, with offloaded ones."""
+    """Return KV-cache bytes of one sequence on one GPU of the fullest stage, host part included."""
     zero = np.zeros(())
     rank = BatchShare(inputs=inputs, configurations=c, batch=Batch.of_decode(zero, zero))
     layers = inputs.model.num_hidden_layers
@@ -377,7 +377,7 @@ def _cache_bytes(inputs: ServingInputs, c: ServingConfigurations, tokens: Numeri
 def _activation_bytes(
     inputs: ServingInputs, c: ServingConfigurations, sampled: FloatArray, tokens: FloatArray
 ) -> FloatArray:
-    """Bytes of the largest layer's working set in a step, or of sampling its tokens."""
+    """Return activation bytes of a step on one GPU: largest layer, or sampling of tokens."""
     model, memory, t = inputs.model, inputs.engine.memory, c.tensor_parallel
     described = [layer_of(model, group) for group in model.layer_groups]
     widest = max(each.widest for each in described)
@@ -410,7 +410,7 @@ def _activation_bytes(
 def _expert_workspace(
     hidden_size: int, c: ServingConfigurations, experts: Experts, tokens: FloatArray
 ) -> FloatArray:
-    """Bytes of a step's rows in experts: inputs and outputs (in one buffer), inner products."""
+    """Return bytes of the experts' inputs, outputs and inner activations in one step."""
     rows = tokens * experts.per_token
     inner = experts.width / c.expert_tensor_parallel
     shared = np.maximum((experts.matrices - 1) * inner, hidden_size)
@@ -418,7 +418,7 @@ def _expert_workspace(
 
 
 def step_tokens(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
-    """Tokens of the largest step: the limit of a step, or all prompts of a static batch."""
+    """Return tokens of the largest step: the step limit, or all prompts of a static batch."""
     if inputs.engine.scheduler.continuous:
         prompts = c.concurrency * inputs.workload.input_tokens
         return np.minimum(c.max_num_batched_tokens, np.maximum(prompts, c.concurrency))

@@ -51,7 +51,7 @@ class EncoderTokens:
 
 
 def encoder_inputs(shared_inputs: ServingInputs) -> list[EncoderTokens]:
-    """Inputs of the vision and audio towers in a prompt."""
+    """Return the inputs of the vision and audio towers in a prompt."""
     model, work, inputs = shared_inputs.model, shared_inputs.workload, []
     if (tower := model.vision_tower) is not None and work.images_per_sample:
         image_tokens = work.tokens_per_image or tower.tokens_per_image
@@ -82,7 +82,7 @@ def tower_weights(inputs: ServingInputs, configurations: ServingConfigurations) 
 def encoder_memory(
     inputs: ServingInputs, configurations: ServingConfigurations, tokens: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Bytes of the outputs of towers stored during a step, and of the towers' working set.
+    """Return bytes of stored tower outputs during a step, and of the towers' working set.
 
     Both for the ``tokens`` of a step, or for one image or sound where that has more: at most so
     many are encoded before a step, and stored until their request has read them (vllm 0.33,
@@ -100,7 +100,7 @@ def encoder_memory(
 
 
 def encoder_time(inputs: ServingInputs, configurations: ServingConfigurations) -> FloatArray:
-    """Seconds to encode the images and the sound of one prompt, averaged over cache hits."""
+    """Return seconds to encode the images and sound of one prompt, the mean over cache hits."""
     machine, t = replace(inputs.machine, ledger=None), configurations.tensor_parallel
     prefixes = inputs.prefixes
     hit_rate = inputs.workload.prefix_cache_hit_rate if prefixes is None else prefixes.hit_rate
@@ -121,7 +121,7 @@ def encoder_time(inputs: ServingInputs, configurations: ServingConfigurations) -
 def _layer_time(
     machine: Machine, layer: Layer, images: float, length: int, t: FloatArray
 ) -> FloatArray:
-    """Seconds of a layer on the ``length`` patches of each image, split over ``t`` ranks."""
+    """Return seconds of a tower layer on ``length`` patches per image, split over ``t`` ranks."""
     rows, precision = images * length, machine.sixteen_bit
     times: list[Numeric] = []
     for op in layer.operators:
@@ -143,7 +143,7 @@ def _layer_time(
 def _core_time(
     machine: Machine, op: AttentionCore, images: float, length: int, t: FloatArray
 ) -> FloatArray:
-    """Seconds of attention in which every patch attends to its image or window."""
+    """Return seconds of attention of each patch to its image or window."""
     window, dims = op.most_keys or length, {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
     keys = mean_keys_per_query(sequence_length=length, sliding_window=window, causal=op.causal)
     rows, heads = images * length, op.heads / t

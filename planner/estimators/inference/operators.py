@@ -50,7 +50,7 @@ class LayerContext:
         quantization: CodeArray | None = None,
         stored: float | None = None,
     ) -> StepOperator:
-        """A matrix multiplication in the configurations' types, or in others.
+        """Return a matrix product with its time; ``quantization``: types other than the default.
 
         ``stored``: bytes that a weight takes, where they are not those of its type; tables of
         measured products know none of these.
@@ -69,7 +69,7 @@ class LayerContext:
     def elementwise(
         self, name: str, module: str, *, num_bytes: Numeric, kernels: int = 1
     ) -> StepOperator:
-        """Memory-bound kernels that move ``num_bytes`` together when fused."""
+        """Return memory-bound kernels that move ``num_bytes`` in total."""
         time = self.kernels.elementwise(num_bytes, kernels)
         return StepOperator(
             name=name,
@@ -85,7 +85,7 @@ class LayerContext:
         )
 
     def stored_code(self, part: str) -> CodeArray | None:
-        """The types of a part of the layers that the served checkpoint leaves in 16 bit."""
+        """Return codes with 16 bits where the checkpoint leaves ``part`` in 16 bits; else None."""
         is_sixteen_bit = self._weight_bytes.get(part)
         if is_sixteen_bit is None:
             return None

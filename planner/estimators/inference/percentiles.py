@@ -35,7 +35,7 @@ from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS
 
 
 def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
-    """The time to first token that a ``share`` of the requests does not exceed [s].
+    """Return the ``share`` quantile of the time to first token [s].
 
     The sum of the part common to all requests and a gamma variable with the mean and variance of
     the rest. If a larger share waits for a place, their exponential wait is added; if a larger
@@ -71,7 +71,7 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
 
 
 def time_per_output_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
-    r"""The mean time per output token that a ``share`` of the requests does not exceed [s].
+    r"""Return the ``share`` quantile over answers of time per output token [s].
 
     The number of concurrent sequences and the prompts that arrive while a request is answered
     vary independently, each lognormal about its mean. Its own prompt stops no answer of its own.
@@ -91,7 +91,7 @@ def time_per_output_token_percentile(estimate: ServingEstimate, share: float) ->
 
 
 def _stalled_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
-    """The mean step of an answer that a share of them does not exceed on the path of a trace [s].
+    """Return the ``share`` quantile of an answer's mean step under a trace, with prompts [s].
 
     The number of concurrent sequences varies in each class; prompts interrupt it as in the trace.
     """
@@ -104,7 +104,7 @@ def _stalled_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
 
 
 def _step_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
-    """The mean step of an answer without prompts that a share of them does not exceed [s]."""
+    """Return the ``share`` quantile of an answer's mean step without prompts [s]."""
     served, (sequence_variance, _) = estimate.served, _token_variances(estimate)
     mean = served.phases.decode_step(served.decoding)
     variance = sequence_variance * tokens_per_step(estimate.inputs) ** 2
@@ -117,7 +117,7 @@ def _quantile_of_classes(
     percentile: Callable[[ServingEstimate, float], FloatArray],
     share: float,
 ) -> FloatArray:
-    """The quantile of the requests of all classes, from quantiles of each class."""
+    """Return the quantile over requests of all rate classes, from quantiles of each."""
     traced = estimate.served.traced
     assert traced is not None
     each = replace(estimate, served=traced.classes)
@@ -128,7 +128,7 @@ def _quantile_of_classes(
 
 
 def request_latency_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
-    """The request latency that a ``share`` of the requests does not exceed, as lognormal [s].
+    """Return the ``share`` quantile of the request latency (lognormal) [s].
 
     Its variance is that of the first token, of the time per token and of the answers' lengths.
     """
@@ -160,7 +160,7 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
 def _latency_after_queue(
     estimate: ServingEstimate, share: float, answer: FloatArray, variance: FloatArray
 ) -> FloatArray:
-    """The latency that a share of a number of requests does not exceed [s].
+    """Return the ``share`` quantile of latency of a finite number of requests [s].
 
     The waits of a queue are not described by their moments: answers of a mean and a variance are
     added to each of them.
@@ -185,7 +185,7 @@ _BY_NAME: Mapping[str, Callable[[ServingEstimate, float], FloatArray]] = {
 
 
 def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:
-    """The wait for a place that a ``share`` of the requests does not exceed [s]."""
+    """Return the ``share`` quantile of the wait for a slot [s]."""
     served, queue = estimate.served, estimate.served.queue
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.log(queue.place_share / (1 - share))
@@ -198,7 +198,7 @@ def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:
 def _with_backlog(
     estimate: ServingEstimate, share: float, steady: FloatArray, placed: FloatArray
 ) -> FloatArray:
-    """The ``steady`` time; at overload at least the time after the backlog plus ``placed``."""
+    """Return ``steady`` [s], at overload at least the wait for a slot plus ``placed`` [s]."""
     offered = estimate.served.offered
     if offered is None:
         return np.asarray(steady)
@@ -221,7 +221,7 @@ def _wait_time(estimate: ServingEstimate) -> FloatArray:
 
 
 def _first_variance(estimate: ServingEstimate) -> FloatArray:
-    """Variance of the time to first token but for places [s^2]."""
+    """Return the variance of the time to first token, without the wait for a slot [s^2]."""
     queue, prompt = estimate.served.queue, estimate.served.phases.added
     return first_token_variance(
         load=queue.load,
@@ -234,7 +234,7 @@ def _first_variance(estimate: ServingEstimate) -> FloatArray:
 
 
 def _share_of_others(estimate: ServingEstimate) -> FloatArray:
-    """Share of the prompts of other clients."""
+    """Return the share of prompts that come from other clients."""
     served = estimate.served
     if estimate.inputs.workload.request_rate is not None:
         return np.ones(())
@@ -242,7 +242,7 @@ def _share_of_others(estimate: ServingEstimate) -> FloatArray:
 
 
 def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]:
-    """Variance of the time per output token from concurrent sequences, and from prompts [s^2]."""
+    """Return variances of time per output token: by other sequences, and by prompts [s^2]."""
     served, queue = estimate.served, estimate.served.queue
     tokens = tokens_per_step(estimate.inputs)
     sequences, prompts = step_variances(
@@ -271,7 +271,7 @@ class PoolSpread:
     slope: FloatArray
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
-        """One of the three times that a ``share`` of the requests does not exceed [s]."""
+        """Return the ``share`` quantile of one of the three latencies of separate pools [s]."""
         run, w = self.run, self.inputs.workload
         first, token = run.time_to_first_token, run.time_per_output_token
         if quantity == "time_to_first_token":
@@ -287,7 +287,7 @@ class PoolSpread:
 
     @property
     def _first(self) -> FloatArray:
-        """Variance of the wait for a prefill worker, and of the prompt itself [s^2]."""
+        """Return variances of the wait for a prefill worker and of the prompt's time [s^2]."""
         run = self.run
         waits = queueing_delay_variance(mean_wait=run.wait, load=np.clip(run.load, 1e-6, 1.0))
         prompt = (run.prompt * self.inputs.workload.input_variation) ** 2
@@ -295,7 +295,7 @@ class PoolSpread:
 
     @property
     def _token(self) -> FloatArray:
-        """Variance of the time per token from the number of concurrent sequences [s^2]."""
+        """Return the variance of the time per token by the number of decoding sequences [s^2]."""
         zero = np.zeros(())
         if self.inputs.workload.request_rate is None:
             return zero

@@ -40,7 +40,7 @@ def solve_prefix_hits(
     evaluate_with: Callable[[PrefixHits], Judged],
     hits_of: Callable[[Judged], PrefixHits],
 ) -> Judged:
-    """The state at which prefix-cache hits and the request rate of each configuration agree.
+    """Find the state in which prefix-cache hits and request rate agree, per configuration.
 
     More hits raise the request rate, which shortens the residence of tokens in the cache. The
     solution lies between no hits and the hits at the rate without hits. ``judged``: without hits.
@@ -93,7 +93,7 @@ def caches_at(
     memory: ServingMemory,
     load: ReplicaLoad,
 ) -> PrefixCaches:
-    """Prefix caches of every configuration at a load, one per attention rank.
+    """Return the prefix caches of every configuration at a load, one per attention rank.
 
     With a trace the full cache counts, since running requests are the latest used. With sessions,
     whose gaps begin at the end of an answer, running requests take memory of the cache. Raises
@@ -115,7 +115,7 @@ def caches_at(
 
 
 def cache_sizes(inputs: ServingInputs, memory: ServingMemory) -> tuple[FloatArray, ...]:
-    """Bytes of a cache in a GPU, with that of its host, and with that of its drives.
+    """Return bytes of a prefix cache: on the GPU, with host memory, and with drives.
 
     Host and drives keep a copy of what the faster one has, as LMCache and HiCache do.
     """
@@ -130,7 +130,7 @@ def prefixes_at(
     memory: ServingMemory,
     load: ReplicaLoad,
 ) -> PrefixHits:
-    """Prefix-cache hits of every configuration at a load, with its own cache sizes.
+    """Return the prefix-cache hits of every configuration at a load.
 
     What host and drives alone have is read over their link before the prompt is computed, and is
     computed again where that is faster.
@@ -160,7 +160,7 @@ def prefixes_at(
 
 
 def _prompt_token_time(inputs: ServingInputs, configurations: ServingConfigurations) -> FloatArray:
-    """Seconds per prompt token in steps filled with new tokens."""
+    """Return seconds per prompt token in steps full of new tokens."""
     uncached, ranks = replace(inputs, prefixes=None), configurations.attention_data_parallel
     tokens = np.minimum(new_tokens(uncached) * ranks, configurations.replica_step_tokens)
     batch = prompt_batch(uncached, np.asarray(ranks, np.float64), tokens, np.zeros(()))

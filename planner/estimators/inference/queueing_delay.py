@@ -97,7 +97,7 @@ def queue_state(
     rate: FloatArray,
     decoding: FloatArray,
 ) -> QueueState:
-    """State of the queue for requests at a ``rate`` [1/s] while so many decode.
+    """Return queueing delays of a replica at a ``rate`` [1/s] with ``decoding`` sequences.
 
     Requests of an open load arrive at random times, mostly in long steps, and long steps bring more
     of them. In a closed loop as many arrive in a step as answers end in it.
@@ -136,7 +136,7 @@ def _open_queue(
     rate: FloatArray,
     decoding: FloatArray,
 ) -> QueueState:
-    """State of the queue for requests that arrive at random."""
+    """Return queueing delays of a replica for requests that arrive at random."""
     w, c = inputs.workload, configurations
     mixes = inputs.engine.scheduler.chunked_prefill
     step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
@@ -216,7 +216,7 @@ def _wait_times(
     variation: float,
     bursts: Numeric = 1.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Seconds that other prompts add to a request's step, and its wait before and in that step.
+    """Return seconds that other prompts add to a request's step, and its wait for its prompt.
 
     Half of the step that it meets is left. The prompts that came before it in that step are
     computed before its own, those that came after it in the same step as long as that has room.
@@ -243,7 +243,7 @@ def num_sharing_replicas(inputs: ServingInputs, rate: FloatArray) -> FloatArray:
 
 
 def _backlog(prompt: FloatArray, load: FloatArray, variation: float, bursts: Numeric) -> FloatArray:
-    """Mean seconds of prompts that bursts add before a request, beyond random arrivals."""
+    """Return mean seconds of waiting prompts that bursts add compared with random arrivals."""
     waits = [
         mean_queueing_delay(utilization=load, service_time=prompt, variation=variation, bursts=b)
         for b in (bursts, 1.0)
@@ -252,7 +252,7 @@ def _backlog(prompt: FloatArray, load: FloatArray, variation: float, bursts: Num
 
 
 def steady_noise(work: StepDemand, rate: FloatArray, bursts: Numeric = 1.0) -> FloatArray:
-    r"""By how much of itself a sequence lengthens the mean step of an open load.
+    r"""Return the factor on one sequence's step cost due to the variance of their number.
 
     A replica gains less from more sequences than it loses from fewer, so that their number
     must be larger on average; the second order of the same diffusion as `running_variance`.
@@ -344,7 +344,7 @@ class OfferedLoad:
 
     @cached_property
     def _placed(self) -> FloatArray:
-        """Number of requests that find a free place on arrival."""
+        """Number of requests that find a free slot on arrival."""
         with np.errstate(divide="ignore", invalid="ignore"):
             caught_up = np.where(self._later > 0, self.answer / self._later, np.inf)
         placed = np.where(np.isfinite(self.rate), np.maximum(self.places, caught_up), 0.0)
@@ -357,12 +357,12 @@ class OfferedLoad:
         return np.minimum(self._placed, self.places) * faster
 
     def _place_after(self, order: Numeric) -> FloatArray:
-        """Seconds that the request of this ``order`` waits for a place, if it finds none."""
+        """Return seconds that request number ``order`` waits for a slot."""
         return np.maximum(order * self._later - self.answer, 0.0)
 
     @property
     def mean_wait(self) -> FloatArray:
-        """Mean seconds of all requests before their place; infinite without an end."""
+        """Mean seconds that requests wait for a slot; infinite if overload does not end."""
         placed, sent = self._placed, np.maximum(self._sent, 1e-300)
         waiting = (self._place_after(placed) + self._place_after(sent)) / 2
         wait = (self._of_prompts * placed / 2 + waiting * (self._sent - placed)) / sent
@@ -370,7 +370,7 @@ class OfferedLoad:
 
     @property
     def last_wait(self) -> FloatArray:
-        """Seconds of the last request before its place; infinite without an end."""
+        """Seconds that the last request waits for a slot; infinite if overload does not end."""
         waits = self._sent > self._placed
         wait = np.where(waits, self._place_after(self._sent), 0.0)
         wait = np.maximum(wait, self._of_prompts)
@@ -379,7 +379,7 @@ class OfferedLoad:
         return np.where(self.is_endless, np.inf, wait)
 
     def wait_within(self, share: float) -> FloatArray:
-        """Seconds that a ``share`` of the requests does not exceed before their place.
+        """Return the ``share`` quantile of seconds that requests wait for a slot.
 
         In order of arrival: requests that find a place wait for each other's prompts.
         """
@@ -390,7 +390,7 @@ class OfferedLoad:
         return np.where(self.is_endless, np.inf, wait)
 
     def place_wait(self, queue: QueueState, carried: FloatArray) -> FloatArray:
-        r"""Mean seconds of all for a place where requests that come at random are ``carried``.
+        r"""Return mean seconds of the wait for a slot if random arrivals are ``carried`` [1/s].
 
         .. math:: P f \left(W_\infty^{-2} + W_0^{-2}\right)^{-1/2}, \quad f = 1 - n / N
 
@@ -415,11 +415,11 @@ class OfferedLoad:
             return np.where(waiting > 0, waiting * wait, 0.0)
 
     def first_wait(self, queue: QueueState, carried: FloatArray) -> FloatArray:
-        """Mean seconds of all requests before their place: by chance, or in what piles up."""
+        """Return mean seconds that requests wait for a slot: by chance, or by overload."""
         return np.maximum(self.place_wait(queue, carried), self.mean_wait)
 
     def until_the_end(self, carried: FloatArray, latency: FloatArray) -> FloatArray:
-        """The rate [1/s] of all requests over the time until the last is answered.
+        """Return the mean request rate [1/s] until the last request is answered.
 
         That is a ``latency`` after it came, and not sooner than all are ``carried`` at a rate.
         """

@@ -37,7 +37,7 @@ class StepCosts:
 
     @classmethod
     def of(cls, phases: Phases, new_tokens: float, mixes: bool) -> StepCosts:
-        """A linear cost of prompts: seconds of the first in a step, and of each further one."""
+        """Return linear prompt costs: seconds of the first prompt in a step, and of each other."""
         first_prompt, further = phases.prefill, phases.added
         if not mixes:
             first_prompt, further = (
@@ -81,7 +81,7 @@ class PrefixCache:
         self._written = 0
 
     def take(self, blocks: Sequence[int], prompt: float, answer: int) -> float:
-        """Prompt tokens with a hit; stores the tokens of the request."""
+        """Return the prompt tokens with a cache hit; store the tokens of the request."""
         cached = self._blocks
         number = next((n for n, block in enumerate(blocks) if block not in cached), len(blocks))
         hits = min(number * self.block_tokens, prompt - 1.0)

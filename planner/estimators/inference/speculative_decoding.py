@@ -25,7 +25,7 @@ from planner.specs.serving_workload import DraftMethod
 def drafter(
     inputs: ServingInputs, c: ServingConfigurations
 ) -> tuple[ServingInputs, ServingConfigurations] | None:
-    """The setting and configurations of the draft model; None without a draft model."""
+    """Return inputs and configurations of the draft model; None without a draft model."""
     if inputs.draft is None:
         return None
     work = replace(
@@ -65,7 +65,7 @@ def drafter(
 
 
 def draft_weights(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
-    """Bytes of the draft weights on a GPU.
+    """Return bytes of the draft model's weights on one GPU.
 
     Modules and heads share the ends of the model, but for logits of their own, and project several
     states to one; the queries, keys and values of EAGLE-3 are those of two.
@@ -90,7 +90,7 @@ def draft_weights(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray
 
 
 def drafting_time(inputs: ServingInputs, c: ServingConfigurations, batch: Batch) -> FloatArray:
-    """Seconds to draft the tokens that a decode step of a batch verifies.
+    """Return seconds per decode step to draft the tokens that the step verifies.
 
     Each token is drafted in a step of its own; a tree takes as many steps as it is deep.
     """
@@ -108,7 +108,7 @@ def drafting_time(inputs: ServingInputs, c: ServingConfigurations, batch: Batch)
 def drafted_prompt_time(
     inputs: ServingInputs, c: ServingConfigurations, batch: Batch
 ) -> FloatArray:
-    """Seconds in which the draft model computes the prompts of a step."""
+    """Return seconds per step in which the draft model computes prompts."""
     drafting = drafter(inputs, c)
     if drafting is None:
         return np.zeros(())

@@ -38,7 +38,7 @@ class StaticBatch:
 
 
 def static_batch(inputs: ServingInputs, configurations: ServingConfigurations) -> StaticBatch:
-    """Prefill and decode of every configuration's batch; decode at its mean length.
+    """Predict prefill and decode of a static batch, decode at its mean length.
 
     There is no server overhead. A pipeline splits the batch into micro-batches. Without a KV cache
     every token recomputes the full sequence.
@@ -79,7 +79,7 @@ def static_batch(inputs: ServingInputs, configurations: ServingConfigurations) -
 def _step(
     inputs: ServingInputs, configurations: ServingConfigurations, batch: Batch, decoding: bool
 ) -> InferenceStep:
-    """Seconds of a micro-batch step; without overlap the next one waits for all stages."""
+    """Return seconds of a micro-batch step; without overlap, of all pipeline stages in sequence."""
     step = step_time(inputs, configurations, batch, decoding)
     if inputs.engine.scheduler.pipeline_overlap:
         return step
@@ -89,7 +89,7 @@ def _step(
 def _micro_batch(
     inputs: ServingInputs, configurations: ServingConfigurations, tokens: Numeric
 ) -> FloatArray:
-    """Sequences per pipeline micro-batch, of so many new tokens each."""
+    """Return sequences per pipeline micro-batch, each with ``tokens`` new tokens."""
     p, batch = configurations.pipeline_parallel, configurations.concurrency
     max_tokens = inputs.engine.scheduler.pipeline_tokens
     if max_tokens == 0:

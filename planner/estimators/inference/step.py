@@ -35,7 +35,7 @@ from planner.specs.model import LayerGroup
 
 
 def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[StepOperator]:
-    """Expert matrices on the rank with most tokens.
+    """Yield the expert matrix products of the rank with the most tokens.
 
     Copies of experts share their tokens, and each that is visited is read.
     """
@@ -81,7 +81,7 @@ def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[St
 
 
 def exchange(context: LayerContext, op: ops.ExpertExchange, layer: Layer) -> Iterator[StepOperator]:
-    """What the ranks of the experts exchange.
+    """Yield the experts' all-reduce, or the all-to-all or all-gather of data-parallel attention.
 
     Ranks that hold the same tokens add up their results. With data-parallel attention each
     sends its tokens: to all ranks, or to those of their experts, whichever is faster.
@@ -139,6 +139,7 @@ def _of(context: LayerContext, layer: Layer) -> Iterator[StepOperator]:
 
 
 def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iterator[StepOperator]:
+    """Yield the kernels of a matrix product of a layer in a serving step."""
     core, t = layer.core, context.rank.configurations.tensor_parallel
     if op.reads == "residual" and op.split is ops.MatrixSplit.NONE:
         yield from _joined_projections(context, op, layer)
@@ -163,7 +164,7 @@ def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iter
 def _joined_projections(
     context: LayerContext, op: ops.MatrixProduct, layer: Layer
 ) -> Iterator[StepOperator]:
-    """Projections into latent spaces, unsharded: engines compute all as one product."""
+    """Yield the unsharded projections into latent spaces, joined into one product."""
     same = [
         each
         for each in layer.of(ops.MatrixProduct)
@@ -188,7 +189,7 @@ def _joined_projections(
 def _expansion(
     context: LayerContext, op: ops.MatrixProduct, core: ops.AttentionCore
 ) -> Iterator[StepOperator]:
-    """Prompts expand the latent; decoding folds the expansion into queries and outputs."""
+    """Yield the expansion of MLA's latent: for prompts to keys and values, in decoding folded."""
     rank, t = context.rank, context.rank.configurations.tensor_parallel
     prompt = rank.prompt_tokens
     columns = op.columns.on_rank(t)
@@ -208,7 +209,7 @@ def _expansion(
 
 
 def _code(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> CodeArray | None:
-    """The type of a product where it is not that of the configuration's matrices."""
+    """Return the quantization code of a product; None if the configuration's code applies."""
     if op.holder is ops.ParameterPart.LOGITS:
         if context.rank.inputs.workload.embedding_bits is not None:
             return SIXTEEN_BIT
@@ -232,6 +233,7 @@ def _rows(context: LayerContext, op: ops.LayerOperator) -> FloatArray:
 def _elementwise(
     context: LayerContext, op: ops.Elementwise, layer: Layer
 ) -> Iterator[StepOperator]:
+    """Yield the memory-bound kernel of an element-wise operator; nothing if it is fused."""
     if op.module in _FUSED or op.name in _FUSED:
         return
     t, rows = context.rank.configurations.tensor_parallel, _rows(context, op)
@@ -263,7 +265,7 @@ def _embedding_bytes(context: LayerContext) -> float | None:
 
 
 def _sampling(context: LayerContext, op: ops.Loss, layer: Layer) -> Iterator[StepOperator]:
-    """Logits of all shards of the vocabulary come together, and tokens are drawn."""
+    """Yield the all-gather of the logits of all vocabulary shards, and the sampling of tokens."""
     logits = context.rank.sampled * op.columns.total
     time = context.collective("all_gather", _NUMBER * logits, context.rank.tensor_group)
     yield context.communication("logits_gather", "logits", "tensor_parallel", time)
@@ -273,7 +275,7 @@ def _sampling(context: LayerContext, op: ops.Loss, layer: Layer) -> Iterator[Ste
 def _block_exchange(
     context: LayerContext, op: ops.BlockExchange, layer: Layer
 ) -> Iterator[StepOperator]:
-    """All-reduce after a block; shared experts are in the experts' exchange."""
+    """Yield the tensor-parallel all-reduce after an attention or feed-forward block."""
     is_last = op.module == "feed_forward"
     if is_last and layer.experts:
         return
@@ -317,7 +319,7 @@ _KINDS: dict[
 
 
 def offload_wait(rank: BatchShare, busy: FloatArray) -> FloatArray:
-    """Seconds of a step in which the GPU waits for its host, in addition to its ``busy`` time.
+    """Return seconds per step in which the GPU waits for host copies, beyond ``busy`` time.
 
     Weights, and the cache where the GPU attends to it, are copied over the host link while the
     GPU computes. Where the host attends to the cache, the GPU waits for that.
@@ -340,7 +342,7 @@ def offload_wait(rank: BatchShare, busy: FloatArray) -> FloatArray:
 
 
 def _offloaded_cache(rank: BatchShare, for_each_head: bool = False) -> FloatArray:
-    """Bytes of the offloaded cache that a decode step moves, of all layers.
+    """Return bytes of the offloaded KV cache of all layers that a decode step moves.
 
     ``for_each_head``: where query heads share keys and values, each writes and reads a copy.
     """
@@ -354,6 +356,7 @@ def _offloaded_cache(rank: BatchShare, for_each_head: bool = False) -> FloatArra
 
 
 def _cache_of(rank: BatchShare, core: AttentionCore | None, for_each_head: bool) -> Numeric:
+    """Return KV-cache bytes per sequence that a decode step moves in one layer on one rank."""
     if core is None:
         return 0.0
     num_bytes = cached_bytes(rank, core) * visible_tokens(rank, rank.batch.context, core)
@@ -392,7 +395,7 @@ class InferenceStep:
         )
 
     def cycle(self, micro_batches: Numeric) -> FloatArray:
-        """Seconds between two steps of a micro-batch when so many share the pipeline.
+        """Return seconds between two steps of a micro-batch if several share the pipeline.
 
         Each returns to the first stage when it has passed all, and when all have passed the
         slowest.
@@ -403,7 +406,7 @@ class InferenceStep:
 def step_time(
     inputs: ServingInputs, configurations: ServingConfigurations, batch: Batch, decoding: bool
 ) -> InferenceStep:
-    """Seconds of one step on ``batch``; ``decoding``: it holds no prompts, so graphs run it."""
+    """Predict seconds of one step on ``batch``; ``decoding``: without prompts, as a CUDA graph."""
     c = configurations
     rank = BatchShare(inputs=inputs, configurations=c, batch=batch)
     layer = LayerContext(rank=rank, kernels=inputs.kernels)
@@ -450,7 +453,7 @@ def step_time(
 
 
 def _overhead(rank: BatchShare) -> FloatArray:
-    """Seconds of a step in which the host plans and samples and the GPU waits."""
+    """Return seconds per step in which the host schedules and samples while the GPU waits."""
     execution, batch = rank.inputs.engine.execution, rank.batch
     # Ranks that share the requests have hosts that work side by side.
     default = execution.step_overhead + execution.sequence_overhead * rank.sampled
@@ -460,7 +463,7 @@ def _overhead(rank: BatchShare) -> FloatArray:
 
 
 def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
-    """Seconds in which the host launches a layer."""
+    """Return host seconds per layer to launch the kernels of a step."""
     execution = rank.inputs.engine.execution
     each, routing, captured_routing = _quantized_launch_time(rank, group), 0.0, 0.0
     mixing = _mixing_launch_time(rank, group)
@@ -480,7 +483,7 @@ def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric
 
 
 def _mixing_launch_time(rank: BatchShare, group: LayerGroup) -> float:
-    """Host seconds per layer for attention that is not over keys and values."""
+    """Return host seconds per layer to launch linear attention or state-space mixers."""
     execution, layer = rank.inputs.engine.execution, layer_of(rank.inputs.model, group)
     if layer.scan is not None:
         return execution.recurrent_launch_time
@@ -489,7 +492,7 @@ def _mixing_launch_time(rank: BatchShare, group: LayerGroup) -> float:
 
 
 def _quantized_launch_time(rank: BatchShare, group: LayerGroup) -> Numeric:
-    """Host seconds that quantized matrices add to a layer."""
+    """Return host seconds per layer that quantized matrices add to launches."""
     c, time = rank.configurations, rank.inputs.engine.execution.quantized_launch_time
     if time == 0:
         return 0.0

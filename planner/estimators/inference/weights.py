@@ -30,7 +30,7 @@ class WeightFormats:
     whole_layers: FloatArray
 
     def bytes_of(self, part: str, code: CodeArray) -> FloatArray:
-        """Bytes per weight of a part of a layer, the mean of all layers."""
+        """Return bytes per weight of a part of the layers, averaged over layers."""
         bytes_per_weight = self.weight[code]
         if part in self.stored_bytes:
             bytes_per_weight = np.where(
@@ -43,7 +43,7 @@ class WeightFormats:
 
 
 def weight_formats(inputs: ServingInputs) -> WeightFormats:
-    """Formats of the model's weights in the engine, from published checkpoints if there are any."""
+    """Return the number formats of a model's weights in an engine, by checkpoints if any."""
     weight = np.array([FORMATS[code].weight for code in Quantization])
     whole_layers = np.zeros(len(weight))
     formats: dict[str, FloatArray] = {}
@@ -62,7 +62,7 @@ def weight_formats(inputs: ServingInputs) -> WeightFormats:
 
 
 def _served_checkpoints(inputs: ServingInputs) -> dict[Quantization, Checkpoint]:
-    """The first published checkpoint of each format that the engine is served on these GPUs."""
+    """Return the first published checkpoint per format that the engine serves on the GPU."""
     engine, vendor = inputs.engine.name, inputs.machine.gpu.vendor
     checkpoints: dict[Quantization, Checkpoint] = {}
     for checkpoint in inputs.model.checkpoints:
@@ -94,7 +94,7 @@ class WeightBytes:
 
 
 def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -> WeightBytes:
-    """Weight bytes of the fullest stage: layers rounded up, both ends on one stage."""
+    """Return weight bytes per GPU of the fullest stage (layers rounded up, both ends)."""
     c, model = configurations, inputs.model
     hidden = model.hidden_size
     groups = [
@@ -148,7 +148,7 @@ def held_experts(inputs: ServingInputs, number: int, c: ServingConfigurations) -
 
 
 def _of_latent(layer: Layer, t: FloatArray, stored: FloatArray) -> FloatArray:
-    """Bytes that latent attention (MLA) holds in a layer in addition to its matrix shards.
+    """Return bytes per layer that latent attention (MLA) stores beyond its matrix shards.
 
     Every rank has unsharded projections into the latent space, and 16-bit copies of the
     projections out of it, which decoding folds into queries and outputs.

@@ -57,7 +57,7 @@ class RlInputs:
 
     @property
     def adapter_sync(self) -> AdapterSync:
-        """How the engine receives adapters; fully trained modules need all weights."""
+        """How the engine receives LoRA adapters; full weights if other modules are trained."""
         work, rollouts = self.workload, self.rollouts
         merges = (self.engine_word or rollouts.engine) in rollouts.merged_engines
         if work.saves_ends or (merges and work.adapter_sync is None):
@@ -71,7 +71,7 @@ class RlInputs:
 
     @cached_property
     def lengths(self) -> tuple[FloatArray, FloatArray]:
-        """Lengths of answers, and the share that is longer: see `answer_lengths`."""
+        """Answer lengths [tokens] and the share of longer answers: see `answer_lengths`."""
         work = self.workload
         return answer_lengths(
             mean=float(work.output_tokens),
@@ -88,7 +88,7 @@ class RlInputs:
 
     @cached_property
     def serving(self) -> ServingInputs:
-        """The engine, and the answers as requests."""
+        """Inputs of the rollout engine, with the answers as requests."""
         work = self.workload
         return ServingInputs(
             machine=self.machine,
@@ -112,7 +112,7 @@ class RlInputs:
 
     @cached_property
     def uneven(self) -> TrainingInputs:
-        """The trainer with micro-batches of answers of their lengths, which its time is of."""
+        """Inputs of the trainer for answers of uneven length, used for its time."""
         work = self.workload
         mean, deviation = work.mean_length, max(round(self.deviation), 1)
         if self.rollouts.pads_linear_attention and self.model.has_linear_attention:
@@ -126,6 +126,7 @@ class RlInputs:
         )
 
     def _training(self, has_reference: bool, **lengths: object) -> TrainingInputs:
+        """Return training inputs for these sample lengths: GRPO with a reference, else DAPO."""
         work = TrainingWorkload(
             global_batch_size=1,
             total_tokens=1.0,

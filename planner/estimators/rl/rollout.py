@@ -48,7 +48,7 @@ class Rollout:
 
 
 def estimate_rollout(inputs: RlInputs, c: RlConfigurations) -> Rollout:
-    """The rollouts of every configuration."""
+    """Predict the rollouts (answer generation) of every configuration."""
     work, serving, rollouts = inputs.workload, inputs.serving, inputs.rollouts
     default_share = np.where(c.colocated, rollouts.colocated_memory, rollouts.separate_memory)
     share = np.where(c.rollout_gpu_memory > 0, c.rollout_gpu_memory, default_share)
@@ -85,7 +85,7 @@ def _batches(
     times: FloatArray,
     prompt: FloatArray,
 ) -> Rollout:
-    """Rollout of a batch: ``each`` answers per replica, ``running`` of them at once."""
+    """Return rollout times of a batch: ``each`` answers per replica, ``running`` at once."""
     work, (lengths, longer) = inputs.workload, inputs.lengths
     mean, step = float(work.output_tokens), times[-1]
     left = residual_lengths(lengths=lengths, longer=longer)

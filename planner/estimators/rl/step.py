@@ -52,7 +52,7 @@ class RlStep:
 
     @cached_property
     def times(self) -> Mapping[str, FloatArray]:
-        """Seconds of each of ``PHASES``."""
+        """Seconds per step of each phase in ``PHASES``."""
         work, one_pass = self.inputs.workload, self.trainer.one_pass
         old_logprob = one_pass if work.old_logprob else np.zeros(())
         reference = one_pass if work.reference_model else np.zeros(())
@@ -76,7 +76,7 @@ class RlStep:
 
     @cached_property
     def tail_share(self) -> FloatArray:
-        """Share of a batch's tail that a step waits for.
+        """Share of a rollout batch's tail (slowest answers) that a step waits for.
 
         0 with partial rollouts, where a step takes the finished answers. If a step waits for its
         own batch, an engine that may run k batches ahead has the tail of one batch in k steps: with
@@ -91,7 +91,7 @@ class RlStep:
 
     @cached_property
     def generate(self) -> FloatArray:
-        """Seconds in which the answers of a step are generated."""
+        """Seconds per step to generate the answers."""
         rollout, colocated = self.rollout, self.configurations.colocated
         recompute_time = np.where(
             colocated & self.configurations.partial_rollout, rollout.again, 0.0
@@ -106,7 +106,7 @@ class RlStep:
 
     @cached_property
     def total(self) -> FloatArray:
-        """Seconds of a step."""
+        """Seconds of an RL step: rollout, reward, training and weight sync."""
         times = self.times
         overhead = self.inputs.rollouts.step_overhead
         answers = times["generate"] + times["reward"]
@@ -115,7 +115,7 @@ class RlStep:
         return np.where(self.overlaps, longer, one_after_other) + times["sync"] + overhead
 
     def shown_times(self) -> dict[str, float]:
-        """Seconds of the phases of the first configuration that add up to its step."""
+        """Return seconds per phase of the first configuration; they add up to its step."""
         hidden = HIDDEN[int(np.ravel(self.hidden_phases)[0])]
         times = {
             name: float(np.ravel(seconds)[0])
@@ -136,6 +136,7 @@ class RlStep:
         return self._idle(self.times["generate"])
 
     def _idle(self, side_time: FloatArray) -> FloatArray:
+        """Return the share of a step in which GPUs of one side (rollout or training) are idle."""
         colocated_time = self.times["generate"] + self.trains + self.times["switch"]
         busy = (
             np.where(self.configurations.colocated, colocated_time, side_time) + self.times["sync"]
@@ -156,7 +157,7 @@ class RlStep:
 
     @property
     def balanced_train_gpus(self) -> FloatArray:
-        """Number of training GPUs at which both sides take equally long."""
+        """Number of training GPUs at which rollout and training take equally long."""
         c = self.configurations
         share = c.trainer_gpus / c.num_gpus
         balanced = balanced_training_share(
@@ -166,7 +167,7 @@ class RlStep:
 
     @cached_property
     def method(self) -> CodeArray:
-        """Method of the weight sync."""
+        """Weight-sync method of each configuration (code of `WeightSync`)."""
         requested, rollouts = self.configurations.weight_sync, self.inputs.rollouts
         names = rollouts.colocated_sync, rollouts.separate_sync
         colocated, separate = (int(WeightSync[name.upper()]) for name in names)
@@ -175,7 +176,7 @@ class RlStep:
 
     @cached_property
     def _synced_bytes(self) -> FloatArray:
-        """Bytes of the new weights that the engine receives."""
+        """Bytes of new weights that the rollout engine receives per step."""
         if self.inputs.serves_adapter:
             return np.asarray(_ADAPTER_BYTES * adapter_parameter_count(self.inputs.packed))
         size = count_parameters(self.inputs.model).total
@@ -183,6 +184,7 @@ class RlStep:
 
     @cached_property
     def _sync(self) -> FloatArray:
+        """Return seconds per step to send new weights from trainer to rollout engines."""
         methods = transfers()
         start, rate = (
             np.array([getattr(methods[code], name) if code else 1.0 for code in WeightSync])
@@ -196,7 +198,7 @@ class RlStep:
 
     @cached_property
     def _switch(self) -> FloatArray:
-        """Seconds in which trainer and engine leave the GPUs' memory to each other, both ways."""
+        """Return seconds per step in which trainer and engine swap GPU memory, both ways."""
         c, inputs = self.configurations, self.inputs
         link = inputs.framework.offloading.host_link_fraction
         moved = np.where(c.offload_train, 2 * self.trainer.states, 0.0)
@@ -206,7 +208,7 @@ class RlStep:
 
     @cached_property
     def memory_parts(self) -> tuple[Mapping[str, FloatArray], ...]:
-        """Bytes of the fullest GPU by part in each of ``MEMORY_PHASES``.
+        """Return bytes of the fullest GPU by part, in each phase of ``MEMORY_PHASES``.
 
         On the same GPU the engine shares its specified memory with the trainer's remaining states.
         Weights are handed over before the cache is allocated again. The trainer has the memory
@@ -273,7 +275,7 @@ class RlStep:
 
     @cached_property
     def host_memory(self) -> FloatArray:
-        """Bytes of the host for a GPU: what waits there, and what training keeps there."""
+        """Bytes of host memory per GPU: offloaded by rollout and by training."""
         c, memory = self._residents, self.rollout.memory
         critics = 2.0 if self.inputs.workload.critic else 1.0
         states = np.where(c.offload_train, critics * self.trainer.states, 0.0)
@@ -284,7 +286,7 @@ class RlStep:
 
 
 def evaluate_rl(inputs: RlInputs, configurations: RlConfigurations) -> RlStep:
-    """Predict time and memory of a step of every configuration."""
+    """Predict time and memory of an RL step of every configuration."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return RlStep(
             inputs=inputs,

@@ -49,7 +49,7 @@ class Trainer:
 
 
 def estimate_trainer(inputs: RlInputs, configurations: RlConfigurations) -> Trainer:
-    """The trainer of every configuration.
+    """Predict the training phase of an RL step for every configuration.
 
     An optimizer step has as few micro-batches as hold its answers, of even sizes: frameworks deal
     answers to ranks by their lengths. Passes without gradients take all answers at once, so that
@@ -86,7 +86,7 @@ def estimate_trainer(inputs: RlInputs, configurations: RlConfigurations) -> Trai
 
 
 def full_batches(inputs: RlInputs, configurations: RlConfigurations) -> TrainingConfigurations:
-    """Trainer configurations with one sequence of as many tokens as a micro-batch."""
+    """Return trainer configurations with one sequence of a full micro-batch's tokens."""
     c = configurations.trainer
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         tokens = c.global_batch_size * inputs.workload.mean_length
@@ -107,7 +107,7 @@ def _limit_tokens(
 def _uneven_times(
     inputs: RlInputs, full: TrainingConfigurations, estimate: Estimate, batch: FloatArray
 ) -> StepTime:
-    """Times of an optimizer step over a batch of answers in as many micro-batches."""
+    """Return times of an optimizer step over answers of uneven length."""
     each = batch / full.global_batch_size
     answers = replace(full, global_batch_size=batch, micro_batch_size=each)
     _, share = fullest_and_mean_share(inputs.uneven, answers)

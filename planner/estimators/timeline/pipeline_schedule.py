@@ -33,7 +33,7 @@ class MicroBatchPass:
 
 
 def one_forward_one_backward(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
-    """Forward passes until the pipeline is full, then one backward pass for each forward [1]_.
+    """Return the 1F1B order of passes per rank: fill, alternate, drain [1]_.
 
     References
     ----------
@@ -51,7 +51,7 @@ def one_forward_one_backward(*, ranks: int, micro_batches: int) -> list[list[Mic
 
 
 def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
-    """1F1B over ``chunks`` chunks on each rank, of as many micro-batches as ranks in turn [1]_.
+    """Return the interleaved 1F1B order of passes per rank over ``chunks`` model chunks [1]_.
 
     References
     ----------
@@ -75,7 +75,7 @@ def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[Mic
 
 
 def zero_bubble(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
-    """1F1B whose gradients of weights are made later, the more so the later the rank (ZB-H1) [1]_.
+    """Return the ZB-H1 order of passes per rank: 1F1B with delayed weight gradients [1]_.
 
     References
     ----------
@@ -96,7 +96,7 @@ def zero_bubble(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]
 
 
 def dualpipe(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
-    """Micro-batches from both ends, whose passes of the two directions overlap [1]_.
+    """Return the DualPipe order of passes per rank, with micro-batches from both ends [1]_.
 
     Needs an even number of ranks, and of micro-batches at least twice as many.
 
@@ -108,7 +108,7 @@ def dualpipe(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
 
 
 def one_at_a_time(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
-    """One micro-batch passes all ranks forward and backward before the next starts."""
+    """Return the order of passes per rank if micro-batches run one after another."""
     return [
         [
             MicroBatchPass(kind, each, rank)
@@ -122,7 +122,7 @@ def one_at_a_time(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass
 def _alternating(
     forward: list[MicroBatchPass], backward: list[MicroBatchPass], warm_up: int
 ) -> list[MicroBatchPass]:
-    """``warm_up`` forward passes, then a forward and a backward pass in turn, then the rest."""
+    """Return ``warm_up`` forward passes, then alternating passes, then the rest."""
     first = min(warm_up, len(forward))
     steady = zip(forward[first:], backward, strict=False)
     mixed = [work for pair in steady for work in pair]
@@ -130,7 +130,7 @@ def _alternating(
 
 
 def _round_robin(ranks: int, chunks: int, micro_batches: int) -> Iterator[tuple[int, int]]:
-    """Chunks and micro-batches: of so many micro-batches all chunks, then of the next ones."""
+    """Yield (chunk, micro-batch) pairs in turn: all chunks of one group of micro-batches."""
     for start in range(0, micro_batches, ranks):
         for chunk in range(chunks):
             for micro_batch in range(start, min(start + ranks, micro_batches)):
@@ -170,7 +170,7 @@ class _DualPipe:
 
 
 def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[MicroBatchPass]:
-    """The eight steps of a rank, for ``each`` micro-batches of a direction."""
+    """Yield the passes of one rank in DualPipe; ``each``: micro-batches per direction."""
     state, half = _DualPipe(rank, ranks), ranks // 2
     distance = min(rank, ranks - 1 - rank)
     for _ in range(2 * (half - distance - 1)):
@@ -202,7 +202,7 @@ def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[MicroBatchPass]
 
 
 def topological_order(waits: Sequence[Sequence[int]]) -> list[int]:
-    """Works in topological order: each after those that it waits for.
+    """Return works in topological order: each after the works that it waits for.
 
     Raises ValueError if some wait for each other.
     """
@@ -229,7 +229,7 @@ def starts(
     durations: Sequence[float],
     share: float,
 ) -> tuple[list[float], list[float]]:
-    """Start time of each work, and its derivative with respect to ``share``.
+    """Return the start time of each work, and the derivative with respect to ``share``.
 
     A work starts when the one ``before`` it on its rank ends (-1: none), and when ``share`` of the
     duration of each that it ``waits`` for has passed since that started.
@@ -265,7 +265,7 @@ class Pipeline:
     turns: bool = False
 
     def shown(self) -> int:
-        """Micro-batches that show how it fills, runs and drains; the others repeat them."""
+        """Number of micro-batches drawn; the others repeat them."""
         p, unit, least = self.ranks, 1, self.ranks + 3
         if self.turns:
             least = 3
@@ -277,7 +277,7 @@ class Pipeline:
         return min(shown, self.micro_batches)
 
     def works(self, micro_batches: int) -> list[list[MicroBatchPass]]:
-        """The works of each rank in its order."""
+        """Return the works of each rank in order."""
         sizes = {"ranks": self.ranks, "micro_batches": micro_batches}
         if self.turns:
             return one_at_a_time(**sizes)
@@ -305,7 +305,7 @@ def schedule_passes(
     last_chunk: int,
     makespan: float,
 ) -> ScheduledPasses:
-    """Start time of each work, so that the last one ends at ``makespan`` [s].
+    """Return the start time [s] of each work; the last one ends at ``makespan`` [s].
 
     A rank works in its order; a pass starts when the neighbouring stage has handed over. The
     step-time model has the bubble in closed form. Strict waiting reproduces it exactly if all
@@ -334,7 +334,7 @@ def schedule_passes(
 
 
 def _previous_works(works: Sequence[Sequence[MicroBatchPass]]) -> list[int]:
-    """Index of the previous work on the same rank, -1 for the first."""
+    """Return the index of the previous work on the same rank; -1 for the first."""
     previous: list[int] = []
     for work in works:
         first = len(previous)
@@ -343,7 +343,7 @@ def _previous_works(works: Sequence[Sequence[MicroBatchPass]]) -> list[int]:
 
 
 def _dependencies(work: MicroBatchPass, last_chunk: int) -> list[tuple[str, int, int, int]]:
-    """The passes of other chunks that a pass needs; its own forward pass at the last chunk."""
+    """Return the passes that a pass waits for."""
     kind, micro_batch, chunk, direction = work.key
     if kind == FORWARD:
         return [(FORWARD, micro_batch, chunk - 1, direction)] if chunk else []
@@ -411,7 +411,7 @@ class Timeline:
         return iter(sorted((s for s in self.spans if s.lane == lane), key=lambda s: s.start))
 
     def seconds(self, lane: int) -> dict[str, float]:
-        """Seconds of a lane by part, including the parts left out of the middle."""
+        """Return seconds of a lane by part, including parts omitted in the middle."""
         sums: dict[str, float] = {}
         for span in self.of_lane(lane):
             for part, seconds in (span.within or {span.part: span.duration}).items():

@@ -50,7 +50,7 @@ class ChunkTimes:
 
 
 def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) -> list[ChunkTimes]:
-    """Times of the chunks of a single-configuration estimate, from input to output.
+    """Return times of each model chunk of a single-configuration estimate, in model order.
 
     ``splits``: gradients of weights are a pass of their own. All passes over the chunks of a rank
     add up to the seconds of its stage (`planner.estimators.training.operators.StepTime`).
@@ -74,7 +74,7 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
 def _sum_blocks(
     counts: FloatArray, blocks: list[dict[str, dict[str, float]]], sends: float
 ) -> dict[str, dict[str, float]]:
-    """Seconds by pass and stream of so many of each block, and of sending the outputs."""
+    """Sum seconds by pass and stream over ``counts`` of each block, and sends."""
     seconds = {}
     for kind in PASSES:
         seconds[kind] = {
@@ -90,7 +90,7 @@ def _sum_blocks(
 def _passes(
     block: OperatorGroup, recomputation: Recomputation, *, splits: bool
 ) -> dict[str, dict[str, float]]:
-    """Seconds of the passes of one block; gathers and copies are split in proportion to time."""
+    """Return seconds of the passes of one block; gathers and copies are split by time."""
     time = block.time
     totals = {FORWARD: first(time.forward_total), BACKWARD: first(time.backward_total)}
     both = sum(totals.values()) or 1.0
@@ -143,7 +143,7 @@ class _Step:
 
 
 def training_timeline(estimate: Estimate) -> Timeline:
-    """The timeline of a step of a single-configuration estimate.
+    """Return the timeline of a training step of a single-configuration estimate.
 
     It ends at the step time of the estimate: the pipeline with the bubble, then the exposed
     exchange of gradients, the optimizer and the rest. Of many micro-batches those of the middle are
@@ -188,6 +188,7 @@ def training_timeline(estimate: Estimate) -> Timeline:
 
 
 def _step(estimate: Estimate) -> _Step:
+    """Return all stages of the first configuration of an estimate with its pipeline schedule."""
     c = estimate.configurations
     full = evaluate(estimate.inputs, c, every_stage=True)
     ranks, per_rank = int(first(c.pipeline_parallel)), int(first(c.virtual_pipeline))
@@ -228,7 +229,7 @@ def _lane(
 
 
 def _spans(step: _Step, lane: int, work: MicroBatchPass, start: float, more: int) -> Iterator[Span]:
-    """Spans of a pass in order: compute, exchange, send."""
+    """Yield the spans of a pass in order: compute, exchange, send."""
     name = f"{_SHORT[work.kind]}{work.micro_batch + more + 1}"
     if step.pipeline.chunks > 1:
         name += f", chunk {work.chunk // step.pipeline.ranks + 1}"
@@ -262,7 +263,7 @@ def _middle(step: _Step, lane: int, start: float, end: float) -> Span:
 def _add_bubbles(
     lane: int, works: Sequence[tuple[MicroBatchPass | None, list[Span]]], end: float
 ) -> Iterator[Span]:
-    """Spans of a lane with the waits between them."""
+    """Yield the spans of a lane with the idle gaps (bubbles) between them."""
     now = 0.0
     for span in (span for _, spans in works for span in spans):
         if span.start - now > _LEAST * end:
@@ -274,7 +275,7 @@ def _add_bubbles(
 
 
 def _once_per_step(step: _Step, lane: int) -> Iterator[Span]:
-    """Spans of a step after the pipeline."""
+    """Yield the spans of a step after the pipeline, such as the optimizer."""
     now = step.pipeline_time
     for part in ONCE:
         seconds = first(getattr(step.estimate.time, part))
@@ -287,7 +288,7 @@ def _once_per_step(step: _Step, lane: int) -> Iterator[Span]:
 def _skipped_intervals(
     lanes: Sequence[Sequence[tuple[MicroBatchPass | None, list[Span]]]],
 ) -> list[tuple[float, float]]:
-    """The time in which every lane is within what is left out of the middle."""
+    """Return the intervals in which all lanes are in the omitted middle."""
     middles = [spans[0] for lane in lanes for work, spans in lane if work is None]
     if len(middles) < len(lanes):
         return []
@@ -356,7 +357,7 @@ _AFTER = {"pipeline": TRANSFER, "launch_wait": WAIT, "transfer_wait": WAIT, "ove
 def step_timeline(
     step: InferenceStep, title: str, *, memory: float = 0.0, capacity: float = 0.0
 ) -> Timeline:
-    """The operators of the first configuration's step in the order of the model.
+    """Return the timeline of the operators of the first configuration's step.
 
     Transfers between pipeline stages and all waits of the GPU follow them. ``memory`` [bytes] is
     held throughout; ``capacity`` bytes may be used.
@@ -398,7 +399,7 @@ class _Lane:
             self.now += seconds
 
     def operators(self, operators: Sequence[StepOperator], suffix: str) -> Iterator[Span]:
-        """Operators in their order."""
+        """Yield the spans of operators in order."""
         for operator in operators:
             is_compute = operator.part == "compute"
             part = operator.module if is_compute else operator.part
@@ -430,7 +431,7 @@ LANES = "trainer", "rollout"
 
 
 def rl_timeline(step: RlStep) -> Timeline:
-    """The first configuration's step.
+    """Return the timeline of the first configuration's RL step.
 
     Generation is drawn whole as long as all places of the engines hold an answer, and then as a
     wedge that thins out until the longest is done. Where both sides work at the same time each
@@ -481,14 +482,14 @@ def _generation(steady: float, end: float) -> Iterator[Span]:
 def _consecutive_spans(
     start: float, lane: int, phases: Iterable[tuple[str, float]]
 ) -> Iterator[Span]:
-    """Spans of consecutive phases."""
+    """Yield the spans of consecutive phases on a lane from ``start`` [s]."""
     for name, seconds in phases:
         yield Span(lane, COMPUTE, name.replace("_", " "), name, start, seconds)
         start += seconds
 
 
 def _idle_spans(spans: Iterable[Span], total: float) -> Iterator[Span]:
-    """Idle spans of each lane."""
+    """Yield the idle spans of each lane up to ``total`` [s]."""
     for lane in range(len(LANES)):
         now = 0.0
         for span in sorted(

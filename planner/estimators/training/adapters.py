@@ -46,7 +46,7 @@ class AdaptedMatrix:
 
 
 def adapted_matrices(inputs: TrainingInputs, group: LayerGroup) -> tuple[AdaptedMatrix, ...]:
-    """The matrices of one layer that have an adapter, as the framework joins them."""
+    """Return the matrices of a layer that have a LoRA adapter, fused as in the framework."""
     if inputs.workload.has_virtual_tokens:
         return ()
     matrices = _adapted_parts(layer_of(inputs.model, group), inputs.workload.lora_targets)
@@ -58,7 +58,7 @@ def adapted_matrices(inputs: TrainingInputs, group: LayerGroup) -> tuple[Adapted
 def layer_adapter_parameters(
     inputs: TrainingInputs, group: LayerGroup, tensor_parallel: Numeric
 ) -> FloatArray:
-    """Trained parameters of one layer on one tensor-parallel rank.
+    """Count adapter (LoRA) parameters of one layer on one tensor-parallel rank.
 
     Those of prefix tuning are keys and values of its virtual tokens.
     """
@@ -75,7 +75,7 @@ def layer_adapter_parameters(
 
 
 def expert_matrices(inputs: TrainingInputs, group: LayerGroup) -> tuple[AdaptedMatrix, ...]:
-    """The matrices of one routed expert that have an adapter, as the framework joins them.
+    """Return the matrices of one routed expert that have a LoRA adapter.
 
     Ranks that split experts split them as tensor parallelism splits other feed-forwards.
     """
@@ -100,7 +100,7 @@ def layer_expert_parameters(
     expert_parallel: Numeric,
     expert_tensor_parallel: Numeric,
 ) -> FloatArray:
-    """Trained parameters of one layer's routed experts on one rank."""
+    """Count LoRA parameters of one layer's routed experts on one rank."""
     parameters = []
     for matrix in expert_matrices(inputs, group):
         depth, columns = matrix.local(expert_tensor_parallel)
@@ -112,7 +112,7 @@ def layer_expert_parameters(
 
 
 def _expert_sets(inputs: TrainingInputs, group: LayerGroup, expert_parallel: Numeric) -> FloatArray:
-    """Number of adapter sets for routed experts on one rank: one per expert, or one."""
+    """Count the LoRA sets for routed experts on one rank: one per expert, or a shared one."""
     op = layer_of(inputs.model, group).experts
     if op is None or inputs.workload.expert_adapters is ExpertAdapters.SHARED:
         return np.ones(())
@@ -126,7 +126,7 @@ def prefix_width(model: ModelSpec, group: LayerGroup) -> float:
 
 
 def adapter_block(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
-    """Adapters of a layer, and the dequantization of its frozen matrices."""
+    """Yield the LoRA operators of a layer, and the dequantization of its frozen matrices."""
     workload = share.inputs.workload
     if not workload.is_frozen:
         return
@@ -148,9 +148,7 @@ def without_adapters(operators: Iterable[Operator]) -> Iterator[Operator]:
 def adapter_launches(
     share: MicroBatchShare, group: LayerGroup, *, switched_off: bool = False
 ) -> float:
-    """Seconds of the host for the forward kernels of ``adapter_block``; ``switched_off``: of what
-    frozen matrices need alone.
-    """
+    """Return forward host seconds to launch `adapter_block`; ``switched_off``: without LoRA."""
     workload, execution = share.inputs.workload, share.inputs.framework.execution
     if not workload.is_frozen:
         return 0.0
@@ -166,7 +164,7 @@ def adapter_launches(
 
 
 def _adapted_parts(layer: Layer, targets: AdapterTargets) -> Iterator[AdaptedMatrix]:
-    """The parts of a layer's matrices that these targets choose, one by one."""
+    """Yield the parts of a layer's matrices that LoRA ``targets`` select."""
     wanted = _CHOSEN[targets]
     for product in layer.of(MatrixProduct):
         for part in product.columns.parts:
@@ -181,7 +179,7 @@ def _adapted_parts(layer: Layer, targets: AdapterTargets) -> Iterator[AdaptedMat
 
 
 def _fuse_matrices(matrices: Iterable[AdaptedMatrix]) -> Iterator[AdaptedMatrix]:
-    """One adapter for matrices of the same input: queries with keys, gate with up."""
+    """Join matrices with the same input into one adapter: queries with keys, gate with up."""
     inputs: dict[str, list[AdaptedMatrix]] = {}
     for matrix in matrices:
         inputs.setdefault(matrix.reads, []).append(matrix)
@@ -190,7 +188,7 @@ def _fuse_matrices(matrices: Iterable[AdaptedMatrix]) -> Iterator[AdaptedMatrix]
 
 
 def _adapter(share: MicroBatchShare, matrix: AdaptedMatrix) -> Operator:
-    """Down and up products; their four gradients; the sums with the frozen matrix's."""
+    """Return the LoRA down and up products of a matrix, with gradients and the sum of outputs."""
     machine, rank = share.inputs.machine, share.inputs.workload.lora_rank
     rows, precision = share.tokens, share.unquantized
     depth, columns = matrix.local(share.tensor_parallel)
@@ -213,7 +211,7 @@ def _adapter_sum(
     products: Sequence[FloatArray],
     gradients: Sequence[FloatArray],
 ) -> Operator:
-    """An adapter whose products are known: its sums with the frozen matrix's come to them.
+    """Return a LoRA operator of known products, with the sums with the frozen matrix's output.
 
     ``sides``: the numbers that it reads and writes for each of the ``rows``.
     """
@@ -236,7 +234,7 @@ def _adapter_sum(
 
 
 def _expert_adapter(share: MicroBatchShare, group: LayerGroup, matrix: AdaptedMatrix) -> Operator:
-    """The products of `_adapter` for the tokens of each expert of a rank, grouped.
+    """Return the grouped LoRA products of the routed experts of a rank.
 
     The four of the backward pass take twice as long as the two of the forward pass.
     """
@@ -254,7 +252,7 @@ def _expert_adapter(share: MicroBatchShare, group: LayerGroup, matrix: AdaptedMa
 
 
 def _prefix(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
-    """Scores and values of all tokens with the virtual ones: 2 products forward, 4 backward."""
+    """Yield attention to the virtual tokens of prefix tuning."""
     core, machine = layer_of(share.inputs.model, group).core, share.inputs.machine
     if core is None:
         return
@@ -272,7 +270,7 @@ def _prefix(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
 
 
 def _dequantizations(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
-    """Dequantization of every frozen matrix to 16 bit before each product."""
+    """Yield the dequantization to 16 bits of each frozen matrix before its product (QLoRA)."""
     layer = layer_parameters(share.hidden_size, group)
     attention, feed_forward = layer_of(share.inputs.model, group).num_matrices
     ranks = share.expert_parallel * share.expert_tensor_parallel

@@ -36,7 +36,7 @@ _SCAN_BACKWARD = 2.5
 
 
 def attention_core(share: MicroBatchShare, op: AttentionCore, layer: Layer) -> Iterator[Operator]:
-    """Scores, softmax and weighted values, fused or not; with context parallelism, their ring."""
+    """Yield scores, softmax and weighted values of attention, with ring context parallelism."""
     default = share.inputs.framework.execution.attention_kernels
     gpu = share.inputs.machine.gpu.efficiency
     rate_forward, rate_backward = rates(gpu, share.attention_kernel, default)
@@ -62,7 +62,7 @@ def attention_core(share: MicroBatchShare, op: AttentionCore, layer: Layer) -> I
 
 
 def index_scores(share: MicroBatchShare, op: IndexScores, layer: Layer) -> Iterator[Operator]:
-    """Scores of all keys before a query, which choose the keys for sparse attention.
+    """Yield the indexer scores of sparse attention, over all keys before each query.
 
     Every rank scores with all heads of the indexer; its gradient does so twice.
     """
@@ -77,7 +77,7 @@ def index_scores(share: MicroBatchShare, op: IndexScores, layer: Layer) -> Itera
 
 
 def scan(share: MicroBatchShare, op: Scan, layer: Layer) -> Iterator[Operator]:
-    """The scan over the sequence, in kernels that are not written for one GPU architecture."""
+    """Yield the scan of linear attention or a state-space layer over the sequence."""
     flops, moved = scan_work(op, share.tokens, share.tensor_parallel)
     if op.by_channel:
         machine = share.inputs.machine
@@ -97,7 +97,7 @@ def scan(share: MicroBatchShare, op: Scan, layer: Layer) -> Iterator[Operator]:
 
 
 def softmax_launches(share: MicroBatchShare, core: AttentionCore | None) -> Numeric:
-    """Seconds of the host for a softmax that falls back to several kernels, forward."""
+    """Return forward host seconds to launch a softmax that is not fused into one kernel."""
     if core is None:
         return 0.0
     extra = _FALLBACK_LAUNCHES * layer_launch_time(share)
@@ -114,7 +114,7 @@ def _falls_back(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
 def _fused_attention(
     share: MicroBatchShare, op: AttentionCore, rate: Numeric
 ) -> tuple[FloatArray, FloatArray]:
-    """Seconds of the forward pass at a rate over the GPU's own kernels, and its FLOPs."""
+    """Return forward seconds and FLOPs of fused attention; ``rate``: relative to measured."""
     s = share.sequence_length
     heads = op.heads / share.tensor_parallel
     flops, moved = fused_work(
@@ -155,7 +155,7 @@ def fused_work(
     causal: bool = True,
     compressed_keys: Numeric = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """FLOPs and bytes of a fused kernel, forward.
+    """Return forward FLOPs and bytes of a fused attention kernel.
 
     A query sees at most ``most_keys``, and in addition ``compressed_keys`` on average.
     """
@@ -176,7 +176,7 @@ def fused_work(
 
 
 def _mean_compressed(op: AttentionCore, sequence_length: Numeric) -> FloatArray:
-    """Compressed entries that the mean query of a sequence sees outside its window."""
+    """Return the mean number of compressed keys that a query attends to."""
     if not op.compress_ratio:
         return np.zeros(())
     entries = np.asarray(sequence_length) / op.compress_ratio
@@ -186,7 +186,7 @@ def _mean_compressed(op: AttentionCore, sequence_length: Numeric) -> FloatArray:
 
 
 def _ring_step(share: MicroBatchShare, heads: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Kernels of a pass that follow each other, and the heads of each.
+    """Return how many kernels a ring-attention pass has in sequence, and the heads of each.
 
     A ring runs one for the keys and values of each rank; zigzag gives every rank equal shares
     under the causal mask. Two run side by side and fill the GPU (Transformer Engine's
@@ -198,7 +198,7 @@ def _ring_step(share: MicroBatchShare, heads: FloatArray) -> tuple[FloatArray, F
 
 
 def _merge(share: MicroBatchShare, op: AttentionCore) -> Operator:
-    """Rescaling and adding up the outputs of a ring's steps; backward, their gradients."""
+    """Return the kernels that rescale and add the outputs of ring-attention steps."""
     merges = np.where(share.cp_comm_type == ContextExchange.A2A, 0.0, share.context_parallel - 1)
     each = _MERGE_BYTES * share.tokens * (op.heads / share.tensor_parallel) * op.v_dim
     time = merges * share.inputs.machine.memory_time(each)
@@ -213,7 +213,7 @@ def _merge(share: MicroBatchShare, op: AttentionCore) -> Operator:
 
 
 def _unfused_attention(share: MicroBatchShare, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
-    """Seconds of the forward pass and its FLOPs; zero where all attention is fused."""
+    """Return forward seconds and FLOPs of unfused attention; 0 where all is fused."""
     if np.all(share.flash_attention):
         return np.zeros(()), np.zeros(())
     s = share.sequence_length
@@ -245,7 +245,7 @@ def _unfused_attention(share: MicroBatchShare, op: AttentionCore) -> tuple[Float
 def _batched_product(
     share: MicroBatchShare, rows: Numeric, columns: Numeric, depth: Numeric, op: AttentionCore
 ) -> FloatArray:
-    """Seconds of the products of all heads, on tensor cores where the size of a head suits them."""
+    """Return seconds of the matrix products of all attention heads."""
     machine = share.inputs.machine
     time = machine.gemm_time(rows, columns, depth, share.unquantized, share.number_bytes)
     if op.qk_dim % share.inputs.framework.execution.head_dim_multiple == 0:
@@ -254,7 +254,7 @@ def _batched_product(
 
 
 def _ring_exchange(share: MicroBatchShare, op: AttentionCore, core: Operator) -> Operator:
-    """Keys and values go round the context-parallel ring behind the attention core."""
+    """Return the exchange of keys and values around the context-parallel ring, if unhidden."""
     machine, overlap = share.inputs.machine, share.inputs.framework.overlap
     c = share.context_parallel
     block = share.number_bytes * share.tokens * op.key_value_columns.on_rank(share.tensor_parallel)
@@ -282,7 +282,7 @@ def _ring_exchange(share: MicroBatchShare, op: AttentionCore, core: Operator) ->
 
 
 def _head_exchange(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
-    """Tokens are traded for heads before the core, and back after it (Ulysses [1]_).
+    """Return the all-to-all from tokens to heads and back around attention (Ulysses [1]_).
 
     Ranks that share a key-value head are each sent a copy of it [2]_.
 

@@ -71,7 +71,7 @@ class GradientBytes:
         main: CodeArray | None = None,
         weights: CodeArray | None = None,
     ) -> GradientBytes:
-        """Gradient bytes of a framework under each precision code.
+        """Return gradient bytes per parameter of a framework at each precision code.
 
         ``main``: specified formats of gradients (`planner.base.enums.MainPrecision`), also used for
         their reduction. ``weights``: formats of those that are updated. Where there is no copy of

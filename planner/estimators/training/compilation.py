@@ -15,7 +15,7 @@ from planner.layers.operators import Elementwise
 
 
 def elementwise_tensors(share: MicroBatchShare, op: Elementwise) -> tuple[Numeric, Numeric]:
-    """16-bit tensors that the kernels of an operator read and write, forward and backward."""
+    """Count 16-bit tensors that an operator's kernels read and write: (forward, backward)."""
     framework = share.inputs.framework
     default_passes = framework.execution.elementwise_passes
     other = share.compiled_otherwise
@@ -31,7 +31,7 @@ def elementwise_tensors(share: MicroBatchShare, op: Elementwise) -> tuple[Numeri
 
 
 def layer_launch_time(share: MicroBatchShare) -> Numeric:
-    """Host seconds to launch the forward kernels of one layer."""
+    """Return host seconds to launch the forward kernels of one layer."""
     framework = share.inputs.framework
     default_time, other = framework.execution.layer_launch_time, share.compiled_otherwise
     if not other.any():
@@ -50,7 +50,7 @@ def keeps_eager_copies(share: MicroBatchShare) -> BoolArray:
 
 
 def saved_activation_factor(share: MicroBatchShare) -> Numeric:
-    """Activations saved for the backward pass, as a multiple of those of fused kernels."""
+    """Return saved activation bytes relative to those of fused kernels."""
     framework = share.inputs.framework
     default_factor, compiled = (
         framework.memory.kept_activations,

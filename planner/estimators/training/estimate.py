@@ -79,7 +79,7 @@ def pipeline_bubble(
     stages: Sequence[FloatArray],
     transfer: FloatArray,
 ) -> FloatArray:
-    """Seconds that the slowest stage is idle in a step.
+    """Return seconds per step that the slowest pipeline stage is idle (the bubble).
 
     ``stages`` are the seconds of a micro-batch on each candidate stage, ``transfer`` those that
     show of sending it on.
@@ -126,7 +126,7 @@ def pipeline_bubble(
 
 
 def _of_slowest(stages: Sequence[FloatArray], values: Sequence[FloatArray]) -> FloatArray:
-    """The value of the first stage among the slowest."""
+    """Return ``values`` of the slowest stage of each configuration; the first if several."""
     times = np.stack(np.broadcast_arrays(*stages, *values)[: len(stages)])
     all_values = np.stack(np.broadcast_arrays(*stages, *values)[len(stages) :])
     index = np.argmax(times, axis=0)
@@ -143,7 +143,7 @@ def step_time(
     parameters: StageParameters,
     paged: FloatArray | None = None,
 ) -> StepTime:
-    """Seconds of a step of every configuration.
+    """Predict the seconds of a training step, by part, for every configuration.
 
     ``m t + (T - t)/v`` for m micro-batches on the slowest stage t, T all stages together, v chunks
     per stage; then what shows of the gradient exchange, the optimizer, and what many nodes wait for
@@ -193,7 +193,7 @@ def step_time(
 def _overlap_expert_exchange(
     share: MicroBatchShare, c: TrainingConfigurations, operators: Iterable[Operator]
 ) -> tuple[Operator, ...]:
-    """Operators with the exposed experts' exchange, which overlaps another micro-batch's layer.
+    """Hide the experts' all-to-all behind another micro-batch's layer, if passes overlap.
 
     DualPipe and ``overlap_expert_parallel`` run the forward pass of one micro-batch while the
     backward pass of another runs.
@@ -218,7 +218,7 @@ def _overlap_expert_exchange(
 
 
 def _has_concurrent_passes(c: TrainingConfigurations) -> BoolArray:
-    """Where the forward pass of one micro-batch overlaps the backward pass of another."""
+    """Return a mask: True if forward and backward of two micro-batches overlap."""
     dual = c.pipeline_schedule == PipelineSchedule.DUALPIPE
     return np.asarray(c.overlap_expert_parallel | dual)
 
@@ -230,7 +230,7 @@ def _blocks(
     exchange: DataParallelTime,
     copies: HostCopies,
 ) -> tuple[OperatorGroup, ...]:
-    """The layers of each group, then embedding and logits."""
+    """Return times of one layer of each group, then of embedding, logits and vision tower."""
     inputs = share.inputs
     launch, trained = layer_launch_time(share), parameters.trained
     blocks = []
@@ -293,6 +293,7 @@ def _end_blocks(
     exchange: DataParallelTime,
     copies: HostCopies,
 ) -> Iterable[OperatorGroup]:
+    """Yield the embedding, logits and multi-token-prediction blocks with their times and stages."""
     model = share.inputs.model
     on_stages = {
         embedding_of(model): (1.0, parameters.is_first),
@@ -324,7 +325,7 @@ def _end_blocks(
 def _without_gradients(
     share: MicroBatchShare, time: LayerTime, reference: LayerTime, gathers: _Passes, copies: _Passes
 ) -> FloatArray:
-    """Seconds of the passes without gradients: of the policy, and of the ``reference`` model.
+    """Return forward-only seconds per layer: policy passes and ``reference`` model passes.
 
     Only their own gathers and copies overlap them.
     """
@@ -334,6 +335,7 @@ def _without_gradients(
         return nothing
 
     def forward_seconds(layer: LayerTime) -> FloatArray:
+        """Return seconds of a layer's forward pass, with exposed gathers and host copies."""
         forward_only = replace(
             layer, backward=nothing, recompute=nothing, launch_wait_backward=nothing
         )
@@ -359,7 +361,7 @@ def _overlap(share: MicroBatchShare) -> Overlap:
 def _exposed_gather(
     share: MicroBatchShare, time: LayerTime, gathers: _Passes, is_concurrent: BoolArray
 ) -> FloatArray:
-    """Exposed seconds of ZeRO's gathers and scatters, forward and backward of one layer.
+    """Return seconds of ZeRO gathers and scatters of a layer that computation does not hide.
 
     Where passes overlap (``is_concurrent``), both hide the transfers of both: experts' exchanges
     have hidden behind both.
@@ -379,7 +381,7 @@ def _exposed_gather(
 def _exposed_copies(
     share: MicroBatchShare, time: LayerTime, gathers: _Passes, copies: _Passes
 ) -> FloatArray:
-    """Exposed seconds of copies to and from the host; gathers are hidden first."""
+    """Return seconds of host copies of a layer that computation and ZeRO gathers leave unhidden."""
     if not (np.any(copies[0]) or np.any(copies[1])):
         return np.zeros(())
     totals = time.forward_total, time.backward_total
@@ -392,7 +394,7 @@ def _exposed_copies(
 def _exposed(
     transfers: _Passes, windows: _Passes, hidden: float, interference: float
 ) -> FloatArray:
-    """Exposed seconds of transfers; a share can hide behind the windows."""
+    """Return seconds of transfers not hidden by ``windows``; ``hidden``: share that may overlap."""
     if not (np.any(transfers[0]) or np.any(transfers[1])):
         return np.zeros(())
     behind = [
@@ -403,7 +405,7 @@ def _exposed(
 
 
 def _pipeline_transfer(share: MicroBatchShare, c: TrainingConfigurations) -> FloatArray:
-    """Exposed seconds to send activations and their gradients, per micro-batch and stage."""
+    """Return unhidden seconds per micro-batch to send activations between pipeline stages."""
     p = c.pipeline_parallel
     num_bytes = share.number_bytes * share.local_tokens * share.inputs.model.stream_width
     distance = c.num_gpus / p
@@ -415,7 +417,7 @@ def _pipeline_transfer(share: MicroBatchShare, c: TrainingConfigurations) -> Flo
 
 
 def late_share(share: MicroBatchShare, parameters: StageParameters) -> FloatArray:
-    """Share of the exchanged gradients that only the end of a backward pass makes.
+    """Return the share of exchanged gradients that is ready only at the end of the backward pass.
 
     These are the gradients of a saved embedding, half of all and more with adapters. In frameworks
     that train every weight the measured overlap includes them.
@@ -430,7 +432,7 @@ def late_share(share: MicroBatchShare, parameters: StageParameters) -> FloatArra
 def _exposed_exchange(
     share: MicroBatchShare, exchange: DataParallelTime, window: FloatArray, late: FloatArray
 ) -> FloatArray:
-    """Exposed seconds of the exchange at the end of a step, behind one micro-batch of a stage."""
+    """Return seconds of the gradient exchange per step that computation does not hide."""
     overlap = _overlap(share)
     at_end, longest = late * exchange.step, (1 - late) * exchange.step
     if overlap.data_parallel == 0:
@@ -444,7 +446,7 @@ def _exposed_exchange(
 def _optimizer_time(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
-    """Seconds of the optimizer, which reads and writes the states of its parameters."""
+    """Return seconds per step of the optimizer, on the GPU or the host."""
     inputs = share.inputs
     owned = [
         count / np.where(c.zero_stage >= ZeroStage.OPTIMIZER, group.size, 1.0)
@@ -472,6 +474,7 @@ def _optimizer_time(
 def _overhead(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
+    """Return the fixed seconds per step of the framework, with its seconds per micro-batch."""
     execution = share.inputs.framework.execution
     overhead = execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead
     if execution.weight_broadcast_time:
@@ -511,7 +514,7 @@ class Estimate:
 
     @cached_property
     def step_time(self) -> FloatArray:
-        """Seconds of a step."""
+        """Predicted seconds of a training step of each configuration."""
         if self.flops_efficiency is None:
             return self.time.total
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -546,7 +549,7 @@ class Estimate:
 
     @cached_property
     def flat(self) -> FlatStep:
-        """The step at the specified efficiency."""
+        """Step time if every part reaches the specified ``flops_efficiency``."""
         return FlatStep(
             inputs=self.inputs,
             configurations=self.configurations,
@@ -570,7 +573,7 @@ class Estimate:
 
     @cached_property
     def model_flops_utilization(self) -> FloatArray:
-        """Model FLOPs over the dense peak of the precision in use."""
+        """MFU: model FLOP/s over the dense peak of all GPUs at the compute precision."""
         inputs = self.inputs
         length = inputs.workload.sequence_length
         per_token = model_flops_per_token(inputs.model, length, inputs)
@@ -600,7 +603,7 @@ def evaluate(
     *,
     every_stage: bool = False,
 ) -> Estimate:
-    """Predict memory and time of every configuration, and what rejects it.
+    """Predict memory and step time of every configuration, and the rule that rejects it.
 
     ``flops_efficiency`` replaces the time model: it is the share of the dense peak that the whole
     step reaches, communication and bubble inside it; or one for each `ComputePrecision`. ``broken``
@@ -634,7 +637,7 @@ def evaluate(
 
 
 def host_need(inputs: TrainingInputs, memory: Memory) -> FloatArray:
-    """Bytes of host memory that each GPU needs.
+    """Return bytes of host memory that each GPU needs, for offloading and model loading.
 
     Memory to load unsharded models counts only if the host memory of a node is specified.
     """
@@ -644,7 +647,7 @@ def host_need(inputs: TrainingInputs, memory: Memory) -> FloatArray:
 
 
 def broken_rule(inputs: TrainingInputs, configurations: TrainingConfigurations) -> CodeArray:
-    """One-based number of the first broken rule of each configuration; 0 if none."""
+    """Return the one-based number of the first rule that each configuration breaks; 0: none."""
     context = Context(
         gpu=inputs.machine.gpu,
         model=inputs.model,

@@ -34,6 +34,7 @@ def hardware_flops_per_token(inputs: TrainingInputs, c: TrainingConfigurations) 
 
 
 def _recomputed(inputs: TrainingInputs, c: TrainingConfigurations) -> FloatArray:
+    """Return FLOPs per token that each configuration recomputes in the backward pass."""
     return recomputed_flops_per_token(
         inputs.model,
         inputs.workload.sequence_length,
@@ -62,14 +63,14 @@ class FlatStep:
 
     @cached_property
     def total(self) -> FloatArray:
-        """Seconds of a step."""
+        """Return seconds of a step at the specified FLOPs efficiency."""
         c, inputs = self.configurations, self.inputs
         tokens = c.global_batch_size * tokens_of_sample(inputs.workload)
         flops = tokens * hardware_flops_per_token(inputs, c)
         return np.asarray(flops / (c.num_gpus * inputs.machine.peak(c.precision) * self.share))
 
     def parts(self, communication: FloatArray) -> dict[str, FloatArray]:
-        """Seconds of the passes and of tensor-parallel ``communication`` [s]; they add up to it.
+        """Split the step's seconds by pass and tensor-parallel ``communication`` [s].
 
         What the share of the peak leaves no time for is hidden behind computation.
         """
@@ -80,7 +81,7 @@ class FlatStep:
 
     @cached_property
     def _flops(self) -> tuple[Numeric, Numeric, Numeric, Numeric]:
-        """FLOPs of a token by pass, in the order of ``PASSES``."""
+        """Return FLOPs per token of each pass, in the order of ``PASSES``."""
         inputs, work = self.inputs, self.inputs.workload
         forward = forward_flops_per_token(inputs.model, work.sequence_length)
         total_flops = hardware_flops_per_token(inputs, self.configurations)
@@ -89,7 +90,7 @@ class FlatStep:
         return forward, total_flops - recomputation - forward - reference, recomputation, reference
 
     def modules(self, communication: FloatArray) -> dict[str, dict[str, FloatArray]]:
-        """Seconds by module and pass; tensor-parallel communication is one of the modules.
+        """Split the step's seconds by module and pass; communication [s] is one of the modules.
 
         The backward pass is split as the forward pass is, of frozen weights too.
         """
@@ -117,7 +118,7 @@ class FlatStep:
         return modules
 
     def _repeated(self, forward: Mapping[str, float]) -> dict[str, Numeric]:
-        """Split of recomputed FLOPs over modules."""
+        """Split the recomputed FLOPs per token over modules."""
         inputs, c = self.inputs, self.configurations
         length, recomputation = inputs.workload.sequence_length, inputs.recomputation(c)
         repeated = repeated_modules_flops(inputs.model, length, recomputation, c.flash_attention)

@@ -38,7 +38,7 @@ from planner.specs.model import ModelSpec
 
 
 def matmul_parameters(model: ModelSpec) -> int:
-    """Parameters that one token is multiplied with; shared logits count at every use.
+    """Count parameters that one token is multiplied with; shared logits count at every use.
 
     Looked-up embeddings are not.
     """
@@ -47,7 +47,7 @@ def matmul_parameters(model: ModelSpec) -> int:
 
 
 def attention_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
-    """Forward FLOPs of scores and values, every key of the sequence or window counted.
+    """Return forward FLOPs per token of attention scores and values of all layers.
 
     Linear attention and Mamba-2 are counted as the recurrence that they compute.
     """
@@ -62,6 +62,7 @@ def _core_flops_per_token(layer: Layer, sequence_length: int) -> float:
 
 
 def _core_flops(op: LayerOperator, sequence_length: int) -> float:
+    """Return forward FLOPs per token of an attention core or a scan; 0 for other operators."""
     if isinstance(op, Scan):
         return float(recurrence_flops(tokens=1.0, state=op.state, delta_rule=op.delta_rule))
     if not isinstance(op, AttentionCore):
@@ -88,7 +89,7 @@ HEAD = "embedding_and_logits"
 
 
 def forward_flops_by_part(model: ModelSpec, sequence_length: int) -> dict[str, float]:
-    """Forward FLOPs per token of attention, feed forward, logits and the rest, such as norms."""
+    """Return forward FLOPs per token by part: attention, feed forward, logits and the rest."""
     counted = count_parameters(model)
     flops = {
         "attention": 2.0 * counted.attention + attention_flops_per_token(model, sequence_length),
@@ -102,7 +103,7 @@ def forward_flops_by_part(model: ModelSpec, sequence_length: int) -> dict[str, f
 def model_flops_per_token(
     model: ModelSpec, sequence_length: int, inputs: TrainingInputs | None = None
 ) -> float:
-    """Forward and backward FLOPs: ``6 N + 12 L a d s`` [1]_.
+    """Return model FLOPs per token, forward and backward: ``6 N + 12 L a d s`` [1]_.
 
     N are the active parameters in matrix multiplications; attention is counted without the causal
     mask, as PaLM, Megatron-LM and torchtitan do. Frozen weights have no gradient: ``4 N``, and 6
@@ -128,7 +129,7 @@ def model_flops_per_token(
 
 
 def tower_flops_per_token(inputs: TrainingInputs) -> float:
-    """FLOPs of the images of a sequence per trained token; forward only for a frozen tower.
+    """Return vision-tower FLOPs per trained token; only forward if the tower is frozen.
 
     Layers process patches, and each patch attends to those of its image or window. The projector
     processes the tokens that are made of the patches.
@@ -151,7 +152,7 @@ def tower_flops_per_token(inputs: TrainingInputs) -> float:
 
 
 def adapter_parameter_count(inputs: TrainingInputs) -> int:
-    """Parameters of all adapters of a model and of its saved modules: what is trained.
+    """Count trained parameters: LoRA or other adapters, and saved embedding and logits.
 
     Of adapters that the experts of a rank share it is those of one rank.
     """
@@ -163,7 +164,7 @@ def adapter_parameter_count(inputs: TrainingInputs) -> int:
 
 
 def saved_parameter_count(inputs: TrainingInputs) -> int:
-    """Number of parameters of embedding and logits that are trained with adapters."""
+    """Count embedding and logits parameters that are trained together with adapters."""
     model = inputs.model
     if not inputs.workload.saves_ends:
         return 0
@@ -172,7 +173,7 @@ def saved_parameter_count(inputs: TrainingInputs) -> int:
 
 
 def _met_on_experts(inputs: TrainingInputs) -> float:
-    """Adapter parameters of experts per token: of each expert that it visits."""
+    """Count LoRA parameters that one token meets in the routed experts it visits."""
     shared = inputs.workload.expert_adapters is ExpertAdapters.SHARED
     total = 0.0
     for group in inputs.model.layer_groups:
@@ -184,7 +185,7 @@ def _met_on_experts(inputs: TrainingInputs) -> float:
 
 
 def _in_adapters(inputs: TrainingInputs) -> int:
-    """Number of adapter parameters, without those of routed experts."""
+    """Count LoRA (adapter) parameters outside routed experts."""
     workload = inputs.workload
     if workload.adapter is AdapterKind.PROMPT:
         return workload.virtual_tokens * inputs.model.hidden_size
@@ -201,7 +202,7 @@ def recomputed_flops_per_token(
     flash_attention: BoolArray,
     selective_share: float = 0.0,
 ) -> FloatArray:
-    """FLOPs that recomputation repeats: of layers, or of modules of them.
+    """Return FLOPs per token that full or selective recomputation repeats.
 
     ``selective_share`` of the matrices is repeated where a framework has no modules but shares;
     a fused attention core is no module of its own.
@@ -223,7 +224,7 @@ def recomputed_flops_per_token(
 def repeated_modules_flops(
     model: ModelSpec, sequence_length: int, recomputation: Recomputation, flash_attention: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """FLOPs of recomputed modules: those of attention, and the others."""
+    """Return FLOPs per token of selective recomputation: (of attention, of other modules)."""
     parts = {"core_attn": np.where(flash_attention, 0.0, 1.0)}
 
     def repeated(op: LayerOperator, *, in_attention: bool) -> Numeric:
@@ -242,7 +243,7 @@ def repeated_modules_flops(
 def _layer_flops_per_token(
     model: ModelSpec, sequence_length: int, share: Callable[[LayerOperator], Numeric]
 ) -> FloatArray:
-    """Forward FLOPs of a share of each operator of all layers."""
+    """Return forward FLOPs per token of all layers, each operator times its ``share``."""
     terms: list[Numeric] = []
     for group in model.layer_groups:
         for op in layer_of(model, group).operators:
@@ -258,7 +259,7 @@ _CAUSAL = 0.5
 
 
 def max_utilization(inputs: TrainingInputs) -> float:
-    r"""The MFU of a step of nothing but large products and attention without a gap.
+    r"""Return an upper bound of the MFU: large products and attention without any gap.
 
     .. math:: MFU_{max} = \frac{F}{(F - A) / e + c A / e_a}
 
@@ -281,7 +282,7 @@ def _reached(
     part: str,
     rows: Mapping[str, GemmEfficiency] | Mapping[str, AttentionEfficiency],
 ) -> float:
-    """The greatest published share of the peak of a kind of kernels; 1 without any."""
+    """Return the highest published share of peak FLOP/s of a kernel kind; 1 if none is known."""
     try:
         provenance = inputs.machine.catalogue.load_gpu(inputs.machine.gpu.name).provenance
     except PlannerError:

@@ -41,7 +41,7 @@ _FUSED_PASSES = 3.0
 
 
 def logit_bytes(share: MicroBatchShare) -> FloatArray:
-    """Bytes per logit at the peak of the loss; no kernel keeps more than the framework's own."""
+    """Return bytes per logit at the memory peak of the loss."""
     memory = share.inputs.framework.memory
     default = memory.per_logit
     kernel = _kernel(share)
@@ -64,7 +64,7 @@ def logit_bytes(share: MicroBatchShare) -> FloatArray:
 
 
 def logit_passes(share: MicroBatchShare) -> FloatArray:
-    """Reads and writes of the logits by forward and backward of the loss."""
+    """Return how often forward and backward of the loss read or write each logit."""
     default, kernel = share.inputs.framework.execution.loss_passes, _kernel(share)
     if not np.any(kernel):
         return np.asarray(default)
@@ -87,7 +87,7 @@ def _kernel(share: MicroBatchShare) -> CodeArray:
 
 
 def product(share: MicroBatchShare, op: ops.MatrixProduct, layer: Layer) -> Iterator[Operator]:
-    """A matrix product; backward it computes both gradients, for frozen weights only the data's.
+    """Yield a matrix product; backward computes data and weight gradients (frozen: data only).
 
     Operands in fewer bits are cast first, if the product's kernel does not; the weight gradient
     accumulates in place, unless other kernels do it.
@@ -118,7 +118,7 @@ def product(share: MicroBatchShare, op: ops.MatrixProduct, layer: Layer) -> Iter
 def product_sizes(
     share: MicroBatchShare, op: ops.MatrixProduct
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Rows, columns and depth of a product on one rank."""
+    """Return (rows, columns, depth) of a matrix product on one rank."""
     rows = share.tokens if op.rows is RankSpread.TENSOR else share.local_tokens
     t = share.tensor_parallel
     columns = op.columns.on_rank(t) if op.split is ops.MatrixSplit.COLUMNS else op.columns.total
@@ -127,7 +127,7 @@ def product_sizes(
 
 
 def elementwise(share: MicroBatchShare, op: ops.Elementwise, layer: Layer) -> Iterator[Operator]:
-    """A memory-bound operator, as the framework fuses it."""
+    """Yield a memory-bound element-wise operator, as far as the framework does not fuse it."""
     forward, backward = _moved(share, op)
     machine = share.inputs.machine
     yield make_operator(
@@ -139,7 +139,7 @@ def elementwise(share: MicroBatchShare, op: ops.Elementwise, layer: Layer) -> It
 
 
 def lookup(share: MicroBatchShare, op: ops.Lookup, layer: Layer) -> Iterator[Operator]:
-    """Reading rows of a table, and adding to their gradients unless it is frozen."""
+    """Yield an embedding lookup; its backward adds to the gradients unless the table is frozen."""
     machine, nothing = share.inputs.machine, np.zeros(())
     forward, backward = _moved(share, op)
     added = machine.memory_time(backward)
@@ -151,7 +151,7 @@ def lookup(share: MicroBatchShare, op: ops.Lookup, layer: Layer) -> Iterator[Ope
 
 
 def loss(share: MicroBatchShare, op: ops.Loss, layer: Layer) -> Iterator[Operator]:
-    """The passes of a loss over all logits, half of them backward."""
+    """Yield the passes of the loss over all logits, half of them in the backward pass."""
     logits = share.tokens * op.columns.on_rank(share.tensor_parallel)
     passes = logit_passes(share)
     traffic = share.inputs.machine.memory_time(share.number_bytes * passes * logits)
@@ -166,7 +166,7 @@ def numbers(share: MicroBatchShare, columns: Columns, spread: RankSpread) -> Flo
 
 
 def _is_frozen(share: MicroBatchShare, op: ops.LayerOperator) -> bool:
-    """Whether weights get no gradient; embedding and logits may be trained with adapters."""
+    """Return whether an operator's weights get no gradient (base weights under LoRA)."""
     workload = share.inputs.workload
     saved = workload.saves_ends and op.holder in (
         ops.ParameterPart.EMBEDDING,
@@ -183,7 +183,7 @@ def _moved(share: MicroBatchShare, op: ops.Elementwise) -> tuple[FloatArray, Flo
 
 
 def layer_operators(share: MicroBatchShare, layer: Layer) -> Iterator[Operator]:
-    """Operators of a layer or an end, with its exchanges."""
+    """Yield the timed operators of a layer, embedding or logits, with their communication."""
     recomputation = share.recomputation
     for op in layer.operators:
         operators = KINDS_TIMED[type(op)](share, op, layer)
@@ -203,7 +203,7 @@ def _block_exchange(
 def _head_exchange(
     share: MicroBatchShare, op: ops.HeadExchange, layer: Layer
 ) -> Iterator[Operator]:
-    """An all-to-all before and after the scan, which trades its columns together."""
+    """Yield the all-to-all before and after a linear-attention scan (sequence to heads)."""
     t, c = share.tensor_parallel, share.context_parallel
     moved = share.number_bytes * share.tokens * op.columns.on_rank(t)
     time = share.inputs.machine.collective(
@@ -215,6 +215,7 @@ def _head_exchange(
 def _vocabulary_reduce(
     share: MicroBatchShare, op: ops.VocabularyReduce, layer: Layer
 ) -> Iterator[Operator]:
+    """Yield the all-reduce of hidden states over tensor-parallel ranks, forward or backward."""
     reduce = share.inputs.machine.collective(
         "all_reduce", share.number_bytes * share.tokens * share.hidden_size, share.tensor_group
     )

@@ -52,7 +52,7 @@ _LOGIT_GRADIENT = 4.0
 def untrained_bytes(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of untrained weights on one GPU: frozen ones, or a reference model's."""
+    """Return bytes of untrained weights on one GPU: frozen base weights or a reference model."""
     if inputs.workload.is_frozen:
         return frozen_bytes(inputs, c, parameters, stage)
     if inputs.workload.keeps_reference:
@@ -63,7 +63,7 @@ def untrained_bytes(
 def reference_bytes(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of the 16-bit weights of a reference model on one GPU of a stage.
+    """Return bytes of a reference model's 16-bit weights on one GPU of a stage.
 
     They are sharded as those of the policy are, and have neither gradients nor optimizer states
     (trl 1.10, trl/trainer/dpo_trainer.py: ``prepare_deepspeed``, ``prepare_fsdp``).
@@ -78,7 +78,7 @@ def reference_bytes(
 
 
 def bytes_per_logit(inputs: TrainingInputs, default: FloatArray) -> FloatArray:
-    """Bytes of a logit with its copies where the loss is fullest, of ``default`` without others.
+    """Return bytes per logit at the loss peak; ``default``: without reference or other passes.
 
     Passes without gradients run while the policy's logits wait for their backward pass: both have
     all but the gradient, of 4 bytes, then (trl 1.10, trl/trainer/dpo_trainer.py, ``_compute_loss``;
@@ -98,7 +98,7 @@ _LOOKED_THROUGH, _FLAGGED = 11.0, 3.0
 
 
 def reserved_bytes(inputs: TrainingInputs) -> FloatArray:
-    """Bytes of context, libraries and idle allocator cache on one GPU.
+    """Return bytes on one GPU for CUDA context, libraries and unused allocator cache.
 
     The value of a profile is for GPUs of 80 GB. Bytes beyond the context are mostly cached blocks,
     which PyTorch frees before it fails [1]_, so they scale with the memory of smaller GPUs.
@@ -117,7 +117,7 @@ def reserved_bytes(inputs: TrainingInputs) -> FloatArray:
 def communication_bytes(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of the buffers of gradients and weights on the wire; a single GPU has only ZeRO's.
+    """Return bytes of communication buffers (gradient and weight buckets) on one GPU.
 
     A bucket holds no more than there is. DeepSpeed, where the bucket size is an option, has two
     buckets in stages 1 and 2 to overlap their reduction, as is predicted [4]_; stage 3 scatters
@@ -155,7 +155,7 @@ def communication_bytes(
 def _replica_buckets(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of a second copy of all gradients; 0 with sharded states or on one rank."""
+    """Return bytes of DDP's second copy of all gradients on one GPU; 0 with ZeRO or one rank."""
     trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
     each = GradientBytes.of(
         inputs.framework, c.precision, c.main_grads_precision, c.main_params_precision
@@ -165,7 +165,7 @@ def _replica_buckets(
 
 
 def update_temporary(share: MicroBatchShare, c: TrainingConfigurations) -> FloatArray:
-    """Bytes per parameter that an update builds up at once.
+    """Return bytes per trained parameter of temporaries in the optimizer step.
 
     Optimizers in 8 bit go through the parameters one by one [1]_ [2]_, and so does Adafactor; what
     the framework makes of gradients first, it makes for all. When it updates, a flat copy in their
@@ -198,7 +198,7 @@ def update_bytes(
     parameters: StageParameters,
     stage: int,
 ) -> FloatArray:
-    """Bytes of the temporaries of one update; ``temporary``: those of all parameters of a rank.
+    """Return bytes of temporaries in the optimizer step on one GPU; ``temporary``: for all at once.
 
     ZeRO-3 of DeepSpeed makes the gradients of one sub-group after the other [1]_. Before an update
     gradients are checked for overflows. Stages 1 and 2 convert one after the other to 32 bits, and
@@ -234,7 +234,7 @@ def update_bytes(
 def live_bytes(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Unsharded weight bytes of a stage that DeepSpeed ZeRO-3 keeps at once; else 0.
+    """Return bytes of gathered weights that DeepSpeed ZeRO-3 retains between uses; else 0.
 
     Weights of a module stay gathered if they are needed again within a number of parameters, as
     those of the last layers between the passes, up to a maximum number [1]_.
@@ -285,7 +285,7 @@ class MemoryBreakdown:
 
     @cached_property
     def total(self) -> FloatArray:
-        """The peak: the sum of ``MEMORY_PARTS``."""
+        """Return peak bytes on one GPU: the sum of all ``MEMORY_PARTS``."""
         states = (self.weights, self.gradients, self.optimizer_states)
         buffers = (self.gathered, self.communication_buffers, self.reserved)
         allocated_working = (1 + self.fragmentation_share) * self.working
@@ -336,7 +336,7 @@ class Memory:
 
 
 def _fullest(candidates: tuple[MemoryBreakdown, ...]) -> MemoryBreakdown:
-    """The breakdown with the largest total, the first of equal ones, for each configuration."""
+    """Return, for each configuration, the breakdown with the most bytes; the first if equal."""
     if len(candidates) == 1:
         return candidates[0]
     totals = [candidate.total for candidate in candidates]
@@ -354,7 +354,7 @@ def _fullest(candidates: tuple[MemoryBreakdown, ...]) -> MemoryBreakdown:
 def peak_memory(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> Memory:
-    """Memory of every configuration, on each of its candidate stages."""
+    """Predict the memory of every configuration in bytes, on each stage that may be the fullest."""
     unified = share.inputs.machine.gpu.unified_memory
     if unified:  # offloaded tensors stay in the same memory
         c = replace(c, offload=np.zeros((), np.int8), paged_optimizer=np.zeros((), np.bool_))
@@ -405,7 +405,7 @@ def _page_states(
     moments: tuple[tuple[MemoryBreakdown, ...], ...],
     state: Callable[[str, int], FloatArray],
 ) -> tuple[tuple[tuple[MemoryBreakdown, ...], ...], FloatArray, FloatArray]:
-    """The moments without what paging takes away, how much that is at most, and the least peak.
+    """Move optimizer states that do not fit to the host; return rest, moved bytes, lowest peak.
 
     Pages leave only as far as memory is missing (bitsandbytes 0.48, ``optim/optimizer.py``, states
     in CUDA's managed memory).
@@ -430,7 +430,7 @@ def _page_states(
 def _activations(
     c: TrainingConfigurations, parameters: StageParameters, stage: int, saved: list[FloatArray]
 ) -> FloatArray:
-    """Activation bytes of the layers of a stage for the micro-batches in flight."""
+    """Return activation bytes of a stage for all its micro-batches in flight on one GPU."""
     counts = parameters.layers.counts[stage]
     in_flight = _in_flight(c, parameters.layers.ranks[stage])
     per_micro_batch = add(count * num_bytes for count, num_bytes in zip(counts, saved, strict=True))
@@ -447,7 +447,7 @@ def _stage_memory(
     moved: list[FloatArray],
     state: Callable[[str, int], FloatArray],
 ) -> tuple[MemoryBreakdown, ...]:
-    """Memory of a stage at the moments when it may be fullest."""
+    """Return memory breakdowns of a stage in the backward pass, optimizer step and loading."""
     memory = share.inputs.framework.memory
     counts = parameters.layers.counts[stage]
     padding = 1 + memory.fragmentation
@@ -498,7 +498,7 @@ def _loading(
     stage: int,
     backward: MemoryBreakdown,
 ) -> MemoryBreakdown:
-    """Memory while a GPU holds the unsharded model, with some software its shard too.
+    """Return the memory while a GPU loads the unsharded model, before training starts.
 
     Without ``zero.Init`` DeepSpeed moves the model to the GPU as it is, and shards it there
     (deepspeedai/DeepSpeed 0.19.6, runtime/engine.py, ``_configure_distributed_model``).
@@ -529,7 +529,7 @@ def _moments(
     backward: MemoryBreakdown,
     temporary: FloatArray,
 ) -> tuple[MemoryBreakdown, ...]:
-    """The backward pass, and the optimizer step, which has all gradients and no activations."""
+    """Return breakdowns of the backward pass and of the optimizer step (without activations)."""
     zero = np.zeros(())
     update = replace(backward, allocated_activations=zero, working=temporary, gathered=zero)
     if not share.inputs.framework.states.gradients_persist:
@@ -539,6 +539,7 @@ def _moments(
 
 
 def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:
+    """Return the number of micro-batches whose activations a pipeline rank holds at its peak."""
     in_flight = micro_batches_in_flight(
         pipeline_parallel=c.pipeline_parallel,
         virtual_pipeline=c.virtual_pipeline,
@@ -552,7 +553,7 @@ def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:
 
 
 def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
-    """The largest of the values of the groups that have layers on a stage."""
+    """Return the largest value among layer groups that have a layer on the stage."""
     if len(values) == 1:
         return values[0]
     return largest(
@@ -561,7 +562,7 @@ def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
 
 
 def _rebuilt_bytes(share: MicroBatchShare, counts: FloatArray, layer: FloatArray) -> FloatArray:
-    """Bytes that recomputation rebuilds at once: of a layer, or of one of its blocks."""
+    """Return activation bytes that recomputation rebuilds at once, of a layer or one block."""
     recomputation = share.recomputation
     rebuilt = np.where(recomputation.any_full, layer, 0.0)
     if not recomputation.some:
@@ -571,7 +572,7 @@ def _rebuilt_bytes(share: MicroBatchShare, counts: FloatArray, layer: FloatArray
 
 
 def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
-    """Logits and their copies at the peak of the cross-entropy, of all tokens predicted at once.
+    """Return bytes of logits and their copies at the peak of the cross-entropy on one GPU.
 
     Some losses process as many tokens at a time as fit next to the ``other`` memory. Multi-token
     prediction modules save the inputs of their norms and their projection.
@@ -590,6 +591,7 @@ def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
 def _state_parts(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
+    """Return a function of state name and stage: bytes of that state on one GPU of the stage."""
     states = share.inputs.framework.states
     trained, model_states = parameters.trained, ModelStates.of(share.inputs, c)
     gradient, temporary = share.gradients.stored_bytes, update_temporary(share, c)
@@ -605,6 +607,7 @@ def _state_parts(
     }
 
     def state(name: str, stage: int) -> FloatArray:
+        """Return bytes of one model state, such as "gradient", on one GPU of a stage."""
         width, of_end, sharded_from = rules[name]
         dense, experts = trained.dense[stage], trained.experts[stage]
         if name == "gradient" and c.optimizer_in_backward.any():
@@ -628,7 +631,7 @@ def _state_parts(
 def _live_gradients(
     c: TrainingConfigurations, trained: StageParameters, stage: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Parameters whose gradients exist at once: of one layer, if updates do not wait."""
+    """Count dense and expert parameters with gradients in memory at once on one GPU."""
     counts = trained.layers.counts[stage]
     dense = np.maximum(_largest_held(list(trained.layer_dense), counts), trained.end)
     experts = _largest_held(list(trained.layer_experts), counts)
@@ -642,7 +645,7 @@ def _live_gradients(
 def _gathered_bytes(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Full weights and gradients of the layers that ZeRO-3 holds at once.
+    """Return bytes of unsharded weights and gradients that ZeRO-3 has gathered at once.
 
     FSDP at stage 2 holds the weights of the whole stage. Behind a pipeline it adds up the
     stage's gradients over the micro-batches before it scatters them.

@@ -47,7 +47,7 @@ class TrainingInputs:
         return self.framework
 
     def recomputation(self, c: TrainingConfigurations) -> Recomputation:
-        """The recomputation of each configuration."""
+        """Return what full or selective recomputation repeats, per configuration."""
         reads_without_overlap = self.framework.execution.full_recompute_skips_last_product
         repeats_outputs = self.framework.execution.selective_outputs and self.model.num_experts > 0
         return Recomputation.of(
@@ -96,7 +96,7 @@ class MicroBatchShare:
 
     @classmethod
     def of(cls, inputs: TrainingInputs, configurations: TrainingConfigurations) -> MicroBatchShare:
-        """The share that each configuration gives to a GPU."""
+        """Return the part of a micro-batch that each configuration gives one GPU."""
         c = configurations
         return cls(
             inputs=inputs,
@@ -163,7 +163,7 @@ class MicroBatchShare:
 
     @cached_property
     def rate_in_32_bits(self) -> Numeric:
-        """Rate of kernels in 32 bits relative to the measured 16 bits, as the ratio of peaks."""
+        """Return FP32 kernel speed relative to 16 bits: the ratio of peak FLOP/s."""
         wide, machine = is_wide(self.precision), self.inputs.machine
         if not wide.any():
             return 1.0
@@ -203,7 +203,7 @@ class MicroBatchShare:
 
     @cached_property
     def block_exchange(self) -> FloatArray:
-        """Seconds of what tensor parallelism exchanges around a block, forward or backward.
+        """Return seconds of tensor-parallel collectives around a block, per pass.
 
         An all-reduce; with sequence parallelism an all-gather and a reduce-scatter of the same
         volume instead, which alone can run behind the products around them: Megatron-LM's
@@ -260,7 +260,7 @@ def recipe_of(inputs: TrainingInputs, c: TrainingConfigurations) -> CodeArray:
 
 
 def trained_length(work: TrainingWorkload) -> float:
-    """Mean trained tokens of a sequence, without padding."""
+    """Return mean trained tokens per sequence, without padding."""
     if work.padding is Padding.PACKED:
         return (
             work.sequence_length * 1.0
@@ -276,7 +276,7 @@ def tokens_of_sample(work: TrainingWorkload) -> float:
 def fullest_and_mean_share(
     inputs: TrainingInputs, c: TrainingConfigurations
 ) -> tuple[MicroBatchShare, MicroBatchShare]:
-    """Shares of the fullest micro-batch, which sets memory, and of a mean one.
+    """Return a GPU's part of the fullest micro-batch (memory) and of a mean one (time).
 
     Samples padded to the longest of a batch, or to the sequence length, fill the fullest
     micro-batch. Without padding the fullest sample has the sequence length and the others the mean
@@ -299,6 +299,7 @@ def fullest_and_mean_share(
 
 
 def _lengths(work: TrainingWorkload) -> dict[str, float]:
+    """Return mean, standard deviation and maximum of the sample length [tokens]."""
     return {
         "mean": float(work.mean_sample_length),
         "deviation": float(work.sample_length_deviation),

@@ -77,7 +77,7 @@ class ModelStates:
 
     @classmethod
     def of(cls, inputs: TrainingInputs, c: TrainingConfigurations) -> ModelStates:
-        """Bytes per parameter of every configuration."""
+        """Return bytes per parameter of weights, optimizer and moments, of every configuration."""
         states = inputs.framework.states
         wide = is_wide(c.precision)
         if not (c.has_custom_optimizer or np.any(wide)):
@@ -132,6 +132,7 @@ class ModelStates:
 
 
 def _moment_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
+    """Return bytes per parameter of one optimizer moment under each configuration."""
     default_width = (states.optimizer - states.main_weight) / 2
     widths = np.array([_STATE_BYTES.get(code, default_width) for code in StatePrecision])
     state_precision = c.optimizer_state_precision
@@ -140,7 +141,7 @@ def _moment_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
 
 
 def _stored_bytes(inputs: TrainingInputs, c: TrainingConfigurations, default: Numeric) -> Numeric:
-    """Bytes per parameter of layers' weights stored between steps.
+    """Return bytes per parameter of the layers' weights that stay in memory between steps.
 
     In 4 bits they are stored in both orientations, as the products of both passes read them. In 8
     bits with one scale for a matrix one is enough where products take either; Hopper and scales of
@@ -169,7 +170,7 @@ def _read_bytes(inputs: TrainingInputs, c: TrainingConfigurations) -> FloatArray
 
 
 def _has_one_copy(inputs: TrainingInputs, c: TrainingConfigurations) -> BoolArray:
-    """Mask of configurations whose 8-bit products read a weight in one orientation."""
+    """Return a mask: True if FP8 products read one orientation of each weight."""
     if not inputs.machine.gpu.scales_groups:
         return np.zeros(np.shape(c.precision), dtype=bool)
     recipe = recipe_of(inputs, c)
@@ -184,7 +185,7 @@ MAIN_BYTES = {MainPrecision.FP32: 4.0, MainPrecision.BF16: 2.0}
 def muon_time(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
-    """Seconds in which Muon makes updates orthogonal, on the stage with most work.
+    """Return seconds per step of Muon's Newton-Schulz products on the stage with most of them.
 
     Each rank processes full matrices (after tensor parallelism); without sharding all of them.
     """
@@ -216,7 +217,7 @@ def muon_time(
 
 
 def _newton_schulz(layer: Layer, c: TrainingConfigurations) -> tuple[FloatArray, FloatArray]:
-    """FLOPs for the matrices of one layer on one rank: of all, of routed experts."""
+    """Return Newton-Schulz FLOPs of one layer on one rank: (dense matrices, routed experts)."""
     t = c.tensor_parallel
     dense = [np.zeros(())]
     for product in layer.of(MatrixProduct):
@@ -262,12 +263,12 @@ def keeps_states(offload: CodeArray) -> BoolArray:
 
 
 def host_updates(inputs: TrainingInputs, offload: CodeArray) -> BoolArray:
-    """Mask of configurations in which the host updates the weights of a rank."""
+    """Return a mask: True if the host CPU runs the optimizer step."""
     return np.asarray(keeps_states(offload) & inputs.framework.offloading.host_update)
 
 
 def keeps_gradients(inputs: TrainingInputs, c: TrainingConfigurations) -> BoolArray:
-    """Mask of configurations that move gradients to the host at once, with none on the GPU.
+    """Return a mask: True if gradients move to the host at once and need no GPU memory.
 
     Only sharded gradients do (ZeRO-Offload, arXiv:2101.06840, section 4.1), and all of a single
     rank. Below stage 2 the GPU accumulates unsharded gradients over the micro-batches, as
@@ -280,14 +281,14 @@ def keeps_gradients(inputs: TrainingInputs, c: TrainingConfigurations) -> BoolAr
 
 
 def keeps_weights(offload: CodeArray) -> BoolArray:
-    """Mask of configurations whose weights are on the host."""
+    """Return a mask: True if the weights stay in host memory."""
     return np.asarray(_OF_WEIGHTS[offload])
 
 
 def moved_activations(
     share: MicroBatchShare, group: LayerGroup, c: TrainingConfigurations
 ) -> FloatArray:
-    """Bytes of activations that one layer of a group moves to the host."""
+    """Return activation bytes per micro-batch that one layer of a group offloads to the host."""
     if not c.any_offload:
         return np.zeros(())
     moves = _OF_ACTIVATIONS[c.offload]
@@ -308,7 +309,7 @@ def host_copies(
     parameters: StageParameters,
     moved: list[FloatArray],
 ) -> HostCopies:
-    """Copies of every configuration; ``moved`` are the activations each group's layer moves.
+    """Return seconds of host copies per layer; ``moved``: activation bytes per layer group.
 
     Forward and backward pass each fetch the weights that a rank owns, and the backward pass
     brings away the gradients it owns of every micro-batch, where they are sharded.
@@ -343,7 +344,7 @@ def host_copies(
 def host_update_time(
     inputs: TrainingInputs, c: TrainingConfigurations, owned: FloatArray, model_states: ModelStates
 ) -> FloatArray:
-    """Seconds of the optimizer on the host, and of bringing its ``owned`` weights back.
+    """Return seconds per step to update ``owned`` parameters on the host and copy them back.
 
     Gradients that were added up on the GPU come over first. States on drives are read and
     written while others are updated.
@@ -363,7 +364,7 @@ def host_update_time(
 def streamed_states_time(
     inputs: TrainingInputs, c: TrainingConfigurations, owned: FloatArray, model_states: ModelStates
 ) -> FloatArray:
-    """Seconds to bring optimizer states to the GPU, while others go back."""
+    """Return seconds per step to stream optimizer states to the GPU and back."""
     num_bytes = owned * model_states.optimizer
     passing = _drive_time(inputs, c.offload, 2 * num_bytes)
     return np.maximum(_copy_time(inputs, num_bytes), passing)
@@ -383,7 +384,7 @@ def host_bytes(
     gradients: FloatArray,
     activations: FloatArray,
 ) -> FloatArray:
-    """Bytes in host memory of the tensors of one GPU; ``activations`` are the offloaded ones."""
+    """Return bytes in host memory for one GPU; ``activations``: bytes of the offloaded ones."""
     in_memory = ~_TO_DRIVES[offload]
     of_model = add(
         (
@@ -398,7 +399,7 @@ def host_bytes(
 def loading_bytes(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
-    """Bytes of the unsharded model in host memory of a process that loads it.
+    """Return bytes of host memory per GPU to load the unsharded model.
 
     Weights that are sharded are so as they load, if ``zero3_init``. Those in 4 bits go to the GPU
     piece by piece.
@@ -428,7 +429,7 @@ def _copy_time(inputs: TrainingInputs, num_bytes: Numeric) -> FloatArray:
 
 
 def _owned_of(parameters: StageParameters, c: TrainingConfigurations, index: int) -> FloatArray:
-    """Parameters a rank owns of a layer of group ``index``, or of an end after the last group."""
+    """Count parameters that a rank owns of a layer of group ``index``, or of an end after them."""
     ranks = c.zero_stage >= ZeroStage.OPTIMIZER
     dense_ranks = np.where(ranks, parameters.dense_group.size, 1.0)
     if index == len(parameters.layer_dense):

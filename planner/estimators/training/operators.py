@@ -53,7 +53,7 @@ class Operator:
     works: tuple[KernelWork, ...] = ()
 
     def repeated(self, recomputation: Recomputation) -> FloatArray:
-        """Seconds of the repeated forward, the mean over the layers."""
+        """Return seconds of this operator that recomputation repeats, averaged over layers."""
         if not (self.repeatable and recomputation.is_any):
             return np.zeros(())
         share = recomputation.share_of(self.repeated_by, self.parts)
@@ -77,7 +77,7 @@ def make_operator(
     parts: Mapping[str, Numeric] | None = None,
     weights: FloatArray | float = 0.0,
 ) -> Operator:
-    """The `Operator` of a layer operator with its times."""
+    """Return the `Operator` with forward and backward seconds of a layer operator."""
     return Operator(
         name=op.name,
         module=op.module,
@@ -96,7 +96,7 @@ def make_operator(
 def gradient_accumulation(
     share: MicroBatchShare, num_parameters: Numeric, num_micro_batches: FloatArray
 ) -> Iterator[Operator]:
-    """Kernels that add a micro-batch's gradients to the accumulated ones.
+    """Yield the kernels that add a micro-batch's gradients to the accumulated gradients.
 
     Those of the first of a step are added to nothing; the time is the mean over them.
     """
@@ -153,7 +153,7 @@ def layer_time(
     expert_wait: float = 0.0,
     every_wait: Numeric = 0.0,
 ) -> LayerTime:
-    """Sum a layer; forward and backward each last at least as long as their launches.
+    """Sum the operators of a layer; each pass lasts at least as long as its kernel launches.
 
     ``block_launch_times`` are those parts of ``launch_time`` which modules take that may be
     repeated by themselves, ``expert_wait`` what each pass of its experts adds as the GPU waits for
@@ -189,7 +189,7 @@ _BIAS_BACKWARD = 1.5
 
 
 def experts(share: MicroBatchShare, op: Experts, layer: Layer) -> Iterator[Operator]:
-    """All matrices of the experts on this GPU, each on the tokens sent to it.
+    """Yield the matrix products of all experts on one GPU, on the tokens routed to them.
 
     The fullest rank's, if routing is not balanced. Ranks that split experts compute a part of
     the width of each for the tokens of all of them. What goes into a product and the gradients
@@ -225,7 +225,7 @@ def experts(share: MicroBatchShare, op: Experts, layer: Layer) -> Iterator[Opera
 
 
 def loop_launches(share: MicroBatchShare, c: TrainingConfigurations, layer: Layer) -> Numeric:
-    """Seconds of the host for a loop over a GPU's experts, forward; twice that backward.
+    """Return host seconds to launch a loop over a GPU's experts in a forward pass.
 
     Each expert has kernels of its own, and waits for the number of its tokens. ZeRO-3 gathers
     each of its matrices inside the loop, since the experts with tokens are not known before.
@@ -241,7 +241,7 @@ def loop_launches(share: MicroBatchShare, c: TrainingConfigurations, layer: Laye
 
 
 def permute(share: MicroBatchShare, op: Permute, layer: Layer) -> Iterator[Operator]:
-    """A read and a write of every dispatched token, before the experts and after them."""
+    """Yield the memory-bound sort of tokens by expert, before the experts and after them."""
     machine, execution = share.inputs.machine, share.inputs.framework.execution
     elements = expert_pairs(share, op.per_token) * op.columns.total
     traffic = 2 * share.number_bytes * 2 * execution.permute_passes * elements
@@ -250,7 +250,7 @@ def permute(share: MicroBatchShare, op: Permute, layer: Layer) -> Iterator[Opera
 
 
 def expert_bias(share: MicroBatchShare, op: ExpertBias, layer: Layer) -> Iterator[Operator]:
-    """Adding the weighted bias of each expert to its outputs, by kernels of its own.
+    """Yield the kernels that add each expert's weighted bias to its outputs.
 
     The backward pass casts as often, and sums the gradients of biases and weights.
     """
@@ -263,7 +263,7 @@ def expert_bias(share: MicroBatchShare, op: ExpertBias, layer: Layer) -> Iterato
 
 
 def expert_exchange(share: MicroBatchShare, op: ExpertExchange, layer: Layer) -> Iterator[Operator]:
-    """Tokens go to their experts and come back."""
+    """Yield the all-to-all that sends tokens to their experts and back (dispatch, combine)."""
     bytes_of_pairs = share.number_bytes * expert_pairs(share, op.per_token) * op.columns.total
     time = np.where(
         share.token_dispatcher == TokenDispatcher.ALLGATHER,
@@ -279,7 +279,7 @@ def expert_exchange(share: MicroBatchShare, op: ExpertExchange, layer: Layer) ->
 def _dispatch_time(
     share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray
 ) -> FloatArray:
-    """Seconds of an all-to-all each way, then of gathers and reduce-scatters in expert groups."""
+    """Return seconds of an all-to-all each way, with collectives inside expert-tensor groups."""
     machine, framework = share.inputs.machine, share.inputs.framework
     gathers = share.token_dispatcher == TokenDispatcher.ALLGATHER
     domains = machine.num_domains(share.expert_group)
@@ -308,7 +308,7 @@ def _dispatch_time(
 
 
 def _allgather_time(share: MicroBatchShare, op: ExpertExchange) -> FloatArray:
-    """Seconds to gather all tokens on every expert rank, and to reduce-scatter the outputs."""
+    """Return seconds to all-gather tokens to expert ranks and reduce-scatter the outputs."""
     if not np.any(share.token_dispatcher == TokenDispatcher.ALLGATHER):
         return np.zeros(())
     ranks = share.expert_parallel * share.expert_tensor_parallel
@@ -408,6 +408,7 @@ class StepTime:
         return self._parts()
 
     def _parts(self) -> dict[str, FloatArray]:
+        """Sum seconds per step by part, such as compute, tensor_parallel or launch_wait."""
         m = self.num_micro_batches
         sums: dict[str, FloatArray] = {name: np.zeros(()) for name in TIME_PARTS}
         for operator, time in self.operator_times():
@@ -428,7 +429,7 @@ class StepTime:
         return sums
 
     def operator_times(self) -> Iterable[tuple[Operator, dict[str, FloatArray]]]:
-        """Operators with their forward, backward and recomputation seconds in a step."""
+        """Yield each operator with its forward, backward and recompute seconds per step."""
         for block, runs in self.runs:
             for operator in block.time.operators:
                 yield (
@@ -442,7 +443,7 @@ class StepTime:
 
     @cached_property
     def runs(self) -> Sequence[tuple[OperatorGroup, FloatArray]]:
-        """Blocks with the number of runs on the slowest stage in a step."""
+        """Return each block with how often it runs per step on the slowest pipeline stage."""
         slowest, runs = self.slowest, []
         for block in self.blocks:
             counts = np.broadcast_arrays(*block.counts, slowest)[:-1]

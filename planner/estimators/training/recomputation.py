@@ -45,7 +45,7 @@ class Recomputation:
         reads_without_overlap: bool = False,
         repeats_outputs: bool = False,
     ) -> Recomputation:
-        """The recomputation of each configuration of a model with so many layers.
+        """Return what full or selective recomputation repeats, for each configuration.
 
         ``repeats_outputs``: if no modules are specified, selective recomputation repeats norms,
         activation functions of experts and projections of latents, in addition to attention cores
@@ -79,21 +79,21 @@ class Recomputation:
         return bool(some and self.any_full.any())
 
     def keeps(self, tensor: str) -> BoolArray:
-        """Mask of configurations whose fully recomputed layers save a tensor, on GPU or host."""
+        """Return a mask: True if fully recomputed layers save a tensor, on GPU or host."""
         return np.asarray(
             KeptTensors.has(self.saved, tensor) | KeptTensors.has(self.offloaded, tensor)
         )
 
     @cached_property
     def some(self) -> frozenset[str]:
-        """Modules that any configuration repeats by themselves."""
+        """Return the modules that selective recomputation repeats in any configuration."""
         code: CodeArray = np.bitwise_or.reduce(self.modules, axis=None)
         return frozenset(
             name for name in RecomputedModules.names() if RecomputedModules.has(code, name)
         )
 
     def repeats(self, modules: Iterable[str]) -> BoolArray:
-        """Mask of configurations that recompute one of these modules by itself."""
+        """Return a mask: True if selective recomputation repeats one of these modules."""
         is_repeated = np.zeros((), dtype=np.bool_)
         for name in modules:
             if name in self.some:
@@ -101,7 +101,7 @@ class Recomputation:
         return np.asarray(is_repeated)
 
     def share_of(self, modules: Iterable[str], parts: Mapping[str, Numeric]) -> Numeric:
-        """Share of an operator that is repeated: all by ``modules``, a part by others."""
+        """Return the share of an operator repeated: all if in ``modules``, else from ``parts``."""
         shares: Numeric = 0.0
         for name, part in parts.items():
             if name in self.some:

@@ -56,7 +56,7 @@ class Goodput:
         return formulas.effective_training_time_ratio(*self.left.values())
 
     def lost(self) -> Mapping[str, FloatArray]:
-        """Share of calendar time lost to each of ``LOSSES``; the shares add up to 1 - ratio.
+        """Return the share of calendar time lost to each cause in ``LOSSES``.
 
         Their joint loss is split in proportion to the logarithms of the remaining shares.
         """
@@ -71,7 +71,7 @@ class Goodput:
 def goodput(
     inputs: TrainingInputs, site: OperatingTerms, num_gpus: FloatArray, end: str = "typical"
 ) -> Goodput:
-    """Goodput of runs on so many GPUs.
+    """Return the goodput (useful share of calendar time) of training runs on ``num_gpus`` GPUs.
 
     ``end`` chooses among published frequencies of interruptions: ``low`` GPU-time between them,
     ``typical`` or ``high``.
@@ -100,7 +100,7 @@ def _goodput(
     end: str,
     campaign: float = 1.0,
 ) -> Goodput:
-    """Goodput of n GPUs, so many per ``node``, with checkpoints of a ``size`` [byte]."""
+    """Return the goodput of n GPUs, ``node`` GPUs per node, checkpoints of ``size`` [byte]."""
     rate = formulas.interruption_rate(
         num_gpus=n,
         gpu_time_per_interruption=spec.gpu_time("interruption", end),
@@ -139,7 +139,7 @@ def _goodput(
 def _checkpoints(
     spec: Checkpoints, size: float, num_nodes: FloatArray, rate: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Seconds to write a checkpoint, those that stop training, and those between two."""
+    """Return seconds to write a checkpoint, seconds that block training, and the interval."""
     write = formulas.checkpoint_time(
         checkpoint_size=size,
         num_nodes=num_nodes,
@@ -154,7 +154,7 @@ def _checkpoints(
 
 
 def checkpoint_size(inputs: TrainingInputs) -> float:
-    """Bytes of a checkpoint of what is trained: all weights, or the adapters alone."""
+    """Return bytes of a checkpoint of the trained weights: the model or the adapters."""
     states = inputs.framework.states
     if inputs.workload.is_frozen:
         trained = adapter_parameter_count(inputs)
@@ -172,7 +172,7 @@ def checkpoint_size(inputs: TrainingInputs) -> float:
 def calendar_factors(
     inputs: TrainingInputs, site: OperatingTerms, num_gpus: float
 ) -> tuple[float, float]:
-    """Between which factors the calendar time lies, by published failure rates and campaigns."""
+    """Return lowest and highest factor on calendar time, by published failure rates."""
     is_spot, size = site.contract == Contract.SPOT, checkpoint_size(inputs)
     node = inputs.machine.cluster.gpus_per_node
     failures = _calendar_factors(site.reliability, is_spot, size, node, float(num_gpus))
@@ -185,7 +185,7 @@ def calendar_factors(
 def _calendar_factors(
     spec: ReliabilitySpec, is_spot: bool, size: float, node: int, num_gpus: float
 ) -> tuple[float, float]:
-    """Factors on calendar time with rare and with frequent failures, cached."""
+    """Return factors on calendar time with rare and with frequent failures (cached)."""
     often, typical, rare = (
         float(_goodput(spec, is_spot, size, node, np.asarray(num_gpus), end).ratio)
         for end in ("low", "typical", "high")
@@ -194,6 +194,7 @@ def _calendar_factors(
 
 
 def _at_pace_of_slowest(spec: ReliabilitySpec, num_gpus: FloatArray) -> FloatArray:
+    """Return the share of full speed of ``num_gpus`` GPUs with stragglers; 1 without data."""
     slow = spec.stragglers
     if slow is None:
         return np.ones(())
@@ -265,7 +266,7 @@ class RunCost:
 def run_cost(
     inputs: TrainingInputs, site: OperatingTerms, *, duration: FloatArray, num_gpus: FloatArray
 ) -> RunCost:
-    """Cost of runs that train for a ``duration`` [s], on the terms of a site."""
+    """Return the cost [USD] of runs that train for ``duration`` [s] on ``num_gpus`` GPUs."""
     run_goodput = goodput(inputs, site, num_gpus)
     calendar = calendar_time(duration=duration, goodput=run_goodput.ratio)
     paid = run_goodput.num_gpus + run_goodput.num_spare_gpus
@@ -277,7 +278,7 @@ def run_cost(
 
 
 def training_cost(estimate: Estimate, site: OperatingTerms) -> RunCost:
-    """Cost of the run under every configuration of an estimate, on the terms of a site."""
+    """Return the cost [USD] of the training run of each configuration of an estimate."""
     duration = time_to_train(
         step_time=estimate.step_time,
         total_tokens=estimate.inputs.workload.total_tokens,

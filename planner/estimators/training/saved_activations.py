@@ -43,7 +43,7 @@ _SUM_BYTES = 4.0  # Of the softmax, which is saved in addition to the values tha
 
 
 def skipped_share(op: LayerOperator, recomputation: Recomputation) -> Numeric:
-    """Share of an operator that full recomputation does not repeat.
+    """Return the share of an operator's forward that full recomputation does not repeat.
 
     What is kept is not made again, nor, where a framework repeats only what is read, what nothing
     reads [2]_. The outputs of experts are read by the gradients of their weights in the sum.
@@ -57,7 +57,7 @@ def skipped_share(op: LayerOperator, recomputation: Recomputation) -> Numeric:
 
 
 def kept_tensor_bytes(share: MicroBatchShare, group: LayerGroup, codes: CodeArray) -> FloatArray:
-    """Bytes per micro-batch of the tensors of a layer that are in sets, its input left out."""
+    """Return bytes per layer and micro-batch of the tensors named in ``codes``."""
     if not np.any(codes):
         return np.zeros(())
     parts = [
@@ -68,7 +68,7 @@ def kept_tensor_bytes(share: MicroBatchShare, group: LayerGroup, codes: CodeArra
 
 
 def offloaded_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
-    """Bytes of what a layer keeps that wait in host memory."""
+    """Return activation bytes per layer and micro-batch that are offloaded to the host."""
     codes = share.recomputation.offloaded
     if not np.any(codes):
         return np.zeros(())
@@ -78,7 +78,7 @@ def offloaded_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 
 
 def _sizes(share: MicroBatchShare, layer: Layer) -> Iterator[tuple[str, Numeric]]:
-    """The tensor that each operator makes, and its bytes."""
+    """Yield the name of each operator's output tensor and its bytes per micro-batch."""
     for op in layer.operators:
         if isinstance(op, Experts):
             sent = share.number_bytes * expert_pairs(share, op.per_token)
@@ -89,6 +89,7 @@ def _sizes(share: MicroBatchShare, layer: Layer) -> Iterator[tuple[str, Numeric]
 
 
 def _of_product(share: MicroBatchShare, op: MatrixProduct) -> Numeric:
+    """Return the bytes of the output of a matrix product on one GPU, per micro-batch."""
     if op.split is MatrixSplit.COLUMNS:
         return share.number_bytes * share.tokens * op.columns.on_rank(share.tensor_parallel)
     rows = (
@@ -115,8 +116,7 @@ _MADE: dict[type[LayerOperator], Callable[..., Numeric]] = {
 def layer_bytes(
     share: MicroBatchShare, group: LayerGroup, unrecomputed: FloatArray | None = None
 ) -> FloatArray:
-    """Saved activation bytes of one layer per micro-batch, averaged over recomputed and other
-    layers.
+    """Return saved activation bytes per layer and micro-batch, the mean over all layers.
 
     Full recomputation saves the layer's input and named tensors. Recomputation of modules saves
     their inputs. Recomputation of a share of a layer also rebuilds tensors that only eager kernels
@@ -152,7 +152,7 @@ def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 
 
 def rebuilt_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
-    """Bytes that full recomputation of blocks rebuilds at once, of the larger block."""
+    """Return bytes that recomputation of single blocks rebuilds at once, of the largest block."""
     recomputation, peak = share.recomputation, np.zeros(())
     for module in ("attention", "mlp", "moe", "shared_experts"):
         if module in recomputation.some:
@@ -165,7 +165,7 @@ def rebuilt_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 
 
 def _saved_tensors(share: MicroBatchShare, group: LayerGroup) -> tuple[SavedTensor, ...]:
-    """Saved tensors of a layer, without those that backward kernels of the framework recompute."""
+    """Return the tensors that a layer saves for backward, except those that kernels recompute."""
     tensors = _layer(share, group).saved_tensors
     if not (remade := set(share.inputs.framework.memory.remade)):
         return tensors
@@ -173,7 +173,7 @@ def _saved_tensors(share: MicroBatchShare, group: LayerGroup) -> tuple[SavedTens
 
 
 def _remade_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
-    """Bytes that recomputation of modules saves."""
+    """Return activation bytes per layer that selective recomputation of modules does not save."""
     recomputation = share.recomputation
     by_modules: dict[tuple[str, ...], list[SavedTensor]] = {}
     for tensor in _saved_tensors(share, group):
@@ -194,7 +194,7 @@ def _allocated_bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> 
 
 
 def _eager_copies(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
-    """Bytes that only eager kernels save, where the profile counts none of them."""
+    """Return bytes that only eager (unfused) kernels save and that the profile leaves out."""
     has_them = keeps_eager_copies(share)
     if not np.any(has_them):
         return np.zeros(())
@@ -202,6 +202,7 @@ def _eager_copies(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> Flo
 
 
 def _bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
+    """Sum the bytes of saved tensors on one GPU, per micro-batch."""
     split: list[Numeric] = []
     unsplit: list[Numeric] = []
     for tensor in tensors:
@@ -222,7 +223,7 @@ def _bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray
 
 
 def _adapter_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
-    """Saved bytes of the adapters of a layer."""
+    """Return activation bytes per layer and micro-batch that LoRA adapters save."""
     memory = share.inputs.framework.memory
     if not (memory.adapter_input and share.inputs.workload.is_frozen):
         return np.zeros(())
@@ -244,7 +245,7 @@ def _layer(share: MicroBatchShare, group: LayerGroup) -> Layer:
 
 
 def _attention_input(share: MicroBatchShare) -> Numeric:
-    """Bytes per element of what a linear layer keeps of its input; none where none is adapted."""
+    """Return bytes per element of a linear layer's saved input; 0 with virtual tokens."""
     if share.inputs.workload.has_virtual_tokens:
         return 0.0
     narrows = share.inputs.framework.memory.fp8_inputs
@@ -252,7 +253,7 @@ def _attention_input(share: MicroBatchShare) -> Numeric:
 
 
 def _read_by_matrix(share: MicroBatchShare, name: str) -> Numeric:
-    """Bytes per number of a matrix input that is saved, in its own bits."""
+    """Return bytes per element of a matrix product's saved input, at its stored precision."""
     workload = share.inputs.workload
     default = _attention_input(share)
     if workload.is_frozen and workload.lora_targets is not AdapterTargets.ALL_LINEAR:
@@ -261,7 +262,7 @@ def _read_by_matrix(share: MicroBatchShare, name: str) -> Numeric:
 
 
 def _score(share: MicroBatchShare) -> Numeric:
-    """Bytes per query and head of all its scores, none where a fused kernel makes them again."""
+    """Return bytes per query and head of saved attention scores; 0 with fused attention."""
     workload = share.inputs.workload
     scores = attention_score_bytes(
         num_keys=share.sequence_length, dropout=workload.dropout, element_bytes=share.number_bytes

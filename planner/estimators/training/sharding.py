@@ -57,7 +57,7 @@ def stage_layers(
     *,
     every_stage: bool = False,
 ) -> StageLayers:
-    """Layers of the stages for every pair of arguments, on the trailing axes.
+    """Count layers per group on the candidate pipeline stages, for each (pipeline, virtual) pair.
 
     ``every_stage``: all stages of the pipeline, not those alone that may be the slowest or fullest.
 
@@ -103,9 +103,7 @@ def _candidates(
     chunk_layers: tuple[int, ...] = (),
     every_stage: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
-    """Counts and ranks of the candidate stages of one pipeline; ``chunk_layers``: explicit
-    chunks.
-    """
+    """Return layer counts and ranks of candidate stages; ``chunk_layers``: an explicit layout."""
     kinds = layer_kinds(groups)
     chunks = int(p * v)
     is_explicit = len(chunk_layers) == chunks and sum(chunk_layers) == len(kinds)
@@ -121,7 +119,7 @@ def _candidates(
 
 
 def _per_chunk(groups: tuple[LayerGroup, ...], sizes: NDArray[np.int64]) -> FloatArray:
-    """Layers of each group on chunks of these sizes, which add up to the layers."""
+    """Count the layers of each group on each chunk; ``sizes``: layers per chunk."""
     kinds, ends = layer_kinds(groups), np.cumsum(sizes)
     before = np.zeros((len(kinds) + 1, len(groups)))
     np.cumsum(np.eye(len(groups))[kinds], axis=0, out=before[1:])
@@ -131,13 +129,13 @@ def _per_chunk(groups: tuple[LayerGroup, ...], sizes: NDArray[np.int64]) -> Floa
 def chunk_layers(
     model: ModelSpec, pipeline_parallel: int, virtual_pipeline: int, layout: str = ""
 ) -> FloatArray:
-    """Layers of each group on each chunk of `chunk_split`, of shape ``(chunks, groups)``."""
+    """Count layers of each group on each chunk of the pipeline: shape ``(chunks, groups)``."""
     sizes = chunk_split(model, pipeline_parallel, virtual_pipeline, layout)
     return _per_chunk(model.layer_groups, np.array(sizes))
 
 
 def _inner_ranks(stages: FloatArray) -> list[int]:
-    """Ranks of inner stages, without those that an earlier one dominates in each group."""
+    """Return inner stages, except those with no more layers of any group than an earlier stage."""
     ranks: list[int] = []
     for rank in range(1, len(stages) - 1):
         if not any(np.all(stages[earlier] >= stages[rank]) for earlier in ranks):
@@ -148,7 +146,7 @@ def _inner_ranks(stages: FloatArray) -> list[int]:
 def chunk_split(
     model: ModelSpec, pipeline_parallel: int, virtual_pipeline: int, layout: str = ""
 ) -> list[int]:
-    """Layers of each chunk of a pipeline, in the order of the model: chunk c is on stage c mod p.
+    """Return layers per pipeline chunk in model order; chunk c is on pipeline stage c mod p.
 
     An explicit ``layout`` says them itself. Layers of modules of multi-token prediction are the
     last of the last chunk.
@@ -174,7 +172,7 @@ def chunk_sizes(
     most_for_logits: int = 0,
     interleaved: bool = False,
 ) -> NDArray[np.int64]:
-    """Layers per chunk; what divides unevenly is missing at the end, at the start, inside.
+    """Return layers per chunk; if uneven, the last, then the first, then inner chunks get one less.
 
     The last chunk goes without ``logits_in_layers`` for its logits, the first without one for its
     embedding, as Megatron-Core splits pipelines that account for embedding and loss. In an
@@ -207,7 +205,7 @@ def logits_in_layers(model: ModelSpec) -> int:
 
 
 def _logits_weight(model: ModelSpec) -> tuple[int, int]:
-    """Layers that the last chunk goes without for its logits, and most of them where need be.
+    """Return how many layers fewer the last chunk gets for its logits: usually, and at most.
 
     One, as Megatron-Core's splits that account for the loss; where there are logits of later
     tokens, too, pipelines are laid out by hand: what they are worth.
@@ -217,7 +215,7 @@ def _logits_weight(model: ModelSpec) -> tuple[int, int]:
 
 
 def layer_kinds(groups: tuple[LayerGroup, ...]) -> NDArray[np.int64]:
-    """Index of the group of each layer, by depth; interleaved groups are spread evenly."""
+    """Return the group index of each layer by depth; interleaved groups alternate evenly."""
     depth: list[tuple[float, int]] = []
     start = 0.0
     spread = [g.num_hidden_layers for g in groups if g.placement is Placement.INTERLEAVED]
@@ -285,7 +283,7 @@ def stage_parameters(
     *,
     every_stage: bool = False,
 ) -> StageParameters:
-    """Parameters of each stage under each configuration, with the adapters of a setting."""
+    """Count parameters per stage on one GPU before ZeRO, with LoRA or other trained adapters."""
     text = _unsharded_parameters(
         model, c, inputs.workload.pipeline_layout if inputs else "", every_stage
     )
@@ -317,7 +315,7 @@ def stage_parameters(
 
 
 def _with_tower(inputs: TrainingInputs, text: StageParameters) -> StageParameters:
-    """The parameters with a vision tower on the first stage, trained or not."""
+    """Add the vision tower to the parameters of the first stage; unchanged without a tower."""
     tower, work = inputs.model.vision_tower, inputs.workload
     if tower is None or not work.has_tower:
         return text
@@ -331,7 +329,7 @@ def sharded(
     sharded_from: ZeroStage,
     held: Iterable[tuple[FloatArray, Numeric, CommunicationGroup]],
 ) -> FloatArray:
-    """Bytes on one GPU of parameters; ``held``: their number, bytes each, and sharding group.
+    """Return bytes on one GPU after ZeRO sharding; ``held``: (parameters, bytes each, ZeRO group).
 
     ``sharded_from``: the ZeRO stage that shards them.
     """
@@ -348,7 +346,7 @@ def sharded(
 
 
 def saved_share(inputs: TrainingInputs) -> float:
-    """State bytes of trained embedding and logits per parameter, relative to an adapter's.
+    """Return bytes of states per embedding/logits parameter over those per adapter parameter.
 
     PEFT copies saved modules as they are, in 16 bits, and their gradients and moments are as
     wide; adapters may be in 32 bits. 0 where neither end is trained.
@@ -360,7 +358,7 @@ def saved_share(inputs: TrainingInputs) -> float:
 
 
 def _saved_ends(model: ModelSpec, parameters: StageParameters, matrix: FloatArray) -> FloatArray:
-    """Trained copies of embedding and logits on each stage; tied ones that meet are one."""
+    """Count trained embedding and logits parameters per stage; tied matrices on one stage once."""
     if not np.any(matrix):
         return np.zeros(())
     first = np.where(parameters.is_first, matrix, 0.0)
@@ -373,6 +371,7 @@ def _saved_ends(model: ModelSpec, parameters: StageParameters, matrix: FloatArra
 def _unsharded_parameters(
     model: ModelSpec, c: TrainingConfigurations, layout: str, every_stage: bool
 ) -> StageParameters:
+    """Count the parameters of each stage on one GPU before ZeRO shards them; adds ZeRO groups."""
     # The axis of stages comes before the axes of the configurations, which must all exist.
     axes = (1,) * len(c.shape)
     p, v = (np.multiply(x, np.ones(axes)) for x in (c.pipeline_parallel, c.virtual_pipeline))
@@ -414,7 +413,7 @@ def _replicas(shards: CommunicationGroup, c: TrainingConfigurations) -> Communic
 
 
 def _dense_share(layer: Layer, tensor_parallel: FloatArray) -> FloatArray:
-    """Parameters of a layer or an end on one tensor-parallel rank, without routed experts."""
+    """Count parameters of a layer on one tensor-parallel rank, except those of routed experts."""
     dense = [op for op in layer.operators if not isinstance(op, Experts)]
     sharded = sum(op.parameters for op in dense if op.sharded)
     unsharded = sum(op.parameters for op in dense if not op.sharded)
@@ -425,7 +424,7 @@ def _dense_share(layer: Layer, tensor_parallel: FloatArray) -> FloatArray:
 
 
 def _replicated_parameters(product: MatrixProduct, tensor_parallel: FloatArray) -> FloatArray:
-    """Parameters beyond a rank's share where ranks outnumber key-value heads."""
+    """Count key-value parameters that a rank copies if there are fewer KV heads than ranks."""
     if not product.columns.copied:
         return np.zeros(())
     columns = product.columns
@@ -440,7 +439,7 @@ def _on_stages(layers: StageLayers, per_layer: tuple[FloatArray, ...]) -> FloatA
 def _end_parameters(
     model: ModelSpec, tensor_parallel: FloatArray, is_first: BoolArray, is_last: BoolArray
 ) -> FloatArray:
-    """Embedding on the first stage, logits on the last; tied ones on one stage count once.
+    """Count embedding (first stage) and logits (last stage) parameters on one rank per stage.
 
     Multi-token prediction embeds tokens on the last stage, too.
     """
@@ -466,7 +465,7 @@ def end_bytes(precision: CodeArray) -> Numeric:
 
 
 def layer_weight_bytes(workload: TrainingWorkload, precision: CodeArray) -> FloatArray:
-    """Bytes per frozen parameter of a layer: as it is quantized, or multiplied."""
+    """Return bytes per frozen layer parameter: quantized size in QLoRA, else compute precision."""
     if workload.adapter is AdapterKind.QLORA:
         return np.asarray(
             quantized_bytes(
@@ -477,7 +476,7 @@ def layer_weight_bytes(workload: TrainingWorkload, precision: CodeArray) -> Floa
 
 
 def gathered_bytes(inputs: TrainingInputs, precision: CodeArray) -> tuple[Numeric, Numeric]:
-    """Bytes per parameter that ZeRO gathers: of a layer, and of embedding or logits."""
+    """Return bytes per parameter that ZeRO-3 all-gathers: of layers, and of embedding/logits."""
     on_wire = widen(inputs.framework.states.weight_on_wire, precision)
     if not inputs.workload.is_frozen:
         return on_wire, on_wire
@@ -487,7 +486,7 @@ def gathered_bytes(inputs: TrainingInputs, precision: CodeArray) -> tuple[Numeri
 def frozen_bytes(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of the frozen weights on one GPU of a stage."""
+    """Return bytes of frozen base-model weights on one GPU of a stage, after ZeRO sharding."""
     of_layer, of_end = layer_weight_bytes(inputs.workload, c.precision), end_bytes(c.precision)
     in_layers = parameters.dense_in_layers[stage]
     ends = parameters.dense[stage] - in_layers
@@ -502,7 +501,7 @@ def frozen_bytes(
 def stage_gathered_bytes(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of all weights of a stage, as ZeRO gathers them."""
+    """Return bytes of all weights of a stage on one GPU when ZeRO-3 has gathered them."""
     of_layer, of_end = gathered_bytes(inputs, c.precision)
     total = parameters.dense[stage] + parameters.experts[stage]
     if not inputs.workload.is_frozen:
@@ -529,7 +528,7 @@ class DataParallelTime:
 def data_parallel_time(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters
 ) -> DataParallelTime:
-    """Communication of every configuration over its data-parallel and expert groups."""
+    """Return seconds of data-parallel (ZeRO) collectives per layer and per step, before overlap."""
     states = inputs.framework.states
     gradients = GradientBytes.of(inputs.framework, c.precision, c.main_grads_precision)
     exchange = _Exchange(inputs=inputs, parameters=parameters)
@@ -585,14 +584,14 @@ class _Exchange:
     def in_copy(
         self, kind: str, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
     ) -> FloatArray:
-        """Seconds among the ranks that shard a copy."""
+        """Return seconds of a collective over the ranks that shard one model copy."""
         groups = self.parameters.dense_group, self.parameters.expert_group
         return self._over(groups, kind, bytes_per_parameter * dense, bytes_per_parameter * experts)
 
     def scattered_gradients(
         self, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
     ) -> FloatArray:
-        """Seconds to scatter gradients within a copy, and to add up its shards over the copies."""
+        """Return seconds to reduce-scatter gradients, then all-reduce shards over replicas."""
         within = self.in_copy("reduce_scatter", bytes_per_parameter, dense, experts)
         p = self.parameters
         if np.all(p.dense_replicas.size == 1):
@@ -610,6 +609,7 @@ class _Exchange:
         dense: FloatArray,
         experts: FloatArray,
     ) -> FloatArray:
+        """Return seconds of a collective over dense bytes, then over expert bytes, per stage."""
         if not np.any(dense):
             return np.zeros(())
         machine, nics = self.inputs.machine, self.most_nics
@@ -627,7 +627,7 @@ def _step_exchange(
     zero: CodeArray,
     weight_on_wire: Numeric,
 ) -> FloatArray:
-    """Seconds on each stage: all-reduce without ZeRO, with ZeRO-1 a scatter and a gather.
+    """Return seconds per step and stage of the gradient all-reduce, or of ZeRO scatter and gather.
 
     ZeRO-1 scatters gradients and gathers weights, ZeRO-2 gathers. Some frameworks all-reduce
     gradients under ZeRO-1 too. Where weights are sharded between steps, the forward pass gathers

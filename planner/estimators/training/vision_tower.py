@@ -47,7 +47,7 @@ def tower_of(inputs: TrainingInputs) -> VisionTower | None:
 
 @lru_cache(maxsize=256)
 def _encoder(tower: VisionTower) -> ModelSpec:
-    """The layers of a tower as a model of their own, for the folds over a model's layers."""
+    """Return the layers of a vision tower as a model spec."""
     return ModelSpec(
         name="vision tower",
         hidden_size=tower.hidden_size,
@@ -68,7 +68,7 @@ class TowerShare:
 
     @classmethod
     def of(cls, share: MicroBatchShare, c: TrainingConfigurations) -> TowerShare | None:
-        """The share of each configuration; None without a computed tower."""
+        """Return the vision tower's work on one GPU; None if the model has no computed tower."""
         tower, work = tower_of(share.inputs), share.inputs.workload
         if tower is None or not work.images_per_sample:
             return None
@@ -107,7 +107,7 @@ class TowerShare:
         return replace(self.patches, sequence_length=self.tokens_per_image)
 
     def kept_bytes(self) -> FloatArray:
-        """Bytes that a micro-batch keeps for the backward pass of the tower; frozen: nothing."""
+        """Return activation bytes per micro-batch of the vision tower; 0 if frozen."""
         if self.share.inputs.workload.freezes_tower:
             return np.zeros(())
         return add(
@@ -118,7 +118,7 @@ class TowerShare:
     def blocks(
         self, parameters: StageParameters, exchange: DataParallelTime
     ) -> Iterator[OperatorGroup]:
-        """Operator groups on the first stage: patch embedding, layers, projector."""
+        """Yield the tower's blocks on the first stage: patch embedding, layers, projector."""
         launch, h = layer_launch_time(self.patches), self.tower.hidden_size
         for group in self.tower.layer_groups:
             number, layer = float(group.num_hidden_layers), tower_layer(self.tower, group)
@@ -132,6 +132,7 @@ class TowerShare:
             yield self._block(time, 1.0, num_parameters, parameters, exchange)
 
     def _time(self, share: MicroBatchShare, layer: Layer, launch_time: Numeric) -> LayerTime:
+        """Return the time of one layer of the vision tower; a frozen tower only runs forward."""
         ledger = share.inputs.machine.ledger
         operators = attribute_work(ledger, layer_operators(share, layer), attrgetter("forward"))
         if not share.inputs.workload.freezes_tower:
@@ -153,6 +154,7 @@ class TowerShare:
         parameters: StageParameters,
         exchange: DataParallelTime,
     ) -> OperatorGroup:
+        """Return ``number`` equal tower layers as a block of the first pipeline stage."""
         work = self.share.inputs.workload
         # ZeRO gathers it as it gathers an end of the model, in proportion to the parameters.
         part = num_parameters / parameters.end
@@ -178,7 +180,7 @@ class TowerShare:
 def frozen_tower_bytes(
     inputs: TrainingInputs, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of a frozen tower in 16 bits on one GPU of a stage, if other weights are trained."""
+    """Return bytes of a frozen vision tower's 16-bit weights on one GPU of a stage."""
     tower = tower_of(inputs)
     if tower is None or not inputs.workload.freezes_tower or inputs.workload.is_frozen:
         return np.zeros(())
