@@ -10,10 +10,51 @@ from syntax import nodes
 MAX_VAGUE_NAMES = 2
 """Lower it where a vague name goes; a new one needs a noun or a verb and its object."""
 VAGUE = frozenset(
-    "said saying told tell tells telling untold asked asks given gives meant known own beside whose"
-    " alike apart alone everyone nobody goes stands taken else".split()
+    [
+        "said",
+        "saying",
+        "told",
+        "tell",
+        "tells",
+        "telling",
+        "untold",
+        "asked",
+        "asks",
+        "given",
+        "gives",
+        "meant",
+        "known",
+        "own",
+        "beside",
+        "whose",
+        "alike",
+        "apart",
+        "alone",
+        "everyone",
+        "nobody",
+        "goes",
+        "stands",
+        "taken",
+        "else",
+    ]
 )
-VAGUE_ALONE = frozenset("one found kept plain whole mine ours these those it what who such".split())
+VAGUE_ALONE = frozenset(
+    [
+        "one",
+        "found",
+        "kept",
+        "plain",
+        "whole",
+        "mine",
+        "ours",
+        "these",
+        "those",
+        "it",
+        "what",
+        "who",
+        "such",
+    ]
+)
 
 
 def is_vague(name: str) -> bool:
