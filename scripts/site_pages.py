@@ -74,7 +74,7 @@ Results
    :members:
 .. autoclass:: planner.decide.sizing.fleet.Size
    :members:
-.. autoclass:: planner.decide.sizing.fleet.Fleet
+.. autoclass:: planner.decide.sizing.fleet.FeasiblePlan
    :members:
 .. autoclass:: planner.sweeps.sweep_folder.Sweep
    :members:
@@ -82,7 +82,7 @@ Results
    :members:
 .. autoclass:: planner.decide.explain.plan_comparison.ComparedPlans
    :members:
-.. autoclass:: planner.decide.explain.largest_fit.Largest
+.. autoclass:: planner.decide.explain.largest_fit.LargestFit
    :members:
 .. autoclass:: planner.decide.explain.largest_fit.Methods
    :members:
