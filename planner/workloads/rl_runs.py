@@ -86,8 +86,9 @@ class RlSource(Source):
         work = self.inputs.workload
         answers: dict[str, Value] = {
             name: getattr(work, name)
-            for name in terms_of("rl", "question").keys() - AdapterSetup.__dataclass_fields__
-            if isinstance(getattr(work, name, None), int | float)
+            for name in terms_of("rl", "question")
+            if name not in AdapterSetup.__dataclass_fields__
+            and isinstance(getattr(work, name, None), int | float)
         }
         answers["micro_batch_tokens"] = work.micro_batch_tokens or None  # not specified
         failures: dict[str, Value] = {"reliability": self.site.reliability.name}

@@ -455,3 +455,12 @@ def test_adapters_are_not_written(planner, tmp_path):
                          "--output", tmp_path / "made"))  # fmt: skip
     assert ran.exit_code != 0
     assert "adapter lora is not written" in " ".join(ran.err.split())
+
+
+def test_columns_of_the_question_have_the_order_of_the_table() -> None:
+    """A set in between gave each process its own order."""
+    source = planner.estimate(**ASKED).candidates.source
+    shared = [name for name in source.question_columns if hasattr(source.inputs.workload, name)]
+    table = [name for name in terms_of("rl", "question") if name in shared]
+    assert len(table) > 5
+    assert [name for name in shared if name in table] == table
