@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from syntax import nodes
 
-MAX_VAGUE_NAMES = 2
+MAX_VAGUE_NAMES = 0
 """Lower it where a vague name goes; a new one needs a noun or a verb and its object."""
 VAGUE = frozenset(
     [

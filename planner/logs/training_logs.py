@@ -197,7 +197,7 @@ class _Parser:
     """Collects the measurements of a log line by line."""
 
     def __init__(self, trainer: TrainerLogFormat) -> None:
-        """Start without steps, memory and facts; ``trainer`` says how lines look."""
+        """Start without steps, memory and facts; ``trainer``: the format of the lines."""
         self.trainer = trainer
         self.steps: list[LoggedStep] = []
         self.memory: dict[str, float] = {}

@@ -51,20 +51,22 @@ class _RepricedResult(SearchResult):
     first: SearchResult
     sources: Mapping[int, Source]
 
-    def with_own_prices(self, candidates: Candidates) -> Candidates:
+    def reprice_candidates(self, candidates: Candidates) -> Candidates:
         """The candidates with this result's prices."""
         return candidates.moved(self.sources[id(candidates.source)])
 
     @cached_property
     def fastest(self) -> Candidates | None:
         """The plan with the best first objective; None: nothing is feasible."""
-        return None if self.first.fastest is None else self.with_own_prices(self.first.fastest)
+        return None if self.first.fastest is None else self.reprice_candidates(self.first.fastest)
 
     @cached_property
     def recommended(self) -> Candidates | None:
         """The recommended plan; None: nothing is feasible."""
         return (
-            None if self.first.recommended is None else self.with_own_prices(self.first.recommended)
+            None
+            if self.first.recommended is None
+            else self.reprice_candidates(self.first.recommended)
         )
 
     @cached_property
@@ -72,20 +74,22 @@ class _RepricedResult(SearchResult):
         """The recommended plan among software that was measured on its GPU."""
         if self.first.proven is self.first.recommended:
             return self.recommended
-        return None if self.first.proven is None else self.with_own_prices(self.first.proven)
+        return None if self.first.proven is None else self.reprice_candidates(self.first.proven)
 
     @cached_property
     def better_tied(self) -> Candidates | None:
         """The plan tied with the recommended plan and predicted to be better; None: none."""
         return (
-            None if self.first.better_tied is None else self.with_own_prices(self.first.better_tied)
+            None
+            if self.first.better_tied is None
+            else self.reprice_candidates(self.first.better_tied)
         )
 
     @cached_property
     def recommended_and_front(self) -> IndexedCandidates:
         """The recommended plan and the front, at this result's prices."""
         return [
-            (places, self.with_own_prices(judged))
+            (places, self.reprice_candidates(judged))
             for places, judged in self.first.recommended_and_front
         ]
 

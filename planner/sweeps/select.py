@@ -23,7 +23,11 @@ _SYNTAX = (
     ast.boolop, ast.unaryop, ast.cmpop, ast.expr_context,
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod, ast.BitAnd, ast.BitOr,
 )  # fmt: skip
-_MOST_VALUES = 20
+_EVALUATION_ERRORS = (
+    ArithmeticError, AttributeError, LookupError, NameError, MemoryError, RuntimeError, SyntaxError,
+    TypeError, ValueError,
+)  # fmt: skip
+_MAX_VALUES = 20
 
 
 def select_scenarios(
@@ -131,9 +135,7 @@ def _evaluate(expression: str, frame: pd.DataFrame, columns: Sequence[str]) -> p
         if isinstance(mask, pd.Series) and mask.dtype == bool:
             return mask
         reason = "it is not a condition"
-    except (ArithmeticError, AttributeError, LookupError, NameError, MemoryError) as error:
-        reason = str(error)
-    except (RuntimeError, SyntaxError, TypeError, ValueError) as error:
+    except _EVALUATION_ERRORS as error:
         reason = str(error)
     raise _invalid(expression, f"cannot be evaluated: {reason.rstrip('.')}", columns)
 
@@ -153,7 +155,7 @@ def _read_frame(rows: Iterable[Row], columns: Sequence[str]) -> pd.DataFrame:
 def _list_values(frame: pd.DataFrame, column: str) -> str:
     """The first texts of a column; empty for numbers."""
     values = dict.fromkeys(value for value in frame[column] if isinstance(value, str))
-    return ", ".join([*values][:_MOST_VALUES])
+    return ", ".join([*values][:_MAX_VALUES])
 
 
 def _invalid(text: str, reason: str, columns: Sequence[str]) -> SearchSpaceError:

@@ -147,7 +147,7 @@ def column_of(metric: str, group: WorkloadGroup) -> str:
 
 
 def unknown_line(group: WorkloadGroup) -> str:
-    """Return a line that says that no scenario of a group has the shown measure."""
+    """Return the line for a group in which no scenario has the shown measure."""
     workloads = workloads_with_column(group.shown)
     reason = (
         f": it is for workload {' or '.join(workloads)}"

@@ -139,7 +139,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     framework = "NeMo" if any(name.startswith("trainer.") for name in merged) else "Megatron-Bridge"
     settings = read_megatron_arguments(inner, framework)
     model, model_note = _read_model(reading, merged)
-    values = {**settings.values, **_read_own_rows(reading, inner)}
+    values = {**settings.values, **_read_bridge_rows(reading, inner)}
     model_spec = find_model_by_name(model)
     if model_spec is not None and not model_spec.num_experts:
         values = without_experts(values)
@@ -220,7 +220,7 @@ def _merge_recipe(
     return {**recipe_options, **options}
 
 
-def _read_own_rows(reading: OptionReader, inner: OptionReader) -> dict[str, str]:
+def _read_bridge_rows(reading: OptionReader, inner: OptionReader) -> dict[str, str]:
     """Return parameters that Megatron-Bridge's table reads from more options than Megatron-LM's."""
     translated_parameters = {
         row.parameter for row in OptionTable.load("megatron-bridge").rows if row.value
