@@ -73,7 +73,10 @@ def _run_pool(
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     ends, alive = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_start_worker, initargs=(work, ends, alive)
+        workers,
+        mp_context=context,
+        initializer=_start_worker,
+        initargs=(work, ends, alive, os.getpid()),
     )
     waiting: dict[Future[Result], Task] = {}
     try:
@@ -100,14 +103,19 @@ _working = threading.Lock()
 """Held where a worker begins or ends a task, and where it ends in the middle of one."""
 
 
-def _start_worker(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> None:
-    """Initialize a worker process: ignore terminal signals, exit when the parent exits."""
+def _start_worker(
+    work: Callable[[Any], Any], ends: Connection, alive: Connection, parent: int
+) -> None:
+    """Initialize a worker process: ignore terminal signals, exit when process ``parent`` exits.
+
+    The parent may have ended before this is called: `os.getppid` would then be another process.
+    """
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     alive.close()
-    threading.Thread(target=_exit_with_parent, args=(ends, os.getppid()), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(ends, parent), daemon=True).start()
 
 
 def _exit_with_parent(ends: Connection, parent: int) -> None:

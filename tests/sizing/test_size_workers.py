@@ -56,6 +56,37 @@ def test_workers_end_with_their_parent(number, code):
     assert not alive
 
 
+_SLOW_START = """
+import os, signal, threading, time
+
+from planner.base import worker_processes
+
+start = worker_processes._start_worker
+
+
+def start_late(*arguments):
+    time.sleep(1)
+    start(*arguments)
+
+
+class SlowToSend:
+    def __reduce__(self):
+        time.sleep(60)
+
+
+worker_processes._start_worker = start_late
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGKILL)).start()
+list(worker_processes.run_on_workers(print, [SlowToSend(), SlowToSend()], 2))
+"""
+
+
+def test_workers_end_if_their_parent_is_killed_before_they_begin():
+    """A worker holds its parent's error stream, so the stream closes when all have ended."""
+    with subprocess.Popen([sys.executable, "-c", _SLOW_START], stderr=subprocess.PIPE) as process:
+        _, err = process.communicate(timeout=PATIENCE_S / 2)
+    assert (process.returncode, err) == (-signal.SIGKILL, b"")
+
+
 def _square_or_die(once: Path, number: int) -> int:
     if number == 3 and not once.exists():
         once.touch()
