@@ -11,17 +11,17 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric, add
 from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.adapters import adapter_bytes
-from planner.estimators.inference.attention_core import (
+from planner.estimators.adapters import adapter_bytes
+from planner.estimators.attention_core import (
     cached_bytes,
     index_bytes,
     state_bytes,
     window,
 )
 from planner.estimators.inference.context import Batch, BatchShare, ServingInputs
-from planner.estimators.inference.modality_towers import encoder_memory, tower_weights
 from planner.estimators.inference.speculative_decoding import draft_weights, drafter
 from planner.estimators.inference.weights import weight_bytes
+from planner.estimators.towers import encoder_memory, tower_weights
 from planner.formulas.memory import (
     kv_cache_overflow_share,
     paged_kv_cache_tokens,

@@ -13,7 +13,7 @@ from planner.configurations.rl_configurations import RlConfigurations
 from planner.estimators.rl.context import RlInputs
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.micro_batch_share import fullest_and_mean_share
-from planner.estimators.training.operators import StepTime
+from planner.estimators.training.step_time import StepTime
 
 _STATES = ("weights", "optimizer_states")
 _BYTES = 2.0

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
-from operator import attrgetter
 
 import numpy as np
 
@@ -15,9 +14,15 @@ from planner.base.enums import PipelineSchedule, ZeroStage
 from planner.base.records import record
 from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY, TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
-from planner.estimators.kernel_work import attribute_work
-from planner.estimators.training.adapters import adapter_block, adapter_launches, without_adapters
-from planner.estimators.training.attention_core import softmax_launches
+from planner.estimators.adapters import (
+    training_adapter_launches,
+    training_adapters,
+    without_adapters,
+)
+from planner.estimators.attention_core import softmax_launches
+from planner.estimators.layer_operators import layer_operators
+from planner.estimators.operators import Operator, attribute_work
+from planner.estimators.towers import TowerShare
 from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.flat_step import (
     TENSOR_PARALLEL,
@@ -25,7 +30,6 @@ from planner.estimators.training.flat_step import (
     hardware_flops_per_token,
 )
 from planner.estimators.training.flops import model_flops_per_token
-from planner.estimators.training.layer_operators import layer_operators
 from planner.estimators.training.memory import Memory, peak_memory
 from planner.estimators.training.micro_batch_share import (
     MicroBatchShare,
@@ -45,15 +49,6 @@ from planner.estimators.training.model_states import (
     paging_time,
     streamed_states_time,
 )
-from planner.estimators.training.operators import (
-    LayerTime,
-    Operator,
-    OperatorGroup,
-    StepTime,
-    gradient_accumulation,
-    layer_time,
-    loop_launches,
-)
 from planner.estimators.training.sharding import (
     DataParallelTime,
     StageParameters,
@@ -61,7 +56,14 @@ from planner.estimators.training.sharding import (
     logits_in_layers,
     stage_parameters,
 )
-from planner.estimators.training.vision_tower import TowerShare
+from planner.estimators.training.step_time import (
+    LayerTime,
+    OperatorGroup,
+    StepTime,
+    gradient_accumulation,
+    layer_time,
+    loop_launches,
+)
 from planner.formulas.collectives import exposed_time, unhidden_time
 from planner.formulas.pipeline import (
     bubble_time_1f1b,
@@ -239,7 +241,7 @@ def _blocks(
         operators: Iterable[Operator] = _record_work(
             share,
             layer_operators(share, layer),
-            adapter_block(share, group),
+            training_adapters(share, group),
             gradient_accumulation(
                 share,
                 np.asarray(trained.layer_dense[index] + trained.layer_experts[index]),
@@ -262,10 +264,10 @@ def _blocks(
             expert_wait=waits,
             every_wait=share.reduce_wait,
         )
-        of_adapters = adapter_launches(share, group)
+        of_adapters = training_adapter_launches(share, group)
         time = reference = timed(operators, launch_time=add((*base_launches, of_adapters)))
         if inputs.workload.is_frozen and any(inputs.workload.forward_passes):
-            without = adapter_launches(share, group, switched_off=True)
+            without = training_adapter_launches(share, group, switched_off=True)
             launches = add((*base_launches, without))
             reference = timed(without_adapters(operators), launch_time=launches)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
@@ -351,7 +353,7 @@ def _without_gradients(
 def _record_work(share: MicroBatchShare, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
     """Consecutive operators, with their work if it is recorded."""
     ledger = share.inputs.machine.ledger
-    return tuple(attribute_work(ledger, chain(*operators), attrgetter("forward")))
+    return tuple(attribute_work(ledger, chain(*operators)))
 
 
 def _overlap(share: MicroBatchShare) -> Overlap:

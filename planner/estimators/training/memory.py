@@ -14,8 +14,9 @@ from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, 
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.estimators.towers import TowerShare, frozen_tower_bytes
 from planner.estimators.training.bytes_per_element import WIDE_BYTES, GradientBytes, is_wide
-from planner.estimators.training.layer_operators import logit_bytes
+from planner.estimators.training.loss_kernels import logit_bytes
 from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
 from planner.estimators.training.model_states import (
     HOST_GRADIENT_BYTES,
@@ -43,7 +44,6 @@ from planner.estimators.training.sharding import (
     sharded,
     stage_gathered_bytes,
 )
-from planner.estimators.training.vision_tower import TowerShare, frozen_tower_bytes
 from planner.formulas.pipeline import micro_batches_in_flight
 
 _LOGIT_GRADIENT = 4.0

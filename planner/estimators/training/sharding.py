@@ -15,8 +15,8 @@ from planner.base.records import record
 from planner.base.units import ceil_div
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.training_rules import END_CHUNKS
+from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.machine import CommunicationGroup
-from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.training.bytes_per_element import GradientBytes, compute_bytes, widen
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.formulas.memory import quantized_bytes, sharded_bytes
