@@ -24,48 +24,48 @@ from planner.layers.operators import AttentionCore
 from planner.specs.model import LayerGroup
 
 
-def offload_wait(rank: BatchShare, busy: FloatArray) -> FloatArray:
+def offload_wait(share: BatchShare, busy: FloatArray) -> FloatArray:
     """Return seconds per step in which the GPU waits for host copies, beyond ``busy`` time.
 
     Weights, and the cache where the GPU attends to it, are copied over the host link while the
     GPU computes. Where the host attends to the cache, the GPU waits for that.
     """
-    c, machine = rank.configurations, rank.inputs.machine
+    c, machine = share.configurations, share.machine
     if not np.any(c.weight_offload > 0) and not np.any(c.kv_offload > 0):
         return np.zeros(())
-    execution = rank.inputs.engine.execution
-    weights = c.weight_offload * weight_bytes(rank.inputs, c).total * c.pipeline_parallel
-    computes = rank.inputs.engine.execution.host_attention_fraction > 0
-    by_host = np.asarray(computes and rank.configurations.kv_cache == CacheType.BF16)
-    cache = np.where(by_host, 0.0, _offloaded_cache(rank))
+    execution = share.execution
+    weights = c.weight_offload * weight_bytes(share.inputs, c).total * c.pipeline_parallel
+    computes = execution.host_attention_fraction > 0
+    by_host = np.asarray(computes and c.kv_cache == CacheType.BF16)
+    cache = np.where(by_host, 0.0, _offloaded_cache(share))
     hidden = execution.hidden_copies * busy
     copied = machine.host_copy_time(weights + cache, execution.host_link_fraction)
     wait = np.maximum(copied - hidden, 0.0)
     if not np.any(by_host):
         return wait
-    read = np.where(by_host, _offloaded_cache(rank, for_each_head=True), 0.0)
+    read = np.where(by_host, _offloaded_cache(share, for_each_head=True), 0.0)
     return wait + machine.host_memory_time(read, execution.host_attention_fraction)
 
 
-def _offloaded_cache(rank: BatchShare, for_each_head: bool = False) -> FloatArray:
+def _offloaded_cache(share: BatchShare, for_each_head: bool = False) -> FloatArray:
     """Return bytes of the offloaded KV cache of all layers that a decode step moves.
 
     ``for_each_head``: where query heads share keys and values, each writes and reads a copy.
     """
-    sequences = rank.configurations.kv_offload * rank.decoding
+    sequences = share.configurations.kv_offload * share.decoding
     return add(
         group.num_hidden_layers
-        * _cache_of(rank, layer_of(rank.inputs.model, group).core, for_each_head)
+        * _cache_of(share, layer_of(share.inputs.model, group).core, for_each_head)
         * sequences
-        for group in rank.inputs.model.layer_groups
+        for group in share.inputs.model.layer_groups
     )
 
 
-def _cache_of(rank: BatchShare, core: AttentionCore | None, for_each_head: bool) -> Numeric:
+def _cache_of(share: BatchShare, core: AttentionCore | None, for_each_head: bool) -> Numeric:
     """Return KV-cache bytes per sequence that a decode step moves in one layer on one rank."""
     if core is None:
         return 0.0
-    num_bytes = cached_bytes(rank, core) * visible_tokens(rank, rank.batch.context, core)
+    num_bytes = cached_bytes(share, core) * visible_tokens(share, share.batch.context, core)
     heads = core.heads / core.key_value_heads
     is_shared = not core.latent_width and heads > 1
     return num_bytes * (1 + 2 * heads) if for_each_head and is_shared else num_bytes
@@ -114,12 +114,12 @@ def step_time(
 ) -> InferenceStep:
     """Predict seconds of one step on ``batch``; ``decoding``: without prompts, as a CUDA graph."""
     c = configurations
-    rank = BatchShare(inputs=inputs, configurations=c, batch=batch)
+    share = BatchShare(inputs=inputs, configurations=c, batch=batch)
     model, ledger = inputs.model, inputs.machine.ledger
 
     def operators_of(*layers: Layer) -> tuple[Operator, ...]:
         """Return the operators of consecutive layers or ends, with their work if recorded."""
-        operators = chain.from_iterable(layer_operators(rank, layer) for layer in layers)
+        operators = chain.from_iterable(layer_operators(share, layer) for layer in layers)
         return tuple(attribute_work(ledger, operators))
 
     layers = tuple(
@@ -130,16 +130,16 @@ def step_time(
     per_layer = [(count, add(o.forward for o in operators)) for count, operators in layers]
     kernels = add((*(count * time for count, time in per_layer), *(o.forward for o in ends)))
     wait = add(
-        count * np.maximum(_launch_time(rank, group, decoding) - time, 0.0)
+        count * np.maximum(_launch_time(share, group, decoding) - time, 0.0)
         for group, (count, time) in zip(inputs.model.layer_groups, per_layer, strict=True)
     )
-    overhead = _overhead(rank)
+    overhead = _overhead(share)
     p, layer_count = c.pipeline_parallel, inputs.model.num_hidden_layers
-    sent = 2.0 * rank.tokens * inputs.model.stream_width
+    sent = 2.0 * share.tokens * inputs.model.stream_width
     send = np.where(p > 1, inputs.machine.send_time(sent, c.stage_gpus), 0.0)
     inputs.machine.close("pipeline")
     busy = kernels + wait
-    waited = offload_wait(rank, busy)
+    waited = offload_wait(share, busy)
     inputs.machine.close("transfer_wait")
     ends_time = add(o.forward for o in ends)
     # The stages that have a layer more than others do not hold the logits as well.
@@ -160,51 +160,46 @@ def step_time(
     )
 
 
-def _overhead(rank: BatchShare) -> FloatArray:
+def _overhead(share: BatchShare) -> FloatArray:
     """Return seconds per step in which the host schedules and samples while the GPU waits."""
-    execution, batch = rank.inputs.engine.execution, rank.batch
+    execution, batch = share.execution, share.batch
     # Ranks that share the requests have hosts that work side by side.
-    default = execution.step_overhead + execution.sequence_overhead * rank.sampled
-    verifying = execution.draft_overhead + execution.draft_sequence_overhead * rank.decoding
+    default = execution.step_overhead + execution.sequence_overhead * share.sampled
+    verifying = execution.draft_overhead + execution.draft_sequence_overhead * share.decoding
     verifies = (batch.tokens_per_sequence > 1) & (batch.decoding > 0)
     return np.asarray(default + np.where(verifies, verifying, 0.0))
 
 
-def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
+def _launch_time(share: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
     """Return host seconds per layer to launch the kernels of a step."""
-    execution = rank.inputs.engine.execution
-    each, routing, captured_routing = _quantized_launch_time(rank, group), 0.0, 0.0
-    mixing = _mixing_launch_time(rank, group)
+    execution = share.execution
+    each, routing, captured_routing = _quantized_launch_time(share, group), 0.0, 0.0
+    layer, mixing = layer_of(share.inputs.model, group), 0.0
+    if layer.scan:
+        mixing = execution.recurrent_launch_time
+    elif layer.core and layer.core.latent_width > 0:
+        mixing = execution.latent_launch_time
     if group.num_experts > 1:
         each = each + execution.expert_loop_time * group.num_experts
         routing = execution.expert_launch_time
         captured_routing = execution.decode_expert_launch_time
     blocks = group.num_blocks / 2
-    host_time = each + serving_adapter_launches(rank.inputs, layer_of(rank.inputs.model, group))
+    host_time = each + serving_adapter_launches(share.inputs, layer)
     launched = host_time + blocks * execution.prefill_launch_time + routing + mixing
     if not decoding:
         return launched
     longest = execution.captured_context or np.inf
     shown = host_time if execution.decode_launch_time > 0 else each
     captured = shown + blocks * execution.decode_launch_time + captured_routing
-    return np.where(rank.batch.context > longest, launched, captured)
+    return np.where(share.batch.context > longest, launched, captured)
 
 
-def _mixing_launch_time(rank: BatchShare, group: LayerGroup) -> float:
-    """Return host seconds per layer to launch linear attention or state-space mixers."""
-    execution, layer = rank.inputs.engine.execution, layer_of(rank.inputs.model, group)
-    if layer.scan is not None:
-        return execution.recurrent_launch_time
-    is_latent = layer.core is not None and layer.core.latent_width > 0
-    return execution.latent_launch_time if is_latent else 0.0
-
-
-def _quantized_launch_time(rank: BatchShare, group: LayerGroup) -> Numeric:
+def _quantized_launch_time(share: BatchShare, group: LayerGroup) -> Numeric:
     """Return host seconds per layer that quantized matrices add to launches."""
-    c, time = rank.configurations, rank.inputs.engine.execution.quantized_launch_time
+    c, time = share.configurations, share.execution.quantized_launch_time
     if time == 0:
         return 0.0
-    of_attention, of_feed_forward = layer_of(rank.inputs.model, group).num_matrices
+    of_attention, of_feed_forward = layer_of(share.inputs.model, group).num_matrices
     experts = c.expert_quantization if group.num_experts > 1 else c.quantization
     in_attention = np.where(c.quantization == Quantization.W16A16, 0, of_attention)
     return time * (in_attention + np.where(experts == Quantization.W16A16, 0, of_feed_forward))

@@ -443,7 +443,8 @@ def rl_timeline(step: RlStep) -> Timeline:
     generate = seconds["generate"]
     steady = min(first(step.rollout.steady), generate)
     lane = [
-        *_generation(steady, generate),
+        Span(1, COMPUTE, "generate", "generate", 0.0, steady),
+        Span(1, COMPUTE, "tail", "generate", steady, generate - steady, left=0.06),
         *_consecutive_spans(generate, 1, [("reward", seconds["reward"])]),
     ]
     start = 0.0 if overlaps else generate + seconds["reward"]
@@ -472,11 +473,6 @@ def rl_timeline(step: RlStep) -> Timeline:
         spans=[*spans, *_idle_spans(spans, total)],
         makespan=total,
     )
-
-
-def _generation(steady: float, end: float) -> Iterator[Span]:
-    yield Span(1, COMPUTE, "generate", "generate", 0.0, steady)
-    yield Span(1, COMPUTE, "tail", "generate", steady, end - steady, left=0.06)
 
 
 def _consecutive_spans(
