@@ -293,7 +293,7 @@ def _batched_product(
 
 def _ring_exchange(share: MicroBatchShare, op: AttentionCore, core: Operator) -> Operator:
     """Return the exchange of keys and values around the context-parallel ring, if unhidden."""
-    machine, overlap = share.machine, share.inputs.framework.overlap
+    machine, overlap = share.machine, share.overlap
     c = share.context_parallel
     block = share.number_bytes * share.tokens * op.key_value_columns.on_rank(share.tensor_parallel)
     distance = share.tensor_parallel * c - 1

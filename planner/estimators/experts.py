@@ -129,7 +129,7 @@ def training_exchange(
         )
     time = unhidden_time(
         communication=np.where(gathers, gathered, _dispatch_time(share, op, bytes_of_pairs)),
-        hidden=share.inputs.framework.overlap.expert_parallel,
+        hidden=share.overlap.expert_parallel,
     )
     yield make_operator(op, time, time, part="expert_parallel")
 

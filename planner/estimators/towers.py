@@ -180,7 +180,7 @@ class TowerShare:
         part = num_parameters / parameters.end
         passes = exchange.end_forward, 0.0 if work.freezes_tower else exchange.end_backward
         windows = time.forward_total, time.backward_total
-        overlap = self.share.inputs.framework.overlap
+        overlap = self.share.overlap
         shown = add(
             (1 - overlap.weight_gather) * part * gather
             + overlap.weight_gather * np.maximum(part * gather - window, 0.0)

@@ -25,7 +25,7 @@ from planner.estimators.training.recomputation import Recomputation
 from planner.formulas.attention import longest_sample, mean_square_length
 from planner.formulas.collectives import unhidden_time
 from planner.layers.operators import heads_on_rank
-from planner.specs.framework import Execution, FrameworkProfile
+from planner.specs.framework import Execution, FrameworkProfile, Overlap
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import training_format
 from planner.specs.training_workload import TrainingWorkload
@@ -136,6 +136,11 @@ class MicroBatchShare:
         return self.inputs.framework.execution
 
     @property
+    def overlap(self) -> Overlap:
+        """What the framework hides of communication."""
+        return self.inputs.framework.overlap
+
+    @property
     def hidden_size(self) -> int:
         """Width of the residual stream."""
         return self.inputs.model.hidden_size
@@ -219,7 +224,7 @@ class MicroBatchShare:
         volume instead, which alone can run behind the products around them: Megatron-LM's
         arguments.py and NeMo's comm_overlap.py have no overlap without sequence parallelism.
         """
-        machine, overlap = self.inputs.machine, self.inputs.framework.overlap
+        machine, overlap = self.machine, self.overlap
         num_bytes = self.number_bytes * self.tokens * self.hidden_size
         reduce = halves = np.zeros(())
         if not self.sequence_parallel.all():
