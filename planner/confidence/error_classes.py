@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from planner.base.enums import LinkKind, Precision
@@ -190,10 +190,10 @@ def format_basis(basis: str, unmeasured: tuple[str, ...]) -> str:
     )
 
 
-def find_tool(profile: str, tools: Mapping[str, object]) -> str:
+def find_tool(profile: str, tools: Iterable[str]) -> str:
     """Return the known engine of a profile; "" if none matches.
 
-    >>> find_tool("vllm-v0-ports", {"vllm": 1, "sglang": 1}), find_tool("tgi", {"vllm": 1})
+    >>> find_tool("vllm-v0-ports", ("vllm", "sglang")), find_tool("tgi", ("vllm",))
     ('vllm', '')
     """
     matching = (name for name in tools if profile == name or profile.startswith(f"{name}-"))

@@ -84,18 +84,12 @@ def recommended_index(ordered: Sequence[RankedPlan]) -> int:
     within the factor between layouts in the bad case: wide intervals alone do not justify a higher
     cost.
     """
-    first = ordered[0]
-    tied = [
-        index
-        for index, plan in enumerate(ordered)
-        if index == 0 or _is_tied_in_bad_case(first, plan)
-    ]
+    first, tied = ordered[0], [0]
+    for index, plan in enumerate(ordered[1:], 1):
+        away = abs(math.log(plan.bad / first.bad)) if plan.bad > 0 and first.bad > 0 else math.inf
+        if away <= math.log(first.tie_factor) and are_plans_tied(first, plan):
+            tied.append(index)
     return min(tied, key=lambda index: (ordered[index].evidence_rank, index))
-
-
-def _is_tied_in_bad_case(first: RankedPlan, plan: RankedPlan) -> bool:
-    away = abs(math.log(plan.bad / first.bad)) if plan.bad > 0 and first.bad > 0 else math.inf
-    return away <= math.log(first.tie_factor) and are_plans_tied(first, plan)
 
 
 _POINTS = 400

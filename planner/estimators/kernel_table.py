@@ -7,7 +7,7 @@ same time for the same kernel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 
 import numpy as np
@@ -42,17 +42,13 @@ from planner.specs.hardware import GemmTable
 def nearest_head(table: Mapping[str, AttentionEfficiency], head_dim: int) -> dict[str, FloatArray]:
     """The efficiencies of attention of the measured head size next to ``head_dim``."""
     nearest = min(table, key=lambda key: abs(int(key.rpartition("_")[2]) - head_dim))
-    return {name: column[0] for name, column in _columns([table[nearest]]).items()}
+    row = table[nearest]
+    return {name: np.asarray([getattr(row, name)])[0] for name in row.__dataclass_fields__}
 
 
 def select_rows(columns: Mapping[str, FloatArray], index: CodeArray) -> dict[str, FloatArray]:
     """The efficiencies of each of some codes."""
     return {name: column[index] for name, column in columns.items()}
-
-
-def _columns(rows: Sequence[AttentionEfficiency]) -> dict[str, FloatArray]:
-    names = AttentionEfficiency.__dataclass_fields__
-    return {name: np.asarray([getattr(row, name) for row in rows]) for name in names}
 
 
 _VECTOR_ROWS = 8
@@ -145,7 +141,9 @@ class KernelTable:
             wave_fill=e["wave_fill"],
         )
         offset = 1 + e["sequence_offset"] / sequence_length
-        reached = e["compute_fraction"] * rate * self._attention_clock
+        efficiency = self.gpu.efficiency
+        at_clock = efficiency.sustained_attention_fraction or clock(efficiency, Precision.BF16, 1.0)
+        reached = e["compute_fraction"] * rate * at_clock
         row = {**e, "compute_fraction": reached, "peak": np.asarray(self.sixteen_bit_peak)}
         time = self._roofline(row, flops * fill * offset, num_bytes)
         if self.ledger is not None:
@@ -189,11 +187,6 @@ class KernelTable:
         """Dense peak [FLOP/s] in 16 bit; NaN where the GPU has none."""
         peaks = self.gpu.peak_flops
         return peaks.get(Precision.BF16, peaks.get(Precision.FP16, float("nan")))
-
-    @property
-    def _attention_clock(self) -> float:
-        e = self.gpu.efficiency
-        return e.sustained_attention_fraction or clock(e, Precision.BF16, 1.0)
 
     def without_casts(
         self, rows: Numeric, columns: Numeric, depth: Numeric, e: Rows, output_bytes: Numeric = 2.0

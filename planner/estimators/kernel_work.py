@@ -8,9 +8,8 @@ same functions, so no prediction depends on a ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 import numpy as np
 
@@ -37,8 +36,6 @@ from planner.specs.quantization import KernelFormat, first_of
 
 COMPUTE, MEMORY, LINK, NETWORK = "compute", "memory", "link", "network"
 LAUNCH, LATENCY, HOST = "launch", "latency", "host"
-
-Timed = TypeVar("Timed")
 
 
 @record(kw_only=True)
@@ -104,19 +101,6 @@ class Ledger:
         """The work of each closed part of a step; the ledger then starts a new step."""
         parts, self._parts = self._parts, {}
         return parts
-
-
-def attribute_work(
-    ledger: Ledger | None, operators: Iterable[Timed], seconds: Callable[[Timed], object]
-) -> Iterator[Timed]:
-    """Yield operators, with the recorded work of their ``seconds`` if there is a ledger."""
-    if ledger is None:
-        yield from operators
-        return
-    ledger.drain()
-    for operator in operators:
-        works = ledger.of(seconds(operator))
-        yield replace(operator, works=works)  # type: ignore[type-var]
 
 
 def scan_work(

@@ -191,6 +191,11 @@ class Links:
             self.record(exchange_work(kind, links, time, volume, bandwidth, peak))
         return time
 
+    def gather_scatter_time(self, num_bytes: Numeric, group: CommunicationGroup) -> FloatArray:
+        """Return seconds of an all-gather and a reduce-scatter of ``num_bytes`` each."""
+        gather = self.collective("all_gather", num_bytes, group)
+        return gather + self.collective("reduce_scatter", num_bytes, group)
+
     def _bus_bandwidth(
         self, kind: str, links: Mapping[str, Numeric], sent_across: Numeric, most_nics: int
     ) -> FloatArray:

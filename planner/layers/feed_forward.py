@@ -344,18 +344,16 @@ def _from_input_to_output(h: int, feed_forward: FeedForwardSpec) -> Iterator[Lay
     if feed_forward.num_experts:
         operators += _experts(h, feed_forward)
     if feed_forward.shared_width:
-        dense = _dense(h, feed_forward, feed_forward.shared_width)
-        operators += map(_shared, dense) if feed_forward.num_experts else dense
+        for op in _dense(h, feed_forward, feed_forward.shared_width):
+            if feed_forward.num_experts:  # every token visits these
+                keeps = tuple(each.also_by("shared_experts") for each in op.keeps)
+                repeated = ("shared_experts", *op.repeated_by)
+                op = replace(op, keeps=keeps, repeated_by=repeated)
+            operators.append(op)
     read = saved_tensor(h, Element.FEED_FORWARD_INPUT, RankSpread.TOKENS, ("layernorm",))
     first, *others = operators
     yield replace(first, keeps=(read, *first.keeps))
     yield from others
-
-
-def _shared(op: LayerOperator) -> LayerOperator:
-    """An operator of the experts that every token visits."""
-    keeps = tuple(each.also_by("shared_experts") for each in op.keeps)
-    return replace(op, keeps=keeps, repeated_by=("shared_experts", *op.repeated_by))
 
 
 def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[LayerOperator]:

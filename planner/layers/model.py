@@ -168,7 +168,13 @@ class Layer:
             for each in op.keeps:
                 key = (each.element, each.spread, each.remade_by, each.eager)
                 sums.setdefault(key, []).append(each)
-        return tuple(map(_merge_saved_tensors, sums.values()))
+        merged = []
+        for tensors in sums.values():
+            split = sum(each.columns.split for each in tensors)
+            copied = (part for each in tensors for part in each.columns.copied)
+            all_columns = columns(ColumnPart(name="", count=split), *copied)
+            merged.append(replace(tensors[0], columns=all_columns))
+        return tuple(merged)
 
     @cached_property
     def widest(self) -> int:
@@ -196,13 +202,6 @@ class Layer:
     def of(self, kind: type[Kind]) -> Iterator[Kind]:
         """Operators of the layer of a kind."""
         return (op for op in self.operators if isinstance(op, kind))
-
-
-def _merge_saved_tensors(tensors: list[SavedTensor]) -> SavedTensor:
-    """The sum of saved tensors that are alike."""
-    split = sum(each.columns.split for each in tensors)
-    copied = (part for each in tensors for part in each.columns.copied)
-    return replace(tensors[0], columns=columns(ColumnPart(name="", count=split), *copied))
 
 
 @lru_cache(maxsize=4096)
@@ -394,7 +393,13 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
     """Count the parameters of ``model`` by part, as its checkpoint stores them."""
     counts = dict.fromkeys(ParameterPart, 0)
     active_experts = 0
-    for number, layer in _pieces(model):
+    layers = [
+        *((group.num_hidden_layers, layer_of(model, group)) for group in model.layer_groups),
+        (1, embedding_of(model)),
+        (1, logits_of(model)),
+        (model.mtp_num_layers, prediction_of(model)),
+    ]
+    for number, layer in layers:
         active_experts += number * (layer.experts.met if layer.experts else 0)
         for holder, parameters in parameters_by_part(layer.operators).items():
             counts[holder] += number * parameters
@@ -421,12 +426,3 @@ def tower_parameters(tower: Tower) -> int:
         group.num_hidden_layers * layer_parameters(h, group).total for group in tower.layer_groups
     )
     return embedding + layers + tower.projector_parameters
-
-
-def _pieces(model: ModelSpec) -> Iterable[tuple[int, Layer]]:
-    """Yield (count, layer) for all layers and ends (embedding, logits, prediction) of ``model``."""
-    for group in model.layer_groups:
-        yield group.num_hidden_layers, layer_of(model, group)
-    yield 1, embedding_of(model)
-    yield 1, logits_of(model)
-    yield model.mtp_num_layers, prediction_of(model)

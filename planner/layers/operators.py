@@ -241,6 +241,13 @@ class MatrixProduct(LayerOperator):
         matrix = 0 if self.tied else self.depth * self.columns.total
         return matrix + self.bias + self.weights
 
+    def on_rank(self, tensor_parallel: Numeric) -> tuple[Numeric, Numeric]:
+        """Return depth and columns of the matrix on one of ``tensor_parallel`` ranks."""
+        if self.split is MatrixSplit.ROWS:
+            return self.depth / tensor_parallel, self.columns.total
+        is_split = self.split is MatrixSplit.COLUMNS
+        return self.depth, self.columns.on_rank(tensor_parallel) if is_split else self.columns.total
+
 
 def unsharded_product(
     name: str, module: str, depth: int, width: int, holder: ParameterPart, reads: str

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from planner.base.records import record
 from planner.estimators.rl.step import ROLLOUT_PHASES, TRAINER_PHASES
 from planner.estimators.training.memory import MEMORY_PARTS
-from planner.estimators.training.operators import TIME_PARTS
+from planner.estimators.training.step_time import TIME_PARTS
 from planner.question.terms import ENDINGS, glossary, terms_about
 
 

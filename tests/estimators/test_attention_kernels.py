@@ -17,7 +17,7 @@ from planner.base.software_enums import (
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.ideal_hardware import ideal_hardware
 from planner.estimators.kernel_work import rate_of_class, rates
-from planner.estimators.training.layer_operators import layer_operators
+from planner.estimators.layer_operators import layer_operators
 from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.layers.model import layer_of
 from planner.specs.catalogue import Catalogue

@@ -26,7 +26,7 @@ def seconds_of(step: InferenceStep, operator: str) -> float:
     """Seconds of an operator in one layer of a step."""
     ((_, operators),) = step.layers
     (found,) = (o for o in operators if o.name == operator)
-    return float(found.time.ravel()[0])
+    return float(found.forward.ravel()[0])
 
 
 @pytest.mark.parametrize("operator", ["qkv", "attention_prefill", "attention_output"])

@@ -89,8 +89,8 @@ def test_operators_add_up_to_the_step(model: str, gpus: int) -> None:
     setting = serving_setting(model, "h200-sxm-141gb")
     batch = static_batch(setting, replicas(num_gpus=gpus, tensor_parallel=gpus, concurrency=16))
     for step in (batch.prefill_step, batch.decode_step):
-        layers = sum(n * sum(float(o.time) for o in ops) for n, ops in step.layers)
-        ends = sum(float(o.time) for o in step.ends)
+        layers = sum(n * sum(float(o.forward) for o in ops) for n, ops in step.layers)
+        ends = sum(float(o.forward) for o in step.ends)
         assert layers + ends == pytest.approx(float(step.kernels))
         parts = (step.kernels, step.pipeline, step.launch_wait, step.transfer_wait, step.overhead)
         assert sum(map(float, parts)) == pytest.approx(float(step.total))

@@ -13,7 +13,7 @@ from planner.base.enums import (
     AdapterTargets,
 )
 from planner.errors import PlannerError
-from planner.estimators.inference.adapters import adapter_launches
+from planner.estimators.adapters import serving_adapter_launches
 from planner.estimators.inference.context import Batch, ServingInputs
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import needed_to_start, serving_memory
@@ -117,7 +117,7 @@ def layer_seconds(setting: ServingInputs, sequences: float) -> dict[str, float]:
     """Seconds of the adapters of a layer in a decode step."""
     batch = Batch.of_decode(np.asarray(sequences), np.asarray(1000.0))
     ((_, operators),) = step_time(setting, replicas(), batch, decoding=True).layers
-    return {each.name: float(each.time) for each in operators if each.module == "lora"}
+    return {each.name: float(each.forward) for each in operators if each.module == "lora"}
 
 
 def test_adapters_read_their_weights_inputs_and_outputs() -> None:
@@ -154,8 +154,10 @@ def test_a_step_reads_the_adapters_that_its_requests_have() -> None:
 def test_the_host_launches_them_where_no_graph_does() -> None:
     setting = setting_of()
     (group,) = setting.model.layer_groups
-    assert adapter_launches(setting, layer_of(setting.model, group)) == pytest.approx(4 * 50e-6)
-    assert adapter_launches(setting_of(rank=0), layer_of(setting.model, group)) == 0
+    assert serving_adapter_launches(setting, layer_of(setting.model, group)) == pytest.approx(
+        4 * 50e-6
+    )
+    assert serving_adapter_launches(setting_of(rank=0), layer_of(setting.model, group)) == 0
 
 
 def kept(model: str, gpu: str, engine: str, concurrency: float, rank: int, **lengths: int) -> float:

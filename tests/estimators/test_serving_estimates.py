@@ -298,7 +298,7 @@ def test_a_full_pipeline_waits_for_the_stage_with_the_logits(concurrency, busy):
     setting, configurations = pool(settings=shape)
     batch = decode_batch(setting, np.asarray(concurrency / busy))
     step = step_time(setting, configurations, batch, decoding=True)
-    ends = sum(o.time for o in step.ends)
+    ends = sum(o.forward for o in step.ends)
     alike = (step.total - step.pipeline - step.overhead - ends) / 4 + step.pipeline / 3
     assert step.slowest_stage == pytest.approx(alike + ends + step.overhead)
     assert step.cycle(1) == step.total
@@ -312,7 +312,7 @@ def test_a_layer_more_makes_the_slowest_stage():
     uneven = {"tensor_parallel": 1, "pipeline_parallel": 3}
     setting, configurations = pool(settings=uneven, num_gpus=3)
     step = step_time(setting, configurations, decode_batch(setting, np.asarray(8.0)), decoding=True)
-    layers = step.total - step.pipeline - step.overhead - sum(o.time for o in step.ends)
+    layers = step.total - step.pipeline - step.overhead - sum(o.forward for o in step.ends)
     stage = step.slowest_stage - step.pipeline / 2 - step.overhead
     assert stage >= 27 / 80 * layers > layers / 3
 

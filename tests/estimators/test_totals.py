@@ -18,7 +18,7 @@ from planner.estimators.machine import Machine
 from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.micro_batch_share import TrainingInputs
-from planner.estimators.training.operators import TIME_PARTS
+from planner.estimators.training.step_time import TIME_PARTS
 from planner.specs.catalogue import names
 
 MODELS = ("llama-65b", "gpt-3-175b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b", "falcon-40b")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rows import each
 
-from planner.estimators.training.layer_operators import KINDS_TIMED
+from planner.estimators.layer_operators import TIMED
 from planner.layers.operators import LayerOperator
 
 ESTIMATORS = Path(__file__).parents[2] / "planner" / "estimators"
@@ -39,5 +39,5 @@ def _all_kinds(kind: type[LayerOperator]) -> set[type[LayerOperator]]:
     return {kind}.union(*(_all_kinds(each) for each in kind.__subclasses__()))
 
 
-def test_training_times_every_kind_of_operator() -> None:
-    assert set(KINDS_TIMED) == _all_kinds(LayerOperator) - {LayerOperator}
+def test_every_kind_of_operator_has_its_times() -> None:
+    assert set(TIMED) == _all_kinds(LayerOperator) - {LayerOperator}

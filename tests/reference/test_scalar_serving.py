@@ -102,9 +102,13 @@ def test_steps_and_their_stages(
             for (_, operators), layer in zip(found.layers, expected.layers, strict=True):
                 assert {o.name for o in operators} == set(layer)
                 for o in operators:
-                    assert same(at(o.time, row, len(replicas)), layer[o.name]), (o.name, c, batch)
+                    assert same(at(o.forward, row, len(replicas)), layer[o.name]), (
+                        o.name,
+                        c,
+                        batch,
+                    )
             for o in found.ends:
-                assert same(at(o.time, row, len(replicas)), expected.ends[o.name]), (o.name, c)
+                assert same(at(o.forward, row, len(replicas)), expected.ends[o.name]), (o.name, c)
             for name in ("total", "slowest_stage"):
                 value = at(getattr(found, name), row, len(replicas))
                 assert same(value, getattr(expected, name)), (name, c)
@@ -317,5 +321,5 @@ def test_adapters_beside_a_model(
         for (_, operators), layer in zip(step.layers, other.layers, strict=True):
             assert {o.name for o in operators} == set(layer)
             for o in operators:
-                assert same(at(o.time, row, rows), layer[o.name]), (o.name, c)
+                assert same(at(o.forward, row, rows), layer[o.name]), (o.name, c)
         assert same(at(step.total, row, rows), other.total), c

@@ -6,7 +6,7 @@ import pytest
 
 from planner.estimators.inference.memory import SERVING_MEMORY_PARTS
 from planner.estimators.training.memory import MEMORY_PARTS
-from planner.estimators.training.operators import TIME_PARTS
+from planner.estimators.training.step_time import TIME_PARTS
 from planner.show.theme import (
     FAMILIES,
     MEMORY_ORDER,

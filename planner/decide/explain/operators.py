@@ -15,9 +15,10 @@ from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.decide.explain.step_breakdown import FORMULAS, main_bound_of_work
 from planner.errors import SearchSpaceError
+from planner.estimators.attention_core import fused_work
 from planner.estimators.kernel_work import KernelWork, Ledger, rates
 from planner.estimators.machine import CommunicationGroup, Machine
-from planner.estimators.training.attention_core import fused_work
+from planner.formulas.attention import mean_keys_per_query
 from planner.question.names import (
     ALGORITHM_BANDWIDTH_GB_PER_S,
     BANDWIDTH_GB_PER_S,
@@ -138,8 +139,7 @@ def _attention(case: OperatorSizes) -> FloatArray:
     rate, _ = rates(case.machine.gpu.efficiency, np.asarray(kernel), attention_kernels)
     flops, moved = fused_work(
         tokens=sequences * length,
-        sequence_length=length,
-        most_keys=length,
+        keys=mean_keys_per_query(sequence_length=length, sliding_window=length, causal=True),
         heads=case["heads"],
         key_value_heads=case["key_value_heads"],
         qk_dim=head_dim,

@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.adapters import adapter_load_time
+from planner.estimators.adapters import adapter_load_time
 from planner.estimators.inference.balance import LEAST_SHARE, Loop, requests_sent, step_demand
 from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import (

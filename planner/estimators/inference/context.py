@@ -8,19 +8,46 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.base.arrays import FloatArray
-from planner.base.enums import CacheType
+from planner.base.arrays import CodeArray, FloatArray, Numeric
+from planner.base.enums import CacheType, Quantization
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import CommunicationGroup, Machine
-from planner.formulas.routing import lru_characteristic_draws, zipf_shares
-from planner.specs.engine import EngineProfile
+from planner.estimators.operators import Operator
+from planner.formulas.routing import experts_touched, lru_characteristic_draws, zipf_shares
+from planner.layers.operators import heads_on_rank
+from planner.specs.engine import EngineExecution, EngineProfile
 from planner.specs.model import ModelSpec
-from planner.specs.quantization import CACHE_BYTES
+from planner.specs.quantization import CACHE_BYTES, FORMATS, SIXTEEN_BIT_BYTES, Checkpoint
 from planner.specs.serving_workload import ServingWorkload
 
 _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
+
+
+@record(kw_only=True)
+class WeightFormats:
+    """Bytes per weight by code of `planner.base.enums.Quantization`, as a checkpoint stores them.
+
+    ``stored_bytes``: by part, whether a code leaves it in 16 bit; ``whole_layers``: share of the
+    layers that stay in 16 bit with all their matrices.
+    """
+
+    weight: FloatArray
+    stored_bytes: dict[str, FloatArray]
+    whole_layers: FloatArray
+
+    def bytes_of(self, part: str, code: CodeArray) -> FloatArray:
+        """Return bytes per weight of a part of the layers, averaged over layers."""
+        bytes_per_weight = self.weight[code]
+        if part in self.stored_bytes:
+            bytes_per_weight = np.where(
+                self.stored_bytes[part][code] > 0, SIXTEEN_BIT_BYTES, bytes_per_weight
+            )
+        unquantized_share = self.whole_layers[code]
+        return np.asarray(
+            unquantized_share * SIXTEEN_BIT_BYTES + (1 - unquantized_share) * bytes_per_weight
+        )
 
 
 @record(kw_only=True)
@@ -89,6 +116,33 @@ class ServingInputs:
     def kernels(self) -> Kernels:
         """Kernels of the engine on the machine."""
         return Kernels(machine=self.machine, engine=self.engine)
+
+    @cached_property
+    def weight_formats(self) -> WeightFormats:
+        """Number formats of the model's weights in the engine, by checkpoints if any.
+
+        Those of the first published checkpoint per format that the engine serves on the GPU.
+        """
+        weight = np.array([FORMATS[code].weight for code in Quantization])
+        whole_layers = np.zeros(len(weight))
+        formats: dict[str, FloatArray] = {}
+        checkpoints: dict[Quantization, Checkpoint] = {}
+        for checkpoint in self.model.checkpoints:
+            if checkpoint.is_served(self.engine.name, self.machine.gpu.vendor):
+                code = Quantization[checkpoint.quantization.upper()]
+                checkpoints.setdefault(code, checkpoint)
+        for code, checkpoint in checkpoints.items():
+            default = weight[code]
+            if checkpoint.group_size is not None:
+                # With its share of a group's scale and zero point.
+                bare = 0.5 if default < 1.0 else float(np.floor(default))
+                of_group = checkpoint.scale_bytes + checkpoint.zero_point_bytes
+                weight[code] = bare + of_group / checkpoint.group_size
+            layers = checkpoint.sixteen_bit_layers / self.model.num_hidden_layers
+            whole_layers[code] = min(layers, 1.0)
+            for part in checkpoint.sixteen_bit:
+                formats.setdefault(part, np.zeros(len(weight)))[code] = 1.0
+        return WeightFormats(weight=weight, stored_bytes=formats, whole_layers=whole_layers)
 
     @property
     def profile(self) -> EngineProfile:
@@ -172,11 +226,31 @@ class Batch:
 
 @record(kw_only=True)
 class BatchShare:
-    """The share of a batch on one GPU."""
+    """The share of a batch on one GPU, with the kernels that serve it."""
 
     inputs: ServingInputs
     configurations: ServingConfigurations
     batch: Batch
+
+    @property
+    def machine(self) -> Machine:
+        """The GPU in its cluster."""
+        return self.inputs.machine
+
+    @property
+    def kernels(self) -> Kernels:
+        """Kernels of the engine."""
+        return self.inputs.kernels
+
+    @property
+    def execution(self) -> EngineExecution:
+        """Times and passes of the engine."""
+        return self.inputs.engine.execution
+
+    @property
+    def tensor_parallel(self) -> FloatArray:
+        """Ranks that split the matrices."""
+        return self.configurations.tensor_parallel
 
     @cached_property
     def hidden_size(self) -> int:
@@ -219,6 +293,15 @@ class BatchShare:
         return drafted + self.batch.prompts * self.prompt_share
 
     @cached_property
+    def distinct_adapters(self) -> FloatArray:
+        """Number of different LoRA adapters of a step's requests on this rank."""
+        requests = self.decoding + self.batch.prompts * self.prompt_share
+        slots = self.inputs.max_loras
+        return experts_touched(
+            num_experts=slots, num_experts_per_tok=1, tokens=requests, dispersion=0
+        )
+
+    @cached_property
     def cache_bytes(self) -> FloatArray:
         """Bytes per cached element."""
         return np.asarray(_CACHE_BYTES[self.configurations.kv_cache])
@@ -226,7 +309,7 @@ class BatchShare:
     @cached_property
     def tensor_group(self) -> CommunicationGroup:
         """Ranks that split the matrices."""
-        return CommunicationGroup(size=self.configurations.tensor_parallel, stride=1)
+        return CommunicationGroup(size=self.tensor_parallel, stride=1)
 
     @cached_property
     def stage_group(self) -> CommunicationGroup:
@@ -235,4 +318,68 @@ class BatchShare:
 
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""
-        return np.maximum(num_key_value_heads / self.configurations.tensor_parallel, 1.0)
+        return np.asarray(heads_on_rank(num_key_value_heads, self.tensor_parallel))
+
+    def stored_code(self, part: str) -> CodeArray | None:
+        """Return codes with 16 bits where the checkpoint leaves ``part`` in 16 bits; else None."""
+        is_sixteen_bit = self.inputs.weight_formats.stored_bytes.get(part)
+        if is_sixteen_bit is None:
+            return None
+        code = self.configurations.quantization
+        return np.where(is_sixteen_bit[code] > 0, np.int8(Quantization.W16A16), code)
+
+    def linear(
+        self,
+        name: str,
+        module: str,
+        *,
+        rows: Numeric,
+        columns: Numeric,
+        depth: Numeric,
+        quantization: CodeArray | None = None,
+        stored: float | None = None,
+    ) -> Operator:
+        """Return a matrix product with its time; ``quantization``: types other than the default.
+
+        ``stored``: bytes that a weight takes, where they are not those of its type; tables of
+        measured products know none of these.
+        """
+        matrices = self._matrices if quantization is None else self.kernels.matrices(quantization)
+        if stored is not None:
+            matrices = {**matrices, "weight": np.asarray(stored), "tabulated": np.zeros(())}
+        time = self.kernels.linear(rows, columns, depth, matrices)
+        return Operator(
+            name=name,
+            module=module,
+            forward=np.where(np.asarray(rows) > 0, time, 0.0),
+            flops=np.asarray(2.0 * rows * np.asarray(columns) * depth),
+        )
+
+    def elementwise_time(self, num_bytes: Numeric, kernels: int = 1) -> FloatArray:
+        """Return seconds of memory-bound kernels that move ``num_bytes`` in total."""
+        time = self.kernels.elementwise(num_bytes, kernels)
+        return np.where(np.asarray(num_bytes) > 0, time, 0.0)
+
+    def elementwise(
+        self, name: str, module: str, *, num_bytes: Numeric, kernels: int = 1
+    ) -> Operator:
+        """Return memory-bound kernels that move ``num_bytes`` in total."""
+        return Operator(name=name, module=module, forward=self.elementwise_time(num_bytes, kernels))
+
+    def tensor_all_reduce(self, module: str) -> Operator:
+        """Return the sum over the ranks that split a block's matrices."""
+        return Operator(
+            name=f"{module}_all_reduce",
+            module=module,
+            part="tensor_parallel",
+            forward=self._block_all_reduce,
+        )
+
+    @cached_property
+    def _matrices(self) -> Mapping[str, FloatArray]:
+        return self.kernels.matrices(self.configurations.quantization)
+
+    @cached_property
+    def _block_all_reduce(self) -> FloatArray:
+        num_bytes = 2.0 * self.tokens * self.hidden_size
+        return self.kernels.all_reduce(num_bytes, self.tensor_group)

@@ -23,9 +23,9 @@ from planner.estimators.inference.continuous_batching import (
 )
 from planner.estimators.inference.estimate import serving_rejections
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
-from planner.estimators.inference.modality_towers import encoder_time
 from planner.estimators.inference.speculative_decoding import drafted_prompt_time
 from planner.estimators.inference.step import step_time
+from planner.estimators.towers import encoder_time
 from planner.formulas.queueing import (
     disaggregated_closed_loop_rate,
     disaggregated_concurrency,

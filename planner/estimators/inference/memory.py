@@ -11,17 +11,17 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric, add
 from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.adapters import adapter_bytes
-from planner.estimators.inference.attention_core import (
+from planner.estimators.adapters import adapter_bytes
+from planner.estimators.attention_core import (
     cached_bytes,
     index_bytes,
     state_bytes,
     window,
 )
 from planner.estimators.inference.context import Batch, BatchShare, ServingInputs
-from planner.estimators.inference.modality_towers import encoder_memory, tower_weights
 from planner.estimators.inference.speculative_decoding import draft_weights, drafter
 from planner.estimators.inference.weights import weight_bytes
+from planner.estimators.towers import encoder_memory, tower_weights
 from planner.formulas.memory import (
     kv_cache_overflow_share,
     paged_kv_cache_tokens,
@@ -29,7 +29,6 @@ from planner.formulas.memory import (
 )
 from planner.formulas.queueing import mean_residual
 from planner.layers.model import layer_of
-from planner.layers.operators import Experts
 from planner.specs.engine import MemoryShare
 
 
@@ -381,23 +380,25 @@ def _activation_bytes(
     model, memory, t = inputs.model, inputs.engine.memory, c.tensor_parallel
     described = [layer_of(model, group) for group in model.layer_groups]
     widest = max(each.widest for each in described)
-    layer = 2.0 * tokens * (3 * model.hidden_size + model.stream_width + widest / t)
-    layer = layer * memory.activation_copies
+    of_layer = 2.0 * tokens * (3 * model.hidden_size + model.stream_width + widest / t)
+    of_layer = of_layer * memory.activation_copies
     split = 1.0 if memory.gathered_logits else t
     logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.head_columns / split
     expert_workspace: FloatArray = np.zeros(())
     if memory.expert_workspace:
-        for each in described:
-            if each.experts:
-                workspace = _expert_workspace(model.hidden_size, c, each.experts, tokens)
-                expert_workspace = np.maximum(expert_workspace, workspace)
+        # Inputs, outputs and inner activations of the experts.
+        for experts in (layer.experts for layer in described if layer.experts):
+            inner = experts.width / c.expert_tensor_parallel
+            shared = np.maximum((experts.matrices - 1) * inner, model.hidden_size)
+            workspace = 2.0 * (tokens * experts.per_token) * (shared + inner)
+            expert_workspace = np.maximum(expert_workspace, workspace)
     queued: FloatArray = np.zeros(())
     if memory.queued_all_reduces:
         outputs = 2.0 * model.num_hidden_layers / c.pipeline_parallel
         queued = np.where(t > 1, outputs * 2.0 * tokens * model.hidden_size, 0.0)
     copies = 2 if memory.profiled_seqs else 4
     sampling = 2.0 * tokens * copies * model.hidden_size + logits
-    working = np.maximum(layer, sampling + expert_workspace)
+    working = np.maximum(of_layer, sampling + expert_workspace)
     if memory.warm_up_logit_bytes:
         # The largest step of prompts (the first is never split): logits and hidden states.
         tokens = np.maximum(c.max_num_batched_tokens, inputs.workload.input_tokens)
@@ -405,16 +406,6 @@ def _activation_bytes(
         working = np.maximum(working, np.asarray(tokens * of_token))
     seen, tower = encoder_memory(inputs, c, tokens)
     return np.maximum(working + queued + seen, tower)
-
-
-def _expert_workspace(
-    hidden_size: int, c: ServingConfigurations, experts: Experts, tokens: FloatArray
-) -> FloatArray:
-    """Return bytes of the experts' inputs, outputs and inner activations in one step."""
-    rows = tokens * experts.per_token
-    inner = experts.width / c.expert_tensor_parallel
-    shared = np.maximum((experts.matrices - 1) * inner, hidden_size)
-    return np.asarray(2.0 * rows * (shared + inner))
 
 
 def step_tokens(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:

@@ -17,9 +17,9 @@ from planner.estimators.inference.continuous_batching import (
     prompt_batch,
     tokens_per_step,
 )
-from planner.estimators.inference.modality_towers import encoder_time
 from planner.estimators.inference.speculative_decoding import drafted_prompt_time, drafting_time
 from planner.estimators.inference.step import InferenceStep, step_time
+from planner.estimators.towers import encoder_time
 
 
 @record(kw_only=True)

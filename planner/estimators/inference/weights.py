@@ -6,70 +6,14 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, Numeric, add
-from planner.base.enums import Quantization
+from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.context import ServingInputs
 from planner.layers.model import Layer, count_parameters, layer_of, layer_parameters
 from planner.layers.operators import MatrixProduct, MatrixSplit
-from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint
+from planner.specs.quantization import SIXTEEN_BIT_BYTES
 from planner.specs.serving_workload import redundant_experts
-
-
-@record(kw_only=True)
-class WeightFormats:
-    """Bytes per weight by code of `planner.base.enums.Quantization`, as a checkpoint stores them.
-
-    ``stored_bytes``: by part, whether a code leaves it in 16 bit; ``whole_layers``: share of the
-    layers that stay in 16 bit with all their matrices.
-    """
-
-    weight: FloatArray
-    stored_bytes: dict[str, FloatArray]
-    whole_layers: FloatArray
-
-    def bytes_of(self, part: str, code: CodeArray) -> FloatArray:
-        """Return bytes per weight of a part of the layers, averaged over layers."""
-        bytes_per_weight = self.weight[code]
-        if part in self.stored_bytes:
-            bytes_per_weight = np.where(
-                self.stored_bytes[part][code] > 0, SIXTEEN_BIT_BYTES, bytes_per_weight
-            )
-        unquantized_share = self.whole_layers[code]
-        return np.asarray(
-            unquantized_share * SIXTEEN_BIT_BYTES + (1 - unquantized_share) * bytes_per_weight
-        )
-
-
-def weight_formats(inputs: ServingInputs) -> WeightFormats:
-    """Return the number formats of a model's weights in an engine, by checkpoints if any."""
-    weight = np.array([FORMATS[code].weight for code in Quantization])
-    whole_layers = np.zeros(len(weight))
-    formats: dict[str, FloatArray] = {}
-    for code, checkpoint in _served_checkpoints(inputs).items():
-        default = weight[code]
-        if checkpoint.group_size is not None:  # with its share of a group's scale and zero point
-            bare = 0.5 if default < 1.0 else float(np.floor(default))
-            of_group = checkpoint.scale_bytes + checkpoint.zero_point_bytes
-            weight[code] = bare + of_group / checkpoint.group_size
-        whole_layers[code] = min(
-            checkpoint.sixteen_bit_layers / inputs.model.num_hidden_layers, 1.0
-        )
-        for part in checkpoint.sixteen_bit:
-            formats.setdefault(part, np.zeros(len(weight)))[code] = 1.0
-    return WeightFormats(weight=weight, stored_bytes=formats, whole_layers=whole_layers)
-
-
-def _served_checkpoints(inputs: ServingInputs) -> dict[Quantization, Checkpoint]:
-    """Return the first published checkpoint per format that the engine serves on the GPU."""
-    engine, vendor = inputs.engine.name, inputs.machine.gpu.vendor
-    checkpoints: dict[Quantization, Checkpoint] = {}
-    for checkpoint in inputs.model.checkpoints:
-        if checkpoint.is_served(engine, vendor):
-            checkpoints.setdefault(Quantization[checkpoint.quantization.upper()], checkpoint)
-    return checkpoints
-
 
 _LATENT: Mapping[str, Callable[[MatrixProduct], bool]] = {
     "down": lambda op: op.reads == "residual" and op.split is MatrixSplit.NONE,
@@ -102,7 +46,7 @@ def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -
     ]
     p = c.pipeline_parallel
     uneven = np.ceil(model.num_hidden_layers / p) / model.num_hidden_layers
-    formats, code, expert_code = weight_formats(inputs), c.quantization, c.expert_quantization
+    formats, code, expert_code = inputs.weight_formats, c.quantization, c.expert_quantization
     of_end = formats.weight[code] if inputs.engine.quantized_ends else SIXTEEN_BIT_BYTES
     if inputs.workload.embedding_bits is not None:
         of_end = inputs.workload.embedding_bits / 8

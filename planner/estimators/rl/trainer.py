@@ -13,7 +13,7 @@ from planner.configurations.rl_configurations import RlConfigurations
 from planner.estimators.rl.context import RlInputs
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.micro_batch_share import fullest_and_mean_share
-from planner.estimators.training.operators import StepTime
+from planner.estimators.training.step_time import StepTime
 
 _STATES = ("weights", "optimizer_states")
 _BYTES = 2.0
@@ -59,7 +59,13 @@ def estimate_trainer(inputs: RlInputs, configurations: RlConfigurations) -> Trai
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         full = full_batches(inputs, configurations)
         # The search checks the rules together with those of the engine.
-        estimate = evaluate(inputs.packed, _limit_tokens(inputs, full, batch), broken=_ALL_KEPT)
+        # At most a rank's tokens per optimizer step, or one longest answer.
+        rank_tokens = batch * work.mean_length / full.data_parallel
+        share = np.minimum(np.maximum(rank_tokens, work.longest) / inputs.budget, 1.0)
+        limited = replace(
+            full, micro_batch_size=share, global_batch_size=full.global_batch_size * share
+        )
+        estimate = evaluate(inputs.packed, limited, broken=_ALL_KEPT)
         time = _uneven_times(inputs, full, estimate, batch)
         updates = work.samples / batch
         factor = inputs.rollouts.pass_factor
@@ -93,15 +99,6 @@ def full_batches(inputs: RlInputs, configurations: RlConfigurations) -> Training
         number = np.maximum(np.ceil(tokens / (c.data_parallel * inputs.budget)), 1.0)
         batch_size = c.data_parallel * number
     return replace(c, global_batch_size=batch_size, micro_batch_size=np.ones(()))
-
-
-def _limit_tokens(
-    inputs: RlInputs, full: TrainingConfigurations, batch: FloatArray
-) -> TrainingConfigurations:
-    """The configurations with at most a rank's tokens per optimizer step, or one longest answer."""
-    rank_tokens = batch * inputs.workload.mean_length / full.data_parallel
-    share = np.minimum(np.maximum(rank_tokens, inputs.workload.longest) / inputs.budget, 1.0)
-    return replace(full, micro_batch_size=share, global_batch_size=full.global_batch_size * share)
 
 
 def _uneven_times(

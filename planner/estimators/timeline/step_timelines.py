@@ -9,8 +9,8 @@ import numpy as np
 from planner.base.arrays import FloatArray, first
 from planner.base.enums import PipelineSchedule
 from planner.base.records import record
-from planner.estimators.inference.operators import StepOperator
 from planner.estimators.inference.step import InferenceStep
+from planner.estimators.operators import Operator
 from planner.estimators.rl.step import TRAINER_PHASES, RlStep
 from planner.estimators.timeline.pipeline_schedule import (
     BACKWARD,
@@ -30,9 +30,9 @@ from planner.estimators.timeline.pipeline_schedule import (
     schedule_passes,
 )
 from planner.estimators.training.estimate import Estimate, evaluate
-from planner.estimators.training.operators import OperatorGroup
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.sharding import chunk_layers
+from planner.estimators.training.step_time import OperatorGroup
 
 PASSES = (FORWARD, BACKWARD, WEIGHTS)
 
@@ -53,7 +53,7 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     """Return times of each model chunk of a single-configuration estimate, in model order.
 
     ``splits``: gradients of weights are a pass of their own. All passes over the chunks of a rank
-    add up to the seconds of its stage (`planner.estimators.training.operators.StepTime`).
+    add up to the seconds of its stage (`planner.estimators.training.step_time.StepTime`).
     """
     time, model = estimate.time, estimate.inputs.model
     layout = estimate.inputs.workload.pipeline_layout
@@ -101,7 +101,7 @@ def _passes(
         inside = sum(
             first(operator.forward)
             if kind == FORWARD
-            else first(operator.backward) + first(operator.repeated(recomputation))
+            else first(operator.backward) + first(recomputation.repeated_time(operator))
             for operator in exchanges
         )
         passes[kind] = {COMPUTE: total - inside, EXCHANGE: inside + shown * total / both}
@@ -398,16 +398,16 @@ class _Lane:
             yield Span(0, stream, name, part, self.now, seconds)
             self.now += seconds
 
-    def operators(self, operators: Sequence[StepOperator], suffix: str) -> Iterator[Span]:
+    def operators(self, operators: Sequence[Operator], suffix: str) -> Iterator[Span]:
         """Yield the spans of operators in order."""
         for operator in operators:
             is_compute = operator.part == "compute"
             part = operator.module if is_compute else operator.part
             name = f"{operator.name.replace('_', ' ')}{suffix}"
             stream = COMPUTE if is_compute else EXCHANGE
-            yield from self.add_span(name, part, stream, first(operator.time))
+            yield from self.add_span(name, part, stream, first(operator.forward))
 
-    def layers(self, count: int, operators: Sequence[StepOperator], kind: str) -> Iterator[Span]:
+    def layers(self, count: int, operators: Sequence[Operator], kind: str) -> Iterator[Span]:
         """Spans of the layers of a kind; of many, those of the middle are one span."""
         shown = range(count) if count <= _SHOWN + 2 else range(_SHOWN)
         for layer in shown:
@@ -418,7 +418,7 @@ class _Lane:
         within: dict[str, float] = {}
         for operator in operators:
             part = operator.module if operator.part == "compute" else operator.part
-            within[part] = within.get(part, 0.0) + more * first(operator.time)
+            within[part] = within.get(part, 0.0) + more * first(operator.forward)
         seconds, start = sum(within.values()), self.now
         if seconds > 0:
             yield Span(0, COMPUTE, f"{more} layers more{kind}", MORE, start, seconds, within)
@@ -443,7 +443,8 @@ def rl_timeline(step: RlStep) -> Timeline:
     generate = seconds["generate"]
     steady = min(first(step.rollout.steady), generate)
     lane = [
-        *_generation(steady, generate),
+        Span(1, COMPUTE, "generate", "generate", 0.0, steady),
+        Span(1, COMPUTE, "tail", "generate", steady, generate - steady, left=0.06),
         *_consecutive_spans(generate, 1, [("reward", seconds["reward"])]),
     ]
     start = 0.0 if overlaps else generate + seconds["reward"]
@@ -472,11 +473,6 @@ def rl_timeline(step: RlStep) -> Timeline:
         spans=[*spans, *_idle_spans(spans, total)],
         makespan=total,
     )
-
-
-def _generation(steady: float, end: float) -> Iterator[Span]:
-    yield Span(1, COMPUTE, "generate", "generate", 0.0, steady)
-    yield Span(1, COMPUTE, "tail", "generate", steady, end - steady, left=0.06)
 
 
 def _consecutive_spans(

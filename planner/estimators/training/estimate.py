@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
-from operator import attrgetter
 
 import numpy as np
 
@@ -15,9 +14,15 @@ from planner.base.enums import PipelineSchedule, ZeroStage
 from planner.base.records import record
 from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY, TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
-from planner.estimators.kernel_work import attribute_work
-from planner.estimators.training.adapters import adapter_block, adapter_launches, without_adapters
-from planner.estimators.training.attention_core import softmax_launches
+from planner.estimators.adapters import (
+    training_adapter_launches,
+    training_adapters,
+    without_adapters,
+)
+from planner.estimators.attention_core import softmax_launches
+from planner.estimators.layer_operators import layer_operators
+from planner.estimators.operators import Operator, attribute_work
+from planner.estimators.towers import TowerShare
 from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.flat_step import (
     TENSOR_PARALLEL,
@@ -25,7 +30,6 @@ from planner.estimators.training.flat_step import (
     hardware_flops_per_token,
 )
 from planner.estimators.training.flops import model_flops_per_token
-from planner.estimators.training.layer_operators import layer_operators
 from planner.estimators.training.memory import Memory, peak_memory
 from planner.estimators.training.micro_batch_share import (
     MicroBatchShare,
@@ -45,15 +49,6 @@ from planner.estimators.training.model_states import (
     paging_time,
     streamed_states_time,
 )
-from planner.estimators.training.operators import (
-    LayerTime,
-    Operator,
-    OperatorGroup,
-    StepTime,
-    gradient_accumulation,
-    layer_time,
-    loop_launches,
-)
 from planner.estimators.training.sharding import (
     DataParallelTime,
     StageParameters,
@@ -61,7 +56,14 @@ from planner.estimators.training.sharding import (
     logits_in_layers,
     stage_parameters,
 )
-from planner.estimators.training.vision_tower import TowerShare
+from planner.estimators.training.step_time import (
+    LayerTime,
+    OperatorGroup,
+    StepTime,
+    gradient_accumulation,
+    layer_time,
+    loop_launches,
+)
 from planner.formulas.collectives import exposed_time, unhidden_time
 from planner.formulas.pipeline import (
     bubble_time_1f1b,
@@ -70,7 +72,6 @@ from planner.formulas.pipeline import (
     zero_bubble_time,
 )
 from planner.layers.model import embedding_of, layer_of, logits_of, prediction_of
-from planner.specs.framework import Overlap
 
 
 def pipeline_bubble(
@@ -150,7 +151,7 @@ def step_time(
     each other. ``paged``: bytes of optimizer states that go to the host and back.
     """
     exchange = data_parallel_time(share.inputs, c, parameters)
-    close = share.inputs.machine.close
+    close = share.machine.close
     groups = share.inputs.model.layer_groups
     moved = [moved_activations(share, group, c) for group in groups]
     copies = host_copies(share.inputs, c, parameters, moved)
@@ -173,7 +174,7 @@ def step_time(
     overhead = _overhead(share, c, parameters)
     m = c.num_micro_batches
     without_waits = add((m * slowest, bubble, data_parallel, optimizer, overhead))
-    slow_nodes = share.inputs.machine.large_scale_wait(without_waits, c.num_gpus)
+    slow_nodes = share.machine.large_scale_wait(without_waits, c.num_gpus)
     return StepTime(
         total=without_waits + slow_nodes,
         blocks=blocks,
@@ -186,7 +187,7 @@ def step_time(
         optimizer=optimizer,
         overhead=overhead,
         slow_nodes=slow_nodes,
-        works=share.inputs.machine.recorded_parts(),
+        works=share.machine.recorded_parts(),
     )
 
 
@@ -203,7 +204,7 @@ def _overlap_expert_exchange(
     if not is_concurrent.any():
         return all_operators
     window = add(o.forward + o.backward for o in all_operators if o.part == "compute") / 2
-    g = _overlap(share).interference
+    g = share.overlap.interference
 
     def exposed(time: FloatArray) -> FloatArray:
         behind = exposed_time(communication=time, computation=window, interference=g)
@@ -239,7 +240,7 @@ def _blocks(
         operators: Iterable[Operator] = _record_work(
             share,
             layer_operators(share, layer),
-            adapter_block(share, group),
+            training_adapters(share, group),
             gradient_accumulation(
                 share,
                 np.asarray(trained.layer_dense[index] + trained.layer_experts[index]),
@@ -262,10 +263,10 @@ def _blocks(
             expert_wait=waits,
             every_wait=share.reduce_wait,
         )
-        of_adapters = adapter_launches(share, group)
+        of_adapters = training_adapter_launches(share, group)
         time = reference = timed(operators, launch_time=add((*base_launches, of_adapters)))
         if inputs.workload.is_frozen and any(inputs.workload.forward_passes):
-            without = adapter_launches(share, group, switched_off=True)
+            without = training_adapter_launches(share, group, switched_off=True)
             launches = add((*base_launches, without))
             reference = timed(without_adapters(operators), launch_time=launches)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
@@ -308,13 +309,11 @@ def _end_blocks(
         operators = (*_record_work(share, layer_operators(share, end)), *summed)
         time = layer_time(operators, share.recomputation, 0.0)
         gathers = exchange.end_forward, exchange.end_backward
-        gather = _exposed_gather(share, time, gathers, np.zeros((), dtype=np.bool_))
-        offload = _exposed_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
         moves = copies.end_forward, copies.end_backward
         yield OperatorGroup(
             time=time,
-            gather=gather,
-            offload=offload,
+            gather=_exposed_gather(share, time, gathers),
+            offload=_exposed_copies(share, time, gathers, moves),
             counts=count * is_there.astype(np.float64),
             fully_recomputed=count,
             reference=_without_gradients(share, time, time, gathers, moves),
@@ -340,7 +339,7 @@ def _without_gradients(
             layer, backward=nothing, recompute=nothing, launch_wait_backward=nothing
         )
         gathered = gathers[0], nothing
-        gather = _exposed_gather(share, forward_only, gathered, np.zeros((), dtype=np.bool_))
+        gather = _exposed_gather(share, forward_only, gathered)
         copied = _exposed_copies(share, forward_only, gathered, (copies[0], nothing))
         return add((forward_only.forward_total, gather, copied))
 
@@ -350,26 +349,25 @@ def _without_gradients(
 
 def _record_work(share: MicroBatchShare, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
     """Consecutive operators, with their work if it is recorded."""
-    ledger = share.inputs.machine.ledger
-    return tuple(attribute_work(ledger, chain(*operators), attrgetter("forward")))
-
-
-def _overlap(share: MicroBatchShare) -> Overlap:
-    return share.inputs.framework.overlap
+    ledger = share.machine.ledger
+    return tuple(attribute_work(ledger, chain(*operators)))
 
 
 def _exposed_gather(
-    share: MicroBatchShare, time: LayerTime, gathers: _Passes, is_concurrent: BoolArray
+    share: MicroBatchShare,
+    time: LayerTime,
+    gathers: _Passes,
+    is_concurrent: BoolArray | None = None,
 ) -> FloatArray:
     """Return seconds of ZeRO gathers and scatters of a layer that computation does not hide.
 
     Where passes overlap (``is_concurrent``), both hide the transfers of both: experts' exchanges
     have hidden behind both.
     """
-    overlap = _overlap(share)
+    overlap = share.overlap
     windows = time.forward_total, time.backward_total
     separate = _exposed(gathers, windows, overlap.weight_gather, overlap.interference)
-    if not is_concurrent.any():
+    if is_concurrent is None or not is_concurrent.any():
         return separate
     nothing = np.zeros(())
     both = (gathers[0] + gathers[1], nothing)
@@ -409,9 +407,9 @@ def _pipeline_transfer(share: MicroBatchShare, c: TrainingConfigurations) -> Flo
     p = c.pipeline_parallel
     num_bytes = share.number_bytes * share.local_tokens * share.inputs.model.stream_width
     distance = c.num_gpus / p
-    send = share.inputs.machine.send_time(num_bytes, distance)
+    send = share.machine.send_time(num_bytes, distance)
     shown = unhidden_time(
-        communication=2 * c.virtual_pipeline * send, hidden=_overlap(share).pipeline_parallel
+        communication=2 * c.virtual_pipeline * send, hidden=share.overlap.pipeline_parallel
     )
     return np.where(p > 1, shown, 0.0)
 
@@ -433,7 +431,7 @@ def _exposed_exchange(
     share: MicroBatchShare, exchange: DataParallelTime, window: FloatArray, late: FloatArray
 ) -> FloatArray:
     """Return seconds of the gradient exchange per step that computation does not hide."""
-    overlap = _overlap(share)
+    overlap = share.overlap
     at_end, longest = late * exchange.step, (1 - late) * exchange.step
     if overlap.data_parallel == 0:
         return exchange.step
@@ -475,7 +473,7 @@ def _overhead(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
     """Return the fixed seconds per step of the framework, with its seconds per micro-batch."""
-    execution = share.inputs.framework.execution
+    execution = share.execution
     overhead = execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead
     if execution.weight_broadcast_time:
         waiting = execution.weight_broadcast_time * (parameters.dense_group.size - 1)

@@ -11,7 +11,7 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterKind
 from planner.base.training_aliases import ExpertAdapters
 from planner.errors import PlannerError
-from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
+from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.training.micro_batch_share import TrainingInputs, trained_length
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.saved_activations import skipped_share

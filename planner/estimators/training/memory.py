@@ -14,8 +14,9 @@ from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, 
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.estimators.towers import TowerShare, frozen_tower_bytes
 from planner.estimators.training.bytes_per_element import WIDE_BYTES, GradientBytes, is_wide
-from planner.estimators.training.layer_operators import logit_bytes
+from planner.estimators.training.loss_kernels import logit_bytes
 from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
 from planner.estimators.training.model_states import (
     HOST_GRADIENT_BYTES,
@@ -43,7 +44,6 @@ from planner.estimators.training.sharding import (
     sharded,
     stage_gathered_bytes,
 )
-from planner.estimators.training.vision_tower import TowerShare, frozen_tower_bytes
 from planner.formulas.pipeline import micro_batches_in_flight
 
 _LOGIT_GRADIENT = 4.0
@@ -355,7 +355,7 @@ def peak_memory(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> Memory:
     """Predict the memory of every configuration in bytes, on each stage that may be the fullest."""
-    unified = share.inputs.machine.gpu.unified_memory
+    unified = share.machine.gpu.unified_memory
     if unified:  # offloaded tensors stay in the same memory
         c = replace(c, offload=np.zeros((), np.int8), paged_optimizer=np.zeros((), np.bool_))
     groups = share.inputs.model.layer_groups
@@ -410,7 +410,7 @@ def _page_states(
     Pages leave only as far as memory is missing (bitsandbytes 0.48, ``optim/optimizer.py``, states
     in CUDA's managed memory).
     """
-    capacity = share.inputs.machine.gpu.allocatable_memory
+    capacity = share.machine.gpu.allocatable_memory
     left, paged, least = [], [np.zeros(())], []
     for stage, of_stage in enumerate(moments):
         movable = np.where(c.paged_optimizer, state("moments", stage), 0.0)
@@ -580,7 +580,7 @@ def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
     model, memory = share.inputs.model, share.inputs.framework.memory
     logits = share.tokens * model.head_columns / share.tensor_parallel
     if memory.loss_room:
-        free = share.inputs.machine.gpu.allocatable_memory - other.total
+        free = share.machine.gpu.allocatable_memory - other.total
         chunk_bytes = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
         logits = np.minimum(logits, chunk_bytes / WIDE_BYTES)
     read = share.number_bytes * (2 + 2) * share.local_tokens * model.hidden_size

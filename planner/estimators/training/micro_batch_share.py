@@ -25,7 +25,7 @@ from planner.estimators.training.recomputation import Recomputation
 from planner.formulas.attention import longest_sample, mean_square_length
 from planner.formulas.collectives import unhidden_time
 from planner.layers.operators import heads_on_rank
-from planner.specs.framework import FrameworkProfile
+from planner.specs.framework import Execution, FrameworkProfile, Overlap
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import training_format
 from planner.specs.training_workload import TrainingWorkload
@@ -126,6 +126,21 @@ class MicroBatchShare:
         )
 
     @property
+    def machine(self) -> Machine:
+        """The GPU in its cluster."""
+        return self.inputs.machine
+
+    @property
+    def execution(self) -> Execution:
+        """Times and passes of the framework."""
+        return self.inputs.framework.execution
+
+    @property
+    def overlap(self) -> Overlap:
+        """What the framework hides of communication."""
+        return self.inputs.framework.overlap
+
+    @property
     def hidden_size(self) -> int:
         """Width of the residual stream."""
         return self.inputs.model.hidden_size
@@ -209,17 +224,13 @@ class MicroBatchShare:
         volume instead, which alone can run behind the products around them: Megatron-LM's
         arguments.py and NeMo's comm_overlap.py have no overlap without sequence parallelism.
         """
-        machine, overlap = self.inputs.machine, self.inputs.framework.overlap
+        machine, overlap = self.machine, self.overlap
         num_bytes = self.number_bytes * self.tokens * self.hidden_size
-
-        def seconds(kind: str) -> FloatArray:
-            return machine.collective(kind, num_bytes, self.tensor_group)
-
         reduce = halves = np.zeros(())
         if not self.sequence_parallel.all():
-            reduce = seconds("all_reduce")
+            reduce = machine.collective("all_reduce", num_bytes, self.tensor_group)
         if self.sequence_parallel.any():
-            halves = seconds("all_gather") + seconds("reduce_scatter")
+            halves = machine.gather_scatter_time(num_bytes, self.tensor_group)
         share = np.where(
             self.tp_comm_overlap,
             np.maximum(overlap.tensor_parallel, overlap.asynchronous_tensor_parallel),
@@ -234,7 +245,7 @@ class MicroBatchShare:
     @cached_property
     def reduce_wait(self) -> Numeric:
         """Seconds that each pass of a layer waits for the slowest rank of a node."""
-        wait = self.inputs.framework.execution.node_reduce_wait
+        wait = self.execution.node_reduce_wait
         machine = self.inputs.machine
         return np.where(machine.fills_domain(self.tensor_group), wait, 0.0) if wait else 0.0
 
@@ -247,6 +258,10 @@ class MicroBatchShare:
         """Bytes of a saved number of one of ``INPUTS``; ``default`` if no bits are specified."""
         bits = self.input_bits[name]
         return np.where(bits > 0, bits / 8, default) if bits.any() else default
+
+    def expert_pairs(self, per_token: int) -> FloatArray:
+        """Pairs of token and expert on the fullest rank."""
+        return np.asarray(self.local_tokens * per_token * self.expert_load)
 
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""

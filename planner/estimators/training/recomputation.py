@@ -12,6 +12,7 @@ from planner.base.enums import Recompute
 from planner.base.records import record
 from planner.base.software_enums import KeptTensors, RecomputedModules
 from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.estimators.operators import Operator
 
 _CORE, _FEED_FORWARD, _CHEAP = (
     int(RecomputedModules[RecomputedModules.canonical_word(word).upper()])
@@ -119,3 +120,14 @@ class Recomputation:
     def any_full(self) -> BoolArray:
         """Mask of configurations with fully recomputed layers."""
         return np.asarray(self.full > 0)
+
+    def repeated_time(self, operator: Operator) -> FloatArray:
+        """Return seconds of an operator that recomputation repeats, averaged over layers."""
+        if not (operator.repeatable and self.is_any):
+            return np.zeros(())
+        share = self.share_of(operator.repeated_by, operator.parts)
+        some = operator.selective
+        if some if isinstance(some, float) else some.any():
+            share = np.where(self.by_share, np.maximum(some, share), share)
+        repeated = self.full * (1 - operator.spared) * operator.forward
+        return np.where(self.any_full, repeated, share * operator.forward)

@@ -18,11 +18,10 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
 from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
-from planner.estimators.training.adapters import adapted_matrices, expert_matrices
+from planner.estimators.adapters import adapted_matrices, expert_matrices
 from planner.estimators.training.bytes_per_element import is_narrow, widen
 from planner.estimators.training.compilation import keeps_eager_copies, saved_activation_factor
 from planner.estimators.training.micro_batch_share import MicroBatchShare
-from planner.estimators.training.operators import expert_pairs
 from planner.estimators.training.recomputation import Recomputation
 from planner.formulas.memory import attention_score_bytes, dropout_mask_bytes, saved_tensor_bytes
 from planner.layers.model import Layer, layer_of
@@ -81,7 +80,7 @@ def _sizes(share: MicroBatchShare, layer: Layer) -> Iterator[tuple[str, Numeric]
     """Yield the name of each operator's output tensor and its bytes per micro-batch."""
     for op in layer.operators:
         if isinstance(op, Experts):
-            sent = share.number_bytes * expert_pairs(share, op.per_token)
+            sent = share.number_bytes * share.expert_pairs(op.per_token)
             yield MLPWI, sent * (op.matrices - 1) * op.width
             yield MLPWO, sent * share.expert_tensor_parallel * op.depth
         elif op.makes and type(op) in _MADE:
@@ -231,7 +230,7 @@ def _adapter_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     depths = [matrix.local(share.tensor_parallel)[0] for matrix in matrices]
     inputs = add(memory.adapter_input * share.tokens * np.asarray(depth) for depth in depths)
     if op := _layer(share, group).experts:
-        sent = expert_pairs(share, op.per_token) * share.expert_tensor_parallel
+        sent = share.expert_pairs(op.per_token) * share.expert_tensor_parallel
         of_experts = (
             matrix.local(share.expert_tensor_parallel)[0]
             for matrix in expert_matrices(share.inputs, group)

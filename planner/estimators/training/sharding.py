@@ -15,8 +15,8 @@ from planner.base.records import record
 from planner.base.units import ceil_div
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.training_rules import END_CHUNKS
+from planner.estimators.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.machine import CommunicationGroup
-from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
 from planner.estimators.training.bytes_per_element import GradientBytes, compute_bytes, widen
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.formulas.memory import quantized_bytes, sharded_bytes
@@ -417,19 +417,13 @@ def _dense_share(layer: Layer, tensor_parallel: FloatArray) -> FloatArray:
     dense = [op for op in layer.operators if not isinstance(op, Experts)]
     sharded = sum(op.parameters for op in dense if op.sharded)
     unsharded = sum(op.parameters for op in dense if not op.sharded)
+    # Key-value parameters that a rank copies if there are fewer KV heads than ranks.
     copied = [
-        _replicated_parameters(product, tensor_parallel) for product in layer.of(MatrixProduct)
+        op.depth * (op.columns.on_rank(tensor_parallel) - op.columns.total / tensor_parallel)
+        for op in layer.of(MatrixProduct)
+        if op.columns.copied
     ]
     return add((sharded / tensor_parallel, unsharded, *copied))
-
-
-def _replicated_parameters(product: MatrixProduct, tensor_parallel: FloatArray) -> FloatArray:
-    """Count key-value parameters that a rank copies if there are fewer KV heads than ranks."""
-    if not product.columns.copied:
-        return np.zeros(())
-    columns = product.columns
-    extra = columns.on_rank(tensor_parallel) - columns.total / tensor_parallel
-    return np.asarray(product.depth * extra)
 
 
 def _on_stages(layers: StageLayers, per_layer: tuple[FloatArray, ...]) -> FloatArray:

@@ -350,7 +350,7 @@ def _step_rows(step: InferenceStep) -> list[dict[str, str | float]]:
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:
             row = sums.setdefault((operator.name, operator.module), [0.0, 0.0])
-            row[0] += count * first(operator.time)
+            row[0] += count * first(operator.forward)
             row[1] += count * first(operator.flops)
     others = {(part, OTHERS): [first(getattr(step, part)), 0.0] for part in _PARTS}
     return [
@@ -366,7 +366,7 @@ def step_parts(step: InferenceStep) -> dict[str, float]:
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:
             part = operator.module if operator.part == "compute" else operator.part
-            sums[part] = sums.get(part, 0.0) + count * first(operator.time)
+            sums[part] = sums.get(part, 0.0) + count * first(operator.forward)
     return sums | {part: first(getattr(step, part)) for part in _PARTS}
 
 

@@ -28,10 +28,10 @@ from planner.estimators.inference.memory import (
     preempted_share,
     sequence_bytes,
 )
-from planner.estimators.inference.modality_towers import encoder_inputs, encoder_time
 from planner.estimators.inference.prefix_cache import PrefixCaches
 from planner.estimators.inference.queueing_delay import OfferedLoad
 from planner.estimators.power_draw import PowerDraw, power_draw
+from planner.estimators.towers import encoder_inputs, encoder_time
 from planner.formulas.cost import cost_per_million
 from planner.formulas.draining import longest_answer_ratio
 from planner.formulas.power import board_share, carbon

@@ -128,7 +128,7 @@ def _operators(step: InferenceStep) -> Iterator[TimedPart]:
             yield TimedPart.of(
                 operator.name,
                 operator.module,
-                {term: count * first(operator.time)},
+                {term: count * first(operator.forward)},
                 operator.works,
                 part=operator.part,
             )

@@ -46,7 +46,7 @@ from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flat_step import TENSOR_PARALLEL
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.estimators.training.micro_batch_share import TrainingInputs
-from planner.estimators.training.operators import StepTime
+from planner.estimators.training.step_time import StepTime
 from planner.optimize.source import Candidates, Source
 from planner.question.request import PlanRequest, Request
 from planner.question.terms import terms_about, terms_of

@@ -1,4 +1,17 @@
-"""Adapters of a layer: adapted matrices, parameters, operators."""
+"""Adapters in training and serving: adapted matrices, their parameters and memory, their times.
+
+In training every rank computes the adapters of its frozen matrices, with gradients. An engine
+allocates its adapter slots at the start: for every adapted matrix a pair of thin matrices of the
+greatest rank, for as many adapters as a step may use. Where tensor parallelism splits the columns
+of a matrix, every rank holds the first of the pair unsharded; where it splits the rows, every rank
+holds the second unsharded [1]_ [2]_. Adapters of embedding and logits are not counted.
+
+References
+----------
+.. [1] ``create_lora_weights`` of vllm/lora/layers/base_linear.py, column_parallel_linear.py and
+   fused_moe.py, vLLM 0.33.
+.. [2] ``get_lora_A_shape`` and ``get_lora_B_shape`` of python/sglang/srt/lora/mem_pool.py.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +24,36 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterKind, AdapterTargets
 from planner.base.records import record
 from planner.base.training_aliases import ExpertAdapters
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import BatchShare, ServingInputs
+from planner.estimators.inference.weights import held_experts
+from planner.estimators.operators import Operator
 from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
-from planner.estimators.training.operators import Operator, expert_pairs
-from planner.formulas.memory import dequantize_bytes, lora_parameters, quantized_bytes
+from planner.formulas.memory import (
+    dequantize_bytes,
+    lora_parameters,
+    lora_serving_bytes,
+    quantized_bytes,
+)
+from planner.formulas.routing import experts_touched
 from planner.layers.model import Layer, layer_of, layer_parameters
-from planner.layers.operators import MatrixProduct, MatrixSplit
+from planner.layers.operators import (
+    Experts,
+    LayerOperator,
+    MatrixProduct,
+    MatrixSplit,
+    ParameterPart,
+)
 from planner.specs.model import LayerGroup, ModelSpec
+from planner.specs.quantization import SIXTEEN_BIT_BYTES
 
 _CHOSEN = {
     target: tuple(AdapterTargets)[: index + 1] for index, target in enumerate(AdapterTargets)
 }
 """Targets and all that are narrower."""
 _MODULE = "adapter"
+_ADAPTED = (ParameterPart.ATTENTION, ParameterPart.FEED_FORWARD)
+_OF_EXPERTS = 2  # one set of kernels before the activation, one after it
 
 
 @record(kw_only=True)
@@ -66,12 +97,16 @@ def layer_adapter_parameters(
         return np.asarray(
             inputs.workload.virtual_tokens * prefix_width(inputs.model, group) / tensor_parallel
         )
-    parameters = []
-    for matrix in adapted_matrices(inputs, group):
-        depth, columns = matrix.local(tensor_parallel)
-        rank = inputs.workload.lora_rank
-        parameters.append(lora_parameters(depth=depth, columns=columns, lora_rank=rank))
-    return add(parameters)
+    return add(_parameters(inputs, adapted_matrices(inputs, group), tensor_parallel))
+
+
+def _parameters(
+    inputs: TrainingInputs, matrices: Iterable[AdaptedMatrix], tensor_parallel: Numeric
+) -> list[FloatArray]:
+    """Return the LoRA parameters of each matrix on one rank of those that split it."""
+    sides = (matrix.local(tensor_parallel) for matrix in matrices)
+    rank = inputs.workload.lora_rank
+    return [lora_parameters(depth=depth, columns=width, lora_rank=rank) for depth, width in sides]
 
 
 def expert_matrices(inputs: TrainingInputs, group: LayerGroup) -> tuple[AdaptedMatrix, ...]:
@@ -101,11 +136,7 @@ def layer_expert_parameters(
     expert_tensor_parallel: Numeric,
 ) -> FloatArray:
     """Count LoRA parameters of one layer's routed experts on one rank."""
-    parameters = []
-    for matrix in expert_matrices(inputs, group):
-        depth, columns = matrix.local(expert_tensor_parallel)
-        rank = inputs.workload.lora_rank
-        parameters.append(lora_parameters(depth=depth, columns=columns, lora_rank=rank))
+    parameters = _parameters(inputs, expert_matrices(inputs, group), expert_tensor_parallel)
     if not parameters:
         return np.zeros(())
     return _expert_sets(inputs, group, expert_parallel) * add(parameters)
@@ -125,7 +156,7 @@ def prefix_width(model: ModelSpec, group: LayerGroup) -> float:
     return float(core.key_value_heads * (core.qk_dim + core.v_dim)) if core else 0.0
 
 
-def adapter_block(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
+def training_adapters(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
     """Yield the LoRA operators of a layer, and the dequantization of its frozen matrices."""
     workload = share.inputs.workload
     if not workload.is_frozen:
@@ -145,11 +176,11 @@ def without_adapters(operators: Iterable[Operator]) -> Iterator[Operator]:
     return (operator for operator in operators if operator.module != _MODULE)
 
 
-def adapter_launches(
+def training_adapter_launches(
     share: MicroBatchShare, group: LayerGroup, *, switched_off: bool = False
 ) -> float:
-    """Return forward host seconds to launch `adapter_block`; ``switched_off``: without LoRA."""
-    workload, execution = share.inputs.workload, share.inputs.framework.execution
+    """Return forward host seconds to launch `training_adapters`; ``switched_off``: without LoRA."""
+    workload, execution = share.inputs.workload, share.execution
     if not workload.is_frozen:
         return 0.0
     inputs = share.inputs
@@ -189,7 +220,7 @@ def _fuse_matrices(matrices: Iterable[AdaptedMatrix]) -> Iterator[AdaptedMatrix]
 
 def _adapter(share: MicroBatchShare, matrix: AdaptedMatrix) -> Operator:
     """Return the LoRA down and up products of a matrix, with gradients and the sum of outputs."""
-    machine, rank = share.inputs.machine, share.inputs.workload.lora_rank
+    machine, rank = share.machine, share.inputs.workload.lora_rank
     rows, precision = share.tokens, share.unquantized
     depth, columns = matrix.local(share.tensor_parallel)
     down = machine.gemm_time(rows, rank, depth, precision)
@@ -215,7 +246,7 @@ def _adapter_sum(
 
     ``sides``: the numbers that it reads and writes for each of the ``rows``.
     """
-    machine, (depth, columns) = share.inputs.machine, sides
+    machine, (depth, columns) = share.machine, sides
     outputs, inputs = rows * np.asarray(columns), rows * np.asarray(depth)
     # Scaled (a read and a write), then added (two reads and a write); backward the same.
     summed = machine.memory_time(5.0 * share.number_bytes * outputs, kernels=2)
@@ -229,7 +260,7 @@ def _adapter_sum(
         forward=add((*products, summed)),
         backward=add((*gradients, summed_gradient)),
         flops=np.asarray(2.0 * rank * rows * (np.asarray(depth) + columns)),
-        selective=share.inputs.framework.execution.selective_share,
+        selective=share.execution.selective_share,
     )
 
 
@@ -238,10 +269,10 @@ def _expert_adapter(share: MicroBatchShare, group: LayerGroup, matrix: AdaptedMa
 
     The four of the backward pass take twice as long as the two of the forward pass.
     """
-    inputs, machine = share.inputs, share.inputs.machine
+    inputs, machine = share.inputs, share.machine
     op = layer_of(inputs.model, group).experts
     rank, split = inputs.workload.lora_rank, share.expert_tensor_parallel
-    rows = expert_pairs(share, op.per_token if op else 0) * split
+    rows = share.expert_pairs(op.per_token if op else 0) * split
     sets = _expert_sets(inputs, group, share.expert_parallel)
     depth, columns = matrix.local(split)
     down, up = (
@@ -253,7 +284,7 @@ def _expert_adapter(share: MicroBatchShare, group: LayerGroup, matrix: AdaptedMa
 
 def _prefix(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
     """Yield attention to the virtual tokens of prefix tuning."""
-    core, machine = layer_of(share.inputs.model, group).core, share.inputs.machine
+    core, machine = layer_of(share.inputs.model, group).core, share.machine
     if core is None:
         return
     rows = share.tokens * core.heads / share.tensor_parallel
@@ -265,7 +296,7 @@ def _prefix(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
         forward=both,
         backward=2.0 * both,
         flops=np.asarray(2.0 * rows * v * (core.qk_dim + core.v_dim)),
-        selective=share.inputs.framework.execution.selective_share,
+        selective=share.execution.selective_share,
     )
 
 
@@ -279,7 +310,7 @@ def _dequantizations(share: MicroBatchShare, group: LayerGroup) -> Iterator[Oper
         ("attention_dequantize", layer.attention / share.tensor_parallel, attention),
         ("feed_forward_dequantize", local, feed_forward),
     )
-    execution, machine = share.inputs.framework.execution, share.inputs.machine
+    execution, machine = share.execution, share.machine
     passes, workload = execution.dequantize_passes, share.inputs.workload
     width = quantized_bytes(
         bits=workload.quantization_bits, double_quantization=workload.double_quantization
@@ -294,6 +325,125 @@ def _dequantizations(share: MicroBatchShare, group: LayerGroup) -> Iterator[Oper
             module="dequantize",
             forward=time,
             backward=time,
-            flops=np.zeros(()),
             selective=execution.selective_share,
         )
+
+
+def adapter_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
+    """Return bytes of all LoRA adapter slots on one GPU of the fullest stage."""
+    slots, rank = inputs.max_loras, inputs.workload.lora_rank
+    if not slots:
+        return np.zeros(())
+    layers = inputs.model.num_hidden_layers
+    uneven = np.ceil(layers / c.pipeline_parallel) / layers
+    numbers = add(
+        group.num_hidden_layers * sides
+        for group in inputs.model.layer_groups
+        for sides in _slot_sides(inputs, layer_of(inputs.model, group), c)
+    )
+    return np.asarray(SIXTEEN_BIT_BYTES * slots * rank * numbers * uneven)
+
+
+def _slot_sides(inputs: ServingInputs, layer: Layer, c: ServingConfigurations) -> Iterator[Numeric]:
+    """Yield inputs plus outputs of a layer's LoRA matrices on one GPU (parameters at rank 1)."""
+    for op in layer.of(MatrixProduct):
+        if _is_adapted(op, inputs.workload.lora_targets):
+            yield sum(_slot_shape(op, c.tensor_parallel))
+    if _has_adapted_experts(inputs):
+        for experts in layer.of(Experts):
+            local = held_experts(inputs, experts.num_experts, c) / c.expert_parallel
+            width = experts.width / c.expert_tensor_parallel
+            yield local * experts.matrices * (experts.depth + width)
+
+
+def _is_adapted(op: MatrixProduct, targets: AdapterTargets) -> bool:
+    """Return whether a fused product has LoRA adapters, by any of its matrices."""
+    if op.holder not in _ADAPTED:
+        return False
+    is_any = any(part.adapter in _CHOSEN[targets] for part in op.columns.parts)
+    return is_any or targets is AdapterTargets.ALL_LINEAR
+
+
+def _has_adapted_experts(inputs: ServingInputs) -> bool:
+    """Whether an engine's routed experts have adapters too."""
+    is_all = inputs.workload.lora_targets is AdapterTargets.ALL_LINEAR
+    return is_all and inputs.engine.memory.adapted_experts
+
+
+def _slot_shape(op: MatrixProduct, tensor_parallel: Numeric) -> tuple[Numeric, Numeric]:
+    """Return (inputs, outputs) of a product's LoRA matrices on one rank.
+
+    Matrices that are one product have an adapter each.
+    """
+    depth, columns = op.on_rank(tensor_parallel)
+    return op.joined * depth, columns
+
+
+def adapter_load_time(inputs: ServingInputs, c: ServingConfigurations) -> Numeric:
+    """Return mean seconds that a request waits to load its LoRA adapter from the host."""
+    if inputs.adapter_draws == np.inf:
+        return 0.0
+    each = adapter_bytes(inputs, c) / inputs.max_loras
+    link = inputs.engine.execution.host_link_fraction
+    return (1 - inputs.adapter_hits) * inputs.machine.host_copy_time(each, link)
+
+
+def serving_adapter_launches(inputs: ServingInputs, layer: Layer) -> float:
+    """Return host seconds per layer to launch LoRA kernels."""
+    if not inputs.max_loras:
+        return 0.0
+    targets = inputs.workload.lora_targets
+    number = sum(_is_adapted(op, targets) for op in layer.of(MatrixProduct))
+    if _has_adapted_experts(inputs):
+        number += _OF_EXPERTS * len([*layer.of(Experts)])
+    return number * inputs.engine.execution.adapter_launch_time
+
+
+def serving_adapters(share: BatchShare, op: LayerOperator) -> Iterator[Operator]:
+    """Yield the LoRA operators of a layer's operator; nothing without a LoRA adapter.
+
+    Every request uses an adapter. The requests of a step are spread evenly over ``max_loras``.
+    There is one adapter per (token, expert) pair of adapted experts.
+    """
+    work, c = share.inputs.workload, share.configurations
+    if not share.inputs.max_loras:
+        return
+    if isinstance(op, MatrixProduct) and _is_adapted(op, work.lora_targets):
+        shape = _slot_shape(op, share.tensor_parallel)
+        yield _slot_products(share, op, share.tokens, shape, share.distinct_adapters, kernels=1)
+    elif isinstance(op, Experts) and _has_adapted_experts(share.inputs):
+        rows = share.batch.tokens * op.per_token / c.expert_parallel
+        touched = experts_touched(
+            num_experts=op.num_experts,
+            num_experts_per_tok=op.per_token,
+            tokens=share.batch.tokens,
+            dispersion=work.expert_dispersion,
+        )
+        read = np.minimum(touched / c.expert_parallel * share.distinct_adapters, rows)
+        width, before = op.width / c.expert_tensor_parallel, op.matrices - 1
+        shape = before * op.depth + width, before * width + op.depth
+        yield _slot_products(share, op, rows, shape, read, kernels=_OF_EXPERTS)
+
+
+def _slot_products(
+    share: BatchShare,
+    op: LayerOperator,
+    rows: FloatArray,
+    shape: tuple[Numeric, Numeric],
+    read: FloatArray,
+    kernels: int,
+) -> Operator:
+    """Return the LoRA operator of a layer's operator; ``read``: distinct adapters in the batch."""
+    rank, execution, (inputs, outputs) = share.inputs.workload.lora_rank, share.execution, shape
+    moved = lora_serving_bytes(
+        rows=rows, inputs=inputs, outputs=outputs, lora_rank=rank, adapters=read
+    )
+    time = share.machine.memory_time(
+        moved / execution.adapter_bandwidth_fraction, kernels=kernels * execution.adapter_kernels
+    )
+    return Operator(
+        name=f"{op.name}_adapters",
+        module="lora",
+        forward=np.where(rows > 0, time, 0.0),
+        flops=np.asarray(2.0 * rows * rank * (np.asarray(inputs) + outputs)),
+    )
