@@ -14,13 +14,14 @@ from planner.decide.sizing.fleet import (
     FeasiblePlan,
     LowerBound,
     NearMiss,
-    Size,
     closest_reason,
 )
+from planner.decide.sizing.size import Size
 from planner.estimators.rl.context import RlInputs
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.optimize.exhaustive import double_limit
-from planner.optimize.problem import Constraint, Problem
+from planner.optimize.goals import Constraint
+from planner.optimize.problem import Problem
 from planner.optimize.reprice import search_with_shared_predictions
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
