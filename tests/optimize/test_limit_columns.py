@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.optimize.problem import limit_rows, with_rate_limit
+from planner.optimize.problem import limit_probability, limit_rows, with_rate_limit
 from planner.optimize.result_columns import full_columns
 from planner.show.presenters.row_files import PROBABILITY, with_limits
 
