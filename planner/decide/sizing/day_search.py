@@ -195,7 +195,13 @@ def fleets_by_rate(
     workers, smallest = gpus_of_workers(peak.row) or [1], peak
     for rate in reversed(rates[:-1]):
         if smallest.num_gpus > _min_gpus(smallest, rate):
-            smallest = _smallest_fleet_up_to(pinned, rate, smallest)
+            at_rate = replace(pinned, request_rate=max(rate, _LEAST_RATE))
+            fleet = plan_with_fewest_gpus(at_rate)
+            if fleet is None:
+                fleet = _smallest_at_load(at_rate, smallest)
+            smallest = (
+                fleet if fleet is not None and fleet.num_gpus < smallest.num_gpus else smallest
+            )
         fleets[rate] = smallest
     step = math.gcd(*workers)
     return {rate: _fleet_between(rates, fleets, rate, step) for rate in requested}
@@ -216,15 +222,6 @@ def _fleet_between(
     low, high = (number_or_nan(fleet.row[_CAPACITY]) for fleet in (below, above))
     capacity = low + (high - low) * (gpus - below.num_gpus) / more
     return replace(above, row={**above.row, _GPUS: gpus, _CAPACITY: capacity})
-
-
-def _smallest_fleet_up_to(pinned: Request, rate: float, above: FeasiblePlan) -> FeasiblePlan:
-    """Return the smallest fleet for a rate [requests/s], or ``above`` if that is no larger."""
-    at_rate = replace(pinned, request_rate=max(rate, _LEAST_RATE))
-    fleet = plan_with_fewest_gpus(at_rate)
-    if fleet is None:
-        fleet = _smallest_at_load(at_rate, above)
-    return fleet if fleet is not None and fleet.num_gpus < above.num_gpus else above
 
 
 def _smallest_at_load(request: Request, above: FeasiblePlan) -> FeasiblePlan | None:

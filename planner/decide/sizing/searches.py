@@ -143,7 +143,11 @@ class TrainingSizer:
 
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
-        counts = self._counts()
+        counts = (
+            tuple(sorted({int(count) for count in gpu_counts(self.request.num_gpus)}))
+            if self._has_fixed_gpus
+            else node_multiples(self._cluster.gpus_per_node, self._cluster.max_gpus)
+        )
         fewest = self._fewest_gpus(counts)
         if fewest is None:
             return self._size(reason=closest_reason(self.missed))
@@ -190,12 +194,6 @@ class TrainingSizer:
         best = result.fastest if self._is_budget else result.recommended
         facts = () if best is None else sensitive_assumptions(plan, best)
         return next((fact for fact in facts if fact.name == "precision"), None)
-
-    def _counts(self) -> tuple[int, ...]:
-        """The numbers that the request names, or whole nodes."""
-        if self._has_fixed_gpus:
-            return tuple(sorted({int(count) for count in gpu_counts(self.request.num_gpus)}))
-        return node_multiples(self._cluster.gpus_per_node, self._cluster.max_gpus)
 
     @property
     def _is_budget(self) -> bool:

@@ -149,13 +149,20 @@ class Batches(TokenGeneration):
     def columns(self) -> Columns:
         """The result columns: source, configuration, latencies, rates, costs and memory."""
         source, c, shape = self.source, self.configurations, self.shape
+        inputs, price = self.source.inputs, self.source.site.rate(self.num_gpus)
         values = {
             **term_columns(
                 (*terms_about("latency", "inference"), *terms_about("output_rate")), self
             ),
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
             **self.energy_columns,
-            **self._token_costs(),
+            **token_costs(
+                inputs,
+                price=price,
+                prompt_price=price * self.prefill_latency / self.request_latency,
+                prefix_share=prefix_share(inputs, self.configurations),
+                request_rate=self.request_rate,
+            ),
             "memory_headroom_gib": self.memory_headroom / GIB,
             "fit_probability": self.fit_probability,
         }
@@ -167,17 +174,6 @@ class Batches(TokenGeneration):
             **{name: floats(value, shape) for name, value in values.items()},
             **memory_columns(source.inputs, self.parts, c, shape),
         }
-
-    def _token_costs(self) -> Mapping[str, FloatArray]:
-        """Columns of USD per million tokens; prompts pay for prefill time, answers for the rest."""
-        inputs, price = self.source.inputs, self.source.site.rate(self.num_gpus)
-        return token_costs(
-            inputs,
-            price=price,
-            prompt_price=price * self.prefill_latency / self.request_latency,
-            prefix_share=prefix_share(inputs, self.configurations),
-            request_rate=self.request_rate,
-        )
 
 
 def evaluate_batch_once(source: Source, _: int | None = None) -> Evaluation:
