@@ -35,6 +35,7 @@ from planner.question.parse_values import format_input, parse_int
 from planner.question.request import Request
 from planner.show.presenters.comparison import compared_plans, has_question, things_of
 from planner.show.presenters.explanation import explain_plan
+from planner.show.recommended_plan import evaluate_request, recommended_of
 from planner.show.results import (
     CompareAnswer,
     EstimateAnswer,
@@ -44,8 +45,6 @@ from planner.show.results import (
     SearchAnswer,
     ServicesAnswer,
     SizeAnswer,
-    evaluate_request,
-    recommended_of,
 )
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.find_plan import read_request_of_file, read_saved_plan

@@ -17,15 +17,9 @@ import tomlkit
 
 import planner
 from planner.base.units import GIB
-from planner.validation.calibration import (
-    MeasuredQuantity,
-    Parameter,
-    measured_runs,
-    table_of,
-    unit_of,
-    with_values,
-)
+from planner.validation.calibration import MeasuredQuantity, Parameter, measured_runs, with_values
 from planner.validation.fit_parameters import best_point
+from planner.validation.fitted_profile import table_of, unit_of
 from planner.validation.run_tables import Run, read_runs
 from planner.validation.spec_library import Library
 

@@ -72,7 +72,7 @@ Results
    :members:
 .. autoclass:: planner.decide.sizing.size_all.Sizes
    :members:
-.. autoclass:: planner.decide.sizing.fleet.Size
+.. autoclass:: planner.decide.sizing.size.Size
    :members:
 .. autoclass:: planner.decide.sizing.fleet.FeasiblePlan
    :members:

@@ -53,6 +53,41 @@ def test_public_definitions_have_docstrings() -> None:
     assert bare == []
 
 
+def test_files_do_not_import_each_other_in_a_circle() -> None:
+    assert _circles(_imports()) == []
+
+
+def _imports() -> dict[str, set[str]]:
+    """The modules that each module imports, in functions and under TYPE_CHECKING too."""
+    modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
+               for path in trees()}  # fmt: skip
+    imports: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = set()
+        for node in nodes()[path]:
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                whole = {f"{node.module}.{alias.name}" for alias in node.names}
+                names |= whole & modules.keys() or {str(node.module)}
+        imports[module] = (names & modules.keys()) - {module}
+    return imports
+
+
+def _circles(imports: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that import each other, directly or by way of others."""
+    reached = {module: set(imported) for module, imported in imports.items()}
+    for middle in reached:
+        for onward in reached.values():
+            if middle in onward:
+                onward |= reached[middle]
+    groups = {
+        tuple(sorted({module, *(other for other in onward if module in reached[other])}))
+        for module, onward in reached.items()
+    }
+    return sorted([*group] for group in groups if len(group) > 1)
+
+
 def test_every_result_column_is_in_the_glossary(one_estimate: object) -> None:
     table = one_estimate.candidates.columns()  # type: ignore[attr-defined]
     assert [name for name in table if term_of_column(name) is None] == []

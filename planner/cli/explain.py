@@ -34,7 +34,7 @@ def explain(values: options.OptionValues) -> None:
     )
     from planner.show.presenters.json_files import plan_manifest, write_document
     from planner.show.presenters.load_check import refuse_overload
-    from planner.show.results import recommended_of
+    from planner.show.recommended_plan import recommended_of
     from planner.show.terminal import make_console, print_blocks
 
     json = values["json"]

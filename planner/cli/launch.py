@@ -46,7 +46,7 @@ def launch(values: options.OptionValues) -> None:
     request = make_request(values)
     if values["plan"] is None and values["from_file"] is None:
         from planner.launch.write.write_launch import restrict_to_target
-        from planner.show.results import recommended_of
+        from planner.show.recommended_plan import recommended_of
 
         request = recommended_of(restrict_to_target(request, values["target"])).request()
     elif values.get("imported") is not None:

@@ -101,7 +101,7 @@ def _print_largest(
     from planner.show.presenters.json_files import plan_manifest, write_document
     from planner.show.presenters.largest_fit import largest_blocks, largest_lines
     from planner.show.presenters.load_check import refuse_overload
-    from planner.show.results import evaluate_request
+    from planner.show.recommended_plan import evaluate_request
     from planner.show.terminal import make_console, print_blocks
     from planner.workloads.make_plan import result_of
 

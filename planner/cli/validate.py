@@ -147,7 +147,8 @@ def calibrate(values: options.OptionValues) -> None:
     from planner.base.atomic_write import check_path, write_atomically
     from planner.show.terminal import make_console, print_blocks
     from planner.specs.catalogue import Catalogue
-    from planner.validation.calibration import profile_text, require_fitting
+    from planner.validation.calibration import require_fitting
+    from planner.validation.fitted_profile import profile_text
 
     require_fitting()
     catalogue, output = Catalogue(values["specs"]), values["output"]

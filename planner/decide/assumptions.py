@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.base.csv_cells import Row, number_or_nan
 from planner.base.read_files import require_entry
 from planner.base.records import record
 from planner.optimize.collector import value_or_none
@@ -52,7 +52,7 @@ class SensitiveAssumption:
             "assumed": self.assumed,
             "tried": list(self.tried),
             "does_not_fit": list(self.does_not_fit),
-            "predictions": _ends_for_json(self.moved),
+            "predictions": {name: [*map(value_or_none, each)] for name, each in self.moved.items()},
             "each": {label: dict(values) for label, values in self.each.items()},
         }
 
@@ -136,10 +136,6 @@ def _evaluate_assumption(
 def _rejection_code(candidates: Candidates) -> int:
     """Number of the rejection of the one configuration; 0: feasible."""
     return int(np.max(candidates.rejected_by))
-
-
-def _ends_for_json(ends: Mapping[str, Ends]) -> dict[str, list[Value]]:
-    return {name: [*map(value_or_none, each)] for name, each in ends.items()}
 
 
 def _ends_from_json(ends: Iterable[object]) -> Ends:

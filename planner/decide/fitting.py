@@ -137,9 +137,14 @@ def best_change_on_gpus(
     """
     current = evaluation.candidates.row
     row = current if count == current["num_gpus"] else _on_gpus(current, count)
-    base = _with_columns(
-        evaluation.candidates.configurations, row, ("num_gpus", "global_batch_size")
-    )
+    table = evaluation.candidates.configurations
+    names = ("num_gpus", "global_batch_size")
+    columns = {
+        name: np.full(table.shape, table.cast(name, glossary()[name].encode(row[name])))
+        for name in names
+        if name in table.names()
+    }
+    base = replace(table, **columns)
     wide = default_space_plan(plan, row)
     if wide is None:
         return None
@@ -273,18 +278,6 @@ def _on_gpus(current: Row, count: int) -> dict[str, Value]:
         if batch % (copies * number_or_nan(current["micro_batch_size"])):
             row["global_batch_size"] = int(batch * count / before)
     return row
-
-
-def _with_columns(
-    table: ConfigurationTable, row: Mapping[str, Value], names: Sequence[str]
-) -> ConfigurationTable:
-    """Return the configurations with the values of a row in the columns ``names``."""
-    columns = {
-        name: np.full(table.shape, table.cast(name, glossary()[name].encode(row[name])))
-        for name in names
-        if name in table.names()
-    }
-    return replace(table, **columns)
 
 
 @record(kw_only=True)

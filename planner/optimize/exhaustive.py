@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from planner.optimize.collector import Collector, NearestMiss, group_by_cell
-from planner.optimize.problem import Constraint, Problem
+from planner.optimize.goals import Constraint
+from planner.optimize.problem import Problem, judged_value
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Columns, Source
 
@@ -187,7 +188,7 @@ def _relaxed_limits(
     for limit in problem.constraints:
         doublings = 0
         if limit.assumed:
-            value = float(limit.judged(miss.candidates).ravel()[0])
+            value = float(judged_value(miss.candidates, limit).ravel()[0])
             value *= 1.0 if _keeps_limit(limit, value) else _MARGIN**limit.sign
             while doublings < _MAX_DOUBLINGS and not _keeps_limit(
                 double_limit(limit, doublings), value

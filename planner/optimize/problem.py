@@ -23,6 +23,7 @@ from planner.confidence.intervals import (
     quantile,
 )
 from planner.errors import SearchSpaceError, did_you_mean
+from planner.optimize.goals import Constraint, Objective
 from planner.optimize.result_columns import COLUMNS_BY_ERROR
 from planner.optimize.source import Candidates, SearchInputs, Source, at_load
 from planner.question.terms import glossary, parse_percentile, term_of_column, terms_of
@@ -109,22 +110,20 @@ def value_at_confidence(
     return np.asarray(sum(values[1:], start=values[0]))
 
 
-def limit_probability(candidates: Candidates, name: str, bound: float, sign: int) -> float:
-    """The probability that the only candidate meets a limit; NaN: errors are unknown.
-
-    ``bound`` is in SI units.
-    """
+def limit_probability(candidates: Candidates, limit: Constraint) -> float:
+    """The probability that the only candidate, at its load, meets a limit; NaN: unknown errors."""
+    candidates = at_load(candidates)
     confidence = candidates.source.confidence(float(np.ravel(candidates.value("num_gpus"))[0]))
     total, low, high = 0.0, 0.0, 0.0
-    for followed, part in candidates.addends(name).items():
+    for followed, part in candidates.addends(limit.name).items():
         ends = _interval_of(confidence, followed)
         if ends is None:
             return math.nan
         value = float(np.ravel(part)[0])
         below, above = ends
         total, low, high = total + value, low + value * below, high + value * above
-    share_below = probability_below(bound, total, (low, high))
-    return share_below if sign > 0 else 1 - share_below
+    share_below = probability_below(limit.bound, total, (low, high))
+    return share_below if limit.sign > 0 else 1 - share_below
 
 
 def _interval_of(confidence_intervals: Confidence | None, name: str) -> tuple[float, float] | None:
@@ -183,45 +182,22 @@ def _error_quantities() -> Mapping[str, Sequence[tuple[str, bool]]]:
     }
 
 
-@record(kw_only=True)
-class Constraint:
-    """``bound`` in SI units on an attribute of candidates: from above (``sign`` 1) or below (-1).
+def judged_value(candidates: Candidates, limit: Constraint) -> FloatArray:
+    """The prediction at the limit's confidence, in SI units, which is compared with the bound."""
+    return value_at_confidence(candidates, limit.name, limit.confidence, limit.sign)
 
-    ``unit`` is the type of its term. ``assumed``: the user did not specify it, see
-    `planner.optimize.exhaustive`. ``confidence``: the share of published runs like these that
-    would keep it.
-    """
 
-    name: str
-    bound: float
-    sign: int
-    unit: str
-    assumed: bool = False
-    confidence: float = MEDIAN
+def limit_on_predictions(limit: Constraint, source: Source) -> Constraint:
+    """The same limit with its bound on what is predicted for a source."""
+    factor = confidence_factor(source, limit.name, limit.confidence, limit.sign) or 1.0
+    return replace(limit, bound=limit.bound / factor, confidence=MEDIAN)
 
-    def judged(self, candidates: Candidates) -> FloatArray:
-        """The prediction at the confidence, in SI units, which is compared with the bound."""
-        return value_at_confidence(candidates, self.name, self.confidence, self.sign)
 
-    def of_predictions(self, source: Source) -> Constraint:
-        """The same limit with its bound on what is predicted for a source."""
-        factor = confidence_factor(source, self.name, self.confidence, self.sign) or 1.0
-        return replace(self, bound=self.bound / factor, confidence=MEDIAN)
-
-    @property
-    def format_confidence(self) -> str:
-        """`` at 90 %``; empty where predictions are judged as they are."""
-        return "" if self.confidence == MEDIAN else f" at {100 * self.confidence:g} %"
-
-    def probability(self, candidates: Candidates) -> float:
-        """The probability that the only candidate meets the limit; NaN: unknown."""
-        return limit_probability(at_load(candidates), self.name, self.bound, self.sign)
-
-    def violated(self, candidates: Candidates) -> BoolArray:
-        """True where the limit is not met or the value is unknown."""
-        with np.errstate(invalid="ignore"):
-            value = self.judged(candidates)
-            return np.asarray(~(self.sign * value <= self.sign * self.bound))
+def is_violated(candidates: Candidates, limit: Constraint) -> BoolArray:
+    """True where the limit is not met or the value is unknown."""
+    with np.errstate(invalid="ignore"):
+        value = judged_value(candidates, limit)
+        return np.asarray(~(limit.sign * value <= limit.sign * limit.bound))
 
 
 def with_rate_limit(limits: Iterable[Constraint], rate: float | None) -> tuple[Constraint, ...]:
@@ -236,7 +212,7 @@ def limit_rows(
     candidates: Candidates, limits: Iterable[Constraint]
 ) -> list[dict[str, float | str | None]]:
     """Name, bound (SI units) and probability of each limit of the only candidate, as dicts."""
-    probabilities = ((limit, limit.probability(candidates)) for limit in limits)
+    probabilities = ((limit, limit_probability(candidates, limit)) for limit in limits)
     return [
         {
             "name": limit.name,
@@ -280,14 +256,6 @@ def constraints(
 
 
 MAX_OBJECTIVES = 3
-
-
-@record(kw_only=True)
-class Objective:
-    """An attribute of candidates; ``sign`` is 1 to minimize it, -1 to maximize it."""
-
-    name: str
-    sign: int
 
 
 def objectives(workload: str, names: Iterable[str]) -> tuple[Objective, ...]:
@@ -380,7 +348,9 @@ class Problem:
             is_feasible = codes == 0
             if not is_feasible.any():
                 break
-            codes = np.where(is_feasible & constraint.violated(candidates), np.int8(number), codes)
+            codes = np.where(
+                is_feasible & is_violated(candidates, constraint), np.int8(number), codes
+            )
         return codes
 
     def values(self, candidates: Candidates, rows: IndexArray) -> FloatArray:
@@ -404,4 +374,4 @@ class Problem:
             needed, usable = candidates.memory[place]
             return needed, 1, usable
         constraint = self.constraints[place - len(MEMORIES)]
-        return constraint.judged(candidates), constraint.sign, constraint.bound
+        return judged_value(candidates, constraint), constraint.sign, constraint.bound

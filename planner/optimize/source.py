@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import Field, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from planner.configurations.configuration_tables import (
 )
 from planner.configurations.enumerate import Factor, Table, block_steps
 from planner.estimators.machine import Machine
+from planner.optimize.goals import Constraint, Objective
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
@@ -32,10 +33,6 @@ from planner.specs.operating_terms import OperatingTerms
 from planner.specs.rollouts import RlWorkload
 from planner.specs.serving_workload import ServingWorkload
 from planner.specs.training_workload import TrainingWorkload
-
-if TYPE_CHECKING:
-    from planner.optimize.problem import Constraint, Objective
-
 
 _PAIRED_COUNT_ROWS = 2**16
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -17,20 +17,14 @@ from planner.decide.sizing.length_pools import LengthPools
 from planner.decide.sizing.shared_services import SharedFleet
 from planner.decide.sizing.size_all import Sizes
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import full_columns
-from planner.question.request import Request
 from planner.show.presenters.infeasible import infeasible_message
 from planner.workloads.make_plan import (
     Plan,
-    evaluate,
-    make_plan,
-    make_single_plan,
     result_of,
     with_assumption_notes,
 )
-from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
 if TYPE_CHECKING:
@@ -41,35 +35,6 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from planner.show import output_blocks
-
-
-def recommended_of(request: Request) -> SavedPlan:
-    """Return the plan that the search of a request recommends.
-
-    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
-    InfeasibleError if nothing fits.
-    """
-    plan = make_plan(request)
-    result = exhaustive_search(plan.problem)
-    if result.recommended is None:
-        raise InfeasibleError(infeasible_message(with_assumption_notes(plan, result), result))
-    return SavedPlan.of(plan, result.recommended.row)
-
-
-def evaluate_request(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
-    """Return the plan of a request and its prediction.
-
-    With ``is_open`` the layout is the recommended one.
-
-    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
-    several configurations; InfeasibleError if the layout is open, and nothing fits.
-    """
-    chosen = request
-    if is_open:
-        chosen = replace(recommended_of(request).request(), constraints=request.constraints)
-    plan = make_single_plan(chosen)
-    return plan, evaluate(plan)
-
 
 _ROWS = 10
 
@@ -178,7 +143,6 @@ class SearchAnswer(_Deployable, SearchResult):
         return pd.DataFrame(full_columns(marked_rows(self.plan, self), self.problem.sources))
 
     def _why_not(self) -> str:
-        from planner.show.presenters.infeasible import infeasible_message
 
         return infeasible_message(self.plan, self) if self.recommended is None else ""
 
@@ -202,7 +166,6 @@ class EstimateAnswer(_Deployable, Evaluation):
 
     def _why_not(self) -> str:
         """Return why the configuration is infeasible; "" if it is feasible."""
-        from planner.show.presenters.infeasible import infeasible_message
 
         if not self.rejected_by:
             return ""

@@ -3,51 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from planner.base.enums import AttentionKind
 from planner.base.records import record
-
-if TYPE_CHECKING:
-    from planner.specs.model import AudioTower, VisionTower
-
-
-class Resizing(StrEnum):
-    """Resizing of an image before it is cut into patches.
-
-    ``fixed``: to the size of the tower. ``pixels``: sides are rounded to whole tokens and scaled
-    together to a range of pixels [1]_. ``edge``: scaled down to a longest edge, with sides rounded
-    up to whole tokens; each row ends with an extra token [2]_. ``canvas``: tiles of the tower's
-    size on the canvas that scales it up least, or else down least [3]_; ``ratio``: on the grid of
-    the nearest ratio of sides [4]_. Several tiles have an additional small copy of the image.
-
-    References
-    ----------
-    .. [1] github.com/huggingface/transformers,
-       ``src/transformers/models/qwen2_vl/image_processing_qwen2_vl.py``, ``smart_resize``;
-       GLM-4.1V counts the pixels of two frames per image.
-    .. [2] The same, ``pixtral/image_processing_pixtral.py``, ``pixtral/processing_pixtral.py``.
-    .. [3] The same, ``llama4/image_processing_llama4_fast.py``, ``get_best_fit``.
-    .. [4] github.com/vllm-project/vllm, ``vllm/model_executor/models/internvl.py``,
-       ``calculate_num_blocks``.
-    """
-
-    FIXED = "fixed"
-    PIXELS = "pixels"
-    EDGE = "edge"
-    CANVAS = "canvas"
-    RATIO = "ratio"
-
-
-LIMITS: Mapping[Resizing, str] = {
-    Resizing.PIXELS: "max_pixels",
-    Resizing.EDGE: "longest_edge",
-    Resizing.CANVAS: "max_tiles",
-    Resizing.RATIO: "max_tiles",
-}
-"""Required fields of each method."""
+from planner.specs.model import AudioTower, Resizing, VisionTower
 
 
 @record(kw_only=True)
@@ -121,28 +79,6 @@ def tiles_of(tower: VisionTower, tokens: float) -> float:
     tokens : tokens of an image
     """
     return max(tokens / tower.tokens_per_image, 1.0) if tower.max_tiles else 1.0
-
-
-def tower_errors(tower: VisionTower) -> Iterator[str]:
-    """Yield the errors of one vision tower.
-
-    Parameters
-    ----------
-    tower : vision tower
-    """
-    if not tower.layer_groups:
-        yield "layer_groups is empty"
-    for index, group in enumerate(tower.layer_groups):
-        attention = group.attention
-        if attention is None or group.feed_forward is None or group.num_experts:
-            yield f"layer_groups[{index}] of a vision tower has attention and a dense MLP"
-        elif attention.kind is not AttentionKind.STANDARD or attention.causal:
-            yield f"layer_groups[{index}]: attention of a vision tower is standard, causal = false"
-    name = LIMITS.get(tower.resizing) if tower.resizing else None
-    if name and not getattr(tower, name):
-        yield f'resizing = "{tower.resizing}" needs {name}'
-    if tower.tokens_per_image < 1:
-        yield f"image_size {tower.image_size} is smaller than the patches of one token"
 
 
 def _scaled(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs.attention import AttentionSpec, Size, SizeOrZero, refuse
-from planner.specs.image_processing import Resizing, tower_errors
 from planner.specs.quantization import Checkpoint, quantization_word
 from planner.specs.validated import Interval, MinLen, PostValidator, Strict, validated
 
@@ -166,6 +165,42 @@ class TrainingDefaults:
         refuse(_training_errors(self))
 
 
+class Resizing(StrEnum):
+    """Resizing of an image before it is cut into patches.
+
+    ``fixed``: to the size of the tower. ``pixels``: sides are rounded to whole tokens and scaled
+    together to a range of pixels [1]_. ``edge``: scaled down to a longest edge, with sides rounded
+    up to whole tokens; each row ends with an extra token [2]_. ``canvas``: tiles of the tower's
+    size on the canvas that scales it up least, or else down least [3]_; ``ratio``: on the grid of
+    the nearest ratio of sides [4]_. Several tiles have an additional small copy of the image.
+
+    References
+    ----------
+    .. [1] github.com/huggingface/transformers,
+       ``src/transformers/models/qwen2_vl/image_processing_qwen2_vl.py``, ``smart_resize``;
+       GLM-4.1V counts the pixels of two frames per image.
+    .. [2] The same, ``pixtral/image_processing_pixtral.py``, ``pixtral/processing_pixtral.py``.
+    .. [3] The same, ``llama4/image_processing_llama4_fast.py``, ``get_best_fit``.
+    .. [4] github.com/vllm-project/vllm, ``vllm/model_executor/models/internvl.py``,
+       ``calculate_num_blocks``.
+    """
+
+    FIXED = "fixed"
+    PIXELS = "pixels"
+    EDGE = "edge"
+    CANVAS = "canvas"
+    RATIO = "ratio"
+
+
+_RESIZING_LIMITS: Mapping[Resizing, str] = {
+    Resizing.PIXELS: "max_pixels",
+    Resizing.EDGE: "longest_edge",
+    Resizing.CANVAS: "max_tiles",
+    Resizing.RATIO: "max_tiles",
+}
+"""Required fields of each method."""
+
+
 @validated
 class VisionTower:
     """Transformer over image patches, and the projector to the language model [1]_.
@@ -215,7 +250,7 @@ class VisionTower:
     published_parameters_source: str = ""
 
     def __post_init__(self) -> None:
-        refuse(tower_errors(self))
+        refuse(_tower_errors(self))
 
     @property
     def patches_per_token(self) -> int:
@@ -231,6 +266,23 @@ class VisionTower:
     def patch_width(self) -> int:
         """Numbers of a patch."""
         return 3 * self.temporal_patch_size * self.patch_size**2
+
+
+def _tower_errors(tower: VisionTower) -> Iterator[str]:
+    """Yield the errors of one vision tower."""
+    if not tower.layer_groups:
+        yield "layer_groups is empty"
+    for index, group in enumerate(tower.layer_groups):
+        attention = group.attention
+        if attention is None or group.feed_forward is None or group.num_experts:
+            yield f"layer_groups[{index}] of a vision tower has attention and a dense MLP"
+        elif attention.kind is not AttentionKind.STANDARD or attention.causal:
+            yield f"layer_groups[{index}]: attention of a vision tower is standard, causal = false"
+    name = _RESIZING_LIMITS.get(tower.resizing) if tower.resizing else None
+    if name and not getattr(tower, name):
+        yield f'resizing = "{tower.resizing}" needs {name}'
+    if tower.tokens_per_image < 1:
+        yield f"image_size {tower.image_size} is smaller than the patches of one token"
 
 
 @validated

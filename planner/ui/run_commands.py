@@ -85,7 +85,7 @@ from planner.show.presenters.row_files import RowFiles, result_blocks
 from planner.show.presenters.search import estimate_command, interrupted_message
 from planner.show.presenters.services import add_services
 from planner.show.presenters.sizes import add_sizes, question_lines, reason_lines
-from planner.show.results import evaluate_request, recommended_of
+from planner.show.recommended_plan import evaluate_request, recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.find_plan import read_saved_plan
 from planner.sweeps.query import SweepQuery, draw_query

@@ -10,20 +10,16 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    MutableMapping,
     Sequence,
 )
 from dataclasses import fields, replace
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.read_files import read_text
 from planner.base.records import record
-from planner.base.units import GIB
 from planner.errors import CalibrationError, MissingDependencyError, did_you_mean
 from planner.specs.engine import EngineExecution, EngineProfile
 from planner.specs.framework import Execution, FrameworkProfile, Memory, Overlap
@@ -37,11 +33,6 @@ from planner.validation.rl import RlCase, predict_rl_group, tuned
 from planner.validation.run_tables import Run, Runs, TableKind
 from planner.validation.spec_library import Library, NotPredicted
 from planner.validation.training.cases import TrainingCase, predict_training_group
-
-if TYPE_CHECKING:
-    from tomlkit import TOMLDocument
-
-    from planner.validation.fit_parameters import Fit
 
 SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
 _SHARES = ("selective_share", "fragmentation", "hidden_copies")
@@ -488,41 +479,6 @@ CALIBRATED = {
 }
 
 
-SOURCE = "calibrated"
-_DIGITS = 4
-_MILLISECONDS = (
-    "layer_launch_time",
-    "adapter_launch_time",
-    "dequantize_launch_time",
-    "weight_broadcast_time",
-    "node_reduce_wait",
-    "module_gather_time",
-    "micro_batch_overhead",
-    "step_overhead",
-    "request_overhead",
-    "draft_overhead",
-    "decode_layer_time",
-)
-_MICROSECONDS = (
-    "decode_launch_time",
-    "prefill_launch_time",
-    "expert_launch_time",
-    "decode_expert_launch_time",
-    "latent_launch_time",
-    "recurrent_launch_time",
-    "expert_loop_time",
-    "collective_launch_time",
-    "network_callback_time",
-    "adapter_launch_time",
-    "quantized_launch_time",
-    "sequence_overhead",
-    "draft_sequence_overhead",
-)
-_GIBIBYTES = ("reserved", "communication_buffer", "loss_chunk")
-_GIGABYTES_PER_SECOND = ("vector_bandwidth", "attention_block_bandwidth")
-_BYTES = ("per_logit", "per_logit_fused", "optimizer_temporary", "step_gradients")
-
-
 def require_fitting() -> None:
     """Check that the dependencies of calibration are installed.
 
@@ -532,50 +488,3 @@ def require_fitting() -> None:
         raise MissingDependencyError(
             "Calibration needs scipy and tomlkit: pip install 'llm-gpu-planner[calibration]'."
         )
-
-
-def unit_of(name: str) -> tuple[str, float]:
-    """Return the unit in which files store a parameter, and the factor from SI to this unit."""
-    if name in _MILLISECONDS:
-        return "ms", 1e3
-    if name in _MICROSECONDS:
-        return "us", 1e6
-    if name in _GIGABYTES_PER_SECOND:
-        return "GB/s", 1e-9
-    if name in _GIBIBYTES:
-        return "GiB", 1 / GIB
-    return ("B", 1.0) if name in _BYTES else ("1", 1.0)
-
-
-def profile_text(shipped: Path, fit: Fit, origin: str, gpus: Sequence[str] = ()) -> str:
-    """Return the TOML text of a profile with the fitted numbers; ``origin`` is their source.
-
-    For reinforcement learning, the error of the fit and the ``gpus`` of the runs are added.
-    """
-    import tomlkit
-
-    document = tomlkit.parse(read_text(shipped))
-    table_of(document, "sources")[SOURCE] = origin
-    for parameter, value in fit.values.items():
-        unit, scale = unit_of(parameter.name)
-        number = tomlkit.inline_table()
-        number |= {"value": float(f"{value * scale:.{_DIGITS}g}"), "unit": unit, "source": SOURCE}
-        table_of(document, parameter.owner)[parameter.name] = number
-    if fit.spread is not None and any(parameter.owner == ROLLOUTS for parameter in fit.values):
-        table = table_of(document, ROLLOUTS)
-        table["calibration_runs"], table["calibration_gpus"] = fit.runs, list(gpus)
-        error = tomlkit.inline_table()
-        error |= {"value": round(fit.spread, _DIGITS), "unit": "1", "source": SOURCE}
-        table["calibration_error"] = error
-    return str(document.as_string())
-
-
-def table_of(document: TOMLDocument, name: str) -> MutableMapping[str, object]:
-    """Return a table of a TOML document; adds an empty table if the document lacks it."""
-    import tomlkit
-
-    if name not in document:
-        document[name] = tomlkit.table()
-    table = document[name]
-    assert isinstance(table, MutableMapping)
-    return table

@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from planner.base import formatting
 from planner.base.records import record
 from planner.configurations.configuration_tables import format_value
-from planner.optimize.problem import Constraint, is_unknown
+from planner.optimize.goals import Constraint
+from planner.optimize.problem import is_unknown
 from planner.optimize.source import Candidates, SearchInputs, Source
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.search_space import SearchSpace
-from planner.specs.serving_workload import acceptance
 
-if TYPE_CHECKING:
-    from planner.estimators.inference.context import ServingInputs
-    from planner.workloads.serving.results import TokenGeneration
-
-
-# Networks and loads of one class lie within a factor of two of the usual one.
-_FACTORS = (0.5, 2.0)
+FACTORS = (0.5, 2.0)
+"""Networks and loads of one class lie within a factor of two of the usual one."""
 _GBIT = 8 / 1e9
 _DEFAULT_CLUSTER_SUFFIX = "-default"
 
@@ -98,147 +93,13 @@ def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
 
     alternatives = {
         f"{factor * rate * _GBIT:g}": chosen.with_setting(partial(with_rate, factor))
-        for factor in _FACTORS
+        for factor in FACTORS
     }
     assumed = f"{rate * _GBIT:g} Gbit/s per GPU"
     return [Assumption(name="network between nodes", assumed=assumed, tried=alternatives)]
 
 
-def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The assumptions of a training plan: network, number format, recomputation.
-
-    Defaults of the framework's program do not count as assumptions.
-    """
-    inputs: Any = chosen.source.inputs
-    defaults = inputs.framework.defaults.values(inputs.workload.adapter)
-    names = [name for name in ("precision", "recompute") if name not in defaults]
-    return [*open_network(chosen), *_open_parameters(chosen, names)]
-
-
-def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The assumptions of a serving plan: network, lengths, concurrency, number formats.
-
-    The concurrency is an assumption if no request rate determines it.
-    """
-    facts = [*open_network(chosen), *map(_with_fitting_concurrency, _open_lengths(chosen))]
-    if chosen.source.mesh is None:  # pools have values of their own in each
-        return facts
-    if chosen.request.request_rate is None:
-        facts += _open_concurrency(chosen)
-    model = chosen.source.inputs.model
-    published = model.quantization or model.expert_quantization or chosen.request.precision
-    names = ("kv_cache",) if published else ("quantization", "kv_cache")
-    facts += [*_open_adapters(chosen), *_open_acceptance(chosen)]
-    return [*facts, *map(_with_fitting_concurrency, _open_parameters(chosen, names))]
-
-
-def _serving_candidates(candidates: Candidates) -> TokenGeneration:
-    """The candidates, checked to be of serving; imports serving modules only when called."""
-    from planner.workloads.serving.results import as_candidates
-
-    return as_candidates(candidates)
-
-
-def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The assumed acceptance rate of drafts, at the lowest and highest published rate."""
-    work = _serving_candidates(chosen.candidates).inputs.workload
-    if not work.draft_tokens or chosen.request.acceptance_rate is not None:
-        return []
-    published = acceptance(work.draft_method, is_tree=work.drafts_trees)
-    alternatives = {
-        f"{rate:g}": chosen.with_setting(partial(_with_work, {"acceptance_rate": rate}))
-        for rate in (published.low, published.high)
-    }
-    return [_make_assumption("acceptance_rate", f"{work.acceptance_rate:g}", alternatives)]
-
-
-def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The time of LoRA adapter kernels, at half and twice its assumed value."""
-    if not _serving_candidates(chosen.candidates).inputs.max_loras:
-        return []
-    labels = ("half as long", "twice as long")
-    alternatives = {
-        label: chosen.with_setting(partial(_with_adapter_time, factor))
-        for label, factor in zip(labels, _FACTORS, strict=True)
-    }
-    return [_make_assumption("adapter_kernels", "as the engine profile has them", alternatives)]
-
-
-def _with_adapter_time(factor: float, inputs: ServingInputs) -> ServingInputs:
-    """The inputs with the time of LoRA adapter kernels multiplied by ``factor``."""
-    execution = inputs.engine.execution
-    changed = replace(
-        execution,
-        adapter_kernels=factor * execution.adapter_kernels,
-        adapter_bandwidth_fraction=min(execution.adapter_bandwidth_fraction / factor, 2.0),
-        adapter_launch_time=factor * execution.adapter_launch_time,
-    )
-    return replace(inputs, engine=replace(inputs.engine, execution=changed))
-
-
-def _with_fitting_concurrency(fact: Assumption) -> Assumption:
-    """The assumption with fewer concurrent requests where an alternative exceeds memory.
-
-    A plan that fills its KV cache has no room for longer requests, so the engine runs fewer.
-    """
-    from planner.workloads.serving.max_concurrency import (
-        at_max_concurrency,
-    )  # a search of training runs needs no serving
-
-    alternatives: dict[str, Candidates] = {}
-    for label, evaluated in fact.tried.items():
-        fewer = None
-        if int(np.max(evaluated.rejected_by)) > evaluated.source.num_rules:
-            fewer = at_max_concurrency(evaluated.source, evaluated.configurations)
-        if fewer is None:
-            alternatives[label] = evaluated
-        else:
-            number = int(_serving_candidates(fewer).configurations.concurrency[0])
-            alternatives[f"{label} with {number:,} at once"] = fewer
-    return replace(fact, tried=alternatives)
-
-
-def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
-    """Each assumed length of prompts and answers [tokens], at half and twice its value."""
-    lengths = []
-    inputs = _serving_candidates(chosen.candidates).inputs
-    model, work = inputs.model, inputs.workload
-    for name in ("input_tokens", "output_tokens"):
-        if getattr(chosen.request, name) is not None:
-            continue
-        assumed = getattr(work, name)
-        headroom = (
-            (model.max_position_embeddings or np.inf) - work.input_tokens - work.output_tokens
-        )
-        counts = [int(factor * assumed) for factor in _FACTORS]
-        alternatives = {
-            f"{count:,}": chosen.with_setting(partial(_with_work, {name: count}))
-            for count in counts
-            if count - assumed <= headroom
-        }
-        lengths.append(_make_assumption(name, f"{assumed:,}", alternatives))
-    return lengths
-
-
-def _with_work(values: Mapping[str, Any], inputs: ServingInputs) -> ServingInputs:
-    return replace(inputs, workload=replace(inputs.workload, **values))
-
-
-def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The assumed number of concurrent requests at half and twice its value; empty if set."""
-    name = "concurrency"
-    if not chosen.is_open(name) or chosen.request.num_requests is not None:
-        return []
-    from planner.workloads.serving.max_concurrency import max_concurrency
-
-    number = float(np.ravel(_serving_candidates(chosen.candidates).configurations.concurrency)[0])
-    maximum = float(max_concurrency(chosen.source, chosen.candidates.configurations))
-    counts = sorted({max(1.0, number // 2), max(min(2 * number, maximum), number)} - {number})
-    alternatives = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}
-    return [_make_assumption(name, f"{number:,.0f}", alternatives)]
-
-
-def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assumption]:
+def open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assumption]:
     """Each of these parameters that neither user nor space sets, with other common values."""
     parameters = []
     for name in names:
@@ -253,7 +114,7 @@ def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assu
         alternatives = {
             str(format_value(name, code)): chosen.with_value(name, code) for code in sorted(codes)
         }
-        parameters.append(_make_assumption(name, str(format_value(name, current)), alternatives))
+        parameters.append(make_assumption(name, str(format_value(name, current)), alternatives))
     return parameters
 
 
@@ -265,7 +126,8 @@ def _is_published(chosen: EvaluatedChoice, name: str, word: str) -> bool:
     return word not in (map(str, values) if isinstance(values, tuple | list) else (str(values),))
 
 
-def _make_assumption(name: str, assumed: str, alternatives: Mapping[str, Candidates]) -> Assumption:
+def make_assumption(name: str, assumed: str, alternatives: Mapping[str, Candidates]) -> Assumption:
+    """The assumption of a parameter or option ``name``, which may have underscores."""
     return Assumption(name=name.replace("_", " "), assumed=assumed, tried=alternatives)
 
 
@@ -301,25 +163,13 @@ def assumed_limits(workload: str, names: Collection[str]) -> dict[str, float]:
     Empty if the user sets a limit of a time: then the user decides about the other limits, too.
     """
     limits = terms_of(workload, "limit")
-    if _limits_time(workload, names):
+    if limits_time(workload, names):
         return {}
     return {name: float(term.default) for name, term in limits.items() if term.default}
 
 
-def assumed_for_batches(names: Collection[str], output_tokens: int) -> dict[str, float]:
-    """The assumed bound on a static batch's request latency [s]; empty if a time limit is set.
-
-    The bound is the latency of a served answer of ``output_tokens`` at the assumed limits of
-    serving.
-    """
-    if _limits_time("inference", names):
-        return {}
-    served = assumed_limits("serve", ())
-    further = (output_tokens - 1) * served["time_per_output_token"]
-    return {"request_latency": served["time_to_first_token"] + further}
-
-
-def _limits_time(workload: str, names: Collection[str]) -> bool:
+def limits_time(workload: str, names: Collection[str]) -> bool:
+    """True if one of the limits in ``names`` is of a time."""
     limits = terms_of(workload, "limit")
     return any(limits[name].type == "second" for name in names if name in limits)
 

@@ -16,6 +16,7 @@ from planner.confidence.intervals import (
     memory_errors,
 )
 from planner.confidence.profile_rules import read_table
+from planner.optimize.problem import limit_probability
 
 TRAIN = {"model": "llama-65b", "num_gpus": 512, "framework": "megatron-lm"}
 SERVE = {"workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 4}
@@ -94,7 +95,7 @@ def test_limits_are_kept_with_a_probability() -> None:
         limits = {"time_to_train": predicted * share}
         answer = planner.search(**TRAIN, constraints=limits)
         (limit,) = answer.plan.problem.constraints
-        chances.append(limit.probability(answer.recommended))
+        chances.append(limit_probability(answer.recommended, limit))
     assert 0.4 < chances[0] < chances[1] < chances[2]
     assert chances[2] > 0.99
     assert "likely to keep time to train <= " in " ".join(answer.summary().split())

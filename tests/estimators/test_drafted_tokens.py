@@ -14,9 +14,10 @@ from planner.estimators.inference.continuous_batching import decode_batch, token
 from planner.estimators.inference.memory import sequence_bytes
 from planner.estimators.inference.speculative_decoding import draft_weights, drafting_time
 from planner.specs.serving_workload import DraftMethod, acceptance, head_of
-from planner.workloads.assumptions import EvaluatedChoice, open_serving
+from planner.workloads.assumptions import EvaluatedChoice
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
+from planner.workloads.serving.assumptions import open_serving
 
 
 def setting_of(model: str = "llama-3.1-8b", engine: str = "sglang", **work: Any) -> ServingInputs:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.optimize.problem import limit_rows, with_rate_limit
+from planner.optimize.problem import limit_probability, limit_rows, with_rate_limit
 from planner.optimize.result_columns import full_columns
 from planner.show.presenters.row_files import PROBABILITY, with_limits
 
@@ -41,8 +41,10 @@ def test_the_rate_that_is_asked_for_counts() -> None:
     limits = with_rate_limit(result.problem.constraints, 10.0)
     (alone,) = (one for one in limits if one.name == "request_rate")
     table = full_columns(best.columns(), sources)
-    assert with_limits(table, [alone])[PROBABILITY] == pytest.approx([alone.probability(best)])
-    assert with_limits(table, limits)[PROBABILITY][0] <= alone.probability(best) + 1e-9
+    assert with_limits(table, [alone])[PROBABILITY] == pytest.approx(
+        [limit_probability(best, alone)]
+    )
+    assert with_limits(table, limits)[PROBABILITY][0] <= limit_probability(best, alone) + 1e-9
 
 
 def test_days_and_dollars_are_compared_in_their_units() -> None:

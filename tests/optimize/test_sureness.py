@@ -10,7 +10,12 @@ import planner
 from planner.confidence.intervals import MAX_CONFIDENCE, MEDIAN, check_confidence, quantile
 from planner.errors import SearchSpaceError
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.problem import confidence_factor, constraints
+from planner.optimize.problem import (
+    confidence_factor,
+    constraints,
+    is_violated,
+    limit_on_predictions,
+)
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
 
@@ -123,9 +128,9 @@ def test_a_bound_on_predictions_rejects_the_same():
     factor = confidence_factor(candidates.source, "time_per_output_token", 0.9, 1)
     for bound, is_kept in ((predicted * factor * 1.01, True), (predicted * factor * 0.99, False)):
         (limit,) = constraints("serve", {"time_per_output_token": bound}, confidence=0.9)
-        alone = limit.of_predictions(candidates.source)
-        assert bool(np.ravel(limit.violated(candidates))[0]) is not is_kept
-        assert bool(np.ravel(alone.violated(candidates))[0]) is not is_kept
+        alone = limit_on_predictions(limit, candidates.source)
+        assert bool(np.ravel(is_violated(candidates, limit))[0]) is not is_kept
+        assert bool(np.ravel(is_violated(candidates, alone))[0]) is not is_kept
         assert alone.bound == pytest.approx(bound / factor)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import planner
 from planner.base.units import DAY
-from planner.decide.sizing.fleet import Size
+from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import DEFAULT_CONFIDENCE
 from planner.errors import PlannerError
 

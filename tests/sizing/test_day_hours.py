@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 import planner
-from planner.decide.sizing import daily_schedule as day_module
-from planner.decide.sizing.daily_schedule import (
-    DailySchedule,
-    HourlyPrices,
-    cheapest_base,
+from planner.decide.sizing import day_search
+from planner.decide.sizing.daily_schedule import DailySchedule, HourlyPrices, cheapest_base
+from planner.decide.sizing.day_search import (
     fleet_on_gpus,
     fleets_by_rate,
     request_with_layout,
@@ -130,8 +128,8 @@ def test_fleets_grow_with_the_load_and_a_quiet_minute_takes_no_peak(monkeypatch,
         rate = request.request_rate
         return None if rate in without else _fleet(needed[rate], each=25.0)
 
-    monkeypatch.setattr(day_module, "plan_with_fewest_gpus", searched)
-    monkeypatch.setattr(day_module, "_smallest_at_load", lambda *_: None)
+    monkeypatch.setattr(day_search, "plan_with_fewest_gpus", searched)
+    monkeypatch.setattr(day_search, "_smallest_at_load", lambda *_: None)
     periods = tuple(
         LoadPeriod(start=hour, hours=1, request_rate=rate)
         for hour, rate in enumerate(rates.tolist())
@@ -181,7 +179,7 @@ def test_rates_that_take_the_same_fleet_are_not_searched(monkeypatch):
         searched.append(request.request_rate)
         return _fleet(math.ceil(request.request_rate))
 
-    monkeypatch.setattr(day_module, "plan_with_fewest_gpus", search)
+    monkeypatch.setattr(day_search, "plan_with_fewest_gpus", search)
     rates = [1.5, *np.linspace(2.05, 3, 20).tolist()]
     periods = tuple(
         LoadPeriod(start=hour, hours=1, request_rate=rate) for hour, rate in enumerate(rates)
@@ -199,13 +197,13 @@ def test_layouts_that_cannot_cost_less_are_left_out(monkeypatch, tmp_path):
     path.write_text(
         "hour,request_rate\n" + "".join(f"{hour},{rate}\n" for hour, rate in enumerate(rates))
     )
-    made, make_day = [], day_module._schedule_of_fleet
+    made, make_day = [], day_search._schedule_of_fleet
 
     def counted(*given):
         made.append(make_day(*given))
         return made[-1]
 
-    monkeypatch.setattr(day_module, "_schedule_of_fleet", counted)
+    monkeypatch.setattr(day_search, "_schedule_of_fleet", counted)
     asked = {
         "workload": "serve", "model": "llama-3.1-8b", "gpu": "l40s", "load": path,
         "input_tokens": 1000, "output_tokens": 200, "mode": "aggregated", "precision": "bf16",
@@ -213,7 +211,7 @@ def test_layouts_that_cannot_cost_less_are_left_out(monkeypatch, tmp_path):
     }  # fmt: skip
     day = planner.size(**asked).sizes[0].day
     number = len(made)
-    monkeypatch.setattr(day_module, "_min_order", lambda *_: (0.0, 0.0))
+    monkeypatch.setattr(day_search, "_min_order", lambda *_: (0.0, 0.0))
     every = planner.size(**asked).sizes[0].day
     assert (every.cost, every.hours) == (day.cost, day.hours)
     assert str(every.peak.row) == str(day.peak.row)

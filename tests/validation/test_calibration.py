@@ -19,11 +19,10 @@ from planner.validation.calibration import (
     log_ratios,
     measured_runs,
     parameters_of,
-    profile_text,
-    unit_of,
     with_values,
 )
 from planner.validation.fit_parameters import fit, number_of_fits
+from planner.validation.fitted_profile import profile_text, unit_of
 from planner.validation.training.cases import predict_training_group
 
 ROWS = [

@@ -16,9 +16,9 @@ from planner.validation.calibration import (
     measured_runs,
     parameters_of,
     thinned,
-    unit_of,
 )
 from planner.validation.fit_parameters import fit
+from planner.validation.fitted_profile import unit_of
 
 TIMES = ("_time", "_overhead")
 QUANTITY = "time_per_output_token_s"

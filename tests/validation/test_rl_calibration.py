@@ -18,11 +18,11 @@ from planner.validation.calibration import (
     Parameter,
     chosen_parameters,
     measured_runs,
-    profile_text,
     rollout_parameters,
     with_rollout_values,
 )
 from planner.validation.fit_parameters import Fit, fit
+from planner.validation.fitted_profile import profile_text
 from planner.validation.rl import predict_rl_group, rl_case
 from planner.validation.run_tables import RL, Run, Runs, TableKind
 from planner.validation.spec_library import Library

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import planner
+from planner.optimize.problem import limit_on_predictions
 from planner.question.request import Request
 from planner.question.terms import glossary, parse_percentile
 from planner.workloads.make_plan import make_plan
@@ -76,7 +77,7 @@ def test_a_confidence_tightens_a_percentile_as_its_mean() -> None:
         )
     )
     source = plan.problem.sources[0]
-    high, mean = (limit.of_predictions(source) for limit in plan.problem.constraints[:2])
+    high, mean = (limit_on_predictions(limit, source) for limit in plan.problem.constraints[:2])
     assert high.bound == mean.bound < 1.0
 
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.base import formatting
-from planner.base.csv_cells import Row, number_or_nan
+from planner.base.csv_cells import number_or_nan
 from planner.decide.fitting import MEMORIES, MOST_GPUS, best_change_on_gpus
 from planner.decide.near import Change, MayBe
 from planner.decide.sizing.budget import POWER, Budget
-from planner.decide.sizing.fleet import FeasiblePlan, Size
+from planner.decide.sizing.fleet import FeasiblePlan
 from planner.decide.sizing.load_profile import LoadProfile
 from planner.decide.sizing.searches import node_multiples, spaced_by_doubling
+from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import (
     Progress,
     Sizes,
@@ -22,7 +23,7 @@ from planner.decide.sizing.size_all import (
 from planner.errors import PlannerError
 from planner.question.request import Request
 from planner.question.terms import terms_about
-from planner.workloads.make_plan import Plan, evaluate, make_single_plan
+from planner.workloads.make_plan import evaluate, make_single_plan
 from planner.workloads.priced_hardware import gpu_counts
 from planner.workloads.saved_plan import non_default_parameters
 from planner.workloads.workload import Evaluation
@@ -88,7 +89,11 @@ def _fewest_on_gpu(request: Request, may_be: MayBe, counts: Sequence[int]) -> Si
     if change is not None:
         end = number_or_nan(change.row["num_gpus"])
         change = first([count for count in numbers if end / 2 <= count < end]) or change
-        plan = _plan_of(request, change.row)
+        row = change.row
+        names = [name for name in ("num_gpus", "global_batch_size") if name in row]
+        changed: dict[str, object] = {name: int(number_or_nan(row[name])) for name in names}
+        settings = non_default_parameters(request.workload, row)
+        plan = make_single_plan(request.changed(settings=settings, **changed))
         fleet = FeasiblePlan.of(plan, evaluate(plan).candidates)
         contract = str(fleet.row.get("contract") or request.one_contract or "")
         return Size(gpu=evaluation.source.gpu, contract=contract, fewest=fleet, tried=numbers)
@@ -123,11 +128,3 @@ def _other_settings_text(change: Change | None) -> str:
     )
     count = formatting.format_gpus(number_or_nan(change.row["num_gpus"]))
     return f"; it fits on {count} with {changes}"
-
-
-def _plan_of(request: Request, row: Row) -> Plan:
-    """Plan the configuration of a row on its number of GPUs."""
-    names = [name for name in ("num_gpus", "global_batch_size") if name in row]
-    changed: dict[str, object] = {name: int(number_or_nan(row[name])) for name in names}
-    settings = non_default_parameters(request.workload, row)
-    return make_single_plan(request.changed(settings=settings, **changed))

@@ -14,13 +14,14 @@ from planner.decide.sizing.fleet import (
     FeasiblePlan,
     LowerBound,
     NearMiss,
-    Size,
     closest_reason,
 )
+from planner.decide.sizing.size import Size
 from planner.estimators.rl.context import RlInputs
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.optimize.exhaustive import double_limit
-from planner.optimize.problem import Constraint, Problem
+from planner.optimize.goals import Constraint
+from planner.optimize.problem import Problem
 from planner.optimize.reprice import search_with_shared_predictions
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
@@ -142,7 +143,11 @@ class TrainingSizer:
 
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
-        counts = self._counts()
+        counts = (
+            tuple(sorted({int(count) for count in gpu_counts(self.request.num_gpus)}))
+            if self._has_fixed_gpus
+            else node_multiples(self._cluster.gpus_per_node, self._cluster.max_gpus)
+        )
         fewest = self._fewest_gpus(counts)
         if fewest is None:
             return self._size(reason=closest_reason(self.missed))
@@ -189,12 +194,6 @@ class TrainingSizer:
         best = result.fastest if self._is_budget else result.recommended
         facts = () if best is None else sensitive_assumptions(plan, best)
         return next((fact for fact in facts if fact.name == "precision"), None)
-
-    def _counts(self) -> tuple[int, ...]:
-        """The numbers that the request names, or whole nodes."""
-        if self._has_fixed_gpus:
-            return tuple(sorted({int(count) for count in gpu_counts(self.request.num_gpus)}))
-        return node_multiples(self._cluster.gpus_per_node, self._cluster.max_gpus)
 
     @property
     def _is_budget(self) -> bool:

@@ -19,9 +19,11 @@ from planner.base.csv_cells import Value, rows_to_columns
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.decide.sizing.autoscaling import AT_ONCE, Startup
-from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH, HourlyPrices, cheapest_contracts
-from planner.decide.sizing.fleet import FeasiblePlan, Size
+from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH, HourlyPrices
+from planner.decide.sizing.day_search import cheapest_contracts
+from planner.decide.sizing.fleet import FeasiblePlan
 from planner.decide.sizing.load_profile import HOURS, LoadProfile, read_load
+from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import Progress, current_gpus, size_all
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, did_you_mean
 from planner.question.names import BUDGET, LOAD, SERVICES, STOCK

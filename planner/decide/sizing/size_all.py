@@ -25,11 +25,13 @@ from planner.confidence.ranking import (
     recommended_index,
 )
 from planner.decide.sizing.autoscaling import AT_ONCE, Startup
-from planner.decide.sizing.budget import POWER, Budget, BudgetSearch
-from planner.decide.sizing.daily_schedule import daily_schedules
-from planner.decide.sizing.fleet import DEADLINES, Size, rank_row_by_cost
+from planner.decide.sizing.budget import POWER, Budget
+from planner.decide.sizing.budget_search import BudgetSearch
+from planner.decide.sizing.day_search import daily_schedules
+from planner.decide.sizing.fleet import DEADLINES, rank_row_by_cost
 from planner.decide.sizing.load_profile import LoadProfile
 from planner.decide.sizing.searches import Searches, TrainingSizer, relaxed_size
+from planner.decide.sizing.size import Size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.optimize.collector import value_or_none
 from planner.optimize.exhaustive import StopSearch

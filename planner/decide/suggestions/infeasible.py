@@ -13,7 +13,8 @@ from planner.configurations.configuration_tables import format_value
 from planner.decide.fitting import MEMORIES, changes_that_fit, unsupported_memory_savers
 from planner.errors import PlannerError
 from planner.optimize.exhaustive import without_assumed
-from planner.optimize.problem import Constraint
+from planner.optimize.goals import Constraint
+from planner.optimize.problem import is_violated, judged_value
 from planner.optimize.result import SearchResult
 from planner.question.request import Request
 from planner.question.terms import glossary, remedies_of
@@ -137,9 +138,9 @@ def _suggest_relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Sugge
         if miss.rejection not in plan.request.constraints or not math.isfinite(miss.value):
             continue
         limits, options = dict(plan.request.constraints), []
-        violated = (limit.violated(miss.candidates).all() for limit in plan.problem.constraints)
+        violated = (is_violated(miss.candidates, limit).all() for limit in plan.problem.constraints)
         for constraint in compress(plan.problem.constraints, violated):
-            value = float(constraint.judged(miss.candidates).ravel()[0])
+            value = float(judged_value(miss.candidates, constraint).ravel()[0])
             if constraint.name not in limits or not math.isfinite(value):
                 break
             option, limits[constraint.name] = round_limit_outward(constraint, value)

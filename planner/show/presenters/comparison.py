@@ -32,7 +32,7 @@ from planner.show.presenters.format_results import format_result, label, short_p
 from planner.show.presenters.infeasible import infeasible_reason
 from planner.show.presenters.question_summary import question_title
 from planner.show.presenters.spec_numbers import scalar_fields, spec_table
-from planner.show.results import recommended_of
+from planner.show.recommended_plan import recommended_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind, names
 from planner.workloads.build_request import OptionNamer, make_request

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from planner.base import formatting
 from planner.base.csv_cells import number_of_row
 from planner.errors import InfeasibleError
-from planner.optimize.problem import with_rate_limit
+from planner.optimize.problem import limit_probability, with_rate_limit
 from planner.optimize.source import Candidates
 from planner.show.output_blocks import Block, make_lines, text_table
 from planner.show.presenters.format_results import label, number_of
@@ -64,7 +64,7 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     probabilities = [
         probability
         for limit in constraints
-        if math.isfinite(probability := limit.probability(candidates))
+        if math.isfinite(probability := limit_probability(candidates, limit))
     ]
     likelihood = (
         f" ({formatting.format_probability(min(probabilities))} likely)" if probabilities else ""

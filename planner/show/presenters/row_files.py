@@ -19,7 +19,8 @@ from planner.base.csv_cells import Value
 from planner.base.formatting import printable
 from planner.base.units import to_si
 from planner.confidence.intervals import probability_below
-from planner.optimize.problem import Constraint, with_rate_limit
+from planner.optimize.goals import Constraint
+from planner.optimize.problem import with_rate_limit
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Columns
 from planner.question.terms import glossary, parse_percentile, term_of_column

@@ -9,9 +9,9 @@ from planner.base import formatting
 from planner.base.csv_cells import Value, number_or_nan
 from planner.base.units import HOUR
 from planner.decide.sizing.budget import BudgetResult
-from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.length_pools import LengthPools
 from planner.decide.sizing.shared_services import SharedFleet
+from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import Sizes
 from planner.show.output_blocks import (
     BEST,

@@ -15,10 +15,10 @@ from planner.decide.sizing.fleet import (
     RATE,
     SUFFIXES,
     FeasiblePlan,
-    Size,
     are_tied_with_first,
     order_by_cost,
 )
+from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import Sizes
 from planner.optimize.result_columns import RUNS
 from planner.question.terms import glossary, term_of_column

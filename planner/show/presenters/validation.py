@@ -31,8 +31,8 @@ from planner.validation.accuracy import (
     kind_of,
     memory_verdicts,
 )
-from planner.validation.calibration import unit_of
 from planner.validation.case_prediction import MEMORY, RATES
+from planner.validation.fitted_profile import unit_of
 from planner.validation.logs.log_comparison import Comparison, LoggedQuantity
 from planner.validation.logs.predicted_run import STATIC, PredictedRun
 from planner.validation.run_tables import (

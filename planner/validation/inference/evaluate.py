@@ -132,11 +132,7 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
         clients = np.array([case.traffic.clients or np.nan for case in cases])
         return _outcome(cases, clients / Columns.of(cases).replicas)
     concurrency, offered = _at_rates(cases)
-    return _ending(cases, _outcome(cases, concurrency, offered), offered)
-
-
-def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: OfferedLoad) -> Outcome:
-    """Scale the rates to what a benchmark reports that also counts its last requests."""
+    outcome = _outcome(cases, concurrency, offered)
     carried = outcome.quantities["requests_per_s"] / Columns.of(cases).replicas
     longest = longest_answer_ratio(setting_of(cases).workload.output_variation)
     last = outcome.quantities["time_to_first_token_s"] + offered.answer * longest

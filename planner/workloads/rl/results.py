@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray, Values, broadcast_flat, first
+from planner.base.arrays import CodeArray, IndexArray, Values, broadcast_flat, first
 from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.base.software_enums import Placement
@@ -33,6 +33,7 @@ from planner.question.terms import terms_of
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.training_workload import AdapterSetup
 from planner.workloads.complexity import packed
+from planner.workloads.quantity import Quantity
 from planner.workloads.workload import format_parameter_column, repeated, term_columns
 
 _BLOCK_ROWS = 2**20
@@ -141,6 +142,9 @@ class RlSource(Source):
         return RlRuns(source=self, configurations=configurations, rejected_by=codes, step=step)
 
 
+_Quantity = Quantity["RlRuns"]
+
+
 @record(kw_only=True, repr=False)
 class RlRuns(Candidates):
     """Runs of so many steps; what can be optimized or limited, in SI units."""
@@ -178,108 +182,42 @@ class RlRuns(Candidates):
         ]
         return packed(steps)
 
-    @property
-    def num_gpus(self) -> FloatArray:
-        """GPUs of both sides."""
-        return self.configurations.num_gpus
-
-    @property
-    def rollout_gpus(self) -> FloatArray:
-        """The number of GPUs that generate answers."""
-        return self.configurations.rollout_gpus
-
-    @property
-    def step_time(self) -> FloatArray:
-        """Seconds of a step."""
-        return self.step.total
-
-    @property
-    def samples_per_step(self) -> FloatArray:
-        """Answers that one RL step trains on."""
-        return np.asarray(float(self.source.inputs.workload.samples))
-
-    @property
-    def samples_per_s(self) -> FloatArray:
-        """Trained answers per second."""
-        return self.samples_per_step / self.step_time
-
-    @property
-    def throughput(self) -> FloatArray:
-        """Trained tokens of prompts and answers per second."""
-        return self.samples_per_s * self.source.inputs.workload.mean_length
+    num_gpus = _Quantity(lambda runs: runs.configurations.num_gpus)
+    rollout_gpus = _Quantity(lambda runs: runs.configurations.rollout_gpus)
+    step_time = _Quantity(lambda runs: runs.step.total)
+    samples_per_step = _Quantity(
+        lambda runs: np.asarray(float(runs.source.inputs.workload.samples))
+    )
+    samples_per_s = _Quantity(lambda runs: runs.samples_per_step / runs.step_time)
+    throughput = _Quantity(
+        lambda runs: runs.samples_per_s * runs.source.inputs.workload.mean_length
+    )
+    tokens_per_s_per_gpu = _Quantity(lambda runs: runs.throughput / runs.num_gpus)
+    time_to_train = _Quantity(lambda runs: runs.step_time * runs.source.inputs.workload.steps)
+    calendar_time = _Quantity(lambda runs: runs.run.calendar_time)
+    gpu_hours = _Quantity(lambda runs: runs.time_to_train * runs.num_gpus)
+    campaign_gpu_hours = _Quantity(lambda runs: runs.run.gpu_seconds)
+    cost = _Quantity(lambda runs: runs.run.cost)
+    cost_per_million_trained_tokens = _Quantity(
+        lambda runs: np.asarray(1e6 * runs.cost / (runs.throughput * runs.time_to_train))
+    )
+    peak_memory = _Quantity(lambda runs: runs.step.peak_memory)
+    memory_headroom = _Quantity(
+        lambda runs: runs.source.inputs.machine.gpu.allocatable_memory - runs.peak_memory
+    )
+    host_memory = _Quantity(lambda runs: runs.step.host_memory)
+    time_wait = _Quantity(lambda runs: np.asarray(runs.source.inputs.rollouts.step_overhead))
+    trainer_idle = _Quantity(lambda runs: runs.step.trainer_idle)
+    rollout_idle = _Quantity(lambda runs: runs.step.rollout_idle)
+    lanes_idle = _Quantity(lambda runs: runs.step.tail_share * runs.step.rollout.lanes_idle)
 
     tokens_per_s = throughput
-
-    @property
-    def tokens_per_s_per_gpu(self) -> FloatArray:
-        """Trained tokens per second and GPU."""
-        return self.throughput / self.num_gpus
-
-    @property
-    def time_to_train(self) -> FloatArray:
-        """Seconds of all steps."""
-        return self.step_time * self.source.inputs.workload.steps
 
     @cached_property
     def run(self) -> RunCost:
         """Calendar time [s], GPU-seconds and cost of all steps, computed as for training."""
         inputs, site = self.source.inputs.packed, self.source.site
         return run_cost(inputs, site, duration=self.time_to_train, num_gpus=self.num_gpus)
-
-    @property
-    def calendar_time(self) -> FloatArray:
-        """Seconds of all steps with interruptions, checkpoints and stragglers, as in training."""
-        return self.run.calendar_time
-
-    @property
-    def gpu_hours(self) -> FloatArray:
-        """GPU-seconds of the steps alone."""
-        return self.time_to_train * self.num_gpus
-
-    @property
-    def campaign_gpu_hours(self) -> FloatArray:
-        """GPU-seconds of all of the calendar time, spares included."""
-        return self.run.gpu_seconds
-
-    @property
-    def cost(self) -> FloatArray:
-        """USD of the run."""
-        return self.run.cost
-
-    @property
-    def cost_per_million_trained_tokens(self) -> FloatArray:
-        """USD of a million tokens of prompts and answers."""
-        return np.asarray(1e6 * self.cost / (self.throughput * self.time_to_train))
-
-    @property
-    def peak_memory(self) -> FloatArray:
-        """Bytes of the fullest GPU, in the phase with the highest need."""
-        return self.step.peak_memory
-
-    @property
-    def memory_headroom(self) -> FloatArray:
-        """Free bytes of the fullest GPU."""
-        return self.source.inputs.machine.gpu.allocatable_memory - self.peak_memory
-
-    @property
-    def host_memory(self) -> FloatArray:
-        """Bytes of the host for a GPU."""
-        return self.step.host_memory
-
-    @property
-    def time_wait(self) -> FloatArray:
-        """The framework's own seconds of a step."""
-        return np.asarray(self.source.inputs.rollouts.step_overhead)
-
-    @property
-    def trainer_idle(self) -> FloatArray:
-        """Share of the step in which the trainer's GPUs are idle."""
-        return self.step.trainer_idle
-
-    @property
-    def rollout_idle(self) -> FloatArray:
-        """Share of the step in which the engine's GPUs are idle."""
-        return self.step.rollout_idle
 
     def moved(self, source: RlSource) -> RlRuns:
         """The runs with the operating terms (prices, power) of ``source``; same predictions."""
@@ -305,11 +243,6 @@ class RlRuns(Candidates):
         times[0] = first(self.step_time)
         best = int(np.argmin(times))
         return float(trains[best]), float(times[best])
-
-    @property
-    def lanes_idle(self) -> FloatArray:
-        """The share of the engine's batch slots whose answers are complete."""
-        return self.step.tail_share * self.step.rollout.lanes_idle
 
     @property
     def bottleneck(self) -> CodeArray:

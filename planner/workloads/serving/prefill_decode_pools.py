@@ -39,7 +39,8 @@ from planner.estimators.inference.prefix_cache import (
 from planner.estimators.ownership_cost import outlay
 from planner.estimators.power_draw import PowerDraw, power_draw
 from planner.formulas.power import board_share
-from planner.optimize.problem import Constraint, Objective
+from planner.optimize.goals import Constraint, Objective
+from planner.optimize.problem import limit_on_predictions
 from planner.optimize.source import Block, Columns, Need, count_codes
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import PowerProfile
@@ -193,7 +194,7 @@ class PoolSource(ServingSource):
 
     def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
         """Yield all rejected workers as counts, then the pairs of undominated workers in blocks."""
-        predicted = [limit.of_predictions(self) for limit in limits]
+        predicted = [limit_on_predictions(limit, self) for limit in limits]
         prefill, decode = self.space.prefill(), self.space.decode()
         dropped = self._rejected(prefill) + self._rejected(decode)
         yield Block(candidates=None, dropped=dropped, num_rows=0)

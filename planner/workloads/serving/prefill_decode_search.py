@@ -24,8 +24,8 @@ from planner.estimators.inference.disaggregated import (
     prefill_workers,
 )
 from planner.estimators.inference.prefix_cache import ReplicaLoad, prefixes_at, solve_prefix_hits
+from planner.optimize.goals import Constraint, Objective
 from planner.optimize.pareto import pareto_front
-from planner.optimize.problem import Constraint, Objective
 from planner.question.terms import terms_about
 from planner.workloads.serving.max_concurrency import with_filled_cache
 from planner.workloads.serving.results import rounded_up

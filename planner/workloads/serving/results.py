@@ -51,6 +51,7 @@ from planner.workloads.prediction_confidence import (
     serving_memory_errors,
     with_energy,
 )
+from planner.workloads.quantity import Quantity
 from planner.workloads.workload import (
     counts,
     floats,
@@ -129,6 +130,9 @@ class ServingSource(Source):
         return self.mesh is not None and bool(min(self.mesh.values("tensor_parallel")) > domain)
 
 
+_TokenQuantity = Quantity["TokenGeneration"]
+
+
 class TokenGeneration(Candidates):
     """Candidates that generate tokens, in streams or batches, with their electricity."""
 
@@ -161,10 +165,16 @@ class TokenGeneration(Candidates):
     def request_rate(self) -> FloatArray:
         """Requests per second."""
 
-    @property
-    def throughput(self) -> FloatArray:
-        """Generated tokens per second; NaN if nothing is generated."""
-        return self.request_rate * (self.inputs.workload.output_tokens or np.nan)
+    throughput = _TokenQuantity(
+        lambda plans: plans.request_rate * (plans.inputs.workload.output_tokens or np.nan)
+    )
+    throughput_per_gpu = _TokenQuantity(
+        lambda plans: np.asarray(plans.throughput / plans.value("num_gpus"))
+    )
+    power = _TokenQuantity(lambda plans: np.asarray(add(draw.total for draw in plans.draws)))
+    energy_per_million_tokens = _TokenQuantity(
+        lambda plans: np.asarray(MILLION * plans.power / plans.priced_tokens)
+    )
 
     @property
     def priced_tokens(self) -> FloatArray:
@@ -172,11 +182,6 @@ class TokenGeneration(Candidates):
         tokens if nothing is generated."""
         work = self.inputs.workload
         return self.request_rate * (work.output_tokens or work.input_tokens)
-
-    @property
-    def throughput_per_gpu(self) -> FloatArray:
-        """Generated tokens per second and GPU."""
-        return np.asarray(self.throughput / self.value("num_gpus"))
 
     @property
     def prompt_throughput_per_gpu(self) -> FloatArray:
@@ -189,16 +194,6 @@ class TokenGeneration(Candidates):
         """Tokens of prompts and answers per second."""
         work = self.inputs.workload
         return self.request_rate * (work.input_tokens + work.output_tokens)
-
-    @property
-    def power(self) -> FloatArray:
-        """W of all GPUs, hosts, network and building."""
-        return np.asarray(add(draw.total for draw in self.draws))
-
-    @property
-    def energy_per_million_tokens(self) -> FloatArray:
-        """Joules for a million generated tokens, their prompts included."""
-        return np.asarray(MILLION * self.power / self.priced_tokens)
 
     @property
     def carbon_per_million_tokens(self) -> FloatArray:
@@ -219,6 +214,9 @@ class TokenGeneration(Candidates):
         if self.source.site.is_placed:
             columns["carbon_per_million_tokens_kg"] = self.carbon_per_million_tokens
         return columns
+
+
+_DeploymentQuantity = Quantity["Deployments"]
 
 
 @record(kw_only=True, repr=False)
@@ -337,54 +335,27 @@ class Deployments(TokenGeneration):
     def in_flight(self) -> FloatArray:
         """Requests in flight in one replica or decode worker."""
 
-    @property
-    def requests_in_flight(self) -> FloatArray:
-        """Requests in flight, by the name of the column."""
-        return self.in_flight
-
-    @property
-    def num_gpus(self) -> FloatArray:
-        """GPUs of the deployment."""
-        return self.promises.num_gpus
-
-    @property
-    def max_gpus(self) -> FloatArray:
-        """The number of GPUs of the deployment, under the name of its limit."""
-        return self.promises.num_gpus
-
-    @property
-    def request_rate(self) -> FloatArray:
-        """Requests per second."""
-        return self.promises.request_rate
-
-    @property
-    def time_to_first_token(self) -> FloatArray:
-        """Seconds from arrival to the first token."""
-        return self.promises.time_to_first_token
-
-    @property
-    def time_per_output_token(self) -> FloatArray:
-        """Seconds between tokens."""
-        return self.promises.time_per_output_token
-
-    @property
-    def memory_headroom(self) -> FloatArray:
-        """Free bytes of the fullest GPU."""
-        return self.promises.memory_headroom
-
-    @property
-    def fit_probability(self) -> FloatArray:
-        """The probability that the fullest GPU has the memory that it needs to start."""
-        return self.fit_probability_at(np.arange(math.prod(self.shape))).reshape(self.shape)
+    requests_in_flight = _DeploymentQuantity(lambda plans: plans.in_flight)
+    num_gpus = _DeploymentQuantity(lambda plans: plans.promises.num_gpus)
+    max_gpus = _DeploymentQuantity(lambda plans: plans.promises.num_gpus)
+    request_rate = _DeploymentQuantity(lambda plans: plans.promises.request_rate)
+    time_to_first_token = _DeploymentQuantity(lambda plans: plans.promises.time_to_first_token)
+    time_per_output_token = _DeploymentQuantity(lambda plans: plans.promises.time_per_output_token)
+    memory_headroom = _DeploymentQuantity(lambda plans: plans.promises.memory_headroom)
+    fit_probability = _DeploymentQuantity(
+        lambda plans: plans.fit_probability_at(np.arange(math.prod(plans.shape))).reshape(
+            plans.shape
+        )
+    )
+    cost_per_hour = _DeploymentQuantity(lambda plans: plans.promises.price)
+    capacity_per_gpu = _DeploymentQuantity(lambda plans: plans.capacity / plans.num_gpus)
+    cost_per_million_tokens = _DeploymentQuantity(
+        lambda plans: np.asarray(MILLION * plans.cost_per_hour / plans.priced_tokens)
+    )
 
     @abstractmethod
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
         """The probability of `fit_probability` of the rows at flat indices."""
-
-    @property
-    def cost_per_hour(self) -> FloatArray:
-        """USD per second of all GPUs."""
-        return self.promises.price
 
     @property
     def request_latency(self) -> FloatArray:
@@ -424,16 +395,6 @@ class Deployments(TokenGeneration):
     @abstractmethod
     def token_time_at_rate(self, rate: float) -> FloatArray:
         """Seconds per output token at a request rate [1/s] below the capacity."""
-
-    @property
-    def capacity_per_gpu(self) -> FloatArray:
-        """The highest request rate that can be served, per GPU [1/s]."""
-        return self.capacity / self.num_gpus
-
-    @property
-    def cost_per_million_tokens(self) -> FloatArray:
-        """USD for a million generated tokens, their prompts included."""
-        return np.asarray(MILLION * self.cost_per_hour / self.priced_tokens)
 
     @property
     @abstractmethod

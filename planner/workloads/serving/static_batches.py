@@ -23,6 +23,7 @@ from planner.optimize.source import Columns, Need, Source
 from planner.question.terms import terms_about
 from planner.specs.operating_terms import OperatingTerms
 from planner.workloads.complexity import batch_complexity
+from planner.workloads.quantity import Quantity
 from planner.workloads.serving.max_concurrency import max_concurrency
 from planner.workloads.serving.results import (
     MILLION,
@@ -82,6 +83,9 @@ class BatchSource(ServingSource):
         return Batches(source=self, configurations=c, rejected_by=codes, parts=memory, batch=static)
 
 
+_Quantity = Quantity["Batches"]
+
+
 @record(kw_only=True, repr=False)
 class Batches(TokenGeneration):
     """Batches of ``concurrency`` requests a replica; what can be optimized, in SI units."""
@@ -104,25 +108,28 @@ class Batches(TokenGeneration):
         cache = self.parts.room.held(c.concurrency / c.attention_data_parallel)
         return needed_memory(self.source.inputs, self.parts, c, cache)
 
-    @property
-    def fit_probability(self) -> FloatArray:
-        """The probability that the fullest GPU has enough memory."""
-        return fit_probability(self.source.inputs, self.parts, self.configurations)
-
-    @property
-    def prefill_latency(self) -> FloatArray:
-        """Seconds until the first tokens."""
-        return self.batch.time_to_first_token
-
-    @property
-    def decode_latency(self) -> FloatArray:
-        """Seconds per further token."""
-        return self.batch.time_per_output_token
-
-    @property
-    def request_latency(self) -> FloatArray:
-        """Seconds of a batch."""
-        return self.batch.request_latency
+    fit_probability = _Quantity(
+        lambda batches: fit_probability(
+            batches.source.inputs, batches.parts, batches.configurations
+        )
+    )
+    prefill_latency = _Quantity(lambda batches: batches.batch.time_to_first_token)
+    decode_latency = _Quantity(lambda batches: batches.batch.time_per_output_token)
+    request_latency = _Quantity(lambda batches: batches.batch.request_latency)
+    num_gpus = _Quantity(lambda batches: batches.configurations.num_gpus)
+    request_rate = _Quantity(
+        lambda batches: (
+            batches.configurations.data_parallel * batches.batch.batch / batches.request_latency
+        )
+    )
+    cost_per_million_tokens = _Quantity(
+        lambda batches: np.asarray(
+            MILLION * batches.source.site.rate(batches.num_gpus) / batches.throughput
+        )
+    )
+    memory_headroom = _Quantity(
+        lambda batches: batches.source.inputs.machine.gpu.allocatable_memory - batches.parts.total
+    )
 
     def addends(self, name: str) -> Mapping[str, FloatArray]:
         """The parts of a quantity by name; a request latency [s] is prefill plus decode latency."""
@@ -132,21 +139,6 @@ class Batches(TokenGeneration):
         return {"prefill_latency": first, "decode_latency": self.request_latency - first}
 
     @property
-    def num_gpus(self) -> FloatArray:
-        """GPUs of all replicas."""
-        return self.configurations.num_gpus
-
-    @property
-    def request_rate(self) -> FloatArray:
-        """Requests per second of all replicas."""
-        return self.configurations.data_parallel * self.batch.batch / self.request_latency
-
-    @property
-    def cost_per_million_tokens(self) -> FloatArray:
-        """USD for a million generated tokens, their prompts included."""
-        return np.asarray(MILLION * self.source.site.rate(self.num_gpus) / self.throughput)
-
-    @property
     def draws(self) -> tuple[PowerDraw, ...]:
         """The electric power of all GPUs, by part; near the design power during prefill."""
         # Without a cache every token computes the whole sequence again.
@@ -154,21 +146,23 @@ class Batches(TokenGeneration):
         no_cache = self.configurations.kv_cache == CacheType.NONE
         return (self.drawn(np.where(no_cache, 1.0, first)),)
 
-    @property
-    def memory_headroom(self) -> FloatArray:
-        """Free bytes of the fullest GPU."""
-        return self.source.inputs.machine.gpu.allocatable_memory - self.parts.total
-
     def columns(self) -> Columns:
         """The result columns: source, configuration, latencies, rates, costs and memory."""
         source, c, shape = self.source, self.configurations, self.shape
+        inputs, price = self.source.inputs, self.source.site.rate(self.num_gpus)
         values = {
             **term_columns(
                 (*terms_about("latency", "inference"), *terms_about("output_rate")), self
             ),
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
             **self.energy_columns,
-            **self._token_costs(),
+            **token_costs(
+                inputs,
+                price=price,
+                prompt_price=price * self.prefill_latency / self.request_latency,
+                prefix_share=prefix_share(inputs, self.configurations),
+                request_rate=self.request_rate,
+            ),
             "memory_headroom_gib": self.memory_headroom / GIB,
             "fit_probability": self.fit_probability,
         }
@@ -180,17 +174,6 @@ class Batches(TokenGeneration):
             **{name: floats(value, shape) for name, value in values.items()},
             **memory_columns(source.inputs, self.parts, c, shape),
         }
-
-    def _token_costs(self) -> Mapping[str, FloatArray]:
-        """Columns of USD per million tokens; prompts pay for prefill time, answers for the rest."""
-        inputs, price = self.source.inputs, self.source.site.rate(self.num_gpus)
-        return token_costs(
-            inputs,
-            price=price,
-            prompt_price=price * self.prefill_latency / self.request_latency,
-            prefix_share=prefix_share(inputs, self.configurations),
-            request_rate=self.request_rate,
-        )
 
 
 def evaluate_batch_once(source: Source, _: int | None = None) -> Evaluation:

@@ -29,10 +29,11 @@ from planner.question.terms import columns_about, terms_about, terms_of
 from planner.specs.engine import EngineProfile
 from planner.specs.serving_workload import ServingWorkload
 from planner.specs.software_profile import engine_on
-from planner.workloads.assumptions import assumed_for_batches, assumed_limits, open_serving
+from planner.workloads.assumptions import assumed_limits
 from planner.workloads.image_inputs import format_served_images, image_answers
 from planner.workloads.prediction_confidence import serving_share
 from planner.workloads.priced_hardware import PricedHardware
+from planner.workloads.serving.assumptions import assumed_for_batches, open_serving
 from planner.workloads.serving.max_concurrency import LARGEST_BATCH, max_concurrency
 from planner.workloads.serving.prefill_decode_pools import PoolDeployments, PoolSource
 from planner.workloads.serving.prefill_decode_search import PoolSpace

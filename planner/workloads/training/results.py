@@ -37,6 +37,7 @@ from planner.workloads.prediction_confidence import (
     training_share,
     with_energy,
 )
+from planner.workloads.quantity import Quantity
 from planner.workloads.workload import format_parameter_column, repeated, term_columns
 
 FEWEST_TOKENS = 4096
@@ -211,6 +212,9 @@ class TrainingSource(Source):
         )
 
 
+_Quantity = Quantity["TrainingRuns"]
+
+
 @record(kw_only=True, repr=False)
 class TrainingRuns(Candidates):
     """Runs of ``total_tokens``; what can be optimized or limited, in SI units."""
@@ -220,6 +224,8 @@ class TrainingRuns(Candidates):
     rejected_by: CodeArray
     estimate: Estimate
 
+    num_gpus = _Quantity(lambda runs: runs.configurations.num_gpus)
+
     @property
     def memory(self) -> tuple[Need, Need]:
         """(Needed, usable) bytes of host memory per GPU, and of the fullest GPU."""
@@ -228,10 +234,26 @@ class TrainingRuns(Candidates):
         needed = host_need(self.estimate.inputs, memory)
         return (needed, machine.host_room(self.num_gpus)), (memory.least, usable)
 
-    @property
-    def fit_probability(self) -> FloatArray:
-        """The probability that the fullest GPU has enough memory."""
-        return self.source.fit_probability(self.num_gpus, self.estimate.memory.least)
+    fit_probability = _Quantity(
+        lambda runs: runs.source.fit_probability(runs.num_gpus, runs.estimate.memory.least)
+    )
+    throughput = _Quantity(lambda runs: runs.estimate.tokens_per_second)
+    tokens_per_s_per_gpu = _Quantity(lambda runs: runs.throughput / runs.num_gpus)
+    tflops_per_gpu = _Quantity(lambda runs: runs.estimate.model_flops_per_second_per_gpu)
+    host_memory = _Quantity(
+        lambda runs: np.maximum(runs.estimate.memory.host, runs.estimate.memory.loading)
+    )
+    step_time = _Quantity(lambda runs: runs.estimate.step_time)
+    time_to_train = _Quantity(lambda runs: runs.run.time_to_train)
+    calendar_time = _Quantity(lambda runs: runs.run.calendar_time)
+    gpu_hours = _Quantity(lambda runs: runs.time_to_train * runs.num_gpus)
+    campaign_gpu_hours = _Quantity(lambda runs: runs.run.gpu_seconds)
+    cost = _Quantity(lambda runs: runs.run.cost)
+    goodput = _Quantity(lambda runs: runs.run.goodput.ratio)
+    carbon = _Quantity(
+        lambda runs: carbon(energy=runs.energy, carbon_intensity=runs.source.site.carbon_intensity)
+    )
+    model_flops_utilization = _Quantity(lambda runs: runs.estimate.model_flops_utilization)
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
         """The fit probability of the plans at ``rows``, without computing all others."""
@@ -269,17 +291,7 @@ class TrainingRuns(Candidates):
             time_share=self.estimate.time.computing_share,
         )
 
-    @property
-    def throughput(self) -> FloatArray:
-        """Trained tokens per second."""
-        return self.estimate.tokens_per_second
-
     tokens_per_s = throughput
-
-    @property
-    def tokens_per_s_per_gpu(self) -> FloatArray:
-        """Trained tokens per second and GPU."""
-        return self.throughput / self.num_gpus
 
     @property
     def samples_per_s(self) -> FloatArray | None:
@@ -288,49 +300,9 @@ class TrainingRuns(Candidates):
         return self.estimate.samples_per_second if objective.is_preference else None
 
     @property
-    def tflops_per_gpu(self) -> FloatArray:
-        """Model FLOP/s of a GPU."""
-        return self.estimate.model_flops_per_second_per_gpu
-
-    @property
-    def host_memory(self) -> FloatArray:
-        """Bytes of the host for a GPU, at the end or while the model loads."""
-        return np.maximum(self.estimate.memory.host, self.estimate.memory.loading)
-
-    @property
     def paged_states(self) -> FloatArray | None:
         """Bytes of optimizer states paged to the host for lack of GPU memory, if paging is on."""
         return self.estimate.memory.paged if self.configurations.paged_optimizer.any() else None
-
-    @property
-    def step_time(self) -> FloatArray:
-        """Seconds of an optimizer step."""
-        return self.estimate.step_time
-
-    @property
-    def time_to_train(self) -> FloatArray:
-        """Seconds of the run."""
-        return self.run.time_to_train
-
-    @property
-    def calendar_time(self) -> FloatArray:
-        """Seconds of the run, interruptions included."""
-        return self.run.calendar_time
-
-    @property
-    def gpu_hours(self) -> FloatArray:
-        """GPU-seconds of the computation alone."""
-        return self.time_to_train * self.num_gpus
-
-    @property
-    def campaign_gpu_hours(self) -> FloatArray:
-        """GPU-seconds of the calendar time: interruptions, reruns and spare GPUs included."""
-        return self.run.gpu_seconds
-
-    @property
-    def cost(self) -> FloatArray:
-        """USD of the run."""
-        return self.run.cost
 
     @property
     def cost_per_million_trained_tokens(self) -> FloatArray | None:
@@ -338,11 +310,6 @@ class TrainingRuns(Candidates):
         work = self.estimate.inputs.workload
         is_tuned = work.training_objective is not TrainingObjective.PRETRAIN
         return self.run.cost * (1e6 / work.total_tokens) if is_tuned else None
-
-    @property
-    def goodput(self) -> FloatArray:
-        """Time to train over calendar time."""
-        return self.run.goodput.ratio
 
     @property
     def cost_per_pflop_day(self) -> FloatArray:
@@ -365,25 +332,10 @@ class TrainingRuns(Candidates):
         return self.draws[0].total
 
     @property
-    def carbon(self) -> FloatArray:
-        """Kilograms of CO2 equivalent of the electricity of a run."""
-        return carbon(energy=self.energy, carbon_intensity=self.source.site.carbon_intensity)
-
-    @property
     def memory_headroom(self) -> FloatArray:
         """Free bytes of the fullest GPU."""
         capacity = self.estimate.inputs.machine.gpu.allocatable_memory
         return np.asarray(capacity - self.estimate.peak_memory)
-
-    @property
-    def model_flops_utilization(self) -> FloatArray:
-        """Model FLOPs over the dense peak."""
-        return self.estimate.model_flops_utilization
-
-    @property
-    def num_gpus(self) -> FloatArray:
-        """GPUs of the run."""
-        return self.configurations.num_gpus
 
     def columns(self) -> Columns:
         """The result columns: configuration, predictions, memory and time by part."""

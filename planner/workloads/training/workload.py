@@ -55,7 +55,12 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 from planner.specs.training_workload import AdapterSetup, TrainingWorkload
-from planner.workloads.assumptions import open_training
+from planner.workloads.assumptions import (
+    Assumption,
+    EvaluatedChoice,
+    open_network,
+    open_parameters,
+)
 from planner.workloads.image_inputs import format_trained_images, image_answers
 from planner.workloads.priced_hardware import share_of_peak
 from planner.workloads.training.question import (
@@ -565,6 +570,17 @@ def position_warnings(model: ModelSpec, sequence_length: int) -> list[str]:
         f"Sequences of {sequence_length:,} tokens are beyond the {max_positions:,} positions that "
         f"{model.name} was trained with."
     ]
+
+
+def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
+    """The assumptions of a training plan: network, number format, recomputation.
+
+    Defaults of the framework's program do not count as assumptions.
+    """
+    inputs: Any = chosen.source.inputs
+    defaults = inputs.framework.defaults.values(inputs.workload.adapter)
+    names = [name for name in ("precision", "recompute") if name not in defaults]
+    return [*open_network(chosen), *open_parameters(chosen, names)]
 
 
 TRAIN = Workload(

@@ -13,7 +13,7 @@ from planner.base import formatting
 from planner.base.arrays import BoolArray
 from planner.base.records import record
 from planner.base.units import UNITS, ceil_div
-from planner.decide.sizing.fleet import Size
+from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import Sizes
 from planner.errors import SearchSpaceError
 from planner.optimize.result import SearchResult

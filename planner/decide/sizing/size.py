@@ -1,0 +1,164 @@
+"""The sizes of one GPU type: its best fleets, and a day or a budget of a service."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
+
+from planner.base.csv_cells import Value
+from planner.base.records import record
+from planner.confidence.ranking import RankedPlan
+from planner.decide.assumptions import SensitiveAssumption
+from planner.decide.sizing.budget import BudgetResult
+from planner.decide.sizing.daily_schedule import DailySchedule
+from planner.decide.sizing.fleet import (
+    CHEAPEST,
+    FASTEST,
+    FEWEST,
+    MOST,
+    SIMPLEST,
+    SUFFIXES,
+    FeasiblePlan,
+    Margin,
+    rank_row_by_cost,
+)
+from planner.question.terms import glossary
+
+_OF_COST = "value", "low", "high", "bad"
+
+
+@record(kw_only=True)
+class Size:
+    """GPUs of one type under one contract that a run or a service needs.
+
+    Parameters
+    ----------
+    gpu : name of the GPU
+    contract : contract
+    fewest : fleet with the fewest GPUs; None: see ``reason``
+    cheapest : fleet with the lowest cost, with a ``day`` that at the peak
+    fastest : fleet with the shortest time within a budget
+    simplest : recommended plan, if published runs do not distinguish its slightly higher number of
+        GPUs from the fewest
+    reason : why there is no fleet
+    tried : numbers of GPUs that were searched, ascending
+    not_tried : whole nodes below the fewest that may suffice and were not searched
+    is_other_contract : no contract was requested and only another than the usual one has a price
+    precision : effect of the assumed precision on the cheapest run; None: specified, or no effect
+    day : cheapest day of a service with a load; None: no load
+    day_of_fewest : cheapest day of the layout with the fewest GPUs at the peak
+    carried : load that fits a limit of power or a budget; None: no such limit
+    assumed : limits that planner assumes, by name [SI units]
+    fewest_at_assumed : fleet within the assumed limits, if wider limits were requested
+    """
+
+    gpu: str
+    contract: str
+    fewest: FeasiblePlan | None = None
+    cheapest: FeasiblePlan | None = None
+    fastest: FeasiblePlan | None = None
+    simplest: FeasiblePlan | None = None
+    reason: str = ""
+    tried: tuple[int, ...] = ()
+    not_tried: tuple[int, ...] = ()
+    is_other_contract: bool = False
+    precision: SensitiveAssumption | None = None
+    day: DailySchedule | None = None
+    day_of_fewest: DailySchedule | None = None
+    carried: BudgetResult | None = None
+    assumed: Mapping[str, float] = field(default_factory=dict)
+    fewest_at_assumed: FeasiblePlan | None = None
+
+    @property
+    def choices(self) -> dict[str, FeasiblePlan]:
+        """Return the different fleets by the criteria in which they are best (cheapest, ...)."""
+        choices: dict[str, FeasiblePlan] = {}
+        if self.carried is not None:
+            return {MOST: self.carried.fleet}
+        for name in (FEWEST, CHEAPEST, FASTEST, SIMPLEST):
+            fleet = getattr(self, name)
+            if fleet is None:
+                continue
+            same = next(
+                (other for other, same_fleet in choices.items() if same_fleet is fleet), None
+            )
+            if same is not None:
+                choices = {
+                    f"{same}, {name}" if other == same else other: same_fleet
+                    for other, same_fleet in choices.items()
+                }
+            else:
+                choices[name] = fleet
+        return choices
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the software of the cheapest fleet was measured on its GPU."""
+        best = self.cheapest or self.fewest
+        return best is not None and best.is_proven
+
+    @property
+    def ranked_plan(self) -> RankedPlan:
+        """Return the cost with its interval to detect ties; with a load, the cost of a day."""
+        best = self.cheapest or self.fewest
+        ranked = RankedPlan(math.nan) if best is None else rank_row_by_cost(best.row)
+        if self.day is None or not ranked.value:
+            return ranked
+        ends = {n: getattr(ranked, n) * self.day.cost / ranked.value for n in _OF_COST}
+        return ranked._replace(**ends)
+
+    @property
+    def order(self) -> tuple[bool, float, float]:
+        """Return the sort key of a size: no plan last, then by cost in a bad case, then by GPUs.
+
+        With a power limit or a budget, the size with most tokens/s comes first.
+        """
+        best = self.cheapest or self.fewest
+        if best is None:
+            return True, math.inf, math.inf
+        if self.carried is not None:
+            return False, -self.carried.output_tokens, float(best.num_gpus)
+        cost = best.bad_case_cost if self.day is None else self.day.cost
+        return False, math.inf if math.isnan(cost) else cost, float(best.num_gpus)
+
+    def rows(self, confidence: float) -> Iterator[dict[str, Value]]:
+        """Return a row of result columns per choice; without a plan, one row with the reason.
+
+        Parameters
+        ----------
+        confidence : probability to keep the limits
+        """
+        head = {"gpu": self.gpu, "contract": self.contract}
+        if not self.choices:
+            yield {**head, "choice": "", "feasible": False, "reason": self.reason}
+        for name, fleet in self.choices.items():
+            choice_columns: dict[str, Value] = {
+                **head,
+                "choice": name,
+                "feasible": True,
+                "reason": "",
+            }
+            more = {} if self.carried is None else self.carried.columns
+            if self.assumed:
+                before = self.fewest_at_assumed
+                choice_columns["assumed_limits"] = ", ".join(self.assumed)
+                choice_columns["num_gpus_at_assumed"] = None if before is None else before.num_gpus
+            yield {
+                **choice_columns, "confidence": confidence,
+                **_margin_columns(fleet.margins), **fleet.row, **more,
+            }  # fmt: skip
+
+
+def _margin_columns(margins: Iterable[Margin]) -> dict[str, float]:
+    """Return columns with limit, value at the confidence and distance to the limit, per limit."""
+    columns = {}
+    for margin in margins:
+        end, scale = SUFFIXES.get(glossary()[margin.name].unit, ("", 1.0))
+        for prefix, value in (
+            ("limit", margin.bound),
+            ("sure", margin.value_at_confidence),
+            ("spare", margin.spare),
+        ):
+            columns[f"{prefix}_{margin.name}{end}"] = value / scale
+    return columns
