@@ -18,7 +18,8 @@ from planner.base.arrays import (
     IndexArray,
     Item,
     Values,
-    first_true,
+    first_true_by_shape,
+    lowest_code,
 )
 from planner.base.csv_cells import number_of_row
 from planner.base.enums import PipelineSchedule
@@ -230,8 +231,15 @@ def first_broken(
     rules: Sequence[Rule[Judged, Context]], configurations: Judged, context: Context
 ) -> CodeArray:
     """The one-based number of the first rule that each configuration breaks; 0: none."""
+    return lowest_code(broken_by_shape(rules, configurations, context))
+
+
+def broken_by_shape(
+    rules: Sequence[Rule[Judged, Context]], configurations: Judged, context: Context
+) -> list[CodeArray]:
+    """`first_broken` of the rules whose results have the same shape, in one array each."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return first_true(rule.violated(configurations, context) for rule in rules)
+        return first_true_by_shape(rule.violated(configurations, context) for rule in rules)
 
 
 def prediction_rule(name: str, description: str) -> Rule[object, object]:

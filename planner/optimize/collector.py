@@ -14,10 +14,11 @@ from planner.base.arrays import CodeArray, FloatArray, IndexArray, sorted_unique
 from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY, ConfigurationTable
+from planner.configurations.possible_parts import count_codes
 from planner.optimize.pareto import filter_dominated, pareto_front, within_factor_of_best
 from planner.optimize.problem import MEMORIES, Cell, Problem
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import Candidates, Columns, Source, count_codes, to_python_values
+from planner.optimize.source import Candidates, Columns, Source, to_python_values
 from planner.optimize.tie_breaking import ComplexityTieBreaker, RankedConfiguration
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.

@@ -113,9 +113,9 @@ def search_source(
     operating terms (prices, power), which reuse the predictions.
     """
     (source, collector), *others = sources_and_collectors
-    for block in source.blocks(problem.objectives, problem.constraints):
+    for block in source.blocks(problem.objectives, problem.constraints, in_order=sink is not None):
         for _, each_collector in sources_and_collectors:
-            each_collector.skip(block.dropped)
+            each_collector.skip(block.dropped.sum(axis=0))
         if block.candidates is not None:
             feasible = collector.add(block.candidates)
             for other_source, each_collector in others:

@@ -19,7 +19,13 @@ from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training_rules import REJECTING, RULES
 from planner.estimators.power_draw import PowerDraw, power_draw
-from planner.estimators.training.estimate import Estimate, broken_rule, evaluate, host_need
+from planner.estimators.training.estimate import (
+    Estimate,
+    broken_rule,
+    evaluate,
+    host_need,
+    rule_codes,
+)
 from planner.estimators.training.flops import max_utilization
 from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.micro_batch_share import TrainingInputs
@@ -191,6 +197,10 @@ class TrainingSource(Source):
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """The one-based number of the first rule that each configuration breaks; 0: none."""
         return broken_rule(self.inputs, configurations)
+
+    def rule_codes(self, configurations: TrainingConfigurations) -> list[CodeArray]:
+        """Codes of broken rules in arrays of several shapes; the lowest are those of `broken`."""
+        return rule_codes(self.inputs, configurations)
 
     def judged(
         self, configurations: TrainingConfigurations, broken: CodeArray | None = None
