@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby, product
 from typing import Generic, TypeAlias, TypeVar
@@ -158,6 +159,21 @@ class OpenMesh(Generic[Table]):
                     for name, values in columns.items()
                 }
             )
+
+    def has_other_axes_of(self, other: OpenMesh[Table]) -> bool:
+        """True if all axes after the first are those of another mesh."""
+        return all(
+            np.array_equal(mine.get(name, ()), values)
+            for my_axis, its_axis in zip(self.axes[1:], other.axes[1:], strict=True)
+            for mine, its in zip(my_axis, its_axis, strict=True)
+            for name, values in its.items()
+        )
+
+    def joined(self, others: Sequence[OpenMesh[Table]]) -> OpenMesh[Table]:
+        """The configurations of this mesh, then those of others with another first axis."""
+        axes = [cross_product(mesh.axes[0]) for mesh in (self, *others)]
+        first = {name: np.concatenate([axis[name] for axis in axes]) for name in axes[0]}
+        return replace(self, axes=[[first], *self.axes[1:]])
 
     def table(self) -> Table:
         """All configurations as one open mesh."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray, Item, Numeric, Values
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Item, Numeric, Values
 from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.confidence.intervals import FIXED, Confidence
@@ -215,6 +215,33 @@ class Block:
     num_rows: int
     mesh: ConfigurationTable | None = None
 
+    def dropped_on(self, num_gpus: float | None) -> IndexArray:
+        """The counts of dropped rows on a number of GPUs; None: on any."""
+        if num_gpus is None or self.mesh is None:
+            return np.asarray(self.dropped.sum(axis=0))
+        return np.asarray(self.dropped[_is_on(self.mesh, num_gpus)].sum(axis=0))
+
+
+def _is_on(mesh: Any, num_gpus: float) -> BoolArray:
+    """True for the indices of the first axis that have this number of GPUs."""
+    return np.broadcast_to(np.ravel(mesh.num_gpus) == num_gpus, mesh.shape[:1])
+
+
+def rows_on(candidates: Candidates, num_gpus: float | None) -> slice:
+    """The flat indices of candidates on a number of GPUs, which the first axis has; None: all."""
+    shape = candidates.shape
+    if num_gpus is None:
+        return slice(0, math.prod(shape))
+    indices, inner = (
+        np.flatnonzero(_is_on(candidates.configurations, num_gpus)),
+        math.prod(shape[1:]),
+    )
+    return (
+        slice(int(indices[0]) * inner, (int(indices[-1]) + 1) * inner)
+        if indices.size
+        else slice(0, 0)
+    )
+
 
 def with_prices(confidence: Confidence, sites: Sequence[OperatingTerms]) -> Confidence:
     """The intervals with the price range of the operating terms."""
@@ -243,6 +270,8 @@ class Source(ABC):
     rules: ClassVar[tuple[Reason, ...]]
     num_rules: ClassVar[int]
     block_rows: ClassVar[int]
+    joins_counts: ClassVar[bool] = False
+    """True if sources that differ only in the number of GPUs can be predicted together."""
     profile_kind: ClassVar[str] = "engine"
     """What its profile is: a framework or an engine."""
 

@@ -123,6 +123,7 @@ class TrainingSource(Source):
     rules = REJECTING
     num_rules = len(RULES)
     block_rows = _BLOCK_ROWS
+    joins_counts = True
     profile_kind = "framework"
 
     @property
