@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import combinations, product
 from typing import TypeAlias
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, CodeArray, IndexArray, lowest_code
+from planner.base.arrays import BoolArray, CodeArray, IndexArray, Values, lowest_code, rank_values
 from planner.base.records import record
 from planner.configurations.configuration_tables import ConfigurationTable
 from planner.configurations.enumerate import Table, block_steps
@@ -18,28 +18,25 @@ from planner.configurations.enumerate import Table, block_steps
 # A prediction takes some milliseconds whatever its size: as long as for so many rows more.
 ROWS_OF_A_PREDICTION = 2**18
 _PAIRED_COUNT_ROWS = 2**16
+_LARGE_MESH = 2**16  # rules take longer for so many rows than a grid of their parameters
+_MOST_COMBINATIONS = 4  # of values of an axis, for each of its indices
+_MOST_AXES = 24  # numpy has 64
 
 Part: TypeAlias = tuple[ConfigurationTable, CodeArray | None]
 """Configurations and the codes of rules that they break; None: not known."""
 
 
 def possible_parts(
-    mesh: Table,
-    codes: Sequence[CodeArray],
-    num_rejections: int,
-    *,
-    least_saved: float = ROWS_OF_A_PREDICTION,
+    mesh: Table, codes: MeshCodes, num_rejections: int, least_saved: float
 ) -> tuple[list[tuple[Table, CodeArray]], IndexArray]:
     """Parts of a mesh that hold all its possible configurations, with their codes.
 
     Also returns the number of configurations that are left out, by index of the first axis and
-    code. ``codes``: arrays of any shapes, the lowest above 0 counts; ``least_saved``: see
-    `MeshCodes.parts`.
+    code. ``least_saved``: see `MeshCodes.parts`.
     """
-    mesh_codes = MeshCodes.of(codes, mesh.shape)
-    parts = mesh_codes.parts(least_saved)
-    left_out = mesh_codes.counts_outside(parts, num_rejections)
-    return [(mesh.narrow_axes(part), mesh_codes.at(part)) for part in parts], left_out
+    parts = codes.parts(least_saved)
+    left_out = codes.counts_outside(parts, num_rejections)
+    return [(mesh.narrow_axes(part), codes.at(part)) for part in parts], left_out
 
 
 def split_mesh(
@@ -95,16 +92,54 @@ class MeshCodes:
     def of(cls, codes: Sequence[CodeArray], shape: tuple[int, ...]) -> MeshCodes:
         """Merge codes of any shapes that broadcast to the ``shape`` of the mesh."""
         by_shape = [each.reshape((1,) * (len(shape) - each.ndim) + each.shape) for each in codes]
-        entries = []
-        for axis, length in enumerate(shape):
-            entry_of_index, first_indices = _distinct_slices(by_shape, axis, length)
+        indices = [
+            [np.arange(length) % each.shape[axis] for each in by_shape]
+            for axis, length in enumerate(shape)
+        ]
+        return cls._merged(by_shape, indices, shape)
+
+    @classmethod
+    def of_rules(cls, mesh: Table, judge: Callable[[Table], Sequence[CodeArray]]) -> MeshCodes:
+        """Codes that ``judge`` gives to configurations, in arrays of any shapes.
+
+        It judges each combination of the parameters that it reads once.
+        """
+        grid = None if mesh.size < _LARGE_MESH else _ParameterGrid.of(mesh)
+        if grid is None:
+            return cls.of(judge(mesh), mesh.shape)
+        codes = []
+        indices = [list[IndexArray]() for _ in grid.ranks]
+        for each in judge(grid.table):
+            lengths = (1,) * (len(grid.table.shape) - each.ndim) + each.shape
+            merged = []
+            for ranks, of_axis, length in zip(grid.ranks, indices, mesh.shape, strict=True):
+                index, size = np.zeros(length, dtype=np.intp), 1
+                for place, rank in ranks.items():
+                    if lengths[place] > 1:
+                        index, size = index * lengths[place] + rank, size * lengths[place]
+                of_axis.append(index)
+                merged.append(size)
+            codes.append(each.reshape(merged))
+        return cls._merged(codes, indices, mesh.shape)
+
+    @classmethod
+    def _merged(
+        cls,
+        codes: Sequence[CodeArray],
+        indices: Sequence[Sequence[IndexArray]],
+        shape: tuple[int, ...],
+    ) -> MeshCodes:
+        """Merge codes; ``indices``: for each axis, where each array has each of its indices."""
+        entries, lengths = list[IndexArray](), list[int]()
+        for axis, (of_arrays, length) in enumerate(zip(indices, shape, strict=True)):
+            entry_of_index, first_indices = _distinct_slices(codes, axis, of_arrays, length)
             entries.append(entry_of_index)
-            by_shape = [
-                each if each.shape[axis] == 1 else each.take(first_indices, axis=axis)
-                for each in by_shape
+            lengths.append(len(first_indices))
+            codes = [
+                each if each.shape[axis] == 1 else each.take(index[first_indices], axis=axis)
+                for each, index in zip(codes, of_arrays, strict=True)
             ]
-        lengths = [int(entry_of_index.max(initial=-1)) + 1 for entry_of_index in entries]
-        return cls(codes=np.broadcast_to(lowest_code(by_shape), lengths), entries=tuple(entries))
+        return cls(codes=np.broadcast_to(lowest_code(codes), lengths), entries=tuple(entries))
 
     @property
     def weights(self) -> list[IndexArray]:
@@ -113,7 +148,10 @@ class MeshCodes:
 
     def at(self, indices_by_axis: Sequence[IndexArray]) -> CodeArray:
         """The codes at these indices of each axis."""
-        return self.codes[self._positions(indices_by_axis)]
+        codes = self.codes
+        for axis in reversed(range(codes.ndim)):  # the first axis last, as its pieces are longest
+            codes = codes.take(self.entries[axis][indices_by_axis[axis]], axis=axis)
+        return codes
 
     def parts(self, least_saved: float = ROWS_OF_A_PREDICTION) -> list[list[IndexArray]]:
         """Parts that hold all possible configurations, as their indices of each axis.
@@ -141,42 +179,99 @@ class MeshCodes:
         """The number of configurations outside of ``parts`` by index of the first axis and code."""
         is_outside = np.ones(self.codes.shape, dtype=np.bool_)
         for part in parts:
-            is_outside[self._positions(part)] = False
+            inside = [
+                np.bincount(entry_of_index[indices], minlength=length) > 0
+                for entry_of_index, indices, length in zip(
+                    self.entries, part, self.codes.shape, strict=True
+                )
+            ]
+            is_outside &= ~reduce(np.logical_and.outer, inside)
         rows = reduce(np.multiply.outer, self.weights[1:], np.ones(()))
-        rows_outside = np.where(is_outside, rows, 0.0)
-        lengths = len(self.codes), num_rejections + 1
-        first = np.arange(lengths[0]).reshape(-1, *[1] * (self.codes.ndim - 1))
-        bins = (first * lengths[1] + self.codes).ravel()
-        counts = np.bincount(bins, weights=rows_outside.ravel(), minlength=math.prod(lengths))
-        return counts.astype(np.intp).reshape(lengths)[self.entries[0]]
+        counts = [
+            np.bincount(
+                np.ravel(codes),
+                weights=np.ravel(np.where(outside, rows, 0.0)),
+                minlength=num_rejections + 1,
+            )
+            for codes, outside in zip(self.codes, is_outside, strict=True)
+        ]
+        return np.array(counts, dtype=np.intp)[self.entries[0]]
 
-    def _positions(self, indices_by_axis: Sequence[IndexArray]) -> tuple[IndexArray, ...]:
-        """An index of ``codes`` for these indices of each axis."""
-        pairs = zip(self.entries, indices_by_axis, strict=True)
-        return np.ix_(*(entry_of_index[indices] for entry_of_index, indices in pairs))
+
+@record(kw_only=True)
+class _ParameterGrid:
+    """A mesh with an axis for each parameter, on which a rule costs only what it reads.
+
+    Parameters
+    ----------
+    table : the distinct values of each parameter
+    ranks : for each axis of the mesh, by axis of ``table``, the position of each of its indices
+    """
+
+    table: ConfigurationTable
+    ranks: Sequence[Mapping[int, IndexArray]]
+
+    @classmethod
+    def of(cls, mesh: ConfigurationTable) -> _ParameterGrid | None:
+        """The grid of a mesh; None: a parameter varies on several axes, or too many vary."""
+        shape = mesh.shape
+        columns = {name: np.asarray(getattr(mesh, name)) for name in mesh.names()}
+        columns = {
+            name: values.reshape((1,) * (len(shape) - values.ndim) + values.shape)
+            for name, values in columns.items()
+        }
+        axes: list[dict[str, Values]] = []
+        ranks: list[dict[int, IndexArray]] = []
+        for axis, length in enumerate(shape):
+            varying = {name: each for name, each in columns.items() if each.shape[axis] > 1}
+            if any(values.size > length for values in varying.values()):
+                return None
+            ranked = {name: rank_values(values) for name, values in varying.items()}
+            num_combinations = math.prod(len(distinct) for distinct, _ in ranked.values())
+            if num_combinations <= _MOST_COMBINATIONS * length:
+                new = [({name: distinct}, rank) for name, (distinct, rank) in ranked.items()]
+            else:  # few of the combinations of these values
+                new = [({n: each.ravel() for n, each in varying.items()}, np.arange(length))]
+            ranks.append({len(axes) + place: rank for place, (_, rank) in enumerate(new)})
+            axes += [values for values, _ in new]
+        if len(axes) > _MOST_AXES:
+            return None
+        single = {
+            name: values.reshape((1,) * len(axes))
+            for name, values in columns.items()
+            if values.size == 1
+        }
+        several = {
+            name: values.reshape([-1 if place == axis else 1 for place in range(len(axes))])
+            for axis, of_axis in enumerate(axes)
+            for name, values in of_axis.items()
+        }
+        return cls(table=type(mesh)(**single, **several), ranks=ranks)
 
 
 def _distinct_slices(
-    arrays: Sequence[CodeArray], axis: int, length: int
+    arrays: Sequence[CodeArray], axis: int, indices: Sequence[IndexArray], length: int
 ) -> tuple[IndexArray, list[int]]:
     """The number of each index's slices among the distinct ones; an index of each of these.
 
-    Arrays of length 1 on the ``axis`` are the same at all of its ``length`` indices.
+    ``indices``: where each array has each index of the ``axis``.
     """
-    tables = [
-        np.ascontiguousarray(np.moveaxis(each, axis, 0)).reshape(length, -1)
-        for each in arrays
-        if each.shape[axis] > 1
-    ]
-    numbers: dict[bytes, int] = {}
-    first_indices = []
+    numbers_by_array = []
+    for each, index in zip(arrays, indices, strict=True):
+        if each.shape[axis] > 1:
+            table = np.ascontiguousarray(np.moveaxis(each, axis, 0)).reshape(each.shape[axis], -1)
+            slices: dict[bytes, int] = {}
+            numbers = [slices.setdefault(row.tobytes(), len(slices)) for row in table]
+            numbers_by_array.append(np.array(numbers)[index].tolist())
+    numbers_by_index = zip(*numbers_by_array, strict=True) if numbers_by_array else [()] * length
+    entries: dict[tuple[int, ...], int] = {}
+    first_indices = list[int]()
     entry_of_index = np.zeros(length, dtype=np.intp)
-    for index in range(length if tables else min(length, 1)):
-        key = b"".join([table[index].tobytes() for table in tables])
-        number = numbers.setdefault(key, len(numbers))
-        if number == len(first_indices):
-            first_indices.append(index)
-        entry_of_index[index] = number
+    for place, slice_numbers in enumerate(numbers_by_index):
+        entry = entries.setdefault(slice_numbers, len(entries))
+        if entry == len(first_indices):
+            first_indices.append(place)
+        entry_of_index[place] = entry
     return entry_of_index, first_indices
 
 

@@ -25,6 +25,7 @@ from planner.configurations.configuration_tables import (
 from planner.configurations.enumerate import Factor
 from planner.configurations.possible_parts import (
     ROWS_OF_A_PREDICTION,
+    MeshCodes,
     Part,
     possible_parts,
     split_mesh,
@@ -382,8 +383,8 @@ class Source(ABC):
         Leaving rows out before prediction saves time, since rules cost far less than predictions.
         See `planner.configurations.possible_parts.possible_parts`.
         """
-        codes = self.rule_codes(mesh)
-        return possible_parts(mesh, codes, len(self.rejections), least_saved=least_saved)
+        codes = MeshCodes.of_rules(mesh, self.rule_codes)
+        return possible_parts(mesh, codes, len(self.rejections), least_saved)
 
     def blocks(
         self,

@@ -7,6 +7,7 @@ import pytest
 
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.possible_parts import (
+    MeshCodes,
     count_codes,
     possible_parts,
 )
@@ -34,7 +35,9 @@ def test_entries_at_which_nothing_is_possible_are_left_out_and_counted():
         micro_batch_size=np.reshape([1, 2, 4, 8], (1, 4)),
     )
     codes = np.array([[0, 2, 0, 3], [2, 2, 2, 2], [3, 1, 0, 1]], dtype=np.int8)
-    [(possible, left)], dropped = possible_parts(mesh, (codes,), 4)
+    [(possible, left)], dropped = possible_parts(
+        mesh, MeshCodes.of((codes,), mesh.shape), 4, np.inf
+    )
     assert possible.tensor_parallel.ravel().tolist() == [1, 4]
     assert possible.micro_batch_size.ravel().tolist() == [1, 4]
     assert left.tolist() == [[0, 0], [3, 0]]

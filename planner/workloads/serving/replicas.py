@@ -12,7 +12,12 @@ from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.configurations.configuration_tables import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.possible_parts import ROWS_OF_A_PREDICTION, Part, possible_parts
+from planner.configurations.possible_parts import (
+    ROWS_OF_A_PREDICTION,
+    MeshCodes,
+    Part,
+    possible_parts,
+)
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.closed_loop import (
     served_at_concurrency,
@@ -107,9 +112,8 @@ class ReplicaSource(ServingSource):
             with np.errstate(divide="ignore", invalid="ignore"):
                 filled = self.filled(table)
                 codes = serving_rejections(self.inputs, filled, serving_memory(self.inputs, filled))
-            smaller, too_large = possible_parts(
-                table, (codes,), len(self.rules), least_saved=least_saved
-            )
+            mesh_codes = MeshCodes.of((codes,), table.shape)
+            smaller, too_large = possible_parts(table, mesh_codes, len(self.rules), least_saved)
             fitting += smaller
             counts = counts + too_large.sum(axis=0)
         if not fitting:
