@@ -19,8 +19,7 @@ from planner.confidence.intervals import FIXED, Confidence
 from planner.configurations.configuration_tables import (
     ConfigurationTable,
     Reason,
-    pick,
-    positions_at,
+    RowPicker,
 )
 from planner.configurations.enumerate import Factor
 from planner.configurations.possible_parts import (
@@ -195,7 +194,7 @@ class Candidates(ABC):
         values = np.asarray(values)
         if not self.shape or values.shape == self.shape:
             return values.ravel()[rows]
-        return pick(values, self.shape, positions_at(rows, self.shape))
+        return RowPicker(rows, self.shape)(values)
 
 
 def at_load(candidates: Candidates) -> Candidates:
