@@ -20,6 +20,7 @@ Values: TypeAlias = NDArray[np.generic]
 Item = TypeVar("Item", bound=np.generic)
 
 _FLOAT = np.dtype(np.float64)
+_NO_POSITION = np.uint8(255)
 _SMALL = 2**10  # where a new array costs less than to find out whether the old one has room
 
 
@@ -60,16 +61,26 @@ def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
     Up to 126 conditions may have any broadcastable shapes. The result has the shape of the
     conditions that hold somewhere.
     """
-    none = np.uint8(255)
+    return lowest_code(first_true_by_shape(conditions))
+
+
+def first_true_by_shape(conditions: Iterable[BoolArray]) -> list[CodeArray]:
+    """Return `first_true` of the conditions of each shape; those that hold nowhere are left out."""
     by_shape: dict[tuple[int, ...], NDArray[np.uint8]] = {}
     for position, condition in enumerate(conditions):
         if not np.asarray(condition).any():
             continue
-        codes = np.where(condition, np.uint8(position), none)
+        codes = np.where(condition, np.uint8(position), _NO_POSITION)
         earlier = by_shape.get(codes.shape)
         by_shape[codes.shape] = codes if earlier is None else np.minimum(earlier, codes)
-    first = reduce(np.minimum, sorted(by_shape.values(), key=np.size), np.asarray(none))
     # Zero-based positions become one-based, and 255 wraps to 0.
+    return [np.add(codes, np.uint8(1)).view(np.int8) for codes in by_shape.values()]
+
+
+def lowest_code(codes: Iterable[CodeArray]) -> CodeArray:
+    """Return the lowest code above 0 per element of arrays that broadcast; 0 if there is none."""
+    positions = (np.subtract(each.view(np.uint8), np.uint8(1)) for each in codes)
+    first = reduce(np.minimum, sorted(positions, key=np.size), np.asarray(_NO_POSITION))
     return np.asarray(np.add(first, np.uint8(1))).view(np.int8)
 
 

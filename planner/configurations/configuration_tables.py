@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -18,7 +18,8 @@ from planner.base.arrays import (
     IndexArray,
     Item,
     Values,
-    first_true,
+    first_true_by_shape,
+    lowest_code,
 )
 from planner.base.csv_cells import number_of_row
 from planner.base.enums import PipelineSchedule
@@ -103,11 +104,8 @@ class ConfigurationTable:
 
     def rows(self, indices: IndexArray) -> Self:
         """The configurations at these flat indices, as a flat table."""
-        shape = self.shape
-        positions = positions_at(indices, shape)
-        return type(self)(
-            **{name: pick(getattr(self, name), shape, positions) for name in self.names()}
-        )
+        pick = RowPicker(indices, self.shape)
+        return type(self)(**{name: pick(getattr(self, name)) for name in self.names()})
 
     @classmethod
     def stacked(cls, tables: Sequence[Self]) -> Self:
@@ -150,25 +148,36 @@ def format_value(name: str, value: float) -> str | float:
     return glossary()[name].decode(value)
 
 
-def positions_at(indices: IndexArray, shape: tuple[int, ...]) -> tuple[IndexArray, ...]:
-    """Convert flat indices to indices along each axis of a ``shape``."""
-    return (indices,) if len(shape) == 1 else np.unravel_index(indices, shape)
+class RowPicker:
+    """Picks the entries of arrays that broadcast to one ``shape``, at some flat indices."""
 
+    def __init__(self, indices: IndexArray, shape: tuple[int, ...]) -> None:
+        """Store the flat indices of the rows to pick."""
+        self._indices, self._shape = indices, shape
+        self._index_by_shape: dict[tuple[int, ...], IndexArray] = {shape: indices}
 
-def pick(
-    values: NDArray[Item], shape: tuple[int, ...], positions: Sequence[IndexArray]
-) -> NDArray[Item]:
-    """The entries of an array that broadcasts to ``shape``, at these positions on each axis."""
-    if values.size == 1 and positions:
-        return np.repeat(values, len(positions[0]))
-    # An index for each axis that it has costs less than a view of the whole shape.
-    axis_positions = positions[len(shape) - values.ndim :]
-    if values.ndim == 1:
-        return values.take(axis_positions[0])
-    index = tuple(
-        position if n > 1 else 0 for n, position in zip(values.shape, axis_positions, strict=True)
-    )
-    return np.asarray(values[index])
+    def __call__(self, values: NDArray[Item]) -> NDArray[Item]:
+        """The entries of an array, one for each row."""
+        if values.size == 1:
+            return np.repeat(values, len(self._indices))
+        index = self._index_by_shape.get(values.shape)
+        if index is None:
+            index = self._index_by_shape[values.shape] = self._index_of(values.shape)
+        return values.reshape(-1).take(index)
+
+    @cached_property
+    def _positions(self) -> tuple[IndexArray, ...]:
+        """The index along each axis, of each row."""
+        return np.unravel_index(self._indices, self._shape)
+
+    def _index_of(self, shape: tuple[int, ...]) -> IndexArray:
+        """The flat index of each row in arrays of a ``shape``."""
+        index: IndexArray | None = None
+        positions = self._positions[len(self._shape) - len(shape) :]
+        for length, position in zip(shape, positions, strict=True):
+            if length > 1:
+                index = position if index is None else index * length + position
+        return self._indices if index is None else index
 
 
 Judged = TypeVar("Judged", contravariant=True)
@@ -230,8 +239,15 @@ def first_broken(
     rules: Sequence[Rule[Judged, Context]], configurations: Judged, context: Context
 ) -> CodeArray:
     """The one-based number of the first rule that each configuration breaks; 0: none."""
+    return lowest_code(broken_by_shape(rules, configurations, context))
+
+
+def broken_by_shape(
+    rules: Sequence[Rule[Judged, Context]], configurations: Judged, context: Context
+) -> list[CodeArray]:
+    """`first_broken` of the rules whose results have the same shape, in one array each."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return first_true(rule.violated(configurations, context) for rule in rules)
+        return first_true_by_shape(rule.violated(configurations, context) for rule in rules)
 
 
 def prediction_rule(name: str, description: str) -> Rule[object, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby, product
 from typing import Generic, TypeAlias, TypeVar
@@ -143,21 +144,40 @@ class OpenMesh(Generic[Table]):
 
     def blocks(self, max_rows: int = _BLOCK_ROWS) -> Iterator[Table]:
         """Yield parts of the mesh, each of at most about ``max_rows`` configurations."""
-        axes = [cross_product(axis) for axis in self.axes]
-        lengths = [_length(axis) for axis in axes]
+        # What has one value stays small: a formula that reads nothing else costs nothing.
+        varied = [[factor for factor in axis if _length(factor) != 1] for axis in self.axes]
+        single_factors = (f for axis in self.axes for f in axis if _length(f) == 1)
+        axes = [cross_product(factors) for factors in varied]
+        lengths = [math.prod(map(_length, factors)) for factors in varied]
         steps = block_steps(lengths, max_rows)
-        shapes = [
-            tuple(-1 if dimension == axis else 1 for dimension in range(len(lengths)))
-            for axis in range(len(lengths))
-        ]
+        ones = (1,) * len(lengths)
+        single = {name: values.reshape(ones) for f in single_factors for name, values in f.items()}
+        shapes = [(*ones[:axis], -1, *ones[axis + 1 :]) for axis in range(len(lengths))]
         for starts in product(*(range(0, n, step) for n, step in zip(lengths, steps, strict=True))):
-            yield self.kind(
-                **{
-                    name: values[start : start + step].reshape(shape)
-                    for columns, start, step, shape in zip(axes, starts, steps, shapes, strict=True)
-                    for name, values in columns.items()
-                }
-            )
+            several = {
+                name: values[start : start + step].reshape(shape)
+                for columns, start, step, shape in zip(axes, starts, steps, shapes, strict=True)
+                for name, values in columns.items()
+            }
+            yield self.kind(**single, **several)
+
+    def has_other_axes_of(self, other: OpenMesh[Table]) -> bool:
+        """True if all axes after the first are those of another mesh."""
+        return all(
+            np.array_equal(mine.get(name, ()), values)
+            for my_axis, its_axis in zip(self.axes[1:], other.axes[1:], strict=True)
+            for mine, its in zip(my_axis, its_axis, strict=True)
+            for name, values in its.items()
+        )
+
+    def joined(self, others: Sequence[OpenMesh[Table]]) -> OpenMesh[Table]:
+        """The configurations of this mesh, then those of others with another first axis."""
+        axes = [cross_product(mesh.axes[0]) for mesh in (self, *others)]
+        columns = {name: np.concatenate([axis[name] for axis in axes]) for name in axes[0]}
+        single = {name: each[:1] for name, each in columns.items() if (each == each[0]).all()}
+        several = {name: each for name, each in columns.items() if name not in single}
+        first = [factor for factor in (several, single) if factor]
+        return replace(self, axes=[first, *self.axes[1:]])
 
     def table(self) -> Table:
         """All configurations as one open mesh."""

@@ -35,7 +35,6 @@ from planner.configurations.configuration_tables import (
     Reason,
     Rule,
     TrainingConfigurations,
-    first_broken,
     has_left_over_gpus,
     has_uneven_widths,
     is_indivisible,
@@ -675,8 +674,3 @@ OUT_OF_MEMORY = prediction_rule("out_of_memory", "the fullest GPU needs more mem
 
 REJECTING: tuple[Reason, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
 """All reasons that reject a configuration before the user's limits, in order."""
-
-
-def first_broken_rule(c: TrainingConfigurations, context: Context) -> CodeArray:
-    """The one-based number of the first broken rule in ``RULES``; 0: none."""
-    return first_broken(RULES, c, context)

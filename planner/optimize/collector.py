@@ -14,10 +14,11 @@ from planner.base.arrays import CodeArray, FloatArray, IndexArray, sorted_unique
 from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY, ConfigurationTable
+from planner.configurations.possible_parts import count_codes
 from planner.optimize.pareto import filter_dominated, pareto_front, within_factor_of_best
 from planner.optimize.problem import MEMORIES, Cell, Problem
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import Candidates, Columns, Source, count_codes, to_python_values
+from planner.optimize.source import Candidates, Columns, Source, to_python_values
 from planner.optimize.tie_breaking import ComplexityTieBreaker, RankedConfiguration
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
@@ -84,13 +85,13 @@ class Collector:
 
     def __init__(self, problem: Problem) -> None:
         """Start with an empty front and zero counts."""
-        self._problem = problem
+        self.problem = problem
         self.simplest = ComplexityTieBreaker()
         self._pieces: list[tuple[Source, ConfigurationTable]] = []
         self._positions: IndexArray = np.empty((0, 2), dtype=np.intp)
         self._misses: dict[int, NearestMiss] = {}
         self._values: FloatArray = np.empty((0, len(problem.objectives)))
-        self._pending: list[tuple[Candidates, IndexArray, FloatArray]] = []
+        self._pending: list[tuple[Source, ConfigurationTable, IndexArray, FloatArray]] = []
         self._pending_rows = 0
         self.counts = np.zeros(len(problem.rejections) + 1, dtype=np.int64)
 
@@ -110,15 +111,34 @@ class Collector:
         ----------
         candidates : judged configurations
         """
-        codes = self._problem.codes(candidates)
-        counts = count_codes(codes, len(self._problem.rejections))
+        codes = np.ravel(self.problem.codes(candidates))
+        return self.add_part(candidates, candidates.source, codes)
+
+    def add_part(
+        self, candidates: Candidates, source: Source, codes: CodeArray, start: int = 0
+    ) -> IndexArray:
+        """Add the candidates of one source; return the flat indices of feasible candidates.
+
+        Parameters
+        ----------
+        candidates : judged configurations
+        source : the source of these candidates
+        codes : numbers of the rejections of these candidates
+        start : flat index of the first of them
+        """
+        counts = count_codes(codes, len(self.problem.rejections))
         self.counts += counts
-        feasible = np.flatnonzero(codes == 0)
+        feasible = start + np.flatnonzero(codes == 0)
         if feasible.size:
-            self._add_feasible(candidates, feasible)
+            self._add_feasible(candidates, source, feasible)
+            self._pending_rows += codes.size
+            if self._pending_rows >= _MERGED_ROWS:
+                self._merge()
         if not self.counts[0]:
-            for number in np.flatnonzero(counts[self._problem.first_soft :]).tolist():
-                self._record_miss(candidates, codes, self._problem.first_soft + number)
+            for place in np.flatnonzero(counts[self.problem.first_soft :]).tolist():
+                number = self.problem.first_soft + place
+                rows = start + np.flatnonzero(codes == number)
+                self._record_miss(candidates, source, rows, number)
         return feasible
 
     @property
@@ -182,17 +202,18 @@ class Collector:
         """Free the judged candidates except the best."""
         self._merge()
 
-    def _record_miss(self, candidates: Candidates, codes: CodeArray, number: int) -> None:
-        """Record the candidate that misses limit ``number`` by least, if nearer than any before."""
-        rows = np.flatnonzero(codes == number)
-        value, sign, bound = self._problem.value_and_bound(number, candidates)
+    def _record_miss(
+        self, candidates: Candidates, source: Source, rows: IndexArray, number: int
+    ) -> None:
+        """Record the row that misses limit ``number`` by least, if nearer than any before."""
+        value, sign, bound = self.problem.value_and_bound(number, candidates)
         missed = candidates.at(value, rows)
         bounds = candidates.at(bound, rows)
         away = sign * (missed - bounds)
         nearest = 0 if np.isnan(away).all() else int(np.nanargmin(away))
         miss = NearestMiss(
-            rejection=self._problem.rejections[number - 1],
-            source=candidates.source,
+            rejection=self.problem.rejections[number - 1],
+            source=source,
             configuration=candidates.configurations.rows(rows[[nearest]]),
             value=float(missed[nearest]),
             bound=float(bounds[nearest]),
@@ -200,36 +221,35 @@ class Collector:
         if number not in self._misses or miss.excess < self._misses[number].excess:
             self._misses[number] = miss
 
-    def _add_feasible(self, candidates: Candidates, feasible: IndexArray) -> None:
+    def _add_feasible(self, candidates: Candidates, source: Source, feasible: IndexArray) -> None:
         """Add feasible rows that may be on the front; rows wait until there are enough to merge."""
-        values = self._problem.values(candidates, feasible)
-        self.simplest.add(candidates, feasible, values)
+        values = self.problem.values(candidates, feasible)
+        self.simplest.add(candidates, feasible, values, source)
         front_so_far = self._values
         # Just beyond the front of a sample, which stays undominated itself.
         if not len(front_so_far):
             sample = values[:: len(values) // _SAMPLE + 1]
             front_so_far = np.nextafter(sample[pareto_front(sample)], np.inf)
         is_undominated = filter_dominated(values, front_so_far)
-        self._pending.append((candidates, feasible[is_undominated], values[is_undominated]))
-        self._pending_rows += candidates.configurations.size
-        if self._pending_rows >= _MERGED_ROWS:
-            self._merge()
+        waiting = source, candidates.configurations, feasible[is_undominated]
+        self._pending.append((*waiting, values[is_undominated]))
 
     def _merge(self) -> None:
         """Merge the waiting rows into the front."""
         if not self._pending:
             return
-        values = np.concatenate([values for _, _, values in self._pending])
-        owners = np.repeat(np.arange(len(self._pending)), [len(v) for _, _, v in self._pending])
-        flat = np.concatenate([rows for _, rows, _ in self._pending])
+        values = np.concatenate([values for *_, values in self._pending])
+        lengths = [len(values) for *_, values in self._pending]
+        owners = np.repeat(np.arange(len(self._pending)), lengths)
+        flat = np.concatenate([rows for _, _, rows, _ in self._pending])
         best = pareto_front(values)
         places = [self._positions]
         for number in sorted_unique(owners[best]):
-            candidates, rows = self._pending[number][0], flat[best[owners[best] == number]]
+            (source, table, *_), rows = self._pending[number], flat[best[owners[best] == number]]
             places.append(
                 np.stack([np.full(rows.size, len(self._pieces)), np.arange(rows.size)], axis=1)
             )
-            self._pieces.append((candidates.source, candidates.configurations.rows(rows)))
+            self._pieces.append((source, table.rows(rows)))
         order = np.argsort(owners[best], kind="stable")
         merged = np.concatenate([self._values, values[best[order]]])
         front = pareto_front(merged)

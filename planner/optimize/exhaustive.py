@@ -12,12 +12,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeAlias
 
+import numpy as np
+
+from planner.base.arrays import IndexArray
+from planner.confidence.intervals import MEDIAN
+from planner.configurations.enumerate import OpenMesh
 from planner.optimize.collector import Collector, NearestMiss, group_by_cell
 from planner.optimize.goals import Constraint
 from planner.optimize.problem import Problem, judged_value
 from planner.optimize.result import SearchResult
-from planner.optimize.source import Columns, Source
+from planner.optimize.source import Block, Candidates, Columns, Source, rows_on
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of <malloc.h>
 _LARGEST_MMAP_THRESHOLD = 32 * 2**20
@@ -85,14 +91,18 @@ def _search_all_cells(
     """Evaluate every configuration of all sources, with the limits unchanged."""
     started, done, interrupted = time.perf_counter(), 0, False
     groups, collectors = zip(*map(group_by_cell, problems), strict=True)
-    sources = zip(*(problem.sources for problem in problems), strict=True)
     try:
         with reuse_freed_pages():
-            for several in zip(sources, zip(*collectors, strict=True), strict=True):
-                takers: list[tuple[Source, Collector]] = [*zip(*several, strict=True)]
+            for places in _joinable_places(problems):
+                takers: list[Taker] = []
+                for problem, its_collectors in zip(problems, collectors, strict=True):
+                    sources = problem.sources[places]
+                    pairs = [*zip(sources, its_collectors[places], strict=True)]
+                    takers.append((_join_sources(sources), pairs))
                 done = search_source(problems[0], takers, progress, sink, done)
-                for _, collector in takers:
-                    collector.free_candidates()
+                for _, members in takers:
+                    for _, collector in members:
+                        collector.free_candidates()
     except StopSearch:
         interrupted = True
     return [
@@ -101,34 +111,104 @@ def _search_all_cells(
     ]
 
 
+def _joinable_places(problems: Sequence[Problem]) -> Iterator[slice]:
+    """Yield positions of sources that can be predicted together, in all problems."""
+    start, number = 0, len(problems[0].sources)
+    while start < number:
+        end = start + 1
+        while end < number and all(_can_join(problem, start, end) for problem in problems):
+            end += 1
+        yield slice(start, end)
+        start = end
+
+
+def _can_join(problem: Problem, start: int, end: int) -> bool:
+    """True if two sources of a problem differ only in the number of GPUs.
+
+    Not with limits at a confidence, which depends on that number.
+    """
+    first, other = problem.sources[start], problem.sources[end]
+    return (
+        first.joins_counts
+        and isinstance(first.mesh, OpenMesh)
+        and isinstance(other.mesh, OpenMesh)
+        and all(limit.confidence == MEDIAN for limit in problem.constraints)
+        and replace(other, mesh=first.mesh, counts=first.counts) == first
+        and first.mesh.has_other_axes_of(other.mesh)
+    )
+
+
+def _join_sources(sources: Sequence[Source]) -> Source:
+    """One source with the configurations of some that differ only in the number of GPUs."""
+    first, *others = sources
+    if not others or not isinstance(first.mesh, OpenMesh):
+        return first
+    mesh = first.mesh.joined([other.mesh for other in others if isinstance(other.mesh, OpenMesh)])
+    counts = tuple(count for source in sources for count in source.counts)
+    joined: Source = replace(first, mesh=mesh, counts=counts)
+    return joined
+
+
+Members: TypeAlias = Sequence[tuple[Source, Collector]]
+Taker: TypeAlias = tuple[Source, Members]
+"""A source to search, and the collector of each source whose configurations it has."""
+
+
 def search_source(
     problem: Problem,
-    sources_and_collectors: Sequence[tuple[Source, Collector]],
+    takers: Sequence[Taker],
     progress: Progress | None = None,
     sink: Sink | None = None,
     done: int = 0,
 ) -> int:
     """Evaluate every configuration of one source; return the number of rows ``done`` so far.
 
-    ``sources_and_collectors``: the source with its collector, then sources that differ only in
-    operating terms (prices, power), which reuse the predictions.
+    ``takers``: the source with its collectors, then sources that differ only in operating terms
+    (prices, power), which reuse the predictions.
     """
-    (source, collector), *others = sources_and_collectors
-    for block in source.blocks(problem.objectives, problem.constraints):
-        for _, each_collector in sources_and_collectors:
-            each_collector.skip(block.dropped)
-        if block.candidates is not None:
-            feasible = collector.add(block.candidates)
-            for other_source, each_collector in others:
-                each_collector.add(block.candidates.moved(other_source))
-            if sink is not None:
-                for start in range(0, feasible.size, _SINK_ROWS):
-                    rows = feasible[start : start + _SINK_ROWS]
-                    sink(source.judged(block.candidates.configurations.rows(rows)).columns())
+    (source, members), *others = takers
+    limits, in_order = problem.constraints, sink is not None
+    for block in source.blocks(problem.objectives, limits, in_order=in_order):
+        feasible = _collect_block(block, block.candidates, members)
+        for other, its_members in others:
+            moved = None if block.candidates is None else block.candidates.moved(other)
+            _collect_block(block, moved, its_members)
+        if sink is not None:
+            _send_columns(block.candidates, feasible, sink)
         done += block.num_rows
         if progress is not None:
             progress(done)
     return done
+
+
+Feasible: TypeAlias = Sequence[tuple[Source, IndexArray]]
+"""Flat indices of the feasible candidates of each source."""
+
+
+def _collect_block(block: Block, candidates: Candidates | None, members: Members) -> Feasible:
+    """Give each collector its rows of a block; return the feasible candidates of each source."""
+    counts = [member.counts[0] if len(members) > 1 else None for member, _ in members]
+    for (_, collector), count in zip(members, counts, strict=True):
+        collector.skip(block.dropped_on(count))
+    if candidates is None:
+        return []
+    codes = np.ravel(members[0][1].problem.codes(candidates))
+    feasible = []
+    for (member, collector), count in zip(members, counts, strict=True):
+        rows = rows_on(candidates, count)
+        found = collector.add_part(candidates, member, codes[rows], rows.start)
+        feasible.append((member, found))
+    return feasible
+
+
+def _send_columns(candidates: Candidates | None, feasible: Feasible, sink: Sink) -> None:
+    """Send the columns of feasible candidates to ``sink``, some thousand at a time."""
+    if candidates is None:
+        return
+    for source, indices in feasible:
+        for start in range(0, indices.size, _SINK_ROWS):
+            table = candidates.configurations.rows(indices[start : start + _SINK_ROWS])
+            sink(source.judged(table).columns())
 
 
 _MAX_DOUBLINGS = 64

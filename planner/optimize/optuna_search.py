@@ -355,7 +355,7 @@ def _search_once(
             run_trials(SampledSpace(problem, collectors), progress=progress, **how)
         for source, collector in zip(problem.sources, collectors, strict=True):
             if source.mesh is None:
-                search_source(problem, [(source, collector)])
+                search_source(problem, [(source, [(source, collector)])])
     except StopSearch:
         interrupted = True
     return SearchResult.of(problem, groups, started, interrupted)

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import Field, replace
 from functools import cached_property
-from itertools import product
 from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
@@ -20,10 +19,16 @@ from planner.confidence.intervals import FIXED, Confidence
 from planner.configurations.configuration_tables import (
     ConfigurationTable,
     Reason,
-    pick,
-    positions_at,
+    RowPicker,
 )
-from planner.configurations.enumerate import Factor, Table, block_steps
+from planner.configurations.enumerate import Factor
+from planner.configurations.possible_parts import (
+    ROWS_OF_A_PREDICTION,
+    MeshCodes,
+    Part,
+    possible_parts,
+    split_mesh,
+)
 from planner.estimators.machine import Machine
 from planner.optimize.goals import Constraint, Objective
 from planner.specs.engine import EngineProfile
@@ -34,69 +39,9 @@ from planner.specs.rollouts import RlWorkload
 from planner.specs.serving_workload import ServingWorkload
 from planner.specs.training_workload import TrainingWorkload
 
-_PAIRED_COUNT_ROWS = 2**16
-
-
-def possible_mesh(
-    configurations: Table, codes: CodeArray, num_rejections: int
-) -> tuple[Table, CodeArray, IndexArray]:
-    """The mesh without axis entries at which every configuration is rejected.
-
-    Also returns the codes of the remaining rows, and the number of dropped rows by code.
-    """
-    codes = np.broadcast_to(codes, configurations.shape)
-    indices_by_axis = _possible_indices(codes == 0)
-    left = codes
-    for axis, indices in enumerate(indices_by_axis):
-        left = np.take(left, indices, axis=axis)
-    dropped = count_codes(codes, num_rejections) - count_codes(left, num_rejections)
-    return configurations.narrow_axes(indices_by_axis), left, dropped
-
-
-def split_mesh(
-    configurations: Table, codes: CodeArray | None, max_rows: int
-) -> Iterator[tuple[Table, CodeArray | None]]:
-    """Yield parts of a mesh with their codes, each of at most about ``max_rows`` rows."""
-    shape = configurations.shape
-    if configurations.size <= max_rows:
-        if configurations.size:
-            yield configurations, codes
-        return
-    steps = block_steps(shape, max_rows)
-    for starts in product(*(range(0, n, step) for n, step in zip(shape, steps, strict=True))):
-        ends = (min(s + step, n) for s, step, n in zip(starts, steps, shape, strict=True))
-        part = [slice(*both) for both in zip(starts, ends, strict=True)]
-        table = configurations.narrow_axes(
-            [np.arange(axis_slice.start, axis_slice.stop) for axis_slice in part]
-        )
-        yield table, None if codes is None else codes[tuple(part)]
-
-
-def _possible_indices(possible: BoolArray) -> list[IndexArray]:
-    """For each axis, the indices at which some configuration is possible."""
-    indices_by_axis = []
-    while possible.ndim:
-        indices_by_axis.append(np.flatnonzero(possible.any(axis=tuple(range(1, possible.ndim)))))
-        possible = np.asarray(possible.any(axis=0))
-    return indices_by_axis
-
-
-def count_codes(codes: CodeArray, num_rejections: int) -> IndexArray:
-    """The number of rows with each code, from 0 to ``num_rejections``."""
-    flat = np.ravel(codes).astype(np.int8, copy=False).view(np.uint8)
-    if flat.size < _PAIRED_COUNT_ROWS:
-        return np.bincount(flat, minlength=num_rejections + 1)
-    # Two codes make one 16-bit number; numpy counts as many of these per second as of bytes.
-    pairs = np.bincount(flat[: flat.size // 2 * 2].view(np.uint16), minlength=2**16)
-    both = pairs.reshape(2**8, 2**8)
-    counts = both.sum(axis=0) + both.sum(axis=1)
-    if flat.size % 2:
-        counts[flat[-1]] += 1
-    return np.asarray(counts[: num_rejections + 1])
-
-
 # Predictions take some hundred bytes for each of them at once; rules take few.
 _MAX_PREDICTED_ROWS = 2**20
+_NOTHING_DROPPED: IndexArray = np.zeros((1, 1), dtype=np.intp)
 
 Column: TypeAlias = Sequence[Value] | Values
 Columns: TypeAlias = Mapping[str, Column]
@@ -246,7 +191,7 @@ class Candidates(ABC):
         values = np.asarray(values)
         if not self.shape or values.shape == self.shape:
             return values.ravel()[rows]
-        return pick(values, self.shape, positions_at(rows, self.shape))
+        return RowPicker(rows, self.shape)(values)
 
 
 def at_load(candidates: Candidates) -> Candidates:
@@ -258,12 +203,41 @@ def at_load(candidates: Candidates) -> Candidates:
 class Block:
     """A part of a source: possible candidates, rejection counts and the number of rows.
 
-    ``dropped`` counts rows by the number of their rejection, from 0 on.
+    ``dropped`` counts rows by the number of their rejection, from 0 on, for each index of the
+    first axis of ``mesh``, if there is one.
     """
 
     candidates: Candidates | None
     dropped: IndexArray
     num_rows: int
+    mesh: ConfigurationTable | None = None
+
+    def dropped_on(self, num_gpus: float | None) -> IndexArray:
+        """The counts of dropped rows on a number of GPUs; None: on any."""
+        if num_gpus is None or self.mesh is None:
+            return np.asarray(self.dropped.sum(axis=0))
+        return np.asarray(self.dropped[_is_on(self.mesh, num_gpus)].sum(axis=0))
+
+
+def _is_on(mesh: Any, num_gpus: float) -> BoolArray:
+    """True for the indices of the first axis that have this number of GPUs."""
+    return np.broadcast_to(np.ravel(mesh.num_gpus) == num_gpus, mesh.shape[:1])
+
+
+def rows_on(candidates: Candidates, num_gpus: float | None) -> slice:
+    """The flat indices of candidates on a number of GPUs, which the first axis has; None: all."""
+    shape = candidates.shape
+    if num_gpus is None:
+        return slice(0, math.prod(shape))
+    indices, inner = (
+        np.flatnonzero(_is_on(candidates.configurations, num_gpus)),
+        math.prod(shape[1:]),
+    )
+    return (
+        slice(int(indices[0]) * inner, (int(indices[-1]) + 1) * inner)
+        if indices.size
+        else slice(0, 0)
+    )
 
 
 def with_prices(confidence: Confidence, sites: Sequence[OperatingTerms]) -> Confidence:
@@ -293,6 +267,8 @@ class Source(ABC):
     rules: ClassVar[tuple[Reason, ...]]
     num_rules: ClassVar[int]
     block_rows: ClassVar[int]
+    joins_counts: ClassVar[bool] = False
+    """True if sources that differ only in the number of GPUs can be predicted together."""
     profile_kind: ClassVar[str] = "engine"
     """What its profile is: a framework or an engine."""
 
@@ -391,21 +367,39 @@ class Source(ABC):
     def judged(self, configurations: Any, broken: CodeArray | None = None) -> Candidates:
         """Predict time and memory of configurations; ``broken``: codes of broken rules or None."""
 
-    def possible(self, block: Any) -> tuple[ConfigurationTable, CodeArray | None, IndexArray]:
-        """The mesh without axis entries that rules reject; broken rules; dropped rows by rule.
+    def rule_codes(self, configurations: Any) -> Sequence[CodeArray]:
+        """Codes of broken rules in arrays of several shapes; the lowest are those of `broken`."""
+        return (self.broken(configurations),)
 
-        Dropping rows before prediction saves time, since rules cost far less than predictions.
+    def possible(
+        self, mesh: Any, least_saved: float = ROWS_OF_A_PREDICTION
+    ) -> tuple[Sequence[Part], IndexArray]:
+        """The parts of a mesh that rules leave, and the counts of what is left out.
+
+        Leaving rows out before prediction saves time, since rules cost far less than predictions.
+        See `planner.configurations.possible_parts.possible_parts`.
         """
-        return possible_mesh(block, self.broken(block), len(self.rejections))
+        codes = MeshCodes.of_rules(mesh, self.rule_codes)
+        return possible_parts(mesh, codes, len(self.rejections), least_saved)
 
-    def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
-        """Yield all configurations in blocks, predicted; a source may skip rows by ``goals``."""
+    def blocks(
+        self,
+        goals: Sequence[Objective],
+        limits: Sequence[Constraint],
+        *,
+        in_order: bool = False,
+    ) -> Iterator[Block]:
+        """Yield all configurations in blocks, predicted; a source may skip rows by ``goals``.
+
+        ``in_order``: the rows come in the order of the mesh, which takes longer.
+        """
         if self.mesh is None:
             raise NotImplementedError
-        for configurations in self.mesh.blocks(self.block_rows):
-            possible, broken, dropped = self.possible(configurations)
-            for part, codes in split_mesh(possible, broken, _MAX_PREDICTED_ROWS):
-                judged, none = self.judged(part, codes), np.zeros_like(dropped)
-                yield Block(candidates=judged, dropped=none, num_rows=part.size)
-            left_out = configurations.size - possible.size
-            yield Block(candidates=None, dropped=dropped, num_rows=left_out)
+        for mesh in self.mesh.blocks(self.block_rows):
+            parts, dropped = self.possible(mesh, math.inf if in_order else ROWS_OF_A_PREDICTION)
+            for table, broken in parts:
+                for part, codes in split_mesh(table, broken, _MAX_PREDICTED_ROWS):
+                    judged = self.judged(part, codes)
+                    yield Block(candidates=judged, dropped=_NOTHING_DROPPED, num_rows=part.size)
+            left_out = mesh.size - sum(table.size for table, _ in parts)
+            yield Block(candidates=None, dropped=dropped, num_rows=left_out, mesh=mesh)

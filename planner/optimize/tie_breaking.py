@@ -82,8 +82,10 @@ class ComplexityTieBreaker:
         ]
         return tie_breaker
 
-    def add(self, candidates: Candidates, rows: IndexArray, values: FloatArray) -> None:
-        """Add feasible candidates at flat indices ``rows``, with their minimized objectives."""
+    def add(
+        self, candidates: Candidates, rows: IndexArray, values: FloatArray, source: Source
+    ) -> None:
+        """Add feasible candidates of a source at flat ``rows``, with their minimized objectives."""
         predicted = np.where(np.isnan(values).any(axis=1), np.inf, values[:, 0])
         first = _fit_weighted_objectives(candidates, rows, predicted, self._best)
         best = min(float(first.min(initial=np.inf)), self._best)
@@ -109,7 +111,7 @@ class ComplexityTieBreaker:
         gpus = candidates.at(candidates.value("num_gpus"), rows[near])
         improvements = [
             RankedConfiguration(
-                source=candidates.source,
+                source=source,
                 configuration=candidates.configurations.rows(rows[near[[place]]]),
                 values=values[near[place]],
                 fit_weighted_objective=float(first[near[place]]),

@@ -9,9 +9,9 @@ import pytest
 from rows import each
 
 from planner import Request
-from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.configurations.configuration_tables import TrainingConfigurations, first_broken
 from planner.configurations.enumerate import SpecifiedValues
-from planner.configurations.training_rules import RULES, Context, first_broken_rule
+from planner.configurations.training_rules import RULES, Context
 from planner.estimators.training.sharding import logits_in_layers
 from planner.workloads.make_plan import make_plan
 
@@ -45,7 +45,7 @@ def _context(model: str = "llama-7b", framework: str = "megatron-lm", **request:
 
 def _first(values: dict[str, Any], context: dict[str, Any]) -> str | None:
     code = int(
-        first_broken_rule(TrainingConfigurations.of(**{**ONE, **values}), _context(**context))
+        first_broken(RULES, TrainingConfigurations.of(**{**ONE, **values}), _context(**context))
     )
     return RULES[code - 1].name if code else None
 

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from planner.configurations.configuration_tables import TrainingConfigurations
-from planner.optimize.source import count_codes, possible_mesh
+from planner.configurations.possible_parts import (
+    MeshCodes,
+    count_codes,
+    possible_parts,
+)
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 2**16 - 1, 2**16, 2**16 + 1, 200_001])
@@ -31,9 +35,11 @@ def test_entries_at_which_nothing_is_possible_are_left_out_and_counted():
         micro_batch_size=np.reshape([1, 2, 4, 8], (1, 4)),
     )
     codes = np.array([[0, 2, 0, 3], [2, 2, 2, 2], [3, 1, 0, 1]], dtype=np.int8)
-    possible, left, dropped = possible_mesh(mesh, codes, 4)
+    [(possible, left)], dropped = possible_parts(
+        mesh, MeshCodes.of((codes,), mesh.shape), 4, np.inf
+    )
     assert possible.tensor_parallel.ravel().tolist() == [1, 4]
     assert possible.micro_batch_size.ravel().tolist() == [1, 4]
     assert left.tolist() == [[0, 0], [3, 0]]
-    assert dropped.tolist() == [0, 2, 5, 1, 0]
+    assert dropped.tolist() == [[0, 0, 1, 1, 0], [0, 0, 4, 0, 0], [0, 2, 0, 0, 0]]
     assert dropped.sum() + possible.size == mesh.size

@@ -65,7 +65,7 @@ def test_the_choice_is_that_of_all_rows(rows, size, factor, sign):
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
         candidates: Any = Drawn(np.arange(len(rows))[part], complexity[part], fits[part])
-        simplest.add(candidates, np.arange(len(complexity[part])), values[part])
+        simplest.add(candidates, np.arange(len(complexity[part])), values[part], candidates)
     several = enumerate(zip(complexity, weighed, values, strict=True))
     known = [(c, w, *v, n) for n, (c, w, v) in several if not np.isnan(v).any()]
     found = simplest.simplest_within(factor)

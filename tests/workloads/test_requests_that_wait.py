@@ -55,7 +55,7 @@ def test_what_is_accepted_is_predicted_alike_where_rejections_are_known(rate: fl
         mode="aggregated",
     )
     source = make_plan(request).problem.sources[0]
-    possible, codes, _ = source.possible(source.mesh.table())
+    [(possible, codes)], _ = source.possible(source.mesh.table())
     known, alone = source.judged(possible, codes), source.judged(possible)
     accepted = np.flatnonzero(codes == 0)
     assert 0 < accepted.size < codes.size

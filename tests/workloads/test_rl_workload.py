@@ -10,8 +10,8 @@ import pytest
 
 import planner
 from planner.__main__ import run
+from planner.configurations.possible_parts import split_mesh
 from planner.errors import SearchSpaceError, SpecError
-from planner.optimize.source import split_mesh
 from planner.question.terms import terms_of
 from planner.show.presenters.plots.stacked_bars import part_bars
 from planner.specs.catalogue import Catalogue

@@ -9,11 +9,23 @@ from itertools import chain
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
+from planner.base.arrays import (
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    Numeric,
+    add,
+    largest,
+    lowest_code,
+)
 from planner.base.enums import PipelineSchedule, ZeroStage
 from planner.base.records import record
-from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY, TrainingConfigurations
-from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
+from planner.configurations.configuration_tables import (
+    OUT_OF_HOST_MEMORY,
+    TrainingConfigurations,
+    broken_by_shape,
+)
+from planner.configurations.training_rules import REJECTING, RULES, Context
 from planner.estimators.adapters import (
     training_adapter_launches,
     training_adapters,
@@ -646,6 +658,11 @@ def host_need(inputs: TrainingInputs, memory: Memory) -> FloatArray:
 
 def broken_rule(inputs: TrainingInputs, configurations: TrainingConfigurations) -> CodeArray:
     """Return the one-based number of the first rule that each configuration breaks; 0: none."""
+    return lowest_code(rule_codes(inputs, configurations))
+
+
+def rule_codes(inputs: TrainingInputs, configurations: TrainingConfigurations) -> list[CodeArray]:
+    """Return codes of broken rules in arrays of several shapes; the lowest is `broken_rule`."""
     context = Context(
         gpu=inputs.machine.gpu,
         model=inputs.model,
@@ -654,7 +671,7 @@ def broken_rule(inputs: TrainingInputs, configurations: TrainingConfigurations) 
         logits_in_layers=logits_in_layers(inputs.model),
         specified=inputs.specified,
     )
-    return first_broken_rule(configurations, context)
+    return broken_by_shape(RULES, configurations, context)
 
 
 def _peak(inputs: TrainingInputs, c: TrainingConfigurations) -> FloatArray:

@@ -12,6 +12,7 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.configurations.configuration_tables import SERVING_NAMES, PoolConfigurations
+from planner.configurations.possible_parts import count_codes
 from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import (
     decode_steps,
@@ -41,7 +42,7 @@ from planner.estimators.power_draw import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.goals import Constraint, Objective
 from planner.optimize.problem import limit_on_predictions
-from planner.optimize.source import Block, Columns, Need, count_codes
+from planner.optimize.source import Block, Columns, Need
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import PowerProfile
 from planner.workloads.complexity import pool_complexity
@@ -192,7 +193,13 @@ class PoolSource(ServingSource):
             stream_interval=np.asarray(float(self.inputs.engine.scheduler.stream_interval)),
         )
 
-    def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
+    def blocks(
+        self,
+        goals: Sequence[Objective],
+        limits: Sequence[Constraint],
+        *,
+        in_order: bool = True,
+    ) -> Iterator[Block]:
         """Yield all rejected workers as counts, then the pairs of undominated workers in blocks."""
         predicted = [limit_on_predictions(limit, self) for limit in limits]
         prefill, decode = self.space.prefill(), self.space.decode()
@@ -217,7 +224,7 @@ class PoolSource(ServingSource):
         codes = np.broadcast_to(workers.rejected_by, workers.configurations.shape)
         counts = count_codes(codes, len(self.rules))
         counts[0] = 0
-        return counts
+        return counts[None]
 
 
 @record(kw_only=True, repr=False)

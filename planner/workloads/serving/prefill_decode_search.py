@@ -13,7 +13,7 @@ from planner.base.arrays import BoolArray, FloatArray, IndexArray, Numeric
 from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import ceil_div
-from planner.configurations.configuration_tables import ServingConfigurations, pick, positions_at
+from planner.configurations.configuration_tables import RowPicker, ServingConfigurations
 from planner.configurations.enumerate import OpenMesh, numbers
 from planner.estimators.inference.context import PrefixHits, ServingInputs
 from planner.estimators.inference.disaggregated import (
@@ -301,11 +301,11 @@ def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
     """The workers at some flat indices, or where a mask is True, as a flat table."""
     shape = workers.configurations.shape
     indices: IndexArray = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows)
-    positions = positions_at(indices, shape)
+    pick = RowPicker(indices, shape)
     return _map_arrays(
         workers,
         workers.configurations.rows(indices),
-        lambda value: pick(np.asarray(value), shape, positions),
+        lambda value: pick(np.asarray(value)),
     )
 
 

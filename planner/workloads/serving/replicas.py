@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,12 @@ from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.configurations.configuration_tables import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.enumerate import OpenMesh
+from planner.configurations.possible_parts import (
+    ROWS_OF_A_PREDICTION,
+    MeshCodes,
+    Part,
+    possible_parts,
+)
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.closed_loop import (
     served_at_concurrency,
@@ -39,7 +45,7 @@ from planner.estimators.inference.prefix_cache import (
 )
 from planner.estimators.ownership_cost import outlay
 from planner.estimators.power_draw import PowerDraw
-from planner.optimize.source import Columns, Need, possible_mesh
+from planner.optimize.source import Columns, Need
 from planner.specs.operating_terms import OperatingTerms
 from planner.workloads.complexity import replica_complexity
 from planner.workloads.serving.max_concurrency import with_filled_cache
@@ -93,24 +99,26 @@ class ReplicaSource(ServingSource):
         return broken_serving_rule(self.inputs, configurations)
 
     def possible(
-        self, block: ServingConfigurations
-    ) -> tuple[ServingConfigurations, CodeArray | None, IndexArray]:
-        """The mesh without values at which rules or the memory reject every configuration.
+        self, mesh: ServingConfigurations, least_saved: float = ROWS_OF_A_PREDICTION
+    ) -> tuple[Sequence[Part], IndexArray]:
+        """The parts of a mesh that rules and memory leave, and the counts of what is left out.
 
         If nothing fits, configurations that only the memory rejects stay: they show how much
         memory is missing.
         """
-        number = len(self.rules)
-        possible, _, dropped = possible_mesh(block, self.broken(block), number)
-        if not possible.size:
-            return possible, None, dropped
-        with np.errstate(divide="ignore", invalid="ignore"):
-            filled = self.filled(possible)
-            codes = serving_rejections(self.inputs, filled, serving_memory(self.inputs, filled))
-        if not (codes == 0).any():
-            return possible, None, dropped
-        fitting, left, too_large = possible_mesh(possible, codes, number)
-        return fitting, left, dropped + too_large
+        parts, dropped = super().possible(mesh, least_saved)
+        fitting, counts = list[Part](), dropped.sum(axis=0, keepdims=True)
+        for table, _ in parts:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                filled = self.filled(table)
+                codes = serving_rejections(self.inputs, filled, serving_memory(self.inputs, filled))
+            mesh_codes = MeshCodes.of((codes,), table.shape)
+            smaller, too_large = possible_parts(table, mesh_codes, len(self.rules), least_saved)
+            fitting += smaller
+            counts = counts + too_large.sum(axis=0)
+        if not fitting:
+            return [(table, None) for table, _ in parts], dropped
+        return fitting, counts
 
     def judged(
         self, configurations: ServingConfigurations, broken: CodeArray | None = None

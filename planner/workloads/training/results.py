@@ -19,7 +19,13 @@ from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training_rules import REJECTING, RULES
 from planner.estimators.power_draw import PowerDraw, power_draw
-from planner.estimators.training.estimate import Estimate, broken_rule, evaluate, host_need
+from planner.estimators.training.estimate import (
+    Estimate,
+    broken_rule,
+    evaluate,
+    host_need,
+    rule_codes,
+)
 from planner.estimators.training.flops import max_utilization
 from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.micro_batch_share import TrainingInputs
@@ -95,7 +101,7 @@ def _complexity_levels(
     yield 2, (c.expert_parallel == 1) & (c.num_gpus > c.pipeline_parallel) & splits
 
 
-_BLOCK_ROWS = 2**22
+_BLOCK_ROWS = 2**24
 
 
 @record(kw_only=True)
@@ -118,6 +124,7 @@ class TrainingSource(Source):
     rules = REJECTING
     num_rules = len(RULES)
     block_rows = _BLOCK_ROWS
+    joins_counts = True
     profile_kind = "framework"
 
     @property
@@ -192,6 +199,10 @@ class TrainingSource(Source):
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """The one-based number of the first rule that each configuration breaks; 0: none."""
         return broken_rule(self.inputs, configurations)
+
+    def rule_codes(self, configurations: TrainingConfigurations) -> list[CodeArray]:
+        """Codes of broken rules in arrays of several shapes; the lowest are those of `broken`."""
+        return rule_codes(self.inputs, configurations)
 
     def judged(
         self, configurations: TrainingConfigurations, broken: CodeArray | None = None
