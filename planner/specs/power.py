@@ -12,7 +12,7 @@ from typing import Annotated
 from planner.base.records import record
 from planner.base.units import to_si
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
-from planner.specs.file_cache import cache_by_files
+from planner.specs.file_cache import cache_between_runs, cache_by_files
 from planner.specs.hardware import LoadedSpec, load_spec
 from planner.specs.spec_files import (
     Column,
@@ -110,7 +110,7 @@ def find_region(text: str, folder: Path | None = None) -> Region:
     return Region(code=region.code, name=region.name, alias=region.alias, figures=figures)
 
 
-@cache_by_files
+@cache_between_runs
 def _regions(folder: Path | None) -> Mapping[str, Region]:
     """Return all electricity regions by code; figures of earlier (user) files take precedence."""
     regions: dict[str, Region] = {}
@@ -247,7 +247,7 @@ class PowerProfile:
         return replace(self, pue=RangedValue.exactly(value))
 
 
-@cache_by_files
+@cache_between_runs
 def load_power(folder: Path | None = None) -> LoadedSpec[PowerProfile]:
     """Load the power shares of ``power.toml``, with the source of each number.
 

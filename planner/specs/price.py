@@ -25,7 +25,7 @@ from planner.base.records import record
 from planner.base.units import DAY, HOUR, YEAR, to_si
 from planner.errors import SpecError, did_you_mean
 from planner.question.terms import terms_about
-from planner.specs.file_cache import cache_by_files
+from planner.specs.file_cache import cache_between_runs, cache_by_files
 from planner.specs.spec_files import (
     UNDATED,
     Column,
@@ -139,7 +139,7 @@ def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
     return any(name in ownership_of(gpu, folder) for name in PRICES)
 
 
-@cache_by_files
+@cache_between_runs
 def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
     """Return the ownership figures of a file by (quantity, GPU); "" stands for all GPUs.
 
@@ -416,7 +416,7 @@ def by_seller(offers: Sequence[Price]) -> dict[str, float]:
     return {seller: median(values) for seller, values in prices.items()}
 
 
-@cache_by_files
+@cache_between_runs
 def price_of(
     gpu: str,
     contract: str | None = None,
@@ -566,7 +566,7 @@ def _is(name: str, provider: str) -> bool:
     return name.casefold() == provider.strip().casefold()
 
 
-@cache_by_files
+@cache_between_runs
 def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Price, ...]]:
     """Return the offers in a price file [USD/s], by GPU name in the file.
 
@@ -656,7 +656,7 @@ def rate(currency: str, folder: Path | None = None) -> Currency:
     return currencies[currency]
 
 
-@cache_by_files
+@cache_between_runs
 def read_currencies(path: Path) -> Mapping[str, Currency]:
     """Return the currencies in a file by code.
 

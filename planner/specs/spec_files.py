@@ -16,7 +16,7 @@ from planner.base.read_files import SMALL, TABLE, parse_csv, repeated_names
 from planner.base.units import to_si
 from planner.errors import SpecError, did_you_mean
 from planner.question.renamed import current_keys, current_name
-from planner.specs.file_cache import cache_by_files, cache_on_disk, stamp
+from planner.specs.file_cache import cache_by_files, stamp
 from planner.specs.validated import (
     UNKNOWN,
     Interval,
@@ -131,8 +131,7 @@ def read_toml(path: Path) -> dict[str, object]:
 
 @cache_by_files
 def _parsed(path: Path) -> dict[str, object]:
-    table = cache_on_disk(path, lambda place: read_files.parse_toml(read_text(place), str(place)))
-    return current_keys(table, str(path))
+    return current_keys(read_files.parse_toml(read_text(path), str(path)), str(path))
 
 
 def read_spec(kind: type[Spec], path: Path) -> Spec:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from planner.base.read_files import parse_toml
 from planner.errors import SpecError
-from planner.specs.file_cache import IDENTITY, cache_by_files, stamp
+from planner.specs.file_cache import IDENTITY, cache_between_runs, cache_by_files, stamp
 from planner.specs.spec_files import read_text
 
 API_PRICES = "api_prices.csv"
@@ -310,7 +310,7 @@ def _normalised(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.strip().lower())
 
 
-@cache_by_files
+@cache_between_runs
 def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
     """Return the spec name of each normalized alias, from ``aliases`` and displayed names."""
     aliases: dict[str, str] = {}
