@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -204,6 +203,8 @@ def text_digest(text: str) -> str:
 
 
 def _short(content: bytes) -> str:
+    import hashlib  # OpenSSL, which answers from the cache do not need
+
     return hashlib.sha256(content).hexdigest()[:12]
 
 

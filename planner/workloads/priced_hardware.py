@@ -21,7 +21,7 @@ from planner.question.prices import Stated, price_of_contract, price_parts
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
 from planner.specs.catalogue import default_cluster
-from planner.specs.file_cache import cache_by_files
+from planner.specs.file_cache import cache_between_runs
 from planner.specs.gpu import ClusterSpec, GpuSpec, is_assumed
 from planner.specs.operating_terms import DEFAULT, IDEAL, Campaign, OperatingTerms, ReliabilitySpec
 from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, PowerProfile, SourcedNumber
@@ -208,7 +208,7 @@ def _user_price_list(request: Request, notes: PlanNotes) -> Path | None:
     return user_list
 
 
-@cache_by_files
+@cache_between_runs
 def _digest(files: tuple[Path, ...]) -> str:
     return digest(*files)
 
