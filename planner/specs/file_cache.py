@@ -122,7 +122,7 @@ def cache_between_runs(function: Callable[P, T]) -> Callable[P, T]:
     @cache_by_files
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the result of an earlier run if its files are unchanged; else call the function."""
+        """Return the result of an earlier run while its files are unchanged; else a new one."""
         snapshot, key = _snapshot(), f"{function.__module__}.{function.__name__} {args} {kwargs}"
         with suppress(Exception):  # missing, or written by something else
             stamps, earlier = _Unpickler(BytesIO(snapshot[key])).load()
