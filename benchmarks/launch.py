@@ -15,9 +15,9 @@ from pathlib import Path
 
 import planner
 from planner.decide.suggestions.launch_changes import best_changes
-from planner.launch.launch_file import evaluate_launch
-from planner.launch.read_launch import read_launch
-from planner.launch.write_launch import make_launch
+from planner.launch.read.launch_file import evaluate_launch
+from planner.launch.read.read_launch import read_launch
+from planner.launch.write.write_launch import make_launch
 
 SAMPLE = Path(__file__).parents[1] / "docs" / "samples" / "pretrain.sh"
 RUNS = 9

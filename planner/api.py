@@ -23,8 +23,13 @@ from planner.decide.sizing.load_profile import read_load, read_load_or_trace
 from planner.decide.sizing.shared_services import Service, read_services, read_stock, share_gpus
 from planner.decide.sizing.size_all import parse_contracts, size_all, without_contract
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.launch.launch_file import LaunchFile
-from planner.launch.write_launch import WrittenLaunch, make_launch, restrict_to_target, save_launch
+from planner.launch.read.launch_file import LaunchFile
+from planner.launch.write.write_launch import (
+    WrittenLaunch,
+    make_launch,
+    restrict_to_target,
+    save_launch,
+)
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.question.parse_values import format_input, parse_int
 from planner.question.request import Request

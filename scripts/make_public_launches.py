@@ -19,9 +19,9 @@ from typing import Any
 
 import planner
 from planner.errors import PlannerError
-from planner.launch.launch_file import LaunchFile, evaluate_launch
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
+from planner.launch.read.launch_file import LaunchFile, evaluate_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "launch_files_read.md"

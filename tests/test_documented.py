@@ -23,7 +23,7 @@ from planner.specs.validated import parameter_texts
 # Where results are: other classes that a result refers to are parts of searches and predictions.
 RESULTS = """planner.show.results planner.decide planner.confidence.intervals
     planner.confidence.ranking planner.optimize.result planner.optimize.collector
-    planner.sweeps.sweep_folder planner.sweeps.summary planner.launch.write_launch
+    planner.sweeps.sweep_folder planner.sweeps.summary planner.launch.write.write_launch
     planner.validation.logs.log_comparison"""
 EVALUATION = "planner.workloads.workload.Evaluation"
 FUNCTIONS = [name for name in planner.__all__ if not name.startswith("__") and name != "Request"]

@@ -118,7 +118,7 @@ def test_a_use_by_position_is_found(code: str) -> None:
 
 
 def test_an_imported_constant_that_holds_a_group_is_found() -> None:
-    module = ast.parse("from planner.launch.import_launch import SPLITS\nx = SPLITS[:3]")
+    module = ast.parse("from planner.launch.read.import_launch import SPLITS\nx = SPLITS[:3]")
     assert [*positional_uses(module, frozenset({"SPLITS"}))]
 
 

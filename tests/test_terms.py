@@ -29,10 +29,10 @@ from planner.question.terms import (
     terms_about,
     terms_of,
 )
-from planner.workloads.prefill_decode_pools import PoolDeployments
-from planner.workloads.replicas import Replicas
-from planner.workloads.static_batches import Batches
-from planner.workloads.training_runs import TrainingRuns
+from planner.workloads.serving.prefill_decode_pools import PoolDeployments
+from planner.workloads.serving.replicas import Replicas
+from planner.workloads.serving.static_batches import Batches
+from planner.workloads.training.results import TrainingRuns
 
 TABLES = {
     "train": TrainingConfigurations,
@@ -125,7 +125,7 @@ def test_every_option_has_a_group():
 
 
 # They say each parameter in the words of one tool.
-TRANSLATED = ("launch/targets/", "launch/hf_trainer/")
+TRANSLATED = ("launch/targets/", "launch/read/hf_trainer/")
 
 
 @cache

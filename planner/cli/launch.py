@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from planner.decide.near import Change
     from planner.decide.suggestions.launch_changes import Attempts
-    from planner.launch.import_launch import ImportedLaunch
-    from planner.launch.rewrite_launch import RewriteResult
+    from planner.launch.read.import_launch import ImportedLaunch
+    from planner.launch.write.rewrite_launch import RewriteResult
     from planner.question.request import Request
     from planner.show.output_blocks import Block
     from planner.workloads.make_plan import Plan
@@ -45,13 +45,13 @@ def launch(values: options.OptionValues) -> None:
         values["workload"] = default_workload(values["target"], values["workload"])
     request = make_request(values)
     if values["plan"] is None and values["from_file"] is None:
-        from planner.launch.write_launch import restrict_to_target
+        from planner.launch.write.write_launch import restrict_to_target
         from planner.show.results import recommended_of
 
         request = recommended_of(restrict_to_target(request, values["target"])).request()
     elif values.get("imported") is not None:
-        from planner.launch.launch_file import apply_engine_start
-        from planner.launch.write_launch import translate_request
+        from planner.launch.read.launch_file import apply_engine_start
+        from planner.launch.write.write_launch import translate_request
 
         file_request, _ = apply_engine_start(request)
         request = translate_request(file_request, values["target"])
@@ -64,7 +64,7 @@ def launch(values: options.OptionValues) -> None:
 def _print_translation(file_request: Request, other: Request) -> None:
     """Print the predicted speed of a user's launch file and of the same plan in the other tool."""
     from planner.errors import InfeasibleError
-    from planner.launch.launch_file import evaluate_launch, full_row
+    from planner.launch.read.launch_file import evaluate_launch, full_row
     from planner.show.output_blocks import make_lines
     from planner.show.presenters.infeasible import infeasible_message
     from planner.show.presenters.launch_file import translation_text
@@ -114,7 +114,7 @@ def write_launch(
     uses_stdout: bool = False,
 ) -> None:
     """Write the launch files of a request and print a list of them."""
-    from planner.launch.write_launch import make_launch, save_launch
+    from planner.launch.write.write_launch import make_launch, save_launch
     from planner.show.presenters.launch_file import launch_blocks
     from planner.show.terminal import make_console, print_blocks
 
@@ -143,8 +143,8 @@ def estimate_imported(values: options.OptionValues, request: Request) -> None:
     from planner.decide.fitting import MEMORIES
     from planner.decide.suggestions.launch_changes import allowed_changes, attempts_of, best_changes
     from planner.errors import InfeasibleError, LaunchError
-    from planner.launch.launch_file import evaluate_launch, full_row
-    from planner.launch.rewrite_launch import can_express
+    from planner.launch.read.launch_file import evaluate_launch, full_row
+    from planner.launch.write.rewrite_launch import can_express
     from planner.show.presenters.infeasible import headline, infeasible_message
     from planner.show.presenters.load_check import refuse_overload
     from planner.show.presenters.search import write_estimate
@@ -231,7 +231,7 @@ def _is_read_as(values: options.OptionValues, rewritten: RewriteResult, change: 
     """Whether planner reads the rewritten file as the configuration of the change."""
     from planner.cli.options import make_request
     from planner.errors import PlannerError
-    from planner.launch.launch_file import evaluate_launch, full_row
+    from planner.launch.read.launch_file import evaluate_launch, full_row
     from planner.question.terms import terms_of
 
     imported: ImportedLaunch = values["imported"]
@@ -270,8 +270,8 @@ def _rewrite(
     """Return the user's launch file with a change applied."""
     from dataclasses import replace
 
-    from planner.launch.rewrite_launch import rewrite_launch
     from planner.launch.target import LaunchJob
+    from planner.launch.write.rewrite_launch import rewrite_launch
     from planner.workloads.make_plan import evaluate, make_single_plan
     from planner.workloads.saved_plan import SavedPlan
 

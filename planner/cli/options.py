@@ -254,7 +254,7 @@ def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
     from planner.sweeps.find_plan import is_launch_file, read_saved_plan
 
     if source is not None and is_launch_file(source):
-        from planner.launch.launch_file import LaunchFile
+        from planner.launch.read.launch_file import LaunchFile
 
         answers = {**split_answers(values).questions, **parse_settings(values["settings"] or [])}
         answers |= values.get("launch_assumed") or {}
@@ -365,7 +365,7 @@ def apply_engine_start(values: OptionValues, request: Request) -> Request:
     """
     if values.get("imported") is None:
         return request
-    from planner.launch.launch_file import apply_engine_start as started_by_engine
+    from planner.launch.read.launch_file import apply_engine_start as started_by_engine
     from planner.show.output_blocks import make_lines
     from planner.show.terminal import make_console, print_blocks
 

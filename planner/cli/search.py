@@ -45,7 +45,7 @@ def search(values: options.OptionValues) -> None:
             values["workload"] = default_workload(values["launch"], values["workload"])
     request = make_request(values, is_search=True)
     if values["launch"] is not None:
-        from planner.launch.write_launch import restrict_to_target
+        from planner.launch.write.write_launch import restrict_to_target
 
         request = restrict_to_target(request, values["launch"])
     from planner.base.atomic_write import check_outputs
@@ -124,7 +124,7 @@ def _print_starting_plan(
 ) -> None:
     """Print the plan that the search started from, compared with the recommended plan."""
     from planner.errors import PlannerError
-    from planner.launch.launch_file import evaluate_launch, full_row
+    from planner.launch.read.launch_file import evaluate_launch, full_row
     from planner.show.output_blocks import GAP, make_lines
     from planner.show.presenters.search import starting_plan_line, unchanged_settings_line
     from planner.show.terminal import make_console, print_blocks

@@ -125,7 +125,7 @@ def _can_say(values: options.OptionValues) -> MayBe:
 
     A saved plan can express all values.
     """
-    from planner.launch.rewrite_launch import can_express
+    from planner.launch.write.rewrite_launch import can_express
 
     imported = values.get("imported")
     return (lambda *_: True) if imported is None else partial(can_express, imported)

@@ -19,8 +19,8 @@ from planner.optimize.collector import value_or_none
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Candidates, first_row
 from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
-from planner.workloads.deployments import as_candidates
 from planner.workloads.make_plan import Plan
+from planner.workloads.serving.results import as_candidates
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ from planner.estimators.inference.speculative_decoding import drafted_prompt_tim
 from planner.estimators.inference.step import step_time
 from planner.optimize.source import Candidates
 from planner.question.parse_values import parse_int
-from planner.workloads.replicas import Replicas
+from planner.workloads.serving.replicas import Replicas
 
 Batched: TypeAlias = Sequence[tuple[int, int]]
 """Requests of a step: tokens of each in the cache, and tokens that the step computes of it."""

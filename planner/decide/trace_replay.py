@@ -18,10 +18,10 @@ from planner.optimize.source import Candidates, at_load
 from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from planner.question.request import Request
 from planner.question.terms import terms_about
-from planner.workloads.measured_arrivals import replica_of
-from planner.workloads.prefix_cache import is_drawn
-from planner.workloads.replicas import Replicas
-from planner.workloads.traffic import trace_of
+from planner.workloads.serving.measured_arrivals import replica_of
+from planner.workloads.serving.prefix_cache import is_drawn
+from planner.workloads.serving.replicas import Replicas
+from planner.workloads.serving.traffic import trace_of
 
 SHARES = (0.5, 0.9, 0.99)
 LATENCIES = terms_about("latency", "serve")

@@ -391,7 +391,7 @@ def option_aliases(tool: str) -> Mapping[str, str]:
 @cache
 def _all_aliases() -> Mapping[str, Mapping[str, str]]:
     keys: dict[str, dict[str, str]] = {}
-    for row in shipped_rows("launchers/keys.csv"):
+    for row in shipped_rows("wrappers/launchers/keys.csv"):
         keys.setdefault(row["of"], {})[row["key"]] = row["option"]
     return keys
 

@@ -38,7 +38,7 @@ from planner.launch.option_table import (
     parse_parameters,
     tool_row,
 )
-from planner.launch.parsed_launch import (
+from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
     ParsedCommand,
@@ -51,9 +51,9 @@ from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.model import ModelSpec
-from planner.workloads.deployments import DISAGGREGATED
 from planner.workloads.make_plan import Plan, evaluate, make_single_plan
 from planner.workloads.saved_plan import SavedPlan
+from planner.workloads.serving.results import DISAGGREGATED
 from planner.workloads.workload import Evaluation
 
 _AUTO = "auto"

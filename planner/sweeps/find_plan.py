@@ -13,7 +13,7 @@ from planner.base.read_files import RESULT, open_regular_file, read_csv, read_js
 from planner.decide.explain.plan_comparison import replace_answers
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch import MANIFEST
-from planner.launch.launch_file import LaunchFile, apply_engine_start
+from planner.launch.read.launch_file import LaunchFile, apply_engine_start
 from planner.question.renamed import current_keys, current_name
 from planner.question.request import Request
 from planner.question.terms import glossary, parameter_defaults, terms_about, terms_of

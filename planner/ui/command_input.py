@@ -11,7 +11,7 @@ from planner.base.read_files import read_json, restrict_to_folders
 from planner.base.records import record
 from planner.decide.sizing.autoscaling import Startup, read_startup
 from planner.errors import SpecError
-from planner.launch.launch_file import LaunchFile, LaunchQuestion
+from planner.launch.read.launch_file import LaunchFile, LaunchQuestion
 from planner.question.names import STARTUP_TIME
 from planner.question.request import Request
 from planner.specs.spec_paths import data_folders

@@ -31,12 +31,12 @@ from planner.decide.suggestions.launch_changes import (
 )
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError
 from planner.launch import SCRIPT, TARGETS
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.launch_file import LaunchQuestion as LaunchQuestion
-from planner.launch.launch_file import apply_engine_start, evaluate_launch, full_row
-from planner.launch.rewrite_launch import can_express
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.launch_file import LaunchQuestion as LaunchQuestion
+from planner.launch.read.launch_file import apply_engine_start, evaluate_launch, full_row
 from planner.launch.targets import target_of
-from planner.launch.write_launch import make_launch, restrict_to_target, translate_request
+from planner.launch.write.rewrite_launch import can_express
+from planner.launch.write.write_launch import make_launch, restrict_to_target, translate_request
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row

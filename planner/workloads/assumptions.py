@@ -22,7 +22,7 @@ from planner.specs.serving_workload import acceptance
 
 if TYPE_CHECKING:
     from planner.estimators.inference.context import ServingInputs
-    from planner.workloads.deployments import TokenGeneration
+    from planner.workloads.serving.results import TokenGeneration
 
 
 # Networks and loads of one class lie within a factor of two of the usual one.
@@ -134,7 +134,7 @@ def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
 
 def _serving_candidates(candidates: Candidates) -> TokenGeneration:
     """The candidates, checked to be of serving; imports serving modules only when called."""
-    from planner.workloads.deployments import as_candidates
+    from planner.workloads.serving.results import as_candidates
 
     return as_candidates(candidates)
 
@@ -181,7 +181,7 @@ def _with_fitting_concurrency(fact: Assumption) -> Assumption:
 
     A plan that fills its KV cache has no room for longer requests, so the engine runs fewer.
     """
-    from planner.workloads.max_concurrency import (
+    from planner.workloads.serving.max_concurrency import (
         at_max_concurrency,
     )  # a search of training runs needs no serving
 
@@ -229,7 +229,7 @@ def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
     name = "concurrency"
     if not chosen.is_open(name) or chosen.request.num_requests is not None:
         return []
-    from planner.workloads.max_concurrency import max_concurrency
+    from planner.workloads.serving.max_concurrency import max_concurrency
 
     number = float(np.ravel(_serving_candidates(chosen.candidates).configurations.concurrency)[0])
     maximum = float(max_concurrency(chosen.source, chosen.candidates.configurations))

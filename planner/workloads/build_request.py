@@ -92,7 +92,7 @@ def _parse_fields(
     answers = {_field_name(name): value for name, value in values.items() if value is not None}
     workload = _parse_workload(answers.pop("workload", base.workload if base else Request.workload))
     if _OF_TRAFFIC & {*answers}:
-        from planner.workloads.traffic import traffic_answers  # most questions have none
+        from planner.workloads.serving.traffic import traffic_answers  # most questions have none
 
         questions = terms_of(workload, "question")
         traffic = traffic_answers(answers, base, option_name)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 # Modules are imported on first use: a search of training imports no module of serving.
 _SHIPPED = {
-    "train": ("planner.workloads.training_workload", "TRAIN"),
-    "inference": ("planner.workloads.serving_workload", "INFERENCE"),
-    "serve": ("planner.workloads.serving_workload", "SERVE"),
-    "rl": ("planner.workloads.rl_workload", "RL"),
+    "train": ("planner.workloads.training.workload", "TRAIN"),
+    "inference": ("planner.workloads.serving.workload", "INFERENCE"),
+    "serve": ("planner.workloads.serving.workload", "SERVE"),
+    "rl": ("planner.workloads.rl.workload", "RL"),
 }
 _REGISTERED: dict[str, Workload] = {}
 

@@ -12,7 +12,7 @@ import pytest
 from planner.cli import completion
 from planner.question.terms import terms_of
 from planner.specs.catalogue import names
-from planner.workloads.deployments import MODES
+from planner.workloads.serving.results import MODES
 
 HEAVY = ("numpy", "pandas", "optuna", "planner.specs.catalogue")
 

@@ -9,7 +9,7 @@ import pytest
 from make_public_launches import cases
 
 import planner as api
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
 
 COMMANDS = ("estimate", "explain", "max-batch", "max-length")
 ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama-server")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
 
 ASKED = ("--gpu", "l4", "--input-tokens", "1024", "--output-tokens", "512")
 COMMANDS = ("estimate", "explain", "max-length", "max-batch")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from commands import Command
 
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 
 # How a script adds to its options where text alone does not tell whether it does.
 FORMS = {

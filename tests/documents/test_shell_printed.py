@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.documents.shell import read_shell
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
 
 YAML = "enable_attention_dp: true\nkv_cache_config:\n  free_gpu_memory_fraction: 0.7\n"
 _ONE = YAML.strip().replace("\n", "\\n")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from planner import Request
-from planner.launch.launch_file import full_row
-from planner.launch.read_launch import read_launch
+from planner.launch.read.launch_file import full_row
+from planner.launch.read.read_launch import read_launch
 from planner.workloads.make_plan import evaluate, make_single_plan
 
 # Llama 3 8B: 32 layers of 218.1 million, embedding and logits of 525.3 million each.

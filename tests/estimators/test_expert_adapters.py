@@ -10,8 +10,8 @@ import planner
 from planner.errors import LaunchError, SearchSpaceError
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count, matmul_parameters
-from planner.launch.read_launch import read_launch
-from planner.launch.write_launch import make_launch
+from planner.launch.read.read_launch import read_launch
+from planner.launch.write.write_launch import make_launch
 from planner.question.request import Request
 
 ATTENTION = 48 * 8 * (2048 + 4096 + 2 * (2048 + 512) + 4096 + 2048)

@@ -10,9 +10,9 @@ import pytest
 
 import planner
 from planner.errors import LaunchError
-from planner.launch.benchmark import length_notes, serving_benchmark, training_benchmark
 from planner.launch.target import Process, ShellVariable
-from planner.launch.write_launch import WrittenLaunch, make_launch
+from planner.launch.write.benchmark import length_notes, serving_benchmark, training_benchmark
+from planner.launch.write.write_launch import WrittenLaunch, make_launch
 from planner.question.request import Request
 
 ACCEPTED = Path(planner.__file__).parent / "launch" / "accepted"

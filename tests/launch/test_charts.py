@@ -10,8 +10,8 @@ import pytest
 
 from planner.base import read_files
 from planner.errors import LaunchError
-from planner.launch import helm_charts
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
+from planner.launch.wrappers import helm_charts
 
 _TEMPLATE = "containers:\n- image: {{ .Values.image }}\n  args: [{{ .Values.tp }}]\n"
 _RENDERED = """\

@@ -18,7 +18,7 @@ from planner.documents.shell.edits import ParsedOption, edit_command, shell_word
 from planner.documents.yaml_tree import key_path, read_tree
 from planner.documents.yaml_writer import edit_document, yaml_scalar
 from planner.launch.option_table import ParserOption, ParserOptions
-from planner.launch.parse_arguments import read_arguments
+from planner.launch.read.parse_arguments import read_arguments
 
 NAMES = [f"--option-{letter}" for letter in "abcdef"]
 FLAGS = ["--flag-a", "--flag-b"]

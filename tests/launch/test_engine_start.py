@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from start_logs import start_logs
 
-from planner.launch.launch_file import evaluate_launch, full_row
-from planner.launch.read_launch import read_launch
+from planner.launch.read.launch_file import evaluate_launch, full_row
+from planner.launch.read.read_launch import read_launch
 
 LLAMA = "vllm serve meta-llama/Llama-3.1-8B-Instruct"
 BESIDE = {"gpu": "h100", "num_gpus": 1, "input_tokens": 1024, "output_tokens": 1024}

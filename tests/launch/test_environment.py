@@ -9,7 +9,7 @@ import pytest
 
 from planner.launch.target import LaunchJob, Process
 from planner.launch.targets import target_of
-from planner.launch.write_launch import link_lines, process_environment
+from planner.launch.write.write_launch import link_lines, process_environment
 from planner.question.request import Request
 
 PROCESS = Process(name="train", arguments=(), num_nodes=1, gpus_per_node=8)

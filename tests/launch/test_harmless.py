@@ -15,12 +15,12 @@ from rows import each
 
 from planner.base import read_files
 from planner.errors import LaunchError
-from planner.launch import harmless
-from planner.launch.harmless import harmless_reason
-from planner.launch.import_launch import import_launch
-from planner.launch.option_lines import Status
 from planner.launch.option_table import matches_option
-from planner.launch.read_launch import read_launch
+from planner.launch.read import harmless
+from planner.launch.read.harmless import harmless_reason
+from planner.launch.read.import_launch import import_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.read_launch import read_launch
 
 VLLM = "vllm serve Qwen/Qwen3-8B --max-num-seqs 64\n"
 SGLANG = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --max-running-requests 64\n"

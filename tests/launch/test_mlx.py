@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from planner.errors import PlannerError
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 
 _YAML = """\
 model: mlx-community/Qwen3-4B-Instruct-2507-4bit

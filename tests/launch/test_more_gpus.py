@@ -9,8 +9,8 @@ import pytest
 from make_public_launches import Case, cases
 
 from planner.errors import PlannerError
-from planner.launch.launch_file import LaunchFile, evaluate_launch, full_row
-from planner.launch.read_launch import read_launch
+from planner.launch.read.launch_file import LaunchFile, evaluate_launch, full_row
+from planner.launch.read.read_launch import read_launch
 from planner.launch.targets import readers
 
 READ = [case for case in cases() if not case.refused and case.target in readers()]

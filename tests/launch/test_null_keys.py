@@ -11,8 +11,8 @@ from rows import each
 
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import PlannerError
-from planner.launch.import_launch import ImportedLaunch, import_launch
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch, import_launch
+from planner.launch.read.read_launch import read_launch
 
 DOCUMENTS = [
     case

@@ -11,10 +11,10 @@ import pytest
 from commands import Command
 from make_public_launches import MODEL, cases
 
-from planner.launch.launch_file import LaunchFile
 from planner.launch.option_table import OptionAliasTable, OptionTable, ParserOptions
-from planner.launch.parsed_launch import ParsedCommand
-from planner.launch.read_launch import read_launch
+from planner.launch.read.launch_file import LaunchFile
+from planner.launch.read.parsed_launch import ParsedCommand
+from planner.launch.read.read_launch import read_launch
 from planner.launch.targets import target_of
 
 SMALL = Path(__file__).parent / "small"

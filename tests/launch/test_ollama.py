@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.read_launch import read_launch
 
 
 def read(folder: Path, text: str, name: str = "run.sh") -> ImportedLaunch:

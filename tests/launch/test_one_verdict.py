@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from make_public_launches import Case, cases
 
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.launch_file import LaunchFile
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.launch_file import LaunchFile
+from planner.launch.read.read_launch import read_launch
 from planner.launch.targets import readers
 
 VLLM = "vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2"

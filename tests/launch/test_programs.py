@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 from planner.specs.catalogue import load_model
 
 

@@ -10,9 +10,9 @@ from commands import Command
 from make_public_launches import EXPECTED, FILE, FOLDER, Case, cases, outcome, page, row_of_page
 from rows import each
 
-from planner.launch.option_lines import Status
 from planner.launch.option_table import format_option_value
-from planner.launch.read_launch import read_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 from planner.launch.targets import readers
 from planner.question.parse_values import parse_value
 from planner.question.terms import glossary

@@ -19,7 +19,7 @@ from real.written import Started, commands
 from planner.launch.model_shape import config_json
 from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
-from planner.launch.write_launch import make_launch
+from planner.launch.write.write_launch import make_launch
 from planner.layers.model import count_parameters
 from planner.question.request import Request
 

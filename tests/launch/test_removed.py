@@ -10,11 +10,11 @@ from rows import each
 
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 
-ROWS = {row["names"].partition("|")[0]: row for row in shipped_rows("removed.csv")}
+ROWS = {row["names"].partition("|")[0]: row for row in shipped_rows("read/removed.csv")}
 NAMES = [(name, row["title"]) for row in ROWS.values() for name in row["names"].split("|")]
 COMMANDS = {
     "litgpt": ["litgpt finetune_lora google/gemma-2-2b", "litgpt pretrain pythia-14m"],

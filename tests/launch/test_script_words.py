@@ -6,7 +6,7 @@ import pytest
 
 from planner.documents.shell.edits import Changes
 from planner.errors import LaunchError
-from planner.launch.hf_trainer.option_sources import shipped_scripts, translate_changes
+from planner.launch.read.hf_trainer.option_sources import shipped_scripts, translate_changes
 
 OF = {script.dialect: script for script in shipped_scripts()}
 HALF: Changes = {"per_device_train_batch_size": ("2",), "gradient_accumulation_steps": ("8",)}

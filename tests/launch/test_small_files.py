@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from commands import Command
 
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
 
 FILES = Path(__file__).parent / "small"
 _GIB = 2**30

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.launch.parsed_launch import ParsedCommand, StatedVersion, version_of
+from planner.launch.read.parsed_launch import ParsedCommand, StatedVersion, version_of
 from planner.specs.catalogue import Catalogue
 
 SERVE = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192\n"

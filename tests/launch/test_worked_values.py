@@ -23,7 +23,7 @@ from worked.said import FLAG, said
 
 from planner.documents.shell.edits import ParsedOption
 from planner.launch.option_table import OptionRole, OptionRow, OptionTable
-from planner.launch.parsed_launch import JobResources, ParsedCommand
+from planner.launch.read.parsed_launch import JobResources, ParsedCommand
 from planner.launch.target import LaunchDraft
 from planner.launch.targets import readers, target_of, targets
 

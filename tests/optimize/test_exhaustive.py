@@ -39,7 +39,7 @@ def with_source(searched, **changes):
 
 
 def blockwise(searched, max_rows):
-    with patch("planner.workloads.training_runs.TrainingSource.block_rows", max_rows):
+    with patch("planner.workloads.training.results.TrainingSource.block_rows", max_rows):
         return exhaustive_search(searched)
 
 

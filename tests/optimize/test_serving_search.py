@@ -96,7 +96,7 @@ def test_dominated_workers_are_missed_in_no_plan_by_much(monkeypatch, objectives
     """
     request = {"mode": "disaggregated", "objectives": objectives, "constraints": limits}
     filtered, _ = all_rows(**request)
-    monkeypatch.setattr("planner.workloads.prefill_decode_search._fronts", allowed_workers)
+    monkeypatch.setattr("planner.workloads.serving.prefill_decode_search._fronts", allowed_workers)
     everything, _ = all_rows(**request)
     mine, all_plans = (table[columns].to_numpy() for table in (filtered, everything))
     signs = np.array([1 if name in SMALLER_IS_BETTER else -1 for name in columns])
@@ -143,7 +143,7 @@ def test_every_row_keeps_the_limits_and_uses_the_gpus():
 
 def test_small_blocks_change_nothing(monkeypatch):
     whole = all_rows(mode="aggregated")
-    monkeypatch.setattr("planner.workloads.replicas.ReplicaSource.block_rows", 50)
+    monkeypatch.setattr("planner.workloads.serving.replicas.ReplicaSource.block_rows", 50)
     cut = all_rows(mode="aggregated")
     pd.testing.assert_frame_equal(whole[0], cut[0])
     order = [name for name in cut[1] if cut[1][name].notna().all()]

@@ -15,7 +15,7 @@ from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.closed_loop import RequestMeans
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.workloads.make_plan import make_plan
-from planner.workloads.replicas import ReplicaSource
+from planner.workloads.serving.replicas import ReplicaSource
 
 SLOW = settings(max_examples=examples(25, 5))
 MODELS = ("llama-3.1-8b", "qwen3-30b-a3b", "gemma-2-9b", "llama-3.1-70b")

@@ -22,8 +22,8 @@ from planner.show.presenters.load_check import replay_blocks
 from planner.specs.arrivals import LOADS, Arrivals
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
-from planner.workloads.measured_arrivals import measured_arrivals
-from planner.workloads.traffic import shipped_lengths
+from planner.workloads.serving.measured_arrivals import measured_arrivals
+from planner.workloads.serving.traffic import shipped_lengths
 
 
 def times_of(variation: float, number: int, rate: float = 1.0, seed: int = 3) -> np.ndarray:

@@ -22,8 +22,8 @@ from planner.estimators.inference.disaggregated import (
 )
 from planner.specs.catalogue import load_model
 from planner.specs.operating_terms import OperatingTerms
-from planner.workloads.prefill_decode_pools import PoolSource
-from planner.workloads.prefill_decode_search import PoolSpace
+from planner.workloads.serving.prefill_decode_pools import PoolSource
+from planner.workloads.serving.prefill_decode_search import PoolSpace
 
 WORKLOADS: list[dict[str, Any]] = [
     {},

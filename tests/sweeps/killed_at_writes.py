@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import planner.sweeps.run_sweep as run_module
-from planner.launch.write_launch import make_launch, save_launch
+from planner.launch.write.write_launch import make_launch, save_launch
 from planner.show.presenters.row_files import row_files
 from planner.sweeps import sweep_folder
 from planner.sweeps.plan import SweepPlan

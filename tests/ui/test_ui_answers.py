@@ -136,7 +136,7 @@ def test_nothing_of_the_server_is_read_for_a_question(tmp_path):
     secret.write_text(json.dumps({"zero_optimization": {"stage": 3}, "train_batch_size": 4321}))
     own = tmp_path / "run.sh"
     own.write_text(SCRIPT.format(secret))
-    from planner.launch.read_launch import read_launch
+    from planner.launch.read.read_launch import read_launch
 
     assert read_launch(own).values["global_batch_size"] == 4321
     for name in (str(secret), f"../../../../..{secret}"):

@@ -12,8 +12,8 @@ import pytest
 
 import planner
 from planner.errors import PlannerError
-from planner.launch.read_launch import read_launch
-from planner.workloads.serving_workload import inference_steps
+from planner.launch.read.read_launch import read_launch
+from planner.workloads.serving.workload import inference_steps
 
 ASKED: dict[str, Any] = {
     "workload": "serve",

@@ -13,7 +13,7 @@ import planner
 from planner.errors import PlannerError
 from planner.optimize.result_columns import intervals
 from planner.show.presenters.serving_details import latencies_of
-from planner.workloads.deployments import Deployments
+from planner.workloads.serving.results import Deployments
 
 SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 TARGETS = [

@@ -11,8 +11,8 @@ import pytest
 
 from planner.errors import SearchSpaceError, SpecError
 from planner.workloads.build_request import make_request, read_request
-from planner.workloads.measured_arrivals import measured_arrivals
-from planner.workloads.traffic import (
+from planner.workloads.serving.measured_arrivals import measured_arrivals
+from planner.workloads.serving.traffic import (
     LengthRange,
     arrivals_of,
     prompts_of,

@@ -10,8 +10,8 @@ import pytest
 import planner
 from planner.question.request import Request
 from planner.question.terms import glossary, parse_percentile
-from planner.workloads.deployments import PERCENTILES
 from planner.workloads.make_plan import make_plan
+from planner.workloads.serving.results import PERCENTILES
 
 SERVICE: dict[str, Any] = {
     "model": "llama-3.1-8b",

@@ -5,9 +5,9 @@ import pytest
 
 from planner.optimize.exhaustive import exhaustive_search
 from planner.question.request import Request
-from planner.workloads import prefill_decode_search
 from planner.workloads.make_plan import make_plan
-from planner.workloads.prefill_decode_search import numbers_of_prefill
+from planner.workloads.serving import prefill_decode_search
+from planner.workloads.serving.prefill_decode_search import numbers_of_prefill
 
 
 @pytest.mark.few(60)

@@ -18,8 +18,8 @@ from planner.specs.catalogue import Catalogue
 from planner.ui.pages.result_tables import breakdowns
 from planner.workloads.assumptions import PlanNotes
 from planner.workloads.make_plan import make_plan
-from planner.workloads.rl_runs import RlRuns
-from planner.workloads.rl_workload import RL, layout, make_rl_question, plan_words
+from planner.workloads.rl.results import RlRuns
+from planner.workloads.rl.workload import RL, layout, make_rl_question, plan_words
 
 ASKED = {
     "workload": "rl",

@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.errors import SpecError
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
 from planner.optimize.source import first_row
 from planner.show.presenters.search import estimate_command
 from planner.workloads.build_request import make_request

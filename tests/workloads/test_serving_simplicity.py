@@ -26,7 +26,7 @@ from planner.workloads.complexity import (
     replica_complexity,
 )
 from planner.workloads.make_plan import make_plan
-from planner.workloads.prefill_decode_pools import PoolSource
+from planner.workloads.serving.prefill_decode_pools import PoolSource
 
 SERVE: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-70b", "gpu": "h100", "num_gpus": 16,

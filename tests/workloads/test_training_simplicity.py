@@ -10,7 +10,7 @@ import pytest
 
 from planner import Request, search
 from planner.workloads.make_plan import make_plan, make_single_plan
-from planner.workloads.training_runs import complexity
+from planner.workloads.training.results import complexity
 
 PLAIN = {"tensor_parallel": 2, "sequence_parallel": True, "recompute": "none"}
 

@@ -32,9 +32,9 @@ from planner.optimize.source import Candidates
 from planner.question.names import BUDGET
 from planner.question.request import Request
 from planner.specs.gpu import ClusterSpec
-from planner.workloads.deployments import DISAGGREGATED
 from planner.workloads.make_plan import Plan, make_plan
 from planner.workloads.priced_hardware import LARGEST_OF_ALL
+from planner.workloads.serving.results import DISAGGREGATED
 
 POWER, MOST_GPUS = "power", "max_gpus"
 NUMBERS = ("replicas", "prefill_replicas")

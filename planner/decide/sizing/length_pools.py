@@ -20,8 +20,13 @@ from planner.question.parse_values import parse_int, split_items
 from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.workloads.build_request import OptionNamer
-from planner.workloads.serving_space import USUAL_TOKENS, variations_of
-from planner.workloads.traffic import LengthRange, PromptLengths, measured_answers, prompts_of
+from planner.workloads.serving.space import USUAL_TOKENS, variations_of
+from planner.workloads.serving.traffic import (
+    LengthRange,
+    PromptLengths,
+    measured_answers,
+    prompts_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,8 +19,8 @@ from planner.specs.spec_files import Column, Row, optional, read_records
 from planner.specs.spec_files import number as cell_number
 from planner.specs.spec_paths import load_file
 from planner.workloads.build_request import OptionNamer
-from planner.workloads.measured_arrivals import measured_arrivals
-from planner.workloads.traffic import trace_of
+from planner.workloads.serving.measured_arrivals import measured_arrivals
+from planner.workloads.serving.traffic import trace_of
 
 HOURS = 24.0
 """Hours of a day, which begins again where it ends."""

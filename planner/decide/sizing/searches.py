@@ -28,9 +28,9 @@ from planner.optimize.tie_breaking import MAX_TIE_FACTOR
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
 from planner.specs.rollouts import RlWorkload
-from planner.workloads.deployments import DISAGGREGATED
 from planner.workloads.make_plan import Plan, make_plan
 from planner.workloads.priced_hardware import LARGEST_OF_ALL, gpu_counts, powers_of_two_counts
+from planner.workloads.serving.results import DISAGGREGATED
 
 
 @dataclass

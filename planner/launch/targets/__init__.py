@@ -7,7 +7,7 @@ from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
 from planner.launch import READ_ONLY_TOOLS, TARGETS
-from planner.launch.removed import refuse_removed_name
+from planner.launch.read.removed import refuse_removed_name
 from planner.launch.target import LaunchTarget
 
 _SHARED_MODULES = {**dict.fromkeys(("transformers", "deepspeed", "accelerate"), "hf_trainer")}

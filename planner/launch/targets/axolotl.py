@@ -9,15 +9,22 @@ from dataclasses import replace
 from planner.documents.shell.edits import implied_option
 from planner.documents.yaml_writer import yaml_text
 from planner.errors import LaunchError, SpecError
-from planner.launch.benchmark import training_draft
-from planner.launch.hf_trainer.option_sources import (
+from planner.launch.option_table import (
+    MutableQuantities,
+    OptionAliasTable,
+    OptionTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+)
+from planner.launch.read.hf_trainer.option_sources import (
     OptionSources,
     apply_program_defaults,
     keep_loaded_weights,
     text_of,
 )
-from planner.launch.hf_trainer.read_script import build_settings, gather_options
-from planner.launch.hf_trainer.write_script import (
+from planner.launch.read.hf_trainer.read_script import build_settings, gather_options
+from planner.launch.read.hf_trainer.write_script import (
     LEFT_TO_USER,
     OUTPUT,
     RATE,
@@ -31,15 +38,7 @@ from planner.launch.hf_trainer.write_script import (
     optimizer_name,
     unnamed_optimizer,
 )
-from planner.launch.option_table import (
-    MutableQuantities,
-    OptionAliasTable,
-    OptionTable,
-    OptionTexts,
-    ParameterNote,
-    Quantities,
-)
-from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
@@ -49,6 +48,7 @@ from planner.launch.target import (
     plan_quantities,
 )
 from planner.launch.targets.hf_trainer import DEEPSPEED_FILE, deepspeed_file, deepspeed_quantities
+from planner.launch.write.benchmark import training_draft
 from planner.question.request import Request
 
 _DIALECT = OptionAliasTable.load("axolotl")

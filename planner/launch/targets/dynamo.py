@@ -18,8 +18,17 @@ from planner.launch.option_table import (
     option_aliases,
     tool_row,
 )
-from planner.launch.parsed_launch import LaunchSettings, OptionReader
-from planner.launch.serving_writer import (
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+    ShellVariable,
+)
+from planner.launch.targets import sglang, tensorrt_llm, vllm
+from planner.launch.write.serving_writer import (
     AGGREGATED,
     PREFILL_POOL,
     ServerCommand,
@@ -31,16 +40,7 @@ from planner.launch.serving_writer import (
     model_argument,
     server_groups,
 )
-from planner.launch.target import (
-    CommandWords,
-    LaunchDraft,
-    LaunchJob,
-    LaunchOutputFile,
-    LaunchTarget,
-    ShellVariable,
-)
-from planner.launch.targets import sglang, tensorrt_llm, vllm
-from planner.launch.write_launch import heading_lines
+from planner.launch.write.write_launch import heading_lines
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:

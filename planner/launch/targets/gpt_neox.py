@@ -13,7 +13,7 @@ from planner.base.units import ceil_div
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.option_table import MutableQuantities
-from planner.launch.parsed_launch import (
+from planner.launch.read.parsed_launch import (
     OptionReader,
     ParsedCommand,
     SettingsBuilder,

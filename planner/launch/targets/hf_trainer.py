@@ -20,17 +20,24 @@ from planner.base.software_enums import Placement
 from planner.base.training_aliases import Algorithm
 from planner.documents.shell.edits import implied_option
 from planner.documents.yaml_writer import yaml_text
-from planner.launch.benchmark import training_draft
-from planner.launch.hf_trainer.option_precedence import split_by_precedence
-from planner.launch.hf_trainer.option_sources import OptionSources
-from planner.launch.hf_trainer.read_script import (
+from planner.launch.option_table import (
+    MutableQuantities,
+    OptionRole,
+    OptionTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+)
+from planner.launch.read.hf_trainer.option_precedence import split_by_precedence
+from planner.launch.read.hf_trainer.option_sources import OptionSources
+from planner.launch.read.hf_trainer.read_script import (
     gather_options,
     is_trainer_document,
     read_settings,
     starts_swift,
     starts_trainer,
 )
-from planner.launch.hf_trainer.write_script import (
+from planner.launch.read.hf_trainer.write_script import (
     FSDP_FILE,
     SECTION,
     adapter_notes,
@@ -48,15 +55,7 @@ from planner.launch.hf_trainer.write_script import (
     script_quantities,
     script_settings,
 )
-from planner.launch.option_table import (
-    MutableQuantities,
-    OptionRole,
-    OptionTable,
-    OptionTexts,
-    ParameterNote,
-    Quantities,
-)
-from planner.launch.parsed_launch import (
+from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
     ParsedCommand,
@@ -81,6 +80,7 @@ from planner.launch.targets.rl_reader_writer import (
     set_lengths,
     set_placement,
 )
+from planner.launch.write.benchmark import training_draft
 from planner.question.terms import glossary
 
 

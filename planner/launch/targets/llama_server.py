@@ -6,9 +6,11 @@ import re
 
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable, Quantities, option_aliases
-from planner.launch.parsed_launch import ONGOING, LaunchSettings, OptionReader
-from planner.launch.serving_reader import ServerSettings, find_model_by_name, parse_size
-from planner.launch.serving_writer import (
+from planner.launch.read.parsed_launch import ONGOING, LaunchSettings, OptionReader
+from planner.launch.read.serving_reader import ServerSettings, find_model_by_name, parse_size
+from planner.launch.target import CommandWords, LaunchTarget, Process, ShellVariable
+from planner.launch.targets.tgi import with_variables
+from planner.launch.write.serving_writer import (
     DRAFT_MODEL,
     ServerCommand,
     ServerGroup,
@@ -17,8 +19,6 @@ from planner.launch.serving_writer import (
     longest_request,
     server_hooks,
 )
-from planner.launch.target import CommandWords, LaunchTarget, Process, ShellVariable
-from planner.launch.targets.tgi import with_variables
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from planner.documents.shell.edits import ParsedOption
-from planner.launch.hf_trainer.derive_settings import UNPACKED
 from planner.launch.model_shape import find_model_of_name
 from planner.launch.option_table import MutableQuantities
-from planner.launch.parsed_launch import (
+from planner.launch.read.hf_trainer.derive_settings import UNPACKED
+from planner.launch.read.parsed_launch import (
     OptionReader,
     ParsedCommand,
     SettingsBuilder,

@@ -6,8 +6,8 @@ ranks of the attention, lmdeploy/pytorch/config.py (`DistConfig`) of InternLM/lm
 
 from __future__ import annotations
 
-from planner.launch.parsed_launch import LaunchSettings, OptionReader
-from planner.launch.serving_reader import (
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader
+from planner.launch.read.serving_reader import (
     DraftSettings,
     EngineReader,
     ServerSettings,
@@ -15,8 +15,8 @@ from planner.launch.serving_reader import (
     parse_size,
     read_server,
 )
-from planner.launch.serving_writer import AGGREGATED
 from planner.launch.target import LaunchTarget
+from planner.launch.write.serving_writer import AGGREGATED
 from planner.specs.model import ModelSpec
 
 NAME = "lmdeploy"

@@ -19,7 +19,6 @@ from planner.base.software_enums import (
     KeptTensors,
 )
 from planner.errors import LaunchError
-from planner.launch.benchmark import training_draft
 from planner.launch.model_shape import find_model_of_name, shape_of
 from planner.launch.option_table import (
     MutableQuantities,
@@ -28,7 +27,7 @@ from planner.launch.option_table import (
     Quantities,
     shipped_rows,
 )
-from planner.launch.parsed_launch import LaunchSettings, OptionReader, parse_int, total_gpus
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, parse_int, total_gpus
 from planner.launch.target import (
     MASTER_ADDR,
     NODE_RANK,
@@ -44,6 +43,7 @@ from planner.launch.target import (
     overrides,
 )
 from planner.launch.targets import megatron_lm
+from planner.launch.write.benchmark import training_draft
 from planner.specs.model import ModelSpec
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")

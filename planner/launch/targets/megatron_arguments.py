@@ -11,7 +11,7 @@ from planner.launch.option_table import (
     OptionTable,
     Quantity,
 )
-from planner.launch.parsed_launch import (
+from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
     SettingsBuilder,

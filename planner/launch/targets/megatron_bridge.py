@@ -14,8 +14,6 @@ from itertools import pairwise
 
 from planner.documents.shell.edits import Changes, ParsedOption, implied_option
 from planner.errors import LaunchError
-from planner.launch.benchmark import training_draft
-from planner.launch.import_launch import require_counts
 from planner.launch.model_shape import find_model_of_name, shape_of
 from planner.launch.option_table import (
     FLAG,
@@ -28,8 +26,14 @@ from planner.launch.option_table import (
     Quantities,
     parse_parameters,
 )
-from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand, total_gpus
-from planner.launch.serving_reader import find_model_by_name
+from planner.launch.read.import_launch import require_counts
+from planner.launch.read.parsed_launch import (
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    total_gpus,
+)
+from planner.launch.read.serving_reader import find_model_by_name
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
@@ -46,6 +50,7 @@ from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_arguments import read_megatron_arguments, without_experts
 from planner.launch.targets.megatron_bridge_recipes import Recipe, choose_recipe, model_of_recipe
 from planner.launch.targets.megatron_shape import is_hybrid, shape_quantities, unexpressed_parts
+from planner.launch.write.benchmark import training_draft
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError
-from planner.launch.benchmark import training_draft
-from planner.launch.hf_trainer.write_script import json_file, nest_options
 from planner.launch.option_table import (
     OptionAliasTable,
     OptionTable,
@@ -16,11 +14,13 @@ from planner.launch.option_table import (
     ParameterNote,
     Quantities,
 )
-from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand, parse_int
+from planner.launch.read.hf_trainer.write_script import json_file, nest_options
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand, parse_int
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_arguments import has_deepspeed_options, read_megatron_arguments
 from planner.launch.targets.megatron_shape import shape_quantities, unexpressed_parts
+from planner.launch.write.benchmark import training_draft
 
 _PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
 _DIALECT = OptionAliasTable.load("megatron-deepspeed")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from planner.launch.benchmark import training_draft
 from planner.launch.option_table import (
     MutableQuantities,
     OptionTexts,
@@ -17,7 +16,7 @@ from planner.launch.option_table import (
     Quantities,
     is_command,
 )
-from planner.launch.parsed_launch import LaunchSettings, OptionReader
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
 from planner.launch.targets.megatron_arguments import has_deepspeed_options, read_megatron_arguments
 from planner.launch.targets.megatron_shape import (
@@ -34,6 +33,7 @@ from planner.launch.targets.megatron_swift import (
     read_swift_arguments,
     with_document_options,
 )
+from planner.launch.write.benchmark import training_draft
 
 _PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
 # Names of the program in forks and patches.

@@ -13,7 +13,7 @@ from planner.errors import LaunchError, SpecError
 from planner.estimators.training.sharding import chunk_split, layer_kinds
 from planner.launch.model_shape import shape_of
 from planner.launch.option_table import MutableQuantities, ParameterNote, Quantities
-from planner.launch.parsed_launch import OptionReader
+from planner.launch.read.parsed_launch import OptionReader
 from planner.launch.target import LaunchJob
 from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue

@@ -9,15 +9,15 @@ from dataclasses import replace
 from planner.base.enums import AdapterTargets
 from planner.base.training_aliases import ExpertAdapters, TrainingObjective, nearest_adapter_targets
 from planner.documents.shell.edits import ParsedOption, implied_option
-from planner.launch.hf_trainer.derive_settings import ADAPTED_TOWER
-from planner.launch.hf_trainer.option_sources import (
+from planner.launch.option_table import OptionAliasTable, ParserOptions, is_command, is_document
+from planner.launch.read.hf_trainer.derive_settings import ADAPTED_TOWER
+from planner.launch.read.hf_trainer.option_sources import (
     DISTILLATION,
     TEACHER_NOTE,
     objective_of_word,
     refuse_unknown_training,
 )
-from planner.launch.option_table import OptionAliasTable, ParserOptions, is_command, is_document
-from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.targets.megatron_arguments import EXPERT_SPLIT, TABLE, read_megatron_arguments
 
 _CONVERTED_SUFFIX = re.compile(r"[-_](mcore|megatron)$", re.IGNORECASE)

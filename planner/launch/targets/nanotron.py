@@ -13,7 +13,12 @@ from planner.base.units import ceil_div
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.option_table import MutableQuantities
-from planner.launch.parsed_launch import OptionReader, ParsedCommand, SettingsBuilder, total_gpus
+from planner.launch.read.parsed_launch import (
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    total_gpus,
+)
 from planner.launch.targets.training_reader import (
     make_reader_target,
     set_global_batch,

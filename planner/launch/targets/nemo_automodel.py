@@ -13,10 +13,9 @@ from math import prod
 
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, PlannerError
-from planner.launch.hf_trainer.derive_settings import UNPACKED
-from planner.launch.import_launch import MODEL_SPLITS, SPLITS
-from planner.launch.launchers.job_resources import parse_gpu_name
-from planner.launch.parsed_launch import (
+from planner.launch.read.hf_trainer.derive_settings import UNPACKED
+from planner.launch.read.import_launch import MODEL_SPLITS, SPLITS
+from planner.launch.read.parsed_launch import (
     OptionReader,
     ParsedCommand,
     SettingsBuilder,
@@ -31,6 +30,7 @@ from planner.launch.targets.training_reader import (
     set_total_tokens,
     strip_dashes,
 )
+from planner.launch.wrappers.launchers.job_resources import parse_gpu_name
 from planner.specs.catalogue import load_model
 
 _RECIPES = ("FinetuneRecipeForNextTokenPrediction", "FinetuneRecipeForVLM",

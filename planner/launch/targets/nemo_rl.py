@@ -17,11 +17,11 @@ from planner.base.training_aliases import Algorithm, TrainingObjective
 from planner.documents.shell.edits import ParsedOption
 from planner.documents.yaml_writer import yaml_text
 from planner.errors import LaunchError
-from planner.launch.hf_trainer.option_sources import TEACHER_NOTE
-from planner.launch.hf_trainer.write_script import nest_options
-from planner.launch.import_launch import MODEL_SPLITS
 from planner.launch.option_table import OptionTexts, ParameterNote, Quantities
-from planner.launch.parsed_launch import (
+from planner.launch.read.hf_trainer.option_sources import TEACHER_NOTE
+from planner.launch.read.hf_trainer.write_script import nest_options
+from planner.launch.read.import_launch import MODEL_SPLITS
+from planner.launch.read.parsed_launch import (
     NOTHING,
     LaunchSettings,
     OptionReader,

@@ -13,14 +13,14 @@ from dataclasses import replace
 
 from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.launch.option_table import OptionTable, shipped_rows
-from planner.launch.parsed_launch import (
+from planner.launch.read.parsed_launch import (
     ONGOING,
     JobResources,
     LaunchSettings,
     OptionReader,
     ParsedCommand,
 )
-from planner.launch.serving_reader import find_model_by_name, parse_size
+from planner.launch.read.serving_reader import find_model_by_name, parse_size
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import llama_server
 from planner.specs.quantization import checkpoint_of
@@ -154,7 +154,7 @@ def _weight_options(name: str) -> Mapping[str, str]:
         return {"--hf-repo": repository if ":" in repository else f"{repository}:{_DEFAULT_TYPE}"}
     base, _, tag = name.rpartition("/")[2].partition(":")
     type_match, size_match = _TYPE.search(tag), _TAG.match(tag)
-    rows = {(row["name"], row["tag"]): row for row in shipped_rows("launchers/ollama.csv")}
+    rows = {(row["name"], row["tag"]): row for row in shipped_rows("wrappers/launchers/ollama.csv")}
     default = rows.get((base, ""))
     tagged = rows.get((base, size_match["size"])) if size_match else default
     if (

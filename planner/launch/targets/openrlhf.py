@@ -12,9 +12,8 @@ from math import prod
 from planner.base.software_enums import Placement
 from planner.base.training_aliases import Algorithm
 from planner.errors import LaunchError
-from planner.launch.benchmark import STEPS
 from planner.launch.option_table import OptionTexts, ParameterNote, Quantities
-from planner.launch.parsed_launch import (
+from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
     SettingsBuilder,
@@ -45,6 +44,7 @@ from planner.launch.targets.training_reader import (
     set_objective,
     set_token_budget,
 )
+from planner.launch.write.benchmark import STEPS
 
 _MODULE = "openrlhf.cli.train_"
 _OBJECTIVES = {"sft": "sft", "dpo": "dpo", "rm": "rm", "kto": "kto"}

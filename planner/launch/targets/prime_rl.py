@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from planner.base.software_enums import Placement
 from planner.base.units import ceil_div
-from planner.launch.parsed_launch import (
+from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
     SettingsBuilder,

@@ -16,7 +16,6 @@ from typing import Any
 from planner.base.software_enums import Placement
 from planner.base.training_aliases import Algorithm, TrainingObjective
 from planner.errors import LaunchError
-from planner.launch.benchmark import training_draft
 from planner.launch.option_table import (
     MutableQuantities,
     OptionRole,
@@ -26,7 +25,7 @@ from planner.launch.option_table import (
     Quantities,
     format_option_value,
 )
-from planner.launch.parsed_launch import (
+from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
     ParsedCommand,
@@ -41,6 +40,7 @@ from planner.launch.target import (
     ShellVariable,
     option_texts,
 )
+from planner.launch.write.benchmark import training_draft
 from planner.question.terms import terms_of
 
 CAP_PER_MEAN_LENGTH = 4

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from planner.base.units import GIB
 from planner.launch.option_table import Quantities
-from planner.launch.parsed_launch import LaunchSettings, OptionReader
-from planner.launch.serving_reader import (
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader
+from planner.launch.read.serving_reader import (
     DraftSettings,
     EngineReader,
     ServerSettings,
@@ -17,7 +17,16 @@ from planner.launch.serving_reader import (
     parse_size,
     read_server,
 )
-from planner.launch.serving_writer import (
+from planner.launch.target import (
+    COPY,
+    MASTER_ADDR,
+    NODE_RANK,
+    CommandWords,
+    LaunchTarget,
+    Process,
+    ShellVariable,
+)
+from planner.launch.write.serving_writer import (
     AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
@@ -31,15 +40,6 @@ from planner.launch.serving_writer import (
     server_hooks,
     server_urls,
     target_modules,
-)
-from planner.launch.target import (
-    COPY,
-    MASTER_ADDR,
-    NODE_RANK,
-    CommandWords,
-    LaunchTarget,
-    Process,
-    ShellVariable,
 )
 from planner.specs.model import ModelSpec
 

@@ -13,7 +13,7 @@ from planner.base.software_enums import Placement
 from planner.documents.shell.edits import implied_option
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable
-from planner.launch.parsed_launch import (
+from planner.launch.read.parsed_launch import (
     JobResources,
     LaunchSettings,
     OptionReader,

@@ -9,7 +9,6 @@ from planner.base.units import GIB
 from planner.documents.shell.edits import Changes, ParsedOption
 from planner.documents.yaml_tree import flattened, plain_text
 from planner.documents.yaml_writer import yaml_text
-from planner.launch.hf_trainer.write_script import nest_options
 from planner.launch.option_table import (
     OptionTable,
     ParameterNote,
@@ -17,8 +16,9 @@ from planner.launch.option_table import (
     Quantity,
     option_aliases,
 )
-from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
-from planner.launch.serving_reader import (
+from planner.launch.read.hf_trainer.write_script import nest_options
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
+from planner.launch.read.serving_reader import (
     DraftSettings,
     EngineReader,
     ServerSettings,
@@ -26,7 +26,14 @@ from planner.launch.serving_reader import (
     parse_size,
     read_server,
 )
-from planner.launch.serving_writer import (
+from planner.launch.target import (
+    CommandWords,
+    LaunchOutputFile,
+    LaunchTarget,
+    Process,
+    ShellVariable,
+)
+from planner.launch.write.serving_writer import (
     AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
@@ -38,13 +45,6 @@ from planner.launch.serving_writer import (
     quantization_options,
     server_hooks,
     server_urls,
-)
-from planner.launch.target import (
-    CommandWords,
-    LaunchOutputFile,
-    LaunchTarget,
-    Process,
-    ShellVariable,
 )
 from planner.specs.model import ModelSpec
 

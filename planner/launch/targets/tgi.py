@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.base.units import GIB
-from planner.launch.parsed_launch import LaunchSettings, OptionReader, parse_int, version_of
-from planner.launch.serving_reader import (
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, parse_int, version_of
+from planner.launch.read.serving_reader import (
     DraftSettings,
     EngineReader,
     ServerSettings,
@@ -20,8 +20,8 @@ from planner.launch.serving_reader import (
     parse_size,
     read_server,
 )
-from planner.launch.serving_writer import AGGREGATED
 from planner.launch.target import LaunchTarget
+from planner.launch.write.serving_writer import AGGREGATED
 from planner.specs.model import ModelSpec
 
 NAME = "tgi"

@@ -12,8 +12,6 @@ from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.training.sharding import chunk_split
-from planner.launch.benchmark import training_draft
-from planner.launch.hf_trainer.write_script import require_even_copies
 from planner.launch.model_shape import config_json, find_model_of_name, without_mtp_modules
 from planner.launch.option_table import (
     OptionAliasTable,
@@ -22,7 +20,8 @@ from planner.launch.option_table import (
     Quantities,
     shipped_rows,
 )
-from planner.launch.parsed_launch import (
+from planner.launch.read.hf_trainer.write_script import require_even_copies
+from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
     ParsedCommand,
@@ -42,6 +41,7 @@ from planner.launch.target import (
     option_texts,
 )
 from planner.launch.targets.megatron_lm import fp8_recipe_of
+from planner.launch.write.benchmark import training_draft
 from planner.specs.catalogue import load_model
 from planner.specs.model import ModelSpec
 

@@ -13,10 +13,10 @@ from functools import cache
 
 from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError
-from planner.launch.hf_trainer.derive_settings import UNPACKED
 from planner.launch.model_shape import find_model_of_name
 from planner.launch.option_table import shipped_rows
-from planner.launch.parsed_launch import (
+from planner.launch.read.hf_trainer.derive_settings import UNPACKED
+from planner.launch.read.parsed_launch import (
     OptionReader,
     ParsedCommand,
     SettingsBuilder,

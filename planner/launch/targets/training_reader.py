@@ -15,7 +15,6 @@ from planner.base.training_aliases import (
     parse_adapter_targets,
 )
 from planner.documents.shell.edits import ParsedOption
-from planner.launch.import_launch import MODEL_SPLITS
 from planner.launch.option_table import (
     VALUE,
     MutableQuantities,
@@ -24,7 +23,8 @@ from planner.launch.option_table import (
     matches_option,
     tool_row,
 )
-from planner.launch.parsed_launch import (
+from planner.launch.read.import_launch import MODEL_SPLITS
+from planner.launch.read.parsed_launch import (
     NOTHING,
     LaunchSettings,
     OptionReader,

@@ -19,8 +19,6 @@ from planner.base.software_enums import Placement
 from planner.base.training_aliases import Algorithm
 from planner.base.units import ceil_div
 from planner.errors import LaunchError
-from planner.launch.benchmark import STEPS
-from planner.launch.hf_trainer.derive_settings import UNPACKED
 from planner.launch.option_table import (
     MutableQuantities,
     OptionText,
@@ -28,7 +26,8 @@ from planner.launch.option_table import (
     ParameterNote,
     Quantities,
 )
-from planner.launch.parsed_launch import (
+from planner.launch.read.hf_trainer.derive_settings import UNPACKED
+from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
     SettingsBuilder,
@@ -64,6 +63,7 @@ from planner.launch.targets.training_reader import (
     set_objective,
     set_token_budget,
 )
+from planner.launch.write.benchmark import STEPS
 
 _PROGRAMS = (
     *("verl.trainer.main_ppo", "main_ppo.py", "recipe.dapo.main_dapo", "main_dapo.py"),

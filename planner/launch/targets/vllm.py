@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from planner.base.units import ceil_div
 from planner.launch.option_table import Quantities
-from planner.launch.parsed_launch import LaunchSettings, OptionReader, version_of
-from planner.launch.serving_reader import (
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, version_of
+from planner.launch.read.serving_reader import (
     DraftSettings,
     EngineReader,
     ServerSettings,
@@ -20,7 +20,18 @@ from planner.launch.serving_reader import (
     scheduler_default_of,
     set_experts,
 )
-from planner.launch.serving_writer import (
+from planner.launch.target import (
+    COPY,
+    HOST_ADDRESS,
+    MASTER_ADDR,
+    MASTER_PORT,
+    NODE_RANK,
+    CommandWords,
+    LaunchTarget,
+    Process,
+    ShellVariable,
+)
+from planner.launch.write.serving_writer import (
     AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
@@ -34,17 +45,6 @@ from planner.launch.serving_writer import (
     server_hooks,
     server_urls,
     target_modules,
-)
-from planner.launch.target import (
-    COPY,
-    HOST_ADDRESS,
-    MASTER_ADDR,
-    MASTER_PORT,
-    NODE_RANK,
-    CommandWords,
-    LaunchTarget,
-    Process,
-    ShellVariable,
 )
 from planner.specs.model import ModelSpec
 

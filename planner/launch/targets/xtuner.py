@@ -19,7 +19,7 @@ from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.model_shape import with_sizes
 from planner.launch.option_table import MutableQuantities, shipped_rows
-from planner.launch.parsed_launch import (
+from planner.launch.read.parsed_launch import (
     OptionReader,
     ParsedCommand,
     SettingsBuilder,

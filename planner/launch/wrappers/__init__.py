@@ -7,7 +7,7 @@ from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
 from planner.launch import WRAPPERS
-from planner.launch.removed import refuse_removed_name
+from planner.launch.read.removed import refuse_removed_name
 from planner.launch.target import LaunchDraft, LaunchJob, LaunchOutputFile, LaunchTarget
 
 
@@ -28,6 +28,6 @@ def wrapper_of(
         ("kubernetes", "make_kserve_files") if name == "kserve" else (name, "make_files")
     )
     wrap: Callable[[LaunchTarget, LaunchJob, LaunchDraft], tuple[LaunchOutputFile, ...]] = getattr(
-        import_module(f"{__name__}.{module}"), function
+        import_module(f"{__name__}.write_{module}"), function
     )
     return wrap

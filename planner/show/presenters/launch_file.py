@@ -22,13 +22,13 @@ from planner.decide.suggestions.launch_changes import Attempts
 from planner.documents.shell.scope import ONLY_IN_SOME
 from planner.estimators.inference.context import ServingInputs
 from planner.launch import MANIFEST, TARGETS
-from planner.launch.hf_trainer.derive_settings import UNPACKED
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.launch_file import LaunchQuestion
-from planner.launch.option_lines import Line, Status
-from planner.launch.rewrite_launch import RewriteResult
+from planner.launch.read.hf_trainer.derive_settings import UNPACKED
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.launch_file import LaunchQuestion
+from planner.launch.read.option_lines import Line, Status
 from planner.launch.targets import target_of
-from planner.launch.write_launch import WrittenLaunch
+from planner.launch.write.rewrite_launch import RewriteResult
+from planner.launch.write.write_launch import WrittenLaunch
 from planner.optimize.result_columns import fit_probability
 from planner.question.request import Request
 from planner.question.terms import Term, columns_about, glossary, terms_of

@@ -32,7 +32,7 @@ from planner.show.presenters.format_results import (
 from planner.show.presenters.prices import commitment_lines, format_price
 from planner.show.presenters.workload_details import Details, uncertainty_blocks
 from planner.workloads.make_plan import Plan
-from planner.workloads.rl_runs import RlRuns
+from planner.workloads.rl.results import RlRuns
 
 ASYNC_ACCURACY_NOTE = (
     "Async over colocated per GPU is predicted to 12 % of published pairs, by a rule of thumb to "

@@ -45,11 +45,11 @@ from planner.show.presenters.workload_details import (
     uncertainty_blocks,
 )
 from planner.specs.serving_workload import ServingWorkload
-from planner.workloads.deployments import Deployments, TokenGeneration
 from planner.workloads.make_plan import Plan
-from planner.workloads.replicas import Replicas
-from planner.workloads.serving_workload import decode_step, inference_steps
-from planner.workloads.static_batches import Batches
+from planner.workloads.serving.replicas import Replicas
+from planner.workloads.serving.results import Deployments, TokenGeneration
+from planner.workloads.serving.static_batches import Batches
+from planner.workloads.serving.workload import decode_step, inference_steps
 from planner.workloads.workload import Evaluation
 
 _SHARES = (0.5, 0.9, 0.99)

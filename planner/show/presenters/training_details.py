@@ -34,7 +34,7 @@ from planner.show.presenters.format_results import (
 from planner.show.presenters.prices import commitment_lines, format_price
 from planner.show.presenters.workload_details import OTHERS, Details, by_module, uncertainty_blocks
 from planner.workloads.make_plan import Plan
-from planner.workloads.training_runs import TrainingRuns
+from planner.workloads.training.results import TrainingRuns
 from planner.workloads.workload import Evaluation
 
 _FLAT = (

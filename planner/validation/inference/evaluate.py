@@ -34,7 +34,7 @@ from planner.formulas.draining import longest_answer_ratio
 from planner.validation.case_prediction import MEMORY, RATES, Prediction
 from planner.validation.inference.cases import MICRO_BATCHES, WAVES, InferenceCase, Mode, setting_of
 from planner.validation.inference.deployments import configurations
-from planner.workloads.max_concurrency import with_filled_cache
+from planner.workloads.serving.max_concurrency import with_filled_cache
 
 
 @record(kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError
-from planner.launch.read_launch import parse_launches
+from planner.launch.read.read_launch import parse_launches
 
 JOB = """kind: Job
 spec:

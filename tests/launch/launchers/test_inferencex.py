@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.launchers.serving_recipes import entry_of
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
+from planner.launch.wrappers.launchers.serving_recipes import entry_of
 
 _CONFIG = """\
 # Two models on one machine.

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from planner.documents.shell import read_shell
-from planner.launch.launchers import inner_commands
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
+from planner.launch.wrappers.launchers import inner_commands
 
 
 def _last(text: str, environment: dict[str, str] | None = None) -> list[str | None]:

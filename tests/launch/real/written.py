@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.launch.write_launch import WrittenLaunch
+from planner.launch.write.write_launch import WrittenLaunch
 
 PROGRAMS = ("torchrun", "accelerate", "deepspeed", "vllm", "python", "python3")
 RECORD = "STARTED"

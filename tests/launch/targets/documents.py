@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from round_trip import found_of, stated
 
-from planner.launch.parsed_launch import ParsedCommand
+from planner.launch.read.parsed_launch import ParsedCommand
 from planner.launch.target import LaunchDraft, LaunchOutputFile, LaunchTarget
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.launch.option_table import OptionRole
-from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
+from planner.launch.read.parsed_launch import JobResources, LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchDraft, LaunchJob, LaunchTarget, Process
 from planner.optimize.collector import iterate_rows, value_or_none
 from planner.optimize.result_columns import full_columns

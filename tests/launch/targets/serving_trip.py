@@ -7,7 +7,7 @@ from typing import Any
 
 from round_trip import found_of, job_of, lost, stated
 
-from planner.launch.parsed_launch import LaunchSettings, ParsedCommand
+from planner.launch.read.parsed_launch import LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchDraft, LaunchJob, LaunchTarget, Process, ShellVariable
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError, SpecError
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.read_launch import read_launch
 
 CONFIG = "base_model: Qwen/Qwen3-30B-A3B\nsequence_len: 4096\nmicro_batch_size: 1\nbf16: true\n"
 LORA = f"{CONFIG}adapter: lora\nlora_r: 8\nlora_target_modules: [q_proj, v_proj]\n"

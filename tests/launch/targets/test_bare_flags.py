@@ -8,8 +8,8 @@ from rows import each
 from planner.documents.shell import Word
 from planner.documents.shell.syntax import computed_text
 from planner.errors import LaunchError
-from planner.launch.parse_arguments import read_arguments
-from planner.launch.read_launch import parse_launches, read_launch
+from planner.launch.read.parse_arguments import read_arguments
+from planner.launch.read.read_launch import parse_launches, read_launch
 from planner.launch.targets import readers, target_of
 
 _OPTIONS = (

@@ -10,8 +10,8 @@ from documents import values_found
 from round_trip import stated
 
 import planner
-from planner.launch.parsed_launch import JobResources
-from planner.launch.read_launch import read_launch
+from planner.launch.read.parsed_launch import JobResources
+from planner.launch.read.read_launch import read_launch
 from planner.launch.targets import target_of
 
 

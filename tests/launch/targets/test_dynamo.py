@@ -11,11 +11,11 @@ from round_trip import lost
 from serving_trip import planned
 
 from planner.errors import LaunchError
-from planner.launch.parsed_launch import LaunchSettings
-from planner.launch.read_launch import read_launch
+from planner.launch.read.parsed_launch import LaunchSettings
+from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchJob
 from planner.launch.targets.dynamo import TARGET
-from planner.launch.write_launch import make_launch
+from planner.launch.write.write_launch import make_launch
 from planner.question.request import Request
 
 POOLS = {

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError, SpecError
-from planner.launch.option_lines import Status
-from planner.launch.parsed_launch import ParsedCommand
-from planner.launch.read_launch import read_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.parsed_launch import ParsedCommand
+from planner.launch.read.read_launch import read_launch
 from planner.launch.targets import target_of
 
 ADAPTER = """\

@@ -12,7 +12,7 @@ from round_trip import found_of, job_of, lost, stated
 from serving_trip import found, value_of
 
 from planner.errors import LaunchError
-from planner.launch.parsed_launch import ParsedCommand
+from planner.launch.read.parsed_launch import ParsedCommand
 from planner.launch.target import LaunchJob
 from planner.launch.targets.llama_server import TARGET
 from planner.question.request import Request

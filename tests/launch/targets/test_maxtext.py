@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, reject, settings
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.option_lines import Status
-from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.parsed_launch import JobResources, LaunchSettings, ParsedCommand
+from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchJob, ShellVariable
 from planner.launch.targets import target_of
 from planner.launch.targets.maxtext import KEYS, maxtext_name, model_of_maxtext
-from planner.launch.write_launch import make_launch, restrict_to_target
+from planner.launch.write.write_launch import make_launch, restrict_to_target
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 

@@ -13,9 +13,9 @@ from round_trip import found_of, job_of, round_trip, stated, training_jobs
 
 from planner.errors import LaunchError
 from planner.launch.model_shape import find_model_of_name
-from planner.launch.option_lines import Status
-from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
-from planner.launch.read_launch import read_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.parsed_launch import JobResources, LaunchSettings, ParsedCommand
+from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchJob, ShellVariable
 from planner.launch.targets import target_of
 

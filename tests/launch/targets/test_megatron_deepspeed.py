@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
-from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
+from planner.launch.read.parsed_launch import JobResources, LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
 

@@ -14,7 +14,7 @@ from rows import each
 from planner.errors import LaunchError
 from planner.estimators.training.sharding import chunk_split
 from planner.launch.model_shape import model_of, shape_of
-from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
+from planner.launch.read.parsed_launch import JobResources, LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchJob, ShellVariable
 from planner.launch.targets import target_of
 from planner.launch.targets.megatron_shape import chunks_of_layout, expert_layers, format_layout

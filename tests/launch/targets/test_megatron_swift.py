@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import SpecError
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 
 SIZES = "--expert_model_parallel_size 4 --max_length 4096"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
 
 _YAML = """
 recipe: {recipe}

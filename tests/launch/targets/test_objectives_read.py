@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError, SpecError
-from planner.launch.read_launch import read_launch
-from planner.launch.write_launch import make_launch
+from planner.launch.read.read_launch import read_launch
+from planner.launch.write.write_launch import make_launch
 from planner.question.request import Request
 
 _BATCH = "--model_name_or_path Qwen/Qwen2.5-7B-Instruct --per_device_train_batch_size 2"

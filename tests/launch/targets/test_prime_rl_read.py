@@ -4,10 +4,10 @@ from pathlib import Path
 
 from rows import each
 
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.launch_file import LaunchFile, evaluate_launch
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.launch_file import LaunchFile, evaluate_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 
 _FILE = """
 seq_len = 8192

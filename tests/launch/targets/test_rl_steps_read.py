@@ -9,11 +9,11 @@ from rows import each
 import planner
 from planner.decide.suggestions.launch_changes import allowed_changes, best_changes
 from planner.errors import PlannerError
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.launch_file import LaunchFile, evaluate_launch, full_row
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
-from planner.launch.rewrite_launch import can_express
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.launch_file import LaunchFile, evaluate_launch, full_row
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
+from planner.launch.write.rewrite_launch import can_express
 from planner.show.presenters.search import estimate_command
 from planner.sweeps.find_plan import read_request_of_file
 

@@ -13,7 +13,7 @@ from round_trip import job_of
 from rows import each
 
 from planner.errors import LaunchError
-from planner.launch.launch_file import LaunchFile
+from planner.launch.read.launch_file import LaunchFile
 from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.launch_file import LaunchFile
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.launch_file import LaunchFile
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 from planner.question.request import Request
 from planner.workloads.make_plan import make_single_plan
 

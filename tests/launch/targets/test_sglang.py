@@ -11,7 +11,7 @@ from round_trip import job_of, serving_jobs, stated
 from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
 
 from planner.errors import LaunchError
-from planner.launch.parsed_launch import JobResources
+from planner.launch.read.parsed_launch import JobResources
 from planner.launch.target import LaunchJob
 from planner.launch.targets.sglang import TARGET
 

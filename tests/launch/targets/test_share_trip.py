@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from serving_trip import planned
 
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import dynamo, sglang, tensorrt_llm, vllm
 

@@ -6,10 +6,10 @@ import pytest
 from rows import each
 
 from planner.errors import LaunchError
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.launch_file import LaunchFile, evaluate_launch
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.launch_file import LaunchFile, evaluate_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 
 _ARGUMENTS = """
 source "${HERE}/models/qwen3-30B-A3B.sh"

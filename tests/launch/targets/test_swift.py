@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import SpecError
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 
 MODEL = "--model Qwen/Qwen2.5-7B-Instruct --max_length 4096"
 BATCH = "--per_device_train_batch_size 1 --gradient_accumulation_steps 8"

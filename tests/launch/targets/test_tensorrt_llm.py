@@ -13,7 +13,7 @@ from round_trip import found_of, job_of, lost, serving_jobs, stated
 from serving_trip import found, planned, process_of, together, value_of, words
 
 from planner.documents.shell.edits import ParsedOption
-from planner.launch.parsed_launch import LaunchSettings, ParsedCommand
+from planner.launch.read.parsed_launch import LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchDraft, LaunchJob, Process
 from planner.launch.targets.tensorrt_llm import TARGET, matches_command
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
 
 _IMAGE = "ghcr.io/huggingface/text-generation-inference"
 _START = (

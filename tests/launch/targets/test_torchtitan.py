@@ -16,12 +16,12 @@ from make_public_launches import FOLDER
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
-from planner.launch.parsed_launch import JobResources
-from planner.launch.read_launch import read_launch
+from planner.launch.read.parsed_launch import JobResources
+from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
 from planner.launch.targets.torchtitan import split_layers
-from planner.launch.write_launch import make_launch
+from planner.launch.write.write_launch import make_launch
 from planner.specs.catalogue import load_model
 
 TARGET = target_of("torchtitan")

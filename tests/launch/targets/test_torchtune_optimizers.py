@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rows import each
 
-from planner.launch.launch_file import LaunchFile, evaluate_launch, full_row
 from planner.launch.option_table import shipped_rows
-from planner.launch.read_launch import read_launch
+from planner.launch.read.launch_file import LaunchFile, evaluate_launch, full_row
+from planner.launch.read.read_launch import read_launch
 
 CONFIG = """\
 model: {_component_: torchtune.models.llama3.lora_llama3_8b, lora_attn_modules: [q_proj]}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rows import each
 
-from planner.launch.launch_file import LaunchFile, evaluate_launch, full_row
 from planner.launch.option_table import shipped_rows
-from planner.launch.read_launch import read_launch
+from planner.launch.read.launch_file import LaunchFile, evaluate_launch, full_row
+from planner.launch.read.read_launch import read_launch
 
 WHOLE = {
     "ms-swift": "swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type full --max_length 2048",
@@ -45,7 +45,7 @@ def _framework(program: str, text: str, folder: Path) -> str:
     return str(read_launch(path).values["framework"])
 
 
-@each("row", shipped_rows("hf_trainer/weights.csv"))
+@each("row", shipped_rows("read/hf_trainer/weights.csv"))
 def test_whole_models_are_trained_in_what_the_table_says(
     row: dict[str, str], tmp_path: Path
 ) -> None:

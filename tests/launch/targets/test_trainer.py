@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from round_trip import lost, training_jobs
 
-from planner.launch.parsed_launch import LaunchSettings
+from planner.launch.read.parsed_launch import LaunchSettings
 from planner.launch.target import LaunchJob, LaunchTarget
 from planner.launch.targets import target_of
 from planner.question.parse_values import parse_value

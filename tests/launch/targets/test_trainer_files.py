@@ -14,9 +14,9 @@ from round_trip import job_of, stated
 
 import planner
 from planner.errors import LaunchError
-from planner.launch.hf_trainer.write_script import lora_modules
-from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
-from planner.launch.read_launch import read_launch
+from planner.launch.read.hf_trainer.write_script import lora_modules
+from planner.launch.read.parsed_launch import JobResources, LaunchSettings, ParsedCommand
+from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchDraft, LaunchJob
 from planner.launch.targets import target_of
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from rows import each
 
-from planner.launch.import_launch import ImportedLaunch
-from planner.launch.launch_file import LaunchFile, evaluate_launch
-from planner.launch.option_lines import Status
-from planner.launch.read_launch import read_launch
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.launch_file import LaunchFile, evaluate_launch
+from planner.launch.read.option_lines import Status
+from planner.launch.read.read_launch import read_launch
 
 _MODEL = "--model_name_or_path Qwen/Qwen2.5-7B-Instruct "
 _TRL = f"accelerate launch --num_processes 8 --config_file zero3.yaml grpo.py {_MODEL}"

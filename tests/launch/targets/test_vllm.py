@@ -22,8 +22,8 @@ from serving_trip import (
 )
 
 from planner.errors import LaunchError
-from planner.launch.parsed_launch import ParsedCommand
-from planner.launch.read_launch import read_launch
+from planner.launch.read.parsed_launch import ParsedCommand
+from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchJob
 from planner.launch.targets.vllm import TARGET, matches_command
 

@@ -12,12 +12,17 @@ import pytest
 from round_trip import job_of, lost
 
 from planner.errors import LaunchError, PlannerError
-from planner.launch.parsed_launch import LaunchSettings
-from planner.launch.read_launch import read_launch
+from planner.launch.read.parsed_launch import LaunchSettings
+from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchJob, LaunchOutputFile, LaunchTarget
 from planner.launch.targets import targets
 from planner.launch.wrappers import wrapper_of
-from planner.launch.write_launch import WrittenLaunch, make_launch, restrict_to_target, save_launch
+from planner.launch.write.write_launch import (
+    WrittenLaunch,
+    make_launch,
+    restrict_to_target,
+    save_launch,
+)
 from planner.question.request import Request
 from planner.show.results import recommended_of
 from planner.specs.catalogue import Catalogue

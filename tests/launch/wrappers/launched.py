@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from planner.launch.parsed_launch import LaunchSettings, OptionReader
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,

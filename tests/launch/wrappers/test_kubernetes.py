@@ -27,7 +27,7 @@ from planner.launch.target import (
     LaunchOutputFile,
     ShellVariable,
 )
-from planner.launch.wrappers import kubernetes, wrapper_of
+from planner.launch.wrappers import wrapper_of, write_kubernetes
 from planner.question.request import Request
 
 ODD = ["it's", "$(touch hit)", 'a "b"', "one\ntwo", "  x", "- y: z", "#", "a\u2028b", "tab\there ",
@@ -167,7 +167,7 @@ def test_an_image_has_what_its_container_runs() -> None:
             process("vllm-router", name="router", gpus_per_node=0, port=8001),
         )
     )
-    text = kubernetes.make_files(known, serving(), draft)[0].text
+    text = write_kubernetes.make_files(known, serving(), draft)[0].text
     images = {
         each["metadata"]["name"].rpartition("-")[2]: each["spec"]["template"]["spec"]["containers"][
             0
@@ -289,7 +289,7 @@ def test_the_resource_and_image_are_those_of_the_gpu() -> None:
         (serving(), "vllm/vllm-openai:v0.33.0"),
         (job, "rocm/vllm:<tag for 0.33.0>"),
     ):
-        text = kubernetes.make_files(known, each, servers)[0].text
+        text = write_kubernetes.make_files(known, each, servers)[0].text
         (pod,) = (d for d in yaml.safe_load_all(text) if d["kind"] == "Deployment")
         assert pod["spec"]["template"]["spec"]["containers"][0]["image"] == image
         assert pod["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]
@@ -333,7 +333,7 @@ def test_a_benchmark_of_training_is_a_job_of_its_own(tmp_path: Path) -> None:
     long = replace(job_of(), model=replace(job_of().model, name="a" * 60))
     file = LaunchOutputFile(name="train.py", text="#")
     draft = LaunchDraft(processes=(nodes,), benchmark=(steps,), files=(file,))
-    first, second = kubernetes.make_files(TARGET, long, draft)
+    first, second = write_kubernetes.make_files(TARGET, long, draft)
     assert (second.name, second.start) == ("benchmark.yaml", "kubectl apply -f benchmark.yaml")
     both = [list(yaml.safe_load_all(each.text)) for each in (first, second)]
     names = [{(each["kind"], each["metadata"]["name"]) for each in found} for found in both]

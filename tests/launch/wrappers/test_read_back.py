@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.read_launch import read_launch
+from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of

@@ -18,7 +18,7 @@ from planner.launch.target import (
     LaunchOutputFile,
     ShellVariable,
 )
-from planner.launch.wrappers.script import make_files
+from planner.launch.wrappers.write_script import make_files
 
 ODD = ["it's", "$(touch hit)", "`touch hit`", 'a "b"', "one\ntwo", "*", "", "-x", "é \\", "a;b#c"]
 TORCHRUN = "--nnodes 2 --nproc-per-node 8 --node-rank 1 --master-addr n0 --master-port 29500"

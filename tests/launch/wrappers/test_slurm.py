@@ -11,7 +11,7 @@ import pytest
 from launched import TARGET, job_of, process, run, write
 
 from planner.launch.target import NODE_RANK, CommandWords, LaunchDraft, ShellVariable
-from planner.launch.wrappers.slurm import make_files, time_limit
+from planner.launch.wrappers.write_slurm import make_files, time_limit
 
 GIVEN = {"SLURM_JOB_NODELIST": "nodes", "SLURM_CPUS_ON_NODE": "96"}
 

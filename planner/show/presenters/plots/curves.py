@@ -27,8 +27,8 @@ from planner.show.presenters.question_summary import question_title
 from planner.show.presenters.serving_details import LATENCIES, latency_distribution
 from planner.show.presenters.sizes import best_lines, question_lines
 from planner.show.theme import axis_label, blend, readable_on, shades
-from planner.workloads.deployments import Deployments
 from planner.workloads.make_plan import Plan
+from planner.workloads.serving.results import Deployments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

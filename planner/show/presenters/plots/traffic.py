@@ -16,8 +16,8 @@ from planner.errors import SearchSpaceError
 from planner.optimize.source import Candidates
 from planner.show.presenters.plots.picture import Picture, decades, drawing
 from planner.show.presenters.question_summary import question_title
-from planner.workloads.deployments import Deployments
 from planner.workloads.make_plan import Plan
+from planner.workloads.serving.results import Deployments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

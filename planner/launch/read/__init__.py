@@ -1,0 +1,1 @@
+"""Reading launch files: the commands and documents of a user become settings of a plan."""

@@ -1,0 +1,131 @@
+"""Commands embedded in Python programs, notebooks and Markdown texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from planner.documents.code_blocks import blocks_of, without_prompts
+from planner.documents.python_calls import Call, cells_of, parse_calls, program_and_shell
+from planner.errors import LaunchError
+from planner.launch.read.parsed_launch import (
+    ParsedCommand,
+)
+from planner.launch.read.python_programs import (
+    modal_concurrency,
+    process_commands,
+    program_resources,
+    servers_of_program,
+)
+from planner.launch.read.removed import name_removed_program
+from planner.launch.read.script_commands import (
+    PYTHON_SUFFIX,
+    YAML_SUFFIXES,
+    empty_script,
+    find_files,
+    merge_resources,
+    parse_script,
+    parse_yaml,
+)
+from planner.launch.wrappers.helm_charts import (
+    without_positions,
+)
+
+_DOCSTRING = re.compile(r'(?:[ \t]*(?:#[^\n]*)?\n)*[rR]?"""(?P<body>.*?)"""', re.DOTALL)
+_PYTHON_LANGUAGES = ("python", "py", "python3")
+_SHELL_LANGUAGES = ("", "bash", "sh", "shell", "console", "shell-session", "zsh", "text")
+
+
+def parse_prose(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Yield the commands in the code blocks of Markdown; skip blocks that cannot be parsed.
+
+    Python blocks are read only if no shell or YAML block starts anything.
+    """
+    commands = [
+        *_parse_blocks(
+            path, text, (*_SHELL_LANGUAGES, *(suffix.lstrip(".") for suffix in YAML_SUFFIXES))
+        )
+    ]
+    yield from commands or _parse_blocks(path, text, _PYTHON_LANGUAGES)
+
+
+def _parse_blocks(path: Path, text: str, languages: Sequence[str]) -> Iterator[ParsedCommand]:
+    """Yield commands in Markdown code blocks of ``languages``; skip blocks that do not parse."""
+    for language, code in blocks_of(text, languages):
+        parse: Callable[[Path, str], Iterator[ParsedCommand]]
+        parse = _parse_calls if language in _PYTHON_LANGUAGES else parse_yaml
+        if language in _SHELL_LANGUAGES:
+            parse, code = parse_script, without_prompts(code)
+        try:
+            commands = [*parse(path, code)]
+        except LaunchError:
+            continue
+        yield from (
+            replace(command, text=text) if command.path is None else command for command in commands
+        )
+
+
+def _parse_calls(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Servers and trainings in the calls of a Python code block."""
+    yield from servers_of_program(parse_calls(text, path.name), text, path.name)
+
+
+def parse_program(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Yield servers and trainings in the calls of a program, and commands in notebook cells.
+
+    If no call starts anything, the commands in its docstring.
+    """
+    calls, code, shell = read_calls(path, text)
+    for call in calls:
+        if name := name_removed_program(call=call.name):
+            yield ParsedCommand(target=name, name=path.name, text=code, line=call.line)
+            return
+    script = empty_script(path, code)
+    surrounding = program_resources(calls)
+    docstring_commands = (
+        [*_parse_docstring(path, text)] if path.suffix.lower() == PYTHON_SUFFIX else []
+    )
+    try:
+        servers = [*servers_of_program(calls, code, path.name)]
+    except LaunchError:  # its options come from the command line: see its docstring
+        if not docstring_commands:
+            raise
+        servers = []
+    for command in servers:
+        files = find_files(path, script, command.options.values())
+        resources = merge_resources(command.resources, surrounding, path.name)
+        yield replace(command, files={**files, **command.files}, resources=resources)
+    yield from () if servers else docstring_commands
+    if shell.strip():
+        yield from (replace(launched, text=code) for launched in parse_script(path, shell))
+    for line, shell_command in process_commands(calls):
+        for command in parse_script(path, "\n" * (line - 1) + shell_command):
+            resources = merge_resources(command.resources, surrounding, path.name)
+            options = {**modal_concurrency(calls), **without_positions(command.options)}
+            yield replace(command, text=code, resources=resources, options=options)
+
+
+def _parse_docstring(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Yield the commands in the module docstring of a program, as in the examples of TRL."""
+    if (head := _DOCSTRING.match(text)) is not None:
+        prose = re.sub(r"[^\n]", " ", text[: head.start("body")]) + head["body"]
+        commands = [*parse_prose(path, prose)]
+        if not commands:
+            with suppress(LaunchError):  # prose that no shell reads
+                commands = [*parse_script(path, prose)]
+        yield from (replace(command, text=text) for command in commands)
+
+
+def read_calls(path: Path, text: str) -> tuple[tuple[Call, ...], str, str]:
+    """Return the calls of a Python program or notebook, its text, and its shell commands."""
+    if path.suffix.lower() == PYTHON_SUFFIX:
+        return parse_calls(text, path.name), text, ""
+    code, shell = program_and_shell([*cells_of(text, path.name)])
+    lines = zip(code.split("\n"), shell.split("\n"), strict=True)
+    full_text = "\n".join(
+        code_line or shell_line for code_line, shell_line in lines
+    )  # versions stand in both
+    return parse_calls(code, path.name), full_text, shell

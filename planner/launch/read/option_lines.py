@@ -1,0 +1,147 @@
+"""The options of a launch file, each with its status and meaning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from enum import StrEnum
+
+from planner.base.records import record
+from planner.documents.shell.edits import ParsedOption
+from planner.errors import LaunchError, did_you_mean
+from planner.launch.option_table import matches_option
+from planner.launch.read.harmless import harmless_reason
+from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
+from planner.launch.target import LaunchTarget
+
+
+class Status(StrEnum):
+    """How planner understood an option."""
+
+    UNDERSTOOD = "understood"
+    OPEN = "value not readable"
+    NOT_MODELLED = "may change the result: not modelled"
+    IGNORED = "no effect"
+    UNKNOWN = "not understood: may change the result"
+
+
+@record(kw_only=True)
+class Line:
+    """One option: line, text, status and meaning."""
+
+    line: int
+    option: str
+    text: str
+    status: Status
+    meaning: str
+
+    def __str__(self) -> str:
+        inputs = f"{self.option} {self.text}".strip()
+        return f"line {self.line}: {inputs}: {self.meaning or self.status}"
+
+
+def describe_options(
+    target: LaunchTarget, reading: OptionReader, answers: LaunchSettings
+) -> tuple[Line, ...]:
+    """Return a line with the meaning of each option of a command, in the order of the file."""
+    options = {*reading.command.options, *(option.option for option in reading.command.unknown)}
+    used = {option for option in options if matches_option(option, target.table.used)}
+    answers = replace(answers, used_options=answers.used_options | used)
+    lines = [
+        _line_of(target, reading, answers, option) for option in reading.command.options.values()
+    ]
+    for unknown_option in reading.command.unknown:
+        if unknown_option.option in answers.used_options:
+            lines.append(_make_line(unknown_option, Status.UNDERSTOOD, ""))
+        else:
+            lines.append(_unread_line(target, reading, answers, unknown_option))
+    return tuple(sorted(lines, key=lambda line: (line.line, line.option)))
+
+
+_TRAINING_OPTION = re.compile(
+    r"adapter|lora|freez|frozen|trainable|(train|tuner|sft|finetuning)_type|fine_?tun|rlhf"
+    r"|quant\w*_(bits?|method|algo\w*)|^stage$|lisa_activated"
+)
+_HARMLESS_PART = re.compile(
+    r"alpha|dropout|bias|path|name|dir|seed|init|lr$|rate$|_output|merge|save|module|target|kwargs"
+    r"|double|nested"
+)
+_SWITCHED_OFF = ("false", "none", "no", "0", "null", "")
+
+
+def refuse_unknown_training(
+    target: LaunchTarget, command: ParsedCommand, lines: Iterable[Line]
+) -> None:
+    """Raise LaunchError if an unknown option decides which weights or objective are trained.
+
+    Raises LaunchError with the option and its program.
+    """
+    for line in lines:
+        name = line.option.lstrip("-").replace("-", "_").lower()
+        is_off = line.text.lower() in _SWITCHED_OFF and bool(line.text)
+        is_harmless = not _TRAINING_OPTION.search(name) or bool(_HARMLESS_PART.search(name))
+        if line.status is not Status.UNKNOWN or is_off or is_harmless:
+            continue
+        command_words = [text for word in command.positional[:3] if (text := word.single)]
+        program = next(
+            (word for word in command_words if word not in ("accelerate", "launch")), None
+        )
+        raise LaunchError(
+            f"{command.name}:{line.line}: {line.option} of {program or 'the program'} decides what "
+            f"is trained, but {target.tool} has no such option. Leave it out to predict the rest, "
+            "and set its meaning with --set."
+        )
+
+
+def _line_of(
+    target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
+) -> Line:
+    """Return the line about one option: its status (understood, open or unread) and meaning."""
+    parameters = [
+        parameter for parameter in reading.meanings.values() if option.option in parameter.options
+    ]
+    rows = [row for row in target.table.rows if row.option == option.option]
+    if not rows and not parameters and option.option not in answers.used_options:
+        return _unread_line(target, reading, answers, option)
+    if option.unknown or None in option.texts:
+        status, meaning = Status.OPEN, option.unknown or "the file alone does not specify it"
+    elif parameters:
+        meaning = ", ".join(
+            f"{parameter.parameter} = {parameter.value}" for parameter in parameters
+        )
+        status = Status.UNDERSTOOD
+    elif option.option in answers.used_options:
+        status, meaning = Status.UNDERSTOOD, ""
+    elif any(row.role == "is" and row.parameter not in reading.meanings for row in rows):
+        status, meaning = Status.OPEN, "a value unknown to planner"
+    else:
+        status, meaning = Status.UNDERSTOOD, "read together with other options"
+    return _make_line(option, status, meaning)
+
+
+def _unread_line(
+    target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
+) -> Line:
+    """Return the line of an option that planner does not read: harmless, unknown, not modelled."""
+    if option.option in answers.ignored_options or option.option in target.table.ignored:
+        return _make_line(option, Status.IGNORED, "")
+    accepted = target.options.find(option.option)
+    default = "" if accepted is None else target.options.default(accepted.name)
+    reason = harmless_reason(option.option, option.texts, target.workloads, default)
+    is_of_tool = option.option in answers.unread or matches_option(
+        option.option, target.table.unread
+    )
+    if accepted is not None or is_of_tool or (reason and not target.accepted):
+        status = Status.IGNORED if reason else Status.NOT_MODELLED
+        return _make_line(option, status, f"{status}: {reason}" if reason else "")
+    if option.unknown and not option.option.startswith("-"):  # several options, or none
+        return _make_line(option, Status.OPEN, option.unknown)
+    hint = did_you_mean(option.option, target.table.options)
+    meaning = f"{Status.UNKNOWN}, {target.tool} has no such option.{hint}"
+    return _make_line(option, Status.UNKNOWN, meaning)
+
+
+def _make_line(option: ParsedOption, status: Status, meaning: str) -> Line:
+    text = " ".join("?" if part is None else part for part in option.texts)
+    return Line(line=option.line, option=option.option, text=text, status=status, meaning=meaning)

@@ -1,0 +1,257 @@
+"""Options and their values: from words of a command, or keys of YAML, JSON and TOML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+
+from planner.base import read_files
+from planner.documents.shell import HereDocument, Script, Word
+from planner.documents.shell.edits import ParsedOption, Span
+from planner.documents.yaml_tree import Tree, flattened, plain_text, read_trees
+from planner.errors import LaunchError
+from planner.launch.option_table import ParserOption, ParserOptions
+from planner.launch.read.parsed_launch import ParsedCommand
+from planner.launch.read.removed import name_removed_program
+from planner.launch.targets import readers
+from planner.specs.quantization import checkpoint_of
+
+_NUMBER = re.compile(r"-\.?\d")
+_OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w./-]*)=")
+_MANY = ("*", "+")
+_SINGLE = ("", "1")
+_SCRIPT = ".py"
+# Words in a row are separated by blanks, a continued line and its indent at most.
+_MAX_GAP = 400
+
+
+@dataclass(kw_only=True)
+class Arguments:
+    """Options by name, options that the parser does not know, and positional words.
+
+    ``repeated`` are options replaced by a later one of the same name; ``unknown_values`` are words
+    with variables that the text does not define.
+    """
+
+    options: dict[str, ParsedOption] = field(default_factory=dict)
+    unknown: list[ParsedOption] = field(default_factory=list)
+    positional: list[ParsedOption] = field(default_factory=list)
+    repeated: list[ParsedOption] = field(default_factory=list)
+    unknown_values: list[ParsedOption] = field(default_factory=list)
+
+    def add(self, option: ParsedOption) -> None:
+        """Add an option; the last one of a name counts."""
+        if option.option in self.options:
+            self.repeated.append(self.options[option.option])
+        self.options[option.option] = option
+
+
+def read_arguments(words: Sequence[Word], accepted: ParserOptions) -> Arguments:
+    """Parse the words after a program into options; ``key=value`` words are options, too."""
+    arguments, index = Arguments(), 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        name, equals, _ = word.begins.partition("=")
+        if _is_option(word):
+            option = accepted.find(name)
+            values = [word.after(len(name) + 1)] if equals else []
+            if not equals:
+                values = _option_words(words, index, option, accepted)
+                index += len(values)
+            parsed = _parsed_option(option.name if option else name, word, values)
+            if option is None:
+                arguments.unknown.append(parsed)
+            else:
+                arguments.add(parsed)
+        elif key := _OVERRIDE.match(word.begins):
+            option = accepted.find(key[1])
+            parsed = _parsed_option(
+                option.name if option else key[1], word, [word.after(key.end())]
+            )
+            (arguments.add if option else arguments.unknown.append)(parsed)
+        elif word.text is None and not word.begins:
+            arguments.unknown_values.append(_parsed_option(word.raw, word, [word]))
+        else:
+            arguments.positional.append(_parsed_option("", word, [word]))
+    return arguments
+
+
+def _is_option(word: Word) -> bool:
+    return word.begins.startswith("-") and len(word.begins) > 1 and not _NUMBER.match(word.begins)
+
+
+def _option_words(
+    words: Sequence[Word], start: int, option: ParserOption | None, accepted: ParserOptions
+) -> list[Word]:
+    """Return the words from index ``start`` that are values of an option, by the parser's rules."""
+    following = list(
+        takewhile(lambda word: not _is_option(word) and word.begins != "--", words[start:])
+    )
+    nargs = "?" if option is None else option.nargs
+    if nargs in _MANY:
+        return following
+    if nargs in _SINGLE:
+        if not following and any(accepted.find(word.begins) for word in words[start : start + 1]):
+            return []
+        return list(words[start : start + 1])
+    if nargs == "?" and following and following[0].begins.endswith(_SCRIPT):
+        return []
+    if nargs == "?":
+        return following[:1]
+    return following[: int(nargs)] if nargs.isdigit() else following[:1]
+
+
+def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOption:
+    """Return the option ``name`` with the texts and positions of its value words."""
+    unknown = "; ".join(dict.fromkeys(value.unknown for value in values if value.unknown))
+    return ParsedOption(
+        option=name,
+        texts=tuple(value.text or _model_of_path(name, value) for value in values),
+        line=word.line,
+        spans=tuple(value.span for value in values),
+        full_span=_contiguous_span([word, *values]),
+        unknown=unknown,
+    )
+
+
+def readable_part(word: Word) -> str:
+    """A word's text, or its readable end if it begins with an unknown variable."""
+    if word.text is not None:
+        return word.text
+    return next((piece.text for piece in reversed(word.pieces) if piece.text), "")
+
+
+def command_texts(words: Sequence[Word]) -> list[str]:
+    """The text of each word; for an option, its name if the value is not readable."""
+    options = (word.begins if word.begins.startswith("--") else "" for word in words)
+    return [option or readable_part(word) for option, word in zip(options, words, strict=True)]
+
+
+def _model_of_path(option: str, word: Word) -> str | None:
+    """Return the known model at the end of an unknown path (``$HOME/llama-7b``), else the text."""
+    _, slash, name = readable_part(word).rpartition("/")
+    is_readable = bool(slash and word.pieces and not word.pieces[-1].unknown)
+    is_named = any(word in option.lower() for word in ("model", "checkpoint"))
+    is_model = is_readable and is_named and checkpoint_of(name).model is not None
+    return name if is_model else word.text
+
+
+def _contiguous_span(words: Sequence[Word]) -> Span | None:
+    """Return the span of words in a row in the file; None if other text is between the words."""
+    if len(words) > 1 and words[1].raw == words[0].raw and words[1].regions == words[0].regions:
+        # --option=value is one word.
+        words = words[:1]
+    best: tuple[int, Span] | None = None
+    for start_region in words[0].regions:
+        gaps, end = 0, start_region.end
+        for word in words[1:]:
+            following = [region for region in word.regions if region.start >= end]
+            if not following:
+                break
+            region = min(following)
+            gaps, end = gaps + region.start - end, region.end
+        else:
+            if gaps <= _MAX_GAP and (best is None or gaps < best[0]):
+                best = gaps, Span(start_region.start, end)
+    return best[1] if best else None
+
+
+_OPTION_DOCUMENTS = ("vllm", "sglang")
+
+
+def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Yield each document of a file as a command; its target is "" if none reads the document."""
+    if path.suffix.lower() == ".toml":
+        yield _parse_toml(path, text)
+        return
+    for tree in read_trees(text, path.name):
+        line = min((leaf.line for leaf in tree.values.values()), default=1)
+        target = _tree_target(tree)
+        yield ParsedCommand(
+            target=target,
+            name=path.name,
+            text=text,
+            line=line,
+            options=_command_options(target, _leaves(tree)),
+        )
+
+
+def _command_options(
+    target: str, options: Mapping[str, ParsedOption]
+) -> Mapping[str, ParsedOption]:
+    """Return options of a document by name; keys that mean command options get their names."""
+    if target not in _OPTION_DOCUMENTS:
+        return options
+    return readers()[target].options.name_options(options)
+
+
+def _leaves(tree: Tree) -> dict[str, ParsedOption]:
+    """Return the values of a document as options, by dotted key; a list of scalars is one value."""
+    return {
+        name: leaf.as_option
+        for name, leaf in tree.values.items()
+        if name.rpartition(".")[0] not in tree.values
+    }
+
+
+def _tree_target(tree: Tree) -> str:
+    return _document_target({name: leaf.value for name, leaf in tree.values.items()})
+
+
+def _document_target(values: Mapping[str, object]) -> str:
+    if removed := name_removed_program(document=values):
+        return removed
+    return next((target.name for target in readers().values() if target.is_of(values)), "")
+
+
+def _parse_toml(path: Path, text: str) -> ParsedCommand:
+    """Return a TOML document as a command; its values have no positions for changes."""
+    values = dict(flattened(read_files.parse_toml(text, str(path), LaunchError)))
+    options = {
+        name: ParsedOption(
+            option=name,
+            texts=tuple(map(plain_text, value if isinstance(value, list) else [value])),
+            line=1,
+            spans=(None,) * (len(value) if isinstance(value, list) else 1),
+            full_span=None,
+        )
+        for name, value in values.items()
+    }
+    return ParsedCommand(
+        target=_document_target(values), name=path.name, text=text, options=options
+    )
+
+
+def parse_here_document(
+    path: Path, script: Script, document: HereDocument, name: str
+) -> ParsedCommand:
+    """Return a document that a script writes, with the positions of its values in the script."""
+    position = f"{path.name}:{document.line}"
+    try:
+        trees = read_trees(document.text, position)
+    except LaunchError:  # lines with unknown variables may not be YAML
+        readable_text = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
+        trees = read_trees(readable_text, position)
+    options = {} if not trees else _leaves(trees[0])
+    shifted = {
+        key: ParsedOption(
+            option=option.option,
+            texts=option.texts,
+            line=option.line + document.line - 1,
+            spans=tuple(None if span is None else document.place(span) for span in option.spans),
+            full_span=None if option.full_span is None else document.place(option.full_span),
+            unknown=option.unknown,
+        )
+        for key, option in options.items()
+    }
+    return ParsedCommand(
+        target=_tree_target(trees[0]) if trees else "",
+        name=path.name,
+        text=script.text,
+        line=document.line,
+        options=shifted,
+    )

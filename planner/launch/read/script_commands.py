@@ -1,0 +1,444 @@
+"""Commands in scripts, container manifests and argument lists, with the files that they name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
+from pathlib import Path
+
+from planner.base import read_files
+from planner.documents.python_calls import parse_calls
+from planner.documents.shell import Script, Word
+from planner.documents.shell.edits import LARGEST, ParsedOption
+from planner.documents.shell.syntax import computed_text
+from planner.errors import LaunchError
+from planner.launch.option_table import ParserOptions
+from planner.launch.read.parse_arguments import (
+    command_texts,
+    parse_documents,
+    parse_here_document,
+    read_arguments,
+    readable_part,
+)
+from planner.launch.read.parsed_launch import (
+    MAX_PARENT_FOLDERS,
+    JobResources,
+    ParsedCommand,
+    parse_int,
+)
+from planner.launch.read.python_programs import (
+    merge_torchtitan_function,
+    served_by_ray,
+    servers_of_program,
+)
+from planner.launch.read.removed import name_removed_program
+from planner.launch.target import LaunchTarget
+from planner.launch.targets import readers, targets
+from planner.launch.targets.ollama import modelfile_of
+from planner.launch.wrappers.helm_charts import (
+    helm_install,
+    kubectl_apply,
+    ray_serve_configs,
+    without_positions,
+)
+from planner.launch.wrappers.launchers import (
+    StartedProgram,
+    inner_commands,
+    option_of_value,
+    read_script,
+)
+from planner.launch.wrappers.launchers.containers import config_maps, containers_of, script_of
+from planner.launch.wrappers.launchers.serving_recipes import (
+    add_file_options,
+    entry_of,
+)
+from planner.launch.wrappers.launchers.task_yaml import tasks_of
+from planner.launch.wrappers.launchers.unwrap import SCRIPTS
+from planner.launch.write.benchmark import (
+    REQUESTS,
+    client_options,
+    client_program,
+    is_client_option,
+    parse_load,
+)
+
+_MAX_DEPTH = 3
+# At most one in so many options of a bare list may be unknown.
+_OPTIONS_PER_UNKNOWN = 4
+DOCUMENT_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+YAML_SUFFIXES = (".yaml", ".yml")
+_JSON_SUFFIX = ".conf"
+"""Configurations of DeepSpeed may have this suffix, as files of other kinds do."""
+PYTHON_SUFFIX = ".py"
+_TRAINER_TARGETS = ("transformers", "deepspeed", "accelerate")
+POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
+
+
+class MissingFileError(LaunchError):
+    """A file named by an option is missing or not readable."""
+
+
+def parse_script(
+    path: Path, text: str, variables: Mapping[str, str] | None = None, depth: int = 0
+) -> Iterator[ParsedCommand]:
+    """Yield the commands of a script run with ``variables``, and of scripts that it starts.
+
+    ``depth`` counts the scripts around it.
+    """
+    if (modelfile := modelfile_of(text, path.name)) is not None:
+        yield modelfile
+        return
+    entry = entry_of(path, text)
+    environment = {} if entry is None else entry.environment
+    script = read_script(text, {**environment, **(variables or {})}, path.name)
+    if text.lstrip().startswith("-"):
+        yield from _parse_argument_list(path, script)
+        return
+    chart_errors: list[LaunchError] = []
+    commands = [*_parse_commands(path, script, depth, chart_errors)]
+    if chart_errors and not commands:
+        raise chart_errors[0]
+    if entry is None:
+        yield from commands
+    elif any(command.target != REQUESTS for command in commands):
+        yield from (replace(command, notes=(entry.note,)) for command in commands)
+    else:  # the command is in another file: the entry has its name and count
+        for command in parse_yaml(entry.file, entry.text):
+            yield replace(command, path=entry.file)
+
+
+def _parse_commands(
+    path: Path, script: Script, depth: int, chart_errors: list[LaunchError]
+) -> Iterator[ParsedCommand]:
+    """Yield the parsed commands of a script; errors of Helm charts go to ``chart_errors``."""
+    for inner in inner_commands(script):
+        yield from parse_client(path, script, inner)
+        if (removed := find_removed_program(path, script, inner)) is not None:
+            yield removed
+            continue
+        target = target_of_command(inner.words)
+        if target is None and (sibling := find_sibling(path, inner.words, SCRIPTS)) is not None:
+            yield from _parse_sibling_script(path, script, inner, sibling, depth)
+            continue
+        if target is None:
+            yield from _parse_program_calls(path, script, inner, None)
+            try:
+                for file, started_command in helm_install(path, inner.words, parse_yaml):
+                    yield replace(started_command, path=file, name=file.name)
+            except LaunchError as error:  # another command of the script may start something
+                chart_errors.append(error)
+            for file, started_command in kubectl_apply(path, inner.words, script, parse_yaml):
+                options = (
+                    without_positions(started_command.options)
+                    if file == path
+                    else started_command.options
+                )
+                yield replace(started_command, path=file, name=file.name, options=options)
+            continue
+        inner.require_agreement(path.name)
+        command = parse_command(path, script, inner, target)
+        if target.name == "torchtitan":
+            command = merge_torchtitan_function(command, path.parent)
+        if target.name not in _TRAINER_TARGETS or _names_model(command):
+            yield command
+        else:
+            yield from _parse_program_calls(path, script, inner, command)
+
+
+def _names_model(command: ParsedCommand) -> bool:
+    names = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
+    return bool(names & {"model_name_or_path", "model", "config_file"}) or any(
+        "model_name_or_path" in file.options for file in command.files.values()
+    )
+
+
+def _parse_program_calls(
+    path: Path, script: Script, inner: StartedProgram, command: ParsedCommand | None
+) -> Iterator[ParsedCommand]:
+    """Yield the engine and training calls of a Python program, with the options of its command.
+
+    Without such calls, the command alone, if there is one.
+    """
+    arguments = read_arguments(inner.words, ParserOptions({}, {}))
+    options_by_name = {
+        option.option.lstrip("-").replace("-", "_"): option for option in arguments.unknown
+    }
+    readable_values = {
+        name: option.single or "true"
+        for name, option in options_by_name.items()
+        if None not in option.texts
+    }
+    calls: list[ParsedCommand] = []
+    if (program := find_sibling(path, inner.words, (PYTHON_SUFFIX,))) is not None:
+        sibling, text = program
+        with suppress(LaunchError):
+            calls = [
+                *servers_of_program(
+                    parse_calls(text, sibling.name, readable_values), text, sibling.name
+                )
+            ]
+    for call in calls:
+        if "deepspeed" in options_by_name:
+            call = replace(
+                call, options={"--deepspeed": options_by_name["deepspeed"], **call.options}
+            )
+        files = {**find_files(path, script, call.options.values()), **call.files}
+        here = replace(call, name=path.name, text=script.text, line=inner.line, files=files)
+        if command is None:
+            yield replace(
+                here, resources=merge_resources(inner.resources, call.resources, path.name)
+            )
+        else:
+            yield replace(
+                command,
+                options={**call.options, **command.options},
+                files={**files, **command.files},
+                positional=(*command.positional, *call.positional),
+                unknown=call.unknown,
+            )
+    if command is not None and not calls:
+        yield command
+
+
+def parse_client(path: Path, script: Script, inner: StartedProgram) -> Iterator[ParsedCommand]:
+    """Yield the load that a benchmark client sends; nothing if the command is no client."""
+    if name := client_program([readable_part(word) for word in inner.words]):
+        options = read_arguments(inner.words, client_options(name)).options
+        sent_command = ParsedCommand(
+            target="", name=path.name, text=script.text, line=inner.line, options=options
+        )
+        yield parse_load(name, sent_command)
+
+
+def _parse_sibling_script(
+    path: Path, script: Script, inner: StartedProgram, sibling: tuple[Path, str], depth: int
+) -> Iterator[ParsedCommand]:
+    """Yield the commands of a script in the same folder that another script starts.
+
+    Nothing if it cannot be read, or scripts start each other too deeply.
+    """
+    file, text = sibling
+    if depth >= _MAX_DEPTH or file.samefile(path):
+        return
+    index = next(
+        (n for n, word in enumerate(inner.words) if (word.text or "").endswith(SCRIPTS)), 0
+    )
+    arguments = {str(number): word for number, word in enumerate(inner.words[index:]) if number}
+    shell_words = {**inner.environment, **arguments}
+    environment = {name: word.text for name, word in shell_words.items() if word.text is not None}
+    with suppress(LaunchError):
+        for command in [*parse_script(file, text, environment, depth + 1)]:
+            yield replace(
+                command,
+                name=path.name,
+                text=script.text,
+                line=inner.line,
+                options=without_positions(command.options),
+                resources=merge_resources(command.resources, inner.resources, path.name),
+            )
+
+
+def find_sibling(
+    path: Path, words: Sequence[Word], suffixes: tuple[str, ...]
+) -> tuple[Path, str] | None:
+    """Return path and text of a program in the same folder that a command starts; else None."""
+    name = next((word.text for word in words if (word.text or "").endswith(suffixes)), None)
+    for file in (path.parent / name, path.parent / Path(name).name) if name else ():
+        with suppress(MissingFileError):
+            return file, read_files.read_text(file, LARGEST, MissingFileError)
+    return None
+
+
+def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Commands of the containers in a YAML text, and its documents that a target reads."""
+    yield from parse_containers(path, text)
+    yield from (command for command in parse_documents(path, text) if command.target)
+
+
+def _parse_argument_list(path: Path, script: Script) -> Iterator[ParsedCommand]:
+    """Parse arguments without a program for the target that accepts most of them.
+
+    Yield nothing if too many are unknown to that target.
+    """
+    words = [word for command in script.commands for word in command.words]
+    names = {word.begins.partition("=")[0] for word in words if word.begins.startswith("--")}
+    num_accepted = {
+        target: sum(name in target.options.options for name in names)
+        for target in targets().values()
+    }
+    target = max(num_accepted, key=lambda target: num_accepted[target])
+    if num_accepted[target] * _OPTIONS_PER_UNKNOWN < len(names) * (_OPTIONS_PER_UNKNOWN - 1):
+        return
+    inner = StartedProgram(
+        words=tuple(words), environment={}, resources=JobResources(), line=words[0].line
+    )
+    yield parse_command(path, script, inner, target)
+
+
+def find_removed_program(path: Path, script: Script, inner: StartedProgram) -> ParsedCommand | None:
+    """Return a command of a program that `read_launch` refuses as removed, or None."""
+    name = name_removed_program(command_texts(inner.words))
+    return (
+        ParsedCommand(target=name, name=path.name, text=script.text, line=inner.line)
+        if name
+        else None
+    )
+
+
+def target_of_command(words: Sequence[Word]) -> LaunchTarget | None:
+    """Return the target that reads commands of this program; None if no target does."""
+    texts = command_texts(words)
+    # Trainer targets match scripts by file name, which other tools use, too: they come last.
+    by_specificity = sorted(readers().values(), key=lambda reader: reader.name in _TRAINER_TARGETS)
+    return next((target for target in by_specificity if target.starts(texts)), None)
+
+
+def parse_command(
+    path: Path, script: Script, inner: StartedProgram, target: LaunchTarget
+) -> ParsedCommand:
+    """Return a command with its options, as the parser of its target reads them."""
+    is_module = bool(inner.words) and inner.words[0].text == "-m"
+    arguments = read_arguments(inner.words[is_module:], target.options)
+    measures = bool(client_program([readable_part(word) for word in inner.words]))
+    unknown = [
+        option for option in arguments.unknown if not (measures and is_client_option(option.option))
+    ]
+    config_options = [option for option in unknown if option.option in ("-c", "--config")]
+    return ParsedCommand(
+        target=target.name,
+        name=path.name,
+        text=script.text,
+        line=inner.line,
+        options=arguments.options,
+        unknown=(*unknown, *arguments.unknown_values),
+        repeated=tuple(arguments.repeated),
+        positional=tuple(arguments.positional),
+        environment={name: option_of_value(name, word) for name, word in inner.environment.items()},
+        resources=inner.resources,
+        notes=(f"{inner.front} is read as {target.title}, which it starts.",) * bool(inner.front),
+        files=find_files(
+            path, script, [*arguments.options.values(), *arguments.positional, *config_options]
+        ),
+    )
+
+
+def find_files(
+    path: Path,
+    script: Script,
+    options: Iterable[ParsedOption],
+    parents: tuple[Path | str, ...] = (),
+) -> dict[str, ParsedCommand]:
+    """Return the documents that options name, by name: in the script, or in files near it.
+
+    Documents are searched for further names, relative to their own folder. ``parents`` are the
+    documents that led here; they are not read again.
+    """
+    files: dict[str, ParsedCommand] = {}
+    for option in options:
+        for text in option.texts:
+            if text is None or not (
+                text.lower().endswith((*DOCUMENT_SUFFIXES, _JSON_SUFFIX))
+                or "modelfile" in text.lower()
+            ):
+                continue
+            document = _find_document(path, script, text)
+            if document is None or (document.path or text) in parents:
+                continue
+            options_inside, document_path = document.options.values(), document.path or path
+            nested = find_files(
+                document_path, script, options_inside, (*parents, document.path or text)
+            )
+            files |= {**nested, text: replace(document, files=nested)}
+    return files
+
+
+def _find_document(path: Path, script: Script, name: str) -> ParsedCommand | None:
+    """Return the document of this name: written by the script, or a file near it; else None."""
+    for written_name, document in script.files.items():
+        if Path(written_name).name == Path(name).name:
+            if (modelfile := modelfile_of(document.text, name)) is not None:
+                return modelfile
+            return parse_here_document(path, script, document, Path(name).name)
+    parts = Path(name).parts  # containers may mount a folder at another path
+    path_ends = [Path(*parts[start:]) for start in range(1, len(parts))]
+    # Commands name files relative to their working folder, often the root of the project.
+    folders_above = path.absolute().parents[1:MAX_PARENT_FOLDERS] if len(parts) > 1 else ()
+    candidates = [path.parent / name, *(path.parent / end for end in path_ends)]
+    for file in (*candidates, *(folder / name for folder in folders_above)):
+        try:
+            text = read_files.read_text(file, LARGEST, MissingFileError)
+        except MissingFileError:
+            continue
+        if file.suffix == _JSON_SUFFIX and not text.lstrip().startswith("{"):
+            continue
+        parsed = (replace(document, path=file) for document in parse_documents(file, text))
+        return modelfile_of(text, name) or next(parsed, None)
+    return None
+
+
+def parse_containers(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Yield the commands of the containers in a YAML text.
+
+    Followers of a group of nodes are skipped: they belong to the command of the leader.
+    """
+    for config, pool in ray_serve_configs(text, path.name):
+        yield served_by_ray(config, pool, text, path.name)
+    containers = containers_of(text, path.name) or tasks_of(text, path.name)
+    config_files = config_maps(text, path.name) if containers else {}
+    for container in containers:
+        script = script_of(container, container.text or text, path.name)
+        script = replace(script, files={**config_files, **script.files})
+        for inner in inner_commands(script):
+            yield from parse_client(path, script, inner)
+            if (removed := find_removed_program(path, script, inner)) is not None:
+                yield removed
+                continue
+            target = target_of_command(inner.words)
+            if target is not None and not container.is_follower:
+                words = add_file_options(inner.words, container.environment, script.files)
+                if container.role and not any(word.begins in POOL_OPTIONS for word in words):
+                    role_option = (POOL_OPTIONS[0], container.role)  # only the container has it
+                    words += [
+                        Word.of(computed_text(text), container.line, text) for text in role_option
+                    ]
+                started = replace(
+                    inner,
+                    words=tuple(words),
+                    resources=merge_resources(inner.resources, container.resources, path.name),
+                )
+                if container.load:
+                    yield ParsedCommand(
+                        target=REQUESTS,
+                        name=path.name,
+                        text=script.text,
+                        line=inner.line,
+                        options=container.load,
+                    )
+                command = parse_command(path, script, started, target)
+                yield replace(command, deployment=container.deployment)
+
+
+def merge_resources(program: JobResources, container: JobResources, name: str) -> JobResources:
+    """Return the resources of a command; its container sets those that the command leaves open.
+
+    Raises LaunchError if the command starts on more GPUs of a node than its container has.
+    """
+    requested, available = program.gpus_per_node, container.gpus_per_node
+    if (parse_int(requested) or 0) > (parse_int(available) or math.inf) and requested and available:
+        raise LaunchError(
+            f"{name}: line {requested.line}: {requested.option} {requested.texts[0]} is more "
+            "than the "
+            f"{available.texts[0]} of {available.option} on line {available.line}. Change "
+            "one of them."
+        )
+    specified = {field.name: getattr(program, field.name) for field in fields(JobResources)}
+    return replace(
+        container, **{name: value for name, value in specified.items() if value is not None}
+    )
+
+
+def empty_script(path: Path, text: str) -> Script:
+    """A script without commands, for a text that is no shell script."""
+    return Script(name=path.name, text=text, commands=(), variables={}, directives=(), files={})

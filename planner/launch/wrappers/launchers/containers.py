@@ -1,0 +1,696 @@
+"""Containers of Kubernetes documents and of docker compose: commands and resources.
+
+Nothing is run and no image is opened: a container without a command runs what its image is known
+to start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+
+from planner.base.records import record
+from planner.documents.shell import HereDocument
+from planner.documents.shell.edits import ParsedOption, Span, implied_option
+from planner.documents.shell.nested_scripts import read_inner
+from planner.documents.shell.syntax import (
+    Command,
+    Pieces,
+    Script,
+    TextPiece,
+    Word,
+    computed_text,
+    unknown_text,
+)
+from planner.documents.yaml_positions import YamlValue, documents
+from planner.launch.option_table import option_aliases
+from planner.launch.read.parsed_launch import JobResources
+from planner.launch.wrappers.launchers.job_resources import parse_gpu_name
+from planner.launch.wrappers.launchers.kubeflow import command_of
+from planner.specs.quantization import checkpoint_of
+
+
+def config_maps(text: str, name: str) -> dict[str, HereDocument]:
+    """Return the files of all ConfigMaps in a YAML text by key, with their positions in it.
+    Raises LaunchError if the text is no YAML, is too long or nested too deeply.
+    """
+    return {
+        key: HereDocument(
+            text=file.text, span=Span(0, 0), line=file.line, expanded=True, pieces=file.pieces
+        )
+        for document in documents(text, name)
+        if document.get("kind").text == "ConfigMap"
+        for key, file in document.get("data").items()
+        if file.text
+    }
+
+
+_FORMAT = ("spec", "predictor", "model", "modelFormat", "name")
+_NIM_FORMAT, _NIM_IMAGES = "nvidia-nim-", "nvcr.io/nim/nvidia/"  # NVIDIA/nim-deploy, kserve
+# NVIDIA's documents call its image of any model ${NIM_LLM_IMAGE}.
+_NIM = re.compile(r"nvcr\.io/nim/[\w.-]+/(?P<model>[\w.-]+)|\$\{?NIM_\w+\}?$")
+_MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+_GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
+_GPU_KINDS = (
+    "cloud.google.com/gke-accelerator",
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "accelerator",
+    "gpu.nvidia.com/class",
+)
+"""Labels of nodes that name their GPU, or the type of machine that has it."""
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+_ROLES = ("prefill", "decode")
+_GROUPS = ("size", "podGroupSize", "parallelism")
+# Options of servers that transfer their KV cache; without them a role is only a name.
+_PASSES = "-transfer-"
+SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
+"""Programs that run the script in their argument."""
+_SCRIPT_FLAG = re.compile(r"-([^-].*)?c", re.DOTALL)
+"""The option of a shell before a script: ``-c``, ``-lc``."""
+_IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
+_IN_RUNTIME = re.compile(r"\{\{\s*\.(?P<name>Name)\s*\}\}")
+_IN_COMPOSE = re.compile(
+    r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
+)
+# KServe's runtime that starts vLLM, and its own options; "" if vLLM lacks the option.
+_OF_VLLM = ("huggingface", "vllm")
+_RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
+_MODELS = "/mnt/models"
+"""Where KServe mounts the model of a service."""
+_NO_PREFIXES = "--no-enable-prefix-caching"
+_MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
+
+
+@record(kw_only=True)
+class Container:
+    """One kind of container of a file.
+
+    ``words`` are program and arguments, with the program of the image if the file names none; a
+    shell's ``-c`` is not parsed yet. ``role``: role of a worker of a disaggregated service,
+    ``prefill`` or ``decode``. ``is_follower``: another container leads its job. ``load``: requests
+    sent to it, by the terms of `planner.launch.write.benchmark`. ``deployment`` separates services
+    in a file; ``text`` is the part of the file about it, on its lines, empty for the full file.
+    """
+
+    name: str
+    image: str
+    words: tuple[Word, ...]
+    environment: Mapping[str, Word] = field(default_factory=dict)
+    resources: JobResources = field(default_factory=JobResources)
+    role: str = ""
+    is_follower: bool = False
+    load: Mapping[str, ParsedOption] = field(default_factory=dict)
+    deployment: int = 0
+    text: str = ""
+    line: int = 1
+
+
+def containers_of(text: str, name: str) -> tuple[Container, ...]:
+    """Return the containers in a text of YAML documents; empty if it describes none.
+    Raises LaunchError if the text is no YAML, is too long or nested too deeply.
+    """
+    return tuple(_containers(text, name))
+
+
+def script_of(container: Container, text: str, name: str) -> Script:
+    """Return a container's command as a script: the text that its shell reads, or one command.
+    ``text`` and ``name`` are those of the file. Raises LaunchError as `read_inner` does.
+    """
+    words = container.words
+    shell = (words[0].text or "").rpartition("/")[2] if words else ""
+    flags = (i for i, word in enumerate(words) if _SCRIPT_FLAG.fullmatch(word.text or ""))
+    index = next(flags, None)
+    if index is not None and words[index + 1 : index + 2] and words[index + 1].text == "--":
+        index += 1
+    if shell in SHELLS and index is not None and index + 1 < len(words):
+        return read_inner(words[index + 1].pieces, container.environment, text, name)
+    span = Span(0, 0)
+    command = Command(
+        words=words, environment=container.environment, line=container.line, span=span
+    )
+    commands = (command,) if words else ()
+    return Script(name=name, text=text, commands=commands, variables={}, directives=(), files={})
+
+
+def program_of(
+    image: str, words: Sequence[Word], line: int, gpus: ParsedOption | None = None
+) -> tuple[Word, ...]:
+    """Return the command words, with the program of the image in front if they name none.
+    A NIM image takes ``gpus`` as its number of GPUs.
+    """
+    started = (program for part, program in option_aliases("image").items() if part in image)
+    command = tuple(next(started, "").split())
+    names_program = bool(words) and not (words[0].text or "-").startswith("-")
+    if nim := _NIM.search(image):
+        number = gpus.single if gpus is not None else None
+        command = ("nim", nim["model"] or "", number if number and number.isdecimal() else "")
+        names_program = names_program and "://" not in (words[0].text or "")
+    elif not command and "vllm" in image and words and not names_program:
+        command = ("vllm", "serve")  # built by its Dockerfile under another name
+    is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
+    if not command or (names_program and not is_model):
+        return tuple(words)
+    if command[:1] == ("vllm",) and any((w.begins + "=").startswith("--model=") for w in words):
+        command = _MODULE
+    return (*(plain_word(word, line) for word in command), *words)
+
+
+def _containers(text: str, name: str) -> Iterator[Container]:
+    """Yield the containers of all YAML documents, each by its kind or keys."""
+    all_documents = [*documents(text, name)]
+    served = {
+        document.get("spec", "predictor", "model", "runtime").text or "": document
+        for document in all_documents
+        if document.get("kind").text == "InferenceService"
+    }
+    runtimes = {
+        document.get("metadata", "name").text: document
+        for document in all_documents
+        if document.get("kind").text in _RUNTIMES
+    }
+    for document in all_documents:
+        kind = document.get("kind").text
+        user = served.get(document.get("metadata", "name").text or "")
+        if kind in _RUNTIMES and user is not None:
+            yield from _of_service_with_runtime(user, document)
+        elif document.get(*_FORMAT[:-2], "runtime").text in runtimes:
+            continue
+        elif document.get("services").is_mapping and not kind:
+            for service, section in document.get("services").items():
+                yield _of_compose(service, section, name)
+        elif kind == "DynamoGraphDeployment":
+            for service, section in document.get("spec", "services").items():
+                yield from _of_graph(service, section)
+            for component in document.get("spec", "components").entries():
+                yield from _of_component(component)
+        elif kind == "VLLMRuntime":
+            yield _of_runtime_of_stack(document.get("spec"))
+        elif kind == "LLMInferenceService":
+            yield from _of_service(document.get("spec"))
+        elif _NIM_FORMAT in (document.get(*_FORMAT).text or ""):
+            yield _of_nim_format(document.get("spec", "predictor"))
+        elif kind == "NIMService":
+            yield _of_nim_service(document.get("spec"))
+        elif (document.get(*_FORMAT).text or "").lower() in _OF_VLLM:
+            yield from _of_runtime(document.get("spec", "predictor"))
+        elif kind == "TrainJob":
+            yield _of_train_job(document.get("spec"))
+        elif kind:
+            yield from _of_pods(document, kind)
+        else:
+            for spec in document.get("servingEngineSpec", "modelSpec").entries():
+                yield _of_values(spec)
+
+
+def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
+    """Yield the containers of every pod in a Kubernetes object, with nodes, GPUs and copies.
+
+    Replicas and group sizes count at the level nearest to the pod: the group size of a
+    LeaderWorkerSet is ``size``, of a StormService of AIBrix ``podGroupSize``.
+    """
+    members = document.get("spec", "pytorchReplicaSpecs").items()
+    all_members = _total_pods([section.get("replicas") for _, section in members])
+    for path, around, pod in _pod_specs(document.get("spec"), (), ()):
+
+        def nearest(*keys: str, levels: tuple[YamlValue, ...] = around) -> YamlValue:
+            texts = (each.get(key) for each in levels[::-1] for key in keys if each.get(key).text)
+            return next(texts, YamlValue.nothing(document))
+
+        copies, nodes = nearest("replicas", "minReplicas"), nearest(*_GROUPS)
+        gpu = gpu_of_nodes(pod)
+        labels = around[-2].get("metadata", "labels").items() if around[1:] else []
+        roles = (*(value.text for _, value in labels), *path[::-1])
+        role = next((role for role in roles if role in _ROLES), "")
+        for section in pod.get("containers").entries():
+            variables = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
+            container = container_at(section, variables, _mount_points(section, pod.get("volumes")))
+            texts = [word.text for word in _container_words(container)]
+            several = kind == "StatefulSet" and "--nnodes" in texts
+            resources = JobResources(
+                num_nodes=all_members or (copies if several else nodes).option_text("nodes"),
+                gpus_per_node=gpu_limit(section),
+                gpu=gpu,
+                copies=None if several else copies.option_text("replicas"),
+            )
+            is_follower = (
+                ("Worker" in path and len(members) != 1)
+                or "workerGroupSpecs" in path
+                or (
+                    path[-2:-1] == ("workerTemplate",)
+                    and bool(around[-3].get("leaderTemplate").items())
+                )
+            )
+            passes = any(_PASSES in (w.text or "").replace("_", "-") for w in container.words)
+            worker_role = role if passes else ""
+            yield replace(container, resources=resources, is_follower=is_follower, role=worker_role)
+
+
+def _total_pods(replicas: Sequence[YamlValue]) -> ParsedOption | None:
+    """Return the sum of ``replicas``, each 1 if unspecified; None for an empty list."""
+    if not replicas:
+        return None
+    numbers = [int(entry.text or 1) for entry in replicas if (entry.text or "1").isdecimal()]
+    return implied_option("replicas", str(sum(numbers)), replicas[0].line)
+
+
+def _of_train_job(spec: YamlValue) -> Container:
+    """Return the container of a Kubeflow TrainJob: its command or its runtime's; nodes and GPUs."""
+    trainer = spec.get("trainer")
+    container = container_at(trainer, {})
+    each = gpu_limit(trainer, "resourcesPerNode")
+    each = each or trainer.get("numProcPerNode").option_text("numProcPerNode")
+    nodes = trainer.get("numNodes").option_text("numNodes")
+    resources = JobResources(num_nodes=nodes, gpus_per_node=each)
+    runtime = spec.get("runtimeRef", "name")
+    arguments = [entry.text or "" for entry in trainer.get("args").entries()]
+    words = command_of(runtime.text or "", arguments, each.single if each else None)
+    if words and not trainer.get("command").entries():
+        placed = tuple(plain_word(word, runtime.line) for word in words)
+        container = replace(container, words=placed, line=runtime.line)
+    return replace(container, resources=resources)
+
+
+def _pod_specs(
+    section: YamlValue, path: tuple[str, ...], around: tuple[YamlValue, ...]
+) -> Iterator[tuple[tuple[str, ...], tuple[YamlValue, ...], YamlValue]]:
+    """Yield each pod below ``section`` (a mapping with containers): its keys, parents and itself.
+
+    The key of a list entry is the entry's ``name``.
+    """
+    around = (*around, section)
+    if section.get("containers").entries():
+        yield path, around, section
+        return
+    for key, below in section.items():
+        yield from _pod_specs(below, (*path, key), around)
+    for below in section.entries():
+        yield from _pod_specs(below, (*path, below.get("name").text or ""), around)
+
+
+def _mount_points(section: YamlValue, volumes: YamlValue) -> Iterator[tuple[str, str]]:
+    """Yield each mount path of a container whose volume is a host folder, with that folder."""
+    folders = {
+        volume.get("name").text: volume.get("hostPath", "path").text for volume in volumes.entries()
+    }
+    for mount in section.get("volumeMounts").entries():
+        if path := folders.get(mount.get("name").text):
+            yield mount.get("mountPath").text or "", path
+
+
+def apply_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
+    """Replace paths inside a container by the known models that the mounted folders name."""
+    for inside, outside in mounts:
+        path = outside.removeprefix("hf://")
+        parts = (path, *path.strip("/").split("/")[::-1])
+        candidates = parts if _REPOSITORY.fullmatch(path) else parts[1:]
+        model = next((part for part in candidates if checkpoint_of(part).model), "")
+        if (path := inside.rstrip("/")) and model:
+            pattern = rf"(?<![^\s\"'=])(?P<name>{re.escape(path)})/?(?=[\s\"']|$)"
+            pieces = apply_controller_variables(
+                pieces, re.compile(pattern), {path: computed_text(model)}
+            )
+    return pieces
+
+
+def container_at(
+    section: YamlValue, variables: Mapping[str, YamlValue], mounts: Iterable[tuple[str, str]] = ()
+) -> Container:
+    """Return the container of a pod section; ``variables`` are added to its environment."""
+    environment = environment_at(section.get("env"))
+    environment |= {name: word_at(value.pieces, value) for name, value in variables.items()}
+    mounts = tuple(mounts)
+    values = {name: word.pieces for name, word in environment.items()}
+    words = [
+        word_at(
+            apply_mounts(apply_controller_variables(entry.pieces, _IN_KUBERNETES, values), mounts),
+            entry,
+        )
+        for key in ("command", "args")
+        for entry in section.get(key).entries()
+    ]
+    image = section.get("image").text or ""
+    return Container(
+        name=section.get("name").text or "",
+        image=image,
+        words=tuple(words)
+        if section.get("command").entries()
+        else program_of(image, words, section.line, gpu_limit(section)),
+        environment=environment,
+        line=section.line,
+    )
+
+
+def _of_graph(service: str, section: YamlValue) -> Iterator[Container]:
+    """Yield the container of a service of a DynamoGraphDeployment; none without a command."""
+    main = section.get("extraPodSpec", "mainContainer")
+    container = container_at(main, {})
+    if not container.words:
+        return
+    role = section.get("subComponentType").text or ""
+    yield replace(container, name=service, resources=_of_workers(section, section), role=role)
+
+
+def _of_workers(section: YamlValue, limited: YamlValue) -> JobResources:
+    """Return nodes, GPUs per node, GPU type and copies of a worker in a Dynamo graph."""
+    return JobResources(
+        gpu=gpu_of_nodes(section.get("extraPodSpec"))
+        or gpu_of_nodes(section.get("podTemplate", "spec")),
+        num_nodes=section.get("multinode", "nodeCount").option_text("nodes"),
+        gpus_per_node=gpu_limit(limited),
+        copies=section.get("replicas").option_text("replicas"),
+    )
+
+
+def _of_component(section: YamlValue) -> Iterator[Container]:
+    """Yield the containers with a command of a component (Dynamo since nvidia.com/v1beta1)."""
+    kind = section.get("type").text or ""
+    role = kind if kind in _ROLES else ""
+    for pod in section.get("podTemplate", "spec", "containers").entries():
+        container = container_at(pod, {})
+        if container.words:
+            name = section.get("name").text or container.name
+            yield replace(container, name=name, resources=_of_workers(section, pod), role=role)
+
+
+def _of_service(spec: YamlValue) -> Iterator[Container]:
+    """Yield a vLLM server for each pool of a KServe LLMInferenceService, from its keys."""
+    uri, called = spec.get("model", "uri"), spec.get("model", "name")
+    model = uri if (uri.text or "").startswith("hf://") else called
+    name = YamlValue.pieces_after(model, "hf://")
+    pools = [("decode" if spec.get("prefill").is_mapping else "", spec)]
+    pools += [("prefill", spec.get("prefill"))] if spec.get("prefill").is_mapping else []
+    for role, pool in pools:
+        container = next(
+            (container_at(section, {}) for section in pool.get("template", "containers").entries()),
+            Container(name="", image="", words=()),
+        )
+        sizes = pool.get("parallelism")
+        options = [*options_at(sizes, option_aliases("kserve parallelism"))]
+        if sizes.get("expert").text == "true":
+            options.append(plain_word("--enable-expert-parallel", sizes.get("expert").line))
+        if more := container.environment.get(_MORE_ARGUMENTS):
+            options += [plain_word(word, more.line) for word in (more.text or "").split()]
+        limits = [gpu_limit(p) for p in pool.get("template", "containers").entries()]
+        yield Container(
+            name=role or "main",
+            image=container.image,
+            words=(*plain_words("vllm serve", spec.line), word_at(name, model), *options),
+            environment=container.environment,
+            resources=JobResources(
+                gpu=gpu_of_nodes(pool.get("template")),
+                gpus_per_node=next(iter(limits), None),
+                copies=pool.get("replicas").option_text("replicas"),
+            ),
+            role=role,
+            line=pool.line,
+        )
+
+
+def _of_nim_format(predictor: YamlValue) -> Container:
+    """Return the container of a KServe predictor whose model format names a NIM image."""
+    section = predictor.get("model")
+    model = (section.get("modelFormat", "name").text or "").partition(_NIM_FORMAT)[2]
+    return Container(
+        name="predictor",
+        image="",
+        words=program_of(f"{_NIM_IMAGES}{model}", (), section.line, gpu_limit(section)),
+        environment=environment_at(section.get("env")),
+        resources=JobResources(
+            gpu=gpu_of_nodes(predictor),
+            gpus_per_node=gpu_limit(section),
+            copies=predictor.get("minReplicas").option_text("replicas"),
+        ),
+        line=section.line,
+    )
+
+
+def _of_nim_service(spec: YamlValue) -> Container:
+    """Return the container of a NIMService (NVIDIA's NIM Operator): NIM image, GPUs and copies."""
+    image = spec.get("image", "repository").text or ""
+    return Container(
+        name="",
+        image=image,
+        words=program_of(image, (), spec.line, gpu_limit(spec)),
+        environment=environment_at(spec.get("env")),
+        resources=JobResources(
+            gpu=gpu_of_nodes(spec),
+            gpus_per_node=gpu_limit(spec),
+            copies=spec.get("replicas").option_text("replicas"),
+        ),
+        line=spec.line,
+    )
+
+
+def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator[Container]:
+    """Yield the containers of a KServe runtime with the model, options and GPUs of a service."""
+    predictor = service.get("spec", "predictor")
+    section = predictor.get("model")
+    mounts = [(_MODELS, (section.get("storageUri").text or "").replace(":", "/"))]
+    variables = {"Name": service.get("metadata", "name").pieces}
+    for entry in runtime.get("spec", "containers").entries():
+        container = container_at(entry, {}, mounts)
+        more = [word_at(apply_mounts(e.pieces, mounts), e) for e in section.get("args").entries()]
+        words = (
+            word_at(apply_controller_variables(word.pieces, _IN_RUNTIME, variables), entry)
+            for word in container.words
+        )
+        yield replace(
+            container,
+            words=(*words, *more),
+            environment={**container.environment, **environment_at(section.get("env"))},
+            resources=JobResources(
+                gpu=gpu_of_nodes(predictor),
+                gpus_per_node=gpu_limit(section) or gpu_limit(entry),
+                copies=predictor.get("minReplicas").option_text("replicas"),
+            ),
+        )
+
+
+def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
+    """Yield the vLLM server of KServe's Hugging Face runtime; nothing for its other backend."""
+    section = predictor.get("model")
+    words = [word_at(entry.pieces, entry) for entry in section.get("args").entries()]
+    if any(word.begins.replace("_", "-") == "--backend=huggingface" for word in words):
+        return
+    options: list[Word] = []
+    for entry in section.get("args").entries():
+        option, equals, _ = (entry.text or "").partition("=")
+        engine_option = option_aliases("kserve huggingface").get(option.replace("_", "-"))
+        if engine_option is None:
+            options.append(word_at(entry.pieces, entry))
+        elif engine_option:
+            options.append(plain_word(engine_option, entry.line))
+            if equals:
+                options.append(word_at(YamlValue.pieces_after(entry, f"{option}="), entry))
+    uri = section.get("storageUri")
+    if uri.text and not any(word.text == "--model" for word in options):
+        before = "hf://"
+        if uri.text.startswith("oci://"):  # an image whose tag is the model
+            before = f"{uri.text.rpartition(':')[0]}:"
+        path = word_at(YamlValue.pieces_after(uri, before), uri)
+        options = [plain_word("--model", uri.line), path, *options]
+    yield Container(
+        name="predictor",
+        image=section.get("image").text or "",
+        words=(*(plain_word(word, section.line) for word in _MODULE), *options),
+        environment=environment_at(section.get("env")),
+        resources=JobResources(
+            gpu=gpu_of_nodes(predictor),
+            gpus_per_node=gpu_limit(section),
+            copies=predictor.get("minReplicas").option_text("replicas"),
+        ),
+        line=section.line,
+    )
+
+
+def _of_values(section: YamlValue) -> Container:
+    """Return the vLLM server of a ``modelSpec`` entry in the values of vLLM's production-stack."""
+    cache = section.get("lmcacheConfig")
+    kind = cache.get("nixlRole").text or cache.get("kvRole").text or ""
+    return Container(
+        name=section.get("name").text or "",
+        image=section.get("repository").text or "",
+        words=_of_stack(section, section.get("modelURL"), section.get("vllmConfig")),
+        resources=JobResources(
+            gpu=gpu_of_nodes(section),
+            gpus_per_node=section.get("requestGPU").option_text("requestGPU"),
+            copies=section.get("replicaCount").option_text("replicaCount"),
+        ),
+        role=option_aliases("lmcache").get(kind, ""),
+        line=section.line,
+    )
+
+
+def _of_runtime_of_stack(spec: YamlValue) -> Container:
+    """Return the vLLM server of a VLLMRuntime, an object of vLLM's production-stack."""
+    model, deployed = spec.get("model"), spec.get("deploymentConfig")
+    return Container(
+        name="",
+        image=deployed.get("image", "name").text or "",
+        words=_of_stack(model, model.get("modelURL"), model, spec.get("vllmConfig")),
+        resources=JobResources(
+            gpus_per_node=deployed.get("resources", "gpu").option_text("gpu"),
+            copies=deployed.get("replicas").option_text("replicas"),
+        ),
+        line=spec.line,
+    )
+
+
+def _of_stack(section: YamlValue, url: YamlValue, *configs: YamlValue) -> tuple[Word, ...]:
+    """Return the ``vllm serve`` command of a model; keys of ``configs`` are its options."""
+    options: list[Word] = []
+    for config in configs:
+        options += options_at(config, option_aliases("production-stack"))
+    caches = any(config.get("enablePrefixCaching").text == "true" for config in configs)
+    options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, section.line))
+    if any(each.get("enableLoRA").text == "true" for each in (section, *configs)):
+        options.append(plain_word("--enable-lora", section.line))
+    for config in configs:
+        options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
+    return (*plain_words("vllm serve", section.line), word_at(url.pieces, url), *options)
+
+
+def _of_compose(service: str, section: YamlValue, name: str) -> Container:
+    """Return the container of a Compose service, with mounted folders as paths outside."""
+    environment = environment_at(section.get("environment"))
+    volumes = (entry.text or "" for entry in section.get("volumes").entries())
+    mounts = [(inside, path) for path, _, inside in (volume.partition(":") for volume in volumes)]
+    mounts = [(inside.partition(":")[0], path) for inside, path in mounts]
+    words: list[Word] = []
+
+    def resolve(value: YamlValue) -> Pieces:
+        return apply_mounts(apply_controller_variables(value.pieces, _IN_COMPOSE, {}), mounts)
+
+    for key in ("entrypoint", "command"):
+        part = section.get(key)
+        if part.entries():
+            words += [word_at(resolve(entry), entry) for entry in part.entries()]
+        elif part.text:
+            commands = read_inner(resolve(part), {}, part.source, name).commands
+            words += [word for command in commands[:1] for word in command.words]
+    image = section.get("image").text or ""
+    return Container(
+        name=service,
+        image=image,
+        words=tuple(words)
+        if section.get("entrypoint").node is not None
+        else program_of(image, words, section.line, _devices(section)),
+        environment=environment,
+        resources=JobResources(gpus_per_node=_devices(section)),
+        line=section.line,
+    )
+
+
+def gpu_of_nodes(pod: YamlValue) -> str | None:
+    """Return the GPU label of nodes that a pod selects (known GPUs first); None if it has none."""
+    labels = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
+    needed = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = pod.get("affinity", "nodeAffinity", needed, "nodeSelectorTerms").entries()
+    terms += pod.get("nodeSelectorTerms").entries()  # of vLLM's production-stack
+    rules = [rule for term in terms for rule in term.get("matchExpressions").entries()]
+    for rule in rules:
+        is_kind = rule.get("key").text in _GPU_KINDS and rule.get("operator").text == "In"
+        labels += [value.text for value in rule.get("values").entries()] if is_kind else []
+    return min(filter(None, labels), key=lambda kind: parse_gpu_name(kind) is None, default=None)
+
+
+def _devices(section: YamlValue) -> ParsedOption | None:
+    """Return the number of GPUs that a Compose service reserves; None if all or unspecified."""
+    devices = section.get("deploy", "resources", "reservations", "devices")
+    for device in devices.entries():
+        if (count := device.get("count")).text:
+            return None if count.text == "all" else count.option_text("count")
+        if ids := device.get("device_ids").entries():
+            number = sum(len((entry.text or "").split(",")) for entry in ids)
+            return implied_option("device_ids", str(number), ids[0].line)
+    return None
+
+
+def gpu_limit(container: YamlValue, section: str = "resources") -> ParsedOption | None:
+    """Return the GPUs in a container's limits, else in its requests; None if in neither."""
+    for group in ("limits", "requests"):
+        for key in _GPU_LIMITS:
+            if (option := container.get(section, group, key).option_text(key)) is not None:
+                return option
+    return None
+
+
+def environment_at(section: YamlValue) -> dict[str, Word]:
+    """Return environment variables: from names and values, ``NAME=value`` texts, or a mapping."""
+    variables: dict[str, Word] = {}
+    for entry in section.entries():
+        if entry.is_mapping:
+            value = entry.get("value")
+            reason = f"{entry.get('name').text} comes from elsewhere (line {entry.line})"
+            pieces = value.pieces if value.text is not None else unknown_text(reason)
+            variables[entry.get("name").text or ""] = word_at(
+                pieces, value if value.text else entry
+            )
+        elif "=" in (entry.text or ""):
+            name = (entry.text or "").partition("=")[0]
+            variables[name] = word_at(YamlValue.pieces_after(entry, f"{name}="), entry)
+    variables |= {key: word_at(value.pieces, value) for key, value in section.items()}
+    return variables
+
+
+def apply_controller_variables(
+    pieces: Pieces, pattern: re.Pattern[str], values: Mapping[str, Pieces]
+) -> Pieces:
+    """Replace matches of ``pattern`` by ``values``, else by their default or unknown text."""
+    done: list[TextPiece] = []
+    for piece in pieces:
+        passed = 0
+        for match in pattern.finditer(piece.text):
+            done.append(piece.part(passed, match.start()))
+            passed = match.end()
+            groups: dict[str, str | None] = match.groupdict()
+            variable = str(groups["name"] or groups.get("bare"))
+            if variable in values:
+                done += values[variable]
+            elif groups.get("default") is not None:
+                done.append(piece.part(*match.span("default")))
+            else:
+                done += unknown_text(f"{match.group()} is set by nothing in this file")
+        done.append(piece.part(passed, len(piece.text)))
+    return tuple(piece for piece in done if piece.text or piece.unknown) or computed_text("")
+
+
+def word_at(pieces: Pieces, value: YamlValue) -> Word:
+    """A word that stands at a place."""
+    return Word.of(pieces, value.line, value.text or "")
+
+
+def plain_word(text: str, line: int) -> Word:
+    """A word that a key stands for."""
+    return Word.of(computed_text(text), line, text)
+
+
+def options_at(section: YamlValue, keys: Mapping[str, str]) -> Iterator[Word]:
+    """Yield options with values from keys of a section; ``keys`` maps a key to its option."""
+    for key, option in keys.items():
+        if (value := section.get(*key.split("."))).text:
+            yield plain_word(option, value.line)
+            yield word_at(value.pieces, value)
+
+
+def plain_words(text: str, line: int) -> tuple[Word, ...]:
+    """The words of a command that a key stands for."""
+    return tuple(plain_word(word, line) for word in text.split())
+
+
+def shell_words(script: Word) -> tuple[Word, ...]:
+    """The command of a shell that runs a script."""
+    return (*plain_words("bash -c", script.line), script)
+
+
+def _container_words(container: Container) -> Iterator[Word]:
+    """Yield the words of a container's command, and the parts of words that hold a script."""
+    for word in container.words:
+        yield word
+        for text in (word.text or "").split():
+            yield plain_word(text, word.line)

@@ -1,0 +1,1 @@
+"""Writing launch files: a plan becomes the files that start it."""

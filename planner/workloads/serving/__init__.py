@@ -1,0 +1,1 @@
+"""Serving as a workload: streams of requests and static batches."""
