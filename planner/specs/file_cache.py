@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, wraps
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import ParamSpec, TypeVar, cast
@@ -145,11 +146,16 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> object:
         """Return a class of planner, or what paths and arrays consist of."""
-        found: object = super().find_class(module, name)
-        is_own = module.startswith("planner.") and isinstance(found, type) and "." not in name
-        if not is_own and f"{module}.{name}" not in _ALLOWED:
-            raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
-        return found
+        return _allowed(module, name)
+
+
+@cache
+def _allowed(module: str, name: str) -> object:
+    found: object = getattr(import_module(module), name, None)
+    is_own = module.startswith("planner.") and isinstance(found, type)
+    if not is_own and f"{module}.{name}" not in _ALLOWED:
+        raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
+    return found
 
 
 @cache

@@ -210,7 +210,7 @@ def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
         path = place / f"{name}.csv"
         if stamp(path) and os.path.isfile(path):
             return path
-    valid_names = [path.stem for place in folders for path in listing(place, ".csv")]
+    valid_names = [name for place in folders for name in listing(place, ".csv")]
     raise SpecError(
         f"{where}: efficiency.gemm_table {name!r} is unknown: there is no {name}.csv in "
         f"{' or '.join(map(str, folders))}.{did_you_mean(name, valid_names)}"
