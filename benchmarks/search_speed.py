@@ -3,8 +3,8 @@
     pip install '.[benchmark]' && python benchmarks/search_speed.py
 
 Prints the median of several runs of each, interleaved, and their ratio; peak memory of
-planner's process over spaces of two sizes; and cold starts of the command line. Timings
-depend on the machine: quote the ratio.
+planner's process over spaces of two sizes; and cold starts of the command line, relative to
+importing its libraries. Timings depend on the machine: quote the ratios.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -26,6 +27,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 SPACE = Path(__file__).with_name("wide.toml")
 REPEATS = 5
+COLD = 7  # cold starts of each command
 
 
 def planner_rates(num_gpus: tuple[int, ...]) -> Callable[[], tuple[float, float]]:
@@ -94,15 +96,36 @@ def peak_memory(num_gpus: tuple[int, ...]) -> tuple[int, float]:
     return int(configurations), int(kilobytes) / 1024
 
 
-def cold_start(*arguments: str) -> float:
-    """Median seconds of the installed command line, the interpreter's start included."""
-    times = []
-    for _ in range(REPEATS):
-        started = time.perf_counter()
-        command = [sys.executable, "-m", "planner", *arguments]
-        subprocess.run(command, check=True, capture_output=True, cwd=tempfile.gettempdir())
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
+LIBRARIES = "import numpy, typer, rich, pydantic"
+"""What every command line of this kind imports: cold starts are told relative to it."""
+
+
+def cpu_seconds(*arguments: str) -> float:
+    """CPU seconds of a Python process, the interpreter's start included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, *arguments]
+    subprocess.run(command, check=True, capture_output=True, cwd=tempfile.gettempdir())
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def print_cold_starts() -> None:
+    """Print CPU seconds of the command line and their ratio to importing its libraries.
+
+    Medians of interleaved processes; the first of each, which compiles and caches, is not counted.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        search = ("search", "--model", "llama-65b", "--gpus", "2048", "--csv", f"{folder}/a.csv")
+        commands = {
+            LIBRARIES: ("-c", LIBRARIES),
+            "planner --help": ("-m", "planner", "--help"),
+            f"planner {' '.join(search[:-1])}": ("-m", "planner", *search),
+        }
+        times = [[cpu_seconds(*command) for command in commands.values()] for _ in range(COLD + 1)]
+    for index, name in enumerate(commands):
+        seconds = statistics.median(row[index] for row in times[1:])
+        ratio = statistics.median(row[index] / row[0] for row in times[1:])
+        print(f"{name:52}{seconds:8.3f} CPU s {ratio:6.2f} x")
 
 
 def pin_to_one_core() -> None:
@@ -114,9 +137,7 @@ def pin_to_one_core() -> None:
 def main() -> None:
     """Run everything and print one line per figure."""
     cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    print(f"planner --help, cold                {cold_start('--help'):10.2f} s")
-    question = ("search", "--model", "llama-65b", "--gpus", "2048")
-    print(f"planner {' '.join(question)[:26]}, cold {cold_start(*question):7.2f} s")
+    print_cold_starts()
     pin_to_one_core()
     ours = planner_rates((2048, 4096))
     try:

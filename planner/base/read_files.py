@@ -14,7 +14,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from gzip import GzipFile
@@ -238,25 +238,42 @@ def _reason(failure: BaseException) -> str:
 
 def _check_value(value: object, source: str, error: Error) -> object:
     """Return the value; raise ``error`` if nested too deeply or with invalid numbers or texts."""
+    if problem := _value_problem(value):
+        raise error(f"{source}: {problem}.")
     waiting: list[tuple[object, tuple[object, ...]]] = [(value, ())]
     while waiting:
         item, keys = waiting.pop()
-        items: Iterable[tuple[object, object]] = ()
-        if isinstance(item, dict):
-            items = item.items()
-        elif isinstance(item, list):
-            items = enumerate(item)
-        elif problem := _value_problem(item):
-            location = ".".join(str(key)[:60] for key in keys)
-            raise error(f"{source}: {location}{' ' if location else ''}{problem}.")
         if len(keys) > _DEEPEST:
             raise error(f"{source}: is nested more than {_DEEPEST} deep.")
-        for key, inner in items:
-            if isinstance(inner, dict | list) or _value_problem(inner):
-                waiting.append((inner, (*keys, key)))
-            if isinstance(key, str) and _value_problem(key):
-                raise error(f"{source}: a key {_value_problem(key)}.")
+        table = item if isinstance(item, dict) else {}
+        entries = item if isinstance(item, list) else [*table.values()]
+        names = [*table] or range(len(entries))
+        if not _are_valid([*table, *entries]):
+            for name, entry in zip(names, entries, strict=True):
+                if isinstance(name, str) and (problem := _value_problem(name)):
+                    raise error(f"{source}: a key {problem}.")
+                if problem := _value_problem(entry):
+                    location = ".".join(str(key)[:60] for key in (*keys, name))
+                    raise error(f"{source}: {location} {problem}.")
+        waiting += [
+            (entry, (*keys, name))
+            for name, entry in zip(names, entries, strict=True)
+            if isinstance(entry, dict | list)
+        ]
     return value
+
+
+def _are_valid(values: Sequence[object]) -> bool:
+    """Whether no value has a problem; by kind, which is several times as fast as one by one."""
+    numbers = [value for value in values if type(value) is float]
+    integers = [value for value in values if type(value) is int]
+    texts = [value for value in values if type(value) is str]
+    return (
+        all(map(math.isfinite, numbers))
+        and min(integers, default=0) >= -_LARGEST
+        and max(integers, default=0) <= _LARGEST
+        and "".join(texts).isascii()
+    )
 
 
 def _value_problem(value: object) -> str:

@@ -1,16 +1,23 @@
-"""Frozen dataclasses that are created in a fifth of the usual time."""
+"""Frozen dataclasses; making the class, and an instance, takes a fifth of the usual time."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
-import typing
 from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 Kind = TypeVar("Kind")
 
-_SPECIAL = re.compile("ClassVar|InitVar|KW_ONLY")
+
+@dataclasses.dataclass(init=False, repr=False, eq=False)
+class _Example:
+    """A dataclass, whose field shows what a field is marked with."""
+
+    value: int
+
+
+_PARAMETERS = _Example.__dataclass_params__  # type: ignore[attr-defined]
+_FIELD = _Example.__dataclass_fields__["value"]._field_type  # type: ignore[attr-defined]
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
@@ -21,25 +28,42 @@ def record(
 
     def decorate(cls: type[Kind]) -> type[Kind]:
         """Make ``cls`` a frozen dataclass with a fast constructor, equality, hash and repr."""
-        namespace = vars(cls)
-        annotations = namespace.get("__annotations__", {})
-        # dataclasses resolve text annotations, which takes a third of their time: hide them.
-        deferred = {name: text for name, text in annotations.items() if not _SPECIAL.search(text)}
-        cls.__annotations__ = {**annotations, **dict.fromkeys(deferred, object)}
-        kind: Any = dataclasses.dataclass(kw_only=kw_only, init=False, repr=False, eq=False)(cls)
-        for name, text in deferred.items():
-            kind.__dataclass_fields__[name].type = text
-        kind.__annotations__ = annotations
+        kind: Any = cls
+        kind.__dataclass_fields__ = _fields(cls, kw_only)
+        kind.__dataclass_params__ = _PARAMETERS
+        names = tuple(field.name for field in dataclasses.fields(kind))
+        type.__setattr__(cls, "__match_args__", names)
         kind.__init__, kind.__setattr__, kind.__delattr__ = _init(kind), _refuse, _refuse
+        namespace = vars(cls)
         if repr and "__repr__" not in namespace:
             kind.__repr__ = _repr
         if eq and "__eq__" not in namespace:
             kind.__eq__ = _equals
         if eq and "__hash__" not in namespace:
             kind.__hash__ = _hash
-        return typing.cast(type[Kind], kind)
+        return cls
 
     return decorate
+
+
+def _fields(cls: Any, kw_only: bool) -> dict[str, dataclasses.Field[object]]:
+    """Return the dataclass fields of a class; one with a default keeps it as class attribute."""
+    fields: dict[str, dataclasses.Field[object]] = {}
+    for base in cls.__mro__[:0:-1]:
+        fields |= getattr(base, "__dataclass_fields__", {})
+    for name, text in vars(cls).get("__annotations__", {}).items():
+        if "ClassVar" in str(text):
+            continue
+        value = getattr(cls, name, dataclasses.MISSING)
+        is_field = isinstance(value, dataclasses.Field)
+        field: Any = value if is_field else dataclasses.field(default=value)
+        field.name, field.type, field.kw_only, field._field_type = name, text, kw_only, _FIELD
+        fields[name] = field
+        if is_field and field.default is not dataclasses.MISSING:
+            setattr(cls, name, field.default)
+        elif is_field:
+            delattr(cls, name)
+    return fields
 
 
 def _init(kind: Any) -> Callable[..., None]:

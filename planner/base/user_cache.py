@@ -13,6 +13,15 @@ def cache_file(name: str) -> str:
     return os.path.join(home, "planner", name)
 
 
+def read_bytes(file: str) -> bytes:
+    """Return the content of a file; empty if it cannot be read."""
+    try:
+        with open(file, "rb") as stream:
+            return stream.read()
+    except OSError:
+        return b""
+
+
 def read_lines(file: str) -> list[str]:
     """Return the lines of a file; none if it cannot be read."""
     try:
@@ -22,17 +31,23 @@ def read_lines(file: str) -> list[str]:
         return []
 
 
-def write_lines(file: str, lines: Iterable[str]) -> None:
+def write_bytes(file: str, content: bytes) -> None:
     """Replace a file atomically; errors are ignored.
 
     Drafts of others are removed: their writers were killed, or keep nothing this time.
     """
     home, draft = os.path.dirname(file), f"{file}.{os.getpid()}"
-    with contextlib.suppress(OSError, UnicodeError):
+    with contextlib.suppress(OSError):
         os.makedirs(home, exist_ok=True)
         for name in os.listdir(home):
             if name.startswith(f"{os.path.basename(file)}."):
                 os.unlink(os.path.join(home, name))
-        with open(draft, "w", encoding="utf-8") as stream:
-            stream.write("\n".join(lines) + "\n")
+        with open(draft, "wb") as stream:
+            stream.write(content)
         os.replace(draft, file)
+
+
+def write_lines(file: str, lines: Iterable[str]) -> None:
+    """Replace a text file atomically; errors are ignored."""
+    with contextlib.suppress(UnicodeError):
+        write_bytes(file, ("\n".join(lines) + "\n").encode())

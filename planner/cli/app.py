@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -129,8 +130,8 @@ class _TextOption:
         if value is None:
             return () if param.multiple else None
         annotation = param.type_descriptor.annotation
-        if annotation is str:
-            return value
+        if annotation is str or annotation is Path:
+            return annotation(value)
         if annotation == list[str]:
             return [*value] if isinstance(value, Iterable) else value
         param._runtime_param = None

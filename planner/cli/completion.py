@@ -160,7 +160,7 @@ def names(kind: str, ctx: typer.Context) -> list[str]:
 
     specs_folder = ctx.params.get("specs") or ctx.params.get("specs_folder")
     folders = spec_folders(kind, None if specs_folder is None else Path(specs_folder))
-    return sorted({path.stem for folder in folders for path in listing(folder, ".toml")})
+    return sorted({name for folder in folders for name in listing(folder, ".toml")})
 
 
 def _workload(ctx: typer.Context) -> str:

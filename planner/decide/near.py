@@ -12,7 +12,6 @@ from planner.base.arrays import BoolArray, FloatArray, IndexArray
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.errors import PlannerError
-from planner.estimators.inference.context import ServingInputs
 from planner.optimize.collector import full_rows
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
@@ -21,7 +20,6 @@ from planner.optimize.tie_breaking import MAX_TIE_FACTOR
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.make_plan import Plan, make_plan
-from planner.workloads.serving.space import with_max_num_seqs
 
 TARGET_FIT_PROBABILITY = 0.9
 """Fit probability that a change needs, unless no change reaches it."""
@@ -92,6 +90,8 @@ def limit_concurrency(problem: Problem, plan: Plan, base_row: Row) -> Problem:
     max_num_seqs = plan.request.max_num_seqs
     if max_num_seqs is None or plan.workload.name != "serve":
         return problem
+    from planner.workloads.serving.space import with_max_num_seqs
+
     at_once = int(number_or_nan(base_row["concurrency"]))
     sources = (
         source.changed(lambda s: with_max_num_seqs(s, max_num_seqs, at_once))
@@ -131,6 +131,8 @@ def default_space_plan(
     if workload == "train":
         changed_answers["global_batch_size"] = int(number_or_nan(base_row["global_batch_size"]))
     if workload == "serve":
+        from planner.estimators.inference.context import ServingInputs
+
         # A server may be started with another number of sequences, as on the largest GPUs.
         max_num_seqs = None
         if request.max_num_seqs is not None and isinstance(source.inputs, ServingInputs):

@@ -29,10 +29,9 @@ from planner.specs.price import (
     ESTIMATE,
     PRICES,
     Price,
-    SourcedQuantity,
     ownership_of,
 )
-from planner.specs.spec_files import UNDATED
+from planner.specs.spec_files import UNDATED, SourcedQuantity
 
 Place: TypeAlias = Mapping[str, SourcedQuantity]
 """Figures of a building and its region, by their names, which replace those of all."""

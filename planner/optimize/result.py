@@ -76,16 +76,19 @@ def insert_scaling_efficiency(table: Mapping[str, Item], column: Item) -> dict[s
 class FewestGpus:
     """Throughput per GPU of the fewest GPUs, for each set of otherwise equal answers."""
 
-    def __init__(self, rows: Iterable[tuple[Hashable, Mapping[str, Value]]]) -> None:
-        """Store throughput per GPU of the row with the fewest GPUs, for each key."""
+    def __init__(self, rows: Iterable[tuple[Hashable, Mapping[str, Value]]] = ()) -> None:
         self._baselines: dict[Hashable, tuple[float, float]] = {}
         for key, row in rows:
-            if not (row.get(THROUGHPUT_COLUMN) and row.get("num_gpus") and "step_time_s" in row):
-                continue
-            rate, number = number_of_row(row, THROUGHPUT_COLUMN), number_of_row(row, "num_gpus")
-            baseline = self._baselines.get(key)
-            if baseline is None or baseline[0] > number:
-                self._baselines[key] = (number, rate)
+            self.add(key, row)
+
+    def add(self, key: Hashable, row: Mapping[str, Value]) -> None:
+        """Store the throughput per GPU of a row if it has the fewest GPUs of its key."""
+        if not (row.get(THROUGHPUT_COLUMN) and row.get("num_gpus") and "step_time_s" in row):
+            return
+        rate, number = number_of_row(row, THROUGHPUT_COLUMN), number_of_row(row, "num_gpus")
+        baseline = self._baselines.get(key)
+        if baseline is None or baseline[0] > number:
+            self._baselines[key] = (number, rate)
 
     def scaled(self, key: Hashable, row: Mapping[str, Value]) -> Mapping[str, Value]:
         """The row with its scaling efficiency, which is None if the key has no baseline."""

@@ -10,7 +10,7 @@ from datetime import date
 from pathlib import Path
 
 from planner.base.records import record
-from planner.specs.file_cache import cache_by_files
+from planner.specs.file_cache import cache_between_runs, cache_by_files
 from planner.specs.spec_files import Column, Row, nonempty_text, number, optional, read_records
 from planner.specs.spec_paths import SpecKind, aliases_of, api_price_files, names
 
@@ -110,7 +110,7 @@ def priced_models(folder: Path | None = None) -> list[str]:
     )
 
 
-@cache_by_files
+@cache_between_runs
 def read_api_prices(path: Path) -> Sequence[ApiPrice]:
     """Return the API prices of a file, in order.
 

@@ -11,7 +11,7 @@ from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.errors import SpecError
 from planner.specs.engine import EngineProfile
-from planner.specs.file_cache import cache_by_files
+from planner.specs.file_cache import cache_between_runs
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, CollectiveEfficiency, GpuSpec, collectives
 from planner.specs.hardware import (
@@ -152,7 +152,7 @@ def stored_types(model: ModelSpec) -> tuple[str, str]:
     return dense, model.expert_quantization or dense
 
 
-@cache_by_files
+@cache_between_runs
 def _from_toml(path: Path) -> ModelSpec:
     return read_spec(ModelSpec, path)
 
@@ -372,7 +372,7 @@ class Catalogue:
         return load_gemm_table(name, gpu.name, self.folder) if name else None
 
 
-@cache_by_files
+@cache_between_runs
 def _load_space(name: str, folder: Path | None) -> LoadedSpec[SearchSpace]:
     path = find(SpecKind.SPACES, name, folder)
     space = check_spec(SearchSpace, read_toml(path), where=str(path))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, wraps
+from importlib import import_module
+from io import BytesIO
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
-from planner.base.user_cache import cache_file, read_lines, write_lines
+from planner.base.user_cache import cache_file, read_bytes, write_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,7 +30,14 @@ IDENTITY = slice(3, 5)
 _TIMES = slice(0, 2)
 
 _MOST_REMEMBERED = 1024
-_SNAPSHOT = "specs-1"
+_SNAPSHOT = "specs-2"
+_PROTOCOL = 5
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_ALLOWED = {
+    "pathlib.Path", "pathlib.PosixPath", "pathlib.WindowsPath", "pathlib._local.PosixPath",
+    "pathlib._local.WindowsPath", "numpy.dtype", "numpy.ndarray",
+    "numpy._core.multiarray._reconstruct", "numpy._core.numeric._frombuffer",
+}  # fmt: skip
 
 _looked_at: ContextVar[dict[str, Stamp] | None] = ContextVar("looked_at", default=None)
 
@@ -63,9 +72,9 @@ def stamp(path: Path | str) -> Stamp:
     ----------
     path : file or folder, which need not exist
     """
-    full_path = os.path.join(_working_folder(), path)
-    file_stamp = _stamp(full_path)
-    _note({full_path: file_stamp})
+    name = os.fspath(path)
+    file_stamp = _stamp(name)
+    _note({name: file_stamp})
     return file_stamp
 
 
@@ -84,18 +93,13 @@ def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         """Return the cached result if the files it used are unchanged; else call the function."""
-        key = (_working_folder(), args, tuple(kwargs.items()))
+        key = (args, tuple(kwargs.items()))
         entry = entries.get(key)
         if entry is not None and _hold(entry[1]):
             _note(entry[1])
             return entry[0]
-        stamps: dict[str, Stamp] = {}
-        token = _looked_at.set(stamps)
-        try:
+        with _recorded_stamps() as stamps:
             result = function(*args, **kwargs)
-        finally:
-            _looked_at.reset(token)
-            _note(stamps)
         if _settled(stamps):
             if len(entries) >= _MOST_ENTRIES:
                 entries.clear()
@@ -105,35 +109,71 @@ def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def cache_on_disk(path: Path, parse: Callable[[Path], dict[str, object]]) -> dict[str, object]:
-    """Return ``parse(path)``, from an earlier run's cache if the file is unchanged.
+def cache_between_runs(function: Callable[P, T]) -> Callable[P, T]:
+    """Cache a function as `cache_by_files` does, and in the user's cache folder for later runs.
 
-    Only results that JSON preserves are cached: no dates.
+    A result counts until a file that it used, or the code of planner, changes. Results are those
+    that `pickle` keeps: specs, arrays, and collections of them.
 
     Parameters
     ----------
-    path : file to read
-    parse : reads the file; its result must survive JSON
+    function : function of arguments with a distinct repr that reads files
     """
-    file_stamp, snapshot = [*stamp(path)], _snapshot()
-    cache_key = json.dumps(os.path.join(_working_folder(), path))
-    with suppress(KeyError, TypeError, ValueError):  # the cache file may be corrupt
-        cached_stamp, table = json.loads(snapshot[cache_key])
-        if cached_stamp == file_stamp and isinstance(table, dict):
-            return table
-    parsed = parse(path)
-    if file_stamp and _settled({cache_key: tuple(file_stamp)}):
-        with suppress(TypeError):
-            snapshot[cache_key] = json.dumps([file_stamp, parsed])
+
+    @cache_by_files
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the result of an earlier run while its files are unchanged; else a new one."""
+        snapshot, key = _snapshot(), f"{function.__module__}.{function.__name__} {args} {kwargs}"
+        with suppress(Exception):  # missing, or written by something else
+            stamps, earlier = _Unpickler(BytesIO(snapshot[key])).load()
+            if _hold(stamps):
+                _note(stamps)
+                return cast(T, earlier)
+        with _recorded_stamps() as new_stamps:
+            result = function(*args, **kwargs)
+        if _settled(new_stamps):
+            snapshot.pop(key, None)  # the latest are the last
+            snapshot[key] = pickle.dumps((new_stamps, result), _PROTOCOL)
             _save_at_exit()
-    return parsed
+        return result
+
+    return call
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads results of `cache_between_runs`; refuses all functions and foreign classes."""
+
+    def find_class(self, module: str, name: str) -> object:
+        """Return a class of planner, or what paths and arrays consist of."""
+        return _allowed(module, name)
 
 
 @cache
-def _snapshot() -> dict[str, str]:
-    """Stamps and tables as JSON, by their file."""
-    lines = read_lines(cache_file(_SNAPSHOT))
-    return dict(zip(lines[::2], lines[1::2], strict=False))
+def _allowed(module: str, name: str) -> object:
+    found: object = getattr(import_module(module), name, None)
+    is_own = module.startswith("planner.") and isinstance(found, type)
+    if not is_own and f"{module}.{name}" not in _ALLOWED:
+        raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
+    return found
+
+
+@cache
+def _snapshot() -> dict[str, bytes]:
+    """Return the results of earlier runs with the same code, pickled with their stamps."""
+    with suppress(Exception):  # missing, or written by something else
+        code, entries = _Unpickler(BytesIO(read_bytes(cache_file(_SNAPSHOT)))).load()
+        if code == _code_stamps():
+            return {str(key): bytes(value) for key, value in entries.items()}
+    return {}
+
+
+@cache
+def _code_stamps() -> dict[str, Stamp]:
+    """Return the state of each file of planner that decides what is made of a spec file."""
+    folders = [os.path.join(_PACKAGE, name) for name in ("base", "question", "specs")]
+    files = [entry.path for folder in folders for entry in os.scandir(folder) if entry.is_file()]
+    return {path: _looked(path) for path in (*files, os.path.join(_PACKAGE, "errors.py"))}
 
 
 @cache
@@ -142,8 +182,20 @@ def _save_at_exit() -> None:
 
 
 def _save() -> None:
-    latest = [*_snapshot().items()][-_MOST_REMEMBERED:]
-    write_lines(cache_file(_SNAPSHOT), [line for pair in latest for line in pair])
+    latest = dict([*_snapshot().items()][-_MOST_REMEMBERED:])
+    write_bytes(cache_file(_SNAPSHOT), pickle.dumps((_code_stamps(), latest), _PROTOCOL))
+
+
+@contextmanager
+def _recorded_stamps() -> Iterator[dict[str, Stamp]]:
+    """Yield the stamps that are looked at within this context; the caller depends on them too."""
+    stamps: dict[str, Stamp] = {}
+    token = _looked_at.set(stamps)
+    try:
+        yield stamps
+    finally:
+        _looked_at.reset(token)
+        _note(stamps)
 
 
 def _note(stamps: Mapping[str, Stamp]) -> None:
@@ -186,10 +238,3 @@ def _looked(path: str) -> Stamp:
 def _settled(stamps: Mapping[str, Stamp]) -> bool:
     latest = time.time_ns() - _SETTLED_AFTER_NS
     return all(max(file_stamp[_TIMES]) < latest for file_stamp in stamps.values() if file_stamp)
-
-
-def _working_folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError:  # it was deleted
-        return ""

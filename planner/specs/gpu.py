@@ -633,7 +633,7 @@ def _default_file(name: str, where: str, folder: Path | None) -> Path:
         path = place / f"{name}.toml"
         if stamp(path) and os.path.isfile(path):
             return path
-    valid_names = [path.stem for place in folders for path in listing(place, ".toml")]
+    valid_names = [name for place in folders for name in listing(place, ".toml")]
     raise SpecError(
         f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, valid_names)}"
     )

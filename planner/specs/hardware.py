@@ -15,7 +15,7 @@ from planner.base.read_files import TABLE
 from planner.base.records import record
 from planner.base.units import UNITS
 from planner.errors import SpecError, did_you_mean
-from planner.specs.file_cache import cache_by_files, stamp
+from planner.specs.file_cache import cache_between_runs, stamp
 from planner.specs.gpu import ClusterSpec, GpuSpec, ScaleOut, ScaleUp, with_defaults
 from planner.specs.spec_files import check_spec, digest, provenance, read_text, read_toml
 from planner.specs.spec_paths import SpecKind, find, kernel_folders, listing
@@ -58,7 +58,7 @@ def load_gpu(name: str, folder: Path | None = None) -> GpuSpec:
     return load_gpu_with_provenance(name, folder).spec
 
 
-@cache_by_files
+@cache_between_runs
 def load_gpu_with_provenance(name: str, folder: Path | None = None) -> LoadedSpec[GpuSpec]:
     """Load a GPU as `load_gpu` does, with the source of each number.
 
@@ -88,7 +88,7 @@ def load_cluster(name: str, folder: Path | None = None) -> ClusterSpec:
     return load_cluster_with_provenance(name, folder).spec
 
 
-@cache_by_files
+@cache_between_runs
 def load_cluster_with_provenance(name: str, folder: Path | None = None) -> LoadedSpec[ClusterSpec]:
     """Load a cluster as `load_cluster` does, with the source of each number.
 
@@ -210,7 +210,7 @@ def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
         path = place / f"{name}.csv"
         if stamp(path) and os.path.isfile(path):
             return path
-    valid_names = [path.stem for place in folders for path in listing(place, ".csv")]
+    valid_names = [name for place in folders for name in listing(place, ".csv")]
     raise SpecError(
         f"{where}: efficiency.gemm_table {name!r} is unknown: there is no {name}.csv in "
         f"{' or '.join(map(str, folders))}.{did_you_mean(name, valid_names)}"
@@ -231,7 +231,7 @@ def load_gemm_table(name: str, where: str, folder: Path | None = None) -> GemmTa
     return read_gemm_table(gemm_table_file(name, where, folder))
 
 
-@cache_by_files
+@cache_between_runs
 def read_gemm_table(path: Path) -> GemmTable:
     """Read the GEMM table in a file (cached).
 

@@ -29,8 +29,8 @@ A family is a row of ``hugging_face_families.toml``, merged over the rows that i
 
 A field is a constant, a function ``@NAME`` of one of the modules of rules, or words: a key,
 ``KEY=DEFAULT``, ``KEY>=LEAST``, a product, or alternatives with ``or``; the last may be missing if
-it ends with ``?``. A default of 0 allows 0. A rule is a function of the same module or, with
-arguments, a list.
+it ends with ``?``. A default of 0 allows 0. A rule is a function of the same module. Functions with
+arguments are a list.
 """
 
 from __future__ import annotations
@@ -404,6 +404,9 @@ def _filled(kinds: Mapping[str, object], fields: Row, config: ConfigReader) -> T
 
 def _value(kind: object, value: object, config: ConfigReader) -> object:
     """Return the value of a field from its rule: a constant, a function, or keys of the config."""
+    if isinstance(value, list):
+        name, *arguments = value
+        return named(name.removeprefix("@"))(config, *arguments)
     if not isinstance(value, str):
         return value
     if value.startswith("@"):

@@ -342,6 +342,18 @@ def unequal_heads(config: ConfigReader, **fields: object) -> Table:
 # Values.
 
 
+def if_flag(config: ConfigReader, key: str, default: bool, true: object, false: object) -> object:
+    """Return a value by the flag under ``key``."""
+    return true if config.flag(key, default) else false
+
+
+def if_word(
+    config: ConfigReader, key: str, word: str, true: object = True, false: object = False
+) -> object:
+    """Return a value by whether ``word`` is under ``key``."""
+    return true if config.values.get(key) == word else false
+
+
 def prediction_modules(config: ConfigReader) -> int:
     """Number of modules of multi-token prediction, by the names in the families."""
     return max(config.size(name, 0, least=0) for name in _PREDICTION_MODULES)
@@ -368,29 +380,9 @@ def norms_of_falcon(config: ConfigReader) -> int:
     return 1 if config.flag("parallel_attn", True) else 2
 
 
-def norms_of_hyperclovax(config: ConfigReader) -> int:
-    """Norms of a layer: with ``use_post_norm`` one behind each block, too."""
-    return 4 if config.flag("use_post_norm", True) else 2
-
-
-def norms_of_stablelm(config: ConfigReader) -> int:
-    """Norms of a layer: one where both blocks read the same."""
-    return 1 if config.flag("use_parallel_residual", False) else 2
-
-
-def norm_per_head(config: ConfigReader) -> bool:
-    """Whether each head of Molmo 2 has norm weights of its own."""
-    return config.values.get("qk_norm_type") == "olmo"
-
-
 def gate_per_number(config: ConfigReader) -> bool:
     """Whether the gate of Laguna has a column per number, and not one per head."""
     return config.values.get("gating") not in (None, True, "per-head")
-
-
-def without_auxiliary_loss(config: ConfigReader) -> bool:
-    """Whether biases of the router balance the experts of DeepSeek-V2."""
-    return config.values.get("topk_method") == "noaux_tc"
 
 
 def half_of_intermediate_size(config: ConfigReader) -> int:
@@ -422,21 +414,11 @@ def mamba_head(config: ConfigReader) -> int:
     return max(expanded // config.size("mamba_n_heads", 128), 1)
 
 
-def time_steps(key: str, config: ConfigReader) -> int:
+def time_steps(config: ConfigReader, key: str) -> int:
     """Rank of the time steps of Mamba-1, by default a sixteenth of the hidden size, rounded up."""
     if config.values.get(key, "auto") != "auto":
         return config.size(key)
     return ceil_div(config.size("hidden_size"), 16)
-
-
-def time_steps_of_jamba(config: ConfigReader) -> int:
-    """Rank of the time step by the key of Jamba."""
-    return time_steps("mamba_dt_rank", config)
-
-
-def time_steps_of_mamba(config: ConfigReader) -> int:
-    """Rank of the time step by the key of Mamba."""
-    return time_steps("time_step_rank", config)
 
 
 def width_of_falcon(config: ConfigReader) -> int:
@@ -446,19 +428,9 @@ def width_of_falcon(config: ConfigReader) -> int:
     return mamba_head(config)
 
 
-def rotary_or_none(config: ConfigReader) -> str:
-    """Positions of Granite 4."""
-    return "rotary" if config.values.get("position_embedding_type") == "rope" else "none"
-
-
 def position_of_baichuan(config: ConfigReader) -> str:
     """Positions of Baichuan, by the width of the model."""
     return "rotary" if config.size("hidden_size") == _ROTARY_BAICHUAN else "alibi"
-
-
-def position_of_falcon(config: ConfigReader) -> str:
-    """Positions of Falcon."""
-    return "alibi" if config.flag("alibi", False) else "rotary"
 
 
 def position_of_mpt(config: ConfigReader) -> str:

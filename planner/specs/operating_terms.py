@@ -25,7 +25,7 @@ from planner.question.names import (
     RENT_PER_GPU_HOUR,
 )
 from planner.question.terms import columns_about, glossary
-from planner.specs.file_cache import cache_by_files
+from planner.specs.file_cache import cache_between_runs
 from planner.specs.hardware import LoadedSpec, load_spec
 from planner.specs.power import PowerProfile
 from planner.specs.price import Currency, Price
@@ -200,7 +200,7 @@ class ReliabilitySpec:
 IDEAL = ReliabilitySpec(name="ideal")
 
 
-@cache_by_files
+@cache_between_runs
 def load_reliability(name: str, folder: Path | None = None) -> LoadedSpec[ReliabilitySpec]:
     """Load reliability figures by name, alias or path; a file may use ``extends``.
 

@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import Annotated
 
 from planner.base.records import record
-from planner.base.units import to_si
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
-from planner.specs.file_cache import cache_by_files
+from planner.specs.file_cache import cache_between_runs, cache_by_files
 from planner.specs.hardware import LoadedSpec, load_spec
 from planner.specs.spec_files import (
     Column,
     Ratio,
     Row,
+    SourcedQuantity,
     nonempty_text,
     number,
     one_of,
+    read_quantity,
     read_records,
     read_toml,
 )
@@ -44,22 +45,6 @@ COLUMNS = tuple(column.name for column in _TABLE)
 
 
 @record(kw_only=True)
-class SourcedNumber:
-    """A published figure of a region.
-
-    Parameters
-    ----------
-    value : value in SI units
-    source : publication
-    year : year of the figure
-    """
-
-    value: float
-    source: str
-    year: str
-
-
-@record(kw_only=True)
 class Region:
     """A region of a power grid or of a cloud.
 
@@ -74,7 +59,7 @@ class Region:
     code: str
     name: str
     alias: str
-    figures: Mapping[str, SourcedNumber] = field(default_factory=dict)
+    figures: Mapping[str, SourcedQuantity] = field(default_factory=dict)
 
     @property
     def provider(self) -> str:
@@ -110,7 +95,7 @@ def find_region(text: str, folder: Path | None = None) -> Region:
     return Region(code=region.code, name=region.name, alias=region.alias, figures=figures)
 
 
-@cache_by_files
+@cache_between_runs
 def _regions(folder: Path | None) -> Mapping[str, Region]:
     """Return all electricity regions by code; figures of earlier (user) files take precedence."""
     regions: dict[str, Region] = {}
@@ -162,11 +147,10 @@ def read_regions(path: Path) -> Mapping[str, Region]:
 def _add(regions: dict[str, Region], row: Row) -> None:
     """Add the figure of one row to its region; raise ValueError for a PUE below 1."""
     code, quantity = row["region"], row["quantity"]
-    value = to_si(row["value"], row["unit"], _DIMENSIONS[quantity])
-    if quantity == PUE and value < 1:
+    figure = read_quantity(row, _DIMENSIONS[quantity], date=row["year"])
+    if quantity == PUE and figure.value < 1:
         raise ValueError(f"value {row['value']:g} is below 1")
-    figures = dict(regions[code].figures) if code in regions else {}
-    figures[quantity] = SourcedNumber(value=value, source=row["source"], year=row["year"])
+    figures = {**(regions[code].figures if code in regions else {}), quantity: figure}
     regions[code] = Region(code=code, name=row["name"], alias=row["alias"], figures=figures)
 
 
@@ -247,7 +231,7 @@ class PowerProfile:
         return replace(self, pue=RangedValue.exactly(value))
 
 
-@cache_by_files
+@cache_between_runs
 def load_power(folder: Path | None = None) -> LoadedSpec[PowerProfile]:
     """Load the power shares of ``power.toml``, with the source of each number.
 

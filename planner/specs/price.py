@@ -25,17 +25,19 @@ from planner.base.records import record
 from planner.base.units import DAY, HOUR, YEAR, to_si
 from planner.errors import SpecError, did_you_mean
 from planner.question.terms import terms_about
-from planner.specs.file_cache import cache_by_files
+from planner.specs.file_cache import cache_between_runs, cache_by_files
 from planner.specs.spec_files import (
     UNDATED,
     Column,
     Row,
+    SourcedQuantity,
     are_old,
     nonempty_text,
     number,
     one_of,
     optional,
     parse_date,
+    read_quantity,
     read_records,
 )
 from planner.specs.spec_paths import SpecKind, extra_files, find, price_files
@@ -79,33 +81,6 @@ _SHARES = ("card_share_of_server", "network_and_storage_share", "residual_after_
 _POSITIVE = ("card_share_of_server", "lifetime", "utilization", "power_over_tdp")
 
 
-@record(kw_only=True)
-class SourcedQuantity:
-    """A published quantity of owning a GPU.
-
-    Parameters
-    ----------
-    value : value in SI units
-    low : least published value
-    high : greatest published value
-    source : publication
-    date : day of the publication
-    gpus : GPUs that a price is for, such as a rack or node
-    price_basis : kind of price: ``trade``, ``list``, ``launch``, ``street``, ``used`` or
-        ``estimate``; empty: not specified
-    is_old : more than a year older than the newest, or without a date
-    """
-
-    value: float
-    low: float
-    high: float
-    source: str
-    date: str
-    gpus: int = 1
-    price_basis: str = ""
-    is_old: bool = False
-
-
 @cache_by_files
 def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQuantity]:
     """Return the ownership figures of a GPU by quantity; missing ones are those of all GPUs.
@@ -120,11 +95,18 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQu
     """
     quantities: dict[str, SourcedQuantity] = {}
     for path in extra_files(OWNERSHIP, folder):
-        figures = _owned_names(path, folder)
-        of_gpu = {name: figure for (name, owner), figure in figures.items() if owner == gpu}
-        common = {name: figure for (name, owner), figure in figures.items() if not owner}
-        quantities = {**common, **of_gpu, **quantities}
+        figures = _figures_by_gpu(path, folder)
+        quantities = {**figures.get("", {}), **figures.get(gpu, {}), **quantities}
     return quantities
+
+
+@cache_by_files
+def _figures_by_gpu(path: Path, folder: Path | None) -> Mapping[str, dict[str, SourcedQuantity]]:
+    """Return the ownership figures of a file by spec name, then quantity; "": of all GPUs."""
+    figures: dict[str, dict[str, SourcedQuantity]] = {}
+    for (quantity, word), figure in read_ownership(path).items():
+        figures.setdefault(_spec_name(word, folder) if word else "", {})[quantity] = figure
+    return figures
 
 
 def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
@@ -139,7 +121,7 @@ def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
     return any(name in ownership_of(gpu, folder) for name in PRICES)
 
 
-@cache_by_files
+@cache_between_runs
 def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
     """Return the ownership figures of a file by (quantity, GPU); "" stands for all GPUs.
 
@@ -159,61 +141,26 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
     }
 
 
-def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
-    """Return an error for each GPU in an ownership file that has no spec, with suggestions.
-
-    Raises SpecError if the file has errors.
-
-    Parameters
-    ----------
-    path : file to read
-    """
-    errors = []
-    for word in {gpu for _, gpu in read_ownership(path) if gpu}:
-        try:
-            find(SpecKind.GPUS, word, folder)
-        except SpecError as error:
-            errors.append(f"{path}: {error}")
-    return sorted(errors)
-
-
 def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
     """Return (quantity, GPU) and the figure of a row in SI units; raise ValueError if invalid."""
-    name, unit, value = row["quantity"], row["unit"], row["value"]
-    ends = [value if row[end] is None else row[end] for end in ("low", "high")]
-    if not ends[0] <= value <= ends[1]:
-        raise ValueError(f"value {value:g} is not between low {ends[0]:g} and high {ends[1]:g}")
-    if not row["source"]:
-        raise ValueError("source is empty: name a source, or leave the figure to the defaults")
-    low, middle, high = (
-        to_si(bound, unit, DIMENSIONS[name]) for bound in (ends[0], value, ends[1])
+    name = row["quantity"]
+    figure = read_quantity(
+        row,
+        DIMENSIONS[name],
+        gpus=max(int(row["gpus"] or 1), 1),
+        price_basis=row["asked"] or "",
     )
-    if name in _SHARES and high > 1:
-        raise ValueError(f"{name} is a share of at most 1, not {high:g}")
-    if name == "network_and_storage_share" and high == 1:
+    if not figure.source:
+        raise ValueError("source is empty: name a source, or leave the figure to the defaults")
+    if name in _SHARES and figure.high > 1:
+        raise ValueError(f"{name} is a share of at most 1, not {figure.high:g}")
+    if name == "network_and_storage_share" and figure.high == 1:
         raise ValueError(f"{name} must be below 1: something is left for the servers")
-    if name in _POSITIVE and not low:
+    if name in _POSITIVE and not figure.low:
         raise ValueError(f"{name} must be above 0")
     if name not in PRICES and (row["gpus"] is not None or row["asked"]):
         raise ValueError("gpus and asked are only for prices")
-    figure = SourcedQuantity(
-        value=middle, low=low, high=high, source=row["source"], date=row["date"],
-        gpus=max(int(row["gpus"] or 1), 1), price_basis=row["asked"] or "",
-    )  # fmt: skip
     return (name, row["gpu"]), figure
-
-
-@cache_by_files
-def _owned_names(path: Path, folder: Path | None) -> Mapping[tuple[str, str], SourcedQuantity]:
-    """Return ownership figures by (quantity, spec name); the file's name if there is no spec."""
-    names = {}
-    for (quantity, word), figure in read_ownership(path).items():
-        try:
-            name = find(SpecKind.GPUS, word, folder).stem if word else ""
-        except SpecError:
-            name = word
-        names[quantity, name] = figure
-    return names
 
 
 _NINE_OF_TEN = (0.05, 0.95)
@@ -416,7 +363,7 @@ def by_seller(offers: Sequence[Price]) -> dict[str, float]:
     return {seller: median(values) for seller, values in prices.items()}
 
 
-@cache_by_files
+@cache_between_runs
 def price_of(
     gpu: str,
     contract: str | None = None,
@@ -519,21 +466,25 @@ def gpus_of(user_folder: Path | None = None, folder: Path | None = None) -> Iter
 
 @cache_by_files
 def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
-    """Return an error for each GPU in a price list that has no spec, with suggestions.
+    """Return an error for each GPU in a price or ownership file that has no spec.
 
-    Raises SpecError if the list has errors.
+    Raises SpecError if the file has errors.
 
     Parameters
     ----------
     path : file to read
     """
-    gpus = []
-    for word in read_prices(path, folder):
+    if path.name == OWNERSHIP:
+        words = sorted({gpu for _, gpu in read_ownership(path) if gpu})
+    else:
+        words = [*read_prices(path, folder)]
+    errors = []
+    for word in words:
         try:
             find(SpecKind.GPUS, word, folder)
         except SpecError as error:
-            gpus.append(f"{path}: {error}")
-    return gpus
+            errors.append(f"{path}: {error}")
+    return errors
 
 
 def _lists(gpu: str, user_folder: Path | None, folder: Path | None) -> Iterator[tuple[Price, ...]]:
@@ -554,19 +505,24 @@ def _named(path: Path, folder: Path | None) -> dict[str, tuple[Price, ...]]:
     """Return the offers of a list by spec name; by the list's name if there is no spec."""
     by_gpu: dict[str, tuple[Price, ...]] = {}
     for word, offers in read_prices(path, folder).items():
-        try:
-            name = find(SpecKind.GPUS, word, folder).stem
-        except SpecError:
-            name = word
+        name = _spec_name(word, folder)
         by_gpu[name] = (*by_gpu.get(name, ()), *offers)
     return by_gpu
+
+
+def _spec_name(word: str, folder: Path | None) -> str:
+    """Return the spec name of a GPU in a list; the list's name if there is no spec."""
+    try:
+        return find(SpecKind.GPUS, word, folder).stem
+    except SpecError:
+        return word
 
 
 def _is(name: str, provider: str) -> bool:
     return name.casefold() == provider.strip().casefold()
 
 
-@cache_by_files
+@cache_between_runs
 def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Price, ...]]:
     """Return the offers in a price file [USD/s], by GPU name in the file.
 
@@ -656,7 +612,7 @@ def rate(currency: str, folder: Path | None = None) -> Currency:
     return currencies[currency]
 
 
-@cache_by_files
+@cache_between_runs
 def read_currencies(path: Path) -> Mapping[str, Currency]:
     """Return the currencies in a file by code.
 

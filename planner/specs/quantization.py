@@ -270,7 +270,7 @@ def first_of(precisions: Iterable[Precision], supported: Container[Precision]) -
 
 # Endings of names, each with its quantization; empty: an ending without a quantization.
 _ENDINGS = tuple(
-    (re.compile(rf"[-_.:](?:{pattern})$", re.IGNORECASE), quantization)
+    (rf"[-_.:](?:{pattern})$", quantization)
     for pattern, quantization in (
         (r"gguf|hf|safetensors|dynamic|qat|it-qat|unsloth|ud|kv|mtp|mlx|marlin|rocm", ""),
         (r"instruct|chat|it|base", ""),
@@ -373,7 +373,7 @@ def _shortened(part: str) -> list[tuple[str, str]]:
     chain = [(part, "")]
     while True:
         text = chain[-1][0]
-        endings = ((ending.search(text), word) for ending, word in _ENDINGS)
+        endings = ((re.search(ending, text, re.IGNORECASE), word) for ending, word in _ENDINGS)
         ending_match = next(((match, word) for match, word in endings if match), None)
         if ending_match is None:
             return chain

@@ -10,7 +10,7 @@ from pathlib import Path
 from planner.base.read_files import require_table
 from planner.errors import SpecError
 from planner.specs.engine import EngineProfile, SchedulerDefault
-from planner.specs.file_cache import cache_by_files
+from planner.specs.file_cache import cache_between_runs
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec, merge_tables
 from planner.specs.hardware import LoadedSpec, load_spec
@@ -170,7 +170,7 @@ def profile_table(
     )
 
 
-@cache_by_files
+@cache_between_runs
 def _load(kind: SpecKind, profile: type[Spec], name: str, folder: Path | None) -> LoadedSpec[Spec]:
     path = find(kind, name, folder)
     table, others = profile_table(kind, path, folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +12,11 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from planner.base import read_files
 from planner.base.read_files import SMALL, TABLE, parse_csv, repeated_names
+from planner.base.records import record
 from planner.base.units import to_si
 from planner.errors import SpecError, did_you_mean
 from planner.question.renamed import current_keys, current_name
-from planner.specs.file_cache import cache_by_files, cache_on_disk, stamp
+from planner.specs.file_cache import cache_by_files, stamp
 from planner.specs.validated import (
     UNKNOWN,
     Interval,
@@ -131,8 +131,7 @@ def read_toml(path: Path) -> dict[str, object]:
 
 @cache_by_files
 def _parsed(path: Path) -> dict[str, object]:
-    table = cache_on_disk(path, lambda place: read_files.parse_toml(read_text(place), str(place)))
-    return current_keys(table, str(path))
+    return current_keys(read_files.parse_toml(read_text(path), str(path)), str(path))
 
 
 def read_spec(kind: type[Spec], path: Path) -> Spec:
@@ -205,6 +204,8 @@ def text_digest(text: str) -> str:
 
 
 def _short(content: bytes) -> str:
+    import hashlib  # OpenSSL, which answers from the cache do not need
+
     return hashlib.sha256(content).hexdigest()[:12]
 
 
@@ -324,6 +325,53 @@ def read_records(
     if errors:
         raise SpecError("\n".join(errors))
     return records
+
+
+@record(kw_only=True)
+class SourcedQuantity:
+    """A published quantity, of owning a GPU or of a region.
+
+    Parameters
+    ----------
+    value : value in SI units
+    low : least published value
+    high : greatest published value
+    source : publication
+    date : day of the publication, or year of the quantity
+    gpus : GPUs that a price is for, such as a rack or node
+    price_basis : kind of price: ``trade``, ``list``, ``launch``, ``street``, ``used`` or
+        ``estimate``; empty: not specified
+    is_old : more than a year older than the newest, or without a date
+    """
+
+    value: float
+    low: float
+    high: float
+    source: str
+    date: str
+    gpus: int = 1
+    price_basis: str = ""
+    is_old: bool = False
+
+
+def read_quantity(row: Row, dimension: str, **fields: Any) -> SourcedQuantity:
+    """Return the quantity of a row with value, unit and source, in SI units.
+
+    Raises ValueError if the unit is of another dimension, or the value outside of its range.
+
+    Parameters
+    ----------
+    row : cells by column; ``low`` and ``high`` are the value if missing
+    dimension : SI unit of the quantity
+    fields : further fields of the quantity
+    """
+    value, unit = row["value"], row["unit"]
+    low, high = (value if row.get(end) is None else row[end] for end in ("low", "high"))
+    if not low <= value <= high:
+        raise ValueError(f"value {value:g} is not between low {low:g} and high {high:g}")
+    low, value, high = (to_si(number, unit, dimension) for number in (low, value, high))
+    fields = {"source": row["source"], "date": row.get("date", ""), **fields}
+    return SourcedQuantity(value=value, low=low, high=high, **fields)
 
 
 def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str, str]]]:

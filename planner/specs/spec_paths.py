@@ -13,7 +13,7 @@ from pathlib import Path
 
 from planner.base.read_files import parse_toml
 from planner.errors import SpecError
-from planner.specs.file_cache import IDENTITY, cache_by_files, stamp
+from planner.specs.file_cache import IDENTITY, cache_between_runs, cache_by_files, stamp
 from planner.specs.spec_files import read_text
 
 API_PRICES = "api_prices.csv"
@@ -75,8 +75,8 @@ def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]
 
 
 @cache_by_files
-def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
-    """Return the sorted entries of a folder whose names end with ``suffix``.
+def listing(folder: Path, suffix: str) -> tuple[str, ...]:
+    """Return the sorted names of the entries of a folder that end with ``suffix``, without it.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
         entries = sorted(name for name in os.listdir(folder) if name.endswith(suffix))
     except OSError:  # no folder, or one that may not be read
         return ()
-    return tuple(folder / name for name in entries)
+    return tuple(name.removesuffix(suffix) for name in entries)
 
 
 def is_shipped(kind: SpecKind, name: str) -> bool:
@@ -99,7 +99,7 @@ def is_shipped(kind: SpecKind, name: str) -> bool:
     kind : kind of spec, such as ``gpus``
     name : name of the spec
     """
-    return any(path.stem == name for path in listing(_shipped(kind), ".toml"))
+    return name in listing(_shipped(kind), ".toml")
 
 
 def price_files(folder: Path | None = None) -> list[Path]:
@@ -237,7 +237,7 @@ def names(kind: SpecKind | str, folder: Path | None = None) -> list[str]:
     kind : kind of spec, such as ``gpus``
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    return sorted(_files(kind, folder))
+    return sorted(_folders(kind, folder))
 
 
 def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
@@ -258,14 +258,13 @@ def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
             problem = "is not a regular file" if os.path.exists(direct) else "there is no such file"
             raise SpecError(f"{direct}: {problem}.")
         return direct
-    files = _files(kind, folder)
+    folders = _folders(kind, folder)
     for word in (name, _normalised(name)):
-        if word in files:
-            return files[word]
-    aliases = _aliases(kind, folder)
-    if path := _by_alias(name, files, aliases):
+        if word in folders:
+            return folders[word] / f"{word}.toml"
+    if path := aliased(kind, name, folder):
         return path
-    raise UnknownSpecError(SpecKind(kind), name, files, aliases)
+    raise UnknownSpecError(SpecKind(kind), name, folders, aliases_of(kind, folder))
 
 
 def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path | None:
@@ -277,48 +276,40 @@ def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path
     name : name, alias or path of the spec
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    return _by_alias(name, _files(kind, folder), _aliases(kind, folder))
-
-
-def aliases_of(kind: SpecKind | str, folder: Path | None = None) -> Mapping[str, str]:
-    """Return spec names by lower-case alias, with and without the alias's owner.
-
-    Parameters
-    ----------
-    kind : kind of spec, such as ``gpus``
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
-    return _aliases(kind, folder)
-
-
-def _by_alias(name: str, files: Mapping[str, Path], aliases: Mapping[str, str]) -> Path | None:
-    stem = aliases.get(_normalised(name))
-    return None if stem is None else files[stem]
+    stem = aliases_of(kind, folder).get(_normalised(name))
+    return None if stem is None else _folders(kind, folder)[stem] / f"{stem}.toml"
 
 
 @cache_by_files
-def _files(kind: SpecKind | str, folder: Path | None) -> Mapping[str, Path]:
-    """Return the spec files of a kind by name; the first folder that has a name wins."""
-    files: dict[str, Path] = {}
+def _folders(kind: SpecKind | str, folder: Path | None) -> Mapping[str, Path]:
+    """Return the folder of each spec of a kind by name; the first that has a name wins."""
+    folders: dict[str, Path] = {}
     for place in spec_folders(kind, folder):
-        for path in listing(place, ".toml"):
-            files.setdefault(path.stem, path)
-    return files
+        for name in listing(place, ".toml"):
+            folders.setdefault(name, place)
+    return folders
 
 
 def _normalised(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.strip().lower())
 
 
-@cache_by_files
-def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
-    """Return the spec name of each normalized alias, from ``aliases`` and displayed names."""
+@cache_between_runs
+def aliases_of(kind: SpecKind | str, folder: Path | None = None) -> Mapping[str, str]:
+    """Return spec names by lower-case alias or displayed name, with and without an alias's owner.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
     aliases: dict[str, str] = {}
-    for name, path in _files(kind, folder).items():
+    paths = {name: home / f"{name}.toml" for name, home in _folders(kind, folder).items()}
+    for name, path in paths.items():
         for alias in _aliases_in(path):
             for word in (alias, alias.rpartition("/")[2]):  # a repository, without its owner too
                 aliases.setdefault(_normalised(word), name)
-    for name, path in _files(kind, folder).items():  # results show the name that the file sets
+    for name, path in paths.items():  # results show the name that the file sets
         if shown := _name_in(path):
             aliases.setdefault(_normalised(shown), name)
     return aliases

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from planner.base.atomic_write import write_atomically, write_bytes_atomically
 from planner.base.csv_cells import Row, Value
@@ -24,8 +23,8 @@ from planner.sweeps.plan import SweepPlan
 from planner.sweeps.scenario_batches import (
     ScenarioBatch,
     joint_kind,
-    read_fronts,
     read_head,
+    read_results,
     read_rows,
     run_part,
 )
@@ -33,6 +32,7 @@ from planner.sweeps.sweep_folder import (
     FRONT,
     FRONTS,
     SCENARIOS,
+    TABLES,
     Store,
     differences,
     file_digest,
@@ -40,7 +40,7 @@ from planner.sweeps.sweep_folder import (
     identity,
 )
 
-Rows = Iterable[Row]
+Item = TypeVar("Item")
 Kinds = Mapping[str, str]
 Block = Mapping[str, Sequence[Value]]
 
@@ -64,28 +64,28 @@ def has_parquet() -> bool:
     return find_spec("pyarrow") is not None
 
 
-def write_tables(store: Store, front: Collection[int]) -> dict[str, str]:
-    """Write all tables of a sweep; return the name and digest of each file.
+def write_tables(store: Store, front: Collection[int], fewest: FewestGpus | None) -> dict[str, str]:
+    """Write all tables of a sweep in one pass; return the name and digest of each file.
 
-    ``front`` has the numbers of the scenarios on the Pareto front.
+    ``front`` has the numbers of the scenarios on the Pareto front. Scenarios of ``fewest`` get
+    their scaling relative to the fewest GPUs.
     """
     rows, fronts = _kinds(store, "rows"), _kinds(store, "fronts")
-    scaled: Callable[[Store], Rows] = scenario_rows
-    if any("num_gpus" in work.varied for work in store.plan.works):
-        scaled, rows = _scaling(store), insert_scaling_efficiency(rows, "number")
-    tables: dict[str, tuple[Kinds, Iterable[Block]]] = {
-        SCENARIOS: (rows, _blocks(scaled(store), rows)),
-        FRONTS: (fronts, _front_blocks(store, fronts)),
-        FRONT: (rows, _blocks((row for row in scaled(store) if row["scenario"] in front), rows)),
-    }
-    digests = {}
-    for name, (kinds, blocks) in tables.items():
-        with _table_writer(store.folder, name, kinds) as add:
-            for block in blocks:
-                add(block)
-        for path in store.tables(name):
-            digests[path.name] = file_digest(path)
-    return digests
+    if fewest is not None:
+        rows = insert_scaling_efficiency(rows, "number")
+    with ExitStack() as stack:
+        add_scenario, add_front, add_best = (
+            stack.enter_context(_table_writer(store.folder, name, kinds))
+            for name, kinds in ((SCENARIOS, rows), (FRONTS, fronts), (FRONT, rows))
+        )
+        for key, (row, plans) in _with_series(store, read_results):
+            scaled = row if fewest is None else fewest.scaled(key, row)
+            columns = {name: [value] for name, value in scaled.items()}
+            add_scenario(columns)
+            add_front(plans)
+            if row["scenario"] in front:
+                add_best(columns)
+    return {path.name: file_digest(path) for name in TABLES for path in store.tables(name)}
 
 
 def _kinds(store: Store, table: str) -> dict[str, str]:
@@ -102,48 +102,18 @@ def _kinds(store: Store, table: str) -> dict[str, str]:
     return {**first, **kinds}
 
 
-def scenario_rows(store: Store) -> Iterator[Row]:
-    """The rows of all scenarios, in order."""
-    for path in store.all_parts():
-        yield from read_rows(path)
+def _with_series(
+    store: Store, read: Callable[[Path], Iterator[Item]]
+) -> Iterator[tuple[int, Item]]:
+    """Yield what ``read`` finds of each scenario in the parts, in order, with its series.
 
-
-def _scaling(store: Store) -> Callable[[Store], Rows]:
-    """The rows of all scenarios, with their scaling relative to the fewest GPUs."""
-    fewest = FewestGpus(_series_numbers(store))
-    return lambda store: (fewest.scaled(key, row) for key, row in _series_numbers(store))
-
-
-def _series_numbers(store: Store) -> Iterator[tuple[int, Row]]:
-    """Yield each row with a key that is the same for rows that differ only in number of GPUs."""
+    The series is the same for scenarios that differ only in the number of GPUs.
+    """
     scenarios = store.plan.scenarios(range(store.plan.num_scenarios))
-    for scenario, row in zip(scenarios, scenario_rows(store), strict=False):
+    items = (item for path in store.all_parts() for item in read(path))
+    for scenario, item in zip(scenarios, items, strict=False):
         others = [(name, str(v)) for name, v in scenario.values.items() if name != "num_gpus"]
-        yield hash((scenario.work.name, *others)), row
-
-
-def _blocks(rows: Rows, names: Iterable[str]) -> Iterator[Block]:
-    iterator = iter(rows)
-    while block := [*islice(iterator, _ROWS_PER_BLOCK)]:
-        yield {name: [row.get(name) for row in block] for name in names}
-
-
-def _front_blocks(store: Store, names: Iterable[str]) -> Iterator[Block]:
-    """Yield the fronts of all scenarios as blocks of columns, one after another."""
-    waiting: dict[str, list[Value]] = {name: [] for name in names}
-    number = 0
-    for path in store.all_parts():
-        for front in read_fronts(path):
-            rows = len(next(iter(front.values()), ()))
-            number += rows
-            for name, values in waiting.items():
-                values += front.get(name) or [None] * rows
-            while number >= _ROWS_PER_BLOCK:
-                yield {name: values[:_ROWS_PER_BLOCK] for name, values in waiting.items()}
-                waiting = {name: values[_ROWS_PER_BLOCK:] for name, values in waiting.items()}
-                number -= _ROWS_PER_BLOCK
-    if number:
-        yield waiting
+        yield hash((scenario.work.name, *others)), item
 
 
 @contextmanager
@@ -155,14 +125,33 @@ def _table_writer(folder: Path, name: str, kinds: Kinds) -> Iterator[Callable[[B
         add_columns = None
         if has_parquet() and kinds:
             add_columns = stack.enter_context(_parquet_writer(folder / f"{name}.parquet", kinds))
+        waiting: dict[str, list[Value]] = {column: [] for column in kinds}
+        number = 0
 
-        def add(block: Block) -> None:
-            cells = [_cells(block[name], kind) for name, kind in kinds.items()]
+        def write(rows: int) -> None:
+            nonlocal number
+            block = {column: values[:rows] for column, values in waiting.items()}
+            cells = [_cells(block[column], kind) for column, kind in kinds.items()]
             text.writelines([",".join(row) + "\n" for row in zip(*cells, strict=True)])
             if add_columns is not None:
                 add_columns(block)
+            for values in waiting.values():
+                del values[:rows]
+            number -= rows
+
+        def add(block: Block) -> None:
+            nonlocal number
+            rows = len(next(iter(block.values()), ()))
+            number += rows
+            missing = [None] * rows
+            for column, values in waiting.items():
+                values += block.get(column) or missing
+            while number >= _ROWS_PER_BLOCK:
+                write(_ROWS_PER_BLOCK)
 
         yield add
+        if number:
+            write(number)
 
 
 @contextmanager
@@ -288,18 +277,20 @@ def run_sweep(
 
 def write_results(store: Store) -> dict[str, object]:
     """Write the tables of a finished sweep; return the entries of its manifest."""
+    plan, fewest = store.plan, FewestGpus()
     counts: Counter[str] = Counter(scenarios=0, feasible=0)
-    numbers = front_across(_count_rows(scenario_rows(store), counts), store.plan)
-    files = write_tables(store, numbers)
-    plan = store.plan
+
+    def counted_rows() -> Iterator[Row]:
+        for key, row in _with_series(store, read_rows):
+            counts["scenarios"] += 1
+            counts["feasible"] += bool(row["feasible"])
+            fewest.add(key, row)
+            yield row
+
+    numbers = front_across(counted_rows(), plan)
+    is_scaled = any("num_gpus" in work.varied for work in plan.works)
+    files = write_tables(store, numbers, fewest if is_scaled else None)
     return {**counts, "digest": plan.digest, "plan": plan.to_dict(), "files": files}
-
-
-def _count_rows(rows: Iterator[Row], counts: Counter[str]) -> Iterator[Row]:
-    for row in rows:
-        counts["scenarios"] += 1
-        counts["feasible"] += bool(row["feasible"])
-        yield row
 
 
 def _report_progress(progress: Callable[[int], None] | None, done: int) -> None:

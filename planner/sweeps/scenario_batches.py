@@ -11,7 +11,7 @@ from dataclasses import field
 from functools import cache
 from itertools import groupby, islice
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_of_row
@@ -89,16 +89,17 @@ def read_rows(path: Path) -> Iterator[Row]:
     return cast(Iterator[Row], _read(path, 1))
 
 
-def read_fronts(path: Path) -> Iterator[Mapping[str, list[Value]]]:
-    """The columns of the fronts of a part, in order; raises SpecError as `read_head`."""
-    return cast(Iterator[Mapping[str, list[Value]]], _read(path, 2))
+def read_results(path: Path) -> Iterator[tuple[Row, Mapping[str, list[Value]]]]:
+    """The row and the columns of the front of each scenario; raises SpecError as `read_head`."""
+    lines = cast(Iterator[Any], _read(path, 1, step=1))
+    return zip(lines, lines, strict=False)
 
 
-def _read(path: Path, first: int) -> Iterator[dict[str, object]]:
-    """Yield the JSON objects of every second line of a gzip file, from line ``first`` (0-based)."""
+def _read(path: Path, first: int, step: int = 2) -> Iterator[dict[str, object]]:
+    """Yield the JSON objects of every ``step``-th line of a gzip file, from ``first`` (0-based)."""
     with open_regular_file(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
         try:
-            for text in islice(read_lines(unpacked, path, max_bytes=TABLE), first, None, 2):
+            for text in islice(read_lines(unpacked, path, max_bytes=TABLE), first, None, step):
                 line = parse_json(text, str(path))
                 if not isinstance(line, dict):
                     raise SpecError(f"{path}: has a line that is not an object. {RERUN_HINT}")

@@ -15,12 +15,11 @@ _INFINIBAND = {"EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
 # A port of today's adapters; several carry more where the words do not count them.
 _FASTEST_PORT = 400 * _GBIT
 _SIZES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
-_NETWORK = re.compile(
+_NETWORK = (
     r"\s*(?:(?P<count>\d+)\s*[x*]\s*)?"
     r"(?:(?P<rate>\d+(?:\.\d+)?)[ -]?(?P<size>[kKMGTgmt])(?P<unit>\w*(?:/s)?)|(?P<name>[EHNX]DR))"
     r"(?:\s*(?:infiniband|ib|roce|ethernet|nics?|ports?)\b)*"
-    r"\s*(?:per|/|an?|each|for each)\s*(?P<owner>node|host|server|machine|gpu|card)s?\s*",
-    re.IGNORECASE,
+    r"\s*(?:per|/|an?|each|for each)\s*(?P<owner>node|host|server|machine|gpu|card)s?\s*"
 )
 _BITS = ("be", "b/s", "bps", "bit/s", "bits/s", "bit", "bits", "igabit", "")
 _BYTES = ("B/s", "Bps", "byte/s", "bytes/s")
@@ -52,7 +51,7 @@ def with_network(cluster: ClusterSpec, network: str | None) -> ClusterSpec:
 
 def _parse_network(network: str) -> tuple[int, float, bool]:
     """Parse a network: number of ports, bytes/s of a port, True if the ports are per node."""
-    match = _NETWORK.fullmatch(network)
+    match = re.fullmatch(_NETWORK, network, re.IGNORECASE)
     if match is None:
         raise SearchSpaceError(f"--network {network!r}: {_HOW}.")
     number = int(match["count"] or 1)

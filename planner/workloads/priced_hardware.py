@@ -21,10 +21,10 @@ from planner.question.prices import Stated, price_of_contract, price_parts
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
 from planner.specs.catalogue import default_cluster
-from planner.specs.file_cache import cache_by_files
+from planner.specs.file_cache import cache_between_runs
 from planner.specs.gpu import ClusterSpec, GpuSpec, is_assumed
 from planner.specs.operating_terms import DEFAULT, IDEAL, Campaign, OperatingTerms, ReliabilitySpec
-from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, PowerProfile, SourcedNumber
+from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, PowerProfile
 from planner.specs.price import (
     OWNERSHIP,
     UTILIZATION,
@@ -38,7 +38,7 @@ from planner.specs.price import (
     rate,
     unknown_gpus,
 )
-from planner.specs.price import SourcedQuantity as Owned
+from planner.specs.spec_files import SourcedQuantity as Owned
 from planner.specs.spec_files import digest
 from planner.specs.spec_paths import SpecKind, extra_files
 from planner.workloads.assumptions import PlanNotes
@@ -65,7 +65,7 @@ def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> Oper
         raise SearchSpaceError(f"Emissions depend on the region: {reason}.")
     if region is not None and carbon is not None:
         grams = carbon.value / UNITS["kg/J"]["gCO2e/kWh"]
-        note = f"{grams:.0f} gCO2e/kWh in {region.code} ({carbon.source}, {carbon.year})"
+        note = f"{grams:.0f} gCO2e/kWh in {region.code} ({carbon.source}, {carbon.date})"
         notes.defaults["electricity"] = note
     profile = _building_power(loaded.spec, request, figures)
     if request.pue is None and PUE in figures:
@@ -94,19 +94,13 @@ def ownership_figures(request: Request, notes: PlanNotes) -> Mapping[str, Owned]
     if ELECTRICITY in figures:
         price = figures[ELECTRICITY]
         usd = price.value / UNITS["usd/J"]["USD/kWh"]
-        notes.defaults["electricity_price"] = f"{usd:g} USD/kWh ({price.source}, {price.year})"
-        ownership[ELECTRICITY] = Owned(
-            value=price.value,
-            low=price.value,
-            high=price.value,
-            source=price.source,
-            date=price.year,
-        )
+        notes.defaults["electricity_price"] = f"{usd:g} USD/kWh ({price.source}, {price.date})"
+        ownership[ELECTRICITY] = price
     return ownership
 
 
 def _building_power(
-    profile: PowerProfile, request: Request, figures: Mapping[str, SourcedNumber]
+    profile: PowerProfile, request: Request, figures: Mapping[str, Owned]
 ) -> PowerProfile:
     """The power profile with the PUE of the request, or else of the region."""
     if request.pue is not None:
@@ -208,7 +202,7 @@ def _user_price_list(request: Request, notes: PlanNotes) -> Path | None:
     return user_list
 
 
-@cache_by_files
+@cache_between_runs
 def _digest(files: tuple[Path, ...]) -> str:
     return digest(*files)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from collections.abc import Callable, Iterator
-from datetime import date
+from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ from planner.errors import SpecError
 from planner.question.request import Request
 from planner.specs import file_cache, spec_files
 from planner.specs.catalogue import find, load_gpu, load_model, names
-from planner.specs.file_cache import cache_by_files, cache_on_disk, snapshot_files, stamp
-from planner.specs.hardware import read_gemm_table
+from planner.specs.file_cache import cache_between_runs, cache_by_files, snapshot_files, stamp
+from planner.specs.hardware import load_gpu_with_provenance, read_gemm_table
 from planner.specs.price import price_of
-from planner.specs.software_profile import load_framework
+from planner.specs.software_profile import load_engine, load_framework
+from planner.specs.spec_paths import extra_files
 from planner.workloads.make_plan import make_plan
 
 GPU = "h100-sxm-80gb"
@@ -236,8 +239,14 @@ def next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     file_cache._snapshot.cache_clear()
 
 
-def _parsed(path: Path) -> dict[str, Any]:
-    return {"text": path.read_text(), "number": 0.1}
+def read_text(file: Path) -> dict[str, Any]:
+    stamp(file)
+    return {"text": file.read_text(), "number": 0.1}
+
+
+def in_new_run(make: Callable[[Path], Any], file: Path) -> Any:
+    """The answer of a process that has cached nothing itself."""
+    return cache_between_runs(make)(file)
 
 
 def _file(tmp_path: Path) -> Path:
@@ -246,36 +255,77 @@ def _file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_is_not_parsed_again_by_the_next_run(
-    tmp_path: Path, next_run: Callable[[], None]
+def _unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let reading fail: what is still answered comes from the cache."""
+    monkeypatch.setattr(Path, "read_text", lambda *_: pytest.fail("read again"))
+
+
+def test_a_file_is_not_read_again_by_the_next_run(
+    tmp_path: Path, next_run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = _file(tmp_path)
-    assert cache_on_disk(path, _parsed) == {"text": "a", "number": 0.1}
+    expected = {"text": "a", "number": 0.1}
+    assert in_new_run(read_text, path) == expected
     next_run()
-    assert cache_on_disk(path, lambda _: {}) == {"text": "a", "number": 0.1}
+    _unread(monkeypatch)
+    assert in_new_run(read_text, path) == expected
+
+
+def test_cached_specs_equal_those_that_are_read() -> None:
+    table = next(extra_files("kernels")[0].glob("*.csv"))
+    specs: list[object] = [load_gpu_with_provenance(GPU), load_model("deepseek-v3")]
+    specs += [load_framework("nemo"), load_engine("vllm"), price_of(GPU), read_gemm_table(table)]
+    for spec in specs:
+        again = file_cache._Unpickler(BytesIO(pickle.dumps(spec))).load()
+        assert type(again) is type(spec)
+        assert repr(again) == repr(spec)
 
 
 def test_an_edit_that_keeps_size_and_time_is_seen(
     tmp_path: Path, next_run: Callable[[], None]
 ) -> None:
     path = _file(tmp_path)
-    cache_on_disk(path, _parsed)
+    in_new_run(read_text, path)
     next_run()
     times = path.stat()
     path.write_text("b")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert cache_on_disk(path, _parsed)["text"] == "b"
+    assert in_new_run(read_text, path)["text"] == "b"
 
 
-@pytest.mark.parametrize("content", ["", "\n", '"{}"\n[1', '"{}"\n7', "\0\n\0"])
-def test_what_something_else_wrote_is_parsed_again(
-    content: str, tmp_path: Path, next_run: Callable[[], None]
+def test_another_version_of_the_code_reads_again(
+    tmp_path: Path, next_run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = _file(tmp_path)
-    cache_on_disk(path, _parsed)
+    in_new_run(read_text, path)
     next_run()
-    (tmp_path / "caches/planner/specs-1").write_text(content.format(path))
-    assert cache_on_disk(path, _parsed)["text"] == "a"
+    monkeypatch.setattr(file_cache, "_code_stamps", lambda: {"planner/specs/gpu.py": (1,)})
+    _unread(monkeypatch)
+    with pytest.raises(pytest.fail.Exception, match="read again"):
+        in_new_run(read_text, path)
+
+
+def test_the_code_that_reads_specs_is_watched() -> None:
+    watched = {Path(path) for path in file_cache._code_stamps()}
+    modules = ("specs.gpu", "specs.validated", "base.units", "question.terms", "errors")
+    assert {Path(str(import_module(f"planner.{name}").__file__)) for name in modules} <= watched
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\0\n\0", pickle.dumps(7), pickle.dumps(({}, 7))])
+def test_what_something_else_wrote_is_read_again(
+    content: bytes, tmp_path: Path, next_run: Callable[[], None]
+) -> None:
+    path = _file(tmp_path)
+    in_new_run(read_text, path)
+    next_run()
+    (tmp_path / "caches/planner/specs-2").write_bytes(content)
+    assert in_new_run(read_text, path)["text"] == "a"
+
+
+@pytest.mark.parametrize("harm", [os.system, Path.unlink, eval])
+def test_the_cache_calls_no_functions(harm: Callable[..., object], tmp_path: Path) -> None:
+    with pytest.raises(pickle.UnpicklingError, match="not allowed"):
+        file_cache._Unpickler(BytesIO(pickle.dumps(harm))).load()
 
 
 def test_a_folder_that_cannot_be_written_is_no_fault(
@@ -283,16 +333,21 @@ def test_a_folder_that_cannot_be_written_is_no_fault(
 ) -> None:
     (tmp_path / "caches").write_text("a file")
     path = _file(tmp_path)
-    cache_on_disk(path, _parsed)
+    in_new_run(read_text, path)
     next_run()
-    assert cache_on_disk(path, _parsed)["text"] == "a"
+    assert in_new_run(read_text, path)["text"] == "a"
 
 
-def test_dates_are_not_remembered(tmp_path: Path, next_run: Callable[[], None]) -> None:
-    path = _file(tmp_path)
-    cache_on_disk(path, lambda _: {"day": date(2026, 1, 1)})
-    next_run()
-    assert cache_on_disk(path, _parsed)["text"] == "a"
+def test_the_cache_belongs_to_the_working_directory(
+    tmp_path: Path, next_run: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.toml").write_text(name)
+    for name in ("here", "there", "here"):
+        monkeypatch.chdir(tmp_path / name)
+        assert in_new_run(read_text, Path("a.toml"))["text"] == name
+        next_run()
 
 
 def test_many_answers_of_the_same_specs_look_at_a_file_once(

@@ -15,7 +15,7 @@ from planner.specs.price import (
     Price,
     can_be_owned,
     read_ownership,
-    unknown_owned,
+    unknown_gpus,
 )
 from planner.specs.spec_paths import extra_files
 
@@ -40,7 +40,7 @@ def test_shipped_figures_are_of_known_gpus_and_have_sources() -> None:
     path = extra_files("ownership.csv")[-1]
     figures = read_ownership(path)
     assert {name for name, _ in figures} == set(DIMENSIONS)
-    assert unknown_owned(path) == []
+    assert unknown_gpus(path) == []
     assumed = {name for (name, _), figure in figures.items() if figure.source == "assumed"}
     assert assumed == {"utilization"}, "nobody published it: a research report assumes as much"
 

@@ -62,7 +62,7 @@ def test_every_shipped_region_has_a_source_and_a_year() -> None:
     regions = read_regions(path)
     assert len(regions) > 300
     for region in regions.values():
-        assert all(figure.source and figure.year for figure in region.figures.values()), region
+        assert all(figure.source and figure.date for figure in region.figures.values()), region
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,7 @@ def row_files(csv_path: Path | None, json_path: Path | None) -> Iterator[RowFile
 _FORMULA = ("=", "+", "-", "@")
 # Sample size; deduplication is slower if more than half of the sample is distinct.
 _SAMPLE = 256
+_FEW = 500  # formatting them takes less than loading what is faster
 # Python writes numbers between these without an exponent.
 _LEAST_PLAIN, _LEAST_SCALED = 1e-4, 1e16
 _QUOTED = frozenset(',"\n')
@@ -323,7 +324,7 @@ def _array_texts(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
     bits = _bits(values)
     if (bits == bits[:1]).all():
         return _format_values(values[:1], cell, prefix) * len(values)
-    if np.unique(bits[:_SAMPLE]).size > _SAMPLE // 2:
+    if len({*bits[:_SAMPLE].tolist()}) > _SAMPLE // 2:
         return _format_values(values, cell, prefix)
     _, first, inverse = np.unique(bits, return_index=True, return_inverse=True)
     distinct_texts = np.array(_format_values(values[first], cell, prefix), dtype=object)
@@ -345,11 +346,11 @@ def _format_values(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
 
 def _numbers(values: AnyArray) -> list[str]:
     """Return finite floats as texts as Python writes them, several times as fast."""
-    if not len(values):
-        return []
+    numbers = values.tolist()
+    if len(numbers) < _FEW:
+        return [*map(repr, numbers)]
     import pydantic_core
 
-    numbers = values.tolist()
     texts = pydantic_core.to_json(numbers).decode()[1:-1].split(",")
     sizes = np.abs(values)
     for index in np.flatnonzero(((sizes < _LEAST_PLAIN) & (sizes > 0)) | (sizes >= _LEAST_SCALED)):

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from planner.base import formatting
 from planner.base.csv_cells import Row
@@ -16,7 +17,6 @@ from planner.confidence.intervals import Confidence
 from planner.decide.assumptions import sensitive_assumptions
 from planner.decide.fitting import options_that_raise_fit_probability
 from planner.decide.near import TARGET_FIT_PROBABILITY
-from planner.decide.suggestions.cost_levers import CostLever
 from planner.optimize.collector import iterate_rows
 from planner.optimize.problem import limit_rows, with_rate_limit
 from planner.optimize.result import SCALING_COLUMN as SCALING
@@ -82,6 +82,9 @@ from planner.show.presenters.workload_details import details_of, memory_blocks
 from planner.workloads.make_plan import Plan
 from planner.workloads.saved_plan import all_answers, non_default_parameters
 from planner.workloads.workload import Evaluation, Workload
+
+if TYPE_CHECKING:
+    from planner.decide.suggestions.cost_levers import CostLever
 
 _MAX_ASSUMED = 4
 _MAX_ROWS, _LINES, _ALL_LINES = 8, 7, 1000
@@ -371,10 +374,12 @@ def fastest_line(
 
 def undoubted_price_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> str:
     """Return the best plan without price doubts, if the recommended plan has some; else ""."""
-    goal, compared = plan.problem.objectives[0].name, result.comparisons.get("gpu")
-    if glossary()[goal].type != "usd" or compared is None or not _doubts(plan, row):
+    goal = plan.problem.objectives[0].name
+    is_compared = glossary()[goal].type == "usd" and "gpu" in plan.problem.axes
+    if not is_compared or not _doubts(plan, row):
         return ""
-    for other in iterate_rows(full_columns(compared.table, plan.problem.sources)):
+    compared = result.comparisons["gpu"].table
+    for other in iterate_rows(full_columns(compared, plan.problem.sources)):
         if not _doubts(plan, other):
             column = plan_objective_column(plan, goal, other)
             text = format_result(column, other[column], ends_in(column, other))

@@ -39,15 +39,13 @@ from planner.specs.price import (
     CURRENCIES,
     DIMENSIONS,
     OWNERSHIP,
-    SourcedQuantity,
     contracts_of,
     read_currencies,
     unknown_gpus,
-    unknown_owned,
 )
 from planner.specs.search_space import SearchSpace
 from planner.specs.software_profile import profile_table
-from planner.specs.spec_files import UNDATED, read_spec, read_toml
+from planner.specs.spec_files import UNDATED, SourcedQuantity, read_spec, read_toml
 from planner.specs.spec_paths import API_PRICES, SpecKind, api_price_files, extra_files
 from planner.specs.training_workload import TrainingWorkload
 from planner.specs.validated import field_words
@@ -566,9 +564,6 @@ def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
         # Tables have fixed names; any other file is a price list.
         if path.name in _READERS:
             _READERS[path.name](path)
-        elif path.name == OWNERSHIP:
-            if errors := unknown_owned(path, catalogue.folder):
-                raise SpecError("\n".join(errors))
         elif errors := unknown_gpus(path, catalogue.folder):
             raise SpecError("\n".join(errors))
     elif kind is SpecKind.SPACES:
