@@ -12,7 +12,7 @@ from planner.base.arrays import BoolArray, FloatArray, IndexArray
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.errors import PlannerError
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.optimize.collector import full_rows
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability

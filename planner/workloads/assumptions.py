@@ -21,7 +21,7 @@ from planner.specs.search_space import SearchSpace
 from planner.specs.serving_workload import acceptance
 
 if TYPE_CHECKING:
-    from planner.estimators.inference.context import ServingInputs
+    from planner.estimators.inference.batch_share import ServingInputs
     from planner.workloads.serving.results import TokenGeneration
 
 
