@@ -21,8 +21,12 @@ from planner.base.enums import (
 )
 from planner.base.units import GIB
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingInputs
-from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
+from planner.estimators.inference.batch_share import ServingInputs
+from planner.estimators.inference.serving_memory import (
+    ServingMemory,
+    sequence_bytes,
+    serving_memory,
+)
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import Catalogue, default_cluster
 from planner.specs.serving_workload import ServingWorkload

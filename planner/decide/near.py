@@ -131,7 +131,7 @@ def default_space_plan(
     if workload == "train":
         changed_answers["global_batch_size"] = int(number_or_nan(base_row["global_batch_size"]))
     if workload == "serve":
-        from planner.estimators.inference.context import ServingInputs
+        from planner.estimators.inference.batch_share import ServingInputs
 
         # A server may be started with another number of sequences, as on the largest GPUs.
         max_num_seqs = None

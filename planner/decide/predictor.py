@@ -13,10 +13,10 @@ from planner.base.atomic_write import check_path, write_bytes_atomically
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.errors import SearchSpaceError
-from planner.estimators.inference.context import Batch, ServingInputs
-from planner.estimators.inference.memory import longest_request, sequence_bytes
+from planner.estimators.inference.batch_share import Batch, ServingInputs
+from planner.estimators.inference.engine_step import step_time
+from planner.estimators.inference.serving_memory import longest_request, sequence_bytes
 from planner.estimators.inference.speculative_decoding import drafted_prompt_time, drafting_time
-from planner.estimators.inference.step import step_time
 from planner.optimize.source import Candidates
 from planner.question.parse_values import parse_int
 from planner.workloads.serving.replicas import Replicas

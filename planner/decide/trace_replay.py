@@ -10,9 +10,9 @@ import numpy as np
 from planner.base.arrays import FloatArray, IndexArray, first
 from planner.base.records import record
 from planner.errors import SearchSpaceError
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import new_tokens, request_overhead
-from planner.estimators.inference.prefix_cache import token_bytes
+from planner.estimators.inference.prefix_hits import token_bytes
 from planner.estimators.inference.replica_simulation import PrefixCache, Requests, StepCosts, replay
 from planner.optimize.source import Candidates, at_load
 from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN

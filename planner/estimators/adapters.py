@@ -25,7 +25,7 @@ from planner.base.enums import AdapterKind, AdapterTargets
 from planner.base.records import record
 from planner.base.training_aliases import ExpertAdapters
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import BatchShare, ServingInputs
+from planner.estimators.inference.batch_share import BatchShare, ServingInputs
 from planner.estimators.inference.weights import held_experts
 from planner.estimators.operators import Operator
 from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs

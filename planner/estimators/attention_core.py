@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import AttentionKernels, ContextExchange
-from planner.estimators.inference.context import BatchShare, ServingInputs
+from planner.estimators.inference.batch_share import BatchShare, ServingInputs
 from planner.estimators.kernel_work import rates, scan_work
 from planner.estimators.machine import CommunicationGroup
 from planner.estimators.operators import Operator, make_operator

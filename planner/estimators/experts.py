@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.enums import TokenDispatcher
-from planner.estimators.inference.context import BatchShare
+from planner.estimators.inference.batch_share import BatchShare
 from planner.estimators.inference.weights import held_experts
 from planner.estimators.machine import CommunicationGroup
 from planner.estimators.operators import Operator, make_operator

@@ -32,7 +32,7 @@ from planner.estimators.experts import (
     training_exchange,
     training_experts,
 )
-from planner.estimators.inference.context import BatchShare
+from planner.estimators.inference.batch_share import BatchShare
 from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.machine import CommunicationGroup
 from planner.estimators.operators import Operator, make_operator

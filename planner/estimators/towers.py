@@ -27,7 +27,7 @@ from planner.configurations.configuration_tables import (
     TrainingConfigurations,
 )
 from planner.estimators.attention_core import fused_work
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.layer_operators import layer_operators
 from planner.estimators.machine import CommunicationGroup, Machine
 from planner.estimators.operators import attribute_work

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from planner.base.records import record
-from planner.estimators.rl.step import ROLLOUT_PHASES, TRAINER_PHASES
-from planner.estimators.training.memory import MEMORY_PARTS
+from planner.estimators.rl.rl_step import ROLLOUT_PHASES, TRAINER_PHASES
+from planner.estimators.training.peak_memory import MEMORY_PARTS
 from planner.estimators.training.step_time import TIME_PARTS
 from planner.question.terms import ENDINGS, glossary, terms_about
 

@@ -17,8 +17,8 @@ from planner.confidence.rl import RlRule
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
-from planner.estimators.rl.context import RlInputs
-from planner.estimators.rl.step import RlStep, evaluate_rl
+from planner.estimators.rl.rl_inputs import RlInputs
+from planner.estimators.rl.rl_step import RlStep, evaluate_rl
 from planner.question.parse_values import parse_value
 from planner.question.terms import glossary
 from planner.specs.engine import EngineProfile

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         PoolConfigurations,
         ServingConfigurations,
     )
-    from planner.estimators.inference.context import ServingInputs
+    from planner.estimators.inference.batch_share import ServingInputs
 
 ComplexityLevel: TypeAlias = tuple[int, IndexArray | BoolArray]
 """The number of levels of a feature, and the level of every plan; 0: the simplest."""

@@ -49,7 +49,7 @@ from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import RangedValue
 
 if TYPE_CHECKING:
-    from planner.estimators.inference.context import ServingInputs
+    from planner.estimators.inference.batch_share import ServingInputs
 
 
 # Profiles that were fitted to runs whose tensor parallelism goes over nodes.

@@ -10,7 +10,7 @@ from planner.base.enums import (
 )
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.ideal_hardware import ideal_engine, ideal_hardware
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster, load_gpu, load_model
 from planner.specs.serving_workload import ServingWorkload

@@ -9,8 +9,8 @@ from serving_cases import replicas, serving_setting
 
 from planner.estimators.inference.continuous_batching import phases
 from planner.estimators.inference.disaggregated import prefill_workers
+from planner.estimators.inference.engine_step import InferenceStep
 from planner.estimators.inference.static_batch import StaticBatch, static_batch
-from planner.estimators.inference.step import InferenceStep
 
 PROMPT = 8192
 

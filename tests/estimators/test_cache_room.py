@@ -12,7 +12,7 @@ from serving_cases import replicas, serving_setting
 from start_logs import layout_of, predicted, setting_of, start_logs
 
 from planner.base.units import GIB
-from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.serving_memory import serving_memory
 
 
 def room_error(row: dict[str, str]) -> float:

@@ -14,11 +14,11 @@ from serving_cases import serving_setting as setting
 
 from planner.base.arrays import FloatArray
 from planner.estimators.inference.disaggregated import Pools, disaggregated_run
-from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
 )
+from planner.estimators.inference.serving_estimate import evaluate_serving
 from planner.specs.serving_workload import ServingWorkload
 
 CLIENTS: FloatArray = np.array([1.0, 2.0, 3.0, 7.0, 40.0, 256.0, 3000.0])

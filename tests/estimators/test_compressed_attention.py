@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
-from planner.estimators.inference.context import ServingInputs
-from planner.estimators.inference.memory import sequence_bytes
+from planner.estimators.inference.batch_share import ServingInputs
+from planner.estimators.inference.serving_memory import sequence_bytes
 from planner.layers.model import count_parameters, layer_of
 from planner.specs.catalogue import load_model
 from planner.specs.model import LayerGroup, ModelSpec

@@ -9,9 +9,9 @@ import pytest
 from serving_cases import replicas, serving_setting
 
 from planner.errors import PlannerError
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import decode_batch, tokens_per_step
-from planner.estimators.inference.memory import sequence_bytes
+from planner.estimators.inference.serving_memory import sequence_bytes
 from planner.estimators.inference.speculative_decoding import draft_weights, drafting_time
 from planner.specs.serving_workload import DraftMethod, acceptance, head_of
 from planner.workloads.assumptions import EvaluatedChoice

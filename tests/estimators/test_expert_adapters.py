@@ -8,8 +8,8 @@ import pytest
 
 import planner
 from planner.errors import LaunchError, SearchSpaceError
-from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count, matmul_parameters
+from planner.estimators.training.training_estimate import Estimate
 from planner.launch.read.read_launch import read_launch
 from planner.launch.write.write_launch import make_launch
 from planner.question.request import Request

@@ -8,8 +8,8 @@ import pytest
 import planner
 from planner.base.units import GIB
 from planner.errors import SearchSpaceError
-from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count, matmul_parameters
+from planner.estimators.training.training_estimate import Estimate
 from planner.formulas.memory import NF4_BYTES
 from planner.question.request import Request
 from planner.workloads.make_plan import make_plan

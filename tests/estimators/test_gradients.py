@@ -12,7 +12,7 @@ from planner.base.enums import (
 )
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.training.bytes_per_element import GradientBytes
-from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.training_estimate import Estimate, evaluate
 
 BLOOM = {
     "num_gpus": 384,

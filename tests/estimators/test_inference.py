@@ -15,8 +15,8 @@ from planner.base.enums import (
 )
 from planner.base.units import GIB
 from planner.estimators.inference.closed_loop import served_at_concurrency
-from planner.estimators.inference.estimate import SERVING_REJECTIONS, evaluate_serving
-from planner.estimators.inference.memory import (
+from planner.estimators.inference.serving_estimate import SERVING_REJECTIONS, evaluate_serving
+from planner.estimators.inference.serving_memory import (
     SERVING_MEMORY_PARTS,
     sequence_bytes,
     serving_memory,

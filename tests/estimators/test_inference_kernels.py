@@ -14,10 +14,10 @@ from planner.base.enums import (
     Precision,
     Quantization,
 )
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
+from planner.estimators.inference.engine_step import InferenceStep
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.static_batch import static_batch
-from planner.estimators.inference.step import InferenceStep
 from planner.specs.quantization import FORMATS
 from planner.workloads.serving.space import without_cuda_graphs
 

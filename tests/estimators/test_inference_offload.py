@@ -12,9 +12,9 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
+from planner.estimators.inference.engine_step import InferenceStep
 from planner.estimators.inference.static_batch import static_batch
-from planner.estimators.inference.step import InferenceStep
 
 # Two bytes of keys and values of 32 layers with 4,096 elements each: of OPT-6.7B.
 CACHE_PER_TOKEN = 2 * 2 * 32 * 4096

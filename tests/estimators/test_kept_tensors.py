@@ -12,10 +12,10 @@ from planner.base.software_enums import (
 )
 from planner.configurations.training_rules import RULES
 from planner.errors import SearchSpaceError
-from planner.estimators.training.estimate import broken_rule, evaluate
 from planner.estimators.training.flops import recomputed_flops_per_token
 from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
 from planner.estimators.training.saved_activations import layer_bytes
+from planner.estimators.training.training_estimate import broken_rule, evaluate
 from planner.optimize.source import first_row
 
 # Llama-3.1 8B: 32 layers of width 4096, 32 heads and 8 key-value heads of 128, 14,336 wide inside.

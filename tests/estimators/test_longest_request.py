@@ -11,9 +11,13 @@ from commands import Command
 from serving_cases import replicas, serving_setting
 
 from planner.errors import SpecError
-from planner.estimators.inference.context import ServingInputs
-from planner.estimators.inference.estimate import evaluate_serving
-from planner.estimators.inference.memory import longest_that_fits, needed_to_start, serving_memory
+from planner.estimators.inference.batch_share import ServingInputs
+from planner.estimators.inference.serving_estimate import evaluate_serving
+from planner.estimators.inference.serving_memory import (
+    longest_that_fits,
+    needed_to_start,
+    serving_memory,
+)
 from planner.question.request import Request
 from planner.workloads.make_plan import evaluate, make_single_plan
 

@@ -8,9 +8,9 @@ from serving_cases import replicas, serving_setting
 
 from planner.base.units import GIB
 from planner.errors import PlannerError
-from planner.estimators.inference.context import ServingInputs
-from planner.estimators.inference.estimate import evaluate_serving
-from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.batch_share import ServingInputs
+from planner.estimators.inference.serving_estimate import evaluate_serving
+from planner.estimators.inference.serving_memory import ServingMemory, serving_memory
 from planner.question.request import Request
 from planner.workloads.make_plan import evaluate, make_single_plan
 

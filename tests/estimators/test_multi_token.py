@@ -11,8 +11,8 @@ from published_runs import configuration
 
 from planner import Request
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.sharding import chunk_sizes, stage_layers
+from planner.estimators.training.training_estimate import evaluate
 from planner.layers.model import count_parameters
 from planner.specs.catalogue import find, load_model
 from planner.specs.serving_workload import with_mtp

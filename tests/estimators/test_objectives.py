@@ -7,8 +7,8 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import matmul_parameters
+from planner.estimators.training.training_estimate import Estimate
 from planner.layers.model import count_parameters
 
 PARAMETERS = 6_738_415_616

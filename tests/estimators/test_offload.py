@@ -13,7 +13,7 @@ from rich.console import Console
 import planner
 from planner.base.units import GIB
 from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY
-from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
+from planner.estimators.training.training_estimate import REJECTIONS, Estimate, evaluate
 from planner.layers.model import count_parameters
 from planner.optimize.source import first_row
 from planner.show.presenters.format_results import memory_table

@@ -11,8 +11,8 @@ from published_runs import configuration, setting
 from planner.base.enums import (
     ComputePrecision,
 )
-from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.model_states import ModelStates
+from planner.estimators.training.training_estimate import Estimate, evaluate
 
 LLAMA_7B = 6_738_415_616
 LAYER, ENDS = 202_383_360, 2 * 32_000 * 4096

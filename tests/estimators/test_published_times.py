@@ -14,10 +14,10 @@ from planner.base.enums import (
 from planner.base.software_enums import (
     RecomputedModules,
 )
-from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.run_cost import training_cost
+from planner.estimators.training.training_estimate import Estimate, evaluate
 from planner.specs.operating_terms import OperatingTerms
 
 NO = np.bool_(False)

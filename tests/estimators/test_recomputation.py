@@ -10,9 +10,9 @@ from planner.base.enums import (
     ComputePrecision,
     Recompute,
 )
-from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.flops import recomputed_flops_per_token
 from planner.estimators.training.recomputation import Recomputation
+from planner.estimators.training.training_estimate import Estimate, evaluate
 
 LAYERS = 80  # of llama-65b
 

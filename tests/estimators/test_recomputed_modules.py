@@ -20,10 +20,10 @@ from planner.base.software_enums import (
 )
 from planner.configurations.training_rules import RULES
 from planner.errors import SearchSpaceError
-from planner.estimators.training.estimate import broken_rule, evaluate
 from planner.estimators.training.flops import recomputed_flops_per_token
 from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.estimators.training.saved_activations import layer_bytes
+from planner.estimators.training.training_estimate import broken_rule, evaluate
 from planner.optimize.source import first_row
 
 # OPT-1.3B: 24 layers of width 2048, 32 heads, feed-forwards four times as wide, not gated.

@@ -11,7 +11,7 @@ from published_runs import configuration, setting
 from planner.base.enums import (
     Recompute,
 )
-from planner.estimators.training.estimate import evaluate
+from planner.estimators.training.training_estimate import evaluate
 from planner.specs.catalogue import Catalogue
 
 NUM_LAYERS, NUM_MICRO_BATCHES, WAIT = 96, 4, 0.001

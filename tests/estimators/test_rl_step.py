@@ -13,8 +13,8 @@ from planner.base.software_enums import Placement, WeightSync
 from planner.base.training_aliases import AdapterSync, SavedModules
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.estimators.machine import Machine
-from planner.estimators.rl.context import RlInputs
-from planner.estimators.rl.step import MEMORY_PHASES, evaluate_rl
+from planner.estimators.rl.rl_inputs import RlInputs
+from planner.estimators.rl.rl_step import MEMORY_PHASES, evaluate_rl
 from planner.estimators.timeline.step_timelines import rl_timeline
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster

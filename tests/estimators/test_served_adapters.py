@@ -14,10 +14,10 @@ from planner.base.enums import (
 )
 from planner.errors import PlannerError
 from planner.estimators.adapters import serving_adapter_launches
-from planner.estimators.inference.context import Batch, ServingInputs
-from planner.estimators.inference.estimate import evaluate_serving
-from planner.estimators.inference.memory import needed_to_start, serving_memory
-from planner.estimators.inference.step import step_time
+from planner.estimators.inference.batch_share import Batch, ServingInputs
+from planner.estimators.inference.engine_step import step_time
+from planner.estimators.inference.serving_estimate import evaluate_serving
+from planner.estimators.inference.serving_memory import needed_to_start, serving_memory
 from planner.formulas.memory import lora_serving_bytes
 from planner.layers.model import layer_of
 from planner.workloads.build_request import make_request

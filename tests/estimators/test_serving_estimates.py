@@ -18,9 +18,9 @@ from planner.estimators.inference.disaggregated import (
     decode_workers,
     prefill_workers,
 )
+from planner.estimators.inference.engine_step import step_time
 from planner.estimators.inference.kernels import Kernels
-from planner.estimators.inference.memory import serving_memory
-from planner.estimators.inference.step import step_time
+from planner.estimators.inference.serving_memory import serving_memory
 
 SERVE = {"model": "llama-3.1-70b", "gpu": "h200-sxm-141gb", "num_gpus": 8}
 

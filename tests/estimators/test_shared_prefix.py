@@ -6,8 +6,8 @@ import pytest
 from serving_cases import replicas, serving_setting
 
 from planner.estimators.inference.continuous_batching import new_tokens
-from planner.estimators.inference.estimate import evaluate_serving
-from planner.estimators.inference.memory import sequence_bytes, serving_memory
+from planner.estimators.inference.serving_estimate import evaluate_serving
+from planner.estimators.inference.serving_memory import sequence_bytes, serving_memory
 
 
 def test_it_takes_room_once() -> None:

@@ -15,10 +15,10 @@ from published_runs import configuration, setting
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.ideal_hardware import ideal_framework, ideal_hardware
 from planner.estimators.machine import Machine
-from planner.estimators.training.estimate import evaluate
-from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.micro_batch_share import TrainingInputs
+from planner.estimators.training.peak_memory import MEMORY_PARTS
 from planner.estimators.training.step_time import TIME_PARTS
+from planner.estimators.training.training_estimate import evaluate
 from planner.specs.catalogue import names
 
 MODELS = ("llama-65b", "gpt-3-175b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b", "falcon-40b")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.estimators.training.estimate import Estimate
+from planner.estimators.training.training_estimate import Estimate
 
 MIXTRAL = {"tensor_parallel": 2, "expert_parallel": 4, "sequence_parallel": True}
 

@@ -11,8 +11,8 @@ import pytest
 
 import planner
 from planner.errors import SpecError
-from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import model_flops_per_token
+from planner.estimators.training.training_estimate import Estimate
 from planner.layers.model import count_parameters, tower_parameters
 from planner.show.presenters.json_files import save_plan
 from planner.specs.catalogue import load_model

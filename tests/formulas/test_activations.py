@@ -12,9 +12,9 @@ from planner.base.enums import (
     Recompute,
 )
 from planner.configurations.configuration_tables import TrainingConfigurations
-from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.estimators.training.saved_activations import layer_bytes
+from planner.estimators.training.training_estimate import Estimate, evaluate
 from planner.workloads.make_plan import make_plan
 
 S = 2048

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import planner as package
-from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.serving_memory import serving_memory
 from planner.workloads.serving.space import with_max_num_seqs, with_sequence_limit
 
 SHORT = ("--gpu", "a100-sxm-80gb", "--input-tokens", 128, "--output-tokens", 256)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from tables import ONE, setting, table
 
-from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.flops import model_flops_per_token
-from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.micro_batch_share import TrainingInputs
+from planner.estimators.training.peak_memory import MEMORY_PARTS
 from planner.estimators.training.run_cost import training_cost
+from planner.estimators.training.training_estimate import evaluate
 from planner.layers.model import count_parameters
 from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue

@@ -11,9 +11,9 @@ from rows import each
 from tables import FRAMEWORKS, GPUS, MODELS, mesh, setting, table, with_gpu, with_links
 
 from planner.configurations.configuration_tables import TrainingConfigurations
-from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.sharding import data_parallel_time, stage_parameters
+from planner.estimators.training.training_estimate import Estimate, evaluate
 
 SLOW = settings(max_examples=examples(20, 4))
 SOME_MODEL, SOME_FRAMEWORK = st.sampled_from(MODELS), st.sampled_from(FRAMEWORKS)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner import Request
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.closed_loop import RequestMeans
-from planner.estimators.inference.estimate import evaluate_serving
+from planner.estimators.inference.serving_estimate import evaluate_serving
 from planner.workloads.make_plan import make_plan
 from planner.workloads.serving.replicas import ReplicaSource
 

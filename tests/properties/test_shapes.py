@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tables import FRAMEWORKS, MODELS, mesh, setting, table
 
 from planner.configurations.configuration_tables import TrainingConfigurations
-from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.training_estimate import Estimate, evaluate
 
 SLOW = settings(max_examples=examples(15, 2))
 

@@ -11,7 +11,7 @@ from scalar_machine import Layout, World
 from scalar_parameters import stage_parameters, stages
 
 from planner.estimators.training import sharding
-from planner.estimators.training.estimate import Estimate
+from planner.estimators.training.training_estimate import Estimate
 
 EXACT = {"rel": 1e-9, "abs": 0.0}
 

@@ -9,7 +9,7 @@ from typing import Any
 from scalar_serving_kernels import Replica, ServingWorld
 
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.machine import Machine
 from planner.question.terms import glossary
 from planner.specs.catalogue import default_cluster, load_gpu, load_model

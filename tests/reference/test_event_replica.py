@@ -16,14 +16,14 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import Phases
-from planner.estimators.inference.estimate import ServingEstimate, evaluate_serving
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
     time_to_first_token_percentile,
 )
+from planner.estimators.inference.serving_estimate import ServingEstimate, evaluate_serving
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster, load_gpu, load_model
 from planner.specs.serving_workload import ServingWorkload

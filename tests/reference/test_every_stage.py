@@ -22,9 +22,9 @@ from scalar_machine import Layout, World
 from scalar_parameters import stages
 
 from planner.estimators.training import sharding
-from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.sharding import StageLayers
+from planner.estimators.training.training_estimate import evaluate
 from planner.specs.attention import AttentionSpec
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 

@@ -18,12 +18,12 @@ from test_event_replica import deployment
 
 import planner
 from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.burst import share_until_the_end
 from planner.estimators.inference.closed_loop import RequestMeans, served_at_concurrency
-from planner.estimators.inference.context import ServingInputs
-from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import time_to_first_token_percentile
+from planner.estimators.inference.serving_estimate import ServingEstimate
+from planner.estimators.inference.serving_memory import serving_memory
 
 DEPLOYMENTS = [
     ("llama-3.1-8b", 1, "vllm", (1024, 256)),

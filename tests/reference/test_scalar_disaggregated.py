@@ -13,7 +13,7 @@ from scalar_disaggregated import Deployment
 from scalar_serving_kernels import Replica
 
 import planner
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.disaggregated import (
     Pools,
     decode_workers,

@@ -27,17 +27,17 @@ from scalar_serving_step import StepBatch
 from planner.base.enums import (
     AdapterTargets,
 )
-from planner.estimators.inference.context import Batch
+from planner.estimators.inference.batch_share import Batch
 from planner.estimators.inference.continuous_batching import wave_time
-from planner.estimators.inference.estimate import evaluate_serving
-from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.engine_step import step_time
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
     time_to_first_token_percentile,
 )
+from planner.estimators.inference.serving_estimate import evaluate_serving
+from planner.estimators.inference.serving_memory import serving_memory
 from planner.estimators.inference.static_batch import static_batch
-from planner.estimators.inference.step import step_time
 from planner.specs.catalogue import load_model
 from planner.specs.quantization import Checkpoint
 

@@ -28,8 +28,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scalar_machine import Layout, World
 
-from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.estimators.training.micro_batch_share import TrainingInputs
+from planner.estimators.training.training_estimate import REJECTIONS, Estimate, evaluate
 
 FRAMEWORKS_OF_ADAPTERS = ["hf-trainer", "unsloth", "nemo", "megatron-bridge", "fsdp", "torchtitan"]
 MODELS_OF_ADAPTERS = [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.estimators.inference.continuous_batching import prefix_share, prompt_batch
-from planner.estimators.inference.step import step_time
+from planner.estimators.inference.engine_step import step_time
 
 KINDS = ("input", "cached_input", "output")
 ANY: dict[str, Any] = {"model": "llama-3.1-8b", "gpu": "h100", "price": 3.0}

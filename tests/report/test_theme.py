@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.estimators.inference.memory import SERVING_MEMORY_PARTS
-from planner.estimators.training.memory import MEMORY_PARTS
+from planner.estimators.inference.serving_memory import SERVING_MEMORY_PARTS
+from planner.estimators.training.peak_memory import MEMORY_PARTS
 from planner.estimators.training.step_time import TIME_PARTS
 from planner.show.theme import (
     FAMILIES,

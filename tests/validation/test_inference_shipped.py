@@ -10,7 +10,7 @@ from shipped_intervals import assert_layouts_shipped, assert_shipped, assert_wid
 from planner.base.enums import (
     LinkKind,
 )
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster
 from planner.specs.serving_workload import ServingWorkload

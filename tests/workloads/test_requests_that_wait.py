@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.serving_memory import serving_memory
 from planner.optimize.source import first_row
 from planner.question.request import Request
 from planner.workloads.make_plan import evaluate, make_plan, make_single_plan

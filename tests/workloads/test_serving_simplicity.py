@@ -14,7 +14,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.configurations.configuration_tables import PoolConfigurations, ServingConfigurations
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.tie_breaking import ComplexityTieBreaker
 from planner.question.request import Request

@@ -62,7 +62,7 @@ def test_columns_are_the_estimate_in_their_units():
 
 
 def test_where_nothing_fits_no_time_is_predicted(monkeypatch):
-    monkeypatch.setattr("planner.estimators.training.estimate.step_time", None)
+    monkeypatch.setattr("planner.estimators.training.training_estimate.step_time", None)
     found = planner.search(model="llama-65b", num_gpus=1, constraints={"calendar_time": "1d"})
     assert [miss.rejection for miss in found.nearest_misses] == ["out_of_memory"]
     with pytest.raises(TypeError):

@@ -17,7 +17,7 @@ from planner.decide.sizing.fleet import (
     closest_reason,
 )
 from planner.decide.sizing.size import Size
-from planner.estimators.rl.context import RlInputs
+from planner.estimators.rl.rl_inputs import RlInputs
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.optimize.exhaustive import double_limit
 from planner.optimize.goals import Constraint

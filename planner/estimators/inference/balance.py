@@ -9,7 +9,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import (
     Phases,
     decode_steps,

@@ -8,8 +8,8 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.closed_loop import RequestMeans
-from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import decode_steps
 from planner.estimators.inference.disaggregated import Pools
 from planner.formulas.draining import drain_steps, wave_quantization_ratio

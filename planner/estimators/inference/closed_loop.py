@@ -12,7 +12,7 @@ from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.adapters import adapter_load_time
 from planner.estimators.inference.balance import LEAST_SHARE, Loop, requests_sent, step_demand
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import (
     Phases,
     decode_steps,
@@ -20,7 +20,6 @@ from planner.estimators.inference.continuous_batching import (
     request_overhead,
     tokens_per_step,
 )
-from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.queueing_delay import (
     Line,
     OfferedLoad,
@@ -28,6 +27,7 @@ from planner.estimators.inference.queueing_delay import (
     num_sharing_replicas,
 )
 from planner.estimators.inference.rate_drift import drift_effects
+from planner.estimators.inference.serving_memory import ServingMemory
 from planner.formulas.queueing import (
     finite_run_time_per_token_ratio,
     mean_if_positive,

@@ -10,9 +10,9 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import Batch, ServingInputs
+from planner.estimators.inference.batch_share import Batch, ServingInputs
+from planner.estimators.inference.engine_step import step_time
 from planner.estimators.inference.speculative_decoding import drafted_prompt_time, drafting_time
-from planner.estimators.inference.step import step_time
 from planner.estimators.towers import encoder_time
 from planner.formulas.queueing import mean_residual
 from planner.formulas.routing import accepted_tokens

@@ -10,7 +10,7 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.balance import together_share
-from planner.estimators.inference.context import PrefixHits, ServingInputs
+from planner.estimators.inference.batch_share import PrefixHits, ServingInputs
 from planner.estimators.inference.continuous_batching import (
     decode_line,
     decode_steps,
@@ -21,10 +21,14 @@ from planner.estimators.inference.continuous_batching import (
     tokens_per_step,
     two_sizes,
 )
-from planner.estimators.inference.estimate import serving_rejections
-from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
+from planner.estimators.inference.engine_step import step_time
+from planner.estimators.inference.serving_estimate import serving_rejections
+from planner.estimators.inference.serving_memory import (
+    ServingMemory,
+    sequence_bytes,
+    serving_memory,
+)
 from planner.estimators.inference.speculative_decoding import drafted_prompt_time
-from planner.estimators.inference.step import step_time
 from planner.estimators.towers import encoder_time
 from planner.formulas.queueing import (
     disaggregated_closed_loop_rate,

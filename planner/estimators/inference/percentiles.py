@@ -12,14 +12,14 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import (
     decode_steps,
     request_overhead,
     tokens_per_step,
 )
 from planner.estimators.inference.disaggregated import DisaggregatedRun
-from planner.estimators.inference.estimate import ServingEstimate
+from planner.estimators.inference.serving_estimate import ServingEstimate
 from planner.formulas.queueing import (
     averaged_share,
     first_token_variance,

@@ -13,8 +13,8 @@ import numpy as np
 from planner.base.arrays import FloatArray
 from planner.base.enums import Quantization
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import Batch, ServingInputs
-from planner.estimators.inference.step import step_time
+from planner.estimators.inference.batch_share import Batch, ServingInputs
+from planner.estimators.inference.engine_step import step_time
 from planner.estimators.inference.weights import weight_bytes
 from planner.layers.model import layer_of
 from planner.layers.operators import MatrixProduct

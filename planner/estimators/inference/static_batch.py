@@ -10,15 +10,15 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import Batch, ServingInputs
+from planner.estimators.inference.batch_share import Batch, ServingInputs
 from planner.estimators.inference.continuous_batching import (
     decode_batch,
     new_tokens,
     prompt_batch,
     tokens_per_step,
 )
+from planner.estimators.inference.engine_step import InferenceStep, step_time
 from planner.estimators.inference.speculative_decoding import drafted_prompt_time, drafting_time
-from planner.estimators.inference.step import InferenceStep, step_time
 from planner.estimators.towers import encoder_time
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.layers.model import Layer, count_parameters, layer_of, layer_parameters
 from planner.layers.operators import MatrixProduct, MatrixSplit
 from planner.specs.quantization import SIXTEEN_BIT_BYTES

@@ -11,8 +11,12 @@ from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.estimators.inference.continuous_batching import decode_line, phases
-from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
-from planner.estimators.rl.context import RlInputs
+from planner.estimators.inference.serving_memory import (
+    ServingMemory,
+    sequence_bytes,
+    serving_memory,
+)
+from planner.estimators.rl.rl_inputs import RlInputs
 from planner.formulas.rollout import (
     expected_longest,
     full_batch_steps,

@@ -10,10 +10,10 @@ from planner.base.arrays import FloatArray, add
 from planner.base.records import record
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.rl_configurations import RlConfigurations
-from planner.estimators.rl.context import RlInputs
-from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.rl.rl_inputs import RlInputs
 from planner.estimators.training.micro_batch_share import fullest_and_mean_share
 from planner.estimators.training.step_time import StepTime
+from planner.estimators.training.training_estimate import Estimate, evaluate
 
 _STATES = ("weights", "optimizer_states")
 _BYTES = 2.0

@@ -9,9 +9,9 @@ import numpy as np
 from planner.base.arrays import FloatArray, first
 from planner.base.enums import PipelineSchedule
 from planner.base.records import record
-from planner.estimators.inference.step import InferenceStep
+from planner.estimators.inference.engine_step import InferenceStep
 from planner.estimators.operators import Operator
-from planner.estimators.rl.step import TRAINER_PHASES, RlStep
+from planner.estimators.rl.rl_step import TRAINER_PHASES, RlStep
 from planner.estimators.timeline.pipeline_schedule import (
     BACKWARD,
     BUBBLE,
@@ -29,10 +29,10 @@ from planner.estimators.timeline.pipeline_schedule import (
     Timeline,
     schedule_passes,
 )
-from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.sharding import chunk_layers
 from planner.estimators.training.step_time import OperatorGroup
+from planner.estimators.training.training_estimate import Estimate, evaluate
 
 PASSES = (FORWARD, BACKWARD, WEIGHTS)
 

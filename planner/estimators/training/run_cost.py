@@ -12,9 +12,9 @@ from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.training_aliases import TrainingObjective
 from planner.estimators.ownership_cost import Charge, charge
-from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.estimators.training.micro_batch_share import TrainingInputs
+from planner.estimators.training.training_estimate import Estimate
 from planner.formulas import goodput as formulas
 from planner.formulas.cost import time_to_train
 from planner.formulas.goodput import calendar_time

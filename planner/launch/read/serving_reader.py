@@ -14,7 +14,7 @@ from planner.base.training_aliases import nearest_adapter_targets
 from planner.base.units import GIB, ceil_div
 from planner.configurations.configuration_tables import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.errors import LaunchError, PlannerError
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
 from planner.launch.option_table import OptionTable, ParserOptions, shipped_rows, tool_row

@@ -19,8 +19,8 @@ from planner.configurations.configuration_tables import (
     ServingConfigurations,
 )
 from planner.errors import LaunchError
-from planner.estimators.inference.context import ServingInputs
-from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.inference.batch_share import ServingInputs
+from planner.estimators.inference.serving_memory import ServingMemory, serving_memory
 from planner.estimators.machine import Machine
 from planner.launch.option_table import (
     MutableQuantities,

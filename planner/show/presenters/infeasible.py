@@ -15,8 +15,8 @@ from planner.configurations.configuration_tables import (
 )
 from planner.decide.explain.plan_comparison import PredictedPlan
 from planner.decide.suggestions.infeasible import suggest_feasible
-from planner.estimators.inference.context import ServingInputs
-from planner.estimators.inference.memory import longest_that_fits, serving_memory
+from planner.estimators.inference.batch_share import ServingInputs
+from planner.estimators.inference.serving_memory import longest_that_fits, serving_memory
 from planner.launch.option_table import OptionRole
 from planner.launch.targets import readers
 from planner.optimize.collector import NearestMiss

@@ -20,7 +20,7 @@ from planner.decide.fitting import MoreGpus
 from planner.decide.near import Change
 from planner.decide.suggestions.launch_changes import Attempts
 from planner.documents.shell.scope import ONLY_IN_SOME
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.launch import MANIFEST, TARGETS
 from planner.launch.read.hf_trainer.derive_settings import UNPACKED
 from planner.launch.read.import_launch import ImportedLaunch

@@ -12,7 +12,7 @@ from planner.base.csv_cells import number_of_row
 from planner.base.software_enums import Placement
 from planner.base.units import GIB
 from planner.configurations.rl_configurations import RlConfigurations
-from planner.estimators.rl.step import MEMORY_PHASES, PHASES
+from planner.estimators.rl.rl_step import MEMORY_PHASES, PHASES
 from planner.estimators.timeline.step_timelines import rl_timeline
 from planner.show.output_blocks import (
     Block,

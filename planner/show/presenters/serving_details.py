@@ -9,9 +9,9 @@ from planner.base import formatting
 from planner.base.csv_cells import number_of_row
 from planner.base.units import GIB
 from planner.estimators.inference.burst import Burst
-from planner.estimators.inference.estimate import ServingEstimate
+from planner.estimators.inference.engine_step import InferenceStep
 from planner.estimators.inference.percentiles import percentile
-from planner.estimators.inference.step import InferenceStep
+from planner.estimators.inference.serving_estimate import ServingEstimate
 from planner.estimators.timeline.pipeline_schedule import Timeline
 from planner.estimators.timeline.step_timelines import step_timeline
 from planner.optimize.collector import value_or_none

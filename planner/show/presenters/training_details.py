@@ -10,8 +10,8 @@ from planner.base.training_aliases import TrainingObjective
 from planner.base.units import GIB, TERA
 from planner.estimators.timeline.pipeline_schedule import Timeline
 from planner.estimators.timeline.step_timelines import training_timeline
-from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.step_time import TIME_PARTS, StepTime
+from planner.estimators.training.training_estimate import Estimate
 from planner.show.output_blocks import (
     TOTAL,
     Block,

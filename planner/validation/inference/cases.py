@@ -17,7 +17,7 @@ from planner.confidence.error_classes import batching_kind, stated_release, unme
 from planner.confidence.intervals import INFERENCE_TABLES, MemoryErrors, memory_errors
 from planner.confidence.profile_rules import EngineRule, engine_rule
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
 from planner.question.terms import terms_about

@@ -13,13 +13,13 @@ from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import INFERENCE_TABLES, default_fit_confidence
 from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.closed_loop import (
     RequestMeans,
     served_at_concurrency,
     served_at_rate,
 )
-from planner.estimators.inference.context import ServingInputs
 from planner.estimators.inference.continuous_batching import decode_line, wave_time
 from planner.estimators.inference.disaggregated import (
     Pools,
@@ -27,8 +27,8 @@ from planner.estimators.inference.disaggregated import (
     disaggregated_run,
     prefill_times,
 )
-from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.queueing_delay import OfferedLoad
+from planner.estimators.inference.serving_memory import ServingMemory, serving_memory
 from planner.estimators.inference.static_batch import static_batch
 from planner.formulas.draining import longest_answer_ratio
 from planner.validation.case_prediction import MEMORY, RATES, Prediction

@@ -35,8 +35,8 @@ from planner.configurations.configuration_tables import NAMES, TrainingConfigura
 from planner.configurations.training_rules import RULES
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
-from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.estimators.training.micro_batch_share import TrainingInputs
+from planner.estimators.training.training_estimate import REJECTIONS, Estimate, evaluate
 from planner.layers.model import count_parameters
 from planner.question.terms import terms_about
 from planner.specs.framework import FrameworkProfile

@@ -21,12 +21,12 @@ from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.configurations.rl_rules import RL_ONLY_RULES, RL_REJECTING, RL_RULES, RlContext
 from planner.configurations.training_rules import RULES
-from planner.estimators.inference.estimate import broken_serving_rule
-from planner.estimators.rl.context import RlInputs
-from planner.estimators.rl.step import HIDDEN, MEMORY_PHASES, PHASES, RlStep, evaluate_rl
+from planner.estimators.inference.serving_estimate import broken_serving_rule
+from planner.estimators.rl.rl_inputs import RlInputs
+from planner.estimators.rl.rl_step import HIDDEN, MEMORY_PHASES, PHASES, RlStep, evaluate_rl
 from planner.estimators.rl.trainer import full_batches
-from planner.estimators.training.estimate import broken_rule
 from planner.estimators.training.run_cost import RunCost, calendar_factors, run_cost
+from planner.estimators.training.training_estimate import broken_rule
 from planner.formulas.power import range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.question.terms import terms_of

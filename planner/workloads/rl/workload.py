@@ -37,9 +37,9 @@ from planner.configurations.rl_rules import (
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal_hardware import ideal_framework
 from planner.estimators.inference.continuous_batching import decode_batch
-from planner.estimators.inference.step import step_time
-from planner.estimators.rl.context import RlInputs
-from planner.estimators.rl.step import TRAINER_PHASES
+from planner.estimators.inference.engine_step import step_time
+from planner.estimators.rl.rl_inputs import RlInputs
+from planner.estimators.rl.rl_step import TRAINER_PHASES
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.optimize.source import Candidates, Source
 from planner.question.names import PLACEMENT, TRAIN_GPUS

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.optimize.source import Candidates
 from planner.specs.serving_workload import acceptance
 from planner.workloads.assumptions import (

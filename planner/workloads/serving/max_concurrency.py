@@ -9,8 +9,12 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.configurations.configuration_tables import ConfigurationTable, ServingConfigurations
-from planner.estimators.inference.context import ServingInputs
-from planner.estimators.inference.memory import ServingMemory, has_memory_to_start, serving_memory
+from planner.estimators.inference.batch_share import ServingInputs
+from planner.estimators.inference.serving_memory import (
+    ServingMemory,
+    has_memory_to_start,
+    serving_memory,
+)
 from planner.optimize.source import Candidates, Source
 
 _GRID = 64

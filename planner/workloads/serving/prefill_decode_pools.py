@@ -13,7 +13,7 @@ from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.configurations.configuration_tables import SERVING_NAMES, PoolConfigurations
 from planner.configurations.possible_parts import count_codes
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import (
     decode_steps,
     prefix_share,
@@ -31,7 +31,7 @@ from planner.estimators.inference.disaggregated import (
     token_time_at_rate,
 )
 from planner.estimators.inference.percentiles import PoolSpread
-from planner.estimators.inference.prefix_cache import (
+from planner.estimators.inference.prefix_hits import (
     PrefixCaches,
     ReplicaLoad,
     cache_sizes,

@@ -15,7 +15,7 @@ from planner.base.records import record
 from planner.base.units import ceil_div
 from planner.configurations.configuration_tables import RowPicker, ServingConfigurations
 from planner.configurations.enumerate import OpenMesh, numbers
-from planner.estimators.inference.context import PrefixHits, ServingInputs
+from planner.estimators.inference.batch_share import PrefixHits, ServingInputs
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     PrefillWorkers,
@@ -23,7 +23,7 @@ from planner.estimators.inference.disaggregated import (
     decode_workers,
     prefill_workers,
 )
-from planner.estimators.inference.prefix_cache import ReplicaLoad, prefixes_at, solve_prefix_hits
+from planner.estimators.inference.prefix_hits import ReplicaLoad, prefixes_at, solve_prefix_hits
 from planner.optimize.goals import Constraint, Objective
 from planner.optimize.pareto import pareto_front
 from planner.question.terms import terms_about

@@ -18,23 +18,16 @@ from planner.configurations.possible_parts import (
     Part,
     possible_parts,
 )
+from planner.estimators.inference.batch_share import PrefixHits, ServingInputs
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.closed_loop import (
     served_at_concurrency,
     served_at_rate,
     token_time_at_rate,
 )
-from planner.estimators.inference.context import PrefixHits, ServingInputs
 from planner.estimators.inference.continuous_batching import prefix_share
-from planner.estimators.inference.estimate import (
-    ServingEstimate,
-    broken_serving_rule,
-    evaluate_serving,
-    serving_rejections,
-)
-from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import percentile
-from planner.estimators.inference.prefix_cache import (
+from planner.estimators.inference.prefix_hits import (
     ROUNDS,
     PrefixCaches,
     ReplicaLoad,
@@ -43,6 +36,13 @@ from planner.estimators.inference.prefix_cache import (
     prefixes_at,
     solve_prefix_hits,
 )
+from planner.estimators.inference.serving_estimate import (
+    ServingEstimate,
+    broken_serving_rule,
+    evaluate_serving,
+    serving_rejections,
+)
+from planner.estimators.inference.serving_memory import serving_memory
 from planner.estimators.ownership_cost import outlay
 from planner.estimators.power_draw import PowerDraw
 from planner.optimize.source import Columns, Need

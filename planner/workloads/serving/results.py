@@ -18,9 +18,11 @@ from planner.base.units import GIB, HOUR, KILOWATT, KILOWATT_HOUR
 from planner.confidence.intervals import Confidence
 from planner.configurations.configuration_tables import SERVING_NAMES, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.estimators.inference.context import PrefixHits, ServingInputs
+from planner.estimators.inference.batch_share import PrefixHits, ServingInputs
 from planner.estimators.inference.continuous_batching import cached_tokens
-from planner.estimators.inference.memory import (
+from planner.estimators.inference.prefix_hits import PrefixCaches
+from planner.estimators.inference.queueing_delay import OfferedLoad
+from planner.estimators.inference.serving_memory import (
     SERVING_MEMORY_PARTS,
     ServingMemory,
     longest_request,
@@ -28,8 +30,6 @@ from planner.estimators.inference.memory import (
     preempted_share,
     sequence_bytes,
 )
-from planner.estimators.inference.prefix_cache import PrefixCaches
-from planner.estimators.inference.queueing_delay import OfferedLoad
 from planner.estimators.power_draw import PowerDraw, power_draw
 from planner.estimators.towers import encoder_inputs, encoder_time
 from planner.formulas.cost import cost_per_million

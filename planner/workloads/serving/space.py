@@ -26,7 +26,7 @@ from planner.configurations.enumerate import (
     single_axis,
 )
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.formulas.routing import lru_characteristic_draws, zipf_shares
 from planner.question.request import Request
 from planner.question.terms import parameter_defaults, terms_about, terms_of

@@ -13,10 +13,14 @@ from planner.base.records import record
 from planner.base.units import GIB
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.configurations.enumerate import OpenMesh
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import prefix_share
-from planner.estimators.inference.estimate import broken_serving_rule
-from planner.estimators.inference.memory import ServingMemory, has_memory_to_start, serving_memory
+from planner.estimators.inference.serving_estimate import broken_serving_rule
+from planner.estimators.inference.serving_memory import (
+    ServingMemory,
+    has_memory_to_start,
+    serving_memory,
+)
 from planner.estimators.inference.static_batch import StaticBatch, static_batch
 from planner.estimators.power_draw import PowerDraw
 from planner.optimize.source import Columns, Need, Source

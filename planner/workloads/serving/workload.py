@@ -19,9 +19,9 @@ from planner.configurations.configuration_tables import (
 from planner.configurations.enumerate import OpenMesh, as_values, coded_values
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.ideal_hardware import ideal_engine
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.continuous_batching import decode_batch, new_tokens, prompt_batch
-from planner.estimators.inference.step import InferenceStep, step_time
+from planner.estimators.inference.engine_step import InferenceStep, step_time
 from planner.optimize.problem import confidence_factor
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request

@@ -19,17 +19,17 @@ from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.training_rules import REJECTING, RULES
 from planner.estimators.power_draw import PowerDraw, power_draw
-from planner.estimators.training.estimate import (
+from planner.estimators.training.flops import max_utilization
+from planner.estimators.training.micro_batch_share import TrainingInputs
+from planner.estimators.training.peak_memory import MEMORY_PARTS
+from planner.estimators.training.run_cost import RunCost, calendar_factors, training_cost
+from planner.estimators.training.training_estimate import (
     Estimate,
     broken_rule,
     evaluate,
     host_need,
     rule_codes,
 )
-from planner.estimators.training.flops import max_utilization
-from planner.estimators.training.memory import MEMORY_PARTS
-from planner.estimators.training.micro_batch_share import TrainingInputs
-from planner.estimators.training.run_cost import RunCost, calendar_factors, training_cost
 from planner.formulas.cost import cost_per_pflop_day
 from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
@@ -108,7 +108,7 @@ _BLOCK_ROWS = 2**24
 class TrainingSource(Source):
     """Layouts of a run on one GPU with one framework.
 
-    ``flops_efficiency`` as `planner.estimators.training.estimate.evaluate` takes it;
+    ``flops_efficiency`` as `planner.estimators.training.training_estimate.evaluate` takes it;
     ``site`` says on what terms its GPUs run. ``fit_confidence`` is how surely a plan must fit, as
     `planner.workloads.prediction_confidence.training_share` takes it.
     """

@@ -42,11 +42,11 @@ from planner.configurations.training_rules import has_kernel, unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.ideal_hardware import ideal_framework
 from planner.estimators.kernel_work import rates
-from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flat_step import TENSOR_PARALLEL
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.estimators.training.step_time import StepTime
+from planner.estimators.training.training_estimate import Estimate
 from planner.optimize.source import Candidates, Source
 from planner.question.request import PlanRequest, Request
 from planner.question.terms import terms_about, terms_of

@@ -10,7 +10,7 @@ import pytest
 import planner
 from planner.estimators.timeline.pipeline_schedule import BUBBLE, MORE, Timeline
 from planner.estimators.timeline.step_timelines import ONCE, training_timeline
-from planner.estimators.training.estimate import evaluate
+from planner.estimators.training.training_estimate import evaluate
 from planner.show.presenters.workload_details import details_of
 
 LLAMA = {"model": "llama-65b", "global_batch_size": 256}

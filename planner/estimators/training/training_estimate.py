@@ -42,7 +42,6 @@ from planner.estimators.training.flat_step import (
     hardware_flops_per_token,
 )
 from planner.estimators.training.flops import model_flops_per_token
-from planner.estimators.training.memory import Memory, peak_memory
 from planner.estimators.training.micro_batch_share import (
     MicroBatchShare,
     TrainingInputs,
@@ -61,6 +60,7 @@ from planner.estimators.training.model_states import (
     paging_time,
     streamed_states_time,
 )
+from planner.estimators.training.peak_memory import Memory, peak_memory
 from planner.estimators.training.sharding import (
     DataParallelTime,
     StageParameters,

@@ -14,7 +14,7 @@ from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.adapters import serving_adapter_launches
 from planner.estimators.attention_core import cached_bytes, visible_tokens
-from planner.estimators.inference.context import Batch, BatchShare, ServingInputs
+from planner.estimators.inference.batch_share import Batch, BatchShare, ServingInputs
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.kernel_work import KernelWork
 from planner.estimators.layer_operators import layer_operators

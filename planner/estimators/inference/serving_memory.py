@@ -18,7 +18,7 @@ from planner.estimators.attention_core import (
     state_bytes,
     window,
 )
-from planner.estimators.inference.context import Batch, BatchShare, ServingInputs
+from planner.estimators.inference.batch_share import Batch, BatchShare, ServingInputs
 from planner.estimators.inference.speculative_decoding import draft_weights, drafter
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.towers import encoder_memory, tower_weights

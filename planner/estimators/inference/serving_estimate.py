@@ -12,9 +12,13 @@ from planner.configurations.serving_rules import (
     ServingContext,
     first_broken_serving_rule,
 )
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.closed_loop import RequestMeans, served_at_concurrency
-from planner.estimators.inference.context import ServingInputs
-from planner.estimators.inference.memory import ServingMemory, has_memory_to_start, serving_memory
+from planner.estimators.inference.serving_memory import (
+    ServingMemory,
+    has_memory_to_start,
+    serving_memory,
+)
 
 SERVING_REJECTIONS = tuple(rule.name for rule in SERVING_REJECTING)
 

@@ -10,7 +10,7 @@ from planner.base.arrays import FloatArray
 from planner.base.enums import Padding
 from planner.base.records import record
 from planner.base.training_aliases import AdapterSync, TrainingObjective
-from planner.estimators.inference.context import ServingInputs
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.machine import Machine
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.formulas.rollout import answer_lengths

@@ -11,10 +11,10 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
-from planner.estimators.inference.context import PrefixHits, ServingInputs
+from planner.estimators.inference.batch_share import PrefixHits, ServingInputs
 from planner.estimators.inference.continuous_batching import new_tokens, prompt_batch
-from planner.estimators.inference.memory import ServingMemory
-from planner.estimators.inference.step import step_time
+from planner.estimators.inference.engine_step import step_time
+from planner.estimators.inference.serving_memory import ServingMemory
 from planner.formulas.queueing import mean_residual
 from planner.specs.prefix_cache import HitRateCurve
 
