@@ -21,7 +21,7 @@ from planner.optimize.tie_breaking import MAX_TIE_FACTOR
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.make_plan import Plan, make_plan
-from planner.workloads.serving.space import with_max_num_seqs
+from planner.workloads.serving.question import with_max_num_seqs
 
 TARGET_FIT_PROBABILITY = 0.9
 """Fit probability that a change needs, unless no change reaches it."""
