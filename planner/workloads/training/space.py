@@ -268,6 +268,10 @@ def _flops_efficiency(
 
 
 def training_inputs(source: Source) -> TrainingInputs:
+    """The inputs of a source, checked to be of training.
+
+    Raises TypeError if the source does not train.
+    """
     if not isinstance(source, TrainingSource):
         raise TypeError(f"{source} does not train.")
     return source.inputs
