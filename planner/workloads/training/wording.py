@@ -77,6 +77,7 @@ def format_broken_options(candidates: Candidates, rule: str) -> str:
 
 
 def results(counts: Sequence[int]) -> tuple[str, ...]:
+    """The further columns of the front, for these numbers of GPUs."""
     several = ("tokens_per_s",) if len(counts) > 1 else ()
     names = ("step_time_s", "model_flops_utilization", "peak_memory_gib")
     return (*names, *several, "tokens_per_s_per_gpu")
