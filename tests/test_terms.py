@@ -29,7 +29,7 @@ from planner.question.terms import (
     terms_about,
     terms_of,
 )
-from planner.workloads.serving.prefill_decode_pools import PoolDeployments
+from planner.workloads.serving.prefill_decode_pools import PrefillDecodeDeployments
 from planner.workloads.serving.replicas import Replicas
 from planner.workloads.serving.static_batches import Batches
 from planner.workloads.training.results import TrainingRuns
@@ -44,7 +44,7 @@ KINDS |= {"result", "limit", "objective", "answer"}
 CANDIDATES = {
     "train": (TrainingRuns,),
     "inference": (Batches,),
-    "serve": (Replicas, PoolDeployments),
+    "serve": (Replicas, PrefillDecodeDeployments),
 }
 # Where a struct of arrays or a request declares the types of its fields.
 TYPED = {"configurations/table.py", "request.py"}

@@ -143,7 +143,7 @@ def _ends_from_json(ends: Iterable[object]) -> Ends:
     return low, high
 
 
-def _reported_columns(plan: Plan, row: Mapping[str, object]) -> list[str]:
+def _reported_columns(plan: Plan, row: Row) -> list[str]:
     """The predictions that an answer shows first, then all others with published errors."""
     followed = [name for same, inverse in COLUMNS_BY_ERROR.values() for name in (*same, *inverse)]
     shown = plan.workload.wording.shown_columns

@@ -90,7 +90,7 @@ def limit_concurrency(problem: Problem, plan: Plan, base_row: Row) -> Problem:
     max_num_seqs = plan.request.max_num_seqs
     if max_num_seqs is None or plan.workload.name != "serve":
         return problem
-    from planner.workloads.serving.space import with_max_num_seqs
+    from planner.workloads.serving.question import with_max_num_seqs
 
     at_once = int(number_or_nan(base_row["concurrency"]))
     sources = (

@@ -18,8 +18,8 @@ from planner.optimize.source import Candidates, at_load
 from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from planner.question.request import Request
 from planner.question.terms import terms_about
+from planner.workloads.serving.hit_rates import is_drawn
 from planner.workloads.serving.measured_arrivals import replica_of
-from planner.workloads.serving.prefix_cache import is_drawn
 from planner.workloads.serving.replicas import Replicas
 from planner.workloads.serving.traffic import trace_of
 

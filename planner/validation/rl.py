@@ -28,7 +28,7 @@ from planner.specs.software_profile import engine_on
 from planner.validation.case_prediction import MEMORY, Case, Prediction
 from planner.validation.run_tables import Run
 from planner.validation.spec_library import Library, NotPredicted, model_of, run_cluster
-from planner.workloads.rl.workload import generating
+from planner.workloads.rl.space import generating
 
 _TOKENS, _CAP = 256, 4
 _VARIATION = 0.8

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.base.records import record
 from planner.configurations.configuration_tables import format_value
 from planner.optimize.goals import Constraint
@@ -215,9 +216,7 @@ def _format_examples(names: Collection[str]) -> str:
     return f" like {first}" + (f" and {len(others)} others" if others else "")
 
 
-def tried_notes(
-    tried: Mapping[str, Sequence[str]], row: Mapping[str, object] | None = None
-) -> dict[str, str]:
+def tried_notes(tried: Mapping[str, Sequence[str]], row: Row | None = None) -> dict[str, str]:
     """Notes on parameters that the search chooses, by name; ``row``: the chosen values."""
     if row is None:
         return {name: f"{' or '.join(values)} (of the space)" for name, values in tried.items()}

@@ -19,7 +19,7 @@ from planner.estimators.inference.engine_step import InferenceStep
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.static_batch import static_batch
 from planner.specs.quantization import FORMATS
-from planner.workloads.serving.space import without_cuda_graphs
+from planner.workloads.serving.question import without_cuda_graphs
 
 
 def changed(setting: ServingInputs, **execution: Any) -> ServingInputs:

@@ -11,7 +11,7 @@ import pytest
 
 import planner as package
 from planner.estimators.inference.serving_memory import serving_memory
-from planner.workloads.serving.space import with_max_num_seqs, with_sequence_limit
+from planner.workloads.serving.question import with_max_num_seqs, with_sequence_limit
 
 SHORT = ("--gpu", "a100-sxm-80gb", "--input-tokens", 128, "--output-tokens", 256)
 

@@ -20,7 +20,7 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.specs.prefix_cache import HitRateCurve
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
-from planner.workloads.serving.prefix_cache import measured_hit_rates
+from planner.workloads.serving.hit_rates import measured_hit_rates
 
 BLOCK = 256
 ASKED = {

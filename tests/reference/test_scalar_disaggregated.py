@@ -22,8 +22,8 @@ from planner.estimators.inference.disaggregated import (
 )
 from planner.specs.catalogue import load_model
 from planner.specs.operating_terms import OperatingTerms
-from planner.workloads.serving.prefill_decode_pools import PoolSource
-from planner.workloads.serving.prefill_decode_search import PoolSpace
+from planner.workloads.serving.prefill_decode_pools import PrefillDecodeSource
+from planner.workloads.serving.prefill_decode_search import PrefillDecodeSpace
 
 WORKLOADS: list[dict[str, Any]] = [
     {},
@@ -190,9 +190,9 @@ def test_a_pair_of_a_search_waits_for_the_slower_end_of_a_transfer() -> None:
     """Four GPUs send a cache that one receives, and the other way round."""
     setting = make_setting("llama-2-70b", input_tokens=8000)
     mesh: Any = None
-    source = PoolSource(
+    source = PrefillDecodeSource(
         inputs=setting,
-        space=PoolSpace(
+        space=PrefillDecodeSpace(
             prefill_setting=setting, decode_setting=setting, prefill_mesh=mesh, decode_mesh=mesh
         ),
         counts=(),

@@ -10,7 +10,7 @@ import pytest
 import planner
 from planner.errors import SearchSpaceError, SpecError
 from planner.specs.software_profile import load_engine
-from planner.workloads.serving.space import with_sequence_limit, without_cuda_graphs
+from planner.workloads.serving.question import with_sequence_limit, without_cuda_graphs
 
 ASKED: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.2-1b", "gpu": "h100-sxm-80gb", "engine": "vllm",

@@ -18,8 +18,10 @@ from planner.specs.catalogue import Catalogue
 from planner.ui.pages.result_tables import breakdowns
 from planner.workloads.assumptions import PlanNotes
 from planner.workloads.make_plan import make_plan
+from planner.workloads.rl.question import make_rl_question
 from planner.workloads.rl.results import RlRuns
-from planner.workloads.rl.workload import RL, layout, make_rl_question, plan_words
+from planner.workloads.rl.wording import layout, plan_words
+from planner.workloads.rl.workload import RL
 
 ASKED = {
     "workload": "rl",

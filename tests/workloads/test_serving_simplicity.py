@@ -26,7 +26,7 @@ from planner.workloads.complexity import (
     replica_complexity,
 )
 from planner.workloads.make_plan import make_plan
-from planner.workloads.serving.prefill_decode_pools import PoolSource
+from planner.workloads.serving.prefill_decode_pools import PrefillDecodeSource
 
 SERVE: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-70b", "gpu": "h100", "num_gpus": 16,
@@ -119,7 +119,7 @@ def test_pools_are_less_plain_than_replicas() -> None:
 
 def test_prefill_workers_without_time_to_spare_are_less_plain() -> None:
     source = make_plan(Request(**{**SERVE, "mode": "disaggregated"})).problem.sources[0]
-    assert isinstance(source, PoolSource)
+    assert isinstance(source, PrefillDecodeSource)
     one = ServingConfigurations.of(**{**PLAIN, "num_gpus": 1})
     c = PoolConfigurations.combine_workers(one, one, np.array([1.0]), np.array([1.0]))
     idle, spare, full = pool_complexity(

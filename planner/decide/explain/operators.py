@@ -52,7 +52,7 @@ from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
 from planner.workloads.assumptions import PlanNotes
 from planner.workloads.priced_hardware import hardware, powers_of_two_counts
-from planner.workloads.workload import RepeatedWork
+from planner.workloads.timed_steps import RepeatedWork
 
 _NUMBER_BYTES = 2.0
 FRAMEWORK_DEFAULT_KERNEL = AttentionKernel.AUTO.word

@@ -16,7 +16,8 @@ from planner.optimize.source import Candidates
 from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
 from planner.workloads.make_plan import Plan
-from planner.workloads.workload import Evaluation, RepeatedWork, TimedPart, with_ledger
+from planner.workloads.timed_steps import RepeatedWork, TimedPart, with_ledger
+from planner.workloads.workload import Evaluation
 
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 

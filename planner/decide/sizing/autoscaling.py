@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.csv_cells import number_or_nan
+from planner.base.csv_cells import Row, number_or_nan
 from planner.base.records import record
 from planner.base.units import GIB, HOUR, MINUTE
 from planner.decide.sizing.load_profile import HOURS, LoadProfile
@@ -42,7 +42,7 @@ class Startup:
     bandwidth: float = math.inf
     engine: float = 0.0
 
-    def seconds(self, row: Mapping[str, object]) -> float:
+    def seconds(self, row: Row) -> float:
         """Return the start-up time of a replica or worker of a plan [s]."""
         replicas = sum(
             number_or_nan(row.get(name) or 0) for name in ("replicas", "prefill_replicas")

@@ -40,7 +40,7 @@ from planner.optimize.source import Candidates, Source
 from planner.question.terms import ENDINGS, terms_about
 from planner.workloads.make_plan import EACH_ITS_DEFAULT, Plan
 
-AnyRow = TypeVar("AnyRow", bound=Mapping[str, object])
+AnyRow = TypeVar("AnyRow", bound=Row)
 RATE = "request_rate"
 SUFFIXES = {unit: ENDINGS[unit] for unit in ("d", "s", "GiB", "USD")}
 """Suffix and unit of the columns of a limit, by the unit of the limit."""
@@ -189,7 +189,7 @@ class FeasiblePlan:
         )
 
 
-def gpus_of_workers(row: Mapping[str, object]) -> list[int]:
+def gpus_of_workers(row: Row) -> list[int]:
     """Return the GPUs per replica, or per decode and prefill worker; empty: the row lacks them."""
     sizes = list[tuple[int, int]]()
     for worker in ("", PREFILL):
@@ -203,7 +203,7 @@ def gpus_of_workers(row: Mapping[str, object]) -> list[int]:
 _CAPACITY = "capacity_requests_per_s"
 
 
-def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
+def cost_ends(row: Row) -> tuple[float, float, float]:
     """Return the cost of a row and its interval [USD, or USD/h of a service]; NaN: unknown.
 
     The hourly price of a service has no error; its number of GPUs has the error of the capacity.
@@ -219,7 +219,7 @@ def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
     return value, low, high
 
 
-def bad_case_cost(row: Mapping[str, object]) -> float:
+def bad_case_cost(row: Row) -> float:
     """Return the cost that 9 of 10 runs like this row do not exceed [USD, or USD/h]; NaN: unknown.
 
     A service is sized at its confidence, so that its cost already covers the bad case.
@@ -236,7 +236,7 @@ def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
     evidence.
     """
 
-    def order(row: Mapping[str, object]) -> tuple[float, float]:
+    def order(row: Row) -> tuple[float, float]:
         cost = bad_case_cost(row)
         return math.inf if math.isnan(cost) else cost, number_or_nan(row.get("num_gpus"))
 
@@ -248,7 +248,7 @@ def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
     return [first, *(row for row in by_cost if row is not first)]
 
 
-def rank_row_by_cost(row: Mapping[str, object]) -> RankedPlan:
+def rank_row_by_cost(row: Row) -> RankedPlan:
     """Return the cost and its interval of a row as a ranked plan, to detect ties."""
     value, low, high = cost_ends(row)
     ranked = rank_row(RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST, row)
@@ -256,7 +256,7 @@ def rank_row_by_cost(row: Mapping[str, object]) -> RankedPlan:
     return ranked._replace(value=value, low=low, high=high, bad=bad_case_cost(row), time=time)
 
 
-def are_tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
+def are_tied_with_first(rows: Sequence[Row]) -> list[bool]:
     """Return, per row, True if its cost is tied with that of the first; False for the first."""
     standings = [rank_row_by_cost(row) for row in rows]
     first = standings[0]

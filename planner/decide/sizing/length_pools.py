@@ -20,7 +20,7 @@ from planner.question.parse_values import parse_int, split_items
 from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.workloads.build_request import OptionNamer
-from planner.workloads.serving.space import USUAL_TOKENS, variations_of
+from planner.workloads.serving.question import USUAL_TOKENS, variations_of
 from planner.workloads.serving.traffic import (
     LengthRange,
     PromptLengths,

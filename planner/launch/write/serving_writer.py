@@ -47,7 +47,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.serving_workload import DraftMethod, ServingWorkload, head_of
-from planner.workloads.serving.space import with_sequence_limit, without_cuda_graphs
+from planner.workloads.serving.question import with_sequence_limit, without_cuda_graphs
 
 DRAFT_MODEL = "DRAFT_MODEL"
 _HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)

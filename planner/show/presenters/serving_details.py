@@ -49,7 +49,7 @@ from planner.workloads.make_plan import Plan
 from planner.workloads.serving.replicas import Replicas
 from planner.workloads.serving.results import Deployments, TokenGeneration
 from planner.workloads.serving.static_batches import Batches
-from planner.workloads.serving.workload import decode_step, inference_steps
+from planner.workloads.serving.timed_steps import decode_step, inference_steps
 from planner.workloads.workload import Evaluation
 
 _SHARES = (0.5, 0.9, 0.99)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import formatting
-from planner.base.csv_cells import number_or_nan
+from planner.base.csv_cells import Row, number_or_nan
 from planner.confidence.intervals import MEDIAN
 from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.decide.sizing.daily_schedule import DailySchedule
@@ -77,7 +77,7 @@ COSTS = (*_COSTS, "cost_per_million_tokens_usd")
 BY_COST = "By cost, then GPUs"
 _LIMIT = "limit_"
 _BATCH = "global_batch_size"
-Rows = Sequence[Mapping[str, object]]
+Rows = Sequence[Row]
 # Maximum number of GPUs and contracts with terms below a table.
 _MAX_TERMS = 8
 

@@ -52,7 +52,7 @@ from planner.specs.validated import field_words
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
 from planner.workloads.serving.space import serving_mesh
-from planner.workloads.training.workload import mesh_of
+from planner.workloads.training.space import mesh_of
 
 Row = Callable[[Catalogue, str], Iterator[str]]
 

@@ -38,7 +38,7 @@ from planner.validation.spec_library import (
     spelled,
     without_variant,
 )
-from planner.workloads.serving.space import with_sequence_limit, without_cuda_graphs
+from planner.workloads.serving.question import with_sequence_limit, without_cuda_graphs
 
 
 def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:

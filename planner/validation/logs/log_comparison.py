@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.base.csv_cells import Value
+from planner.base.csv_cells import Row, Value
 from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.base.software_enums import Placement
@@ -188,7 +188,7 @@ def _serving(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]
     }
 
 
-def _formats(row: Mapping[str, object]) -> dict[str, object]:
+def _formats(row: Row) -> dict[str, object]:
     """Return the columns with the number formats of weights, products and cache, and offload."""
     experts = "mxfp4" if row["expert_quantization"] == "mxfp4" else str(row["quantization"])
     weights, activations, products = _WORDS[experts]

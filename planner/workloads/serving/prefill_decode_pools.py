@@ -46,7 +46,11 @@ from planner.optimize.source import Block, Columns, Need
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import PowerProfile
 from planner.workloads.complexity import pool_complexity
-from planner.workloads.serving.prefill_decode_search import PoolSpace, headroom, pair_workers
+from planner.workloads.serving.prefill_decode_search import (
+    PrefillDecodeSpace,
+    headroom,
+    pair_workers,
+)
 from planner.workloads.serving.results import (
     DISAGGREGATED,
     PARAMETERS,
@@ -65,11 +69,11 @@ from planner.workloads.workload import floats, repeated
 
 
 @record(kw_only=True)
-class PoolSource(ServingSource):
+class PrefillDecodeSource(ServingSource):
     """Pools of prefill and decode workers; ``inputs`` and ``site`` are the decode workers'."""
 
     inputs: ServingInputs
-    space: PoolSpace
+    space: PrefillDecodeSpace
     site: OperatingTerms
     prefill_site: OperatingTerms
     mesh: None = None
@@ -99,7 +103,7 @@ class PoolSource(ServingSource):
         prefill = {f"prefill_{name}": value for name, value in self.prefill_site.columns.items()}
         return {**super().question_columns, **prefill}
 
-    def changed(self, change: Callable[[Any], Any]) -> PoolSource:
+    def changed(self, change: Callable[[Any], Any]) -> PrefillDecodeSource:
         """The source with ``change`` applied to the settings of both pools."""
         inputs, before = change(self.inputs), change(self.space.prefill_setting)
         space = replace(self.space, prefill_setting=before, decode_setting=inputs)
@@ -111,7 +115,7 @@ class PoolSource(ServingSource):
 
     def judged(
         self, configurations: PoolConfigurations, broken: CodeArray | None = None
-    ) -> PoolDeployments:
+    ) -> PrefillDecodeDeployments:
         """Predict times, rates and memory of every pair of prefill and decode workers."""
         c = configurations
         prefill = self.space.prefilling(c.prefill, c.prefill_replicas)
@@ -121,7 +125,7 @@ class PoolSource(ServingSource):
         return self.deployed(prefill, decode, *numbers, codes, c.concurrency)
 
     @property
-    def with_immediate_admission(self) -> PoolSource:
+    def with_immediate_admission(self) -> PrefillDecodeSource:
         """The source in which all requests must fit in memory at once."""
         return replace(self, space=replace(self.space, waits=False))
 
@@ -133,7 +137,7 @@ class PoolSource(ServingSource):
         num_decode: FloatArray,
         rejected_by: CodeArray,
         offered_concurrency: FloatArray | None = None,
-    ) -> PoolDeployments:
+    ) -> PrefillDecodeDeployments:
         """Deployments of ``num_prefill`` and ``num_decode`` workers; arrays broadcast.
 
         ``offered_concurrency``: concurrency of each decode worker, waiting requests included;
@@ -147,7 +151,7 @@ class PoolSource(ServingSource):
         pools = self._pools(prefill, decode, c)
         run = disaggregated_run(self.inputs, pools, c.replicas * c.concurrency)
         number, work = self.inputs.workload.num_requests, self.inputs.workload
-        deployments = PoolDeployments(
+        deployments = PrefillDecodeDeployments(
             source=self,
             configurations=c,
             rejected_by=rejected_by,
@@ -228,10 +232,10 @@ class PoolSource(ServingSource):
 
 
 @record(kw_only=True, repr=False)
-class PoolDeployments(Deployments):
+class PrefillDecodeDeployments(Deployments):
     """Deployments of prefill and decode workers."""
 
-    source: PoolSource
+    source: PrefillDecodeSource
     configurations: PoolConfigurations
     prefill: PrefillWorkers
     decode: DecodeWorkers
@@ -243,7 +247,7 @@ class PoolDeployments(Deployments):
         """The setting of the decode workers, with the prefix-cache hits of the prefill workers."""
         return replace(self.source.inputs, prefixes=self.prefill.prefixes)
 
-    def moved(self, source: PoolSource) -> PoolDeployments:
+    def moved(self, source: PrefillDecodeSource) -> PrefillDecodeDeployments:
         """The pools with the operating terms (prices, power) of ``source``; same predictions."""
         promises = replace(self.promises, price=source.price(self.configurations))
         return replace(self, source=source, promises=promises)
@@ -294,7 +298,7 @@ class PoolDeployments(Deployments):
         seconds: FloatArray = token_time_at_rate(self.inputs, self.pools, np.asarray(rate))
         return seconds
 
-    def at_rate(self, rate: float) -> PoolDeployments:
+    def at_rate(self, rate: float) -> PrefillDecodeDeployments:
         """The deployments at a total request rate [1/s]."""
         c = self.configurations
         number = requests_at_rate(self.inputs, self.pools, np.asarray(rate))

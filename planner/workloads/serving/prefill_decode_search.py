@@ -68,7 +68,7 @@ _HEADROOM = "memory_headroom"
 
 
 @record(kw_only=True)
-class PoolSpace:
+class PrefillDecodeSpace:
     """The layouts of a decode and of a prefill worker, and the possible numbers of both.
 
     ``replicas`` and ``prefill_replicas`` are the numbers of workers where they are given; else
@@ -163,7 +163,7 @@ class WorkerPairs:
 
 
 def pair_workers(
-    space: PoolSpace,
+    space: PrefillDecodeSpace,
     prefill: PrefillWorkers,
     decode: DecodeWorkers,
     goals: Sequence[Objective],
@@ -214,7 +214,7 @@ def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
 
 
 def _pair_rows(
-    space: PoolSpace, prefill: PrefillWorkers, decode: DecodeWorkers
+    space: PrefillDecodeSpace, prefill: PrefillWorkers, decode: DecodeWorkers
 ) -> Iterator[FloatArray]:
     """Yield pairs of workers with the same KV-cache format: row, row, number, number."""
     kinds = _kinds(prefill), _kinds(decode)
@@ -322,7 +322,7 @@ def _map_arrays(
 
 
 def _number_pairs(
-    space: PoolSpace,
+    space: PrefillDecodeSpace,
     workers: tuple[PrefillWorkers, DecodeWorkers],
     row_pairs: tuple[IndexArray, IndexArray],
     sizes: tuple[int, int],
@@ -349,7 +349,7 @@ def _number_pairs(
 
 
 def numbers_that_fill(
-    space: PoolSpace, count: int, prefill: int, decode: int
+    space: PrefillDecodeSpace, count: int, prefill: int, decode: int
 ) -> tuple[FloatArray, FloatArray]:
     """Numbers of ``prefill``-GPU and ``decode``-GPU workers that together use ``count`` GPUs.
 

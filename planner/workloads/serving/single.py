@@ -17,7 +17,7 @@ from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.burst import Burst, pooled_burst
 from planner.optimize.source import Column, Source
 from planner.workloads.serving.max_concurrency import LARGEST_BATCH
-from planner.workloads.serving.prefill_decode_pools import PoolSource
+from planner.workloads.serving.prefill_decode_pools import PrefillDecodeSource
 from planner.workloads.serving.prefill_decode_search import numbers_that_fill, one_each
 from planner.workloads.serving.replicas import Replicas, ReplicaSource
 from planner.workloads.serving.results import Deployments
@@ -38,7 +38,7 @@ def evaluate_serving_once(source: Source, num_requests: int | None = None) -> Ev
     """
     if num_requests is not None and not 1 <= num_requests <= LARGEST_BATCH:
         raise SearchSpaceError(f"A burst has 1 to {LARGEST_BATCH:,} requests.")
-    if isinstance(source, PoolSource):
+    if isinstance(source, PrefillDecodeSource):
         return _serve_pools_once(source, num_requests)
     if not isinstance(source, ReplicaSource):
         raise TypeError(f"{source} does not serve.")
@@ -110,7 +110,7 @@ def _first(values: FloatArray) -> float:
     return float(np.ravel(values)[0])
 
 
-def _serve_pools_once(source: PoolSource, num_requests: int | None) -> Evaluation:
+def _serve_pools_once(source: PrefillDecodeSource, num_requests: int | None) -> Evaluation:
     """Evaluate the one configuration of pools; a burst gets as many slots as fit."""
     configurations = _single_pools(source, num_requests)
     is_burst = source.inputs.workload.request_rate is None and num_requests is not None
@@ -141,7 +141,7 @@ def _with_burst(candidates: Deployments, served: Burst | None) -> Evaluation:
     return Evaluation(candidates=candidates, more=columns, detail=served)
 
 
-def _single_pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
+def _single_pools(source: PrefillDecodeSource, num_requests: int | None) -> PoolConfigurations:
     """The one configuration of pools; refuses several. Unset numbers of workers fill the GPUs."""
     prefill = one_each(source.space.prefill_mesh, "concurrency")
     decode = one_each(source.space.decode_mesh, "max_num_batched_tokens")
@@ -162,7 +162,9 @@ def _single_pools(source: PoolSource, num_requests: int | None) -> PoolConfigura
     )
 
 
-def _worker_numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float, float]]:
+def _worker_numbers(
+    source: PrefillDecodeSource, prefill: int, decode: int
+) -> list[tuple[float, float]]:
     """Pairs of numbers: workers of ``prefill`` GPUs each, workers of ``decode`` GPUs each."""
     requested = source.space.prefill_replicas, source.space.replicas
     if None not in requested and not source.counts:
@@ -174,7 +176,7 @@ def _worker_numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple
     ]
 
 
-def _evaluate_at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
+def _evaluate_at_load(source: ReplicaSource | PrefillDecodeSource, configurations: Any) -> Any:
     """Evaluate configurations at the request rate of the workload.
 
     Of several concurrencies, the lowest that reaches the rate; the capacity is the highest of all.

@@ -1,16 +1,16 @@
-"""The mesh of all serving candidates, from a search space and the user's settings."""
+"""The search space of a service: its sources, and the mesh of all configurations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from planner.base.enums import AdapterTargets, CacheType, Quantization
-from planner.base.training_aliases import served_targets
+from planner.base.enums import CacheType, Quantization
+from planner.base.formatting import format_gib
 from planner.configurations.configuration_tables import (
+    PREFILL,
     SERVING_NAMES,
     ServingConfigurations,
     format_value,
@@ -25,38 +25,44 @@ from planner.configurations.enumerate import (
     refuse_unknown,
     single_axis,
 )
-from planner.errors import SearchSpaceError, SpecError
+from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.inference.batch_share import ServingInputs
-from planner.formulas.routing import lru_characteristic_draws, zipf_shares
+from planner.optimize.problem import confidence_factor
+from planner.optimize.source import Source
 from planner.question.request import Request
 from planner.question.terms import parameter_defaults, terms_about, terms_of
-from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.engine import EngineProfile
-from planner.specs.gpu import GpuSpec
-from planner.specs.image_processing import audio_tokens
 from planner.specs.model import ModelSpec
-from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint, compute_precision
 from planner.specs.search_space import SearchSpace
-from planner.specs.serving_workload import (
-    DraftMethod,
-    ServingWorkload,
-    acceptance,
-    embedder_of,
-    head_of,
+from planner.specs.software_profile import engine_on
+from planner.workloads.prediction_confidence import serving_share
+from planner.workloads.priced_hardware import PricedHardware
+from planner.workloads.serving.prefill_decode_pools import PrefillDecodeSource
+from planner.workloads.serving.prefill_decode_search import PrefillDecodeSpace
+from planner.workloads.serving.question import (
+    CACHES_OF_ACTIVATIONS,
+    SINGLE,
+    caches_activations,
+    draft_of,
+    with_options,
 )
-from planner.specs.spec_files import check_spec, text_digest
-from planner.specs.validated import replace_unvalidated
-from planner.workloads.assumptions import PlanNotes
-from planner.workloads.image_inputs import image_fields, image_tokens
-from planner.workloads.priced_hardware import gpu_counts
-from planner.workloads.serving.prefix_cache import hit_rate_curve_of, is_drawn
-from planner.workloads.serving.traffic import arrivals_of, traffic_defaults
+from planner.workloads.serving.replicas import ReplicaSource
+from planner.workloads.serving.results import AGGREGATED, DISAGGREGATED, MODES
+from planner.workloads.serving.static_batches import BatchSource
 from planner.workloads.workload import HardwareScenario, WorkloadQuestion
 
 _ALL = "all"
+
+
 _LARGEST_REPLICA = 64
+
+
 _LAYOUT = terms_about("model_parallel", "serve")
+
+
 _CACHE = terms_about("serving_memory")
+
+
 _ANSWER_ONLY_PARAMETERS = (*_CACHE, "concurrency", "max_num_batched_tokens")
 
 
@@ -181,395 +187,12 @@ def _quantizations(
     return {"quantization": columns[:, 0], "expert_quantization": columns[:, 1]}
 
 
-# Of formats with the bits of integer activations in their name.
-_CACHES = {
-    Quantization.W8A8: CacheType.INT8,
-    Quantization.W4A8: CacheType.INT8,
-    Quantization.W4A4: CacheType.INT4,
-}
-
-
 def _cache_of(quantization: int) -> CacheType:
     """The cache of as many bits as activations have."""
-    return _CACHES.get(Quantization(quantization), CacheType.BF16)
+    return CACHES_OF_ACTIVATIONS.get(Quantization(quantization), CacheType.BF16)
 
 
-def caches_activations(request: Request) -> bool:
-    """True if the KV cache gets the number format of the activations, as rooflines assume.
-
-    False if an engine is named: engines cache in 16 bit unless another format is specified.
-    """
-    return request.at_shares and request.engine is None
-
-
-def _cache_note(request: Request) -> Mapping[str, str]:
-    """A note on the KV-cache format that follows from the activations; empty if it does not."""
-    quantization = request.settings.get("quantization")
-    if not isinstance(quantization, str) or not caches_activations(request):
-        return {}
-    format_name = Quantization.canonical_word(quantization)
-    cache = {code.word: cache_format.word for code, cache_format in _CACHES.items()}.get(
-        format_name
-    )
-    if cache is None or request.space != SINGLE or "kv_cache" in request.settings:
-        return {}
-    return {
-        "kv_cache": f"{cache} (as many bits as the activations of {format_name}, at a roofline)"
-    }
-
-
-_PUBLISHED_TYPES = ("quantization", "expert_quantization")
-_SIXTEEN = FORMATS[Quantization.W16A16].compute
-
-
-def on_gpus(scene: HardwareScenario) -> HardwareScenario:
-    """The scenario with a published checkpoint that all GPUs multiply without unpacking.
-
-    The publisher's checkpoint is replaced if the GPUs unpack its weights: 4-bit integers are
-    served in NVFP4 on Blackwell. A checkpoint named by repository or by weight types stays.
-    """
-    question = scene.question
-    model, name = question.model, str(question.request.model)
-    is_named = "/" in name and not name.endswith(".toml")
-    if (
-        is_named
-        or _has_weight_formats(scene)
-        or not _is_unpacked(stored_types(model)[1], _all_gpus(scene))
-    ):
-        return scene
-    checkpoint = next(
-        (
-            other
-            for other in _further_checkpoints(scene)
-            if _multiplies_format(other.quantization, _all_gpus(scene))
-        ),
-        None,
-    )
-    if checkpoint is None:
-        return scene
-    return replace(
-        scene, question=replace(question, model=in_format(model, checkpoint.quantization))
-    )
-
-
-def weights_note(scene: HardwareScenario) -> Mapping[str, str]:
-    """A note on the weight formats of a scenario, if several checkpoints are published."""
-    model = scene.question.model
-    suited = [
-        checkpoint
-        for checkpoint in _further_checkpoints(scene)
-        if _multiplies_format(checkpoint.quantization, _all_gpus(scene))
-    ]
-    if not suited or _has_weight_formats(scene):
-        return {}
-    name = str(scene.question.request.model)
-    published = scene.place.machine.catalogue.load_model(name)
-    served = next(
-        (checkpoint for checkpoint in suited if checkpoint.quantization in stored_types(model)),
-        None,
-    )
-    if served is not None and stored_types(model) != stored_types(published):
-        source_text = f"of {served.repository}, not {stored_types(published)[1]} as published"
-        reason = "which is unpacked to 16 bit"
-        return {
-            "quantization": (
-                f"{format_weight_formats(model)} {source_text}, {reason} ({served.source})"
-            )
-        }
-    other_texts = [
-        f"{checkpoint.quantization} as {checkpoint.repository}"
-        for checkpoint in suited
-        if checkpoint is not served
-    ]
-    others_text = f", published in {' and '.join(other_texts)} too" if other_texts else ""
-    return {
-        "quantization": (
-            f"{format_weight_formats(model)}{others_text} (published weights of {model.name})"
-        )
-    }
-
-
-def format_weight_formats(model: ModelSpec) -> str:
-    """The types of a model's published weights in words."""
-    dense, experts = stored_types(model)
-    return f"{dense}, experts {experts}"
-
-
-def _has_weight_formats(scene: HardwareScenario) -> bool:
-    """True if the user sets a number format of the weights."""
-    return bool({*_PUBLISHED_TYPES} & set(scene.question.request.settings))
-
-
-def _all_gpus(scene: HardwareScenario) -> list[GpuSpec]:
-    return [place.machine.gpu for place in (scene.place, *scene.others.values())]
-
-
-def _further_checkpoints(scene: HardwareScenario) -> list[Checkpoint]:
-    """Published checkpoints, other than the default, that the engine serves on all GPUs."""
-    engine, vendors = scene.profile, {gpu.vendor for gpu in _all_gpus(scene)}
-    return [
-        checkpoint
-        for checkpoint in scene.question.model.checkpoints
-        if checkpoint.repository
-        and checkpoint.quantization in engine.quantizations
-        and all(checkpoint.is_served(engine.name, vendor) for vendor in vendors)
-    ]
-
-
-def _is_unpacked(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
-    """True if weights of a format below 16 bits are unpacked to 16 bits on every GPU."""
-    code = Quantization[quantization.upper()]
-    return FORMATS[code].weight < SIXTEEN_BIT_BYTES and not any(
-        _is_multiplied(code, gpu) for gpu in gpus
-    )
-
-
-def _multiplies_format(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
-    """True if every GPU multiplies a weight format without unpacking it."""
-    return all(_is_multiplied(Quantization[quantization.upper()], gpu) for gpu in gpus)
-
-
-def _is_multiplied(code: Quantization, gpu: GpuSpec) -> bool:
-    return compute_precision(code, gpu.peak_flops) not in (None, *_SIXTEEN)
-
-
-SINGLE = "serve_single"
-_SPACE = "serve"
-USUAL_TOKENS = 1024
-"""Default tokens of a prompt and of an answer."""
-_VARIATION = 1.0
-"""Of lengths: services have 0.96 to 3.1 of prompts, 0.7 to 3.3 of answers (``lengths.csv``)."""
 _TYPES = terms_about("number_format", "serve")
-
-
-def make_serving_question(
-    request: Request, catalogue: Catalogue, notes: PlanNotes
-) -> WorkloadQuestion:
-    """Read the model, the requests and the search space of a serving request.
-
-    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or neither
-    GPUs nor a request rate are specified.
-    """
-    counts = () if request.num_gpus is None else tuple(sorted(set(gpu_counts(request.num_gpus))))
-    if not counts and request.request_rate is None and request.space != SINGLE:
-        raise SearchSpaceError(
-            "Give the number of GPUs with --gpus, or the requests per second to serve with "
-            "--request-rate; planner size --power or --budget finds how many a bound allows."
-        )
-    model = catalogue.load_model(str(request.model))
-    notes.copy(str(request.model), model.name)
-    notes.digests[f"model {model.name}"] = text_digest(repr(model))
-    work = _make_workload(request, model, notes)
-    if work.embeds:
-        _refuse_answer_options(request)
-        model = embedder_of(model)
-    elif not any(attention.causal for attention in model.attentions):
-        raise SpecError(
-            f"{model.name} generates nothing: give --output-tokens 0, and the prompts are embedded "
-            "or scored."
-        )
-    draft = draft_of(request, model, catalogue)
-    if request.draft_model is not None and draft is not None:
-        notes.digests[f"model {draft.name}"] = text_digest(repr(draft))
-    published = model.quantization, model.expert_quantization
-    is_set = {"quantization", "expert_quantization"} & set(request.settings)
-    if any(published) and not is_set and request.precision is None:
-        is_copy = notes.catalogue.copied_from(str(request.model))
-        source = "the name of the copy" if is_copy else f"published weights of {model.name}"
-        notes.defaults["quantization"] = f"{format_weight_formats(model)} ({source})"
-    notes.defaults |= _cache_note(request)
-    return WorkloadQuestion(
-        request=request,
-        model=model,
-        work=work,
-        counts=counts,
-        space=(_SPACE, "default") if request.space is None else (request.space, None),
-    )
-
-
-def _add_audio_tokens(
-    request: Request, model: ModelSpec, lengths: dict[str, Any], notes: PlanNotes
-) -> None:
-    """Add the tokens of a prompt's audio to ``lengths["input_tokens"]``, unless it is set.
-
-    Raises SpecError if the model has no audio tower, or the sound is longer than the prompt.
-    """
-    if model.audio_tower is None:
-        raise SpecError(
-            f"{model.name} has no audio tower that is described: --audio-seconds needs a model "
-            "whose file has an audio_tower."
-        )
-    tokens = audio_tokens(model.audio_tower, request.audio_seconds)
-    sound_text = f"{request.audio_seconds:g} s of sound are {tokens:,} tokens"
-    if request.input_tokens is None:
-        lengths["input_tokens"] += tokens
-        text = f"{USUAL_TOKENS:,} of text (default); {sound_text}"
-        notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
-    elif tokens > request.input_tokens:
-        raise SpecError(
-            f"{sound_text} of the {request.input_tokens:,} of a prompt: give a longer one, or "
-            "less sound."
-        )
-
-
-def _refuse_answer_options(request: Request) -> None:
-    """Refuse options that need generated tokens, in a request without output tokens."""
-    if request.workload != "serve":
-        raise SpecError(
-            "A static batch generates: prompts that are embedded or scored are served "
-            "(--workload serve)."
-        )
-    answer_terms = terms_of("serve", "answer")
-    for name in (*request.constraints, *request.objectives):
-        if name in answer_terms or name == "throughput":
-            raise SpecError(
-                f"{name} is of generated tokens, and there are none with --output-tokens 0: "
-                "give request_latency, prompt_throughput_per_gpu or cost_per_million_tokens."
-            )
-    if request.draft_tokens:
-        raise SpecError("Drafts are of generated tokens: leave out --draft-tokens.")
-
-
-def _make_workload(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorkload:
-    """The serving workload of a request; default lengths and rates are added to ``notes``."""
-    lengths: dict[str, Any] = {}
-    for name in terms_about("length", "serve"):
-        num_tokens = getattr(request, name)
-        if num_tokens is None:
-            notes.defaults[name] = f"{USUAL_TOKENS:,} (default)"
-        lengths[name] = USUAL_TOKENS if num_tokens is None else num_tokens
-    images = image_fields(request, model, request.input_tokens, notes)
-    if images and request.input_tokens is None:
-        lengths["input_tokens"] += image_tokens(images)
-        text = f"{USUAL_TOKENS:,} of text (default), and those of the images"
-        notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
-    if request.audio_seconds:
-        _add_audio_tokens(request, model, lengths, notes)
-    fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
-    questions = [name for name in terms_of("serve", "question") if name in fields_of]
-    values = {name: getattr(request, name) for name in questions}
-    values["prefix_cache_hit_rate"] = request.prefix_cache_hit_rate or 0.0
-    values |= (variations := variations_of(request))
-    for name, variation in variations.items():
-        if getattr(request, name) is None and variation:
-            notes.defaults[name] = f"{variation:g} (as measured of services; 0: all as long)"
-    values["lora_rank"] = request.lora_rank or 0
-    values["lora_targets"] = _lora_targets(request)
-    values["draft_method"] = method = _draft_method(request, model)
-    drafted, steps = _draft_tokens(request), request.draft_steps
-    values["draft_tokens"] = drafted
-    if drafted and steps and steps > drafted:
-        raise SpecError(
-            f"--draft-steps {steps} are drafted one after the other, of {drafted} with "
-            "--draft-tokens: give no more."
-        )
-    if request.acceptance_rate is None:
-        values["acceptance_rate"] = 0.0
-        if drafted:
-            published = acceptance(method, is_tree=(steps or drafted) < drafted)
-            values["acceptance_rate"] = published.assumed
-            notes.defaults["acceptance_rate"] = (
-                f"{published.assumed:g} (as published for {method or 'drafts'}; "
-                f"{published.low:g} to "
-                f"{published.high:g} is usual)"
-            )
-    values["arrivals"] = arrivals_of(request, drawn=is_drawn(request.router))
-    notes.defaults.update(traffic_defaults(request))
-    workload = check_spec(ServingWorkload, {**values, **lengths, **images}, where="the workload")
-    if request.redundant_experts and not model.num_experts:
-        raise SpecError(f"{model.name} has no experts to copy: leave out --redundant-experts.")
-    if workload.shared_prefix_tokens > workload.input_tokens:
-        raise SpecError(
-            f"--shared-prefix-tokens {workload.shared_prefix_tokens:,} are part of the prompts, "
-            f"which have {workload.input_tokens:,} with --input-tokens: give no more."
-        )
-    if request.workload == "serve":
-        workload = replace_unvalidated(workload, reuse=hit_rate_curve_of(request, workload))
-    limit, max_model_len = model.max_position_embeddings, workload.max_model_len
-    length = workload.input_tokens + workload.output_tokens
-    if max_model_len is not None and length > max_model_len:
-        raise SpecError(
-            f"Requests of {length:,} tokens ({workload.input_tokens:,} in, "
-            f"{workload.output_tokens:,} out) are longer than the longest that the engine takes, "
-            f"{max_model_len:,}: give fewer with --input-tokens and --output-tokens, or raise "
-            "that limit."
-        )
-    if limit is not None and length > limit:
-        raise SpecError(
-            f"{model.name} has positions for {limit:,} tokens, not {length:,} "
-            f"({workload.input_tokens:,} in, {workload.output_tokens:,} out): give fewer, or a "
-            "model file with more max_position_embeddings."
-        )
-    return workload
-
-
-def variations_of(request: Request) -> dict[str, float]:
-    """Coefficients of variation of input and output lengths; default: 1 to serve, 0 for a batch."""
-    varies = request.workload == "serve" and not request.equal_lengths
-    defaults = dict.fromkeys(terms_about("length_variation"), _VARIATION * varies)
-    if request.output_tokens == 0:
-        defaults["output_variation"] = 0.0
-    answers = {name: getattr(request, name) for name in defaults}
-    return {name: defaults[name] if value is None else value for name, value in answers.items()}
-
-
-def _draft_tokens(request: Request) -> int:
-    """Drafted tokens of a step; the largest of several numbers."""
-    draft_tokens = request.draft_tokens
-    return draft_tokens if isinstance(draft_tokens, int) else max(draft_tokens)
-
-
-def _draft_method(request: Request, model: ModelSpec) -> DraftMethod:
-    """The method of speculative decoding; default: by the named draft model, or MTP modules."""
-    method_name = request.draft_method
-    modules = max(model.num_nextn_predict_layers, model.mtp_num_layers)
-    if method_name is None:
-        if request.draft_model is not None:
-            return DraftMethod.DRAFT_MODEL
-        return DraftMethod.MTP if modules and request.draft_tokens else DraftMethod.UNSPECIFIED
-    try:
-        method = DraftMethod(method_name)
-    except ValueError:
-        methods = ", ".join(filter(None, DraftMethod))
-        raise SpecError(f"Unknown draft_method {method_name!r}. Known: {methods}.") from None
-    if (method is DraftMethod.DRAFT_MODEL) != (request.draft_model is not None):
-        raise SpecError("--draft-method draft_model needs --draft-model, and no other method does.")
-    if method is DraftMethod.MTP and not modules:
-        raise SpecError(f"{model.name} has no modules of multi-token prediction: choose another.")
-    return method
-
-
-def _lora_targets(request: Request) -> AdapterTargets:
-    """The matrices that served LoRA adapters change; refuses unknown names and a missing rank."""
-    targets = request.lora_targets
-    if targets and not request.lora_rank:
-        raise SpecError("--lora-targets needs --lora-rank.")
-    try:
-        return served_targets(targets)
-    except ValueError:
-        choices = ", ".join(AdapterTargets)
-        raise SpecError(
-            f"Unknown lora_targets {targets!r}. Known: {choices}; or names of modules such as "
-            "q_proj,v_proj."
-        ) from None
-
-
-def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelSpec | None:
-    """The draft model of speculative decoding; None: no drafts.
-
-    Raises SpecError if the draft model is unknown or faulty, or has another vocabulary size.
-    """
-    if not request.draft_tokens:
-        return None
-    if request.draft_model is None:
-        return head_of(model, _draft_method(request, model))
-    draft = catalogue.load_model(request.draft_model)
-    if draft.vocab_size != model.vocab_size:
-        raise SpecError(
-            f"{draft.name} cannot draft for {model.name}: it has {draft.vocab_size:,} tokens, not "
-            f"{model.vocab_size:,}."
-        )
-    return draft
 
 
 def formats_to_choose(question: WorkloadQuestion, space: SearchSpace) -> dict[str, list[str]]:
@@ -586,58 +209,252 @@ def formats_to_choose(question: WorkloadQuestion, space: SearchSpace) -> dict[st
     }
 
 
-def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
-    """The engine with the request's ``max_num_seqs``, LoRA slots and choice of CUDA graphs.
+_NUMBERS = ("replicas", "prefill_replicas")
 
-    Raises SpecError if the request sets redundant experts and the engine has none.
-    """
-    if request.redundant_experts and not engine.redundant_experts:
-        raise SpecError(
-            f"{engine.name} has no redundant experts: leave out --redundant-experts, or name "
-            "an engine that does (vllm, sglang, tensorrt-llm)."
+
+def serving_sources(scene: HardwareScenario) -> list[Source]:
+    """The search sources of a scenario, one for each serving mode and prefill GPU."""
+    request = scene.question.request
+    _check_streams(scene)
+    modes = parse_modes(request)
+    if scene.question.work.embeds:
+        modes = _without_answers(scene, modes)
+    elif not scene.profile.scheduler.continuous:
+        modes = _without_pools(scene, modes)
+    settings = dict(request.settings)
+    of_pools = {name: settings.pop(name) for name in terms_of("serve", "pool") if name in settings}
+    if of_pools and modes != [DISAGGREGATED]:
+        name = next(iter(of_pools))
+        raise SearchSpaceError(
+            f"{name} follows from the number of GPUs, except with --mode disaggregated."
+            if name in _NUMBERS
+            else f"{name} is for prefill workers: it needs --mode disaggregated."
         )
-    if request.max_num_seqs is not None:
-        engine = with_sequence_limit(engine, request.max_num_seqs)
-    if request.num_adapters is not None and request.max_loras is not None:
-        # Requests whose adapter has no slot wait until one of others has ended.
-        shares = zipf_shares(number=request.num_adapters, exponent=request.adapter_skew)
-        draws = lru_characteristic_draws(shares=shares, slots=request.max_loras)
-        max_num_seqs = max(int(min(draws, engine.scheduler.max_num_seqs)), 1)
-        engine = replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=max_num_seqs))
-    return without_cuda_graphs(engine) if request.enforce_eager else engine
+    rate = None if request.space == SINGLE else request.request_rate
+    mesh = _mesh(scene, settings)
+    sources: list[Source] = []
+    for mode in modes:
+        hardware_choices = (
+            [scene.place] if mode == AGGREGATED else [scene.place, _prefill_hardware(scene)]
+        )
+        for place in hardware_choices:
+            _check_kernels(scene, place)
+        if mode == DISAGGREGATED:
+            sources.append(_pool_source(scene, mesh, {**settings, **of_pools}, rate))
+            continue
+        sources.append(
+            ReplicaSource(
+                inputs=_setting(scene, scene.place),
+                mesh=mesh,
+                counts=scene.question.counts,
+                request_rate=rate,
+                site=scene.place.site,
+                waits=_has_waiting_requests(scene, mesh),
+            )
+        )
+    return [_counted_on(source, request.limit_confidence) for source in sources]
 
 
-def with_sequence_limit(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
-    """The engine with another ``max_num_seqs``, also in its memory profiling run."""
-    memory = engine.memory
-    if memory.profiled_seqs:
-        memory = replace(memory, profiled_seqs=max_num_seqs, fixed_profiled_seqs=True)
-    scheduler = replace(engine.scheduler, max_num_seqs=max_num_seqs)
-    return replace(engine, scheduler=scheduler, memory=memory)
+def _has_waiting_requests(scene: HardwareScenario, mesh: OpenMesh[ServingConfigurations]) -> bool:
+    """True if the concurrency is an offered load: requests that do not fit in memory wait.
 
-
-def with_max_num_seqs(inputs: ServingInputs, max_num_seqs: int, concurrency: int) -> ServingInputs:
-    """The inputs whose engine starts with ``max_num_seqs`` at exactly this ``concurrency``.
-
-    At any other concurrency the number of requests is the limit.
+    Several values are a search over batch slots. For engines with slots, one value is their
+    number, unless clients send a number of requests.
     """
-    engine = with_sequence_limit(inputs.engine, max_num_seqs)
-    engine = replace(engine, scheduler=inputs.engine.scheduler)
-    return replace(inputs, engine=engine, engine_max_num_seqs=concurrency)
+    request, scheduler = scene.question.request, scene.profile.scheduler
+    are_sent = request.num_requests is not None and request.request_rate is None
+    is_load = scheduler.continuous or (scheduler.slots and are_sent)
+    return is_load and len(mesh.values("concurrency")) == 1
 
 
-def without_cuda_graphs(engine: EngineProfile) -> EngineProfile:
-    """The engine without CUDA graphs: the host launches each kernel of every step."""
-    e, without_graphs = engine.execution, engine.without_graphs
-    layer, routing = e.prefill_launch_time, 0.0
-    if without_graphs is not None:
-        layer, routing = without_graphs.layer_launch_time, without_graphs.expert_launch_time
-    execution = replace(
-        e,
-        decode_launch_time=max(e.decode_launch_time, layer),
-        prefill_launch_time=max(e.prefill_launch_time, layer),
-        decode_expert_launch_time=max(e.decode_expert_launch_time, routing),
-        expert_launch_time=max(e.expert_launch_time, routing),
-        network_callback_time=0.0,
+def _counted_on(source: Source, confidence: float) -> Source:
+    """The source that sizes plans by the request rate that is reached with this confidence."""
+    share = confidence_factor(source, "request_rate", confidence, -1) or 1.0
+    if isinstance(source, ReplicaSource):
+        return replace(source, sure_share=share)
+    if isinstance(source, PrefillDecodeSource) and source.space.request_rate is not None:
+        space = replace(source.space, request_rate=source.space.request_rate / share)
+        return replace(source, space=space)
+    return source
+
+
+def batch_sources(scene: HardwareScenario) -> list[Source]:
+    """The one source of a search over static batches."""
+    _check_kernels(scene, scene.place)
+    return [
+        BatchSource(
+            inputs=_setting(scene, scene.place),
+            mesh=_mesh(scene, scene.question.request.settings),
+            counts=scene.question.counts,
+            site=scene.place.site,
+        )
+    ]
+
+
+def _pool_source(
+    scene: HardwareScenario,
+    mesh: OpenMesh[ServingConfigurations],
+    settings: Mapping[str, object],
+    rate: float | None,
+) -> PrefillDecodeSource:
+    """The source of prefill and decode pools; ``settings`` may differ for prefill workers."""
+    prefill_hardware = _prefill_hardware(scene)
+    shared_settings = {
+        name: value for name, value in settings.items() if name not in terms_of("serve", "pool")
+    }
+    prefill_settings = {
+        name.removeprefix(PREFILL): value
+        for name, value in settings.items()
+        if name not in shared_settings and name not in _NUMBERS
+    }
+    replicas, prefill_replicas = (_number_of_workers(name, settings.get(name)) for name in _NUMBERS)
+    if not scene.question.counts and (replicas is None) != (prefill_replicas is None):
+        raise SearchSpaceError("Give replicas and prefill_replicas together, or --gpus with one.")
+    inputs, counts = _setting(scene, scene.place), scene.question.counts
+    return PrefillDecodeSource(
+        inputs=inputs,
+        space=PrefillDecodeSpace(
+            prefill_setting=_setting(scene, prefill_hardware),
+            decode_setting=inputs,
+            prefill_mesh=_mesh(scene, {**shared_settings, **prefill_settings})
+            if prefill_settings
+            else mesh,
+            decode_mesh=mesh,
+            counts=counts,
+            request_rate=rate,
+            replicas=replicas,
+            prefill_replicas=prefill_replicas,
+            waits=_has_waiting_requests(scene, mesh),
+        ),
+        counts=counts,
+        site=scene.place.site,
+        prefill_site=prefill_hardware.site,
     )
-    return replace(engine, execution=execution)
+
+
+def _number_of_workers(name: str, value: object) -> int | None:
+    """The specified number of workers; None: not specified. Refuses several numbers."""
+    if value is None:
+        return None
+    values = coded_values(name, as_values(value, {}))
+    if len(values) > 1:
+        raise SearchSpaceError(f"Give one number of {name}, or none for all that fill the GPUs.")
+    return int(values[0])
+
+
+def _prefill_hardware(scene: HardwareScenario) -> PricedHardware:
+    return scene.others.get("prefill_gpu", scene.place)
+
+
+def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingInputs:
+    """The model, engine, requests and hardware that all configurations on ``place`` have."""
+    question = scene.question
+    host_cache, host_memory = question.work.host_cache, place.machine.host_memory
+    if host_cache and place.machine.gpu.unified_memory:
+        raise SearchSpaceError(
+            f"{place.machine.gpu.name} and its host have one memory, which its cache has already: "
+            "leave out --host-cache."
+        )
+    if host_cache > host_memory:
+        raise SearchSpaceError(
+            f"--host-cache {format_gib(host_cache)} is more than the host memory of a GPU, "
+            f"{format_gib(host_memory)} of {place.machine.gpu.name}: give no more."
+        )
+    inputs = ServingInputs(
+        machine=place.machine,
+        model=question.model,
+        engine=_engine(scene, place),
+        workload=question.work,
+        draft=draft_of(question.request, question.model, place.machine.catalogue),
+        compares_drafts=question.compares_drafts,
+        engine_version=question.request.engine_version or "",
+    )
+    return replace(inputs, sure_share=serving_share(inputs, question.request.confidence))
+
+
+def _engine(scene: HardwareScenario, place: PricedHardware) -> EngineProfile:
+    """The engine profile with its defaults on the GPU of ``place`` and the request's options."""
+    request = scene.question.request
+    is_offline = request.workload == "inference"
+    engine = engine_on(
+        scene.profile, place.machine.gpu, request.engine_version or "", offline=is_offline
+    )
+    return with_options(engine, request)
+
+
+def _mesh(
+    scene: HardwareScenario, settings: Mapping[str, object]
+) -> OpenMesh[ServingConfigurations]:
+    """All combinations of parameter values of one replica, narrowed by the user's ``settings``."""
+    question = scene.question
+    return serving_mesh(
+        scene.space,
+        settings,
+        counts=question.counts or None,
+        model=question.model,
+        engine=_engine(scene, scene.place),
+        caches_activations=caches_activations(question.request),
+    )
+
+
+def _check_streams(scene: HardwareScenario) -> None:
+    """Refuse an engine that serves no streams."""
+    engine = scene.profile
+    if not engine.scheduler.serves:
+        raise SearchSpaceError(
+            f"{engine.name} has static batches only and cannot serve a stream of requests: "
+            "see `planner estimate --workload inference`."
+        )
+
+
+def _without_pools(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:
+    """The mode ``aggregated``; refuses ``disaggregated``, as the engine sends no KV caches."""
+    if AGGREGATED not in modes:
+        raise SearchSpaceError(
+            f"{scene.profile.name} cannot send caches between servers: leave out --mode "
+            "disaggregated, or name an engine that does (vllm, sglang, tensorrt-llm)."
+        )
+    return [AGGREGATED]
+
+
+def _without_answers(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:
+    """The mode ``aggregated`` for embeddings; refuses ``disaggregated``, as nothing is decoded."""
+    if not scene.profile.embeddings:
+        raise SearchSpaceError(
+            f"{scene.profile.name} embeds and scores no prompts: name an engine that does (vllm, "
+            "sglang)."
+        )
+    if AGGREGATED not in modes:
+        raise SearchSpaceError(
+            "Prompts that are embedded or scored have no answer to decode: leave out --mode "
+            "disaggregated."
+        )
+    return [AGGREGATED]
+
+
+def _check_kernels(scene: HardwareScenario, place: PricedHardware) -> None:
+    """Refuse a GPU for which the engine has no kernels."""
+    gpu, engine = place.machine.gpu, scene.profile
+    if engine.vendors and gpu.vendor not in engine.vendors:
+        raise SearchSpaceError(
+            f"{engine.name} has kernels for GPUs of {' and '.join(engine.vendors)}, not for "
+            f"{gpu.name} of {gpu.vendor}: choose another --engine."
+        )
+    if gpu.architecture in engine.without_architectures:
+        raise SearchSpaceError(
+            f"{engine.name} has no kernels for {gpu.architecture} GPUs such as {gpu.name}: choose "
+            "another --engine, such as llama-cpp."
+        )
+
+
+def parse_modes(request: Request) -> list[str]:
+    """The requested serving modes; default: all, or ``aggregated`` for one configuration."""
+    defaults = (AGGREGATED,) if request.space == SINGLE else MODES
+    modes = [request.mode] if isinstance(request.mode, str) else list(request.mode or defaults)
+    for text in modes:
+        if text not in MODES:
+            hint = did_you_mean(text, MODES)
+            raise SearchSpaceError(f"Unknown mode {text!r}.{hint} Known: {', '.join(MODES)}.")
+    if request.prefill_gpu is not None and DISAGGREGATED not in modes:
+        raise SearchSpaceError("--prefill-gpu is for --mode disaggregated.")
+    return [mode for mode in MODES if mode in modes]

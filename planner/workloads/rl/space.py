@@ -1,0 +1,212 @@
+"""The search space of reinforcement learning: its source, and the mesh of all configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from planner.base.software_enums import Placement
+from planner.configurations.configuration_tables import NAMES
+from planner.configurations.enumerate import (
+    AXES,
+    Factor,
+    OpenMesh,
+    as_values,
+    coded_values,
+    refuse_unknown,
+    single_axis,
+)
+from planner.configurations.rl_configurations import RlConfigurations
+from planner.configurations.rl_rules import (
+    RlContext,
+    is_misplaced,
+)
+from planner.errors import SearchSpaceError
+from planner.estimators.rl.rl_inputs import RlInputs
+from planner.optimize.source import Source
+from planner.question.names import PLACEMENT, TRAIN_GPUS
+from planner.question.terms import parameter_defaults, terms_about
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
+from planner.specs.rollouts import RlWorkload, RolloutProfile
+from planner.specs.search_space import SearchSpace
+from planner.specs.software_profile import engine_on
+from planner.workloads.rl.results import RlSource, splits
+from planner.workloads.serving.question import with_options, with_sequence_limit
+from planner.workloads.training.question import (
+    with_expert_adapters,
+)
+from planner.workloads.training.space import (
+    framework_defaults,
+    mesh_of,
+)
+from planner.workloads.workload import (
+    HardwareScenario,
+    WorkloadQuestion,
+)
+
+_NODES = "nodes"
+"""The value of ``train_gpus`` in a space that tries all multiples of a node."""
+
+
+RL_ONLY_PARAMETERS = tuple(name for name in RlConfigurations.names() if name not in NAMES)
+
+
+_LEARNING = terms_about("learning_setting")
+
+
+def rl_sources(scene: HardwareScenario) -> list[Source]:
+    """The one source of an RL search on a scenario; refuses work that the framework cannot do."""
+    question, profile, place = scene.question, scene.profile, scene.place
+    rollouts = profile.rollouts
+    if rollouts is None:
+        raise SearchSpaceError(
+            f"{profile.name} generates no answers: name a --framework that does (verl, nemo-rl, "
+            "openrlhf, slime, trl, prime-rl)."
+        )
+    if reason := _unsupported_part(question.work, rollouts):
+        raise SearchSpaceError(f"{profile.name} {reason}")
+    work = with_expert_adapters(question.work, question.request, question.model, profile)
+    engine_name = _choose_engine(scene, profile.name, rollouts)
+    engine = place.machine.catalogue.load_engine(engine_name).spec
+    engine = engine_on(engine, place.machine.gpu, offline=True)
+    engine = with_options(generating(engine, rollouts), question.request)
+    inputs = RlInputs(
+        machine=place.machine,
+        model=question.model,
+        framework=profile,
+        engine=engine,
+        workload=work,
+        engine_word=engine_name,
+    )
+    batch = question.request.global_batch_size or question.work.samples
+    settings = {"global_batch_size": batch, **question.request.settings}
+    settings |= framework_defaults(scene, question.work)
+    return [
+        RlSource(
+            inputs=inputs,
+            mesh=rl_mesh(inputs, scene.space, settings, question.counts),
+            counts=question.counts,
+            site=place.site,
+        )
+    ]
+
+
+def _choose_engine(scene: HardwareScenario, framework: str, rollouts: RolloutProfile) -> str:
+    """The name of the engine that generates answers; default: the framework's first."""
+    engine_names = (rollouts.engine, *rollouts.engines)
+    engine_name = scene.question.request.engine or rollouts.engine
+    if not isinstance(engine_name, str):
+        raise SearchSpaceError("One engine generates the answers: name one with --engine.")
+    catalogue = scene.place.machine.catalogue
+    by_name = {catalogue.load_engine(spec_name).spec.name: spec_name for spec_name in engine_names}
+    spec_name = by_name.get(engine_name, engine_name)
+    if spec_name not in engine_names:
+        raise SearchSpaceError(
+            f"{framework} does not generate with {engine_name}: it has "
+            f"{' and '.join(engine_names)}."
+        )
+    return spec_name
+
+
+def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile:
+    """The engine profile with the framework's limit of concurrent answers, if there is one."""
+    return with_sequence_limit(engine, rollouts.max_num_seqs) if rollouts.max_num_seqs else engine
+
+
+def _unsupported_part(work: RlWorkload, rollouts: RolloutProfile) -> str:
+    """The reason why a framework cannot train this work on generated answers; empty: it can."""
+    if work.is_frozen and work.adapter not in rollouts.adapters:
+        supported = " and ".join(rollouts.adapters) or "no adapters"
+        return (
+            f"trains {supported} on generated answers, not {work.adapter}: --framework all "
+            "compares those that do."
+        )
+    if work.critic and not rollouts.critic:
+        return (
+            f"trains no critic, which {work.algorithm} needs here: choose --algorithm grpo, rloo "
+            "or dapo without --critic, or compare others with --framework all."
+        )
+    return ""
+
+
+def trains_on_answers(question: WorkloadQuestion, framework: FrameworkProfile) -> bool:
+    """Whether a framework generates answers and can train the requested step on them."""
+    rollouts = framework.rollouts
+    return rollouts is not None and not _unsupported_part(question.work, rollouts)
+
+
+def rl_mesh(
+    inputs: RlInputs, space: SearchSpace, settings: Mapping[str, object], counts: Sequence[int]
+) -> OpenMesh[RlConfigurations]:
+    """All combinations of the values of trainer, engine and placement parameters.
+
+    Placements that rules exclude are left out if there are others.
+
+    Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
+    """
+    kind = RlConfigurations
+    refuse_unknown(space, settings, kind.names(), derived=("rollout_gpus", "data_parallel"))
+    parameter_values = {**space.parameters, **settings}
+    if coded_values(
+        "micro_batch_size", as_values(parameter_values.get("micro_batch_size", 1), {})
+    ) != [1]:
+        raise SearchSpaceError(
+            "micro_batch_size: answers are packed into micro-batches of so many tokens: give "
+            "--micro-batch-tokens."
+        )
+    defaults = parameter_defaults("rl")
+    split = _splits(inputs, parameter_values, counts)
+    rl_names = [name for name in RL_ONLY_PARAMETERS if name not in split]
+    trainer = mesh_of(
+        replace(space, parameters={n: v for n, v in space.parameters.items() if n in NAMES}),
+        {n: v for n, v in settings.items() if n in NAMES},
+        num_gpus=counts,
+        model=inputs.model,
+        framework=inputs.framework,
+        workload=inputs.packed.workload,
+    )
+    placed_names = (*split, "micro_batch_size")
+    axes: list[list[Factor]] = [[split]]
+    axes += [
+        [{name: trainer.values(name)} for name in axis if name not in placed_names] for axis in AXES
+    ]
+    axes.append([single_axis(kind, "micro_batch_size", [1])])
+    values = {
+        name: coded_values(name, as_values(parameter_values.get(name, defaults[name]), {}))
+        for name in rl_names
+    }
+    axes.append([single_axis(kind, name, values[name]) for name in rl_names])
+    return OpenMesh(kind=kind, axes=[axis for axis in axes if axis])
+
+
+def _splits(
+    inputs: RlInputs, parameter_values: Mapping[str, object], counts: Sequence[int]
+) -> Factor:
+    """Columns of placements and numbers of trainer GPUs, without rows that rules exclude."""
+    defaults = parameter_defaults("rl")
+    names = (PLACEMENT, *_LEARNING)
+    values = {
+        name: as_values(parameter_values.get(name, defaults[name]), {})
+        for name in (TRAIN_GPUS, *names)
+    }
+    is_open, node = _NODES in values[TRAIN_GPUS], inputs.machine.cluster.gpus_per_node
+    train_gpus = [0.0] if is_open else coded_values(TRAIN_GPUS, values[TRAIN_GPUS])
+    choices = [coded_values(name, values[name]) for name in names]
+    rows = []
+    for count, (placement, *others) in product(counts, product(*choices)):
+        trains = train_gpus
+        if is_open and placement != Placement.COLOCATED:
+            trains = splits(count, node)
+        rows += [(count, train, placement, *others) for train in trains]
+    columns = np.array(rows, dtype=np.float64).T
+    heads = ("num_gpus", TRAIN_GPUS, *names)
+    factor = {n: RlConfigurations.cast(n, column) for n, column in zip(heads, columns, strict=True)}
+    context = RlContext(rollouts=inputs.rollouts, workload=inputs.workload)
+    possible = ~is_misplaced(factor, context)
+    if possible.any():
+        factor = {name: column[possible] for name, column in factor.items()}
+    return factor
