@@ -130,8 +130,10 @@ class _TextOption:
         if value is None:
             return () if param.multiple else None
         annotation = param.type_descriptor.annotation
-        if annotation is str or annotation is Path:
-            return annotation(value)
+        if annotation is str:
+            return value
+        if annotation is Path and isinstance(value, str | Path):
+            return Path(value)
         if annotation == list[str]:
             return [*value] if isinstance(value, Iterable) else value
         param._runtime_param = None

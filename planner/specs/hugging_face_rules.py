@@ -343,14 +343,28 @@ def unequal_heads(config: ConfigReader, **fields: object) -> Table:
 
 
 def if_flag(config: ConfigReader, key: str, default: bool, true: object, false: object) -> object:
-    """Return a value by the flag under ``key``."""
+    """Return a value by the flag under ``key``.
+
+    Parameters
+    ----------
+    default : flag, if the config lacks the key
+    true : value if the flag is set
+    false : value if it is not
+    """
     return true if config.flag(key, default) else false
 
 
 def if_word(
     config: ConfigReader, key: str, word: str, true: object = True, false: object = False
 ) -> object:
-    """Return a value by whether ``word`` is under ``key``."""
+    """Return a value by whether ``word`` is under ``key``.
+
+    Parameters
+    ----------
+    word : text to find
+    true : value if it is there
+    false : value if it is not
+    """
     return true if config.values.get(key) == word else false
 
 

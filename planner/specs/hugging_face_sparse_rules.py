@@ -85,7 +85,12 @@ def modern_deepseek_v4(config: ConfigReader) -> ConfigReader:
     Published files name a ratio per layer; transformers 5 a word, and a rate per word.
     """
     number = config.layers()
-    config, words = _without_prediction(config, number), {_NEAR: 0} | _RATES
+    longer = {
+        key: entries[:number]  # the rest are modules of multi-token prediction
+        for key in ("compress_ratios", "layer_types", "mlp_layer_types")
+        if isinstance(entries := config.values.get(key), list) and len(entries) > number
+    }
+    config, words = config.replaced(longer), {_NEAR: 0} | _RATES
     rates = config.table("compress_rates")
     rate = {word: rates.size(word, usual) for word, usual in _RATES.items()} | {_NEAR: 0}
     listed = config.sequence("compress_ratios", number)
@@ -109,16 +114,6 @@ def modern_deepseek_v4(config: ConfigReader) -> ConfigReader:
     return config.replaced(
         {"layer_types": None, "mlp_layer_types": None, "per_layer_config": layer_overrides}
     )
-
-
-def _without_prediction(config: ConfigReader, number: int) -> ConfigReader:
-    """Return the config with per-layer lists cut by the multi-token-prediction layers."""
-    longer = {
-        key: entries[:number]
-        for key in ("compress_ratios", "layer_types", "mlp_layer_types")
-        if isinstance(entries := config.values.get(key), list) and len(entries) > number
-    }
-    return config.replaced(longer)
 
 
 def compressed_attention(config: ConfigReader, **fields: object) -> Table:

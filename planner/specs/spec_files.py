@@ -160,8 +160,13 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
     """
     fields = dict(table)
     sources = fields.pop("sources", {})
-    errors = list(_source_errors(sources))
     context = FileContext(sources if isinstance(sources, dict) else {})
+    errors = [] if isinstance(sources, dict) else ["sources must be a table of name = text"]
+    errors += [
+        f"sources.{name} must name the origin of the figures"
+        for name, text in context.sources.items()
+        if not isinstance(text, str) or not text.strip()
+    ]
     try:
         spec = build_validated(kind, fields, context)
     except ValidationErrors as error:
@@ -219,16 +224,6 @@ def _quantities(
                 yield prefix + key, value
             else:
                 yield from _quantities(value, f"{prefix}{key}.")
-
-
-def _source_errors(sources: object) -> Iterator[str]:
-    """Yield an error for each entry of [sources] that is not text."""
-    if not isinstance(sources, dict):
-        yield "sources must be a table of name = text"
-        return
-    for name, text in sources.items():
-        if not isinstance(text, str) or not text.strip():
-            yield f"sources.{name} must name the origin of the figures"
 
 
 def field_names(kind: object) -> set[str]:
