@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 # Predictions take some hundred bytes for each of them at once; rules take few.
-_MAX_PREDICTED_ROWS = 2**20
+_MAX_PREDICTED_ROWS = 2**18
 _NOTHING_DROPPED: IndexArray = np.zeros((1, 1), dtype=np.intp)
 
 Column: TypeAlias = Sequence[Value] | Values
