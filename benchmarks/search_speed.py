@@ -3,8 +3,8 @@
     pip install '.[benchmark]' && python benchmarks/search_speed.py
 
 Prints the median of several runs of each, interleaved, and their ratio, in CPU seconds; peak memory
-of planner's process over spaces of two sizes; and cold starts of the command line. Timings depend on
-the machine: quote the ratio.
+of planner's process over spaces of two sizes; and cold starts of the command line. Timings depend
+on the machine: quote the ratio.
 """
 
 from __future__ import annotations
