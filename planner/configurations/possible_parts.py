@@ -140,8 +140,8 @@ class MeshCodes:
     ) -> MeshCodes:
         """Merge codes; ``indices``: for each axis, where each array has each of its indices."""
         if math.prod(shape) < _LARGE_MESH:
-            whole = np.broadcast_to(lowest_code(codes), shape)
-            return cls(codes=whole, entries=tuple(np.arange(length) for length in shape))
+            every_index = tuple(np.arange(length) for length in shape)
+            return cls(codes=np.broadcast_to(lowest_code(codes), shape), entries=every_index)
         entries, lengths = list[IndexArray](), list[int]()
         for axis, (of_arrays, length) in enumerate(zip(indices, shape, strict=True)):
             entry_of_index, first_indices = _distinct_slices(codes, axis, of_arrays, length)
