@@ -164,10 +164,10 @@ class OpenMesh(Generic[Table]):
     def has_other_axes_of(self, other: OpenMesh[Table]) -> bool:
         """True if all axes after the first are those of another mesh."""
         return all(
-            np.array_equal(mine.get(name, ()), values)
-            for my_axis, its_axis in zip(self.axes[1:], other.axes[1:], strict=True)
-            for mine, its in zip(my_axis, its_axis, strict=True)
-            for name, values in its.items()
+            np.array_equal(factor.get(name, ()), values)
+            for axis, its_axis in zip(self.axes[1:], other.axes[1:], strict=True)
+            for factor, its_factor in zip(axis, its_axis, strict=True)
+            for name, values in its_factor.items()
         )
 
     def joined(self, others: Sequence[OpenMesh[Table]]) -> OpenMesh[Table]:

@@ -6,23 +6,32 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import combinations, product
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.base.arrays import BoolArray, CodeArray, IndexArray, Values, lowest_code, rank_values
+from planner.base.arrays import (
+    BoolArray,
+    CodeArray,
+    IndexArray,
+    Values,
+    lowest_code,
+    rank_values,
+)
 from planner.base.records import record
 from planner.configurations.configuration_tables import ConfigurationTable
 from planner.configurations.enumerate import Table, block_steps
 
 # A prediction takes some milliseconds whatever its size: as long as for so many rows more.
-ROWS_OF_A_PREDICTION = 2**18
+ROWS_OF_A_PREDICTION = 2**17
 _PAIRED_COUNT_ROWS = 2**16
+_COUNTED_ENTRIES = 2**16
 _LARGE_MESH = 2**16  # rules take longer for so many rows than a grid of their parameters
-_MOST_COMBINATIONS = 4  # of values of an axis, for each of its indices
+_MOST_COMBINATIONS = 2  # of values of an axis, for each of its indices
 _MOST_AXES = 24  # numpy has 64
 
-Part: TypeAlias = tuple[ConfigurationTable, CodeArray | None]
+Part: TypeAlias = tuple[Any, CodeArray | None]
 """Configurations and the codes of rules that they break; None: not known."""
 
 
@@ -99,7 +108,7 @@ class MeshCodes:
         return cls._merged(by_shape, indices, shape)
 
     @classmethod
-    def of_rules(cls, mesh: Table, judge: Callable[[Table], Sequence[CodeArray]]) -> MeshCodes:
+    def of_rules(cls, mesh: Table, judge: Callable[[Any], Sequence[CodeArray]]) -> MeshCodes:
         """Codes that ``judge`` gives to configurations, in arrays of any shapes.
 
         It judges each combination of the parameters that it reads once.
@@ -130,6 +139,9 @@ class MeshCodes:
         shape: tuple[int, ...],
     ) -> MeshCodes:
         """Merge codes; ``indices``: for each axis, where each array has each of its indices."""
+        if math.prod(shape) < _LARGE_MESH:
+            every_index = tuple(np.arange(length) for length in shape)
+            return cls(codes=np.broadcast_to(lowest_code(codes), shape), entries=every_index)
         entries, lengths = list[IndexArray](), list[int]()
         for axis, (of_arrays, length) in enumerate(zip(indices, shape, strict=True)):
             entry_of_index, first_indices = _distinct_slices(codes, axis, of_arrays, length)
@@ -187,15 +199,16 @@ class MeshCodes:
             ]
             is_outside &= ~reduce(np.logical_and.outer, inside)
         rows = reduce(np.multiply.outer, self.weights[1:], np.ones(()))
-        counts = [
-            np.bincount(
-                np.ravel(codes),
-                weights=np.ravel(np.where(outside, rows, 0.0)),
-                minlength=num_rejections + 1,
-            )
-            for codes, outside in zip(self.codes, is_outside, strict=True)
-        ]
-        return np.array(counts, dtype=np.intp)[self.entries[0]]
+        num_codes, counts = num_rejections + 1, list[NDArray[Any]]()
+        step = max(1, _COUNTED_ENTRIES // max(rows.size, 1))
+        for start in range(0, len(self.codes), step):
+            codes, outside = self.codes[start : start + step], is_outside[start : start + step]
+            first = np.arange(0, num_codes * len(codes), num_codes)
+            bins = codes + first.reshape(-1, *[1] * rows.ndim)
+            weights = np.where(outside, rows, 0.0)
+            counts.append(np.bincount(bins.ravel(), weights.ravel(), num_codes * len(codes)))
+        table = np.concatenate(counts).astype(np.intp).reshape(-1, num_codes)
+        return table[self.entries[0]]
 
 
 @record(kw_only=True)
@@ -309,7 +322,7 @@ def _best_division(possible: BoolArray, sizes: Sequence[IndexArray]) -> tuple[in
     pairs: dict[tuple[int, int], BoolArray] = {}
     for first, second in combinations(axes, 2):
         others = tuple(axis for axis in range(possible.ndim) if axis not in (first, second))
-        pairs[first, second] = possible.any(axis=others)
+        pairs[first, second] = np.asarray(possible.any(axis=others))
         pairs[second, first] = pairs[first, second].T
     totals = [int(size.sum()) for size in sizes]
     rows = math.prod(totals)

@@ -196,8 +196,8 @@ def _collect_block(block: Block, candidates: Candidates | None, members: Members
     feasible = []
     for (member, collector), count in zip(members, counts, strict=True):
         rows = rows_on(candidates, count)
-        found = collector.add_part(candidates, member, codes[rows], rows.start)
-        feasible.append((member, found))
+        indices = collector.add_part(candidates, member, codes[rows], rows.start)
+        feasible.append((member, indices))
     return feasible
 
 

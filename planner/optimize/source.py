@@ -40,7 +40,7 @@ from planner.specs.serving_workload import ServingWorkload
 from planner.specs.training_workload import TrainingWorkload
 
 # Predictions take some hundred bytes for each of them at once; rules take few.
-_MAX_PREDICTED_ROWS = 2**20
+_MAX_PREDICTED_ROWS = 2**18
 _NOTHING_DROPPED: IndexArray = np.zeros((1, 1), dtype=np.intp)
 
 Column: TypeAlias = Sequence[Value] | Values

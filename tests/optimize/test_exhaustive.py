@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import configurations, front_values, judged, problem
 
+from planner import Request
 from planner.configurations.configuration_tables import NAMES, TrainingConfigurations
 from planner.configurations.enumerate import training_mesh
 from planner.configurations.training_rules import RULES
@@ -19,6 +20,8 @@ from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.pareto import pareto_front
 from planner.question.terms import terms_of
 from planner.specs.operating_terms import OperatingTerms
+from planner.workloads.make_plan import make_plan
+from planner.workloads.training.results import TrainingSource
 
 NARROW = {"micro_batch_size": [1, 4], "pipeline_parallel": [1, 2, 3], "tensor_parallel": [2, 8]}
 
@@ -256,3 +259,28 @@ def test_a_search_that_is_stopped_gives_what_it_found(request_values):
     assert part.interrupted
     assert 0 < part.configurations_evaluated < whole.configurations_evaluated
     assert not whole.interrupted
+
+
+def test_numbers_of_gpus_are_predicted_together_and_found_apart(monkeypatch):
+    """A collector has the rows, misses and counts of its own number of GPUs alone."""
+    sizes = []
+    known = TrainingSource.judged
+
+    def judged(self, configurations, broken=None):
+        sizes.append(configurations.size)
+        return known(self, configurations, broken)
+
+    monkeypatch.setattr(TrainingSource, "judged", judged)
+    counts, rest = (64, 128, 256), {"model": "llama-7b", "gpu": "h100", "framework": "megatron-lm"}
+    together = exhaustive_search(make_plan(Request(num_gpus=counts, **rest)).problem)
+    number = len(sizes)
+    assert number == 1
+    for count, group in zip(counts, together.groups, strict=True):
+        alone = exhaustive_search(make_plan(Request(num_gpus=count, **rest)).problem).groups[0]
+        assert group.collector.counts.tolist() == alone.collector.counts.tolist()
+        np.testing.assert_allclose(group.collector.values, alone.collector.values, rtol=1e-12)
+        for collector in (group.collector, alone.collector):
+            source, row = collector.configuration_at(0)
+            assert source.counts == (count,)
+            assert row.num_gpus.tolist() == [count]
+    assert len(sizes) > number
