@@ -55,6 +55,16 @@ def test_batches_that_powers_of_two_do_not_divide(batch):
     assert size.fewest.num_gpus == next(count for count in counts if feasible(count, "10d", **more))
 
 
+def test_columns_of_a_deadline_are_in_days():
+    (size,) = sized("13d").sizes
+    row = next(iter(size.rows(0.9)))
+    (margin,) = size.fewest.margins
+    assert row["limit_calendar_time_days"] == pytest.approx(13) == margin.bound / DAY
+    assert row["calendar_time_days"] < row["sure_calendar_time_days"] <= 13
+    assert row["spare_calendar_time_days"] == pytest.approx(13 - row["sure_calendar_time_days"])
+    assert margin.share == pytest.approx(row["spare_calendar_time_days"] / 13)
+
+
 def test_of_given_numbers_the_first_that_is_enough():
     (size,) = sized("13d", num_gpus=[24, 40, 48, 128]).sizes
     enough = [count for count in (24, 40, 48, 128) if feasible(count, "13d")]
