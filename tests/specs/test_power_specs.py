@@ -122,6 +122,8 @@ def test_own_regions_come_first_and_their_faults_together(tmp_path: Path) -> Non
     own = find_region("us-va", tmp_path).figures
     assert own[CARBON].value * 3.6e9 == pytest.approx(9)
     assert len(own) > 1, "what the own file lacks is that of the shipped one"
+    file.write_text(f"{head}\nX,,,pue,1,1,own room,2026\n", encoding="utf-8")
+    assert find_region("X", tmp_path).figures[PUE].value == 1
     file.write_text(
         f"{head}\nX,,,pue,0.9,1,own,2026\nX,,,carbon_intensity,9,g,own,2026\nX,,,heat,1,1,own,1\n",
         encoding="utf-8",
