@@ -133,6 +133,16 @@ def test_own_regions_come_first_and_their_faults_together(tmp_path: Path) -> Non
     assert [f":{line}:" in str(raised.value) for line in (2, 3, 4)] == [True] * 3
 
 
+@pytest.mark.parametrize("missing", COLUMNS)
+def test_regions_without_a_column_are_refused(tmp_path: Path, missing: str) -> None:
+    row = dict(zip(COLUMNS, ("X", "", "", "pue", "1.2", "1", "own", "2026"), strict=True))
+    del row[missing]
+    text = f"{','.join(row)}\n{','.join(row.values())}\n"
+    (tmp_path / "regions.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError, match=missing):
+        find_region("X", tmp_path)
+
+
 @pytest.mark.parametrize("pue", [0.99, 11])
 def test_an_impossible_building_is_refused(pue: float) -> None:
     with pytest.raises(SearchSpaceError, match="pue"):
