@@ -384,14 +384,14 @@ def _has_key(values: Mapping[str, object], condition: str) -> bool:
 
 
 def option_aliases(tool: str) -> Mapping[str, str]:
-    """Keys or options of a tool mapped to those of another: rows of ``launchers/keys.csv``."""
+    """Keys or options of a tool mapped to those of another: rows of ``wrappers/keys.csv``."""
     return _all_aliases().get(tool, {})
 
 
 @cache
 def _all_aliases() -> Mapping[str, Mapping[str, str]]:
     keys: dict[str, dict[str, str]] = {}
-    for row in shipped_rows("wrappers/launchers/keys.csv"):
+    for row in shipped_rows("wrappers/keys.csv"):
         keys.setdefault(row["of"], {})[row["key"]] = row["option"]
     return keys
 

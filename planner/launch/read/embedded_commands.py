@@ -30,7 +30,7 @@ from planner.launch.read.script_commands import (
     parse_script,
     parse_yaml,
 )
-from planner.launch.wrappers.helm_charts import (
+from planner.launch.wrappers.read_helm_charts import (
     without_positions,
 )
 

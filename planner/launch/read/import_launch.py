@@ -31,7 +31,7 @@ from planner.launch.read.parsed_launch import (
     version_of,
 )
 from planner.launch.target import LaunchTarget
-from planner.launch.wrappers.launchers.job_resources import parse_gpu_name
+from planner.launch.wrappers.read_resources import parse_gpu_name
 from planner.launch.write.write_launch import settings_of_plan_file
 from planner.question.names import CONTEXT_PARALLEL, NUM_GPUS, TENSOR_PARALLEL
 from planner.question.parse_values import LARGEST, format_input, parse_value

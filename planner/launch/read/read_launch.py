@@ -47,7 +47,13 @@ from planner.launch.read.script_commands import (
 )
 from planner.launch.targets import readers
 from planner.launch.targets.ollama import without_idle_servers
-from planner.launch.wrappers.helm_charts import (
+from planner.launch.wrappers.read_front_ends import (
+    served_by_properties,
+    served_by_triton,
+    started_by_unit,
+    unsupported_server,
+)
+from planner.launch.wrappers.read_helm_charts import (
     RENDER_HINT,
     find_chart,
     is_template,
@@ -55,13 +61,7 @@ from planner.launch.wrappers.helm_charts import (
     values_options,
     without_positions,
 )
-from planner.launch.wrappers.launchers import inner_commands, read_script
-from planner.launch.wrappers.launchers.serving_recipes import (
-    served_by_properties,
-    served_by_triton,
-    started_by_unit,
-    unsupported_server,
-)
+from planner.launch.wrappers.read_programs import inner_commands, read_script
 from planner.launch.write.benchmark import (
     REQUESTS,
     client_only_note,

@@ -37,25 +37,25 @@ from planner.launch.read.removed import name_removed_program
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of
-from planner.launch.wrappers.helm_charts import (
+from planner.launch.wrappers.read_containers import config_maps, containers_of, script_of
+from planner.launch.wrappers.read_helm_charts import (
     helm_install,
     kubectl_apply,
-    ray_serve_configs,
     without_positions,
 )
-from planner.launch.wrappers.launchers import (
+from planner.launch.wrappers.read_programs import (
     StartedProgram,
     inner_commands,
     option_of_value,
     read_script,
 )
-from planner.launch.wrappers.launchers.containers import config_maps, containers_of, script_of
-from planner.launch.wrappers.launchers.serving_recipes import (
+from planner.launch.wrappers.read_ray_serve import ray_serve_configs
+from planner.launch.wrappers.read_recipes import (
     add_file_options,
     entry_of,
 )
-from planner.launch.wrappers.launchers.task_yaml import tasks_of
-from planner.launch.wrappers.launchers.unwrap import SCRIPTS
+from planner.launch.wrappers.read_task_files import tasks_of
+from planner.launch.wrappers.read_wrapped_commands import SCRIPTS
 from planner.launch.write.benchmark import (
     REQUESTS,
     client_options,

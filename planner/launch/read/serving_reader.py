@@ -26,7 +26,7 @@ from planner.launch.read.parsed_launch import (
     SettingsBuilder,
     version_of,
 )
-from planner.launch.wrappers.launchers.job_resources import parse_gpu_name
+from planner.launch.wrappers.read_resources import parse_gpu_name
 from planner.launch.write.serving_writer import DECODE_POOL, LORA_OPTION, PREFILL_POOL
 from planner.layers.model import count_parameters, layer_parameters
 from planner.question.parse_values import parse_value

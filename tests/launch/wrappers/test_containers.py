@@ -5,8 +5,8 @@ from make_public_launches import FOLDER
 
 from planner.documents.shell.edits import ParsedOption, apply_edits
 from planner.errors import LaunchError
-from planner.launch.wrappers.launchers.containers import Container, containers_of, script_of
-from planner.launch.wrappers.launchers.task_yaml import tasks_of
+from planner.launch.wrappers.read_containers import Container, containers_of, script_of
+from planner.launch.wrappers.read_task_files import tasks_of
 
 
 def _read(name: str) -> tuple[str, tuple[Container, ...]]:

@@ -19,7 +19,7 @@ from planner.documents.shell.syntax import Pieces, computed_text
 from planner.documents.yaml_positions import YamlValue, documents
 from planner.launch.option_table import option_aliases
 from planner.launch.read.parsed_launch import LENGTHS, JobResources
-from planner.launch.wrappers.launchers.containers import (
+from planner.launch.wrappers.read_containers import (
     Container,
     apply_mounts,
     container_at,
@@ -32,8 +32,8 @@ from planner.launch.wrappers.launchers.containers import (
     shell_words,
     word_at,
 )
-from planner.launch.wrappers.launchers.job_resources import INSTANCES, parse_gpu_name
-from planner.launch.wrappers.launchers.serving_recipes import entries_of, options_of, recipes_of
+from planner.launch.wrappers.read_recipes import entries_of, options_of, recipes_of
+from planner.launch.wrappers.read_resources import INSTANCES, parse_gpu_name
 
 _SKY = "SKYPILOT_"
 _CACHE = "/app/model_cache/"

@@ -26,8 +26,8 @@ from planner.documents.shell.syntax import (
 from planner.documents.yaml_positions import YamlValue, documents
 from planner.launch.option_table import option_aliases
 from planner.launch.read.parsed_launch import JobResources
-from planner.launch.wrappers.launchers.job_resources import parse_gpu_name
-from planner.launch.wrappers.launchers.kubeflow import command_of
+from planner.launch.wrappers.kubeflow import command_of
+from planner.launch.wrappers.read_resources import parse_gpu_name
 from planner.specs.quantization import checkpoint_of
 
 
