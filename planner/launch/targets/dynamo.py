@@ -12,7 +12,6 @@ from planner.base.records import record
 from planner.documents.yaml_writer import yaml_text
 from planner.errors import LaunchError
 from planner.launch.option_table import (
-    OptionTable,
     OptionTexts,
     Quantities,
     option_aliases,
@@ -182,7 +181,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         """Quantities of the engine without nodes: the operator connects them."""
         return {**engine.module.worker_quantities(worker), "num_nodes": None}
 
-    servers = make_servers(job, OptionTable.load(engine.module.NAME), quantities, model_argument)
+    servers = make_servers(job, engine.module.NAME, quantities, model_argument)
     unset = [server.model for server in servers if isinstance(server.model, ShellVariable)]
     texts = (option.text for server in servers for option in server.settings.options)
     if any(text in _DRAFT_METHODS for text in texts):

@@ -7,9 +7,13 @@ import re
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable, Quantities, option_aliases
 from planner.launch.read.parsed_launch import ONGOING, LaunchSettings, OptionReader
-from planner.launch.read.serving_reader import ServerSettings, find_model_by_name, parse_size
+from planner.launch.read.serving_reader import (
+    ServerSettings,
+    find_model_by_name,
+    parse_size,
+    with_variables,
+)
 from planner.launch.target import CommandWords, LaunchTarget, Process, ShellVariable
-from planner.launch.targets.tgi import with_variables
 from planner.launch.write.serving_writer import (
     DRAFT_MODEL,
     ServerCommand,
@@ -37,7 +41,7 @@ _PART_SUFFIX = re.compile(r"-0*\d+-of-0*\d+$")
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
     """Read the settings of a llama.cpp server; its batch is the number of slots."""
-    server = ServerSettings(reading=with_variables(reading, TARGET, option_aliases("llama.cpp")))
+    server = ServerSettings(reading=with_variables(reading, option_aliases("llama.cpp"), _TABLE))
     reading = server.reading
     server.values["engine"] = "llama.cpp"
     _set_model(server)
@@ -234,10 +238,8 @@ def _process(server: ServerCommand) -> Process:
     """Build the llama-server process, with a draft model if the plan drafts tokens."""
     job = server.worker.job
     arguments = [
-        CommandWords(words=("llama-server",)),
-        CommandWords(words=("--model", server.model)),
-        *server.listen_arguments,
-        *map(CommandWords.of, server.settings.options),
+        *server.start,
+        *server.options,
     ]
     if job["draft_tokens"]:
         draft_spec = load_draft_model(job)  # GGUF files have no names that are known

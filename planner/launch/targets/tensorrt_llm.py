@@ -19,11 +19,11 @@ from planner.launch.option_table import (
 from planner.launch.read.hf_trainer.write_script import nest_options
 from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.read.serving_reader import (
-    DraftSettings,
     EngineReader,
     ServerSettings,
     json_table,
     parse_size,
+    read_engine,
     read_server,
 )
 from planner.launch.target import (
@@ -34,7 +34,6 @@ from planner.launch.target import (
     ShellVariable,
 )
 from planner.launch.write.serving_writer import (
-    AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
     ServerCommand,
@@ -72,18 +71,12 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     """Read the settings of a server command, or of a document with two pools."""
     if {*_POOLS} <= {name.split(".")[0] for name in reading.command.options}:
         return _read_pools(reading)
-    pool = reading.value("pool") or AGGREGATED
-    options = reading.command.options
-    if (
-        _is_bench(reading.command, *_BENCH_COMMANDS)
-        and "-m" in options
-        and "--model" not in options
-    ):
-        reading = _reading_with(reading, {**options, "--model": options["-m"]})
-    server = read_server(_with_config_file(reading), _ENGINE, pool)
-    if _is_bench(reading.command, "latency"):
+    return read_engine(reading, _ENGINE)
+
+
+def _finish(server: ServerSettings) -> None:
+    if _is_bench(server.reading.command, "latency"):
         server.values["concurrency"] = 1  # low_latency.py sets the batch to it
-    return server.build_for_pool(pool)
 
 
 def _is_bench(command: ParsedCommand, *commands: str) -> bool:
@@ -144,39 +137,22 @@ def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
     """Set GPUs and parallel degrees of a server; return its attention data-parallel ranks."""
     stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
     ranks = stage_gpus if server.reading.value("splits_requests") == "true" else 1
-    server.values.update(
+    server.set_layout(
+        stage_gpus * num_stages,
         tensor_parallel=stage_gpus // ranks,
         pipeline_parallel=num_stages,
         attention_data_parallel=ranks,
         expert_parallel=server.count("expert_parallel"),
     )
-    server.set_gpus(stage_gpus * num_stages)
     return ranks
 
 
-def _read_draft(reading: OptionReader) -> DraftSettings | None:
-    num_tokens = parse_size(reading.value("mtp_tokens")) or parse_size(
-        reading.value("draft_tokens")
-    )
-    return DraftSettings(number=num_tokens) if num_tokens else None
-
-
-_ENGINE = EngineReader(
-    name=NAME,
-    model_options=("--model", "--model-path", "model"),
-    programs=(
-        *(_BENCH, *_BENCH_COMMANDS),
-        *("trtllm-serve", "trtllm-llmapi-launch", "serve", "python", "python3", "env", "-m"),
-        *("mpirun", _MODULE, "LLM"),
-    ),
-    layout=_set_layout,
-    drafts=_read_draft,
-    finds_prefixes=lambda reading: False,
-)
-
-
-def _with_config_file(reading: OptionReader) -> OptionReader:
+def _prepare(reading: OptionReader, _: EngineReader) -> OptionReader:
     """Return a reader with keys of the command's YAML, which override its options."""
+    options = reading.command.options
+    is_bench = _is_bench(reading.command, *_BENCH_COMMANDS)
+    if is_bench and "-m" in options and "--model" not in options:
+        options = {**options, "--model": options["-m"]}
     file_name = next(
         (reading.text(option) for option in _CONFIG_FILE_OPTIONS if reading.text(option)), None
     )
@@ -193,7 +169,7 @@ def _with_config_file(reading: OptionReader) -> OptionReader:
         },
     }
     # The table reads keys of documents before options of the command, as the engine does.
-    return _reading_with(reading, {**reading.command.options, **document})
+    return _reading_with(reading, {**options, **document})
 
 
 def _reading_with(reading: OptionReader, options: Mapping[str, ParsedOption]) -> OptionReader:
@@ -204,6 +180,21 @@ def _reading_with(reading: OptionReader, options: Mapping[str, ParsedOption]) ->
     }
     command = replace(reading.command, options=dict(options))
     return OptionReader(command=command, meanings=_TABLE.read(normalized))
+
+
+_ENGINE = EngineReader(
+    name=NAME,
+    model_options=("--model", "--model-path", "model"),
+    programs=(
+        *(_BENCH, *_BENCH_COMMANDS),
+        *("trtllm-serve", "trtllm-llmapi-launch", "serve", "python", "python3", "env", "-m"),
+        *("mpirun", _MODULE, "LLM"),
+    ),
+    prepare=_prepare,
+    layout=_set_layout,
+    finish=_finish,
+    finds_prefixes=lambda reading: False,
+)
 
 
 _ROUTER_NOTE = "trtllm-serve disaggregated takes the requests of both pools"
@@ -264,16 +255,8 @@ def _parse_yaml_value(text: str | None) -> Quantity:
 def _process(server: ServerCommand) -> Process:
     """Build the trtllm-serve process, started by mpirun if it spans several nodes."""
     worker = server.worker
-    arguments = [
-        CommandWords(words=("trtllm-serve", server.model)),
-        *server.listen_arguments,
-        *(
-            CommandWords.of(option)
-            for option in server.settings.options
-            if option.option.startswith("--")
-        ),
-        CommandWords(words=("--config", f"{worker.name}.yaml")),
-    ]
+    config = CommandWords(words=("--config", f"{worker.name}.yaml"))
+    arguments = [*server.start, *server.options, config]
     if worker.num_nodes == 1:
         return server.process(arguments)
     arguments.insert(0, CommandWords(words=("trtllm-llmapi-launch",)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from planner.base.units import ceil_div
 from planner.launch.option_table import Quantities
-from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, version_of
+from planner.launch.read.parsed_launch import OptionReader, version_of
 from planner.launch.read.serving_reader import (
     DraftSettings,
     EngineReader,
@@ -16,7 +17,7 @@ from planner.launch.read.serving_reader import (
     json_table,
     merge_config,
     parse_size,
-    read_server,
+    read_engine,
     scheduler_default_of,
     set_experts,
 )
@@ -38,8 +39,7 @@ from planner.launch.write.serving_writer import (
     ServerCommand,
     ServerGroup,
     common_quantities,
-    draft_method_arguments,
-    draft_model_argument,
+    draft_arguments,
     make_routers,
     quantization_options,
     server_hooks,
@@ -93,21 +93,13 @@ def matches_document(values: Mapping[str, object]) -> bool:
     return is_config or len(_DOCUMENT_KEYS & {*values}) > 1
 
 
-def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Read the settings of the vLLM server that a command starts."""
-    reading = merge_config(reading, _ENGINE)
-    server = read_server(reading, _ENGINE, AGGREGATED)
-    pool, values = _read_pool(server), server.values
-    version = version_of("vllm", reading.command)
+def _finish(server: ServerSettings) -> str:
+    """Set the default share of memory; return the server's pool."""
+    pool, version = _read_pool(server), version_of(NAME, server.reading.command)
     if version is None or version.parts >= _LARGER_SHARE_SINCE:  # without one it is the newest
         reason = f"--gpu-memory-utilization is {_DEFAULT_MEMORY_SHARE} by default from 0.25 on"
         server.assume("gpu_memory_utilization", _DEFAULT_MEMORY_SHARE, reason)
-    if pool == AGGREGATED:
-        # At its start a rank samples max_num_seqs sequences, however few fit, and has less cache
-        # for that (`gpu_model_runner.py`, `_dummy_sampler_run`). A plan with two pools has no
-        # number for each.
-        values["max_num_seqs"] = values["concurrency"] // values["attention_data_parallel"]
-    return server.build_for_pool(pool)
+    return pool
 
 
 _PARTITION = "VLLM_PP_LAYER_PARTITION"
@@ -131,10 +123,12 @@ def _set_layout(server: ServerSettings, model: ModelSpec | None) -> int:
     data_parallel = server.count("attention_data_parallel")
     is_dense = model is not None and not model.num_experts
     ranks = 1 if is_dense else data_parallel
-    server.values.update(
-        tensor_parallel=tensor_parallel, pipeline_parallel=num_stages, attention_data_parallel=ranks
+    server.set_layout(
+        tensor_parallel * num_stages * data_parallel,
+        tensor_parallel=tensor_parallel,
+        pipeline_parallel=num_stages,
+        attention_data_parallel=ranks,
     )
-    server.set_gpus(tensor_parallel * num_stages * data_parallel)
     if is_dense and data_parallel > 1:
         server.notes.append(
             f"The {data_parallel} data-parallel ranks of a dense model are replicas."
@@ -251,8 +245,14 @@ _ENGINE = EngineReader(
         "-m",
         *_MODULES,
     ),
+    prepare=merge_config,
     layout=_set_layout,
     batch=_assume_batch,
+    # At its start a rank samples max_num_seqs sequences, however few fit, and has less cache for
+    # that (`gpu_model_runner.py`, `_dummy_sampler_run`). A plan with two pools has no number for
+    # each.
+    has_rank_limit=True,
+    finish=_finish,
     drafts=_read_draft,
     longest=_set_max_model_len,
     switches=("--enable-lora",),
@@ -294,19 +294,15 @@ def worker_quantities(worker: ServerGroup) -> Quantities:
 
 def command_options(server: ServerCommand) -> list[CommandWords]:
     """Return the engine options of a server's command, without address and nodes."""
-    arguments = [CommandWords.of(inputs) for inputs in server.settings.options]
-    has_draft_model = any(argument.words[1:] == ("draft_model",) for argument in arguments)
-    draft_argument = CommandWords(words=("--spec-model", draft_model_argument(server.worker.job)))
     job = server.worker.job
-    method_words = draft_method_arguments(job, "--spec-method", "--spec-model", upper=False)
-    lora_words = target_modules(job, says_all=False)
-    return [*arguments, *([draft_argument] if has_draft_model else []), *method_words, *lora_words]
+    drafts = draft_arguments(server, "draft_model", "--spec-method", "--spec-model", upper=False)
+    return [*server.options, *drafts, *target_modules(job, says_all=False)]
 
 
 def _process(server: ServerCommand) -> Process:
     """Build the vLLM process, with ports for KV-cache transfer and options for several nodes."""
     worker = server.worker
-    arguments = [CommandWords(words=("vllm", "serve", server.model))]
+    arguments = [*server.start, *command_options(server)]
     if worker.name in _SIDE_CHANNEL:
         channel = "VLLM_NIXL_SIDE_CHANNEL_"
         first = _SIDE_CHANNEL[worker.name]
@@ -317,7 +313,6 @@ def _process(server: ServerCommand) -> Process:
             name=HOST_ADDRESS.name, meaning=HOST_ADDRESS.meaning, prefix=f"{channel}HOST="
         )
         arguments.insert(0, CommandWords(words=("env", port, host)))
-    arguments += [*server.listen_arguments, *command_options(server)]
     followers: tuple[CommandWords, ...] = ()
     if worker.num_nodes > 1:
         arguments += [
@@ -342,7 +337,7 @@ def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
 
 TARGET = LaunchTarget.of(
     NAME,
-    answers=read_settings,
+    answers=partial(read_engine, engine=_ENGINE),
     starts=matches_command,
     is_of=matches_document,
     **server_hooks(NAME, worker_quantities, _process, _router),

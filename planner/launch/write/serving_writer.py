@@ -29,6 +29,7 @@ from planner.launch.option_table import (
     ParameterNote,
     Quantities,
     Quantity,
+    tool_row,
 )
 from planner.launch.target import (
     PORT,
@@ -91,21 +92,6 @@ def draft_method(job: LaunchJob) -> str:
     if job["draft_model"]:
         return "draft"
     return "mtp" if max(job.model.num_nextn_predict_layers, job.model.mtp_num_layers) else "draft"
-
-
-def draft_method_arguments(
-    job: LaunchJob, option: str, model: str, *, upper: bool
-) -> list[CommandWords]:
-    """Return arguments for a draft method without a row in option tables; empty for other methods.
-
-    ``option`` takes the method, ``model`` the heads that draft; ``upper``: method in upper case.
-    """
-    method = unlisted_draft_method(job)
-    if method is None:
-        return []
-    arguments = [CommandWords(words=(option, method.upper() if upper else str(method)))]
-    heads = ShellVariable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the heads that draft")
-    return [*arguments, CommandWords(words=(model, heads))] if method in _HEADS else arguments
 
 
 # Names of targets in benchmarks.
@@ -503,6 +489,24 @@ def target_modules(job: LaunchJob, *, says_all: bool) -> list[CommandWords]:
     return [CommandWords(words=(LORA_OPTION, *words))] if job["lora_rank"] and words else []
 
 
+def draft_arguments(
+    server: ServerCommand, separate: str, option: str, model: str, *, upper: bool
+) -> list[CommandWords]:
+    """Return arguments of speculative decoding that no row of the option table has.
+
+    ``separate`` is the method with a model of its own, ``option`` takes the method, ``model`` the
+    model or the heads that draft; ``upper``: method in upper case.
+    """
+    job, method = server.worker.job, unlisted_draft_method(server.worker.job)
+    has_model = any(setting.text == separate for setting in server.settings.options)
+    arguments = [CommandWords(words=(model, draft_model_argument(job)))] if has_model else []
+    if method is None:
+        return arguments
+    arguments.append(CommandWords(words=(option, method.upper() if upper else str(method))))
+    heads = ShellVariable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the heads that draft")
+    return [*arguments, *([CommandWords(words=(model, heads))] if method in _HEADS else [])]
+
+
 _POOL_PARAMETERS = ("checkpoint_quantization",)
 _NO_ROUTER = (
     "The engine brings no router for replicas: any HTTP load balancer will do. The "
@@ -512,11 +516,12 @@ _NO_ROUTER = (
 
 @record(kw_only=True)
 class ServerCommand:
-    """A worker in the options of its engine.
+    """A worker in the options of its engine, a target.
 
     ``has_router``: it is one of several servers behind one address.
     """
 
+    engine: str
     worker: ServerGroup
     settings: OptionTexts
     model: str | ShellVariable
@@ -534,6 +539,21 @@ class ServerCommand:
         if not self.has_router:
             return _FRONT_PORT
         return _FRONT_PORT + (2000 if self.worker.name == DECODE_POOL else 100)
+
+    @property
+    def start(self) -> list[CommandWords]:
+        """Words that start the engine with the model and the address: ``starts`` of its row."""
+        lines = tool_row(self.engine)["starts"].split("|")
+        words = (
+            tuple(self.model if word == "{model}" else word for word in line.split())
+            for line in lines
+        )
+        return [*(CommandWords(words=line) for line in words), *self.listen_arguments]
+
+    @property
+    def options(self) -> list[CommandWords]:
+        """The options of the plan that are flags or have a value."""
+        return [CommandWords.of(o) for o in self.settings.options if o.option.startswith("-")]
 
     def process(
         self,
@@ -580,24 +600,25 @@ def make_routers(
 
 def make_servers(
     job: LaunchJob,
-    table: OptionTable,
+    engine: str,
     quantities: Callable[[ServerGroup], Quantities],
     model: Callable[[ServerGroup, str | None], str | ShellVariable],
     *,
     routes_replicas: bool = True,
 ) -> tuple[ServerCommand, ...]:
-    """Return a server command for each server group of a plan, with options from ``table``.
+    """Return a server command for each server group of a plan, with the options of ``engine``.
 
     ``model`` returns the model argument. ``routes_replicas``: True if the engine has a router for
     replicas, not only for pools.
     """
-    workers = server_groups(job)
+    workers, table = server_groups(job), OptionTable.load(engine)
     servers = []
     for worker in workers:
         values = quantities(worker)
         checkpoint = values.get("checkpoint_quantization")
         servers.append(
             ServerCommand(
+                engine=engine,
                 worker=worker,
                 settings=table.write_options(values),
                 model=model(worker, None if checkpoint is None else str(checkpoint)),
@@ -607,10 +628,21 @@ def make_servers(
     return tuple(servers)
 
 
+def server_quantities(worker: ServerGroup) -> Quantities:
+    """Return the values that a table of an engine can write without a function of its own."""
+    memory_share = {"gpu_memory_utilization": worker.total_share}
+    return {**common_quantities(worker), **quantization_options(worker, {}), **memory_share}
+
+
+def server_process(server: ServerCommand) -> Process:
+    """Return the process of a server without options beyond its table."""
+    return server.process([*server.start, *server.options])
+
+
 def server_hooks(
     name: str,
-    quantities: Callable[[ServerGroup], Quantities],
-    process: Callable[[ServerCommand], Process],
+    quantities: Callable[[ServerGroup], Quantities] = server_quantities,
+    process: Callable[[ServerCommand], Process] = server_process,
     router: Callable[[tuple[ServerCommand, ...]], Sequence[Process]] = lambda servers: (),
     *,
     model: Callable[[ServerGroup, str | None], str | ShellVariable] = model_argument,
@@ -629,8 +661,7 @@ def server_hooks(
 
     def draft(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
         """Return the launch draft of a job: server and router processes, files, benchmark."""
-        table = OptionTable.load(name)
-        servers = make_servers(job, table, quantities, model, routes_replicas=routes_replicas)
+        servers = make_servers(job, name, quantities, model, routes_replicas=routes_replicas)
         tokenizer_argument = servers[-1].model if tokenizer is None else tokenizer(job)
         benchmark_name = _BENCHMARK_NAMES.get(name, name)
         return make_draft(
