@@ -41,6 +41,7 @@ from typing import TypeAlias
 from planner.base import read_files
 from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
+from planner.launch.target_plugins import target_plugins
 from planner.question.terms import terms_of
 
 Quantity: TypeAlias = str | int | float
@@ -181,7 +182,7 @@ class OptionTable:
         """Load the option table of a program, with the rows of the tables that it extends."""
         all_rows = [
             OptionRow(**{**row, "role": OptionRole(row["role"])})  # type: ignore[arg-type]
-            for row in shipped_rows(f"options/{target}.csv")
+            for row in _option_rows(target)
         ]
         parameters = {row.parameter for row in all_rows}
         special_roles = (
@@ -352,6 +353,12 @@ def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     return read_files.packaged_rows(Path(__file__).parent / name, delimiter)
 
 
+def _option_rows(target: str) -> Sequence[Mapping[str, str]]:
+    """Return the rows of a target's option table, shipped or of another package."""
+    plugin = target_plugins().get(target)
+    return shipped_rows(f"options/{target}.csv") if plugin is None else plugin.options
+
+
 def is_command(name: str, words: Sequence[str]) -> bool:
     """Whether words start a tool, by the ``command`` of its row."""
     pattern = tool_row(name)["command"]
@@ -407,7 +414,8 @@ def tool_row(name: str) -> Mapping[str, str]:
 @cache
 def _tool_rows() -> Mapping[str, Mapping[str, str]]:
     rows = (*shipped_rows("targets.csv"), *shipped_rows("dialects/programs.csv"))
-    return {row["name"]: row for row in rows}
+    plugins = {name: plugin.row for name, plugin in target_plugins().items()}
+    return {**plugins, **{row["name"]: row for row in rows}}
 
 
 _FLAG_VALUES = "0"

@@ -421,6 +421,11 @@ class LaunchTarget:
         return OptionTable.load(self.words or self.name)
 
     @property
+    def can_write(self) -> bool:
+        """Whether planner writes its files, not only reads them."""
+        return self.draft is not _refuse_to_write
+
+    @property
     def tool(self) -> str:
         """Title and version, without repeating the title."""
         is_named = self.version.startswith(self.title)

@@ -294,11 +294,8 @@ def scheduler_default_of(
     scheduler = engine_on(spec, gpu, number, offline=is_offline).scheduler
     value = scheduler.max_num_seqs if name == "max_num_seqs" else scheduler.max_num_batched_tokens
     row = name.replace("offline", "max_num")
-    option = next(
-        table_row.option
-        for table_row in engine.table.rows
-        if table_row.parameter == row and table_row.option
-    )
+    options = (r.option for r in engine.table.rows if r.parameter == row and r.option)
+    option = next(options, row)
     program = " of a program without a server" if is_offline else ""
     gpu_note = "; larger GPUs have more" if gpu is None and spec.scheduler.defaults else ""
     return value, f"{option} is {value:,} by default{program}{gpu_note}"
