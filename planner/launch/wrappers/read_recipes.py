@@ -116,8 +116,6 @@ def _of_srt(document: YamlValue) -> Iterator[Container]:
             model_names = [name for name in served if name.text]
             model = next(iter(model_names), document.get("model", "path"))
             yield Container(
-                name=kind,
-                image=document.get("model", "container").text or "",
                 words=(
                     *plain_words(option_aliases("server")[engine], section.line),
                     word_at(model.pieces, model),
@@ -157,13 +155,11 @@ def _of_vllm(document: YamlValue) -> Iterator[Container]:
     opted = {entry.text for entry in document.get("opt_in_features").entries()}
     features = [feature.get("args") for name, feature in document.get("features").items()
                 if name not in opted]  # fmt: skip
-    for name, variant in document.get("variants").items():
+    for variant in dict(document.get("variants").items()).values():
         model_id = variant.get("model_id")
         checkpoint = model_id if model_id.text else model.get("model_id")
         lists = [model.get("base_args"), *features, variant.get("extra_args")]
         yield Container(
-            name=name,
-            image="",
             words=(
                 *plain_words("vllm serve", variant.line),
                 word_at(checkpoint.pieces, checkpoint),
@@ -304,8 +300,6 @@ def _servers(entry: YamlValue) -> Iterator[Container]:
         workers = {role: pool for role, pool in pools.items() if pool.is_mapping} or {"": point}
         for role, worker in workers.items():
             yield Container(
-                name=role,
-                image=entry.get("image").text or "",
                 words=(
                     *plain_words(option_aliases("server")[engine], point.line),
                     plain_word(entry.get("model").text or "", entry.get("model").line),
