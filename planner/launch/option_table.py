@@ -374,13 +374,17 @@ def has_keys(values: Mapping[str, object], pattern: str) -> bool:
     """True if a document has the keys of a pattern; see `planner.launch.target.Target`."""
     normalized = {key.replace("-", "_"): value for key, value in values.items()}
     return any(
-        all(
-            any(_has_key(normalized, condition) for condition in group.split("|"))
-            for group in alternative.split()
-        )
+        all(_has_group(normalized, group) for group in alternative.split())
         for alternative in pattern.split(" or ")
         if alternative
     )
+
+
+def _has_group(values: Mapping[str, object], group: str) -> bool:
+    number, colon, conditions = group.partition(":")
+    least = int(number) if colon and number.isdecimal() else 1
+    keys = (conditions if colon and number.isdecimal() else group).split("|")
+    return sum(_has_key(values, key) for key in keys) >= least
 
 
 def _has_key(values: Mapping[str, object], condition: str) -> bool:

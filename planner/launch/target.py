@@ -370,7 +370,8 @@ class LaunchTarget:
 
     Fields that are no functions are a row of ``targets.csv``, lists separated by ``|``. Its
     ``command`` is a pattern of the words that start the tool, ``document`` the keys of its
-    documents: all groups must match, of a group one of the alternatives separated by ``|``; ``*``
+    documents: all groups must match, of a group one of the alternatives separated by ``|``, of
+    ``2:`` before a group two; ``*``
     is a wildcard, ``KEY=TEXT`` a pattern of the value, ``!KEY`` means no such key, and
     `` or `` separates alternatives.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import partial
 
 from planner.base.units import GIB
@@ -43,15 +42,6 @@ from planner.launch.write.serving_writer import (
 from planner.specs.model import ModelSpec
 
 NAME = "sglang"
-_DOCUMENT_KEYS = {
-    *("tp-size", "dp-size", "ep-size", "mem-fraction-static", "chunked-prefill-size"),
-    *("max-running-requests", "enable-dp-attention", "disaggregation-mode", "context-length"),
-}
-
-
-def matches_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has options of SGLang's server."""
-    return len(_DOCUMENT_KEYS & {name.replace("_", "-") for name in values}) > 1
 
 
 def _set_experts_on_host(server: ServerSettings) -> None:
@@ -194,6 +184,5 @@ def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
 TARGET = LaunchTarget.of(
     NAME,
     answers=partial(read_engine, engine=_ENGINE),
-    is_of=matches_document,
     **server_hooks(NAME, worker_quantities, _process, _router),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.base.units import GIB
@@ -54,17 +54,6 @@ _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
 _OVERRIDE = "--override-engine-args"
 _TABLE = OptionTable.load("tensorrt-llm")
 _CONFIG_FILE_OPTIONS = ("--config", "--extra_llm_api_options", "--extra-engine-args")
-
-
-def matches_command(words: Sequence[str]) -> bool:
-    """Return whether a command starts a TensorRT-LLM server or engine benchmark."""
-    names = [word.rsplit("/", 1)[-1] for word in words[:4]]
-    if _BENCH in names:
-        return bool({*_BENCH_COMMANDS} & {*words})
-    if "trtllm-serve" in names:
-        arguments = list(words[names.index("trtllm-serve") + 1 :])
-        return bool(arguments) and not arguments[0].startswith("disaggregated")
-    return _MODULE in names and (names[0] in ("-m", _MODULE) or names[0].startswith("python"))
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
@@ -323,7 +312,6 @@ def _draft_model_note(servers: tuple[ServerCommand, ...]) -> tuple[ParameterNote
 TARGET = LaunchTarget.of(
     NAME,
     answers=read_settings,
-    starts=matches_command,
     honoured=_split_changes,
     **server_hooks(
         NAME,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -67,20 +67,6 @@ _V1_ENGINE = (0, 8)
 # gpu_memory_utilization of vllm/config/cache.py of 0.25 and 0.33; 0.9 before.
 _LARGER_SHARE_SINCE, _DEFAULT_MEMORY_SHARE = (0, 25), "0.92"
 _LONGEST_UNCHUNKED = 32_768  # config.py of 0.6: prompts of longer models are computed in chunks
-
-
-def matches_command(words: Sequence[str]) -> bool:
-    """Return whether a command starts vLLM as a server or offline program."""
-    programs = [word.rsplit("/", 1)[-1] for word in words[:4]]
-    if programs[:1] == ["vllm"]:
-        return programs[1:2] == ["serve"] or (
-            programs[1:2] == ["bench"] and programs[2:3] != ["serve"]
-        )
-    if programs[:1] and programs[0] in _OFFLINE[-2:]:
-        return True
-    if any(word in _MODULES for word in programs) and "bench" not in words:
-        return "serve" in words or "vllm.entrypoints.cli.main" not in programs
-    return any(word.replace("\\", "/").endswith("openai/api_server.py") for word in words[:3])
 
 
 def matches_document(values: Mapping[str, object]) -> bool:
@@ -338,7 +324,6 @@ def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
 TARGET = LaunchTarget.of(
     NAME,
     answers=partial(read_engine, engine=_ENGINE),
-    starts=matches_command,
     is_of=matches_document,
     **server_hooks(NAME, worker_quantities, _process, _router),
 )
