@@ -74,6 +74,7 @@ _TOML_SUFFIX = ".toml"
 _JSON_SUFFIX = ".conf"
 """Configurations of DeepSpeed may have this suffix, as files of other kinds do."""
 PYTHON_SUFFIX = ".py"
+_MODEL_NAME = "model_name_or_path"
 _TRAINER_TARGETS = ("transformers", "deepspeed", "accelerate")
 POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
 
@@ -143,17 +144,12 @@ def _parse_commands(
         command = parse_command(path, script, inner, target)
         if target.name == "torchtitan":
             command = merge_torchtitan_function(command, path.parent)
-        if target.name not in _TRAINER_TARGETS or _names_model(command):
+        names = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
+        names |= {name for file in command.files.values() for name in file.options} & {_MODEL_NAME}
+        if target.name not in _TRAINER_TARGETS or names & {_MODEL_NAME, "model", "config_file"}:
             yield command
         else:
             yield from _parse_program_calls(path, script, inner, command)
-
-
-def _names_model(command: ParsedCommand) -> bool:
-    names = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
-    return bool(names & {"model_name_or_path", "model", "config_file"}) or any(
-        "model_name_or_path" in file.options for file in command.files.values()
-    )
 
 
 def _parse_program_calls(

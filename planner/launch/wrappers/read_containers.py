@@ -168,7 +168,7 @@ def pods_of(document: YamlValue, kind: str) -> Iterator[Container]:
             container = container_at(section, variables, _mount_points(section, pod.get("volumes")))
             if not container.words:
                 continue
-            texts = [word.text for word in _container_words(container)]
+            texts = [text for word in container.words for text in (word.text or "").split()]
             several = kind == "StatefulSet" and "--nnodes" in texts
             resources = JobResources(
                 num_nodes=all_members or (copies if several else nodes).option_text("nodes"),
@@ -420,11 +420,3 @@ def plain_words(text: str, line: int) -> tuple[Word, ...]:
 def shell_words(script: Word) -> tuple[Word, ...]:
     """The command of a shell that runs a script."""
     return (*plain_words("bash -c", script.line), script)
-
-
-def _container_words(container: Container) -> Iterator[Word]:
-    """Yield the words of a container's command, and the parts of words that hold a script."""
-    for word in container.words:
-        yield word
-        for text in (word.text or "").split():
-            yield plain_word(text, word.line)
