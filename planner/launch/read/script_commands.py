@@ -52,7 +52,6 @@ from planner.launch.wrappers.read_programs import (
 )
 from planner.launch.wrappers.read_ray_serve import ray_serve_configs
 from planner.launch.wrappers.read_recipes import (
-    add_file_options,
     entry_of,
 )
 from planner.launch.wrappers.read_server_objects import containers_of
@@ -413,7 +412,7 @@ def _parse_container_commands(
                 continue
             target = target_of_command(inner.words)
             if target is not None and not container.is_follower:
-                words = add_file_options(inner.words, container.environment, script.files)
+                words = [*inner.words]
                 if container.role and not any(word.begins in POOL_OPTIONS for word in words):
                     role_option = (POOL_OPTIONS[0], container.role)  # only the container has it
                     words += [

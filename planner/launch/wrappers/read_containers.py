@@ -334,6 +334,15 @@ def gpu_limit(container: YamlValue, section: str = "resources") -> ParsedOption 
     return None
 
 
+def pod_resources(pod: YamlValue, section: YamlValue, copies: str) -> JobResources:
+    """Return GPU type and copies of a pod, and the GPUs in the limits of a section."""
+    return JobResources(
+        gpu=gpu_of_nodes(pod),
+        gpus_per_node=gpu_limit(section),
+        copies=pod.get(copies).option_text("replicas"),
+    )
+
+
 def accelerators_at(section: YamlValue, key: str) -> JobResources:
     """Return GPU and number under a key: ``H100:8``, ``8``, a list, or a mapping."""
     section = next(iter(section.entries()), section)

@@ -29,28 +29,11 @@ _PROFILE = re.compile(
 
 
 def unwrap_frontend(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Word, ...]:
-    """Return the server command that a front end (NIM, DJL, Xinference) starts; else ``words``."""
+    """Return the server command that a front end (NIM, Xinference) starts; else ``words``."""
     texts = [word.text or "" for word in words]
     name = texts[0].rpartition("/")[2]
     if name == "nim":
         return (*_of_nim(words, environment), *words[3:])
-    if name == "djl-serving":
-        variables = {key: word.text or "" for key, word in environment.items()}
-        rows = {
-            f"option.{key[7:].lower()}": variables[key]
-            for key in variables
-            if key.startswith("OPTION_")
-        }
-        rows = {"option.model_id": variables.get("HF_MODEL_ID", ""), **rows}
-        rows.setdefault(
-            "option.tensor_parallel_degree", variables.get("TENSOR_PARALLEL_DEGREE", "max")
-        )
-        command = served_by_properties("\n".join(f"{key}={rows[key]}" for key in rows))
-        if not command:
-            return (*words,)
-        return (
-            *_computed_words(shlex.split(command.replace("\\\n", " ").rstrip("\\")), words[0].line),
-        )
     return _of_xinference(words) if (name, *texts[1:2]) == ("xinference", "launch") else (*words,)
 
 

@@ -9,13 +9,12 @@ degrees, lengths and load from their environment.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from planner.base import read_files
 from planner.base.records import record
-from planner.documents.shell import HereDocument
 from planner.documents.shell.edits import LARGEST, ParsedOption, implied_option
 from planner.documents.shell.syntax import Word, computed_text, unknown_text
 from planner.documents.yaml_positions import YamlValue, documents
@@ -37,7 +36,6 @@ _LENGTHS = dict(zip(LENGTHS, ("isl", "osl"), strict=True))
 _SEVERAL = re.compile(r"\d+(?:\s*[x,]\s*\d+)*")
 # Strategies of vLLM's recipes on one node, as the options of their files.
 _STRATEGIES = {"single_node_tp": (), "single_node_tep": ("--enable-expert-parallel",)}
-_ALL_ARGUMENTS = ("$@", "[@]}")
 _AS_MANY = "the recipe uses all GPUs of the node"
 
 
@@ -72,35 +70,6 @@ def requests_at(lengths: YamlValue, concurrency: YamlValue) -> dict[str, ParsedO
             f"concurrency{suffix}", str(max(numbers)), concurrency.line
         )
     return load
-
-
-def add_file_options(
-    words: Sequence[Word], environment: Mapping[str, Word], files: Mapping[str, HereDocument]
-) -> list[Word]:
-    """Replace the word for all arguments by the options that the container reads from a file.
-
-    As charts of AI-Hypercomputer/gpu-recipes do: src/helm-charts/*/inference-templates.
-    """
-    file_variable = environment.get("SERVER_ARGS_FILE")
-    keys = (
-        []
-        if file_variable is None
-        else [PurePath(file_variable.text or "").name, "serving-configuration"]
-    )
-    arguments_file = next((files[key] for key in keys if key in files), None)
-    positions = [
-        position
-        for position, word in enumerate(words)
-        if word.raw.strip('"').endswith(_ALL_ARGUMENTS)
-    ]
-    if arguments_file is None or not positions:
-        return [*words]
-    options = [
-        word
-        for document in documents(arguments_file.text, keys[0])
-        for word in options_of(document, "--")
-    ]
-    return [*words[: positions[0]], *options, *words[positions[0] + 1 :]]
 
 
 def _of_srt(document: YamlValue) -> Iterator[Container]:

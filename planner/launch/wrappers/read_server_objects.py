@@ -1,11 +1,10 @@
 """Documents that describe a server by keys of their own, not by its command.
 
 Kubernetes objects of KServe, NIM, Kubeflow, KAITO and KubeAI; values and objects of vLLM's
-production-stack and of llm-d; configurations of Truss. Sources: kaito-project/kaito,
+production-stack and of llm-d; engines of Truss. Sources: kaito-project/kaito,
 docs/inference/README.md (0.6), whose presets vLLM serves; substratusai/kubeai,
-docs/reference/kubernetes-api.md (0.21); basetenlabs/truss, config.yaml (0.9) and, of its engines,
-basetenlabs/truss-examples (2026-04); llm-d-incubation/llm-d-modelservice, README.md (0.3), and
-llm-d/llm-d-deployer, charts (1.0), whose values configure the workers of both kinds; of torchtune,
+docs/reference/kubernetes-api.md (0.21); basetenlabs/truss-examples (2026-04);
+llm-d-incubation/llm-d-modelservice, README.md (0.3); of torchtune,
 kubeflow/trainer at 8c0f505, ``pkg/runtime/framework/plugins/torch/torchtune.go`` (recipe and
 configuration) and ``manifests/base/runtimes/torchtune`` (two GPUs).
 """
@@ -17,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from planner.documents.shell.edits import implied_option
-from planner.documents.shell.nested_scripts import read_inner
-from planner.documents.shell.syntax import Pieces, Word
+from planner.documents.shell.syntax import Word
 from planner.documents.yaml_positions import YamlValue, documents
 from planner.launch.option_table import option_aliases
 from planner.launch.read.parsed_launch import LENGTHS, JobResources
@@ -38,6 +36,7 @@ from planner.launch.wrappers.read_containers import (
     options_at,
     plain_word,
     plain_words,
+    pod_resources,
     pods_of,
     program_of,
     word_at,
@@ -55,7 +54,6 @@ _MODELS = "/mnt/models"
 _NO_PREFIXES = "--no-enable-prefix-caching"
 _MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
 _IN_RUNTIME = re.compile(r"\{\{\s*\.(?P<name>Name)\s*\}\}")
-_CACHE = "/app/model_cache/"
 _ALGORITHMS = {"fp8": "FP8", "fp4": "NVFP4"}
 _KINDS = ("prefill", "decode")
 _TORCHTUNE_GPUS = 2
@@ -69,7 +67,7 @@ def containers_of(text: str, name: str) -> tuple[Container, ...]:
     """
     containers = tuple(_containers(text, name))
     return containers or tuple(
-        server for document in documents(text, name) for server in _servers(document, name)
+        server for document in documents(text, name) for server in _servers(document)
     )
 
 
@@ -100,10 +98,13 @@ def _containers(text: str, name: str) -> Iterator[Container]:
             yield _of_runtime_of_stack(document.get("spec"))
         elif kind == "LLMInferenceService":
             yield from _of_service(document.get("spec"))
-        elif _NIM_FORMAT in (document.get(*_FORMAT).text or ""):
-            yield _of_nim_format(document.get("spec", "predictor"))
+        elif _NIM_FORMAT in (model_format := document.get(*_FORMAT).text or ""):
+            image = f"{_NIM_IMAGES}{model_format.partition(_NIM_FORMAT)[2]}"
+            predictor = document.get("spec", "predictor")
+            yield _of_nim(image, predictor, predictor.get("model"), "minReplicas")
         elif kind == "NIMService":
-            yield _of_nim_service(document.get("spec"))
+            spec = document.get("spec")
+            yield _of_nim(spec.get("image", "repository").text or "", spec, spec, "replicas")
         elif (document.get(*_FORMAT).text or "").lower() in _OF_VLLM:
             yield from _of_runtime(document.get("spec", "predictor"))
         elif kind == "TrainJob":
@@ -115,14 +116,12 @@ def _containers(text: str, name: str) -> Iterator[Container]:
                 yield _of_values(spec)
 
 
-def _servers(document: YamlValue, name: str) -> Iterator[Container]:
+def _servers(document: YamlValue) -> Iterator[Container]:
     """Yield the servers of a document, by the tool whose keys it has; none otherwise."""
     if document.get("inference", "preset", "name").text:
         yield _of_kaito(document)
     elif (document.get("apiVersion").text or "").startswith("kubeai.org/"):
         yield _of_kubeai(document.get("spec"))
-    elif document.get("docker_server", "start_command").text:
-        yield _of_truss(document, name)
     elif document.get("trt_llm", "build").is_mapping:
         yield _of_trt_llm(document)
     elif pools := _pools_at(document):
@@ -181,34 +180,13 @@ def _of_service(spec: YamlValue) -> Iterator[Container]:
         )
 
 
-def _of_nim_format(predictor: YamlValue) -> Container:
-    """Return the container of a KServe predictor whose model format names a NIM image."""
-    section = predictor.get("model")
-    model = (section.get("modelFormat", "name").text or "").partition(_NIM_FORMAT)[2]
+def _of_nim(image: str, pod: YamlValue, section: YamlValue, copies: str) -> Container:
+    """Return the server of a NIM image, in KServe or NVIDIA's operator: its GPUs and copies."""
     return Container(
-        words=program_of(f"{_NIM_IMAGES}{model}", (), section.line, gpu_limit(section)),
+        words=program_of(image, (), section.line, gpu_limit(section)),
         environment=environment_at(section.get("env")),
-        resources=JobResources(
-            gpu=gpu_of_nodes(predictor),
-            gpus_per_node=gpu_limit(section),
-            copies=predictor.get("minReplicas").option_text("replicas"),
-        ),
+        resources=pod_resources(pod, section, copies),
         line=section.line,
-    )
-
-
-def _of_nim_service(spec: YamlValue) -> Container:
-    """Return the container of a NIMService (NVIDIA's NIM Operator): NIM image, GPUs and copies."""
-    image = spec.get("image", "repository").text or ""
-    return Container(
-        words=program_of(image, (), spec.line, gpu_limit(spec)),
-        environment=environment_at(spec.get("env")),
-        resources=JobResources(
-            gpu=gpu_of_nodes(spec),
-            gpus_per_node=gpu_limit(spec),
-            copies=spec.get("replicas").option_text("replicas"),
-        ),
-        line=spec.line,
     )
 
 
@@ -229,10 +207,8 @@ def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator
             container,
             words=(*words, *more),
             environment={**container.environment, **environment_at(section.get("env"))},
-            resources=JobResources(
-                gpu=gpu_of_nodes(predictor),
-                gpus_per_node=gpu_limit(section) or gpu_limit(entry),
-                copies=predictor.get("minReplicas").option_text("replicas"),
+            resources=pod_resources(
+                predictor, section if gpu_limit(section) else entry, "minReplicas"
             ),
         )
 
@@ -263,11 +239,7 @@ def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
     yield Container(
         words=(*(plain_word(word, section.line) for word in MODULE), *options),
         environment=environment_at(section.get("env")),
-        resources=JobResources(
-            gpu=gpu_of_nodes(predictor),
-            gpus_per_node=gpu_limit(section),
-            copies=predictor.get("minReplicas").option_text("replicas"),
-        ),
+        resources=pod_resources(predictor, section, "minReplicas"),
         line=section.line,
     )
 
@@ -383,30 +355,6 @@ def _of_kubeai(spec: YamlValue) -> Container:
     )
 
 
-def _of_truss(document: YamlValue, name: str) -> Container:
-    """Return the container of a Truss server, with its model folders replaced by repositories."""
-    start = document.get("docker_server", "start_command")
-    mounts = [
-        (f"{_CACHE}{entry.get('volume_folder').text}", entry.get("repo_id").text or "")
-        for entry in document.get("model_cache").entries()
-    ]
-    mounts += [
-        (entry.get("mount_location").text or "", (entry.get("source").text or "").partition("@")[0])
-        for entry in document.get("weights").entries()
-    ]
-    environment = environment_at(document.get("environment_variables"))
-    pieces: Pieces = apply_mounts(start.pieces, mounts)
-    commands = read_inner(pieces, environment, start.source, name).commands
-    words = [word for command in commands[:1] for word in command.words]
-    image = document.get("base_image", "image").text or ""
-    return Container(
-        words=program_of(image, words, start.line),
-        environment=environment,
-        resources=accelerators_at(document.get("resources", "accelerator"), "accelerators"),
-        line=start.line,
-    )
-
-
 def _of_trt_llm(document: YamlValue) -> Container:
     """Return the ``trtllm-serve`` command of an engine that Truss builds or starts."""
     spec = document.get("trt_llm")
@@ -444,10 +392,6 @@ def _pools_at(document: YamlValue) -> tuple[YamlValue, YamlValue] | None:
             uri, name = artifacts.get("uri").text or "", artifacts.get("name")
             is_hub = uri.startswith("hf://") and "{{" not in uri  # a template of the name
             return section, artifacts.get("uri") if is_hub or not name.text else name
-    for section in (document, document.get("llm-d")):
-        sample = section.get("sampleApplication")
-        if (model := sample.get("model", "modelArtifactURI")).text:
-            return sample, model
     return None
 
 
