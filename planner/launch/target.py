@@ -369,6 +369,7 @@ class LaunchTarget:
     inherits : whether its documents inherit from others, with null as an override
 
     Fields that are no functions are a row of ``targets.csv``, lists separated by ``|``. Its
+    ``starts`` are the words that start a server, ``|`` between lines of a file, its
     ``command`` is a pattern of the words that start the tool, ``document`` the keys of its
     documents: all groups must match, of a group one of the alternatives separated by ``|``, of
     ``2:`` before a group two; ``*``
