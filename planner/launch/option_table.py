@@ -6,7 +6,8 @@ A row of ``options/<target>.csv``:
     of the table of terms, or a quantity that the target's module computes; empty if the option is
     always written
 ``value``
-    the row holds for this value only; ``>1`` for values above one; empty for any
+    the row holds for this value only; ``>1`` for values above one; empty for any; of expressions,
+    the row holds if this one is true
 ``role``
     ``is``: the option has the value, written and read; ``reads``: an alternative that is only
     read; ``with``: written in addition; ``always``: written for every plan; ``omitted``:
@@ -17,13 +18,19 @@ A row of ``options/<target>.csv``:
     prediction; ``unread``: an option of the tool that planner does not read, which may change the
     result (``used`` and ``unread`` may end with ``*``); ``default``: the value
     without any option, from the first such row with a true condition; ``like``: parameters that
-    the table does not name take the rows of the table ``option``
+    the table does not name take the rows of the table ``option``; the others are expressions:
+    ``read``: the parameter is ``text`` in a file, unless an earlier row sets it; ``size``: the same
+    for a size of the model; ``write``: the parameter or quantity is ``text`` of the plan;
+    ``required``: it is missing in the file if no row sets it; ``noted``, ``refused``: the user gets
+    ``note``, or an error with it, for a file of which ``text`` is true
 ``option``, ``text``
     its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
     ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:
-    ``unknown``, ``>=70`` GiB, ``>=70 but a100``, empty for all
+    ``unknown``, ``>=70`` GiB, ``>=70 but a100``, empty for all; for roles of expressions, an
+    expression (see `planner.launch.expressions`)
 ``since``, ``note``
-    the first version with the option, if not the first of all; reason and remarks
+    the first version with the option, if not the first of all; reason and remarks; of ``read`` the
+    reason for a default; notes of expressions may have names in braces, as ``{vocab_size:,}``
 """
 
 from __future__ import annotations
@@ -41,6 +48,7 @@ from typing import TypeAlias
 from planner.base import read_files
 from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
+from planner.launch.expressions import Expression
 from planner.launch.target_plugins import target_plugins
 from planner.question.terms import terms_of
 
@@ -72,6 +80,19 @@ class OptionRole(StrEnum):
     UNREAD = "unread"
     DEFAULT = "default"
     LIKE = "like"
+    READ = "read"
+    SIZE = "size"
+    WRITE = "write"
+    REQUIRED = "required"
+    NOTED = "noted"
+    REFUSED = "refused"
+
+
+EXPRESSION_ROLES = (
+    *(OptionRole.READ, OptionRole.SIZE, OptionRole.WRITE),
+    *(OptionRole.REQUIRED, OptionRole.NOTED, OptionRole.REFUSED),
+)
+"""Roles of rows whose ``value`` and ``text`` are expressions."""
 
 
 @record(kw_only=True)
@@ -91,6 +112,22 @@ class OptionRow:
         if self.value.startswith(">"):
             return float(value) > float(self.value[1:])
         return not self.value or self.value == format_option_value(value)
+
+    @property
+    def condition(self) -> Expression | None:
+        """The expression that must be true for the row to hold; None: it always does."""
+        return Expression.parse(self.value) if self.value else None
+
+    @property
+    def expression(self) -> Expression:
+        """The expression of the row."""
+        return Expression.parse(self.text)
+
+    @property
+    def read_options(self) -> frozenset[str]:
+        """The options that the expressions of the row read."""
+        texts = filter(None, (self.value, self.text))
+        return frozenset[str]().union(*(Expression.parse(text).options for text in texts))
 
     def applies_to(self, gpu: str | None, gib: float) -> bool:
         """True if the default holds on this GPU with ``gib`` of memory; ``gpu`` None: unknown."""
@@ -175,6 +212,8 @@ class OptionTable:
     """Options of the target that change no prediction."""
     unread: frozenset[str] = frozenset()
     """Options of the target that planner does not read."""
+    expressions: tuple[OptionRow, ...] = ()
+    """Rows with expressions, in the order in which they are evaluated."""
 
     @classmethod
     @cache
@@ -191,13 +230,18 @@ class OptionTable:
             OptionRole.UNREAD,
             OptionRole.DEFAULT,
             OptionRole.LIKE,
+            *EXPRESSION_ROLES,
         )
+        expressions = tuple(row for row in all_rows if row.role in EXPRESSION_ROLES)
         rows = [row for row in all_rows if row.role not in special_roles]
         for like_target in (row.option for row in all_rows if row.role is OptionRole.LIKE):
             rows += [row for row in cls.load(like_target).rows if row.parameter not in parameters]
         return cls(
             rows=tuple(rows),
-            used=frozenset(row.option for row in all_rows if row.role is OptionRole.USED),
+            used=frozenset(row.option for row in all_rows if row.role is OptionRole.USED).union(
+                *(row.read_options for row in expressions)
+            ),
+            expressions=expressions,
             ignored=frozenset(row.option for row in all_rows if row.role is OptionRole.IGNORED),
             unread=frozenset(row.option for row in all_rows if row.role is OptionRole.UNREAD),
             defaults=tuple(row for row in all_rows if row.role is OptionRole.DEFAULT),
