@@ -38,6 +38,7 @@ from planner.launch.write.serving_writer import (
     make_servers,
     model_argument,
     server_groups,
+    server_quantities,
 )
 from planner.launch.write.write_launch import heading_lines
 
@@ -179,7 +180,8 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
     def quantities(worker: ServerGroup) -> Quantities:
         """Quantities of the engine without nodes: the operator connects them."""
-        return {**engine.module.worker_quantities(worker), "num_nodes": None}
+        online = engine.module.ONLINE_QUANTIZATION
+        return {**server_quantities(worker, engine.module.NAME, online), "num_nodes": None}
 
     servers = make_servers(job, engine.module.NAME, quantities, model_argument)
     unset = [server.model for server in servers if isinstance(server.model, ShellVariable)]

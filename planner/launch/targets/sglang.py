@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 
-from planner.base.units import GIB
-from planner.launch.option_table import Quantities
 from planner.launch.read.parsed_launch import OptionReader
 from planner.launch.read.serving_reader import (
     DraftSettings,
@@ -27,14 +24,10 @@ from planner.launch.target import (
     ShellVariable,
 )
 from planner.launch.write.serving_writer import (
-    DECODE_POOL,
     PREFILL_POOL,
     ServerCommand,
-    ServerGroup,
-    common_quantities,
     draft_arguments,
     make_routers,
-    quantization_options,
     server_hooks,
     server_urls,
     target_modules,
@@ -105,48 +98,12 @@ _ENGINE = EngineReader(
     weights_on_host="--cpu-offload-gb",
     finds_prefixes=lambda reading: reading.value("pool") != PREFILL_POOL,
 )
-_ONLINE_QUANTIZATION = {"fp8": True}
-_TREE_WIDTHS = (1, 2, 4, 8)
-_MAX_PREFILL_TOKENS = 16384
+ONLINE_QUANTIZATION = {"fp8": True}
 _ROUTER_NOTE = "sglang_router (pip install sglang-router) spreads the requests"
 _MASTER_ADDRESS = ShellVariable(name=MASTER_ADDR.name, meaning=MASTER_ADDR.meaning, suffix=":20000")
 # First port of the prefill workers on a node; each has its own.
 _FIRST_PORT = 5000
 _BOOTSTRAP = ShellVariable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST_PORT)
-
-
-def worker_quantities(worker: ServerGroup) -> Quantities:
-    """Return the values that SGLang's options write for a group of servers."""
-    tokens, draft_tokens = worker.max_num_batched_tokens, worker.draft_tokens
-    offloaded_gib, host_cache_gib = worker.offloaded_gib, worker.cache_on_host_gib
-    draft_steps = draft_tokens and int(worker.job["draft_steps"] or draft_tokens)
-    is_decode = worker.name == DECODE_POOL
-    # Branches of a tree with these tokens and steps.
-    widths = [
-        candidate
-        for candidate in _TREE_WIDTHS
-        if draft_steps and draft_tokens and candidate * draft_steps >= draft_tokens
-    ]
-    tree_width = None if draft_steps is None else next(iter(widths), _TREE_WIDTHS[-1])
-    is_rounded = offloaded_gib is not None and offloaded_gib % 1
-    return {
-        **common_quantities(worker),
-        **quantization_options(worker, _ONLINE_QUANTIZATION),
-        "stage_gpus": worker.stage_gpus,
-        "server_seqs": worker.max_num_seqs * worker.ranks,
-        "server_step_tokens": None if is_decode else tokens * worker.ranks,
-        "most_prefill_tokens": tokens if tokens > _MAX_PREFILL_TOKENS and not is_decode else None,
-        "max_num_batched_tokens": worker.values["max_num_batched_tokens"] if is_decode else None,
-        "gpu_memory_utilization": worker.static_share,
-        "offloaded_whole_gib": None if offloaded_gib is None else math.ceil(offloaded_gib),
-        "weight_offload": worker.values["weight_offload"] if is_rounded else None,
-        "cache_on_host_gb": None
-        if host_cache_gib is None
-        else math.ceil(host_cache_gib * GIB / 1e9),
-        "verified_tokens": None if draft_tokens is None else draft_tokens + 1,
-        "draft_steps": draft_steps,
-        "tree_width": tree_width,
-    }
 
 
 def command_options(server: ServerCommand) -> list[CommandWords]:
@@ -184,5 +141,5 @@ def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
 TARGET = LaunchTarget.of(
     NAME,
     answers=partial(read_engine, engine=_ENGINE),
-    **server_hooks(NAME, worker_quantities, _process, _router),
+    **server_hooks(NAME, process=_process, router=_router, online=ONLINE_QUANTIZATION),
 )

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from planner.base.units import GIB
 from planner.documents.shell.edits import Changes, ParsedOption
 from planner.documents.yaml_tree import flattened, plain_text
 from planner.documents.yaml_writer import yaml_text
 from planner.launch.option_table import (
     OptionTable,
     ParameterNote,
-    Quantities,
     Quantity,
     option_aliases,
 )
@@ -37,11 +35,8 @@ from planner.launch.write.serving_writer import (
     DECODE_POOL,
     PREFILL_POOL,
     ServerCommand,
-    ServerGroup,
-    common_quantities,
     draft_model_argument,
     make_router_process,
-    quantization_options,
     server_hooks,
     server_urls,
 )
@@ -186,37 +181,12 @@ _ENGINE = EngineReader(
 )
 
 
+ONLINE_QUANTIZATION: Mapping[str, bool] = {}
 _ROUTER_NOTE = "trtllm-serve disaggregated takes the requests of both pools"
 _SCRIPT = (
     'printf "%s\\n" "$@" > disaggregated.yaml; '
     "exec trtllm-serve disaggregated -c disaggregated.yaml"
 )
-
-
-def worker_quantities(worker: ServerGroup) -> Quantities:
-    """Return the values that TensorRT-LLM's options write for a group of servers."""
-    values = common_quantities(worker)
-    draft_tokens, host_cache_gib = worker.draft_tokens, worker.cache_on_host_gib
-    splits_requests = worker.ranks > 1 and worker.ranks == worker.stage_gpus
-    uses_modules = values["draft_method"] == "mtp"
-    return {
-        **values,
-        **quantization_options(worker, {}),
-        "stage_gpus": worker.stage_gpus,
-        "splits_requests": splits_requests,
-        "attention_data_parallel": worker.ranks
-        if worker.ranks > 1 and not splits_requests
-        else None,
-        "max_num_seqs": worker.max_num_seqs
-        if splits_requests
-        else int(worker.values["concurrency"]),
-        "chunked_prefill": bool(worker.job.profile.scheduler.chunked_prefill),
-        "gpu_memory_utilization": worker.free_share,
-        "weight_offload": worker.values["weight_offload"],
-        "host_cache_bytes": None if host_cache_gib is None else round(host_cache_gib * GIB),
-        "mtp_tokens": draft_tokens if uses_modules else None,
-        "draft_tokens": None if uses_modules else draft_tokens,
-    }
 
 
 def yaml_options(
@@ -315,9 +285,8 @@ TARGET = LaunchTarget.of(
     honoured=_split_changes,
     **server_hooks(
         NAME,
-        worker_quantities,
-        _process,
-        _router,
+        process=_process,
+        router=_router,
         files=_yaml_file,
         left=_draft_model_note,
         routes_replicas=False,

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 
 from planner.base.units import ceil_div
-from planner.launch.option_table import Quantities
 from planner.launch.read.parsed_launch import OptionReader, version_of
 from planner.launch.read.serving_reader import (
     DraftSettings,
@@ -37,11 +36,8 @@ from planner.launch.write.serving_writer import (
     DECODE_POOL,
     PREFILL_POOL,
     ServerCommand,
-    ServerGroup,
-    common_quantities,
     draft_arguments,
     make_routers,
-    quantization_options,
     server_hooks,
     server_urls,
     target_modules,
@@ -249,33 +245,11 @@ _ENGINE = EngineReader(
     ),
 )
 # Online quantization, and whether it covers all matrices or only experts.
-_ONLINE_QUANTIZATION = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}
-_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+ONLINE_QUANTIZATION = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}
 # First port of the copies on a node, below the ports that systems assign.
 _SIDE_CHANNEL = {PREFILL_POOL: 16000, DECODE_POOL: 24000}
 _PORTS_OF_COPY = 10
 _ROUTER_NOTE = "vllm-router (pip install vllm-router) spreads the requests"
-
-
-def worker_quantities(worker: ServerGroup) -> Quantities:
-    """Return the values that vLLM's options write for a group of servers."""
-    experts, stage_gpus = int(worker.values["expert_parallel"]), worker.stage_gpus
-    host_cache_gib, rank = worker.cache_on_host_gib, worker.lora_rank
-    supported_rank = next(
-        (supported for supported in _LORA_RANKS if supported >= (rank or 0)), _LORA_RANKS[-1]
-    )
-    return {
-        **common_quantities(worker),
-        **quantization_options(worker, _ONLINE_QUANTIZATION),
-        "expert_parallel": None if experts in (1, stage_gpus) else experts,
-        "splits_experts": experts > 1 and experts == stage_gpus,
-        "gpu_memory_utilization": worker.total_share,
-        "cache_on_host_total_gib": None
-        if host_cache_gib is None
-        else host_cache_gib * worker.num_gpus,
-        "lora_rank": supported_rank if rank else None,
-        "adapters": rank if rank and rank != supported_rank else None,
-    }
 
 
 def command_options(server: ServerCommand) -> list[CommandWords]:
@@ -325,5 +299,5 @@ TARGET = LaunchTarget.of(
     NAME,
     answers=partial(read_engine, engine=_ENGINE),
     is_of=matches_document,
-    **server_hooks(NAME, worker_quantities, _process, _router),
+    **server_hooks(NAME, process=_process, router=_router, online=ONLINE_QUANTIZATION),
 )

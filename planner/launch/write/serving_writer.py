@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from planner.base.enums import AdapterTargets
@@ -31,6 +32,7 @@ from planner.launch.option_table import (
     Quantity,
     tool_row,
 )
+from planner.launch.read.expression_rows import write_quantities
 from planner.launch.target import (
     PORT,
     CommandWords,
@@ -108,6 +110,7 @@ _SLACK = 32
 # Standard deviations of a normal distribution that 1 in 1,000 exceeds.
 _ONE_IN_1000 = 3.0902
 _SIXTEEN_BIT = "w16a16"
+NOTHING_ONLINE: Mapping[str, bool] = MappingProxyType({})
 
 
 @record(kw_only=True)
@@ -122,6 +125,11 @@ class ServerGroup:
     name: str
     values: Mapping[str, Quantity]
     copies: int
+
+    @property
+    def chunks_prefill(self) -> bool:
+        """Whether the engine computes long prompts in parts."""
+        return bool(self.job.profile.scheduler.chunked_prefill)
 
     @property
     def stage_gpus(self) -> int:
@@ -628,10 +636,35 @@ def make_servers(
     return tuple(servers)
 
 
-def server_quantities(worker: ServerGroup) -> Quantities:
-    """Return the values that a table of an engine can write without a function of its own."""
-    memory_share = {"gpu_memory_utilization": worker.total_share}
-    return {**common_quantities(worker), **quantization_options(worker, {}), **memory_share}
+_SERVER_NAMES = (
+    *("stage_gpus", "ranks", "num_gpus", "total_share", "static_share", "free_share"),
+    "chunks_prefill",
+)
+"""Names of expressions that are attributes of the group of servers."""
+
+
+def server_quantities(
+    worker: ServerGroup, engine: str, online: Mapping[str, bool] = NOTHING_ONLINE
+) -> Quantities:
+    """Return the values that the table of an engine writes for a group of servers.
+
+    ``online``: see `quantization_options`. Expressions of the table may name parameters of the
+    plan, after ``planned_`` those that the engine's options count otherwise.
+    """
+    quantities = {
+        **common_quantities(worker),
+        **quantization_options(worker, online),
+        "gpu_memory_utilization": worker.total_share,
+    }
+
+    def lookup(name: str) -> Any:
+        if name in quantities:
+            return quantities[name]
+        if name in _SERVER_NAMES:
+            return getattr(worker, name)
+        return worker.values.get(name.removeprefix("planned_"), worker.job[name])
+
+    return {**quantities, **write_quantities(OptionTable.load(engine), lookup)}
 
 
 def server_process(server: ServerCommand) -> Process:
@@ -641,7 +674,7 @@ def server_process(server: ServerCommand) -> Process:
 
 def server_hooks(
     name: str,
-    quantities: Callable[[ServerGroup], Quantities] = server_quantities,
+    quantities: Callable[[ServerGroup], Quantities] | None = None,
     process: Callable[[ServerCommand], Process] = server_process,
     router: Callable[[tuple[ServerCommand, ...]], Sequence[Process]] = lambda servers: (),
     *,
@@ -650,18 +683,21 @@ def server_hooks(
     left: Callable[[tuple[ServerCommand, ...]], tuple[ParameterNote, ...]] = lambda servers: (),
     tokenizer: Callable[[LaunchJob], str | ShellVariable] | None = None,
     routes_replicas: bool = True,
+    online: Mapping[str, bool] = NOTHING_ONLINE,
 ) -> Mapping[str, Callable[..., Any]]:
     """Return functions of a `LaunchTarget` that writes engine commands: ``quantities``, ``draft``.
 
     ``process`` makes the process of a server, ``router`` the router of several; ``model`` returns
     the model argument, ``files`` the files that a server reads, ``left`` notes on user decisions,
     ``tokenizer`` the tokenizer of the benchmark if it is not the model. ``routes_replicas``: there
-    is a router for replicas, too, not only for pools.
+    is a router for replicas, too, not only for pools. ``online``: see `quantization_options`; without
+    ``quantities`` the values are those of the table.
     """
+    values_of = quantities or partial(server_quantities, engine=name, online=online)
 
     def draft(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
         """Return the launch draft of a job: server and router processes, files, benchmark."""
-        servers = make_servers(job, name, quantities, model, routes_replicas=routes_replicas)
+        servers = make_servers(job, name, values_of, model, routes_replicas=routes_replicas)
         tokenizer_argument = servers[-1].model if tokenizer is None else tokenizer(job)
         benchmark_name = _BENCHMARK_NAMES.get(name, name)
         return make_draft(
@@ -674,7 +710,7 @@ def server_hooks(
             ),
         )
 
-    return {"quantities": lambda job: quantities(server_groups(job)[-1]), "draft": draft}
+    return {"quantities": lambda job: values_of(server_groups(job)[-1]), "draft": draft}
 
 
 def make_draft(
