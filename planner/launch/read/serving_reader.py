@@ -28,7 +28,8 @@ from planner.launch.read.parsed_launch import (
     version_of,
 )
 from planner.launch.wrappers.read_resources import parse_gpu_name
-from planner.launch.write.serving_writer import AGGREGATED, DECODE_POOL, LORA_OPTION, PREFILL_POOL
+from planner.launch.write.server_groups import AGGREGATED, DECODE_POOL, PREFILL_POOL
+from planner.launch.write.serving_writer import LORA_OPTION
 from planner.layers.model import count_parameters, layer_parameters
 from planner.question.parse_values import parse_value
 from planner.question.terms import glossary

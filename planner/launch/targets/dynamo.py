@@ -27,18 +27,20 @@ from planner.launch.target import (
     ShellVariable,
 )
 from planner.launch.targets import sglang, tensorrt_llm, vllm
-from planner.launch.write.serving_writer import (
+from planner.launch.write.server_groups import (
     AGGREGATED,
     PREFILL_POOL,
-    ServerCommand,
     ServerGroup,
     draft_model_argument,
+    server_groups,
+    server_quantities,
+)
+from planner.launch.write.serving_writer import (
+    ServerCommand,
     make_benchmark,
     make_draft,
     make_servers,
     model_argument,
-    server_groups,
-    server_quantities,
 )
 from planner.launch.write.write_launch import heading_lines
 

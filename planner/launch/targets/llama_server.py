@@ -14,15 +14,14 @@ from planner.launch.read.serving_reader import (
     with_variables,
 )
 from planner.launch.target import CommandWords, LaunchTarget, Process, ShellVariable
-from planner.launch.write.serving_writer import (
+from planner.launch.write.server_groups import (
     DRAFT_MODEL,
-    ServerCommand,
     ServerGroup,
     common_quantities,
     load_draft_model,
     longest_request,
-    server_hooks,
 )
+from planner.launch.write.serving_writer import ServerCommand, server_hooks
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 

@@ -23,8 +23,8 @@ from planner.launch.target import (
     Process,
     ShellVariable,
 )
+from planner.launch.write.server_groups import PREFILL_POOL
 from planner.launch.write.serving_writer import (
-    PREFILL_POOL,
     ServerCommand,
     draft_arguments,
     make_routers,

@@ -31,11 +31,9 @@ from planner.launch.target import (
     Process,
     ShellVariable,
 )
+from planner.launch.write.server_groups import DECODE_POOL, PREFILL_POOL, draft_model_argument
 from planner.launch.write.serving_writer import (
-    DECODE_POOL,
-    PREFILL_POOL,
     ServerCommand,
-    draft_model_argument,
     make_router_process,
     server_hooks,
     server_urls,

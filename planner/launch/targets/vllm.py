@@ -31,10 +31,8 @@ from planner.launch.target import (
     Process,
     ShellVariable,
 )
+from planner.launch.write.server_groups import AGGREGATED, DECODE_POOL, PREFILL_POOL
 from planner.launch.write.serving_writer import (
-    AGGREGATED,
-    DECODE_POOL,
-    PREFILL_POOL,
     ServerCommand,
     draft_arguments,
     make_routers,
