@@ -59,8 +59,10 @@ def _load_plugin(entry: EntryPoint, plugins: Mapping[str, TargetPlugin]) -> Targ
     """Return the plug-in of an entry point; raise LaunchError if its name or files are wrong."""
     folder = Path(__file__).parent
     shipped = [row for table in _SHIPPED for row in packaged_rows(folder / table)]
-    taken = {name for row in shipped for name in (row["name"], *row.get("aliases", "").split("|"))}
-    if entry.name in taken:
+    shipped_names = {
+        name for row in shipped for name in (row["name"], *row.get("aliases", "").split("|"))
+    }
+    if entry.name in shipped_names:
         raise LaunchError("planner has a target of this name, which stays.")
     if entry.name in plugins:
         raise LaunchError("another package has a target of this name, which stays.")
@@ -71,7 +73,7 @@ def _load_plugin(entry: EntryPoint, plugins: Mapping[str, TargetPlugin]) -> Targ
     rows = _read_rows(files / "target.csv", [*shipped[0]])
     if [row["name"] for row in rows] != [entry.name]:
         raise LaunchError(f"target.csv must have one row, with the name {entry.name}.")
-    if names := taken & {*rows[0]["aliases"].split("|")} - {""}:
+    if names := shipped_names & {*rows[0]["aliases"].split("|")} - {""}:
         raise LaunchError(f"planner has a target of the alias {', '.join(sorted(names))}.")
     options = _read_rows(files / "options.csv", _OPTION_COLUMNS)
     return TargetPlugin(row=rows[0], options=options, entry=entry)

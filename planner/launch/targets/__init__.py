@@ -22,7 +22,10 @@ def targets() -> dict[str, LaunchTarget]:
     # Some programs have read-only updates, but their whole steps can be written.
     steps = {name: all_targets[name].step for name in TARGETS if name in READ_ONLY_TOOLS}
     shipped = {name: steps.get(name) or all_targets[name] for name in TARGETS}
-    return {**shipped, **{name: one for name, one in _plugin_targets().items() if one.can_write}}
+    return {
+        **shipped,
+        **{name: target for name, target in _plugin_targets().items() if target.can_write},
+    }
 
 
 @cache
@@ -31,7 +34,7 @@ def readers() -> dict[str, LaunchTarget]:
     shipped = {**targets(), **{name: _load_target(name) for name in READ_ONLY_TOOLS}}
     plugins = _plugin_targets()
     # The programs that are shipped recognise their commands first.
-    return {**{name: one for name, one in shipped.items() if name not in plugins}, **plugins}
+    return {**{name: target for name, target in shipped.items() if name not in plugins}, **plugins}
 
 
 def _load_target(name: str) -> LaunchTarget:

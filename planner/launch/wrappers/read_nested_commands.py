@@ -123,8 +123,8 @@ def _resources_of(levels: Sequence[YamlValue]) -> JobResources:
         values = (section.get(key) for section in sections for key in keys)
         return next((value for value in values if value.text), YamlValue.nothing(levels[0]))
 
-    found = (accelerators_at(section.get(key), key) for section in sections for key in _GPUS)
-    machines = (job for job in found if job.gpu or job.gpus_per_node)
+    candidates = (accelerators_at(section.get(key), key) for section in sections for key in _GPUS)
+    machines = (job for job in candidates if job.gpu or job.gpus_per_node)
     accelerators = next(machines, JobResources())
     gpu, count = accelerators.gpu, accelerators.gpus_per_node
     instance = nearest(_INSTANCES)

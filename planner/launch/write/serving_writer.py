@@ -310,8 +310,7 @@ def server_hooks(
     the model argument, ``files`` the files that a server reads, ``left`` notes on user decisions,
     ``tokenizer`` the tokenizer of the benchmark if it is not the model. ``routes_replicas``: there
     is a router for replicas, too, not only for pools. ``online``: see `quantization_options`;
-    without
-    ``quantities`` the values are those of the table.
+    without ``quantities`` the values are those of the table.
     """
     values_of = quantities or partial(server_quantities, engine=name, online=online)
 
