@@ -107,10 +107,11 @@ def _set_gpus(server: ServerSettings) -> None:
     reading = server.reading
     split = reading.value("split") or "layer"
     num_gpus = 1 if split == "none" else _visible_devices(reading)
-    server.values["tensor_parallel"] = num_gpus if num_gpus and split in ("row", "tensor") else 1
-    server.values["pipeline_parallel"] = num_gpus if num_gpus and split == "layer" else 1
-    if num_gpus:
-        server.values["num_gpus"] = num_gpus
+    server.values.update(
+        tensor_parallel=num_gpus if num_gpus and split in ("row", "tensor") else 1,
+        pipeline_parallel=num_gpus if num_gpus and split == "layer" else 1,
+    )
+    server.set("num_gpus", num_gpus or None)
 
 
 def _visible_devices(reading: OptionReader) -> int | None:

@@ -182,6 +182,8 @@ def _read_draft(reading: OptionReader) -> DraftSettings | None:
 def _read_pool(server: ServerSettings) -> str:
     """Return the server's pool: prefill, decode, or both in one; note an undecided role."""
     reading = server.reading
+    if pool := reading.value("pool"):
+        return pool
     config = {**json_table(reading.text("--kv-transfer-config"))}
     transfer_option = reading.command.options.get("--kv-transfer-config")
     if (
@@ -194,13 +196,6 @@ def _read_pool(server: ServerSettings) -> str:
             transfer_option.full_span.start : transfer_option.full_span.end
         ]
         config["kv_role"] = next(iter(re.findall(r"kv_role\W+(kv_\w+)", option_text)), None)
-    mode = reading.text("--disaggregation-mode")
-    if mode in (PREFILL_POOL, DECODE_POOL):
-        return mode
-    if reading.has("--is-prefill-worker"):
-        return PREFILL_POOL
-    if reading.has("--is-decode-worker"):
-        return DECODE_POOL
     if config.get("kv_role") == "kv_both":
         server.notes.append(
             "kv_role is kv_both: only the router knows whether it is a prefill or decode worker. "
