@@ -65,6 +65,7 @@ def _prepare(reading: OptionReader, engine: EngineReader) -> OptionReader:
 def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
     """Set tensor parallelism to the number of shards; return 1, the attention ranks."""
     reading = server.reading
+    server.values.update(pipeline_parallel=1, attention_data_parallel=1, expert_parallel=1)
     shards = parse_size(reading.value("tensor_parallel"))
     if shards is None and not reading.has("--num-shard"):
         visible_gpus = parse_int(reading.command.resources.gpus_per_node)
@@ -72,7 +73,8 @@ def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
         shards = 1 if is_single_shard or visible_gpus is None else visible_gpus
         reason = "one shard" if is_single_shard else "a shard for each GPU that is named"
         server.assume("tensor_parallel", shards, f"{reason}, without --num-shard")
-    server.set_layout(shards or 1, tensor_parallel=shards or 1)
+    server.values.setdefault("tensor_parallel", shards or 1)
+    server.set_gpus(shards or 1)
     return 1
 
 

@@ -103,12 +103,10 @@ def _set_layout(server: ServerSettings, model: ModelSpec | None) -> int:
     data_parallel = server.count("attention_data_parallel")
     is_dense = model is not None and not model.num_experts
     ranks = 1 if is_dense else data_parallel
-    server.set_layout(
-        tensor_parallel * num_stages * data_parallel,
-        tensor_parallel=tensor_parallel,
-        pipeline_parallel=num_stages,
-        attention_data_parallel=ranks,
+    server.values.update(
+        tensor_parallel=tensor_parallel, pipeline_parallel=num_stages, attention_data_parallel=ranks
     )
+    server.set_gpus(tensor_parallel * num_stages * data_parallel)
     if is_dense and data_parallel > 1:
         server.notes.append(
             f"The {data_parallel} data-parallel ranks of a dense model are replicas."
