@@ -43,7 +43,8 @@ _PREFILL_REASON = (
 
 
 def _finish(server: ServerSettings) -> None:
-    """Set the fraction of GPU memory in use, if --cuda-memory-fraction is below 1."""
+    """Set the limit of sequences, and the share of memory if --cuda-memory-fraction is below 1."""
+    server.values["max_num_seqs"] = server.values["concurrency"]
     if server.reading.text("--quantize") == "exl2":
         server.notes.append(
             "exl2 has weights of any number of bits, and only the checkpoint has that number: "
@@ -181,7 +182,6 @@ _ENGINE = EngineReader(
     batch=_assume_batch,
     drafts=_read_draft,
     finish=_finish,
-    has_rank_limit=True,
     longest=_set_max_model_len,
     switches=("--lora-adapters",),
 )
