@@ -30,7 +30,7 @@ from planner.launch.targets.training_reader import (
     set_total_tokens,
     strip_dashes,
 )
-from planner.launch.wrappers.launchers.job_resources import parse_gpu_name
+from planner.launch.wrappers.read_resources import parse_gpu_name
 from planner.specs.catalogue import load_model
 
 _RECIPES = ("FinetuneRecipeForNextTokenPrediction", "FinetuneRecipeForVLM",

@@ -21,12 +21,12 @@ from planner.decide.near import Change
 from planner.decide.suggestions.launch_changes import Attempts
 from planner.documents.shell.scope import ONLY_IN_SOME
 from planner.estimators.inference.batch_share import ServingInputs
-from planner.launch import MANIFEST, TARGETS
+from planner.launch import MANIFEST
 from planner.launch.read.hf_trainer.derive_settings import UNPACKED
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.launch_file import LaunchQuestion
 from planner.launch.read.option_lines import Line, Status
-from planner.launch.targets import target_of
+from planner.launch.targets import targets
 from planner.launch.write.rewrite_launch import RewriteResult
 from planner.launch.write.write_launch import WrittenLaunch
 from planner.optimize.result_columns import fit_probability
@@ -440,7 +440,7 @@ def targets_blocks() -> Iterator[Block]:
             ", ".join(target.workloads),
             ", ".join(target.profiles or target.nearest) or "no profile",
         )
-        for target in map(target_of, TARGETS)
+        for target in targets().values()
     ]
     yield text_table(
         ("target", "written for", "starts", "predicted as"), rows, text_columns=range(4)

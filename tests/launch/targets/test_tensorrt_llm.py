@@ -15,7 +15,7 @@ from serving_trip import found, planned, process_of, together, value_of, words
 from planner.documents.shell.edits import ParsedOption
 from planner.launch.read.parsed_launch import LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchDraft, LaunchJob, Process
-from planner.launch.targets.tensorrt_llm import TARGET, matches_command
+from planner.launch.targets.tensorrt_llm import TARGET
 
 # The target says these of the checkpoint.
 OF_CHECKPOINT = {
@@ -244,4 +244,4 @@ def test_a_document_of_two_pools() -> None:
     ],
 )
 def test_commands_that_start_it(command: str, is_one: bool) -> None:
-    assert matches_command(command.split()) is is_one
+    assert TARGET.starts(command.split()) is is_one

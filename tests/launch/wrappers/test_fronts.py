@@ -8,7 +8,7 @@ import pytest
 
 from planner.errors import LaunchError
 from planner.launch.read.read_launch import read_launch
-from planner.launch.wrappers.launchers import inner_commands, read_script
+from planner.launch.wrappers.read_programs import inner_commands, read_script
 
 
 def _words(text: str) -> list[str | None]:

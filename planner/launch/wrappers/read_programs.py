@@ -11,14 +11,14 @@ from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.option_table import option_aliases
 from planner.launch.read.parsed_launch import JobResources
-from planner.launch.wrappers.launchers.job_resources import (
+from planner.launch.wrappers.read_front_ends import unwrap_frontend
+from planner.launch.wrappers.read_resources import (
     combine_resources,
     conflict_of,
     scheduler_resources,
     visible_device_count,
 )
-from planner.launch.wrappers.launchers.serving_recipes import unwrap_frontend
-from planner.launch.wrappers.launchers.unwrap import UnwrappedCommand, unwrap
+from planner.launch.wrappers.read_wrapped_commands import UnwrappedCommand, unwrap
 from planner.launch.write.write_launch import WRITTEN_BY
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",

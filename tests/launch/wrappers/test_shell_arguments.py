@@ -6,7 +6,7 @@ import pytest
 
 from planner.documents.shell import read_shell
 from planner.launch.read.read_launch import read_launch
-from planner.launch.wrappers.launchers import inner_commands
+from planner.launch.wrappers.read_programs import inner_commands
 
 
 def _last(text: str, environment: dict[str, str] | None = None) -> list[str | None]:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from make_public_launches import FOLDER
 
 from planner.documents.shell.edits import ParsedOption, apply_edits
 from planner.errors import LaunchError
-from planner.launch.wrappers.launchers.containers import Container, containers_of, script_of
-from planner.launch.wrappers.launchers.task_yaml import tasks_of
+from planner.launch.read.read_launch import parse_launches
+from planner.launch.wrappers.read_containers import Container, script_of
+from planner.launch.wrappers.read_nested_commands import nested_containers
+from planner.launch.wrappers.read_server_objects import containers_of
 
 
 def _read(name: str) -> tuple[str, tuple[Container, ...]]:
@@ -161,7 +165,7 @@ def test_other_documents_have_no_containers() -> None:
 
 
 def _first(text: str) -> list[str | None]:
-    (container,) = tasks_of(text, "values.yaml")
+    (container,) = containers_of(text, "values.yaml")
     return [word.text for word in container.words]
 
 
@@ -173,7 +177,7 @@ def test_workers_of_llm_d_that_are_not_created_leave_an_ordinary_server() -> Non
         "containers: [{args: [--max-model-len, 8k]}]}\n"
         "prefill: {create: false, replicas: 1}\n"
     )
-    (container,) = tasks_of(text, "values.yaml")
+    (container,) = containers_of(text, "values.yaml")
 
     assert container.role == ""
     words = ["vllm", "serve", "Qwen/Qwen3-8B", "--max-model-len", "8k"]
@@ -201,7 +205,7 @@ def test_a_folder_is_named_by_what_is_mounted_there() -> None:
 def test_a_task_of_skypilot_says_its_gpus_in_each_of_their_forms() -> None:
     for asked in ("H100:8", "{H100: 8}", "[H100:8, A100-80GB:8]"):
         task = f"resources:\n  accelerators: {asked}\nrun: |\n  vllm serve a/b\n"
-        (container,) = tasks_of(task, "task.yaml")
+        (container,) = nested_containers(task, "task.yaml")
 
         assert container.resources.gpu == "H100", asked
         assert container.resources.gpus_per_node is not None
@@ -236,3 +240,61 @@ def test_a_train_job_says_its_nodes_and_the_gpus_of_each() -> None:
         assert world.num_nodes is not None
         assert world.gpus_per_node is not None
         assert (world.num_nodes.texts, world.gpus_per_node.texts) == (("2",), (each,))
+
+
+NESTED = [
+    ("recipe: {cmd: vllm serve a/b}", ["vllm", "serve", "a/b"], {}),
+    (
+        '{"steps": [{"launch_command": ["sglang", "serve", "a/b"], "num_gpus": 8}]}',
+        ["sglang", "serve", "a/b"],
+        {"gpus_per_node": "8"},
+    ),
+    (
+        "serve: {resources: {gpu: {name: H200, count: 4}}, replicas: 2, "
+        "job: {commands: [pip install x, vllm serve a/b --tp 4]}}",
+        ["vllm", "serve", "a/b", "--tp", "4"],
+        {"gpus_per_node": "4", "gpu": "H200", "copies": "2"},
+    ),
+    (
+        "nodes: 2\nsettings: {instance_type: p5.48xlarge, anything: torchrun train.py}",
+        ["torchrun", "train.py"],
+        {"gpus_per_node": "8", "num_nodes": "2"},
+    ),
+    ("resources: {gpu: 80GB}\nrun: vllm serve a/b", ["vllm", "serve", "a/b"], {"gpu": None}),
+    (
+        "env: {TP: 8}\nbox: {image: x, command: [vllm, serve], args: [a/b, --tp, $(TP)]}",
+        ["vllm", "serve", "a/b", "--tp", None],
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "words", "resources"), NESTED)
+def test_a_command_is_found_anywhere_with_the_resources_around_it(
+    text: str, words: list[str | None], resources: dict[str, str | None]
+) -> None:
+    (container,) = nested_containers(text, "any.yaml")
+
+    assert _words(text, container) == words
+    found = vars(container.resources)
+    for name, number in resources.items():
+        value = found[name]
+        assert (_number(value) if isinstance(value, ParsedOption) else value) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["note: start vllm 'today", "a: {b: [1, 2]}", "model: vllm", "- torchrun"]
+)
+def test_other_texts_are_no_commands(text: str) -> None:
+    assert [*nested_containers(text, "any.yaml")] == []
+
+
+@pytest.mark.parametrize("name", ["job.json", "job.yaml"])
+def test_a_file_of_an_unknown_kind_is_read_by_the_command_in_it(name: str) -> None:
+    text = '{"job": {"gpus": 4, "cmd": "vllm serve a/b --tensor-parallel-size 4"}}'
+
+    (command,) = parse_launches(Path(name), text)
+
+    assert command.target == "vllm"
+    assert _number(command.options["--tensor-parallel-size"]) == "4"
+    assert _number(command.resources.gpus_per_node) == "4"

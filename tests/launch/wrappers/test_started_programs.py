@@ -9,7 +9,7 @@ from rows import each
 
 from planner.documents.shell.edits import ParsedOption, apply_edits, shell_word
 from planner.errors import LaunchError
-from planner.launch.wrappers.launchers import StartedProgram, inner_commands, read_script
+from planner.launch.wrappers.read_programs import StartedProgram, inner_commands, read_script
 
 PROGRAM = ["vllm", "serve", "org/model", "--tensor-parallel-size", "8", "--x=a b"]
 WRAPPERS = [

@@ -12,8 +12,8 @@ from planner.documents.shell.nested_scripts import read_inner
 from planner.documents.shell.syntax import Pieces, TextPiece, computed_text
 from planner.errors import LaunchError
 from planner.launch.option_table import option_aliases, shipped_rows
-from planner.launch.wrappers.launchers.containers import SHELLS, apply_mounts, program_of
-from planner.launch.wrappers.launchers.job_resources import (
+from planner.launch.wrappers.read_containers import SHELLS, apply_mounts, program_of
+from planner.launch.wrappers.read_resources import (
     LauncherResources,
     launcher_resources,
     parse_hosts,
@@ -27,7 +27,7 @@ class WrapperRule:
     ``valued``, ``flags``: its options with and without a value in the next word; ``takes``: how to
     read an option in neither. ``first``: words before its options, one of them required;
     ``num_positional`` words come before the command: a duration, an image. ``does``: the kind of
-    its options (`planner.launch.wrappers.launchers.job_resources`); ``nothing`` if it starts no
+    its options (`planner.launch.wrappers.read_resources`); ``nothing`` if it starts no
     command.
     """
 
@@ -52,7 +52,7 @@ class WrapperRule:
 
 
 def _program(row: Mapping[str, str]) -> WrapperRule:
-    """Return the rule of a wrapper from a row of ``launchers/programs.csv``."""
+    """Return the rule of a wrapper from a row of ``wrappers/programs.csv``."""
     words = {name: frozenset(row[name].split()) for name in ("flags", "valued", "two")}
     return WrapperRule(
         does=row["does"],
@@ -65,7 +65,7 @@ def _program(row: Mapping[str, str]) -> WrapperRule:
 
 PROGRAMS = {
     name: _program(row)
-    for row in shipped_rows("wrappers/launchers/programs.csv")
+    for row in shipped_rows("wrappers/programs.csv")
     for name in row["names"].split("|")
 }
 ACCELERATE = PROGRAMS.pop("accelerate launch")

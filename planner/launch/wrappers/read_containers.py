@@ -1,4 +1,4 @@
-"""Containers of Kubernetes documents and of docker compose: commands and resources.
+"""Containers of Kubernetes pods and of docker compose: commands and resources.
 
 Nothing is run and no image is opened: a container without a command runs what its image is known
 to start.
@@ -26,8 +26,7 @@ from planner.documents.shell.syntax import (
 from planner.documents.yaml_positions import YamlValue, documents
 from planner.launch.option_table import option_aliases
 from planner.launch.read.parsed_launch import JobResources
-from planner.launch.wrappers.launchers.job_resources import parse_gpu_name
-from planner.launch.wrappers.launchers.kubeflow import command_of
+from planner.launch.wrappers.read_resources import parse_gpu_name
 from planner.specs.quantization import checkpoint_of
 
 
@@ -46,11 +45,9 @@ def config_maps(text: str, name: str) -> dict[str, HereDocument]:
     }
 
 
-_FORMAT = ("spec", "predictor", "model", "modelFormat", "name")
-_NIM_FORMAT, _NIM_IMAGES = "nvidia-nim-", "nvcr.io/nim/nvidia/"  # NVIDIA/nim-deploy, kserve
 # NVIDIA's documents call its image of any model ${NIM_LLM_IMAGE}.
 _NIM = re.compile(r"nvcr\.io/nim/[\w.-]+/(?P<model>[\w.-]+)|\$\{?NIM_\w+\}?$")
-_MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
+MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 _GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
 _GPU_KINDS = (
     "cloud.google.com/gke-accelerator",
@@ -65,25 +62,19 @@ _GPU_KINDS = (
 """Labels of nodes that name their GPU, or the type of machine that has it."""
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _ROLES = ("prefill", "decode")
-_GROUPS = ("size", "podGroupSize", "parallelism")
+_GROUPS = ("size", "podGroupSize", "parallelism", "multinode.nodeCount")
 # Options of servers that transfer their KV cache; without them a role is only a name.
 _PASSES = "-transfer-"
+_MEMORY = re.compile(r"\d+(?:\.\.|GB|MB|$)", re.IGNORECASE)
+_REPLICAS_OF_WORKERS = re.compile(r"ReplicaSpecs/Worker(?:/|$)")
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
 """Programs that run the script in their argument."""
 _SCRIPT_FLAG = re.compile(r"-([^-].*)?c", re.DOTALL)
 """The option of a shell before a script: ``-c``, ``-lc``."""
 _IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
-_IN_RUNTIME = re.compile(r"\{\{\s*\.(?P<name>Name)\s*\}\}")
 _IN_COMPOSE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
 )
-# KServe's runtime that starts vLLM, and its own options; "" if vLLM lacks the option.
-_OF_VLLM = ("huggingface", "vllm")
-_RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
-_MODELS = "/mnt/models"
-"""Where KServe mounts the model of a service."""
-_NO_PREFIXES = "--no-enable-prefix-caching"
-_MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
 
 
 @record(kw_only=True)
@@ -97,9 +88,7 @@ class Container:
     in a file; ``text`` is the part of the file about it, on its lines, empty for the full file.
     """
 
-    name: str
-    image: str
-    words: tuple[Word, ...]
+    words: tuple[Word, ...] = ()
     environment: Mapping[str, Word] = field(default_factory=dict)
     resources: JobResources = field(default_factory=JobResources)
     role: str = ""
@@ -108,13 +97,6 @@ class Container:
     deployment: int = 0
     text: str = ""
     line: int = 1
-
-
-def containers_of(text: str, name: str) -> tuple[Container, ...]:
-    """Return the containers in a text of YAML documents; empty if it describes none.
-    Raises LaunchError if the text is no YAML, is too long or nested too deeply.
-    """
-    return tuple(_containers(text, name))
 
 
 def script_of(container: Container, text: str, name: str) -> Script:
@@ -156,89 +138,46 @@ def program_of(
     if not command or (names_program and not is_model):
         return tuple(words)
     if command[:1] == ("vllm",) and any((w.begins + "=").startswith("--model=") for w in words):
-        command = _MODULE
+        command = MODULE
     return (*(plain_word(word, line) for word in command), *words)
 
 
-def _containers(text: str, name: str) -> Iterator[Container]:
-    """Yield the containers of all YAML documents, each by its kind or keys."""
-    all_documents = [*documents(text, name)]
-    served = {
-        document.get("spec", "predictor", "model", "runtime").text or "": document
-        for document in all_documents
-        if document.get("kind").text == "InferenceService"
-    }
-    runtimes = {
-        document.get("metadata", "name").text: document
-        for document in all_documents
-        if document.get("kind").text in _RUNTIMES
-    }
-    for document in all_documents:
-        kind = document.get("kind").text
-        user = served.get(document.get("metadata", "name").text or "")
-        if kind in _RUNTIMES and user is not None:
-            yield from _of_service_with_runtime(user, document)
-        elif document.get(*_FORMAT[:-2], "runtime").text in runtimes:
-            continue
-        elif document.get("services").is_mapping and not kind:
-            for service, section in document.get("services").items():
-                yield _of_compose(service, section, name)
-        elif kind == "DynamoGraphDeployment":
-            for service, section in document.get("spec", "services").items():
-                yield from _of_graph(service, section)
-            for component in document.get("spec", "components").entries():
-                yield from _of_component(component)
-        elif kind == "VLLMRuntime":
-            yield _of_runtime_of_stack(document.get("spec"))
-        elif kind == "LLMInferenceService":
-            yield from _of_service(document.get("spec"))
-        elif _NIM_FORMAT in (document.get(*_FORMAT).text or ""):
-            yield _of_nim_format(document.get("spec", "predictor"))
-        elif kind == "NIMService":
-            yield _of_nim_service(document.get("spec"))
-        elif (document.get(*_FORMAT).text or "").lower() in _OF_VLLM:
-            yield from _of_runtime(document.get("spec", "predictor"))
-        elif kind == "TrainJob":
-            yield _of_train_job(document.get("spec"))
-        elif kind:
-            yield from _of_pods(document, kind)
-        else:
-            for spec in document.get("servingEngineSpec", "modelSpec").entries():
-                yield _of_values(spec)
-
-
-def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
+def pods_of(document: YamlValue, kind: str) -> Iterator[Container]:
     """Yield the containers of every pod in a Kubernetes object, with nodes, GPUs and copies.
 
     Replicas and group sizes count at the level nearest to the pod: the group size of a
-    LeaderWorkerSet is ``size``, of a StormService of AIBrix ``podGroupSize``.
+    LeaderWorkerSet is ``size``, of a StormService of AIBrix ``podGroupSize``, of a worker of a
+    DynamoGraphDeployment ``multinode.nodeCount``.
     """
     members = document.get("spec", "pytorchReplicaSpecs").items()
     all_members = _total_pods([section.get("replicas") for _, section in members])
     for path, around, pod in _pod_specs(document.get("spec"), (), ()):
 
         def nearest(*keys: str, levels: tuple[YamlValue, ...] = around) -> YamlValue:
-            texts = (each.get(key) for each in levels[::-1] for key in keys if each.get(key).text)
-            return next(texts, YamlValue.nothing(document))
+            values = (each.get(*key.split(".")) for each in levels[::-1] for key in keys)
+            return next((value for value in values if value.text), YamlValue.nothing(document))
 
         copies, nodes = nearest("replicas", "minReplicas"), nearest(*_GROUPS)
+        kind_of_worker = nearest("subComponentType", "type").text or ""  # of Dynamo
         gpu = gpu_of_nodes(pod)
         labels = around[-2].get("metadata", "labels").items() if around[1:] else []
         roles = (*(value.text for _, value in labels), *path[::-1])
         role = next((role for role in roles if role in _ROLES), "")
-        for section in pod.get("containers").entries():
+        for section in _containers_in(pod):
             variables = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
             container = container_at(section, variables, _mount_points(section, pod.get("volumes")))
-            texts = [word.text for word in _container_words(container)]
+            if not container.words:
+                continue
+            texts = [text for word in container.words for text in (word.text or "").split()]
             several = kind == "StatefulSet" and "--nnodes" in texts
             resources = JobResources(
                 num_nodes=all_members or (copies if several else nodes).option_text("nodes"),
-                gpus_per_node=gpu_limit(section),
+                gpus_per_node=next(filter(None, map(gpu_limit, (section, *around[::-1]))), None),
                 gpu=gpu,
                 copies=None if several else copies.option_text("replicas"),
             )
-            is_follower = (
-                ("Worker" in path and len(members) != 1)
+            is_follower = bool(
+                (_REPLICAS_OF_WORKERS.search("/".join(path)) and len(members) != 1)
                 or "workerGroupSpecs" in path
                 or (
                     path[-2:-1] == ("workerTemplate",)
@@ -246,7 +185,7 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
                 )
             )
             passes = any(_PASSES in (w.text or "").replace("_", "-") for w in container.words)
-            worker_role = role if passes else ""
+            worker_role = kind_of_worker if kind_of_worker in _ROLES else role if passes else ""
             yield replace(container, resources=resources, is_follower=is_follower, role=worker_role)
 
 
@@ -258,38 +197,27 @@ def _total_pods(replicas: Sequence[YamlValue]) -> ParsedOption | None:
     return implied_option("replicas", str(sum(numbers)), replicas[0].line)
 
 
-def _of_train_job(spec: YamlValue) -> Container:
-    """Return the container of a Kubeflow TrainJob: its command or its runtime's; nodes and GPUs."""
-    trainer = spec.get("trainer")
-    container = container_at(trainer, {})
-    each = gpu_limit(trainer, "resourcesPerNode")
-    each = each or trainer.get("numProcPerNode").option_text("numProcPerNode")
-    nodes = trainer.get("numNodes").option_text("numNodes")
-    resources = JobResources(num_nodes=nodes, gpus_per_node=each)
-    runtime = spec.get("runtimeRef", "name")
-    arguments = [entry.text or "" for entry in trainer.get("args").entries()]
-    words = command_of(runtime.text or "", arguments, each.single if each else None)
-    if words and not trainer.get("command").entries():
-        placed = tuple(plain_word(word, runtime.line) for word in words)
-        container = replace(container, words=placed, line=runtime.line)
-    return replace(container, resources=resources)
-
-
 def _pod_specs(
     section: YamlValue, path: tuple[str, ...], around: tuple[YamlValue, ...]
 ) -> Iterator[tuple[tuple[str, ...], tuple[YamlValue, ...], YamlValue]]:
-    """Yield each pod below ``section`` (a mapping with containers): its keys, parents and itself.
+    """Yield each pod below ``section``, which has containers: its keys, parents and itself.
 
     The key of a list entry is the entry's ``name``.
     """
     around = (*around, section)
-    if section.get("containers").entries():
+    if _containers_in(section):
         yield path, around, section
         return
     for key, below in section.items():
         yield from _pod_specs(below, (*path, key), around)
     for below in section.entries():
         yield from _pod_specs(below, (*path, below.get("name").text or ""), around)
+
+
+def _containers_in(section: YamlValue) -> list[YamlValue]:
+    """Return the containers of a pod; Dynamo has one of them, under a key."""
+    main = section.get("mainContainer")
+    return section.get("containers").entries() or [main] * main.is_mapping
 
 
 def _mount_points(section: YamlValue, volumes: YamlValue) -> Iterator[tuple[str, str]]:
@@ -335,8 +263,6 @@ def container_at(
     ]
     image = section.get("image").text or ""
     return Container(
-        name=section.get("name").text or "",
-        image=image,
         words=tuple(words)
         if section.get("command").entries()
         else program_of(image, words, section.line, gpu_limit(section)),
@@ -345,217 +271,7 @@ def container_at(
     )
 
 
-def _of_graph(service: str, section: YamlValue) -> Iterator[Container]:
-    """Yield the container of a service of a DynamoGraphDeployment; none without a command."""
-    main = section.get("extraPodSpec", "mainContainer")
-    container = container_at(main, {})
-    if not container.words:
-        return
-    role = section.get("subComponentType").text or ""
-    yield replace(container, name=service, resources=_of_workers(section, section), role=role)
-
-
-def _of_workers(section: YamlValue, limited: YamlValue) -> JobResources:
-    """Return nodes, GPUs per node, GPU type and copies of a worker in a Dynamo graph."""
-    return JobResources(
-        gpu=gpu_of_nodes(section.get("extraPodSpec"))
-        or gpu_of_nodes(section.get("podTemplate", "spec")),
-        num_nodes=section.get("multinode", "nodeCount").option_text("nodes"),
-        gpus_per_node=gpu_limit(limited),
-        copies=section.get("replicas").option_text("replicas"),
-    )
-
-
-def _of_component(section: YamlValue) -> Iterator[Container]:
-    """Yield the containers with a command of a component (Dynamo since nvidia.com/v1beta1)."""
-    kind = section.get("type").text or ""
-    role = kind if kind in _ROLES else ""
-    for pod in section.get("podTemplate", "spec", "containers").entries():
-        container = container_at(pod, {})
-        if container.words:
-            name = section.get("name").text or container.name
-            yield replace(container, name=name, resources=_of_workers(section, pod), role=role)
-
-
-def _of_service(spec: YamlValue) -> Iterator[Container]:
-    """Yield a vLLM server for each pool of a KServe LLMInferenceService, from its keys."""
-    uri, called = spec.get("model", "uri"), spec.get("model", "name")
-    model = uri if (uri.text or "").startswith("hf://") else called
-    name = YamlValue.pieces_after(model, "hf://")
-    pools = [("decode" if spec.get("prefill").is_mapping else "", spec)]
-    pools += [("prefill", spec.get("prefill"))] if spec.get("prefill").is_mapping else []
-    for role, pool in pools:
-        container = next(
-            (container_at(section, {}) for section in pool.get("template", "containers").entries()),
-            Container(name="", image="", words=()),
-        )
-        sizes = pool.get("parallelism")
-        options = [*options_at(sizes, option_aliases("kserve parallelism"))]
-        if sizes.get("expert").text == "true":
-            options.append(plain_word("--enable-expert-parallel", sizes.get("expert").line))
-        if more := container.environment.get(_MORE_ARGUMENTS):
-            options += [plain_word(word, more.line) for word in (more.text or "").split()]
-        limits = [gpu_limit(p) for p in pool.get("template", "containers").entries()]
-        yield Container(
-            name=role or "main",
-            image=container.image,
-            words=(*plain_words("vllm serve", spec.line), word_at(name, model), *options),
-            environment=container.environment,
-            resources=JobResources(
-                gpu=gpu_of_nodes(pool.get("template")),
-                gpus_per_node=next(iter(limits), None),
-                copies=pool.get("replicas").option_text("replicas"),
-            ),
-            role=role,
-            line=pool.line,
-        )
-
-
-def _of_nim_format(predictor: YamlValue) -> Container:
-    """Return the container of a KServe predictor whose model format names a NIM image."""
-    section = predictor.get("model")
-    model = (section.get("modelFormat", "name").text or "").partition(_NIM_FORMAT)[2]
-    return Container(
-        name="predictor",
-        image="",
-        words=program_of(f"{_NIM_IMAGES}{model}", (), section.line, gpu_limit(section)),
-        environment=environment_at(section.get("env")),
-        resources=JobResources(
-            gpu=gpu_of_nodes(predictor),
-            gpus_per_node=gpu_limit(section),
-            copies=predictor.get("minReplicas").option_text("replicas"),
-        ),
-        line=section.line,
-    )
-
-
-def _of_nim_service(spec: YamlValue) -> Container:
-    """Return the container of a NIMService (NVIDIA's NIM Operator): NIM image, GPUs and copies."""
-    image = spec.get("image", "repository").text or ""
-    return Container(
-        name="",
-        image=image,
-        words=program_of(image, (), spec.line, gpu_limit(spec)),
-        environment=environment_at(spec.get("env")),
-        resources=JobResources(
-            gpu=gpu_of_nodes(spec),
-            gpus_per_node=gpu_limit(spec),
-            copies=spec.get("replicas").option_text("replicas"),
-        ),
-        line=spec.line,
-    )
-
-
-def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator[Container]:
-    """Yield the containers of a KServe runtime with the model, options and GPUs of a service."""
-    predictor = service.get("spec", "predictor")
-    section = predictor.get("model")
-    mounts = [(_MODELS, (section.get("storageUri").text or "").replace(":", "/"))]
-    variables = {"Name": service.get("metadata", "name").pieces}
-    for entry in runtime.get("spec", "containers").entries():
-        container = container_at(entry, {}, mounts)
-        more = [word_at(apply_mounts(e.pieces, mounts), e) for e in section.get("args").entries()]
-        words = (
-            word_at(apply_controller_variables(word.pieces, _IN_RUNTIME, variables), entry)
-            for word in container.words
-        )
-        yield replace(
-            container,
-            words=(*words, *more),
-            environment={**container.environment, **environment_at(section.get("env"))},
-            resources=JobResources(
-                gpu=gpu_of_nodes(predictor),
-                gpus_per_node=gpu_limit(section) or gpu_limit(entry),
-                copies=predictor.get("minReplicas").option_text("replicas"),
-            ),
-        )
-
-
-def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
-    """Yield the vLLM server of KServe's Hugging Face runtime; nothing for its other backend."""
-    section = predictor.get("model")
-    words = [word_at(entry.pieces, entry) for entry in section.get("args").entries()]
-    if any(word.begins.replace("_", "-") == "--backend=huggingface" for word in words):
-        return
-    options: list[Word] = []
-    for entry in section.get("args").entries():
-        option, equals, _ = (entry.text or "").partition("=")
-        engine_option = option_aliases("kserve huggingface").get(option.replace("_", "-"))
-        if engine_option is None:
-            options.append(word_at(entry.pieces, entry))
-        elif engine_option:
-            options.append(plain_word(engine_option, entry.line))
-            if equals:
-                options.append(word_at(YamlValue.pieces_after(entry, f"{option}="), entry))
-    uri = section.get("storageUri")
-    if uri.text and not any(word.text == "--model" for word in options):
-        before = "hf://"
-        if uri.text.startswith("oci://"):  # an image whose tag is the model
-            before = f"{uri.text.rpartition(':')[0]}:"
-        path = word_at(YamlValue.pieces_after(uri, before), uri)
-        options = [plain_word("--model", uri.line), path, *options]
-    yield Container(
-        name="predictor",
-        image=section.get("image").text or "",
-        words=(*(plain_word(word, section.line) for word in _MODULE), *options),
-        environment=environment_at(section.get("env")),
-        resources=JobResources(
-            gpu=gpu_of_nodes(predictor),
-            gpus_per_node=gpu_limit(section),
-            copies=predictor.get("minReplicas").option_text("replicas"),
-        ),
-        line=section.line,
-    )
-
-
-def _of_values(section: YamlValue) -> Container:
-    """Return the vLLM server of a ``modelSpec`` entry in the values of vLLM's production-stack."""
-    cache = section.get("lmcacheConfig")
-    kind = cache.get("nixlRole").text or cache.get("kvRole").text or ""
-    return Container(
-        name=section.get("name").text or "",
-        image=section.get("repository").text or "",
-        words=_of_stack(section, section.get("modelURL"), section.get("vllmConfig")),
-        resources=JobResources(
-            gpu=gpu_of_nodes(section),
-            gpus_per_node=section.get("requestGPU").option_text("requestGPU"),
-            copies=section.get("replicaCount").option_text("replicaCount"),
-        ),
-        role=option_aliases("lmcache").get(kind, ""),
-        line=section.line,
-    )
-
-
-def _of_runtime_of_stack(spec: YamlValue) -> Container:
-    """Return the vLLM server of a VLLMRuntime, an object of vLLM's production-stack."""
-    model, deployed = spec.get("model"), spec.get("deploymentConfig")
-    return Container(
-        name="",
-        image=deployed.get("image", "name").text or "",
-        words=_of_stack(model, model.get("modelURL"), model, spec.get("vllmConfig")),
-        resources=JobResources(
-            gpus_per_node=deployed.get("resources", "gpu").option_text("gpu"),
-            copies=deployed.get("replicas").option_text("replicas"),
-        ),
-        line=spec.line,
-    )
-
-
-def _of_stack(section: YamlValue, url: YamlValue, *configs: YamlValue) -> tuple[Word, ...]:
-    """Return the ``vllm serve`` command of a model; keys of ``configs`` are its options."""
-    options: list[Word] = []
-    for config in configs:
-        options += options_at(config, option_aliases("production-stack"))
-    caches = any(config.get("enablePrefixCaching").text == "true" for config in configs)
-    options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, section.line))
-    if any(each.get("enableLoRA").text == "true" for each in (section, *configs)):
-        options.append(plain_word("--enable-lora", section.line))
-    for config in configs:
-        options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
-    return (*plain_words("vllm serve", section.line), word_at(url.pieces, url), *options)
-
-
-def _of_compose(service: str, section: YamlValue, name: str) -> Container:
+def compose_service(section: YamlValue, name: str) -> Container:
     """Return the container of a Compose service, with mounted folders as paths outside."""
     environment = environment_at(section.get("environment"))
     volumes = (entry.text or "" for entry in section.get("volumes").entries())
@@ -575,8 +291,6 @@ def _of_compose(service: str, section: YamlValue, name: str) -> Container:
             words += [word for command in commands[:1] for word in command.words]
     image = section.get("image").text or ""
     return Container(
-        name=service,
-        image=image,
         words=tuple(words)
         if section.get("entrypoint").node is not None
         else program_of(image, words, section.line, _devices(section)),
@@ -618,6 +332,35 @@ def gpu_limit(container: YamlValue, section: str = "resources") -> ParsedOption 
             if (option := container.get(section, group, key).option_text(key)) is not None:
                 return option
     return None
+
+
+def pod_resources(pod: YamlValue, section: YamlValue, copies: str) -> JobResources:
+    """Return GPU type and copies of a pod, and the GPUs in the limits of a section."""
+    return JobResources(
+        gpu=gpu_of_nodes(pod),
+        gpus_per_node=gpu_limit(section),
+        copies=pod.get(copies).option_text("replicas"),
+    )
+
+
+def accelerators_at(section: YamlValue, key: str) -> JobResources:
+    """Return GPU and number under a key: ``H100:8``, ``8``, a list, or a mapping."""
+    section = next(iter(section.entries()), section)
+    (first, number), *_ = [*section.items()] or [("", section)]
+    if section.get("name").text or section.get("count").text:
+        first, number = section.get("name").text or "", section.get("count")
+    word, _, count = (first or section.text or "").partition(":")
+    count = number.text or count if first else count
+    if word.isdecimal():
+        word, count = "", word
+    if not word and not count:
+        return JobResources()
+    is_size = _MEMORY.match(word) is not None  # any GPU with that much memory
+    option = implied_option(key, count or "1", section.line)
+    return JobResources(
+        gpu=None if is_size else word or None,
+        gpus_per_node=option if (count or "1").isdecimal() else None,
+    )
 
 
 def environment_at(section: YamlValue) -> dict[str, Word]:
@@ -686,11 +429,3 @@ def plain_words(text: str, line: int) -> tuple[Word, ...]:
 def shell_words(script: Word) -> tuple[Word, ...]:
     """The command of a shell that runs a script."""
     return (*plain_words("bash -c", script.line), script)
-
-
-def _container_words(container: Container) -> Iterator[Word]:
-    """Yield the words of a container's command, and the parts of words that hold a script."""
-    for word in container.words:
-        yield word
-        for text in (word.text or "").split():
-            yield plain_word(text, word.line)

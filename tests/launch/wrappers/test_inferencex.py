@@ -8,7 +8,7 @@ import pytest
 
 from planner.launch.read.option_lines import Status
 from planner.launch.read.read_launch import read_launch
-from planner.launch.wrappers.launchers.serving_recipes import entry_of
+from planner.launch.wrappers.read_recipes import entry_of
 
 _CONFIG = """\
 # Two models on one machine.

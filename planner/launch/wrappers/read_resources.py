@@ -28,7 +28,7 @@ NODES, PER_NODE, TOTAL, TASKS, TASKS_PER_NODE, PER_TASK = (
     "num_nodes", "gpus_per_node", "num_gpus", "tasks", "tasks_per_node", "gpus_per_task",
 )  # fmt: skip
 OPTIONS: dict[str, dict[str, str]] = {}
-for _row in shipped_rows("wrappers/launchers/options.csv"):
+for _row in shipped_rows("wrappers/options.csv"):
     OPTIONS.setdefault(_row["launcher"], {})[_row["option"]] = _row["says"]
 """What options of launchers say, by launcher."""
 
@@ -317,7 +317,7 @@ class CloudInstance:
 
 INSTANCES: Mapping[str, CloudInstance] = {
     row["instance"]: CloudInstance(gpu=row["gpu"], gpus=int(row["gpus"]))
-    for row in shipped_rows("wrappers/launchers/instances.csv")
+    for row in shipped_rows("wrappers/instances.csv")
 }
 """Types of machines of clouds by their names, in lower case."""
 
