@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.launch.read.parsed_launch import SettingsBuilder
+from planner.question.terms import terms_about
 
 _PRECISIONS = {
     **dict.fromkeys(("bf16", "bfloat16", "torch.bfloat16", "amp_bf16", "bf16-mixed"), "bf16"),
@@ -30,3 +31,13 @@ def set_training_value(settings: SettingsBuilder, parameter: str, value: object)
     elif parameter == "recompute":
         value = _RECOMPUTATION.get(value, value)
     settings.values[parameter] = value
+
+
+DEGREES = terms_about("parallel_degree", "train")
+"""Degrees of parallelism; a missing one is 1."""
+
+
+def model_degrees(settings: SettingsBuilder) -> dict[str, int]:
+    """Return the degrees that split one copy of the model, by term; a missing one is 1."""
+    names = terms_about("model_parallel", "train")
+    return {name: int(settings.values.get(name) or 1) for name in names}

@@ -286,4 +286,8 @@ def _set_virtual_pipeline(
         )
 
 
-TARGET = make_reader_target("nemo-automodel", _add_unlisted_settings, _merge_config_files)
+TARGET = make_reader_target(
+    "nemo-automodel",
+    _merge_config_files,
+    lambda reading, settings, _: _add_unlisted_settings(reading, settings),
+)

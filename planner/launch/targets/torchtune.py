@@ -212,4 +212,9 @@ def _set_optimizer(reading: OptionReader, settings: SettingsBuilder) -> None:
     values["optimizer_in_backward"] = flag(reading, "optimizer_in_bwd")
 
 
-TARGET = make_reader_target("torchtune", _add_unlisted_settings, _merge_config_files, keep_name)
+TARGET = make_reader_target(
+    "torchtune",
+    _merge_config_files,
+    lambda reading, settings, _: _add_unlisted_settings(reading, settings),
+    keep_name,
+)

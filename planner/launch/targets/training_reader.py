@@ -24,6 +24,7 @@ from planner.launch.option_table import (
     tool_row,
 )
 from planner.launch.read.import_launch import MODEL_SPLITS
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
     NOTHING,
     LaunchSettings,
@@ -36,9 +37,14 @@ from planner.launch.read.parsed_launch import (
     with_unknown_options,
     without_null_keys,
 )
+from planner.launch.read.training_values import model_degrees
 from planner.launch.target import LaunchTarget, option_texts
 from planner.question.terms import terms_about
 
+SettingsHook: TypeAlias = Callable[
+    [OptionReader, SettingsBuilder, MutableQuantities | None], MutableQuantities | None
+]
+"""Adds what no row says, from the sizes of the model that rows say; returns the sizes."""
 NameFormatter: TypeAlias = Callable[[str], str]
 """Turns the name of an option in a command into its name in the table."""
 
@@ -55,8 +61,8 @@ def keep_name(option: str) -> str:
 
 def make_reader_target(
     name: str,
-    add_unlisted_settings: Callable[[OptionReader, SettingsBuilder], MutableQuantities | None],
     merge_config_files: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
+    add_unlisted_settings: SettingsHook = lambda _, __, sizes: sizes,
     format_name: NameFormatter = strip_dashes,
 ) -> LaunchTarget:
     """Return the launch target of a training program whose files are read, never written.
@@ -64,10 +70,11 @@ def make_reader_target(
     Parameters
     ----------
     name : name of the target and of its table
-    add_unlisted_settings : adds settings that no row of the table has, and returns the sizes of a
-        model without a name; raises `LaunchError` or `SpecError` if something is not predicted
     merge_config_files : returns the options of a command or document with those of the file it
         names, by their names in the table
+    add_unlisted_settings : adds settings that no row of the table has, and returns the sizes of a
+        model without a name, given those of the rows; raises `LaunchError` or `SpecError` if
+        something is not predicted
     format_name : turns the name of an option into its name in the table
     """
     table = OptionTable.load(name)
@@ -78,10 +85,13 @@ def make_reader_target(
         command = replace(reading.command, options=options, unknown=())
         inner, tool = OptionReader.of(command, table), tool_row(name)
         settings = option_texts(inner, tool["title"])
-        settings.values["framework"] = f"{tool['profiles']}|{tool['nearest']}".strip("|").split(
-            "|"
-        )[0]
-        shape = add_unlisted_settings(inner, settings)
+        if not any(row.parameter == "framework" for row in table.expressions):
+            profiles = f"{tool['profiles']}|{tool['nearest']}".strip("|")
+            settings.values["framework"] = profiles.partition("|")[0]
+        sizes = apply_read_rows(inner, table, settings, {})
+        num_gpus = settings.values.get("num_gpus")
+        require_split(inner, num_gpus and int(num_gpus), **model_degrees(settings))
+        shape = add_unlisted_settings(inner, settings, sizes)
         names = {*reading.command.options, *(option.option for option in reading.command.unknown)}
         table_names = {format_name(name) for name in table.used | table.options}
         used = frozenset(name for name in names if matches_option(format_name(name), table_names))
@@ -214,7 +224,7 @@ def require_model_ranks(reading: OptionReader, settings: SettingsBuilder, num_gp
 
     Raises LaunchError if they do not divide the GPUs.
     """
-    sizes = {name: int(settings.values[name]) for name in MODEL_SPLITS}
+    sizes = model_degrees(settings)
     require_split(reading, num_gpus, **sizes)
     return prod(sizes.values())
 

@@ -148,7 +148,12 @@ def _set_memory(reading: OptionReader, settings: SettingsBuilder) -> None:
     settings.assume("loss_kernel", kernel, f"{kernel} is XTuner's")
 
 
-TARGET = make_reader_target("xtuner", _add_unlisted_settings, _merge_config_files, _config_name)
+TARGET = make_reader_target(
+    "xtuner",
+    _merge_config_files,
+    lambda reading, settings, _: _add_unlisted_settings(reading, settings),
+    _config_name,
+)
 
 
 _TRAINER_NAMES = {"accumulative_counts": "gradient_accumulation_steps",
