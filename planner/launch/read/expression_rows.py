@@ -52,9 +52,11 @@ def apply_read_rows(
 
     def lookup(name: str) -> ExpressionValue:
         """Return a size, a quantity, a setting or a parameter that the table reads."""
-        for values in (sizes, quantities, settings.values):
+        for values in (sizes, quantities):
             if values.get(name) is not None:
-                return parse_text(values[name])
+                return values[name]
+        if settings.values.get(name) is not None:
+            return parse_text(settings.values[name])
         return 1 if name in DEGREES else None if name in terms else parse_text(reading.value(name))
 
     functions = _option_functions(reading)

@@ -24,7 +24,7 @@ def set_training_value(settings: SettingsBuilder, parameter: str, value: object)
     """
     if parameter == "optimizer":
         settings.values[parameter] = "adam"
-        settings.set_optimizer(str(value))
+        settings.set_optimizer(str(value).removesuffix("Config"))
         return
     if parameter == "precision":
         value = _PRECISIONS.get(str(value).lower(), value)

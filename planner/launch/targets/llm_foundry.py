@@ -23,17 +23,17 @@ from planner.launch.read.parsed_launch import (
     option_text,
     with_unknown_options,
 )
-from planner.launch.targets.training_reader import keep_name, make_reader_target
+from planner.launch.targets.training_reader import RowsHook, keep_name, make_reader_target
 
 _DURATION = re.compile(r"(\d+)\s*(ba|ep|tok|sp|dur)")
 _INTERPOLATED = re.compile(r"\$\{([\w.]+)\}")
 
 
 def _add_unlisted_settings(
-    reading: OptionReader, settings: SettingsBuilder, sizes: MutableQuantities | None
+    reading: OptionReader, settings: SettingsBuilder, apply_rows: RowsHook
 ) -> MutableQuantities | None:
     """Set the duration of the run and, if the file does not name it, the model of its name."""
-    values = settings.values
+    values, sizes = settings.values, apply_rows({})
     if "model" not in values and sizes is None:
         model = None if _config_file(reading.command) else _model_of_config_name(reading)
         settings.require("model", model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
@@ -23,8 +24,8 @@ from planner.launch.option_table import (
     matches_option,
     tool_row,
 )
-from planner.launch.read.import_launch import MODEL_SPLITS
 from planner.launch.read.expression_rows import apply_read_rows
+from planner.launch.read.import_launch import MODEL_SPLITS
 from planner.launch.read.parsed_launch import (
     NOTHING,
     LaunchSettings,
@@ -41,10 +42,11 @@ from planner.launch.read.training_values import model_degrees
 from planner.launch.target import LaunchTarget, option_texts
 from planner.question.terms import terms_about
 
+RowsHook: TypeAlias = Callable[[MutableQuantities], MutableQuantities | None]
+"""Applies the rows with expressions, given quantities; returns the sizes of the model."""
 SettingsHook: TypeAlias = Callable[
-    [OptionReader, SettingsBuilder, MutableQuantities | None], MutableQuantities | None
+    [OptionReader, SettingsBuilder, RowsHook], MutableQuantities | None
 ]
-"""Adds what no row says, from the sizes of the model that rows say; returns the sizes."""
 NameFormatter: TypeAlias = Callable[[str], str]
 """Turns the name of an option in a command into its name in the table."""
 
@@ -62,7 +64,7 @@ def keep_name(option: str) -> str:
 def make_reader_target(
     name: str,
     merge_config_files: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
-    add_unlisted_settings: SettingsHook = lambda _, __, sizes: sizes,
+    add_settings: SettingsHook = lambda _, __, apply_rows: apply_rows({}),
     format_name: NameFormatter = strip_dashes,
 ) -> LaunchTarget:
     """Return the launch target of a training program whose files are read, never written.
@@ -72,9 +74,9 @@ def make_reader_target(
     name : name of the target and of its table
     merge_config_files : returns the options of a command or document with those of the file it
         names, by their names in the table
-    add_unlisted_settings : adds settings that no row of the table has, and returns the sizes of a
-        model without a name, given those of the rows; raises `LaunchError` or `SpecError` if
-        something is not predicted
+    add_settings : adds settings that no row of the table has, and returns the sizes of a model
+        without a name; it applies the rows when what they use is set, and may pass quantities to
+        them; raises `LaunchError` or `SpecError` if something is not predicted
     format_name : turns the name of an option into its name in the table
     """
     table = OptionTable.load(name)
@@ -85,13 +87,12 @@ def make_reader_target(
         command = replace(reading.command, options=options, unknown=())
         inner, tool = OptionReader.of(command, table), tool_row(name)
         settings = option_texts(inner, tool["title"])
-        if not any(row.parameter == "framework" for row in table.expressions):
-            profiles = f"{tool['profiles']}|{tool['nearest']}".strip("|")
-            settings.values["framework"] = profiles.partition("|")[0]
-        sizes = apply_read_rows(inner, table, settings, {})
+        profiles = f"{tool['profiles']}|{tool['nearest']}".strip("|")
+        chosen_by_rows = any(row.parameter == "framework" for row in table.expressions)
+        settings.values["framework"] = None if chosen_by_rows else profiles.partition("|")[0]
+        shape = add_settings(inner, settings, partial(apply_read_rows, inner, table, settings))
         num_gpus = settings.values.get("num_gpus")
         require_split(inner, num_gpus and int(num_gpus), **model_degrees(settings))
-        shape = add_unlisted_settings(inner, settings, sizes)
         names = {*reading.command.options, *(option.option for option in reading.command.unknown)}
         table_names = {format_name(name) for name in table.used | table.options}
         used = frozenset(name for name in names if matches_option(format_name(name), table_names))
