@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from planner.launch.read.parsed_launch import SettingsBuilder
+from planner.launch.option_table import OptionRole, OptionTable
+from planner.launch.read.parsed_launch import OptionReader, SettingsBuilder
 from planner.question.terms import terms_about
 
 _PRECISIONS = {
@@ -31,6 +32,17 @@ def set_training_value(settings: SettingsBuilder, parameter: str, value: object)
     elif parameter == "recompute":
         value = _RECOMPUTATION.get(value, value)
     settings.values[parameter] = value
+
+
+def set_unlisted_optimizer(
+    reading: OptionReader, table: OptionTable, settings: SettingsBuilder
+) -> None:
+    """Set the optimizer of a word that the rows of a table do not have; note an unknown one."""
+    options = [row.option for row in table.rows_of("optimizer", OptionRole.IS, OptionRole.READS)]
+    if reading.value("optimizer") is None and (
+        name := next(filter(None, map(reading.text, options)), None)
+    ):
+        settings.set_optimizer(name)
 
 
 DEGREES = terms_about("parallel_degree", "train")
