@@ -9,6 +9,7 @@ from make_public_launches import Case, cases
 from rows import each
 
 from planner.documents.shell.edits import implied_option
+from planner.errors import LaunchError
 from planner.launch.read.import_launch import ImportedLaunch, import_launch, parse_count
 from planner.launch.read.option_lines import Status
 from planner.launch.read.parsed_launch import SettingsBuilder
@@ -42,6 +43,8 @@ FIRST: dict[str, Case] = {}
 for _case in cases():
     if _case.target in OPTIMIZERS and not _case.refused:
         FIRST.setdefault(_case.target, _case)
+CONTRADICTS = "accelerate"
+"""Its file without degrees contradicts the GPUs that it starts, which is refused."""
 REPORTED = (Status.OPEN, Status.NOT_MODELLED, Status.UNKNOWN)
 
 
@@ -77,6 +80,10 @@ def test_a_missing_degree_is_one(target: str) -> None:
     options = degree_options(launch)
     if not options:
         return
+    if target == CONTRADICTS:
+        with pytest.raises(LaunchError, match="splits 1 GPUs"):
+            with_options(FIRST[target], **options)
+        return
     changed = with_options(FIRST[target], **options)
     rows = launch.target.table.rows
     names = {row.parameter for row in rows if row.option in options} & {*DEGREES}
@@ -90,7 +97,7 @@ def test_a_missing_degree_is_one(target: str) -> None:
 def test_a_null_degree_is_a_missing_one(target: str) -> None:
     launch = read_launch(FIRST[target].path)
     options = {name: None for name in degree_options(launch) if not name.startswith("-")}
-    if not options or launch.command.positional:
+    if not options or launch.command.positional or target == CONTRADICTS:
         return
     left_out = with_options(FIRST[target], **options)
     nulls = with_options(FIRST[target], **dict.fromkeys(options, "null"))

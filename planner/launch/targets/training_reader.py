@@ -34,7 +34,6 @@ from planner.launch.read.parsed_launch import (
     SettingsBuilder,
     number,
     require_split,
-    total_gpus,
     with_unknown_options,
     without_null_keys,
 )
@@ -135,31 +134,6 @@ def make_update_reader(
         return settings.build(used_options=table.used, **classify_unused_options(reading, sections))
 
     return read_settings
-
-
-def set_gpus(
-    reading: OptionReader, settings: SettingsBuilder, num_gpus: int | None = None, **sizes: int
-) -> int | None:
-    """Set the GPUs of the job; return its data-parallel ranks, None if the GPUs are unknown.
-
-    ``num_gpus`` is the number in the program's own options, ``sizes`` are the degrees that split
-    a copy of the model.
-
-    Raises `LaunchError`: the degrees do not divide the GPUs.
-    """
-    num_gpus = num_gpus or total_gpus(reading.command.resources)
-    require_split(reading, num_gpus, **sizes)
-    settings.require("num_gpus", num_gpus)
-    return None if num_gpus is None else num_gpus // prod(sizes.values())
-
-
-def set_global_batch(
-    settings: SettingsBuilder, ranks: int | None, accumulation_steps: int | None
-) -> None:
-    """Set sequences per step: micro-batch x accumulation steps x data-parallel ranks."""
-    micro_batch = settings.values.get("micro_batch_size")
-    if ranks is not None and micro_batch is not None:
-        settings.values["global_batch_size"] = int(micro_batch) * (accumulation_steps or 1) * ranks
 
 
 def set_total_tokens(settings: SettingsBuilder, steps: int | None) -> None:
