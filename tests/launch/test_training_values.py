@@ -91,6 +91,7 @@ def test_a_missing_degree_is_one(target: str) -> None:
         names, 1
     )
     assert not names & {*changed.answers.missing}
+    assert "global_batch_size" in changed.values or "global_batch_size" not in launch.values
 
 
 @each("target", sorted(OPTIMIZERS))
