@@ -40,7 +40,8 @@ OPTIMIZERS = {
 }
 """The option of each training target that names its optimizer."""
 FIRST: dict[str, Case] = {}
-for _case in cases():
+# Documents come first: their options are those of the launch itself.
+for _case in sorted(cases(), key=lambda case: case.path.suffix == ".sh"):
     if _case.target in OPTIMIZERS and not _case.refused:
         FIRST.setdefault(_case.target, _case)
 CONTRADICTS = "accelerate"
