@@ -106,6 +106,7 @@ def test_the_first_row_with_a_value_counts_and_later_rows_use_it() -> None:
         ("zero_stage", "tensor_parallel == 1", "read", "2", ""),
         ("num_hidden_layers", "", "size", "number('layers')", ""),
         ("hidden_size", "", "size", "heads * 128", ""),
+        ("num_attention_heads", "", "size", "heads", ""),
         ("model", "not has('name')", "required", "", ""),
         ("", "", "noted", "heads > 2", "{heads} heads"),
         ("", "", "refused", "has('moe_*')", "no experts"),
@@ -115,7 +116,9 @@ def test_the_first_row_with_a_value_counts_and_later_rows_use_it() -> None:
     assert settings.defaults == {"tensor_parallel": "one of 2,000"}
     assert settings.missing == ["model"]
     assert settings.notes == ["2000 heads"]
-    assert sizes == {"num_hidden_layers": 4, "hidden_size": 256_000}
+    assert sizes == {
+        "num_hidden_layers": 4, "hidden_size": 256_000, "num_attention_heads": 2000,
+    }  # fmt: skip
     settings, sizes = read(rows, heads="2", tp="4", name="x")
     assert settings.values == {"tensor_parallel": 4}
     assert (settings.missing, settings.notes, sizes) == ([], [], None)

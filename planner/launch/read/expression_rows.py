@@ -25,7 +25,7 @@ from planner.launch.read.parsed_launch import (
     parse_int,
     total_gpus,
 )
-from planner.launch.read.training_values import set_training_value
+from planner.launch.read.training_values import DEGREES, set_training_value
 from planner.question.terms import terms_of
 
 _LAUNCHER_GPUS, _LAUNCHER_NODES = "launcher_gpus", "launcher_nodes"
@@ -52,10 +52,12 @@ def apply_read_rows(
 
     def lookup(name: str) -> ExpressionValue:
         """Return a size, a quantity, a setting or a parameter that the table reads."""
-        for values in (sizes, quantities, settings.values):
+        for values in (sizes, quantities):
             if values.get(name) is not None:
-                return parse_text(values[name])
-        return parse_text(reading.value(name))
+                return values[name]
+        if settings.values.get(name) is not None:
+            return parse_text(settings.values[name])
+        return 1 if name in DEGREES else None if name in terms else parse_text(reading.value(name))
 
     functions = _option_functions(reading)
     for row in table.expressions:
@@ -75,6 +77,8 @@ def apply_read_rows(
         if row.parameter and values.get(row.parameter) is not None:
             continue
         value = row.expression.evaluate(lookup, functions)
+        if isinstance(value, bool) and row.parameter in terms:
+            value = None if terms[row.parameter].type == "count" else value
         if row.role is OptionRole.SIZE:
             sizes[row.parameter] = value
         elif row.role is OptionRole.READ and value is not None:
@@ -91,7 +95,7 @@ def apply_read_rows(
     return sizes if all(sizes.get(name) for name in _NEEDED_SIZES) else None
 
 
-_NEEDED_SIZES = ("num_hidden_layers", "hidden_size")
+_NEEDED_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 
 
 def write_quantities(table: OptionTable, plan_value: ValueLookup) -> Quantities:
@@ -162,6 +166,11 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         return any(matching(names, pattern) if "*" in pattern else pattern in names
                    for pattern in patterns)  # fmt: skip
 
+    def lists(pattern: str, *words: str) -> str | None:
+        names = matching(reading.command.options, pattern)
+        texts = {text for name in names for text in reading.command.options[name].texts}
+        return next((word for word in words if word in texts), None)
+
     def count(option: str) -> int | None:
         parsed = reading.command.options.get(option)
         return None if parsed is None else len(parsed.texts)
@@ -173,5 +182,6 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         "name": name,
         "flag": lambda *options, default=False: flag(reading, *options, default=default),
         "has": has,
+        "lists": lists,
         "count": count,
     }
