@@ -183,6 +183,28 @@ def number_of(row: Mapping[str, object], column: str) -> float:
     return float(value) if isinstance(value, Real) else math.nan
 
 
+def number_cell(
+    value: float,
+    format_number: Callable[[float], str] = formatting.format_count,
+    unknown: str = "-",
+) -> Cell:
+    """Return the cell of a number, with the number to sort by; ``unknown`` if it is not finite."""
+    if not math.isfinite(value):
+        return Cell(text=unknown)
+    return Cell(text=format_number(value), number=value)
+
+
+def number_cells(
+    rows: Sequence[Mapping[str, object]],
+    column: str,
+    format_number: Callable[[float], str] = formatting.format_count,
+    unknown: str = "-",
+    divisor: float = 1.0,
+) -> list[Cell]:
+    """Return the cells of a column of numbers of rows, each divided by ``divisor``."""
+    return [number_cell(number_of(row, column) / divisor, format_number, unknown) for row in rows]
+
+
 def result_cell(column: str, row: Mapping[str, object], text: str) -> Cell:
     """Return a table cell with a text, the row's number to sort by, and its interval."""
     value, ends = number_of(row, column), ends_in(column, row)
