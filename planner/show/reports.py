@@ -352,182 +352,6 @@ def made_report(parts: Json, kind: type[Kind]) -> Kind:
     return report
 
 
-def version_notes(self) -> list[str]:
-    """Notes about the version of the file."""
-    return version_notes(str(self.manifest.get("version")))
-
-
-@record(kw_only=True)
-class RowsReport(Report):
-    """Rows of results alone, such as operators, methods or scenarios."""
-
-    rows: tuple[ResultRow, ...]
-
-
-@record(kw_only=True)
-class SearchReport(RowsReport):
-    """The result of a search: its front, the recommended plan, and what it is compared with."""
-
-    recommended: SavedPlan | None = None
-    recommended_row: ResultRow | None
-    recommended_limits: tuple[LimitChance, ...] = ()
-    recommended_load: str = ""
-    recommended_sure: PlanEvidence = field(default_factory=PlanEvidence)
-    open_facts: tuple[SensitiveAssumption, ...] = ()
-    proven_row: ResultRow | None = None
-    tied_row: ResultRow | None = None
-    fastest: SavedPlan | None = None
-    fastest_row: ResultRow | None = None
-    comparisons: Mapping[str, ComparedValues] = field(default_factory=dict)
-    levers: tuple[LeverEffect, ...] = ()
-
-
-@record(kw_only=True)
-class EstimateReport(RowsReport):
-    """The prediction of one configuration, with its time by operator."""
-
-    operators: tuple[Json, ...]
-    open_facts: tuple[SensitiveAssumption, ...] = ()
-    sure: PlanEvidence = field(default_factory=PlanEvidence)
-    limits: tuple[LimitChance, ...] = ()
-    load: str = ""
-
-
-@record(kw_only=True)
-class SizeReport(RowsReport):
-    """GPUs that keep limits: a row for each choice, or for each hour, service or pool.
-
-    ``days``, ``day`` and ``scaled`` are of a load over a day, ``pools`` and ``cuts`` of services.
-    """
-
-    question: tuple[str, ...] = ()
-    answer: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    days: tuple[ResultRow, ...] = ()
-    day: tuple[str, ...] = ()
-    scaled: tuple[ResultRow, ...] = ()
-    pools: tuple[ResultRow, ...] = ()
-    cuts: tuple[ResultRow, ...] = ()
-
-
-@record(kw_only=True)
-class PlansReport(Report):
-    """Several plans side by side: what differs, which is best in which result, what is tied."""
-
-    plans: tuple[ComparedPlan, ...]
-    without_plan: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    results: tuple[ComparedResult, ...] = ()
-    times_s: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-    memory_gib: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    sentences: tuple[str, ...] = ()
-
-
-@record(kw_only=True)
-class SpecsReport(Report):
-    """The numbers in which specs differ, by kind of spec and name."""
-
-    specs: Mapping[str, Mapping[str, tuple[Value, ...]]]
-
-
-@record(kw_only=True)
-class ExplanationReport(Report):
-    """An explained plan: what bounds each of its steps."""
-
-    plan: SavedPlan
-    steps: tuple[StepTimes, ...]
-
-
-@record(kw_only=True)
-class LargestReport(Report):
-    """The largest batches or lengths of a plan that fit."""
-
-    largest: tuple[LargestValue, ...]
-
-
-# A part that only the files of one command have; others are recognized by their rows.
-_KINDS: Mapping[str, type[Report]] = {
-    "recommended_row": SearchReport,
-    "operators": EstimateReport,
-    "answer": SizeReport,
-    "plans": PlansReport,
-    "specs": SpecsReport,
-    "steps": ExplanationReport,
-    "largest": LargestReport,
-}
-_SIZE_COLUMNS = {"choice", "feasible"}
-
-
-def result_from_json(document: object, where: str = "the answer") -> Report:
-    """Return the result that the JSON value of a file holds, of this version or an older one.
-
-    Raises SpecError if the value is no result, or one of its parts is damaged.
-    """
-    if not isinstance(document, Mapping) or not {"rows", *_KINDS} & {*document}:
-        raise SpecError(f"{where}: is not a result of planner: {_SUPPORTED_FILES}.")
-    manifest = document.get("manifest")
-    if not isinstance(manifest, Mapping) or "version" not in manifest:
-        raise SpecError(f"{where}: has no manifest: {_SUPPORTED_FILES}.")
-    if manifest.get("workload", "train") not in workload_names():
-        word, command = manifest.get("workload"), manifest.get("command")
-        again = f" Run its command again: {command}" if command else ""
-        raise SpecError(f"{where}: this version knows no workload {word!r}.{again}")
-    rows = document.get("rows")
-    if rows == []:
-        raise SpecError(f"{where}: has no rows.")
-    kind = next((kind for part, kind in _KINDS.items() if part in document), RowsReport)
-    if isinstance(rows, list) and isinstance(rows[0], Mapping) and {*rows[0]} >= _SIZE_COLUMNS:
-        kind = SizeReport
-    result = _read_part(kind, document, where, name_with_version(where, manifest))
-    assert isinstance(result, Report)
-    return result
-
-
-def result_text(result: Report) -> str:
-    """Return the text of the JSON file of a result; each row is on a line of its own."""
-    parts = result.to_json()
-    manifest, rows = parts.pop("manifest"), parts.pop("rows", None)
-    if rows is None:
-        return document_text(manifest, **parts)
-    stream = StringIO()
-    files = RowFiles(None, stream, None)
-    files.add([rows_to_columns(rows)])
-    files.finish(manifest, **parts)
-    return stream.getvalue()
-
-
-class _ReportFiles(RowFiles):
-    """Takes the rows and parts that a command writes, as JSON values."""
-
-    def __init__(self) -> None:
-        super().__init__(None, None, None)
-        self.table: dict[str, Any] = {"rows": []}
-
-    @property
-    def has_object(self) -> bool:
-        return True
-
-    def add(self, blocks: Iterable[Block]) -> None:
-        for block in blocks:
-            names = [*block]
-            columns = (to_python_values(column) for column in block.values())
-            self.table["rows"] += [
-                dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
-            ]
-
-    def finish(self, manifest: Json, **more: object) -> None:
-        self.table |= {"manifest": manifest, **more}
-
-
-def written_report(add: Callable[[RowFiles], None], kind: type[Kind]) -> Kind:
-    """Return the result of class ``kind`` that ``add`` writes to files."""
-    files = _ReportFiles()
-    add(files)
-    report = result_from_json(_to_json(files.table))
-    assert isinstance(report, kind)
-    return report
-
-
 def version_notes(version: str) -> list[str]:
     """A note if a result is from another version; empty if it is from this one."""
     if version == __version__:
@@ -562,7 +386,7 @@ def _read_part(kind: type[Any], table: object, where: str, row_name: str) -> Any
     """
     if not isinstance(table, Mapping):
         raise TypeError(f"{table!r} is not an object")
-    types_by_name = _field_types(kind)
+    types_by_name = _field_types(typing.cast(Any, kind))
     values: dict[str, Any] = {"keys": tuple(table)}
     more = {}
     for name, value in table.items():
@@ -628,7 +452,9 @@ def _field_types(kind: Any) -> dict[str, Any]:
 
 def _parts(part: JsonPart) -> dict[str, Any]:
     """Return the fields and the further parts of a record in the order of the file."""
-    fields = {name: getattr(part, name) for name in _field_types(type(part))} | dict(part.more)
+    fields = {
+        name: getattr(part, name) for name in _field_types(typing.cast(Any, type(part)))
+    } | dict(part.more)
     return {name: fields[name] for name in part.keys or fields}
 
 

@@ -130,14 +130,15 @@ def verdicts(comparison: ComparedPlans) -> list[str]:
 
 def settings_table(report: PlansReport, plans: Sequence[str]) -> Table:
     """Return a table of the settings that differ, with a column for each of ``plans``."""
-    rows = [(name.replace("_", " "), *map(_format_setting, values))
-            for name, values in report.settings.items()]  # fmt: skip
+    rows = [
+        (
+            name.replace("_", " "),
+            *("-" if v is None else formatting.format_parameter(v) for v in values),
+        )
+        for name, values in report.settings.items()
+    ]
     heads = ("differs", *plans)
     return text_table(heads, rows, text_columns=range(len(heads)), name="settings")
-
-
-def _format_setting(value: object) -> str:
-    return "-" if value is None else formatting.format_parameter(value)
 
 
 def results_table(report: PlansReport, plans: Sequence[str]) -> Table:
@@ -145,11 +146,8 @@ def results_table(report: PlansReport, plans: Sequence[str]) -> Table:
 
     ``*`` marks the best plan, ``=`` a tied one.
     """
-    rows = [
-        (
-            label(result.name),
-            *(format_compared(result, index) for index in range(len(result.values))),
-        )
+    rows: list[list[str | Cell]] = [
+        [label(result.name), *(format_compared(result, n) for n in range(len(result.values)))]
         for result in report.results
     ]
     heads = ("predicted", *plans)
