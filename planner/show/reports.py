@@ -33,10 +33,11 @@ Json: TypeAlias = Mapping[str, Any]
 
 Kind = TypeVar("Kind", bound="Report")
 Ends: TypeAlias = tuple[float, float]
-_SUPPORTED_FILES = (
+SUPPORTED_FILES = (
     "give the file of --json of planner search, size, estimate, explain or compare, a plan, or "
     "the directory of planner sweep"
 )
+"""What a page can be made of."""
 
 
 class ResultRow(dict[str, Any]):
@@ -283,10 +284,10 @@ def result_from_json(document: object, where: str = "the answer") -> Report:
     Raises SpecError if the value is no result, or one of its parts is damaged.
     """
     if not isinstance(document, Mapping) or not {"rows", *_KINDS} & {*document}:
-        raise SpecError(f"{where}: is not a result of planner: {_SUPPORTED_FILES}.")
+        raise SpecError(f"{where}: is not a result of planner: {SUPPORTED_FILES}.")
     manifest = document.get("manifest")
     if not isinstance(manifest, Mapping) or "version" not in manifest:
-        raise SpecError(f"{where}: has no manifest: {_SUPPORTED_FILES}.")
+        raise SpecError(f"{where}: has no manifest: {SUPPORTED_FILES}.")
     if manifest.get("workload", "train") not in workload_names():
         word, command = manifest.get("workload"), manifest.get("command")
         again = f" Run its command again: {command}" if command else ""
@@ -373,7 +374,7 @@ def read_row(row: object, where: str, row_name: str = "") -> ResultRow:
     if not isinstance(row, Mapping):
         raise SpecError(f"{where}: a row is not an object.")
     try:
-        values = {name: cell_reader(name)(plain_value(value)) for name, value in row.items()}
+        values = {name: cell_reader(name)(value) for name, value in row.items()}
     except SearchSpaceError as error:
         raise SpecError(f"{where}: {error}") from error
     return ResultRow(values, row_name or where)
@@ -411,7 +412,7 @@ def _read_value(kind: Any, value: Any, where: str, row_name: str) -> Any:
     arguments = typing.get_args(kind)
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
-        if value is None and types.NoneType in arguments:
+        if types.NoneType in arguments and (value is None or value == {}):
             return None
         others = [choice for choice in arguments if choice is not types.NoneType]
         return value if len(others) > 1 else _read_value(others[0], value, where, row_name)

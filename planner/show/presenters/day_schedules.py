@@ -48,6 +48,8 @@ def days_blocks(days: Rows, lines: Sequence[str], scaled: Rows, hours: Rows) -> 
         )
         yield replace(scaled_table(scaled[: last + 1]), name="scaled")
     rows = [row for row in hours if row["gpu"] == first["gpu"]]
+    if not rows:
+        return
     if len(rows) > _MAX_HOURS:
         yield make_lines(f"{len(rows)} periods: --csv, --json and their page have each.")
         return

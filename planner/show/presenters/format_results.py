@@ -138,6 +138,12 @@ def label(column: str) -> str:
     return _without_units(term)
 
 
+def description_of(column: str) -> str:
+    """The description of a column in the table of terms; "" if it is no term."""
+    term = term_of_column(column)
+    return "" if term is None else term.description
+
+
 def limit_label(name: str) -> str:
     """The head of a limit's column without its unit."""
     term = glossary().get(name)
