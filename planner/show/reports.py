@@ -57,11 +57,11 @@ class ResultRow(dict[str, Any]):
 class JsonPart:
     """An object of a JSON file: its fields, and in ``more`` what no presenter shows.
 
-    ``keys`` are its names in the order of the file; empty: those of the fields.
+    ``keys`` are its names in the order of the file; None: those of the fields.
     """
 
     more: Json = field(default_factory=dict)
-    keys: tuple[str, ...] = field(default=(), compare=False)
+    keys: tuple[str, ...] | None = field(default=None, compare=False)
 
 
 @record(kw_only=True)
@@ -456,7 +456,7 @@ def _parts(part: JsonPart) -> dict[str, Any]:
     fields = {
         name: getattr(part, name) for name in _field_types(typing.cast(Any, type(part)))
     } | dict(part.more)
-    return {name: fields[name] for name in part.keys or fields}
+    return {name: fields[name] for name in (fields if part.keys is None else part.keys)}
 
 
 def _to_json(value: Any) -> Any:

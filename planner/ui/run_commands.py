@@ -130,7 +130,6 @@ from planner.workloads.make_plan import (
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
-
 WHERE = "the answer"
 
 
