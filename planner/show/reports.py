@@ -98,7 +98,7 @@ class LeverEffect(JsonPart):
     """The cost of the answer with one question (``lever``) answered by ``other``."""
 
     lever: str
-    own: str
+    current: str = field(metadata={"key": "own"})
     other: str
     column: str
     value: float
@@ -112,7 +112,7 @@ class ComparedPlan(JsonPart):
     name: str
     workload: str
     impossible: str
-    asked: Json
+    answers: Json = field(metadata={"key": "asked"})
     basis: str | None
 
 
@@ -275,6 +275,7 @@ _KINDS: Mapping[str, type[Report]] = {
     "steps": ExplanationReport,
     "largest": LargestReport,
 }
+_NO_PARTS = {"more", "keys", "where"}
 _SIZE_COLUMNS = {"choice", "feasible"}
 
 
@@ -387,21 +388,20 @@ def _read_part(kind: type[Any], table: object, where: str, row_name: str) -> Any
     """
     if not isinstance(table, Mapping):
         raise TypeError(f"{table!r} is not an object")
-    types_by_name = _field_types(typing.cast(Any, kind))
+    fields = _fields_by_key(typing.cast(Any, kind))
     values: dict[str, Any] = {"keys": tuple(table)}
     more = {}
-    for name, value in table.items():
-        if name not in types_by_name:
-            more[name] = value
+    for key, value in table.items():
+        if key not in fields:
+            more[key] = value
             continue
+        name, field_type = fields[key]
         try:
-            values[name] = _read_value(types_by_name[name], value, where, row_name)
-        except SpecError as error:
-            if str(error).startswith(where):
+            values[name] = _read_value(field_type, value, where, row_name)
+        except (SpecError, KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, SpecError) and str(error).startswith(where):
                 raise
-            raise SpecError(f"{where}: its part {name} is damaged ({error}).") from error
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SpecError(f"{where}: its part {name} is damaged ({error}).") from error
+            raise SpecError(f"{where}: its part {key} is damaged ({error}).") from error
     if issubclass(kind, Report):
         values["where"] = where
     return kind(**values, more=more)
@@ -444,19 +444,21 @@ def _require(value: Any, kind: Any) -> Any:
 
 
 @cache
-def _field_types(kind: Any) -> dict[str, Any]:
-    """Return the types of the fields that stand in a JSON file, by name."""
+def _fields_by_key(kind: Any) -> dict[str, tuple[str, Any]]:
+    """Return the name and the type of each field in a JSON file, by its key there."""
     hints = typing.get_type_hints(kind)
-    own = {"more", "keys", "where"}
-    return {f.name: hints[f.name] for f in dataclasses.fields(kind) if f.name not in own}
+    return {
+        f.metadata.get("key", f.name): (f.name, hints[f.name])
+        for f in dataclasses.fields(kind)
+        if f.name not in _NO_PARTS
+    }
 
 
 def _parts(part: JsonPart) -> dict[str, Any]:
     """Return the fields and the further parts of a record in the order of the file."""
-    fields = {
-        name: getattr(part, name) for name in _field_types(typing.cast(Any, type(part)))
-    } | dict(part.more)
-    return {name: fields[name] for name in (fields if part.keys is None else part.keys)}
+    fields = _fields_by_key(typing.cast(Any, type(part)))
+    parts = {key: getattr(part, name) for key, (name, _) in fields.items()} | dict(part.more)
+    return {key: parts[key] for key in (parts if part.keys is None else part.keys)}
 
 
 def _to_json(value: Any) -> Any:

@@ -82,7 +82,7 @@ def plans_blocks(report: PlansReport) -> Iterator[Block]:
 
 def plan_subject(plan: ComparedPlan) -> str:
     """Return the model, the GPUs and the software of a compared plan."""
-    answers = plan.asked
+    answers = plan.answers
     count, gpu = answers.get("num_gpus"), str(answers.get("gpu"))
     where = f"{formatting.format_count(count)} x {gpu}" if count else gpu
     software = answers.get("framework") or answers.get("engine") or ""

@@ -267,7 +267,7 @@ PER_MEGAWATT = "gpus_per_megawatt"
 MOST_TOKENS = "The most tokens first"
 _TOKEN_COST = "cost_per_million_tokens_usd"
 # The divisor of a column of numbers, and the function that formats them.
-_WHOLE, _THOUSANDS = (1.0, formatting.format_count), (1e3, formatting.format_significant)
+_COUNTS, _THOUSANDS = (1.0, formatting.format_count), (1e3, formatting.format_significant)
 _CARRIED = {"gpu": 0, "num_gpus": 0, "tokens": 0, "cost_per_hour_usd": 1, "profit": 1, "plan": 5}
 
 
@@ -379,16 +379,16 @@ def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
         *(
             Column(name, number_cells(rows, column, format_number, divisor=divisor), head)
             for name, column, head, (divisor, format_number) in (
-                ("num_gpus", "num_gpus", "GPUs", _WHOLE),
-                ("power", "power_kw", "kW", _WHOLE),
-                ("per_mw", PER_MEGAWATT, "GPUs /MW", _WHOLE),
+                ("num_gpus", "num_gpus", "GPUs", _COUNTS),
+                ("power", "power_kw", "kW", _COUNTS),
+                ("per_mw", PER_MEGAWATT, "GPUs /MW", _COUNTS),
                 ("tokens", "output_tokens_per_s", "k tok/s", _THOUSANDS),
                 ("tokens_mw", "output_tokens_per_s_per_megawatt", "k tok/s /MW", _THOUSANDS),
-                ("users", "users", "users", _WHOLE),
-                ("cost_per_hour_usd", "cost_per_hour_usd", "USD /h", _WHOLE),
+                ("users", "users", "users", _COUNTS),
+                ("cost_per_hour_usd", "cost_per_hour_usd", "USD /h", _COUNTS),
                 (_TOKEN_COST, _TOKEN_COST, "USD /Mtok", (1.0, formatting.format_significant)),
-                ("profit", "profit_per_hour_usd", "profit USD/h", _WHOLE),
-                ("profit_mw", "profit_per_hour_per_megawatt_usd", "profit USD/h /MW", _WHOLE),
+                ("profit", "profit_per_hour_usd", "profit USD/h", _COUNTS),
+                ("profit_mw", "profit_per_hour_per_megawatt_usd", "profit USD/h /MW", _COUNTS),
             )
         ),
         Column("plan", plans, numeric=False),

@@ -145,7 +145,7 @@ def plans_page(report: PlansReport) -> Page:
             *report.version_notes,
         ],
         answer=report.sentences,
-        subject=str(plans[best].asked.get("model", "")),
+        subject=str(plans[best].answers.get("model", "")),
         headline=answer,
         figures=figures(
             {result.name: result.values[best] for result in results},

@@ -102,9 +102,9 @@ def figures(
         if not first
     ]
     chosen = [_figure(row, name, ends) for name in dict.fromkeys(columns)]
-    known = [chance for chance in chances if chance is not None and math.isfinite(chance)]
-    if known:
-        chosen.append(_chance("keeps the limits", min(known), "of the least likely one"))
+    finite = [chance for chance in chances if chance is not None and math.isfinite(chance)]
+    if finite:
+        chosen.append(_chance("keeps the limits", min(finite), "of the least likely one"))
     elif math.isfinite(number_of(row, _FITS)):
         chosen.append(_chance("fits in memory", number_of(row, _FITS), description_of(_FITS)))
     for name in _FURTHER_COLUMNS:
@@ -278,7 +278,7 @@ def suggestion_ranking(row: AnyRow, levers: Sequence[LeverEffect]) -> RankingCha
                 label=f"{change.lever}: {change.other}",
                 value=change.value / scale,
                 text=f"{text} ({100 * change.change:+.0f} %)",
-                hints={change.lever: f"{change.other} instead of {change.own}"},
+                hints={change.lever: f"{change.other} instead of {change.current}"},
             )
             for change, text in zip(changes, texts[1:], strict=True)
         ),

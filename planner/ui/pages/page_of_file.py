@@ -250,7 +250,7 @@ def _best_of_each(
     caption = f"The {label(goals[0])} of {plans_text}, and 90 % intervals"
     named = {id(plan_row): name for plan_row, name in zip(rows, names, strict=True)}
     factor = report.recommended_sure.tie_factor
-    return ranking(workload, rows, goals[0], lambda one: named[id(one)], caption, factor)
+    return ranking(workload, rows, goals[0], lambda plan_row: named[id(plan_row)], caption, factor)
 
 
 @record()
