@@ -151,14 +151,17 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     row = result.recommended_row
     yield GAP
     yield make_lines(headline(plan, result), mark=BEST, indent="")
-    for line in (proven_line(plan, result), _tied_line(plan, result)):
-        if line:
-            yield make_lines(line, most=_LINES)
+    if line := proven_line(plan, result):
+        yield make_lines(line, most=_LINES)
+    better = result.better_tied
+    if better is not None:
+        tied_row = full_row(better, plan.problem.sources)
+        goal = plan_objective_column(plan, plan.problem.objectives[0].name, tied_row)
+        yield make_lines(format_tie(plan.workload, goal, row, tied_row), most=_LINES)
     yield from _result_blocks(plan, result.recommended, row)
     yield from surer_blocks(plan, row)
     column = plan_objective_column(plan, plan.problem.objectives[0].name, row)
     best = first_row(result.table)
-    better = result.better_tied
     is_tied_with_best = better is not None and better.row[column] == best[column]
     if not is_tied_with_best and (line := fastest_line(column, row, best, short_plan(plan, best))):
         yield make_lines(line)
@@ -282,15 +285,10 @@ def headline(plan: Plan, result: SearchResult) -> str:
     chances = [row["probability"] for row in limit_rows(best, constraints)] if confidence else []
     probabilities = [float(chance) for chance in chances if chance is not None]
     if probabilities:
-        parts.append(
-            f"{formatting.format_probability(min(probabilities))} likely to keep "
-            f"{_limits_words(len(probabilities))}"
-        )
+        limits_text = "its limit" if len(probabilities) == 1 else "the tightest of its limits"
+        least = formatting.format_probability(min(probabilities))
+        parts.append(f"{least} likely to keep {limits_text}")
     return "; ".join(parts)
-
-
-def _limits_words(number: int) -> str:
-    return "its limit" if number == 1 else "the tightest of its limits"
 
 
 def proven_line(plan: Plan, result: SearchResult) -> str:
@@ -318,16 +316,6 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
         f"{number_of(row, 'num_gpus'):,.0f} x {row['gpu']}, {plan_of(plan.workload, row)}"
     )
     return f"{missing}. Best proven: {place_and_plan}; {label(column)} {reached}{difference}"
-
-
-def _tied_line(plan: Plan, result: SearchResult) -> str:
-    """Return a sentence on a plan that ties with the recommended one; "" without one."""
-    best, better = result.recommended, result.better_tied
-    if best is None or better is None:
-        return ""
-    row = full_row(better, plan.problem.sources)
-    goal = plan.problem.objectives[0].name
-    return format_tie(plan.workload, plan_objective_column(plan, goal, row), best.row, row)
 
 
 def format_tie(

@@ -489,12 +489,9 @@ def choice_columns(rows: Rows) -> Iterator[Column]:
         ]
         cells = [Cell(text=formatting.format_percent(share), number=100 * share) for share in spare]
         yield Column("least spare", cells)
-    yield Column("plan", [_profile_and_layout(row) for row in rows], numeric=False)
-
-
-def _profile_and_layout(row: Mapping[str, object]) -> str:
-    workload = _workload(row)
-    return f"{row[workload.profile_kind]} {layout_of(workload, row)}"
+    workload = _workload(rows[0])
+    plans = [f"{row[workload.profile_kind]} {layout_of(workload, row)}" for row in rows]
+    yield Column("plan", plans, numeric=False)
 
 
 def _cost(row: Mapping[str, object], column: str) -> str:

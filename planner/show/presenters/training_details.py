@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from planner.base import formatting
 from planner.base.training_aliases import TrainingObjective
 from planner.base.units import GIB, TERA
-from planner.estimators.timeline.pipeline_schedule import Timeline
 from planner.estimators.timeline.step_timelines import training_timeline
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.operators import TIME_PARTS, StepTime
@@ -205,17 +204,12 @@ def _flat_modules(estimate: Estimate) -> Iterator[dict[str, str | float]]:
         yield {"operator": name, "module": name, **passes, "total_s": sum(row.values())}
 
 
-def _timelines(runs: TrainingRuns) -> list[Timeline]:
-    """The step over time; empty if a flat efficiency is specified."""
-    return [] if runs.estimate.is_flat else [training_timeline(runs.estimate)]
-
-
 TRAINING = Details(
     memory_and_speed=_memory_and_speed,
     more=_more,
     operators=_operators,
     times=lambda runs: {"step": _seconds(runs)},
-    timelines=_timelines,
+    timelines=lambda runs: [] if runs.estimate.is_flat else [training_timeline(runs.estimate)],
     to_see="To see its time by module and operator",
 )
 
