@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.base.units import HOUR
 from planner.decide.sizing.autoscaling import MAX_LATE_SHARE, SCALE_DOWN_DELAY
 from planner.decide.sizing.daily_schedule import DailySchedule
@@ -28,7 +29,7 @@ A_DAY = "A day, by cost"
 HOURLY = "Hour by hour"
 SCALED = "An autoscaler that reacts to the load, by its spare"
 _SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
-Rows = Sequence[Mapping[str, object]]
+Rows = Sequence[Row]
 
 
 def days_blocks(days: Rows, lines: Sequence[str], scaled: Rows, hours: Rows) -> Iterator[Block]:

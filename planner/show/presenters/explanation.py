@@ -3,13 +3,13 @@ and operators one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from planner.base import formatting
-from planner.base.csv_cells import number_or_nan
+from planner.base.csv_cells import Row, number_or_nan
 from planner.base.units import GIB
 from planner.decide.explain.explanation import MEMORY, Explanation
 from planner.decide.explain.operators import KINDS, OperatorTimes, work_dict
@@ -364,7 +364,7 @@ def _shown_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full:
     return [goal] if goal in moved else (moved[:1] or [goal])
 
 
-def _change(row: Mapping[str, object], base_row: Mapping[str, object], column: str) -> str:
+def _change(row: Row, base_row: Row, column: str) -> str:
     relative = relative_change(row[column], base_row[column])
     return "-" if relative is None else signed(relative)
 

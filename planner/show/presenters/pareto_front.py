@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.base import formatting
 from planner.base.arrays import FloatArray
-from planner.base.csv_cells import number_of_row
+from planner.base.csv_cells import Row, number_of_row
 from planner.base.records import record
 from planner.optimize.collector import iterate_rows
 from planner.optimize.result import SearchResult
@@ -96,7 +96,7 @@ def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
 
 
 def short_front_blocks(
-    plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, object]
+    plan: Plan, result: SearchResult, top: int, recommended: Row
 ) -> Iterator[Block]:
     """Yield a short table of the Pareto front; nothing if the front has a single plan.
 
@@ -338,7 +338,7 @@ def _cell(name: str, value: object) -> str:
     return formatting.format_significant(_scale_of(name) * value)
 
 
-def row_column(name: str, rows: Sequence[Mapping[str, object]]) -> Column:
+def row_column(name: str, rows: Sequence[Row]) -> Column:
     """Return the column of a result or setting of rows, with numbers to sort by and intervals."""
     term = term_of_column(name)
     if term is not None and name == limit_column(term.term):
@@ -351,7 +351,7 @@ def row_column(name: str, rows: Sequence[Mapping[str, object]]) -> Column:
     )
 
 
-def _row_cell(name: str, row: Mapping[str, object]) -> Cell:
+def _row_cell(name: str, row: Row) -> Cell:
     """Return the cell of a row in a column; ``-`` if the row has no value."""
     value = row.get(name)
     if value in (None, ""):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -204,9 +204,7 @@ def assumed_line(plan: Plan) -> str:
     return f"Assumed: {'; '.join(texts)}" if texts else ""
 
 
-def _result_blocks(
-    plan: Plan, candidates: Candidates, row: Mapping[str, object]
-) -> Iterator[Block]:
+def _result_blocks(plan: Plan, candidates: Candidates, row: Row) -> Iterator[Block]:
     """Yield the results of a plan with load check, costs, intervals and assumptions."""
     if line := load_line(plan, candidates):
         yield make_lines(line)
@@ -244,9 +242,7 @@ def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
         )
 
 
-def recommended_pairs(
-    plan: Plan, row: Mapping[str, object], confidence: Confidence | None
-) -> dict[str, str]:
+def recommended_pairs(plan: Plan, row: Row, confidence: Confidence | None) -> dict[str, str]:
     """Return the results and costs of a plan with their intervals, as text by name."""
     goals = [
         plan_objective_column(plan, objective.name, row) for objective in plan.problem.objectives
@@ -318,9 +314,7 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
     return f"{missing}. Best proven: {place_and_plan}; {label(column)} {reached}{difference}"
 
 
-def format_tie(
-    workload: Workload, column: str, row: Mapping[str, object], better: Mapping[str, object]
-) -> str:
+def format_tie(workload: Workload, column: str, row: Row, better: Row) -> str:
     """Return a sentence on a plan that ties with ``row`` but is predicted to be ``better``."""
     current, other = number_of(row, column), number_of(better, column)
     gpu_text = "" if better["gpu"] == row["gpu"] else f"{better['gpu']}, "
@@ -345,9 +339,7 @@ def lever_lines(levers: Iterable[CostLever]) -> Iterator[str]:
             yield line
 
 
-def fastest_line(
-    column: str, row: Mapping[str, object], best: Mapping[str, object], plan_text: str
-) -> str:
+def fastest_line(column: str, row: Row, best: Row, plan_text: str) -> str:
     """Return the plan that is best in a column, with its gain; "" if that is negligible."""
     current, other = number_of(row, column), number_of(best, column)
     gain = abs(other / current - 1) if current else 0.0
@@ -357,7 +349,7 @@ def fastest_line(
     return f"Best by {label(column)}: {plan_text}; {gain_text}"
 
 
-def undoubted_price_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> str:
+def undoubted_price_line(plan: Plan, result: SearchResult, row: Row) -> str:
     """Return the best plan without price doubts, if the recommended plan has some; else ""."""
     goal, compared = plan.problem.objectives[0].name, result.comparisons.get("gpu")
     if glossary()[goal].type != "usd" or compared is None or not _doubts(plan, row):
@@ -370,14 +362,12 @@ def undoubted_price_line(plan: Plan, result: SearchResult, row: Mapping[str, obj
     return ""
 
 
-def _doubts(plan: Plan, row: Mapping[str, object]) -> bool:
+def _doubts(plan: Plan, row: Row) -> bool:
     offers = (site.offer for site in plan.source_of(row).sites)
     return any(offer is not None and offer.doubts for offer in offers)
 
 
-def starting_plan_line(
-    plan: Plan, row: Mapping[str, object], starting_row: Mapping[str, object], rejected: str
-) -> str:
+def starting_plan_line(plan: Plan, row: Row, starting_row: Row, rejected: str) -> str:
     """Return a line that compares the user's plan with the recommended one."""
     name = f"Yours: {short_plan(plan, starting_row)}"
     if rejected:
@@ -395,7 +385,7 @@ def starting_plan_line(
     )
 
 
-def unchanged_settings_line(plan: Plan, starting_row: Mapping[str, object]) -> str:
+def unchanged_settings_line(plan: Plan, starting_row: Row) -> str:
     """Return a line on the user's settings that affect learning; "" if there are none."""
     names = terms_about("learning_setting", plan.workload.name)
     fixed = [name for name in names if plan.request.settings.get(name) == starting_row[name]]
@@ -512,7 +502,7 @@ def compared_columns(
     workload: Workload,
     axes: Collection[str],
     axis: str,
-    rows: Sequence[Mapping[str, object]],
+    rows: Sequence[Row],
     losses: Sequence[float],
     *,
     column: str,

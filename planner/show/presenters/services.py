@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from planner.base import formatting
-from planner.base.csv_cells import Value, number_or_nan
+from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.units import HOUR
 from planner.decide.sizing.budget import BudgetResult
 from planner.decide.sizing.fleet import Size
@@ -34,7 +34,7 @@ CUTS = "Where prompts are cut"
 _PROMPTS_UP_TO, _DAY = "prompts_up_to", "cost_per_day_usd"
 _MIN_DIFFERENCE = 0.005
 _PEAK, _STANDALONE_COLUMNS = "peak_request_rate", "alone_per_day_usd"
-Rows = Sequence[Mapping[str, object]]
+Rows = Sequence[Row]
 _MOST_TYPES = 5
 _RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3}
 
@@ -153,7 +153,7 @@ def placed_columns(rows: Rows) -> list[Column]:
     ]
 
 
-def _others(placed: Mapping[str, object], rows: Rows) -> str:
+def _others(placed: Row, rows: Rows) -> str:
     """Return GPUs and USD per day if a service ran on an unused GPU type: ``b200 16: 1,200``."""
     others = []
     for row in rows:
@@ -368,7 +368,7 @@ def carried_rank(column: str) -> int:
     return _CARRIED.get(column, 3)
 
 
-def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
+def carried_columns(rows: Sequence[Row]) -> list[Column]:
     """Return the table columns of what each GPU type achieves within the budget."""
     contracts = [str(row.get("contract") or "") for row in rows]
     workload = workload_of("serve")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from planner.base import formatting
-from planner.base.csv_cells import number_or_nan
+from planner.base.csv_cells import Row, number_or_nan
 from planner.base.enums import Contract
 from planner.confidence.intervals import MEDIAN
 from planner.decide.near import TARGET_FIT_PROBABILITY
@@ -89,7 +89,7 @@ COSTS = (*_COSTS, "cost_per_million_tokens_usd")
 BY_COST = "By cost, then GPUs"
 _LIMIT = "limit_"
 _BATCH = "global_batch_size"
-Rows = Sequence[Mapping[str, object]]
+Rows = Sequence[Row]
 # Maximum number of GPUs and contracts with terms below a table.
 _MAX_TERMS = 8
 
@@ -153,7 +153,7 @@ def no_plan_lines(report: SizeReport) -> list[str]:
     return [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
 
 
-def format_hardware(row: Mapping[str, object]) -> str:
+def format_hardware(row: Row) -> str:
     """Return the GPU and the contract of a row."""
     return f"{row.get('gpu', '')} {row.get('contract') or ''}".strip()
 
@@ -405,7 +405,7 @@ def _day_best_lines(size: Size, day: DailySchedule, confidence: float) -> Iterat
     )
 
 
-def _layout_text(row: Mapping[str, object]) -> str:
+def _layout_text(row: Row) -> str:
     wording = _workload(row).wording
     return (wording.format_brief or wording.format_short)(row)
 
@@ -494,7 +494,7 @@ def choice_columns(rows: Rows) -> Iterator[Column]:
     yield Column("plan", plans, numeric=False)
 
 
-def _cost(row: Mapping[str, object], column: str) -> str:
+def _cost(row: Row, column: str) -> str:
     """Return the cost of a row in USD as text; ``unknown`` without a price."""
     value = number_of(row, column)
     if not math.isfinite(value):
@@ -509,7 +509,7 @@ def _cost(row: Mapping[str, object], column: str) -> str:
 _VERBS = {"rl": "train with generated answers"}
 
 
-def _workload(row: Mapping[str, object]) -> Workload:
+def _workload(row: Row) -> Workload:
     if "rollout_gpus" in row:
         return workload_of("rl")
     return workload_of("train" if "framework" in row else "serve")
@@ -536,7 +536,7 @@ def _gpu_and_contract(size: Size) -> str:
     return f"{size.gpu} {size.contract}".strip()
 
 
-def _fewest_row(size: Size) -> Mapping[str, object]:
+def _fewest_row(size: Size) -> Row:
     return _fewest(size).row
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.base.training_aliases import TrainingObjective
 from planner.base.units import GIB, TERA
 from planner.estimators.timeline.step_timelines import training_timeline
@@ -157,7 +158,7 @@ def _more(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
     """Yield two tables of the step time [ms], by module and by operator."""
     rows = [row for row in _operators(evaluation) if row["total_s"]]
     total = first(evaluation.estimate.step_time)
-    tables: dict[str, Sequence[Mapping[str, object]]] = {
+    tables: dict[str, Sequence[Row]] = {
         "module": by_module(rows, _TIMES),
         "operator": rows,
     }
@@ -214,7 +215,7 @@ TRAINING = Details(
 )
 
 
-def _times_table(title: str, rows: Sequence[Mapping[str, object]], total: float) -> Table:
+def _times_table(title: str, rows: Sequence[Row], total: float) -> Table:
     """Return a table of times and their sum; a narrow terminal shows the totals only."""
     lines = [
         (

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.decide.assumptions import SensitiveAssumption
 from planner.decide.explain.explanation import Explanation
 from planner.errors import PlannerError
@@ -48,7 +49,7 @@ from planner.workloads.make_plan import evaluate, make_single_plan
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import ResultWording, Workload
 
-Rows = Sequence[Mapping[str, object]]
+Rows = Sequence[Row]
 
 MOST_ROWS = 1000
 """Maximum rows of a table on a page: few browsers can sort more."""
@@ -340,7 +341,7 @@ def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, st
         yield title, f"{text} and {more} more" if more > 0 else text, source
 
 
-def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
+def specs_of_rows(rows: Iterable[Row]) -> dict[str, str]:
     """Return the specs that rows name, with empty digests."""
     names = terms_about("row_specs")
     specs: dict[str, str] = {}
@@ -351,7 +352,7 @@ def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
     return specs
 
 
-def used_specs(specs: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
+def used_specs(specs: Mapping[str, str], rows: Iterable[Row]) -> dict[str, str]:
     """Return the specs of a manifest that the rows use, and all of kinds that do not vary."""
     used = specs_of_rows(rows)
     choices = ("model", "gpu", *terms_about("software"))
