@@ -22,7 +22,6 @@ from planner.decide.assumptions import SensitiveAssumption
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.source import to_python_values
 from planner.question.parse_values import cell_reader, is_result
-from planner.show.presenters.json_files import document_text
 from planner.show.presenters.row_files import Block, RowFiles, plain_value
 from planner.workloads.registry import workload_names, workload_of
 from planner.workloads.saved_plan import SavedPlan
@@ -308,11 +307,10 @@ def result_text(result: Report) -> str:
     """Return the text of the JSON file of a result; each row is on a line of its own."""
     parts = result.to_json()
     manifest, rows = parts.pop("manifest"), parts.pop("rows", None)
-    if rows is None:
-        return document_text(manifest, **parts)
     stream = StringIO()
     files = RowFiles(None, stream, None)
-    files.add([rows_to_columns(rows)])
+    if rows is not None:
+        files.add([rows_to_columns(rows)])
     files.finish(manifest, **parts)
     return stream.getvalue()
 
@@ -322,7 +320,7 @@ class _ReportFiles(RowFiles):
 
     def __init__(self) -> None:
         super().__init__(None, None, None)
-        self.table: dict[str, Any] = {"rows": []}
+        self.table: dict[str, Any] = {}
 
     @property
     def has_object(self) -> bool:
@@ -332,6 +330,7 @@ class _ReportFiles(RowFiles):
         for block in blocks:
             names = [*block]
             columns = (to_python_values(column) for column in block.values())
+            self.table.setdefault("rows", [])
             self.table["rows"] += [
                 dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
             ]
@@ -341,10 +340,14 @@ class _ReportFiles(RowFiles):
 
 
 def written_report(add: Callable[[RowFiles], None], kind: type[Kind]) -> Kind:
-    """Return the result of class ``kind`` that ``add`` writes to files."""
+    """Return the result of class ``kind`` that ``add`` writes to files; `Report`: of any class."""
     files = _ReportFiles()
     add(files)
-    return made_report(files.table, kind)
+    if kind is not Report:
+        return made_report(files.table, kind)
+    report = result_from_json(_to_json(files.table))
+    assert isinstance(report, kind)
+    return report
 
 
 def made_report(parts: Json, kind: type[Kind]) -> Kind:
