@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.csv_cells import number_or_nan
-from planner.base.read_files import parse_json, require_table
 from planner.base.records import record
 from planner.decide.explain.largest_fit import has_several, largest_batch, methods_of_layouts
 from planner.decide.explain.plan_comparison import replace_answers
@@ -54,7 +53,7 @@ from planner.show.output_blocks import (
     joined,
     make_lines,
 )
-from planner.show.presenters.comparison import compared_plans, comparison_dict, things_of
+from planner.show.presenters.comparison import compared_plans, plans_report, things_of
 from planner.show.presenters.explanation import explain_plan, explanation_blocks, explanation_dict
 from planner.show.presenters.infeasible import headline, infeasible_message, miss_texts
 from planner.show.presenters.json_files import (
@@ -62,7 +61,6 @@ from planner.show.presenters.json_files import (
     command_manifest,
     document_text,
     finish_search,
-    object_text,
     plan_manifest,
 )
 from planner.show.presenters.largest_fit import (
@@ -86,6 +84,17 @@ from planner.show.presenters.search import estimate_command, interrupted_message
 from planner.show.presenters.services import add_services
 from planner.show.presenters.sizes import add_sizes, question_lines, reason_lines
 from planner.show.recommended_plan import evaluate_request, recommended_of
+from planner.show.reports import (
+    EstimateReport,
+    ExplanationReport,
+    Report,
+    RowsReport,
+    SearchReport,
+    SizeReport,
+    made_report,
+    result_text,
+    written_report,
+)
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.find_plan import read_saved_plan
 from planner.sweeps.query import SweepQuery, draw_query
@@ -94,9 +103,8 @@ from planner.sweeps.run_sweep import Stopped, run_sweep
 from planner.sweeps.summary import summarize
 from planner.sweeps.sweep_folder import Sweep
 from planner.ui.command_input import CommandInput
-from planner.ui.pages.comparison import bounds_section, comparison_page
-from planner.ui.pages.page_of_file import document_page
-from planner.ui.pages.result_json import ResultDocument
+from planner.ui.pages.comparison import bounds_section, plans_page
+from planner.ui.pages.page_of_file import result_page
 from planner.ui.pages.sweep import sweep_page
 from planner.ui.question import (
     AGAINST,
@@ -175,12 +183,11 @@ def check_size(size: int, limits: Limits) -> None:
         )
 
 
-def _document_result(command_input: CommandInput, text: str, **fields: Any) -> CommandResult:
+def _report_result(command_input: CommandInput, report: Report, **fields: Any) -> CommandResult:
     """Return the result of a command that has a page in `planner report`."""
+    text = result_text(report)
     check_size(len(text), command_input.limits)  # before its page is built
-    page = document_page(
-        ResultDocument.of(parse_json(text, WHERE), WHERE), Catalogue(command_input.specs)
-    )
+    page = result_page(report, Catalogue(command_input.specs))
     return CommandResult(object=text, page=page, **fields)
 
 
@@ -218,9 +225,9 @@ def _search(command_input: CommandInput) -> CommandResult:
         draw(picture, plan, result if picture.name == "front" else result.recommended)
 
     best = result.recommended
-    command = _document_result(
+    command = _report_result(
         command_input,
-        object_text(add),
+        written_report(add, SearchReport),
         draw=draw_picture,
         line=estimate_command(plan, best.row) if best is not None else "",
         pinned=SavedPlan.of(plan, best.row) if best is not None else None,
@@ -262,10 +269,11 @@ def _estimate_result(
 ) -> CommandResult:
     """Return the prediction of a configuration as a page, a JSON object and pictures."""
     row = evaluation.candidates.row
-    return _document_result(
+    arguments = command_input.question.arguments
+    return _report_result(
         command_input,
-        object_text(
-            lambda files: add_estimate(files, plan, evaluation, command_input.question.arguments)
+        written_report(
+            lambda files: add_estimate(files, plan, evaluation, arguments), EstimateReport
         ),
         draw=lambda picture: draw(picture, plan, evaluation.candidates),
         line=estimate_command(plan, row),
@@ -375,8 +383,9 @@ def _size(command_input: CommandInput) -> CommandResult:
 
         draw(picture, *size_picture(picture.name, sizes))
 
-    text = object_text(lambda files: add_sizes(files, sizes, command_input.question.arguments))
-    command = _document_result(command_input, text, draw=draw_picture)
+    arguments_line = command_input.question.arguments
+    report = written_report(lambda files: add_sizes(files, sizes, arguments_line), SizeReport)
+    command = _report_result(command_input, report, draw=draw_picture)
     fleet = sizes.best.cheapest or sizes.best.fewest
     if fleet is None:
         return command
@@ -403,8 +412,9 @@ def _services(
         option_name=option_of,
         progress=lambda done: command_input.report_progress(done, len(services)),
     )
-    text = object_text(lambda files: add_services(files, fleet, command_input.question.arguments))
-    return _document_result(command_input, text)
+    line = command_input.question.arguments
+    report = written_report(lambda files: add_services(files, fleet, line), SizeReport)
+    return _report_result(command_input, report)
 
 
 def _sweep(command_input: CommandInput) -> CommandResult:
@@ -471,10 +481,10 @@ def _compare(command_input: CommandInput) -> CommandResult:
     )
     arguments = {name: value for name, value in command_input.request_arguments().items() if value}
     comparison = compared_plans(things, arguments, _no_file, option_of)
-    text = document_text(command_manifest(question.arguments), **comparison_dict(comparison))
-    page = comparison_page(parse_json(text, WHERE), WHERE)
+    report = plans_report(comparison, command_manifest(question.arguments))
     title = f"Which is better: {' or '.join(thing.text for thing in things)}?"
-    return CommandResult(object=text, page=replace(page, title=title))
+    page = replace(plans_page(report), title=title)
+    return CommandResult(object=result_text(report), page=page)
 
 
 def _no_file(*_: object, **__: object) -> Request:
@@ -501,7 +511,7 @@ def _explain(command_input: CommandInput) -> CommandResult:
         against = replace_answers(request, changes, option_of)
     explained = explain_plan(request, None, against)
     manifest = plan_manifest(explained.plan, command_input.question.arguments)
-    table = {**explanation_dict(explained), "manifest": manifest}
+    report = made_report({**explanation_dict(explained), "manifest": manifest}, ExplanationReport)
     blocks = joined(explanation_blocks(explained, is_full=True))
     first = next(
         (index for index, block in enumerate(blocks) if isinstance(block, Title)), len(blocks)
@@ -513,13 +523,13 @@ def _explain(command_input: CommandInput) -> CommandResult:
         title=f"Where do the time and memory of {estimate.page.subject} go?",
         sections=[
             *parts[:number],
-            bounds_section(require_table(parse_json(document_text(**table), WHERE), WHERE), WHERE),
+            bounds_section(report),
             *(replace(section, is_folded=True) for section in parts[number:]),
             *estimate.page.sections,
         ],
     )
     return replace(
-        estimate, object=document_text(**table), page=page, assumption_texts=assumption_texts
+        estimate, object=result_text(report), page=page, assumption_texts=assumption_texts
     )
 
 
@@ -535,11 +545,10 @@ def _max_batch(command_input: CommandInput) -> CommandResult:
     if not is_open and launch is None and has_several(request):
         methods = methods_of_layouts(request)
         require_feasible_method(methods)
-        text = object_text(
-            lambda files: add_methods(files, methods, command_input.question.arguments)
-        )
+        line = command_input.question.arguments
+        report = written_report(lambda files: add_methods(files, methods, line), RowsReport)
         page = _lines_page(command_input, [*methods_blocks(methods)])
-        return CommandResult(object=text, page=page)
+        return CommandResult(object=result_text(report), page=page)
     if launch is not None:
         request, _ = apply_engine_start(request)
     assumption_texts = make_plan(request).defaults if is_open else {}
