@@ -172,6 +172,11 @@ class RowFiles:
             self._json.write("{" + "},\n{".join(rows) + "}")
         self._empty = False
 
+    def write_object(self, text: str) -> None:
+        """Write the JSON object of a result without rows."""
+        if self._json is not None:
+            self._json.write(text)
+
     def finish(self, manifest: Mapping[str, object], **more: object) -> None:
         """Write the manifest; the JSON object also gets the values ``more``."""
         if self._manifest is not None:
