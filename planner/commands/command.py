@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
 
 from planner.base.records import record
 from planner.errors import InfeasibleError, PlannerError
@@ -187,10 +187,10 @@ def read_question(call: Call, *, is_search: bool = False) -> PlanQuestion:
     values, base = dict(call.request), call.own.get("base")
     launch = None
     is_of_file = base is None
-    if isinstance(base, Request):
-        base = read_request(base)
-    else:
+    if is_of_file:
         base, launch = _read_file(call)
+    else:
+        base = read_request(cast(Request, base))
     if base is not None and is_of_file:
         values["workload"] = base.workload
         if not is_search:

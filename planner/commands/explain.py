@@ -140,8 +140,8 @@ class OperatorInputs:
 def _read_operators(call: Call) -> OperatorInputs:
     """Return the operators of a call; raises PlannerError if a size is missing or not used."""
     operators = call.own["operators"]
-    texts = [operators] if isinstance(operators, str) else operators
-    names = [n for text in texts for n in split_items(text, "an operator")]  # type: ignore[attr-defined]
+    texts = operators if isinstance(operators, list | tuple) else [operators]
+    names = [name for text in texts for name in split_items(text, "an operator")]
     answers = {name: value for name, value in call.request.items() if name != "specs"}
     question = read_operators(names, answers, call.option_name)
     return OperatorInputs(question=question, catalogue=Catalogue(call.specs))

@@ -71,17 +71,27 @@ def _read(call: Call, has_batch: bool) -> LargestInputs:
     return LargestInputs(question=question, request=question.with_limits(question.started))
 
 
-def _run(
+def find_largest(
     find_fits: Callable[[Plan, Evaluation], Sequence[LargestFit]], inputs: LargestInputs
-) -> Largest | Methods:
-    """Return the largest batch or lengths of a plan, or the largest batch of each method."""
-    if inputs.has_methods:
-        return methods_of_layouts(inputs.request)
+) -> Largest:
+    """Return what ``find_fits`` finds for the plan of inputs, or for the recommended plan."""
     is_open = inputs.question.is_open
     defaults = make_plan(inputs.request).defaults if is_open else {}
     plan, evaluation = evaluate_request(inputs.request, is_open=is_open)
     fits = find_fits(plan, evaluation)
     return Largest(plan=plan, evaluation=evaluation, fits=fits, defaults=defaults)
+
+
+def find_batch(plan: Plan, evaluation: Evaluation) -> list[LargestFit]:
+    """Return the largest batch of a plan."""
+    return [largest_batch(plan, evaluation)]
+
+
+def _find_batches(inputs: LargestInputs) -> Largest | Methods:
+    """Return the largest batch of a plan, or of each method."""
+    if inputs.has_methods:
+        return methods_of_layouts(inputs.request)
+    return find_largest(find_batch, inputs)
 
 
 def _find_lengths(plan: Plan, evaluation: Evaluation) -> list[LargestFit]:
@@ -137,8 +147,7 @@ _command = partial(
     is_written=lambda _: True,
     warn=_warn,
 )
-MAX_BATCH = _command(
-    read=partial(_read, has_batch=True),
-    run=partial(_run, lambda plan, evaluation: [largest_batch(plan, evaluation)]),
+MAX_BATCH = _command(read=partial(_read, has_batch=True), run=_find_batches)
+MAX_LENGTH = _command(
+    read=partial(_read, has_batch=False), run=partial(find_largest, _find_lengths)
 )
-MAX_LENGTH = _command(read=partial(_read, has_batch=False), run=partial(_run, _find_lengths))

@@ -120,7 +120,8 @@ def _read(call: Call) -> Inputs:
             f"{name('from_file')} is of one run or service: leave it out, or {name(several)}."
         )
     if several == SERVICES:
-        refuse_single_service_options([*call.request, *own], name)
+        values = {**call.request, **own}
+        refuse_single_service_options([n for n in values if values[n] is not None], name)
         shared = {n: value for n, value in call.request.items() if n != "workload"}
         services, file_stock = read_services(own[SERVICES], shared, name)  # type: ignore[arg-type]
         return ServiceInputs(
@@ -141,7 +142,7 @@ def _read_pools(
     """Return the pools of a service by the length of its prompts."""
     own, name = call.own, call.option_name
     for option in (SERVICES, BUDGET, "num_gpus", "plot"):
-        if option in own or option in call.request:
+        if own.get(option) is not None or call.request.get(option) is not None:
             raise SearchSpaceError(f"{name(option)} is no question of {name(POOLS)}.")
     load = own.get(LOAD)
     request = without_contract(read_question(call).request)

@@ -81,7 +81,7 @@ def _runner(call: Call) -> Run | None:
 def _plan(call: Call) -> SweepPlan:
     """Return the plan of a file or of tables, or the plan that the values of a call make."""
     source, name = call.own.get("sweep_plan"), call.option_name
-    table = {n: value for n, value in call.request.items() if n != "specs" and value}
+    table = {n: value for n, value in call.request.items() if n != "specs" and value is not None}
     limits = table.pop("constraints", {})
     table |= limits if isinstance(limits, Mapping) else {}
     if isinstance(source, Mapping):

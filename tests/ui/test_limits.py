@@ -300,7 +300,7 @@ def _too_late(*_: object) -> None:
 def test_an_answer_has_so_many_bytes(monkeypatch):
     whole = _answer(ONE)
     assert whole.size == len(whole.object) + len(whole.content)
-    monkeypatch.setattr("planner.ui.run_commands.object_text", lambda _: whole.object)
+    monkeypatch.setattr("planner.commands.command.Command.text", lambda *_: whole.object)
     assert _answer(ONE, answer_bytes=whole.size).size == whole.size
     for most in (whole.size - 1, len(whole.object) - 1):
         with pytest.raises(RequestRefused, match="narrow the question") as refused:
