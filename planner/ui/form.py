@@ -11,7 +11,7 @@ from planner.base.enums import ComputePrecision, Quantization
 from planner.base.records import record
 from planner.commands.options import FILE, OBJECTIVES, form_fields, option_name, option_rows
 from planner.launch import SCRIPT, TARGETS, WRAPPERS
-from planner.question.terms import Term, terms_of
+from planner.question.terms import Term, glossary, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
 from planner.specs.spec_paths import SpecKind
@@ -95,6 +95,11 @@ class Field:
     is_long: bool
     choices: str
     assumed: str
+
+    @property
+    def switch(self) -> Sequence[tuple[str, str]]:
+        """The values of a flag with their labels; an option of a command can only be on."""
+        return [("true", "yes"), *([("false", "no")] if self.name in glossary() else [])]
 
     @property
     def took(self) -> str:

@@ -335,6 +335,9 @@ def _largest(
     text, blocks = answer_text(command, found, command_input), [*command.present(found, True)]
     if isinstance(found, Methods):
         return CommandResult(object=text, page=_lines_page(command_input, blocks))
+    if command is MAX_BATCH:  # v1 of the interface has the one largest batch
+        manifest = plan_manifest(found.plan, command_input.question.arguments)
+        text = document_text(manifest, largest=found.fits[0].to_dict())
     lines = [line for fit in found.fits for line in largest_lines(found.plan, fit)]
     return CommandResult(
         object=text,
