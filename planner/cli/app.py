@@ -214,7 +214,8 @@ class NamedCommand(TyperCommand):
             from planner.cli import commands
             from planner.cli.options import with_options
 
-            return with_options(name, getattr(commands, name.replace("-", "_")))
+            command = getattr(commands, name, None) or commands.plain_command(name)
+            return with_options(name, command)
         module = import_module(f"planner.cli.{_MODULES.get(name, name)}")
         source: Callable[..., object] | typer.Typer = getattr(module, name.replace("-", "_"))
         return source

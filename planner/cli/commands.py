@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.cli.options import OptionValues, draw_plan, is_set, picture_of
+from planner.cli.app import COMMANDS
+from planner.cli.options import Command, OptionValues, draw_plan, is_set, picture_of
 from planner.cli.run_command import (
     call_of,
     check_files,
@@ -19,6 +20,7 @@ from planner.cli.run_command import (
     show_result,
     uses_stdout,
 )
+from planner.commands.options import command_of
 
 if TYPE_CHECKING:
     from planner.commands.command import Call
@@ -144,44 +146,15 @@ def _save_change(values: OptionValues, estimated: Estimated) -> None:
             _write_file(edited_file.path, edited_file, quiet=values["quiet"])
 
 
-def explain(values: OptionValues) -> None:
-    """Explain a plan, or the recommended one: what bounds it, what would change it."""
-    from planner.commands.explain import EXPLAIN
+def plain_command(name: str) -> Command:
+    """Return a command that only writes and prints its answer."""
 
-    check_files(values)
-    run_command(values, EXPLAIN)
+    def run(values: OptionValues) -> None:
+        check_files(values)
+        run_command(values, command_of(name))
 
-
-def operators(values: OptionValues) -> None:
-    """Show how long one kernel, collective or copy takes, and what bounds it."""
-    from planner.commands.explain import OPERATORS
-
-    check_files(values)
-    run_command(values, OPERATORS)
-
-
-def compare(values: OptionValues) -> None:
-    """Compare plans, specs or sweeps: what differs, which is better, what is tied."""
-    from planner.commands.compare import COMPARE
-
-    check_files(values)
-    run_command(values, COMPARE)
-
-
-def max_batch(values: OptionValues) -> None:
-    """Find the largest micro-batch, or the most concurrent requests, within memory and limits."""
-    from planner.commands.max_batch import MAX_BATCH
-
-    check_files(values)
-    run_command(values, MAX_BATCH)
-
-
-def max_length(values: OptionValues) -> None:
-    """Find the longest sequence, prompt or answer that fits and keeps the limits."""
-    from planner.commands.max_batch import MAX_LENGTH
-
-    check_files(values)
-    run_command(values, MAX_LENGTH)
+    run.__name__, run.__doc__ = name, COMMANDS[name]
+    return run
 
 
 def launch(values: OptionValues) -> None:

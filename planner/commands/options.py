@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from planner.base.records import record
 from planner.confidence.profile_rules import read_table
@@ -17,6 +19,7 @@ from planner.question.terms import Term, glossary, terms_of
 
 FILE, OBJECTIVES = "file", "objectives"
 SERVER, PYTHON = "server", "python"
+_MODULES = {"max-batch": "max_batch", "max-length": "max_batch", "operators": "explain"}
 _NAMES = {"from_file": FILE, "objective": OBJECTIVES}
 """Options whose name in forms and in Python is another."""
 _FIRST = ("things", "target", "wrapper", "against")
@@ -108,6 +111,12 @@ OPTIONS: Mapping[str, CommandOptions] = {
         ),
     ),
 }  # fmt: skip
+
+
+def command_of(name: str) -> Any:
+    """Return the `planner.commands.command.Command` of a name; its module is imported now."""
+    module = _MODULES.get(name, name)
+    return getattr(import_module(f"planner.commands.{module}"), name.upper().replace("-", "_"))
 
 
 def option_name(name: str) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from planner.base.records import record
-from planner.commands.command import Call, Command, read_question
+from planner.commands.command import Bar, Call, Command, PlanQuestion, read_question
 from planner.decide.near import MayBe
-from planner.decide.sizing.autoscaling import Startup, read_startup
-from planner.decide.sizing.budget import Budget, read_budget
+from planner.decide.sizing.autoscaling import read_startup
+from planner.decide.sizing.budget import read_budget
 from planner.decide.sizing.fits import fewest_gpus_that_fit, is_memory_only
 from planner.decide.sizing.length_pools import (
     LengthPools,
@@ -21,7 +21,7 @@ from planner.decide.sizing.length_pools import (
     pools_by_length,
     read_pools,
 )
-from planner.decide.sizing.load_profile import LoadProfile, read_load, read_load_or_trace
+from planner.decide.sizing.load_profile import read_load, read_load_or_trace
 from planner.decide.sizing.shared_services import (
     Service,
     SharedFleet,
@@ -63,100 +63,57 @@ Sized: TypeAlias = Sizes | SharedFleet | LengthPools
 
 
 @record(kw_only=True)
-class ServiceInputs:
-    """Several services that share the GPUs of a stock."""
-
-    call: Call
-    contracts: Sequence[str | None]
-    startup: Startup
-    services: Sequence[Service]
-    stock: Mapping[str, int]
-
-
-@record(kw_only=True)
-class PoolInputs:
-    """A service in pools by the length of its prompts; ``pools``: their number, or their ends."""
-
-    call: Call
-    contracts: Sequence[str | None]
-    startup: Startup
-    service: Service
-    pools: int | tuple[int, ...]
-    stock: Mapping[str, int] | None
-
-
-@record(kw_only=True)
 class SizeInputs:
-    """One run or service; ``files``: the plan of a file on each GPU, if it only has to fit."""
+    """What is sized: the number of its steps, their name, and a function that sizes it."""
 
-    call: Call
-    contracts: Sequence[str | None]
-    startup: Startup
-    request: Request
-    load: LoadProfile | None
-    budget: Budget | None
-    files: Sequence[tuple[Request, MayBe]] = ()
+    bar: Bar
+    steps: int
+    unit: str
+    size: Callable[..., Sized]
 
 
-Inputs: TypeAlias = ServiceInputs | PoolInputs | SizeInputs
-
-
-def _read(call: Call) -> Inputs:
+def _read(call: Call) -> SizeInputs:
     """Return what is sized: one run or service, several services, or pools by length.
 
     Raises PlannerError if a value is unknown, faulty or impossible.
     """
     own, name = call.own, call.option_name
     contracts = parse_contracts(call.request.get(CONTRACT), name(CONTRACT))
-    common: dict[str, Any] = {
-        "call": call,
-        "contracts": contracts,
-        "startup": read_startup(own.get(STARTUP_TIME) or 0, name(STARTUP_TIME)),
-    }
+    startup = read_startup(own.get(STARTUP_TIME) or 0, name(STARTUP_TIME))
     stock = None if own.get(STOCK) is None else read_stock(own[STOCK], name(STOCK))
+    options: dict[str, Any] = {
+        "contracts": contracts, "startup": startup, "option_name": name, "workers": call.workers,
+    }  # fmt: skip
     several = next((option for option in (POOLS, SERVICES) if own.get(option) is not None), None)
     if several is not None and own.get("from_file") is not None:
         raise SearchSpaceError(
             f"{name('from_file')} is of one run or service: leave it out, or {name(several)}."
         )
-    if several == SERVICES:
-        values = {**call.request, **own}
-        refuse_single_service_options([n for n in values if values[n] is not None], name)
-        shared = {n: value for n, value in call.request.items() if n != "workload"}
-        services, file_stock = read_services(own[SERVICES], shared, name)  # type: ignore[arg-type]
-        return ServiceInputs(
-            **common, services=services, stock=file_stock if stock is None else stock
-        )
-    if several == POOLS:
-        return _read_pools(call, common, stock)
-    if stock is not None:
+    if several is None and stock is not None:
         raise SearchSpaceError(
             f"{name(STOCK)} needs {name(SERVICES)} or {name(POOLS)}, which share the GPUs."
         )
-    return _read_one(call, common)
-
-
-def _read_pools(
-    call: Call, common: Mapping[str, Any], stock: Mapping[str, int] | None
-) -> PoolInputs:
-    """Return the pools of a service by the length of its prompts."""
-    own, name = call.own, call.option_name
-    for option in (SERVICES, BUDGET, "num_gpus", "plot"):
-        if own.get(option) is not None or call.request.get(option) is not None:
-            raise SearchSpaceError(f"{name(option)} is no question of {name(POOLS)}.")
-    load = own.get(LOAD)
+    if several is None:
+        return _read_one(call, options)
+    values = {n: value for n, value in {**call.request, **own}.items() if value is not None}
+    if several == SERVICES:
+        refuse_single_service_options(values, name)
+        shared = {n: value for n, value in call.request.items() if n != "workload"}
+        services, file_stock = read_services(own[SERVICES], shared, name)  # type: ignore[arg-type]
+        size = partial(share_gpus, services, file_stock if stock is None else stock, **options)
+        return SizeInputs(bar=call.bar, steps=len(services), unit="services", size=size)
+    if option := next((n for n in (SERVICES, BUDGET, "num_gpus", "plot") if n in values), None):
+        raise SearchSpaceError(f"{name(option)} is no question of {name(POOLS)}.")
+    load = None if own.get(LOAD) is None else read_load(Path(str(own[LOAD])))
     request = without_contract(read_question(call).request)
-    return PoolInputs(
-        **common,
-        service=Service(
-            name="", request=request, load=None if load is None else read_load(Path(str(load)))
-        ),
-        pools=read_pools(own[POOLS], name(POOLS)),
-        stock=stock,
-    )
+    pools = read_pools(own[POOLS], name(POOLS))
+    service = Service(name="", request=request, load=load)
+    steps = num_sizings(candidate_cuts(request, pools, name))
+    size = partial(pools_by_length, service, pools, stock=stock, **options)
+    return SizeInputs(bar=call.bar, steps=steps, unit="pools", size=size)
 
 
-def _read_one(call: Call, common: Mapping[str, Any]) -> SizeInputs:
+def _read_one(call: Call, options: Mapping[str, Any]) -> SizeInputs:
     """Return the sizing of one run or service, or of the plan of a file."""
     own, name = call.own, call.option_name
     files = _requests_of_file(call) if own.get("from_file") is not None else []
@@ -169,10 +126,16 @@ def _read_one(call: Call, common: Mapping[str, Any]) -> SizeInputs:
         from planner.show.presenters.plots.curves import NO_DAY
 
         raise SearchSpaceError(NO_DAY)
-    only_fits = bool(files) and is_memory_only(request, load, budget)
-    return SizeInputs(
-        **common, request=request, load=load, budget=budget, files=files if only_fits else ()
-    )
+    if files and is_memory_only(request, load, budget):
+        is_counted = call.request.get("num_gpus") is not None
+        counts = tuple(sorted(gpu_counts(files[0][0].num_gpus))) if is_counted else ()
+        fit = partial(fewest_gpus_that_fit, files, options["contracts"], counts)
+        return SizeInputs(bar=call.bar, steps=len(files), unit="GPUs", size=fit)
+    options = {**options, "load": load, "budget": budget}
+    of_tasks = {n: value for n, value in options.items() if n != "workers"}
+    steps = len(sizing_tasks(request, **of_tasks))
+    size = partial(size_all, request, **options)
+    return SizeInputs(bar=call.bar, steps=steps, unit="GPUs", size=size)
 
 
 def _requests_of_file(call: Call) -> list[tuple[Request, MayBe]]:
@@ -197,7 +160,7 @@ def _on_gpu(call: Call, gpu: str | None) -> Call:
     return replace(call, request={**call.request, "gpu": gpu}, launch_answers={"gpu": gpu})
 
 
-def _values_of_file(question: Any) -> MayBe:
+def _values_of_file(question: PlanQuestion) -> MayBe:
     """Return a function that is True for values which the file can express.
 
     A saved plan can express all values.
@@ -216,40 +179,14 @@ def _search_request_of_file(call: Call, files: Sequence[tuple[Request, MayBe]]) 
     return request.changed(gpu=gpus, num_gpus=request.num_gpus if is_counted else None)
 
 
-def _run(inputs: Inputs) -> Sized:
+def _run(inputs: SizeInputs) -> Sized:
     """Return the GPUs of what is sized.
 
     Raises InfeasibleError if a service or a pool runs on none of the GPUs, or the stock is too
     small.
     """
-    call, contracts = inputs.call, inputs.contracts
-    options: dict[str, Any] = {"startup": inputs.startup, "option_name": call.option_name}
-    if isinstance(inputs, ServiceInputs):
-        with call.bar(len(inputs.services), "services") as progress:
-            return share_gpus(
-                inputs.services, inputs.stock, contracts, progress=progress, workers=call.workers,
-                **options,
-            )  # fmt: skip
-    if isinstance(inputs, PoolInputs):
-        service, pools = inputs.service, inputs.pools
-        number = num_sizings(candidate_cuts(service.request, pools, call.option_name))
-        with call.bar(number, "pools") as progress:
-            return pools_by_length(
-                service, pools, contracts, stock=inputs.stock, progress=progress,
-                workers=call.workers, **options,
-            )  # fmt: skip
-    if inputs.files:
-        num_gpus = inputs.files[0][0].num_gpus
-        is_counted = call.request.get("num_gpus") is not None
-        counts = tuple(sorted(gpu_counts(num_gpus))) if is_counted else ()
-        with call.bar(len(inputs.files), "GPUs") as progress:
-            return fewest_gpus_that_fit(inputs.files, contracts, counts, progress)
-    options |= {"load": inputs.load, "budget": inputs.budget}
-    number = len(sizing_tasks(inputs.request, contracts, **options))
-    with call.bar(number, "GPUs") as progress:
-        return size_all(
-            inputs.request, contracts, progress=progress, workers=call.workers, **options
-        )
+    with inputs.bar(inputs.steps, inputs.unit) as progress:
+        return inputs.size(progress=progress)
 
 
 def _problem(sized: Sized) -> InfeasibleError | None:
