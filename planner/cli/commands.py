@@ -63,7 +63,8 @@ def search(values: OptionValues) -> None:
 
         save_plan(values["save_plan"], plan, result.recommended)
     if values["launch"] is not None and result.recommended is not None:
-        from planner.commands.launch import LAUNCH, SCRIPT, LaunchInputs
+        from planner.commands.launch import LAUNCH, LaunchInputs
+        from planner.launch import SCRIPT
         from planner.workloads.saved_plan import SavedPlan
 
         launched = LAUNCH.run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -139,7 +139,7 @@ def uses_stdout(values: OptionValues) -> bool:
 
 def run_command(
     values: OptionValues,
-    command: Command[object, Result],
+    command: Command[Any, Result],
     call: Call | None = None,
     picture: Picture | None = None,
 ) -> Result:
@@ -152,7 +152,7 @@ def run_command(
 
 def show_result(
     values: OptionValues,
-    command: Command[object, Result],
+    command: Command[Any, Result],
     result: Result,
     picture: Picture | None = None,
     after: Callable[[Result], None] | None = None,
@@ -179,7 +179,7 @@ def show_result(
     return result
 
 
-def print_result(values: OptionValues, command: Command[object, Result], result: Result) -> None:
+def print_result(values: OptionValues, command: Command[Any, Result], result: Result) -> None:
     """Print the blocks of a result; on stderr if rows go to stdout."""
     from planner.show.terminal import make_console, print_blocks
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field
@@ -224,7 +223,7 @@ def _read_file(call: Call) -> tuple[Request | None, LaunchQuestion | None]:
         )
     if plan is None and source is None:
         return None, None
-    path = Path(os.fspath(plan if source is None else source))  # type: ignore[arg-type]
+    path = Path(str(plan if source is None else source))
     launch = _launch_of_file(call, path) if source is not None else None
     request = _saved_request(call, path) if launch is None else launch.request
     workload = call.request.get("workload")

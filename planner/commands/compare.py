@@ -42,7 +42,7 @@ class Compared:
 
     things: Sequence[ComparedThing]
     plans: ComparedPlans | None
-    numbers: Mapping[str, Mapping[str, object]]
+    numbers: Mapping[str, Mapping[str, Sequence[object]]]
 
 
 def _read(call: Call) -> CompareInputs:

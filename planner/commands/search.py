@@ -116,7 +116,7 @@ def _run(inputs: SearchInputs) -> Searched:
 
         chosen: dict[str, object] = {n: value for n, value in how.items() if n != "driver"}
         with inputs.bar(int(number_or_nan(how["trials"])), "trials") as progress:
-            result = optuna_search(plan.problem, progress=progress, **chosen)  # type: ignore[arg-type]
+            result = optuna_search(plan.problem, progress=progress, **chosen)
     plan, best = with_assumption_notes(plan, result), result.recommended
     apis = levers = None
     if inputs.compares_apis and best is not None:

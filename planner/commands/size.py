@@ -109,8 +109,8 @@ def _read(call: Call) -> SizeInputs:
     pools = read_pools(own[POOLS], name(POOLS))
     service = Service(name="", request=request, load=load)
     steps = num_sizings(candidate_cuts(request, pools, name))
-    size = partial(pools_by_length, service, pools, stock=stock, **options)
-    return SizeInputs(bar=call.bar, steps=steps, unit="pools", size=size)
+    of_pools = partial(pools_by_length, service, pools, stock=stock, **options)
+    return SizeInputs(bar=call.bar, steps=steps, unit="pools", size=of_pools)
 
 
 def _read_one(call: Call, options: Mapping[str, Any]) -> SizeInputs:
