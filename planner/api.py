@@ -88,13 +88,13 @@ def search(
     >>> result.configurations_evaluated
     320
     """
-    own = {
+    extra = {
         "driver": driver, "trials": trials, "seed": seed, "sampler": sampler, "sink": sink,
         "base": base,
     }  # fmt: skip
     if progress is not None and not callable(progress):
         raise SearchSpaceError(f"progress is a function, not {format_input(progress)}.")
-    inputs = SEARCH.read(_call(request, own, progress))
+    inputs = SEARCH.read(_call(request, extra, progress))
     return SearchAnswer.from_result(SEARCH.run(inputs).result, base_plan=inputs.plan)
 
 
@@ -178,8 +178,8 @@ def size(
     >>> sizes.best.fewest.num_gpus
     128
     """
-    own = {"load": load, "startup_time": startup_time, "budget": budget, "workers": workers}
-    call = _call({**request, "contract": contract}, own, progress)
+    extra = {"load": load, "startup_time": startup_time, "budget": budget, "workers": workers}
+    call = _call({**request, "contract": contract}, extra, progress)
     return SizeAnswer.from_result(SIZE.answer(call))
 
 
@@ -218,8 +218,8 @@ def size_services(
     >>> fleet.pools[0].peak_gpus
     4
     """
-    own = {"services": services, "stock": stock, "startup_time": startup_time, "workers": workers}
-    call = _call({**common, "contract": contract}, own, progress)
+    extra = {"services": services, "stock": stock, "startup_time": startup_time, "workers": workers}
+    call = _call({**common, "contract": contract}, extra, progress)
     return ServicesAnswer.from_result(SIZE.answer(call))
 
 
@@ -254,8 +254,8 @@ def size_pools(
     >>> len(answer.pools.placements), answer.pools.num_gpus - answer.mixed.num_gpus
     (2, 4)
     """
-    own = {"pools": pools, "stock": stock, "load": load, "startup_time": startup_time}
-    call = _call({**request, "contract": contract}, {**own, "workers": workers}, progress)
+    extra = {"pools": pools, "stock": stock, "load": load, "startup_time": startup_time}
+    call = _call({**request, "contract": contract}, {**extra, "workers": workers}, progress)
     return PoolsAnswer.from_result(SIZE.answer(call))
 
 
@@ -285,8 +285,8 @@ def sweep(
     specs : folder of the user's spec files
     progress : called with the number of scenarios done
     """
-    own = {"sweep_plan": plan, "output": output, "workers": workers, "dask": dask, "fresh": fresh}
-    return SWEEP.answer(_call({"specs": specs}, own, progress)).sweep
+    extra = {"sweep_plan": plan, "output": output, "workers": workers, "dask": dask, "fresh": fresh}
+    return SWEEP.answer(_call({"specs": specs}, extra, progress)).sweep
 
 
 def operators(
@@ -342,8 +342,8 @@ def write_launch(
     request : as in `search`; default of framework or engine: those of the target
     """
     base = None if plan is None else SavedPlan.read(Path(plan)).request()
-    own = {"target": target, "wrapper": wrapper, "base": base, "is_layout": base is not None}
-    written = LAUNCH.answer(_call(request, own)).launch
+    extra = {"target": target, "wrapper": wrapper, "base": base, "is_layout": base is not None}
+    written = LAUNCH.answer(_call(request, extra)).launch
     if output is not None:
         save_launch(Path(output), written)
     return written
@@ -433,8 +433,8 @@ def explain(
     >>> explained.steps[0].bound
     'compute'
     """
-    own = {"base": _base(plan, row, base), "burst": burst, "against": against}
-    return ExplainAnswer.from_result(EXPLAIN.answer(_call(request, own)).explanation)
+    extra = {"base": _base(plan, row, base), "burst": burst, "against": against}
+    return ExplainAnswer.from_result(EXPLAIN.answer(_call(request, extra)).explanation)
 
 
 def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer:
@@ -544,10 +544,10 @@ def max_length(
 
 
 def _call(
-    request: Mapping[str, object], own: Mapping[str, object], progress: Progress | None = None
+    request: Mapping[str, object], extra: Mapping[str, object], progress: Progress | None = None
 ) -> Call:
     """Return the call of a command, which reports its progress to a function."""
-    return Call(request=request, own=own, bar=lambda total, unit: nullcontext(progress))
+    return Call(request=request, extra=extra, bar=lambda total, unit: nullcontext(progress))
 
 
 def _base(

@@ -44,11 +44,11 @@ def search(values: OptionValues) -> None:
     picture = picture_of("search", values)
     # A line about an interruption is printed twice where errors go to the same terminal.
     shares_terminal = sys.stdout.isatty() and sys.stderr.isatty()
-    own = {
+    extra = {
         "has_levers": values["json"] is not None or (values["full"] and not values["quiet"]),
         "shows_interruption": not (uses_stdout(values) or shares_terminal),
     }
-    call = replace(call, own={**call.own, **own})
+    call = replace(call, extra={**call.extra, **extra})
     if values["all_rows"]:
         searched = _search_all(values, call)
         if picture is not None and SEARCH.draw is not None:
@@ -111,8 +111,8 @@ def size(values: OptionValues) -> None:
     picture = picture_of("size", values)
     call = call_of(values)
     if picture is not None:
-        call = replace(call, own={**call.own, "picture": picture.name})
-    run_command(values, SIZE, replace(call, own={"workers": num_cores(), **call.own}), picture)
+        call = replace(call, extra={**call.extra, "picture": picture.name})
+    run_command(values, SIZE, replace(call, extra={"workers": num_cores(), **call.extra}), picture)
 
 
 def estimate(values: OptionValues) -> None:
@@ -121,7 +121,7 @@ def estimate(values: OptionValues) -> None:
 
     check_files(values)
     picture, call = picture_of("estimate", values), call_of(values)
-    estimated = ESTIMATE.answer(replace(call, own={**call.own, "rewrites": True}))
+    estimated = ESTIMATE.answer(replace(call, extra={**call.extra, "rewrites": True}))
     plan, evaluation = estimated.plan, estimated.evaluation
     if not evaluation.rejected_by:
         draw_plan(values, picture, plan, evaluation.candidates)
@@ -167,7 +167,7 @@ def launch(values: OptionValues) -> None:
 
     _check_launch(values, values["target"])
     call = call_of(values)
-    call = replace(call, own={**call.own, "is_compared": not values["quiet"]})
+    call = replace(call, extra={**call.extra, "is_compared": not values["quiet"]})
     launched = LAUNCH.answer(call)
     _save_launch(values, launched.launch)
     if not values["quiet"]:

@@ -51,14 +51,14 @@ _FIELDS = ("num_gpus", "precision")
 def call_of(values: OptionValues) -> Call:
     """Return the call of a command: the values of the options that the user set."""
     request: dict[str, object] = {}
-    own: dict[str, object] = {}
+    extra: dict[str, object] = {}
     limits: dict[str, object] = {}
     for name in values:
         term = glossary().get(name)
         if not is_set(values, name) or name in ("workload", "specs", "settings", "objective"):
             continue
         if (term is None and name not in _FIELDS) or (term is not None and "sizing" in term.kind):
-            own[name] = values[name]
+            extra[name] = values[name]
         elif term is not None and "limit" in term.kind and "question" not in term.kind:
             limits[name] = values[name]
         else:
@@ -74,7 +74,7 @@ def call_of(values: OptionValues) -> Call:
         request["specs"] = values["specs"]
     return Call(
         request=request,
-        own=own,
+        extra=extra,
         option_name=option_name,
         setting_name=setting_name,
         bar=partial(_bar, quiet=values["quiet"]),

@@ -45,7 +45,7 @@ class Call:
     Parameters
     ----------
     request : the specified fields of `planner.Request`, by name
-    own : the specified values of the command that are no fields of a request, by name
+    extra : the specified values of the command that are no fields of a request, by name
     option_name : returns the name of a value in messages
     setting_name : like ``option_name``, but names the option of a parameter with its value
     bar : shows the progress
@@ -58,7 +58,7 @@ class Call:
     """
 
     request: Mapping[str, object]
-    own: Mapping[str, object] = field(default_factory=dict)
+    extra: Mapping[str, object] = field(default_factory=dict)
     option_name: OptionNamer = str
     setting_name: OptionNamer = str
     bar: Bar = no_bar
@@ -79,7 +79,7 @@ class Call:
     @property
     def workers(self) -> int:
         """Number of processes; default: 1."""
-        return parse_int(self.own.get("workers") or 1, self.option_name("workers"), 1)
+        return parse_int(self.extra.get("workers") or 1, self.option_name("workers"), 1)
 
     @property
     def settings(self) -> Mapping[str, object]:
@@ -89,7 +89,7 @@ class Call:
 
     def number(self, name: str) -> int | None:
         """Return one of the command's own values as a number; None if it is not specified."""
-        value = self.own.get(name)
+        value = self.extra.get(name)
         return None if value is None else parse_int(value, self.option_name(name))
 
 
@@ -183,7 +183,7 @@ def read_question(call: Call, *, is_search: bool = False) -> PlanQuestion:
     """
     from planner.workloads.build_request import read_burst, read_request, search_request
 
-    values, base = dict(call.request), call.own.get("base")
+    values, base = dict(call.request), call.extra.get("base")
     launch = None
     is_of_file = base is None
     if is_of_file:
@@ -199,7 +199,7 @@ def read_question(call: Call, *, is_search: bool = False) -> PlanQuestion:
     plan_question = PlanQuestion(
         call=call,
         request=request,
-        burst=read_burst(request.workload, call.own.get("burst"), call.option_name),
+        burst=read_burst(request.workload, call.extra.get("burst"), call.option_name),
         file_request=base if is_of_file else None,
         launch=launch,
         is_open=base is None and not call.request.get("settings"),
@@ -212,8 +212,8 @@ def _read_file(call: Call) -> tuple[Request | None, LaunchQuestion | None]:
     """Return the request of the file of a call, and its launch file; None without a file."""
     from planner.errors import SearchSpaceError
 
-    name, plan, source = call.option_name, call.own.get("plan"), call.own.get("from_file")
-    if source is None and plan is None and call.own.get("row") is not None:
+    name, plan, source = call.option_name, call.extra.get("plan"), call.extra.get("from_file")
+    if source is None and plan is None and call.extra.get("row") is not None:
         raise SearchSpaceError(
             f"{name('row')} needs {name('from_file')}: the file or directory whose row it is."
         )

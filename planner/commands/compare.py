@@ -50,7 +50,7 @@ def _read(call: Call) -> CompareInputs:
 
     Raises SpecError or SearchSpaceError if a thing is unknown, or they are of several kinds.
     """
-    texts: Sequence[str] = call.own["things"]  # type: ignore[assignment]
+    texts: Sequence[str] = call.extra["things"]  # type: ignore[assignment]
     answers = {name: value for name, value in call.request.items() if value is not None}
     return CompareInputs(call=call, things=things_of(texts, call.specs), answers=answers)
 

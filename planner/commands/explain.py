@@ -78,7 +78,7 @@ def _read_against(call: Call, base: Request) -> Request | None:
     Raises SpecError, SearchSpaceError or LaunchError if a name or a value is unknown, or a file
     holds no plan.
     """
-    against = call.own.get("against")
+    against = call.extra.get("against")
     if against is None or isinstance(against, Request):
         return against
     if isinstance(against, Mapping):
@@ -139,7 +139,7 @@ class OperatorInputs:
 
 def _read_operators(call: Call) -> OperatorInputs:
     """Return the operators of a call; raises PlannerError if a size is missing or not used."""
-    operators = call.own["operators"]
+    operators = call.extra["operators"]
     texts = operators if isinstance(operators, list | tuple) else [operators]
     names = [name for text in texts for name in split_items(text, "an operator")]
     answers = {name: value for name, value in call.request.items() if name != "specs"}

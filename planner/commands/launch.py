@@ -55,7 +55,7 @@ def with_default_workload(call: Call, target: str) -> Call:
     The workload of a file stays.
     """
     workloads = target_of(target).workloads
-    has_file = any(call.own.get(name) is not None for name in ("plan", "from_file", "base"))
+    has_file = any(call.extra.get(name) is not None for name in ("plan", "from_file", "base"))
     workload = call.request.get("workload")
     if has_file or (workload is not None and call.workload is None):
         return call
@@ -69,20 +69,20 @@ def _read(call: Call) -> LaunchInputs:
 
     Raises PlannerError if a value or a file is invalid, or nothing fits.
     """
-    target = str(call.own.get("target") or "")
+    target = str(call.extra.get("target") or "")
     if not target:
         raise LaunchError(f"Name the tool to write files for: {', '.join(TARGETS)}.")
-    wrapper = str(call.own.get("wrapper") or SCRIPT)
+    wrapper = str(call.extra.get("wrapper") or SCRIPT)
     target_of(target)
     wrapper_of(wrapper)
     question = read_question(with_default_workload(call, target))
     request, file_request = question.request, None
-    if question.is_open or not (question.file_request or call.own.get("is_layout")):
+    if question.is_open or not (question.file_request or call.extra.get("is_layout")):
         request = recommended_of(restrict_to_target(request, target)).request()
     elif question.launch is not None:
         file_request, _ = apply_engine_start(request)
         request = translate_request(file_request, target)
-    elif call.own.get("is_translated"):
+    elif call.extra.get("is_translated"):
         request = translate_request(request, target)
     return LaunchInputs(
         question=question, request=request, target=target, wrapper=wrapper,
@@ -97,7 +97,7 @@ def _run(inputs: LaunchInputs) -> Launched:
     fit.
     """
     comparison = ""
-    if inputs.file_request is not None and inputs.question.call.own.get("is_compared"):
+    if inputs.file_request is not None and inputs.question.call.extra.get("is_compared"):
         comparison = _compare_translation(inputs.file_request, inputs.request)
     written = make_launch(inputs.request, inputs.target, inputs.wrapper)
     return Launched(inputs=inputs, launch=written, comparison=comparison)
@@ -116,7 +116,7 @@ def _present(launched: Launched, is_full: bool) -> Iterator[Block]:
     """Yield what the plan reaches, and the files with what starts them."""
     if launched.comparison:
         yield make_lines(launched.comparison, indent="  ")
-    folder = launched.inputs.question.call.own.get("launch_output") or "plan"
+    folder = launched.inputs.question.call.extra.get("launch_output") or "plan"
     yield from launch_blocks(launched.launch, Path(str(folder)))
 
 

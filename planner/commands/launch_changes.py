@@ -143,14 +143,14 @@ def evaluate_file(question: PlanQuestion) -> tuple[Plan, Evaluation, LaunchChang
     if not changes and evaluation.rejected_by in MEMORIES:
         attempts = attempts_of(plan, evaluation, is_allowed, imported.target.profiles)
     change, rewritten, is_complete = recommended_change(changes), None, False
-    if change is not None and call.own.get("rewrites"):
+    if change is not None and call.extra.get("rewrites"):
         change, rewritten, is_complete = _choose_change(
             call, imported, plan, evaluation, change, changes
         )
     return plan, evaluation, LaunchChange(
         question=launch, notes=notes, row=row, changes=changes, change=change,
         rewritten=rewritten, is_complete=is_complete, attempts=attempts,
-        is_saved=bool(call.own.get("write")), is_shown=not call.own.get("quiet"),
+        is_saved=bool(call.extra.get("write")), is_shown=not call.extra.get("quiet"),
     )  # fmt: skip
 
 
@@ -195,7 +195,7 @@ def _is_read_as(
                 Path(folder, file.name).write_text(text, encoding="utf-8")
         changed_call = Call(
             request=call.request,
-            own={**call.own, "from_file": path},
+            extra={**call.extra, "from_file": path},
             option_name=call.option_name,
             setting_name=call.setting_name,
             bar=no_bar,

@@ -64,7 +64,7 @@ def _read(call: Call, has_batch: bool) -> LargestInputs:
             )
         limited = question.with_limits(question.request)
         return LargestInputs(question=question, request=limited, has_methods=True)
-    if call.own.get("csv"):
+    if call.extra.get("csv"):
         raise SearchSpaceError(
             "--csv has a row for each of several methods: list some, as --set zero_stage=2,3."
         )

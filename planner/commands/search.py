@@ -63,18 +63,18 @@ def _read(call: Call) -> SearchInputs:
 
     Raises PlannerError if a value is unknown, faulty or impossible.
     """
-    own, name = call.own, call.option_name
-    driver = read_driver({n: own.get(n) for n in ("driver", "trials", "seed", "sampler")}, name)
-    sink = own.get("sink")
+    extra, name = call.extra, call.option_name
+    driver = read_driver({n: extra.get(n) for n in ("driver", "trials", "seed", "sampler")}, name)
+    sink = extra.get("sink")
     if sink is not None and not callable(sink):
         raise SearchSpaceError(f"sink is a function, not {format_input(sink)}.")
-    if driver["driver"] != EXHAUSTIVE and own.get("all_rows"):
+    if driver["driver"] != EXHAUSTIVE and extra.get("all_rows"):
         raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
     if sink is not None and driver["driver"] != EXHAUSTIVE:
         raise SearchSpaceError("sink needs driver exhaustive: optuna does not see every row.")
     question = read_question(call, is_search=True)
     compares_apis = check_api_prices(call, question)
-    if target := own.get("launch"):
+    if target := extra.get("launch"):
         from planner.launch.write.write_launch import restrict_to_target
 
         question = replace(question, request=restrict_to_target(question.request, str(target)))
@@ -85,15 +85,15 @@ def _read(call: Call) -> SearchInputs:
         bar=call.bar,
         sink=cast("Sink | None", sink),
         compares_apis=compares_apis,
-        has_levers=bool(own.get("has_levers")),
-        top=parse_int(own.get("top") or ROWS, name("top"), 1),
-        shows_interruption=bool(own.get("shows_interruption", True)),
+        has_levers=bool(extra.get("has_levers")),
+        top=parse_int(extra.get("top") or ROWS, name("top"), 1),
+        shows_interruption=bool(extra.get("shows_interruption", True)),
     )
 
 
 def check_api_prices(call: Call, question: PlanQuestion) -> bool:
     """Return whether costs are compared with API prices; checks workload and price lists."""
-    if not call.own.get("compare_api"):
+    if not call.extra.get("compare_api"):
         return False
     from planner.decide.api_comparison import require_token_pricing
     from planner.specs.api_price import priced_models

@@ -77,15 +77,15 @@ def _read(call: Call) -> SizeInputs:
 
     Raises PlannerError if a value is unknown, faulty or impossible.
     """
-    own, name = call.own, call.option_name
+    extra, name = call.extra, call.option_name
     contracts = parse_contracts(call.request.get(CONTRACT), name(CONTRACT))
-    startup = read_startup(own.get(STARTUP_TIME) or 0, name(STARTUP_TIME))
-    stock = None if own.get(STOCK) is None else read_stock(own[STOCK], name(STOCK))
+    startup = read_startup(extra.get(STARTUP_TIME) or 0, name(STARTUP_TIME))
+    stock = None if extra.get(STOCK) is None else read_stock(extra[STOCK], name(STOCK))
     options: dict[str, Any] = {
         "contracts": contracts, "startup": startup, "option_name": name, "workers": call.workers,
     }  # fmt: skip
-    several = next((option for option in (POOLS, SERVICES) if own.get(option) is not None), None)
-    if several is not None and own.get("from_file") is not None:
+    several = next((option for option in (POOLS, SERVICES) if extra.get(option) is not None), None)
+    if several is not None and extra.get("from_file") is not None:
         raise SearchSpaceError(
             f"{name('from_file')} is of one run or service: leave it out, or {name(several)}."
         )
@@ -95,18 +95,18 @@ def _read(call: Call) -> SizeInputs:
         )
     if several is None:
         return _read_one(call, options)
-    values = {n: value for n, value in {**call.request, **own}.items() if value is not None}
+    values = {n: value for n, value in {**call.request, **extra}.items() if value is not None}
     if several == SERVICES:
         refuse_single_service_options(values, name)
         shared = {n: value for n, value in call.request.items() if n != "workload"}
-        services, file_stock = read_services(own[SERVICES], shared, name)  # type: ignore[arg-type]
+        services, file_stock = read_services(extra[SERVICES], shared, name)  # type: ignore[arg-type]
         size = partial(share_gpus, services, file_stock if stock is None else stock, **options)
         return SizeInputs(bar=call.bar, steps=len(services), unit="services", size=size)
     if option := next((n for n in (SERVICES, BUDGET, "num_gpus", "plot") if n in values), None):
         raise SearchSpaceError(f"{name(option)} is no question of {name(POOLS)}.")
-    load = None if own.get(LOAD) is None else read_load(Path(str(own[LOAD])))
+    load = None if extra.get(LOAD) is None else read_load(Path(str(extra[LOAD])))
     request = without_contract(read_question(call).request)
-    pools = read_pools(own[POOLS], name(POOLS))
+    pools = read_pools(extra[POOLS], name(POOLS))
     service = Service(name="", request=request, load=load)
     steps = num_sizings(candidate_cuts(request, pools, name))
     of_pools = partial(pools_by_length, service, pools, stock=stock, **options)
@@ -115,14 +115,14 @@ def _read(call: Call) -> SizeInputs:
 
 def _read_one(call: Call, options: Mapping[str, Any]) -> SizeInputs:
     """Return the sizing of one run or service, or of the plan of a file."""
-    own, name = call.own, call.option_name
-    files = _requests_of_file(call) if own.get("from_file") is not None else []
+    extra, name = call.extra, call.option_name
+    files = _requests_of_file(call) if extra.get("from_file") is not None else []
     request = _search_request_of_file(call, files) if files else read_question(call).request
     request, load = read_load_or_trace(
-        without_contract(request), own.get(LOAD), own.get(STARTUP_TIME), name  # type: ignore[arg-type]
+        without_contract(request), extra.get(LOAD), extra.get(STARTUP_TIME), name  # type: ignore[arg-type]
     )  # fmt: skip
-    budget = None if own.get(BUDGET) is None else read_budget(own[BUDGET], name(BUDGET))
-    if own.get("picture") == "day" and load is None:
+    budget = None if extra.get(BUDGET) is None else read_budget(extra[BUDGET], name(BUDGET))
+    if extra.get("picture") == "day" and load is None:
         from planner.show.presenters.plots.curves import NO_DAY
 
         raise SearchSpaceError(NO_DAY)

@@ -54,7 +54,7 @@ def _read(call: Call) -> SweepInputs:
 
     Raises SpecError or SearchSpaceError with one line for each error.
     """
-    folder = call.own.get("output")
+    folder = call.extra.get("output")
     return SweepInputs(
         call=call, run=_runner(call), plan=_plan(call),
         folder=None if folder is None else Path(os.fspath(folder)),  # type: ignore[call-overload]
@@ -63,11 +63,11 @@ def _read(call: Call) -> SweepInputs:
 
 def _runner(call: Call) -> Run | None:
     """Return the runner of scenarios: local processes, or a Dask cluster; None: this process."""
-    own, name = call.own, call.option_name
-    workers, scheduler = own.get("workers"), own.get("dask")
+    extra, name = call.extra, call.option_name
+    workers, scheduler = extra.get("workers"), extra.get("dask")
     if scheduler is None:
         number = num_cores() if workers is None else parse_int(workers, name("workers"), 1)
-        return on_cores(number) if own.get("uses_cores", True) else None
+        return on_cores(number) if extra.get("uses_cores", True) else None
     if workers is not None:
         raise SearchSpaceError(
             f"{name('workers')} sets local processes; the cluster of {name('dask')} has its own "
@@ -80,7 +80,7 @@ def _runner(call: Call) -> Run | None:
 
 def _plan(call: Call) -> SweepPlan:
     """Return the plan of a file or of tables, or the plan that the values of a call make."""
-    source, name = call.own.get("sweep_plan"), call.option_name
+    source, name = call.extra.get("sweep_plan"), call.option_name
     table = {n: value for n, value in call.request.items() if n != "specs" and value is not None}
     limits = table.pop("constraints", {})
     table |= limits if isinstance(limits, Mapping) else {}
@@ -101,13 +101,13 @@ def _run(inputs: SweepInputs) -> Swept:
     call, folder = inputs.call, inputs.folder
     if folder is None:
         raise SearchSpaceError("Give a directory for the results with --output.")
-    is_fresh, is_stopped = bool(call.own.get("fresh")), False
+    is_fresh, is_stopped = bool(call.extra.get("fresh")), False
     options = {} if inputs.run is None else {"run": inputs.run}
     with call.bar(inputs.plan.num_scenarios, "scenarios") as progress:
         try:
             run_sweep(inputs.plan, folder, fresh=is_fresh, progress=progress, **options)
         except Stopped:
-            if not call.own.get("takes_part"):
+            if not call.extra.get("takes_part"):
                 raise
             is_stopped = True
     return Swept(sweep=Sweep(folder), folder=folder, is_stopped=is_stopped)

@@ -81,22 +81,22 @@ class CommandInput:
         """
         question, file = self.question, self.file
         request = self.request_arguments()
-        own: dict[str, object] = {**question.own, "is_translated": True, "uses_cores": False}
-        own |= {name: self.uploaded_file(name) for name in (LOAD, SERVICES) if name in own}
-        own |= {"is_layout": bool(question.settings), "takes_part": True}
-        own["output"] = self.folder.with_name("sweep")
-        if THINGS in own:
-            own[THINGS] = parse_things(str(own[THINGS]), self.specs)
-        if AGAINST in own:
-            own[AGAINST] = str(own[AGAINST]).split()
+        extra: dict[str, object] = {**question.extra, "is_translated": True, "uses_cores": False}
+        extra |= {name: self.uploaded_file(name) for name in (LOAD, SERVICES) if name in extra}
+        extra |= {"is_layout": bool(question.settings), "takes_part": True}
+        extra["output"] = self.folder.with_name("sweep")
+        if THINGS in extra:
+            extra[THINGS] = parse_things(str(extra[THINGS]), self.specs)
+        if AGAINST in extra:
+            extra[AGAINST] = str(extra[AGAINST]).split()
         if file is not None and _is_model_config(file):
             request = {"model": str(file), **request}
         elif file is not None:
-            own["from_file"] = file
+            extra["from_file"] = file
             request.pop(WORKLOAD, None)
         return Call(
             request=request,
-            own=own,
+            extra=extra,
             option_name=option_name,
             setting_name=option_name,
             bar=self.bar,

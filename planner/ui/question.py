@@ -213,20 +213,20 @@ class Question:
     @property
     def answers(self) -> dict[str, object]:
         """Return the inputs by term, without limits, settings and command-specific fields."""
-        others = {PRICES, FILE, SETTINGS, OBJECTIVES, *self.own}
+        others = {PRICES, FILE, SETTINGS, OBJECTIVES, *self.extra}
         limits = self.limits
         return {n: v for n, v in self.fields.items() if n not in others and n not in limits}
 
     @property
-    def own(self) -> dict[str, object]:
+    def extra(self) -> dict[str, object]:
         """Return the values of the command that are no fields of a request, by name."""
         fields = form_fields(self.command, self.workload)
         request = (PRECISION, SETTINGS, OBJECTIVES, FILE)
-        own = {n for n, term in fields.items() if term is None or "sizing" in term.kind}
+        extra = {n for n, term in fields.items() if term is None or "sizing" in term.kind}
         return {
             name: is_on(text) if is_flag(name) else text
             for name, text in self.fields.items()
-            if name in own and name not in request
+            if name in extra and name not in request
         }
 
     @property
