@@ -285,11 +285,11 @@ def sizes_page(report: SizeReport, catalogue: Catalogue) -> Page:
     )
     if report.days:
         page = _with_cheapest_day(page, report)
-    elif report.pools:
+    elif report.pools and not report.cuts:
         page = _with_services(page, report)
-    elif rows and not is_carried:
+    elif rows and not is_carried and not report.cuts:
         page = _with_cheapest_choice(page, report.workload, rows)
-    elif rows:
+    elif rows:  # within a budget, or in pools by length
         basis = evidence(rows[0].get("basis"), rows[0].get("evidence_runs"))
         page = replace(page, headline=page.answer[0], answer=page.answer[1:], evidence=basis)
     return with_glossary(page, report.workload.name)
