@@ -88,6 +88,7 @@ COSTS = (*_COSTS, "cost_per_million_tokens_usd")
 
 BY_COST = "By cost, then GPUs"
 _LIMIT = "limit_"
+_AS_MUCH_AS, _CARRY = ", as much as ", " carry"
 _BATCH = "global_batch_size"
 Rows = Sequence[Row]
 # Maximum number of GPUs and contracts with terms below a table.
@@ -127,7 +128,8 @@ def size_tables(report: SizeReport) -> Iterator[Block]:
     elif report.days:
         yield from days_blocks(report.days, report.day, report.scaled, rows)
     elif rows and PER_MEGAWATT in rows[0]:
-        yield Title(text=MOST_TOKENS)
+        budget = " ".join(report.question[:1]).partition(_AS_MUCH_AS)[2].removesuffix(_CARRY)
+        yield Title(text=f"Within {budget}, the most tokens first" if budget else MOST_TOKENS)
         yield replace(fit_table(carried_columns(rows), carried_rank, [BEST]), name="choices")
     elif len(rows) > 1:
         yield Title(text=BY_COST)
@@ -175,7 +177,7 @@ def question_lines(sizes: Sizes) -> list[str]:
             f", the load of {sizes.load.name}{source} with {request.request_rate:g} at its peak"
         )
     elif best is not None and best.carried is not None:
-        work_text = f", as much as {format_budget(sizes)} carry"
+        work_text = f"{_AS_MUCH_AS}{format_budget(sizes)}{_CARRY}"
     elif request.request_rate is not None:
         work_text = f", {request.request_rate:g} requests per second"
     verb = _VERBS.get(request.workload, request.workload)
