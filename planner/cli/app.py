@@ -47,11 +47,7 @@ COMMANDS = {
     "specs": "List, show, validate and add specs.",
 }
 """One sentence for each command, shown in the list of commands."""
-_MODULES = {
-    "calibrate": "validate", "max-batch": "max_batch", "max-length": "max_batch",
-    "mcp": "ui", "report": "ui",
-    "operators": "explain",
-}  # fmt: skip
+_MODULES = {"calibrate": "validate", "mcp": "ui", "report": "ui"}
 
 # Newer versions of typer append a hint of their own to this text.
 _COMMAND = re.compile(r"No such command '(.*)'\.", re.DOTALL)
@@ -214,7 +210,15 @@ class NamedCommand(TyperCommand):
     @cached_property
     def source(self) -> Callable[..., object] | typer.Typer:
         """Return the function of the command, or the application of the group."""
+        from planner.commands.options import OPTIONS
+
         name = self.name or ""
+        if name in OPTIONS and name != "sweep":
+            from planner.cli import commands
+            from planner.cli.options import with_options
+
+            command = getattr(commands, name, None) or commands.plain_command(name)
+            return with_options(name, command)
         module = import_module(f"planner.cli.{_MODULES.get(name, name)}")
         source: Callable[..., object] | typer.Typer = getattr(module, name.replace("-", "_"))
         return source
