@@ -22,6 +22,7 @@ from planner.commands.size import SIZE, Sized
 from planner.commands.sweep import SWEEP, Swept
 from planner.decide.explain.largest_fit import Methods
 from planner.decide.fitting import MEMORIES
+from planner.decide.sizing.length_pools import LengthPools
 from planner.decide.sizing.size_all import Sizes
 from planner.errors import InfeasibleError
 from planner.launch.targets import target_of
@@ -51,6 +52,7 @@ from planner.show.presenters.launch_file import (
 )
 from planner.show.presenters.plots.picture import Picture
 from planner.show.presenters.search import estimate_command, interrupted_message
+from planner.show.presenters.services import length_pools_lines
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.find_plan import read_saved_plan
 from planner.sweeps.summary import summarize
@@ -249,6 +251,9 @@ def _size(command_input: CommandInput, sized: Sized) -> CommandResult:
     """Return the page of a size: of one run or service, of several services, or of pools."""
     text = answer_text(SIZE, sized, command_input)
     page = _page_of_text(text, command_input)
+    if isinstance(sized, LengthPools):  # its rows are pools, and the one pool they replace
+        first, *others = length_pools_lines(sized)
+        page = replace(page, headline=first, answer=others)
     if not isinstance(sized, Sizes) or sized.best is None:
         return CommandResult(object=text, page=page)
     result = CommandResult(object=text, page=page, draw=lambda picture: _draw(SIZE, picture, sized))
