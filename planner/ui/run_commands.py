@@ -253,7 +253,8 @@ def _size(command_input: CommandInput, sized: Sized) -> CommandResult:
     page = _page_of_text(text, command_input)
     if isinstance(sized, LengthPools):  # its rows are pools, and the one pool they replace
         first, *others = length_pools_lines(sized)
-        page = replace(page, headline=first, answer=others)
+        title = "Do pools by the length of prompts take fewer GPUs?"
+        page = replace(page, title=title, headline=first, answer=others)
     if not isinstance(sized, Sizes) or sized.best is None:
         return CommandResult(object=text, page=page)
     result = CommandResult(object=text, page=page, draw=lambda picture: _draw(SIZE, picture, sized))
