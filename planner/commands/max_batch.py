@@ -101,42 +101,42 @@ def _find_lengths(plan: Plan, evaluation: Evaluation) -> list[LargestFit]:
     return [largest_length(plan, evaluation, name) for name in specified]
 
 
-def _problem(found: Largest | Methods) -> PlannerError | None:
+def _problem(answer: Largest | Methods) -> PlannerError | None:
     """Return why not even the smallest one fits; None if one does."""
-    if isinstance(found, Methods):
-        return error_of(lambda: require_feasible_method(found))
-    if any(fit.largest is not None for fit in found.fits):
+    if isinstance(answer, Methods):
+        return error_of(lambda: require_feasible_method(answer))
+    if any(fit.largest is not None for fit in answer.fits):
         return None
-    result = result_of(found.plan, found.evaluation)
-    reasons = miss_texts(found.plan, result)
-    lines = [line for fit in found.fits for line in largest_lines(found.plan, fit, reasons)]
+    result = result_of(answer.plan, answer.evaluation)
+    reasons = miss_texts(answer.plan, result)
+    lines = [line for fit in answer.fits for line in largest_lines(answer.plan, fit, reasons)]
     starts = filter(None, map(start_problem, result.nearest_misses))
     return InfeasibleError(" ".join((*lines, *(f"The engine {start}." for start in starts))))
 
 
-def _warn(found: Largest | Methods) -> PlannerError | None:
+def _warn(answer: Largest | Methods) -> PlannerError | None:
     """Return the problem of a load that the GPUs cannot answer."""
-    if isinstance(found, Methods) or found.evaluation.rejected_by:
+    if isinstance(answer, Methods) or answer.evaluation.rejected_by:
         return None
-    return error_of(lambda: refuse_overload(found.plan, found.evaluation.candidates))
+    return error_of(lambda: refuse_overload(answer.plan, answer.evaluation.candidates))
 
 
-def _write(files: RowFiles, found: Largest | Methods, arguments: Sequence[str]) -> None:
+def _write(files: RowFiles, answer: Largest | Methods, arguments: Sequence[str]) -> None:
     """Write the largest values with their sentences, or a row for each method."""
-    if isinstance(found, Methods):
-        add_methods(files, found, arguments)
+    if isinstance(answer, Methods):
+        add_methods(files, answer, arguments)
         return
-    plan = found.plan
-    largest = [{**fit.to_dict(), "sentences": largest_lines(plan, fit)} for fit in found.fits]
+    plan = answer.plan
+    largest = [{**fit.to_dict(), "sentences": largest_lines(plan, fit)} for fit in answer.fits]
     files.finish(plan_manifest(plan, arguments), largest=largest)
 
 
-def _present(found: Largest | Methods, is_full: bool) -> Iterable[Block]:
-    if isinstance(found, Methods):
-        return methods_blocks(found)
-    if _problem(found) is not None:
+def _present(answer: Largest | Methods, is_full: bool) -> Iterable[Block]:
+    if isinstance(answer, Methods):
+        return methods_blocks(answer)
+    if _problem(answer) is not None:
         return []
-    return largest_blocks(found.plan, first_row(found.evaluation.table()), found.fits)
+    return largest_blocks(answer.plan, first_row(answer.evaluation.table()), answer.fits)
 
 
 _command = partial(

@@ -169,7 +169,11 @@ def form_fields(command: str, workload: str) -> dict[str, Term | None]:
     fields |= {FILE: None} if FILE in names else {}
     fields |= {name: term for name, term in terms.items() if "sizing" in term.kind}
     fields |= {name: term for name, term in terms.items() if name not in options.without}
-    fields |= {name: None for name, is_taken in others.items() if is_taken and name not in fields}
+    fields |= {
+        name: None
+        for name, is_of_workload in others.items()
+        if is_of_workload and name not in fields
+    }
     for name in ("workload", *_LAST_FIELDS):
         fields.pop(name, None)
     return fields | dict.fromkeys(name for name in _LAST_FIELDS if name in names)

@@ -153,7 +153,10 @@ def _requests_of_file(call: Call) -> list[tuple[Request, MayBe]]:
             return [(question.request, _values_of_file(question))]
         gpus = gpus_of(None, specs=call.specs)
     questions = [(gpu, read_question(_on_gpu(call, gpu))) for gpu in gpus]
-    return [(asked.request.changed(gpu=gpu), _values_of_file(asked)) for gpu, asked in questions]
+    return [
+        (question.request.changed(gpu=gpu), _values_of_file(question))
+        for gpu, question in questions
+    ]
 
 
 def _on_gpu(call: Call, gpu: str | None) -> Call:

@@ -333,21 +333,21 @@ def _explain(command_input: CommandInput, explained: Explained) -> CommandResult
 
 
 def _largest(
-    command: Command[Any, Largest | Methods], command_input: CommandInput, found: Largest | Methods
+    command: Command[Any, Largest | Methods], command_input: CommandInput, answer: Largest | Methods
 ) -> CommandResult:
     """Return the largest batch or length that fits; for several methods, the largest of each."""
-    text, blocks = _answer(command, found, command_input)[1], [*command.present(found, True)]
-    if isinstance(found, Methods):
+    text, blocks = _answer(command, answer, command_input)[1], [*command.present(answer, True)]
+    if isinstance(answer, Methods):
         return CommandResult(object=text, page=_lines_page(command_input, blocks))
     if command is MAX_BATCH:  # v1 of the interface has the one largest batch
-        manifest = plan_manifest(found.plan, command_input.question.arguments)
-        text = document_text(manifest, largest=found.fits[0].to_dict())
-    lines = [line for fit in found.fits for line in largest_lines(found.plan, fit)]
+        manifest = plan_manifest(answer.plan, command_input.question.arguments)
+        text = document_text(manifest, largest=answer.fits[0].to_dict())
+    lines = [line for fit in answer.fits for line in largest_lines(answer.plan, fit)]
     return CommandResult(
         object=text,
         page=_lines_page(command_input, blocks, lines),
-        assumption_texts=found.defaults,
-        **_plan_fields(found.plan, found.evaluation.candidates.row),
+        assumption_texts=answer.defaults,
+        **_plan_fields(answer.plan, answer.evaluation.candidates.row),
     )
 
 
