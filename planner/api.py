@@ -94,7 +94,7 @@ def search(
     }  # fmt: skip
     if progress is not None and not callable(progress):
         raise SearchSpaceError(f"progress is a function, not {format_input(progress)}.")
-    inputs = SEARCH.read(_call(request, extra, progress))
+    inputs = SEARCH.read(_call(request, progress, **extra))
     return SearchAnswer.from_result(SEARCH.run(inputs).result, base_plan=inputs.plan)
 
 
@@ -116,7 +116,7 @@ def estimate(
     base : a question that ``request`` changes, such as that of `read_launch`
     request : the fields of `planner.Request`, as in `search`
     """
-    estimated = ESTIMATE.answer(_call(request, {"burst": burst, "base": base}))
+    estimated = ESTIMATE.answer(_call(request, burst=burst, base=base))
     return EstimateAnswer.from_result(estimated.evaluation, plan=estimated.plan)
 
 
@@ -178,8 +178,14 @@ def size(
     >>> sizes.best.fewest.num_gpus
     128
     """
-    extra = {"load": load, "startup_time": startup_time, "budget": budget, "workers": workers}
-    call = _call({**request, "contract": contract}, extra, progress)
+    call = _call(
+        {**request, "contract": contract},
+        progress,
+        load=load,
+        startup_time=startup_time,
+        budget=budget,
+        workers=workers,
+    )
     return SizeAnswer.from_result(SIZE.answer(call))
 
 
@@ -218,8 +224,14 @@ def size_services(
     >>> fleet.pools[0].peak_gpus
     4
     """
-    extra = {"services": services, "stock": stock, "startup_time": startup_time, "workers": workers}
-    call = _call({**common, "contract": contract}, extra, progress)
+    call = _call(
+        {**common, "contract": contract},
+        progress,
+        services=services,
+        stock=stock,
+        startup_time=startup_time,
+        workers=workers,
+    )
     return ServicesAnswer.from_result(SIZE.answer(call))
 
 
@@ -254,8 +266,15 @@ def size_pools(
     >>> len(answer.pools.placements), answer.pools.num_gpus - answer.mixed.num_gpus
     (2, 4)
     """
-    extra = {"pools": pools, "stock": stock, "load": load, "startup_time": startup_time}
-    call = _call({**request, "contract": contract}, {**extra, "workers": workers}, progress)
+    call = _call(
+        {**request, "contract": contract},
+        progress,
+        pools=pools,
+        stock=stock,
+        load=load,
+        startup_time=startup_time,
+        workers=workers,
+    )
     return PoolsAnswer.from_result(SIZE.answer(call))
 
 
@@ -286,7 +305,7 @@ def sweep(
     progress : called with the number of scenarios done
     """
     extra = {"sweep_plan": plan, "output": output, "workers": workers, "dask": dask, "fresh": fresh}
-    return SWEEP.answer(_call({"specs": specs}, extra, progress)).sweep
+    return SWEEP.answer(_call({"specs": specs}, progress, **extra)).sweep
 
 
 def operators(
@@ -314,7 +333,7 @@ def operators(
     >>> [round(rate) for rate in answer.columns["tflops"]]
     [240, 235]
     """
-    call = _call({**answers, "specs": specs}, {"operators": operator})
+    call = _call({**answers, "specs": specs}, operators=operator)
     return OperatorsAnswer.from_result(OPERATORS.answer(call))
 
 
@@ -343,7 +362,7 @@ def write_launch(
     """
     base = None if plan is None else SavedPlan.read(Path(plan)).request()
     extra = {"target": target, "wrapper": wrapper, "base": base, "is_layout": base is not None}
-    written = LAUNCH.answer(_call(request, extra)).launch
+    written = LAUNCH.answer(_call(request, **extra)).launch
     if output is not None:
         save_launch(Path(output), written)
     return written
@@ -434,7 +453,7 @@ def explain(
     'compute'
     """
     extra = {"base": _base(plan, row, base), "burst": burst, "against": against}
-    return ExplainAnswer.from_result(EXPLAIN.answer(_call(request, extra)).explanation)
+    return ExplainAnswer.from_result(EXPLAIN.answer(_call(request, **extra)).explanation)
 
 
 def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer:
@@ -456,7 +475,7 @@ def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer
     ('step_time_s', 'h100')
     """
     texts = [os.fspath(thing) for thing in things]
-    inputs = COMPARE.read(_call(request, {"things": texts}))
+    inputs = COMPARE.read(_call(request, things=texts))
     if not has_question(inputs.things, inputs.answers):
         raise SearchSpaceError(
             f"Give a question, such as a model, to compare {' and '.join(texts)}."
@@ -485,7 +504,7 @@ def max_batch(
     >>> found.name, found.largest, found.following
     ('micro_batch_size', 16, 32)
     """
-    inputs = MAX_BATCH.read(_call(request, {"base": _base(plan, row, base)}))
+    inputs = MAX_BATCH.read(_call(request, base=_base(plan, row, base)))
     return find_largest(find_batch, inputs).fits[0]
 
 
@@ -511,7 +530,7 @@ def max_batches(
     >>> found.columns["recompute"], found.columns["micro_batch_size"]
     (['none', 'full'], [2, 16])
     """
-    inputs = MAX_BATCH.read(_call(request, {"base": _base(plan, row, base)}))
+    inputs = MAX_BATCH.read(_call(request, base=_base(plan, row, base)))
     return methods_of_layouts(inputs.request)
 
 
@@ -533,7 +552,7 @@ def max_length(
     length : ``sequence_length``, ``input_tokens`` or ``output_tokens``, of reinforcement learning
         ``output_cap``; default: the first that the workload has
     """
-    inputs = MAX_LENGTH.read(_call(request, {"base": _base(plan, row, base)}))
+    inputs = MAX_LENGTH.read(_call(request, base=_base(plan, row, base)))
 
     def find_length(plan: Plan, evaluation: Evaluation) -> list[LargestFit]:
         """Return the largest value of the length."""
@@ -543,9 +562,7 @@ def max_length(
     return find_largest(find_length, inputs).fits[0]
 
 
-def _call(
-    request: Mapping[str, object], extra: Mapping[str, object], progress: Progress | None = None
-) -> Call:
+def _call(request: Mapping[str, object], progress: Progress | None = None, **extra: object) -> Call:
     """Return the call of a command, which reports its progress to a function."""
     return Call(request=request, extra=extra, bar=lambda total, unit: nullcontext(progress))
 

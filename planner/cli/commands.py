@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.cli.app import COMMANDS
 from planner.cli.options import Command, OptionValues, draw_plan, is_set, picture_of
 from planner.cli.run_command import (
     call_of,
@@ -20,6 +19,7 @@ from planner.cli.run_command import (
     show_result,
     uses_stdout,
 )
+from planner.cli.text_options import COMMANDS
 from planner.commands.options import command_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import typer
 
 from planner.base.enums import TemplateKind
 from planner.cli import completion
-from planner.cli.app import HELP, TextOptionCommand
+from planner.cli.text_options import HELP, TextOptionCommand
 from planner.commands.options import option_rows
 from planner.confidence.profile_rules import read_table
 from planner.errors import did_you_mean

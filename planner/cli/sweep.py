@@ -9,10 +9,10 @@ import typer
 
 from planner.base.atomic_write import check_path, write_atomically
 from planner.cli import options
-from planner.cli.app import TextOptionCommand, TextOptionGroup
 from planner.cli.help import PlanningCommand
 from planner.cli.options import OptionValues, picture_of, with_options
 from planner.cli.run_command import call_of, print_result
+from planner.cli.text_options import TextOptionCommand, TextOptionGroup
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
