@@ -562,7 +562,9 @@ def max_length(
     return find_largest(find_length, inputs).fits[0]
 
 
-def _call(request: Mapping[str, object], progress: Progress | None = None, **extra: object) -> Call:
+def _call(
+    request: Mapping[str, object], progress: Progress | None = None, /, **extra: object
+) -> Call:
     """Return the call of a command, which reports its progress to a function."""
     return Call(request=request, extra=extra, bar=lambda total, unit: nullcontext(progress))
 
