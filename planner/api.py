@@ -5,37 +5,34 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from planner.base.worker_processes import num_cores
-from planner.decide.explain.largest_fit import LargestFit, Methods, methods_of_layouts
-from planner.decide.explain.largest_fit import largest_batch as _largest_batch
-from planner.decide.explain.largest_fit import largest_length as _largest_length
-from planner.decide.explain.operators import read_question, time_operators
-from planner.decide.explain.plan_comparison import replace_answers
+from planner.commands.command import Call
+from planner.commands.compare import COMPARE
+from planner.commands.estimate import ESTIMATE
+from planner.commands.explain import EXPLAIN, OPERATORS
+from planner.commands.launch import LAUNCH
+from planner.commands.max_batch import MAX_BATCH, MAX_LENGTH, find_batch, find_largest
+from planner.commands.search import SEARCH
+from planner.commands.size import SIZE
+from planner.commands.sweep import SWEEP
+from planner.decide.explain.largest_fit import (
+    LargestFit,
+    Methods,
+    largest_length,
+    methods_of_layouts,
+)
 from planner.decide.predictor import Predictor
-from planner.decide.sizing.autoscaling import read_startup
-from planner.decide.sizing.budget import read_budget
-from planner.decide.sizing.length_pools import pools_by_length, read_pools
-from planner.decide.sizing.load_profile import read_load, read_load_or_trace
-from planner.decide.sizing.shared_services import Service, read_services, read_stock, share_gpus
-from planner.decide.sizing.size_all import parse_contracts, size_all, without_contract
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.launch.read.launch_file import LaunchFile
-from planner.launch.write.write_launch import (
-    WrittenLaunch,
-    make_launch,
-    restrict_to_target,
-    save_launch,
-)
-from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.question.parse_values import format_input, parse_int
+from planner.launch.write.write_launch import WrittenLaunch, save_launch
+from planner.optimize.exhaustive import Progress, Sink
+from planner.question.parse_values import format_input
 from planner.question.request import Request
-from planner.show.presenters.comparison import compared_plans, has_question, things_of
-from planner.show.presenters.explanation import explain_plan
-from planner.show.recommended_plan import evaluate_request, recommended_of
+from planner.show.presenters.comparison import has_question
 from planner.show.results import (
     CompareAnswer,
     EstimateAnswer,
@@ -46,19 +43,10 @@ from planner.show.results import (
     ServicesAnswer,
     SizeAnswer,
 )
-from planner.specs.catalogue import Catalogue
-from planner.sweeps.find_plan import read_request_of_file, read_saved_plan
-from planner.sweeps.read_plan import make_sweep, read_plan
-from planner.sweeps.run_sweep import on_cores, run_sweep
+from planner.sweeps.find_plan import read_saved_plan
 from planner.sweeps.sweep_folder import Sweep
-from planner.workloads.build_request import (
-    make_request,
-    read_burst,
-    read_driver,
-    read_request,
-    search_request,
-)
-from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import Plan
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
@@ -100,23 +88,14 @@ def search(
     >>> result.configurations_evaluated
     320
     """
-    options = read_driver({"driver": driver, "trials": trials, "seed": seed, "sampler": sampler})
-    question = None if base is None else search_request(read_request(base))
-    for name, function in (("progress", progress), ("sink", sink)):
-        if function is not None and not callable(function):
-            raise SearchSpaceError(f"{name} is a function, not {format_input(function)}.")
-    if options.pop("driver") == "exhaustive":
-        plan = make_plan(make_request(request, base=question))
-        result = exhaustive_search(plan.problem, progress=progress, sink=sink)
-        return SearchAnswer.from_result(result, base_plan=plan)
-    if sink is not None:
-        raise SearchSpaceError("sink needs driver exhaustive: optuna does not see every row.")
-    plan = make_plan(make_request(request, base=question))
-    from planner.optimize.optuna_search import optuna_search
-
-    return SearchAnswer.from_result(
-        optuna_search(plan.problem, progress=progress, **options), base_plan=plan
-    )
+    extra = {
+        "driver": driver, "trials": trials, "seed": seed, "sampler": sampler, "sink": sink,
+        "base": base,
+    }  # fmt: skip
+    if progress is not None and not callable(progress):
+        raise SearchSpaceError(f"progress is a function, not {format_input(progress)}.")
+    inputs = SEARCH.read(_call(request, progress, **extra))
+    return SearchAnswer.from_result(SEARCH.run(inputs).result, base_plan=inputs.plan)
 
 
 def estimate(
@@ -137,10 +116,8 @@ def estimate(
     base : a question that ``request`` changes, such as that of `read_launch`
     request : the fields of `planner.Request`, as in `search`
     """
-    question = make_request(request, base=None if base is None else read_request(base))
-    number = read_burst(question.workload, burst)
-    plan = make_single_plan(question, number)
-    return EstimateAnswer.from_result(evaluate(plan, number), plan=plan)
+    estimated = ESTIMATE.answer(_call(request, burst=burst, base=base))
+    return EstimateAnswer.from_result(estimated.evaluation, plan=estimated.plan)
 
 
 def predictor(*, base: Request | None = None, **request: object) -> Predictor:
@@ -201,19 +178,15 @@ def size(
     >>> sizes.best.fewest.num_gpus
     128
     """
-    contracts = parse_contracts(contract)
-    read = without_contract(make_request({**request, "contract": contract}))
-    question, profile = read_load_or_trace(read, load, startup_time)
-    sizes = size_all(
-        question,
-        contracts,
-        load=profile,
-        startup=read_startup(startup_time or 0),
-        budget=None if budget is None else read_budget(budget),
-        progress=progress,
+    call = _call(
+        {**request, "contract": contract},
+        progress,
+        load=load,
+        startup_time=startup_time,
+        budget=budget,
         workers=workers,
     )
-    return SizeAnswer.from_result(sizes)
+    return SizeAnswer.from_result(SIZE.answer(call))
 
 
 def size_services(
@@ -251,17 +224,15 @@ def size_services(
     >>> fleet.pools[0].peak_gpus
     4
     """
-    parsed_services, file_stock = read_services(services, {**common, "contract": contract})
-    return ServicesAnswer.from_result(
-        share_gpus(
-            parsed_services,
-            file_stock if stock is None else read_stock(stock),
-            parse_contracts(contract),
-            startup=read_startup(startup_time or 0),
-            progress=progress,
-            workers=workers,
-        )
+    call = _call(
+        {**common, "contract": contract},
+        progress,
+        services=services,
+        stock=stock,
+        startup_time=startup_time,
+        workers=workers,
     )
+    return ServicesAnswer.from_result(SIZE.answer(call))
 
 
 def size_pools(
@@ -295,21 +266,16 @@ def size_pools(
     >>> len(answer.pools.placements), answer.pools.num_gpus - answer.mixed.num_gpus
     (2, 4)
     """
-    profile = None if load is None else read_load(Path(load))
-    result = pools_by_length(
-        Service(
-            name="",
-            request=without_contract(make_request({**request, "contract": contract})),
-            load=profile,
-        ),
-        read_pools(pools),
-        parse_contracts(contract),
-        stock=None if stock is None else read_stock(stock),
-        startup=read_startup(startup_time or 0),
-        progress=progress,
+    call = _call(
+        {**request, "contract": contract},
+        progress,
+        pools=pools,
+        stock=stock,
+        load=load,
+        startup_time=startup_time,
         workers=workers,
     )
-    return PoolsAnswer.from_result(result)
+    return PoolsAnswer.from_result(SIZE.answer(call))
 
 
 def sweep(
@@ -338,19 +304,8 @@ def sweep(
     specs : folder of the user's spec files
     progress : called with the number of scenarios done
     """
-    folder = None if specs is None else Path(specs)
-    if isinstance(plan, Mapping):
-        parsed = make_sweep(plan, folder)
-    else:
-        parsed = read_plan(os.fspath(plan), folder)
-    if dask is None:
-        run = on_cores(num_cores() if workers is None else parse_int(workers, "workers", 1))
-    else:
-        from planner.sweeps.dask_workers import on_dask
-
-        run = on_dask(dask)
-    run_sweep(parsed, Path(output), run=run, fresh=fresh, progress=progress)
-    return Sweep(Path(output))
+    extra = {"sweep_plan": plan, "output": output, "workers": workers, "dask": dask, "fresh": fresh}
+    return SWEEP.answer(_call({"specs": specs}, progress, **extra)).sweep
 
 
 def operators(
@@ -378,9 +333,8 @@ def operators(
     >>> [round(rate) for rate in answer.columns["tflops"]]
     [240, 235]
     """
-    question = read_question(operator, answers)
-    catalogue = Catalogue(None if specs is None else Path(specs))
-    return OperatorsAnswer.from_result(time_operators(question, catalogue))
+    call = _call({**answers, "specs": specs}, operators=operator)
+    return OperatorsAnswer.from_result(OPERATORS.answer(call))
 
 
 def write_launch(
@@ -407,10 +361,8 @@ def write_launch(
     request : as in `search`; default of framework or engine: those of the target
     """
     base = None if plan is None else SavedPlan.read(Path(plan)).request()
-    question = make_request(request, base=base)
-    if base is None:
-        question = recommended_of(restrict_to_target(question, target)).request()
-    written = make_launch(question, target, wrapper)
+    extra = {"target": target, "wrapper": wrapper, "base": base, "is_layout": base is not None}
+    written = LAUNCH.answer(_call(request, **extra)).launch
     if output is not None:
         save_launch(Path(output), written)
     return written
@@ -500,17 +452,8 @@ def explain(
     >>> explained.steps[0].bound
     'compute'
     """
-    if plan is not None:
-        base = read_saved_plan(Path(plan), row).request()
-    question = make_request(request, base=base)
-    if base is None and not question.settings:
-        question = recommended_of(question).request()
-    number = read_burst(question.workload, burst)
-    if isinstance(against, Mapping):
-        against = replace_answers(question, against)
-    elif against is not None and not isinstance(against, Request):
-        against = read_request_of_file(Path(against), None, {}, fallback=question)
-    return ExplainAnswer.from_result(explain_plan(question, number, against))
+    extra = {"base": _base(plan, row, base), "burst": burst, "against": against}
+    return ExplainAnswer.from_result(EXPLAIN.answer(_call(request, **extra)).explanation)
 
 
 def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer:
@@ -532,12 +475,12 @@ def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer
     ('step_time_s', 'h100')
     """
     texts = [os.fspath(thing) for thing in things]
-    named = things_of(texts, None if request.get("specs") is None else Path(str(request["specs"])))
-    if not has_question(named, request):
+    inputs = COMPARE.read(_call(request, things=texts))
+    if not has_question(inputs.things, inputs.answers):
         raise SearchSpaceError(
             f"Give a question, such as a model, to compare {' and '.join(texts)}."
         )
-    return CompareAnswer.from_result(compared_plans(named, request, read_request_of_file))
+    return CompareAnswer.from_result(COMPARE.run(inputs).plans)
 
 
 def max_batch(
@@ -561,7 +504,8 @@ def max_batch(
     >>> found.name, found.largest, found.following
     ('micro_batch_size', 16, 32)
     """
-    return _largest_batch(*_one_plan(plan, row, base, request))
+    inputs = MAX_BATCH.read(_call(request, base=_base(plan, row, base)))
+    return find_largest(find_batch, inputs).fits[0]
 
 
 def max_batches(
@@ -586,9 +530,8 @@ def max_batches(
     >>> found.columns["recompute"], found.columns["micro_batch_size"]
     (['none', 'full'], [2, 16])
     """
-    if plan is not None:
-        base = read_saved_plan(Path(plan), row).request()
-    return methods_of_layouts(make_request(request, base=base))
+    inputs = MAX_BATCH.read(_call(request, base=_base(plan, row, base)))
+    return methods_of_layouts(inputs.request)
 
 
 def max_length(
@@ -609,21 +552,28 @@ def max_length(
     length : ``sequence_length``, ``input_tokens`` or ``output_tokens``, of reinforcement learning
         ``output_cap``; default: the first that the workload has
     """
-    chosen_plan, evaluation = _one_plan(plan, row, base, request)
-    lengths = chosen_plan.workload.longest or chosen_plan.workload.lengths
-    return _largest_length(chosen_plan, evaluation, length or lengths[0])
+    inputs = MAX_LENGTH.read(_call(request, base=_base(plan, row, base)))
+
+    def find_length(plan: Plan, evaluation: Evaluation) -> list[LargestFit]:
+        """Return the largest value of the length."""
+        lengths = plan.workload.longest or plan.workload.lengths
+        return [largest_length(plan, evaluation, length or lengths[0])]
+
+    return find_largest(find_length, inputs).fits[0]
 
 
-def _one_plan(
-    plan: str | os.PathLike[str] | None,
-    row: int | None,
-    base: Request | None,
-    request: Mapping[str, object],
-) -> tuple[Plan, Evaluation]:
-    if plan is not None:
-        base = read_saved_plan(Path(plan), row).request()
-    question = make_request(request, base=base)
-    return evaluate_request(question, is_open=base is None and not question.settings)
+def _call(
+    request: Mapping[str, object], progress: Progress | None = None, /, **extra: object
+) -> Call:
+    """Return the call of a command, which reports its progress to a function."""
+    return Call(request=request, extra=extra, bar=lambda total, unit: nullcontext(progress))
+
+
+def _base(
+    plan: str | os.PathLike[str] | None, row: int | None, base: Request | None
+) -> Request | None:
+    """Return the request of a plan file; without one the base."""
+    return base if plan is None else read_saved_plan(Path(plan), row).request()
 
 
 def signature_of(function: Callable[..., object]) -> inspect.Signature:

@@ -28,8 +28,8 @@ NAVIGATION = {
     "Guides": "training fine-tuning rl serving traffic launch sizing sweeps procurement clusters "
     "money failures campaigns energy api_prices comparing explaining operators largest pictures "
     "report ui files specs models_read measure calibration drivers python simulators",
-    "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "
-    "generated/models generated/frameworks generated/engines",
+    "Reference": "reference launch_options launch_targets generated/interface generated/gpus "
+    "generated/clusters generated/models generated/frameworks generated/engines",
     "How well, and how": "accuracy accuracy_tables causes recipes launch_files_read "
     "generated/formulas design speed versions",
     "Project": "generated/contributing generated/changelog",

@@ -1,7 +1,8 @@
 """The help of commands that plan: options in groups, what each workload takes, examples.
 
-``options.csv`` has the options that are not in the table of terms. Its columns: ``command`` is
-the command, empty for options of several commands; ``kind`` is the type, with ``argument:`` for
+``planner/commands/options.csv`` has the options that are not in the table of terms. Its columns:
+``command`` is the command, empty for options of several commands; ``of`` are its workloads, empty
+for all; ``kind`` is the type, with ``argument:`` for
 a positional argument, empty for an option defined elsewhere; ``usual`` is the default; ``names``
 are the option names if they differ from the name; ``range`` has the smallest and largest number;
 ``completed`` is the source of completions.
@@ -20,7 +21,8 @@ import typer
 
 from planner.base.enums import TemplateKind
 from planner.cli import completion
-from planner.cli.app import HELP, TextOptionCommand
+from planner.cli.text_options import HELP, TextOptionCommand
+from planner.commands.options import option_rows
 from planner.confidence.profile_rules import read_table
 from planner.errors import did_you_mean
 from planner.launch import WRAPPERS
@@ -83,12 +85,8 @@ def _row_option_spec(row: Mapping[str, str]) -> OptionSpec:
     return Annotated[kind | None, option], None
 
 
-_ROWS: dict[str, dict[str, Mapping[str, str]]] = {}
-for _row in read_table("options.csv", Path(__file__).parent):
-    _ROWS.setdefault(_row["command"], {})[_row["name"]] = _row
-
 HOW: Mapping[str, tuple[str, object, object]] = {
-    name: (row["group"], *_row_option_spec(row)) for name, row in _ROWS[""].items()
+    name: (row["group"], *_row_option_spec(row)) for name, row in option_rows()[""].items()
 }
 """Options of several commands by name: group, annotation and default.
 
@@ -98,12 +96,12 @@ Numbers are text here: `planner.question.parse_values` reads them.
 
 def command_texts(command: str) -> dict[str, str]:
     """Help texts of a command that replace the descriptions of terms, by name."""
-    return {name: row["help"] for name, row in _ROWS[command].items()}
+    return {name: row["help"] for name, row in option_rows().get(command, {}).items()}
 
 
 def command_options(command: str) -> dict[str, OptionSpec]:
     """The options of a single command, by name."""
-    rows = _ROWS[command].items()
+    rows = option_rows()[command].items()
     return {name: _row_option_spec(row) if row["kind"] else HOW[name][1:] for name, row in rows}
 
 
@@ -296,7 +294,8 @@ def _by_audience(
     for param in params:
         term = None if param.name in HOW else _term(str(param.name))
         workloads = term.of if term is not None and term.of else workload_names()
-        workloads = ("serve",) if param.name in ("burst", "compare_api") else workloads
+        row = option_rows()[""].get(str(param.name), {})
+        workloads = (*row.get("of", "").split(),) or workloads
         record = param.get_help_record(ctx)
         if record is None or (workload and workload not in workloads):
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from planner.cli import options
-from planner.cli.app import TextOptionCommand, TextOptionGroup
+from planner.cli.text_options import TextOptionCommand, TextOptionGroup
 
 specs = typer.Typer(
     cls=TextOptionGroup,

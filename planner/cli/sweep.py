@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from planner.base.atomic_write import check_path, write_atomically
 from planner.cli import options
-from planner.cli.app import TextOptionCommand, TextOptionGroup
 from planner.cli.help import PlanningCommand
-from planner.cli.options import OptionValues, picture_of, split_answers
-from planner.question.parse_values import parse_int
-from planner.workloads.build_request import parse_settings
+from planner.cli.options import OptionValues, picture_of, with_options
+from planner.cli.run_command import call_of, print_result
+from planner.cli.text_options import TextOptionCommand, TextOptionGroup
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
-
-    from planner.show.presenters.plots.picture import Picture
-    from planner.sweeps.plan import SweepPlan
-    from planner.sweeps.run_sweep import Run
 
 
 EPILOG = """Names are columns of DIR/scenarios.csv; --where is an expression of pandas over them,
@@ -93,112 +88,28 @@ sweep = typer.Typer(
 sweep.command("show", cls=TextOptionCommand, epilog=EPILOG)(show)
 
 
-@sweep.command(_DEFAULT, cls=_Run, hidden=True)
-@options.with_term_options(
-    "question",
-    "limit",
-    how=(
-        "sweep_plan", "num_gpus", "workload", "settings", "precision", "objective", "output",
-        "save_sweep", "plot", "picture", "dark", "picture_width", "fresh", "workers", "dask",
-        "specs", "quiet",
-    ),
-)  # fmt: skip
-def run(values: options.OptionValues) -> None:
+def _run(values: OptionValues) -> None:
     """Run a search for every combination of the lists in a plan; continue an unfinished sweep."""
-    from planner.base.atomic_write import check_path
-    from planner.sweeps.run_sweep import run_sweep
+    from planner.commands.sweep import SWEEP
 
-    if values["save_sweep"] is not None:
-        check_path(values["save_sweep"])
+    path = values["save_sweep"]
+    if path is not None:
+        check_path(path)
     picture = picture_of("sweep", values)
-    workers = _workers(values)
-    plan = _plan(values)
-    if values["save_sweep"] is not None:
-        from planner.base.atomic_write import write_atomically
-
-        with write_atomically(values["save_sweep"]) as file:
-            file.write(plan.to_toml())
-        if values["output"] is None:
+    inputs = SWEEP.read(call_of(values))
+    if path is not None:
+        with write_atomically(path) as file:
+            file.write(inputs.plan.to_toml())
+        if inputs.folder is None:
             return
-    if values["output"] is None:
-        raise _usage_error("Give a directory for the results with --output.")
-    from planner.show.terminal import stoppable_bar
-
-    with stoppable_bar(plan.num_scenarios, "scenarios", quiet=values["quiet"]) as progress:
-        run_sweep(plan, values["output"], run=workers, fresh=values["fresh"], progress=progress)
-    _show_result(values, picture)
-    _require_plan(values["output"])
-
-
-def _show_result(values: options.OptionValues, picture: Picture | None) -> None:
-    """Draw the requested picture of the sweep and print its summary."""
-    from planner.sweeps.query import SweepQuery, requested_summary
-
-    query = SweepQuery(folder=values["output"])
-    if picture is not None:
-        from planner.sweeps.query import draw_query
-
-        draw_query(picture, query)
+    swept = SWEEP.run(inputs)
+    if picture is not None and SWEEP.draw is not None:
+        SWEEP.draw(picture, swept)
     if not values["quiet"]:
-        from planner.show.terminal import make_console, print_blocks
-
-        print_blocks(make_console(), requested_summary(query))
-
-
-def _require_plan(folder: Path) -> None:
-    """Raise InfeasibleError if no scenario of the sweep has a plan."""
-    from planner.errors import InfeasibleError
-    from planner.sweeps.sweep_folder import Sweep
-
-    sweep = Sweep(folder)
-    if not any(row["feasible"] for row in sweep.rows()):
-        raise InfeasibleError(
-            f"None of {sweep.plan.num_scenarios:,} scenarios has a plan: {folder} has the reasons."
-        )
+        print_result(values, SWEEP, swept)
+    if problem := SWEEP.problem(swept):
+        raise problem
 
 
-def _workers(values: options.OptionValues) -> Run:
-    """Return the runner of scenarios: local processes, or a Dask cluster."""
-    from planner.base.worker_processes import num_cores
-    from planner.sweeps.run_sweep import on_cores
-
-    if values["dask"] is None:
-        return on_cores(parse_int(values["workers"] or num_cores(), "--workers", 1))
-    if values["workers"] is not None:
-        raise _usage_error(
-            "--workers sets local processes; the cluster of --dask has its own workers."
-        )
-    from planner.sweeps.dask_workers import on_dask
-
-    return on_dask(values["dask"], None if values["quiet"] else _say)
-
-
-def _say(line: str) -> None:
-    typer.echo(line, err=True)
-
-
-def _plan(values: options.OptionValues) -> SweepPlan:
-    """Return the sweep plan of a file, or of the options."""
-    from planner.sweeps.read_plan import make_sweep, read_plan
-
-    answers = split_answers(values)
-    objectives = values["objective"] or []
-    settings = parse_settings(values["settings"] or [])
-    answered = {**answers.questions, **answers.limits}
-    requested = {**answered, **settings}
-    if objectives or options.is_set(values, "workload"):
-        requested["workload"] = values["workload"]
-    if values["sweep_plan"] is not None:
-        if requested:
-            name = options.option_name(next(iter(requested)))
-            raise _usage_error(f"The plan file sets the question: leave out {name} or the plan.")
-        return read_plan(values["sweep_plan"], values["specs"])
-    table: dict[str, object] = {"workload": values["workload"], **answered, "settings": settings}
-    table |= {"objectives": ",".join(objectives)} if objectives else {}
-    return make_sweep(table, values["specs"], option_name=options.option_name)
-
-
-def _usage_error(message: str) -> Exception:
-    from planner.errors import SearchSpaceError
-
-    return SearchSpaceError(message)
+run = with_options("sweep", _run)
+sweep.command(_DEFAULT, cls=_Run, hidden=True)(run)

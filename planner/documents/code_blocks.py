@@ -42,14 +42,12 @@ def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
     for word, start, end in (*_fenced(text), *directives):
         language, body = word.lower(), text[start:end]
         if language in languages:
-            code = textwrap.dedent(body) if language in _INDENTED else _separated(body)
+            if language in _INDENTED:
+                code = textwrap.dedent(body)
+            else:  # indented documents: their separators move to the first column
+                indent = body[: len(body) - len(body.lstrip(" "))]
+                code = re.sub(rf"^{indent}---(?=\s*$)", f"---{indent}", body, flags=re.MULTILINE)
             yield language, blanks[:start] + code
-
-
-def _separated(body: str) -> str:
-    """A body with indented documents, its separators moved to the first column."""
-    indent = body[: len(body) - len(body.lstrip(" "))]
-    return re.sub(rf"^{indent}---(?=\s*$)", f"---{indent}", body, flags=re.MULTILINE)
 
 
 def _fenced(text: str) -> Iterator[tuple[str, int, int]]:

@@ -6,7 +6,8 @@ A row of ``options/<target>.csv``:
     of the table of terms, or a quantity that the target's module computes; empty if the option is
     always written
 ``value``
-    the row holds for this value only; ``>1`` for values above one; empty for any
+    the row holds for this value only; ``>1`` for values above one; empty for any; of expressions,
+    the row holds if this one is true
 ``role``
     ``is``: the option has the value, written and read; ``reads``: an alternative that is only
     read; ``with``: written in addition; ``always``: written for every plan; ``omitted``:
@@ -17,13 +18,19 @@ A row of ``options/<target>.csv``:
     prediction; ``unread``: an option of the tool that planner does not read, which may change the
     result (``used`` and ``unread`` may end with ``*``); ``default``: the value
     without any option, from the first such row with a true condition; ``like``: parameters that
-    the table does not name take the rows of the table ``option``
+    the table does not name take the rows of the table ``option``; the others are expressions:
+    ``read``: the parameter is ``text`` in a file, unless an earlier row sets it; ``size``: the same
+    for a size of the model; ``write``: the parameter or quantity is ``text`` of the plan;
+    ``required``: it is missing in the file if no row sets it; ``noted``, ``refused``: the user gets
+    ``note``, or an error with it, for a file of which ``text`` is true
 ``option``, ``text``
     its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
     ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:
-    ``unknown``, ``>=70`` GiB, ``>=70 but a100``, empty for all
+    ``unknown``, ``>=70`` GiB, ``>=70 but a100``, empty for all; for roles of expressions, an
+    expression (see `planner.launch.expressions`)
 ``since``, ``note``
-    the first version with the option, if not the first of all; reason and remarks
+    the first version with the option, if not the first of all; reason and remarks; of ``read`` the
+    reason for a default; notes of expressions may have names in braces, as ``{vocab_size:,}``
 """
 
 from __future__ import annotations
@@ -41,6 +48,8 @@ from typing import TypeAlias
 from planner.base import read_files
 from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
+from planner.launch.expressions import Expression
+from planner.launch.target_plugins import target_plugins
 from planner.question.terms import terms_of
 
 Quantity: TypeAlias = str | int | float
@@ -71,6 +80,19 @@ class OptionRole(StrEnum):
     UNREAD = "unread"
     DEFAULT = "default"
     LIKE = "like"
+    READ = "read"
+    SIZE = "size"
+    WRITE = "write"
+    REQUIRED = "required"
+    NOTED = "noted"
+    REFUSED = "refused"
+
+
+EXPRESSION_ROLES = (
+    *(OptionRole.READ, OptionRole.SIZE, OptionRole.WRITE),
+    *(OptionRole.REQUIRED, OptionRole.NOTED, OptionRole.REFUSED),
+)
+"""Roles of rows whose ``value`` and ``text`` are expressions."""
 
 
 @record(kw_only=True)
@@ -90,6 +112,22 @@ class OptionRow:
         if self.value.startswith(">"):
             return float(value) > float(self.value[1:])
         return not self.value or self.value == format_option_value(value)
+
+    @property
+    def condition(self) -> Expression | None:
+        """The expression that must be true for the row to hold; None: it always does."""
+        return Expression.parse(self.value) if self.value else None
+
+    @property
+    def expression(self) -> Expression:
+        """The expression of the row."""
+        return Expression.parse(self.text)
+
+    @property
+    def read_options(self) -> frozenset[str]:
+        """The options that the expressions of the row read."""
+        texts = filter(None, (self.value, self.text))
+        return frozenset[str]().union(*(Expression.parse(text).options for text in texts))
 
     def applies_to(self, gpu: str | None, gib: float) -> bool:
         """True if the default holds on this GPU with ``gib`` of memory; ``gpu`` None: unknown."""
@@ -174,6 +212,8 @@ class OptionTable:
     """Options of the target that change no prediction."""
     unread: frozenset[str] = frozenset()
     """Options of the target that planner does not read."""
+    expressions: tuple[OptionRow, ...] = ()
+    """Rows with expressions, in the order in which they are evaluated."""
 
     @classmethod
     @cache
@@ -181,7 +221,7 @@ class OptionTable:
         """Load the option table of a program, with the rows of the tables that it extends."""
         all_rows = [
             OptionRow(**{**row, "role": OptionRole(row["role"])})  # type: ignore[arg-type]
-            for row in shipped_rows(f"options/{target}.csv")
+            for row in _option_rows(target)
         ]
         parameters = {row.parameter for row in all_rows}
         special_roles = (
@@ -190,13 +230,18 @@ class OptionTable:
             OptionRole.UNREAD,
             OptionRole.DEFAULT,
             OptionRole.LIKE,
+            *EXPRESSION_ROLES,
         )
+        expressions = tuple(row for row in all_rows if row.role in EXPRESSION_ROLES)
         rows = [row for row in all_rows if row.role not in special_roles]
         for like_target in (row.option for row in all_rows if row.role is OptionRole.LIKE):
             rows += [row for row in cls.load(like_target).rows if row.parameter not in parameters]
         return cls(
             rows=tuple(rows),
-            used=frozenset(row.option for row in all_rows if row.role is OptionRole.USED),
+            used=frozenset(row.option for row in all_rows if row.role is OptionRole.USED).union(
+                *(row.read_options for row in expressions)
+            ),
+            expressions=expressions,
             ignored=frozenset(row.option for row in all_rows if row.role is OptionRole.IGNORED),
             unread=frozenset(row.option for row in all_rows if row.role is OptionRole.UNREAD),
             defaults=tuple(row for row in all_rows if row.role is OptionRole.DEFAULT),
@@ -352,6 +397,12 @@ def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     return read_files.packaged_rows(Path(__file__).parent / name, delimiter)
 
 
+def _option_rows(target: str) -> Sequence[Mapping[str, str]]:
+    """Return the rows of a target's option table, shipped or of another package."""
+    plugin = target_plugins().get(target)
+    return shipped_rows(f"options/{target}.csv") if plugin is None else plugin.options
+
+
 def is_command(name: str, words: Sequence[str]) -> bool:
     """Whether words start a tool, by the ``command`` of its row."""
     pattern = tool_row(name)["command"]
@@ -367,13 +418,17 @@ def has_keys(values: Mapping[str, object], pattern: str) -> bool:
     """True if a document has the keys of a pattern; see `planner.launch.target.Target`."""
     normalized = {key.replace("-", "_"): value for key, value in values.items()}
     return any(
-        all(
-            any(_has_key(normalized, condition) for condition in group.split("|"))
-            for group in alternative.split()
-        )
+        all(_has_group(normalized, group) for group in alternative.split())
         for alternative in pattern.split(" or ")
         if alternative
     )
+
+
+def _has_group(values: Mapping[str, object], group: str) -> bool:
+    number, colon, conditions = group.partition(":")
+    least = int(number) if colon and number.isdecimal() else 1
+    keys = (conditions if colon and number.isdecimal() else group).split("|")
+    return sum(_has_key(values, key) for key in keys) >= least
 
 
 def _has_key(values: Mapping[str, object], condition: str) -> bool:
@@ -384,14 +439,14 @@ def _has_key(values: Mapping[str, object], condition: str) -> bool:
 
 
 def option_aliases(tool: str) -> Mapping[str, str]:
-    """Keys or options of a tool mapped to those of another: rows of ``launchers/keys.csv``."""
+    """Keys or options of a tool mapped to those of another: rows of ``wrappers/keys.csv``."""
     return _all_aliases().get(tool, {})
 
 
 @cache
 def _all_aliases() -> Mapping[str, Mapping[str, str]]:
     keys: dict[str, dict[str, str]] = {}
-    for row in shipped_rows("wrappers/launchers/keys.csv"):
+    for row in shipped_rows("wrappers/keys.csv"):
         keys.setdefault(row["of"], {})[row["key"]] = row["option"]
     return keys
 
@@ -407,7 +462,8 @@ def tool_row(name: str) -> Mapping[str, str]:
 @cache
 def _tool_rows() -> Mapping[str, Mapping[str, str]]:
     rows = (*shipped_rows("targets.csv"), *shipped_rows("dialects/programs.csv"))
-    return {row["name"]: row for row in rows}
+    plugins = {name: plugin.row for name, plugin in target_plugins().items()}
+    return {**plugins, **{row["name"]: row for row in rows}}
 
 
 _FLAG_VALUES = "0"

@@ -38,6 +38,7 @@ from planner.launch.option_table import (
     parse_parameters,
     tool_row,
 )
+from planner.launch.read.expression_rows import write_quantities
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -59,6 +60,13 @@ from planner.workloads.workload import Evaluation
 _AUTO = "auto"
 _LAYOUT_QUANTITIES = ("adapter", "both_splits", "no_such_file", "kv_cache")
 """Quantities that a target must express: without them another plan would start."""
+
+
+JOB_NAMES = (
+    *("num_gpus", "gpus_per_node", "num_nodes", "data_parallel", "accumulation_steps"),
+    *("training_steps", "hub_name", "learns_preferences"),
+)
+"""Names of expressions that are attributes of the job."""
 
 
 @record(kw_only=True)
@@ -115,6 +123,10 @@ class LaunchJob:
             if table.get(name) is not None:
                 return table[name]
         return None
+
+    def value_of(self, name: str) -> Any:
+        """Return a value for expressions of option tables: also numbers of nodes, steps, ranks."""
+        return getattr(self, name) if name in JOB_NAMES else self[name]
 
     def option_values(self, quantities: Quantities) -> dict[str, Any]:
         """Return quantities with None for "auto", and attention as either a flag or a kernel."""
@@ -369,8 +381,10 @@ class LaunchTarget:
     inherits : whether its documents inherit from others, with null as an override
 
     Fields that are no functions are a row of ``targets.csv``, lists separated by ``|``. Its
+    ``starts`` are the words that start a server, ``|`` between lines of a file, its
     ``command`` is a pattern of the words that start the tool, ``document`` the keys of its
-    documents: all groups must match, of a group one of the alternatives separated by ``|``; ``*``
+    documents: all groups must match, of a group one of the alternatives separated by ``|``, of
+    ``2:`` before a group two; ``*``
     is a wildcard, ``KEY=TEXT`` a pattern of the value, ``!KEY`` means no such key, and
     `` or `` separates alternatives.
     """
@@ -421,6 +435,11 @@ class LaunchTarget:
         return OptionTable.load(self.words or self.name)
 
     @property
+    def can_write(self) -> bool:
+        """Whether planner writes its files, not only reads them."""
+        return self.draft is not _refuse_to_write
+
+    @property
     def tool(self) -> str:
         """Title and version, without repeating the title."""
         is_named = self.version.startswith(self.title)
@@ -437,7 +456,8 @@ class LaunchTarget:
 
     def table_input(self, job: LaunchJob) -> Quantities:
         """Quantities for the table: of the plan, replaced by those of the target."""
-        return {**plan_quantities(job, self.table), **self.quantities(job)}
+        computed = write_quantities(self.table, job.value_of)
+        return {**plan_quantities(job, self.table), **computed, **self.quantities(job)}
 
     def make_draft(self, job: LaunchJob) -> LaunchDraft:
         """Return the processes, files and notes that start a job with this program.

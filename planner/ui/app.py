@@ -112,6 +112,7 @@ _TITLES = {
     "estimate": "Estimate",
     "explain": "Explain",
     "max-batch": "Max batch",
+    "max-length": "Max length",
     "launch": "Launch files",
 }
 _COMMAND_HINTS = {
@@ -122,6 +123,7 @@ _COMMAND_HINTS = {
     "estimate": "Give a model, GPUs and settings, or upload a launch script: one plan in full.",
     "explain": "The causes of a plan's time and memory; move the sliders to see changes.",
     "max-batch": "The largest batch, or the largest number of concurrent requests, that fits.",
+    "max-length": "The longest sequence, prompt or answer that fits and keeps the limits.",
     "launch": "The files that start the best plan, or yours in another tool.",
 }
 _WORKLOADS = {
@@ -130,7 +132,7 @@ _WORKLOADS = {
     "serve": "Serving",
     "rl": "Reinforcement learning",
 }
-_LIVE_COMMANDS = ("search", "estimate", "explain", "max-batch", "launch")
+_LIVE_COMMANDS = ("search", "estimate", "explain", "max-batch", "max-length", "launch")
 """Commands that are fast enough to answer while the user types."""
 _CACHE_HEADERS = {"cache-control": "public, max-age=86400"}
 
@@ -425,7 +427,7 @@ async def _body(request: Request, max_bytes: int) -> object:
     return value
 
 
-_SLIDER_COMMANDS = ("explain", "estimate", "max-batch")
+_SLIDER_COMMANDS = ("explain", "estimate", "max-batch", "max-length")
 """Commands of one plan, which get sliders."""
 _TABLE_COMMANDS = ("search", "estimate", "size", "sweep")
 

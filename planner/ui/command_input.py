@@ -9,25 +9,22 @@ from tempfile import TemporaryDirectory
 
 from planner.base.read_files import read_json, restrict_to_folders
 from planner.base.records import record
-from planner.decide.sizing.autoscaling import Startup, read_startup
+from planner.commands.command import Call
+from planner.commands.options import FILE, option_name
 from planner.errors import SpecError
-from planner.launch.read.launch_file import LaunchFile, LaunchQuestion
-from planner.question.names import STARTUP_TIME
-from planner.question.request import Request
+from planner.question.names import LOAD, SERVICES
 from planner.specs.spec_paths import data_folders
 from planner.ui.question import (
-    FILE,
+    AGAINST,
     PRICES,
     PRICES_FILE,
-    SETTINGS,
+    THINGS,
     WORKLOAD,
     Question,
-    option_of,
+    parse_things,
     prices_csv,
 )
-from planner.ui.request_limits import Limits
-from planner.workloads.build_request import make_request, search_request
-from planner.workloads.saved_plan import SavedPlan
+from planner.ui.request_limits import Limits, RequestRefused
 
 ProgressCallback = Callable[[int, int], None]
 """Gets the steps done and their total; raises `StopSearch` when the time is over."""
@@ -64,13 +61,8 @@ class CommandInput:
         if not token:
             return Path(first)  # an example of the package
         if first not in (file for file, _ in self.question.files):
-            raise SpecError(f"The file of {option_of(name)} has expired: upload it again.")
+            raise SpecError(f"The file of {option_name(name)} has expired: upload it again.")
         return self.folder / first
-
-    @property
-    def startup(self) -> Startup:
-        """Start-up time of the GPUs."""
-        return read_startup(self.question.fields.get(STARTUP_TIME) or 0, option_of(STARTUP_TIME))
 
     def request_arguments(self) -> dict[str, object]:
         """Return arguments for `make_request`; also writes the file of the user's prices."""
@@ -82,36 +74,57 @@ class CommandInput:
             arguments[PRICES] = str(path)
         return arguments
 
-    def read_request(self, *, is_search: bool = False) -> tuple[Request, LaunchQuestion | None]:
-        """Return the request of the question, and the uploaded launch file; None without one."""
-        arguments, file = self.request_arguments(), self.file
-        if file is None:
-            return make_request(arguments, option_name=option_of), None
-        if _is_model_config(file):
-            return make_request({"model": str(file), **arguments}, option_name=option_of), None
-        workload = arguments.pop(WORKLOAD)
-        if file.suffix == ".toml" and file.is_file():
-            base: Request = SavedPlan.read(file).request()
-            launch_question = None
-        else:
-            answers = {n: v for n, v in arguments.items() if n not in ("constraints", "specs")}
-            answers.pop(SETTINGS, None)
-            answers |= self.question.settings
-            launch = LaunchFile(
-                path=file,
-                answers=answers,
-                specs=self.specs,
-                option_name=option_of,
-                workload=workload,
+    def call(self) -> Call:
+        """Return the call of the command: the fields of the question, and its uploaded files.
+
+        The file of the plan may be of another workload than the form.
+        """
+        question, file = self.question, self.file
+        request = self.request_arguments()
+        extra: dict[str, object] = {**question.extra, "is_translated": True, "uses_cores": False}
+        extra |= {name: self.uploaded_file(name) for name in (LOAD, SERVICES) if name in extra}
+        extra |= {"is_layout": bool(question.settings), "takes_part": True}
+        extra["output"] = self.folder.with_name("sweep")
+        if THINGS in extra:
+            extra[THINGS] = parse_things(str(extra[THINGS]), self.specs)
+        if AGAINST in extra:
+            extra[AGAINST] = str(extra[AGAINST]).split()
+        if file is not None and _is_model_config(file):
+            request = {"model": str(file), **request}
+        elif file is not None:
+            extra["from_file"] = file
+            request.pop(WORKLOAD, None)
+        return Call(
+            request=request,
+            extra=extra,
+            option_name=option_name,
+            setting_name=option_name,
+            bar=self.bar,
+            has_files=False,
+            workload=question.workload,
+        )
+
+    @contextmanager
+    def bar(self, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+        """Yield a function that reports the steps done.
+
+        Raises RequestRefused if there are more configurations or scenarios than the limit.
+        """
+        limits = self.limits
+        if unit == "scenarios" and total > limits.scenarios:
+            raise RequestRefused(
+                f"That is {total:,} scenarios; here a sweep has at most {limits.scenarios:,}. "
+                "List fewer values, or use the command line.",
+                413,
             )
-            launch_question = launch.question()
-            base = launch_question.request
-        if is_search:
-            return make_request(
-                arguments, base=search_request(base), option_name=option_of
-            ), launch_question
-        arguments.pop("constraints")
-        return make_request(arguments, base=base, option_name=option_of), launch_question
+        if unit in ("configurations", "trials") and total > limits.rows:
+            raise RequestRefused(
+                f"That is {total:,} {unit}; here a search has at most {limits.rows:,}. "
+                "Narrow it with settings, or use the command line.",
+                413,
+            )
+        self.report_progress(0, total)
+        yield lambda done: self.report_progress(done, total)
 
 
 @contextmanager

@@ -9,16 +9,15 @@ from pathlib import Path
 
 from planner.base.enums import ComputePrecision, Quantization
 from planner.base.records import record
+from planner.commands.options import FILE, OBJECTIVES, form_fields, option_name, option_rows
 from planner.launch import SCRIPT, TARGETS, WRAPPERS
-from planner.question.terms import Term, terms_of
+from planner.question.terms import Term, glossary, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
 from planner.specs.spec_paths import SpecKind
 from planner.sweeps.plan import SPECS
 from planner.ui.question import (
     AGAINST,
-    FILE,
-    OBJECTIVES,
     PRECISION,
     PRICES,
     SETTINGS,
@@ -26,9 +25,9 @@ from planner.ui.question import (
     THINGS,
     WRAPPER,
     Question,
-    command_terms,
+    field_help,
     is_file,
-    option_of,
+    is_flag,
 )
 from planner.workloads.registry import workload_of
 
@@ -98,6 +97,11 @@ class Field:
     assumed: str
 
     @property
+    def switch(self) -> Sequence[tuple[str, str]]:
+        """The values of a flag with their labels; an option of a command can only be on."""
+        return [("true", "yes"), *([("false", "no")] if self.name in glossary() else [])]
+
+    @property
     def took(self) -> str:
         """The assumed value without its reason, shortened."""
         text = self.assumed.partition(" (")[0]
@@ -130,8 +134,8 @@ def field_groups(
     form_names = {question.workload, question.command}
     assumed_texts = assumed or {}
     plan_texts = plan.fields if plan is not None and FILE in question.fields else {}
-    for name, term in command_terms(question.command, question.workload).items():
-        group = _TITLES[name][1] if term is None else term.group
+    for name, term in form_fields(question.command, question.workload).items():
+        group = _group(name) if term is None else term.group
         value = question.fields.get(name, "")
         is_first = bool(value) or (term is not None and bool(form_names & {*term.form}))
         group_name = FIRST if is_first else group if group in groups else "question"
@@ -150,12 +154,17 @@ def field_groups(
     ]
 
 
+def _group(name: str) -> str:
+    """The group of a field without term."""
+    return _TITLES[name][1] if name in _TITLES else option_rows()[""][name]["group"]
+
+
 def _field(name: str, term: Term | None, value: str, assumed: str) -> Field:
     """Return the form field of an input with its label, description and current value.
 
     ``term`` is None for an input without a term, such as an uploaded file.
     """
-    title = _TITLES[name][0] if term is None else term.description
+    title = term.description if term else _TITLES.get(name, ("",))[0] or field_help(name)
     kind = "" if term is None else term.type
     limit = ""
     if term is not None and "limit" in term.kind and "question" not in term.kind:
@@ -170,7 +179,7 @@ def _field(name: str, term: Term | None, value: str, assumed: str) -> Field:
     side = "" if not is_limit or term is None else (" at most" if term.sign > 0 else " at least")
     return Field(
         name=name,
-        option=option_of(name),
+        option=option_name(name),
         label=f"{label_text}{side}",
         title=_PRICES_TITLE if name == PRICES else f"{limit}{title}",
         value=value,
@@ -178,7 +187,7 @@ def _field(name: str, term: Term | None, value: str, assumed: str) -> Field:
         or (term and term.example)
         or _EXAMPLES.get(kind)
         or (term.default if term else ""),
-        is_flag=kind == "flag",
+        is_flag=is_flag(name),
         is_file=is_file(name),
         is_long=name in _LONG_FIELDS or (term is not None and _LONG in term.form),
         choices=name if name in _FIELDS_WITH_CHOICES else "",

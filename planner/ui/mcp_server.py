@@ -26,7 +26,7 @@ from planner.ui.question import SUMMARIES, Question, is_file, question_schema
 from planner.ui.request_limits import Limits, RequestRefused
 from planner.ui.worker_pool import OBJECT_FILE, Pool
 
-COMMANDS = ("search", "estimate", "size", "compare", "explain", "max-batch")
+COMMANDS = ("search", "estimate", "size", "compare", "explain", "max-batch", "max-length")
 """Commands that are tools; others write files, or answer with a page."""
 NAMES = "names"
 TERMS = "terms"

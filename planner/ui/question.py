@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from planner.base.enums import Contract
 from planner.base.records import record
+from planner.commands.options import FILE, OBJECTIVES, form_fields, option_name, option_rows
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.launch import TARGETS, WRAPPERS
 from planner.question.names import BUDGET, CONTRACT, GPU, SERVICES
@@ -21,30 +22,21 @@ from planner.show.presenters.comparison import kinds_named
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
 from planner.sweeps.plan import SPECS
-from planner.workloads.build_request import make_request, parse_settings
+from planner.workloads.build_request import parse_settings
 from planner.workloads.registry import as_workload_name, workload_names
 
 COMMANDS = (
-    "search", "size", "sweep", "compare", "estimate", "explain", "max-batch", "launch",
+    "search", "size", "sweep", "compare", "estimate", "explain", "max-batch", "max-length",
+    "launch",
 )  # fmt: skip
-SETTINGS, OBJECTIVES, PRECISION, WORKLOAD = "settings", "objectives", "precision", "workload"
+SETTINGS, PRECISION, WORKLOAD = "settings", "precision", "workload"
 THINGS, AGAINST, TARGET, WRAPPER = "things", "against", "target", "wrapper"
-FILE, PRICES = "file", "prices"
+PRICES = "prices"
 
-_OPTIONS = {
-    SETTINGS: "--set", OBJECTIVES: "--objective", PRECISION: "--precision", FILE: "--from",
-}  # fmt: skip
 PLACED = {THINGS: "", TARGET: ""}
 """Positional arguments of commands, without an option."""
 _OUTPUT = {"sweep": ("--output", "sweep"), "launch": ("--output", "plan")}
 """Options for the output files of a command."""
-_COMMAND_FIELDS = {
-    "compare": (THINGS,), "launch": (TARGET, WRAPPER), "explain": (AGAINST,),
-}  # fmt: skip
-_ONE_PLAN = ("estimate", "explain", "max-batch")
-_FROM_FILE = ("search", "estimate", "explain", "max-batch", "launch")
-_WITH_OBJECTIVES = ("search", "sweep", "compare", "launch")
-_COMMANDS_WITHOUT_LIMITS = ("estimate", "explain")
 # Marks of paths. Specs are given by name here, so that no client can read files of the server or
 # make it download models.
 _PATHS = ("/", "\\", "\0")
@@ -61,27 +53,20 @@ def is_file(name: str) -> bool:
     return name == FILE or (term is not None and term.type == "file")
 
 
-def option_of(name: str) -> str:
-    """Option of a field on the command line."""
-    term = glossary().get(name)
-    return _OPTIONS.get(name) or (term.option_name if term else "--" + name.replace("_", "-"))
+def is_on(text: str) -> bool:
+    """Whether the text of a flag means that it is on."""
+    return text.lower() in ("true", "yes", "on", "1")
 
 
-def command_terms(command: str, workload: str) -> dict[str, Term | None]:
-    """Return the fields of a command with their terms, in order; None for fields without term."""
-    kinds = ("question",) if command in _COMMANDS_WITHOUT_LIMITS else ("question", "limit")
-    questions = terms_of(workload, *kinds)
-    parameters = terms_of(workload, "parameter")
-    fields: dict[str, Term | None] = dict.fromkeys(_COMMAND_FIELDS.get(command, ()))
-    fields |= {"model": questions["model"], "gpu": questions["gpu"]}
-    fields["num_gpus"] = parameters["num_gpus"]
-    fields |= {FILE: None} if command in _FROM_FILE else {}
-    fields |= terms_of(workload, "sizing") if command == "size" else {}
-    fields |= questions
-    if command in _ONE_PLAN:
-        fields.pop("space", None)
-    fields |= {PRECISION: None, SETTINGS: None}
-    return fields | ({OBJECTIVES: None} if command in _WITH_OBJECTIVES else {})
+def field_help(name: str) -> str:
+    """The help of an option without term."""
+    return option_rows()[""][name]["help"]
+
+
+def is_flag(name: str) -> bool:
+    """Whether a field is either on or off."""
+    term, row = glossary().get(name), option_rows()[""].get(name, {})
+    return (row.get("kind") if term is None else term.type) == "flag"
 
 
 @record(kw_only=True)
@@ -109,7 +94,7 @@ class Question:
             if text.strip():
                 texts[name] = text.strip()
         workload = as_workload_name(texts.pop(WORKLOAD, Request.workload).lower())
-        terms = command_terms(command, workload)
+        terms = form_fields(command, workload)
         fields: dict[str, str] = {}
         for written_name, text in texts.items():
             name = _field_name(written_name, terms)
@@ -134,7 +119,7 @@ class Question:
         texts = {name: text.strip() for name, text in pairs if text.strip()}
         workload_name = texts.get(WORKLOAD, "").lower()
         workload = workload_name if workload_name in workload_names() else Request.workload
-        terms = command_terms(command, workload)
+        terms = form_fields(command, workload)
         fields = {name: texts[name] for name in terms if name in texts}
         return cls(command=command, workload=workload, fields=fields)
 
@@ -160,8 +145,8 @@ class Question:
         """Return the question of another command with the options of a planner command line."""
         arguments = shlex.split(line)[2:]
         workload = arguments[arguments.index("--workload") + 1] if "--workload" in arguments else ""
-        terms = command_terms(command, workload or Request.workload)
-        names = {option_of(name): name for name in terms if name not in PLACED}
+        terms = form_fields(command, workload or Request.workload)
+        names = {option_name(name): name for name in terms if name not in PLACED}
         fields: dict[str, str] = {}
         for index, argument in enumerate(arguments):
             name = names.get(argument)
@@ -197,23 +182,22 @@ class Question:
         arguments += [w for n in PLACED if n in self.fields for w in _split_commas(self.fields[n])]
         arguments += [] if self.workload == Request.workload else ["--workload", self.workload]
         for name, text in self.fields.items():
-            term = glossary().get(name)
             if name in PLACED:
                 continue
             if name in (SETTINGS, AGAINST):
                 arguments += [
-                    argument for inputs in text.split() for argument in (option_of(name), inputs)
+                    argument for inputs in text.split() for argument in (option_name(name), inputs)
                 ]
             elif is_file(name):
-                arguments += [option_of(name), text.partition(":")[2] or text]
+                arguments += [option_name(name), text.partition(":")[2] or text]
             elif name == PRICES:
-                arguments += [option_of(name), PRICES_FILE]
-            elif term is not None and term.type == "flag":
-                is_on = text.lower() in ("true", "yes", "on", "1")
-                option = option_of(name)
-                arguments.append(option if is_on else f"--no-{option[2:]}")
+                arguments += [option_name(name), PRICES_FILE]
+            elif is_flag(name):
+                option = option_name(name)
+                if is_on(text) or name in glossary():
+                    arguments.append(option if is_on(text) else f"--no-{option[2:]}")
             else:
-                arguments += [option_of(name), text]
+                arguments += [option_name(name), text]
         return arguments + self.output
 
     @property
@@ -229,10 +213,21 @@ class Question:
     @property
     def answers(self) -> dict[str, object]:
         """Return the inputs by term, without limits, settings and command-specific fields."""
-        others = {THINGS, AGAINST, TARGET, WRAPPER, FILE, PRICES, SETTINGS, OBJECTIVES}
-        others |= {*terms_of(self.workload, "sizing")}
+        others = {PRICES, FILE, SETTINGS, OBJECTIVES, *self.extra}
         limits = self.limits
         return {n: v for n, v in self.fields.items() if n not in others and n not in limits}
+
+    @property
+    def extra(self) -> dict[str, object]:
+        """Return the values of the command that are no fields of a request, by name."""
+        fields = form_fields(self.command, self.workload)
+        request = (PRECISION, SETTINGS, OBJECTIVES, FILE)
+        extra = {n for n, term in fields.items() if term is None or "sizing" in term.kind}
+        return {
+            name: is_on(text) if is_flag(name) else text
+            for name, text in self.fields.items()
+            if name in extra and name not in request
+        }
 
     @property
     def limits(self) -> dict[str, str]:
@@ -262,25 +257,18 @@ class Question:
             arguments[OBJECTIVES] = self.fields[OBJECTIVES]
         return arguments
 
-    def request(self, specs: Path | None) -> Request:
-        """Return the question as a search request.
-
-        Raises SpecError or SearchSpaceError if a value is invalid.
-        """
-        return make_request(self.request_arguments(specs), option_name=option_of)
-
 
 def _field_name(word: str, fields: Mapping[str, Term | None]) -> str:
     """Return the name of the field that a name or an option denotes.
 
-    >>> fields = command_terms("search", "serve")
+    >>> fields = form_fields("search", "serve")
     >>> [_field_name(word, fields) for word in ("input-tokens", "gpus", "ttft", "set")]
     ['input_tokens', 'num_gpus', 'time_to_first_token', 'settings']
     """
     if word in fields:
         return word
     option = "--" + word.strip().lstrip("-").replace("_", "-")
-    by_option = {option_of(name): name for name in fields}
+    by_option = {option_name(name): name for name in fields}
     terms = {name: term for name, term in fields.items() if term is not None}
     return by_option.get(option) or full_name(word, terms)
 
@@ -377,6 +365,7 @@ SUMMARIES = {
     "compare": "Things side by side, as planner compare --json",
     "explain": "The causes of a plan's time and memory, as planner explain --json",
     "max-batch": "The largest batch that fits, as planner max-batch --json",
+    "max-length": "The longest sequence, prompt or answer that fits, as planner max-length --json",
     "launch": "The files that start a plan, by name",
 }
 """The answer of each command."""
@@ -407,7 +396,7 @@ def field_schemas(command: str) -> dict[str, tuple[dict[str, object], bool]]:
     """Return the JSON schema of each field, and whether the field is a limit."""
     terms: dict[str, Term | None] = {WORKLOAD: None}
     for workload in workload_names():
-        terms |= command_terms(command, workload)
+        terms |= form_fields(command, workload)
     return {name: _field_schema(name, term) for name, term in terms.items()}
 
 
@@ -421,7 +410,10 @@ def _field_schema(name: str, term: Term | None) -> tuple[dict[str, object], bool
         }, False
     if term is None:
         kind = {"type": ["object", "string"]} if name == SETTINGS else {"type": ["array", "string"]}
-        return {**kind, "description": _FIELD_DESCRIPTIONS[name]}, False
+        text = _FIELD_DESCRIPTIONS.get(name) or field_help(name)
+        if is_flag(name) or name not in _FIELD_DESCRIPTIONS:
+            kind = {"type": ["boolean", "string"] if is_flag(name) else ["number", "string"]}
+        return {**kind, "description": text}, False
     suffix = f" ({', '.join(term.of)})" if term.of else ""
     is_limit = "limit" in term.kind and "question" not in term.kind
     bound = ("at most: " if term.sign > 0 else "at least: ") if is_limit else ""
@@ -476,8 +468,8 @@ def _suggest_word(question: Question, message: str) -> Iterator[Fix]:
 
 def _suggest_options(question: Question, message: str) -> Iterator[Fix]:
     """Yield the options that an error message mentions, with the values that it has."""
-    fields = command_terms(question.command, question.workload)
-    names = {option_of(name): name for name in fields if name not in PLACED}
+    fields = form_fields(question.command, question.workload)
+    names = {option_name(name): name for name in fields if name not in PLACED}
     for option, value_text in _OPTION.findall(" ".join(message.split())):
         name, value = names.get(option), value_text.rstrip(_PUNCTUATION)
         if name is None:

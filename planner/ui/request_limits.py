@@ -228,3 +228,9 @@ def within_files(limits: Limits) -> Limits:
     if files == resource.RLIM_INFINITY:
         return limits
     return replace(limits, connections=min(limits.connections, files // 2))
+
+
+def late_error(limits: Limits) -> RequestRefused:
+    """Return the error of a question that takes too long."""
+    message = f"It takes more than {limits.seconds:g} s: narrow the question, or use the command"
+    return RequestRefused(f"{message} line.", 504)

@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 
 from planner.base.read_files import TABLE, parse_json, read_bytes
 from planner.base.records import record
+from planner.commands.options import FILE
 from planner.errors import PlannerError, SearchSpaceError
 from planner.launch.targets import targets
 from planner.optimize.exhaustive import StopSearch
@@ -35,7 +36,7 @@ from planner.show.presenters.plots.picture import Picture
 from planner.show.presenters.row_files import csv_cell
 from planner.show.theme import DARK, LIGHT
 from planner.ui.command_input import UPLOADED, CommandInput, ProgressCallback, prepare_input
-from planner.ui.question import FILE, PRICES, Question, is_file
+from planner.ui.question import PRICES, Question, is_file
 from planner.ui.request_limits import Limits, RequestRefused
 from planner.ui.run_commands import WHERE, check_size, run_command
 from planner.workloads.registry import workload_of

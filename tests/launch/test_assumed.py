@@ -11,7 +11,7 @@ from commands import Command
 from planner.errors import LaunchError
 from planner.launch.read.launch_file import DEFAULT_GPUS, LaunchFile
 from planner.launch.read.read_launch import read_launch
-from planner.launch.wrappers.launchers.job_resources import INSTANCES, gpus_in_text, parse_gpu_name
+from planner.launch.wrappers.read_resources import INSTANCES, gpus_in_text, parse_gpu_name
 from planner.specs.catalogue import Catalogue
 
 FULL = "accelerate launch train.py --model_name_or_path {} --per_device_train_batch_size 1 "

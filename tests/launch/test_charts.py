@@ -11,7 +11,7 @@ import pytest
 from planner.base import read_files
 from planner.errors import LaunchError
 from planner.launch.read.read_launch import read_launch
-from planner.launch.wrappers import helm_charts
+from planner.launch.wrappers import read_helm_charts
 
 _TEMPLATE = "containers:\n- image: {{ .Values.image }}\n  args: [{{ .Values.tp }}]\n"
 _RENDERED = """\
@@ -159,6 +159,6 @@ def test_helm_is_stopped_after_a_time(
     chart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _install(monkeypatch, tmp_path / "bin", "import time; time.sleep(5)")
-    monkeypatch.setattr(helm_charts, "_HELM_SECONDS", 0.1)
+    monkeypatch.setattr(read_helm_charts, "_HELM_SECONDS", 0.1)
     with pytest.raises(LaunchError, match="did not end within"):
         read_launch(chart)

@@ -181,7 +181,7 @@ def test_specs_that_are_compared_have_their_numbers(results, page_made):
 )
 def test_a_damaged_comparison_or_explanation_is_refused_with_its_name(changed, name, part):
     path = changed(name, lambda table: table.update({part: [3]}))
-    with pytest.raises(SpecError, match=f"{name}: is a damaged"):
+    with pytest.raises(SpecError, match=f"{name}: its part {part} is damaged"):
         read_page(path)
 
 

@@ -162,7 +162,7 @@ def check(question: Words, capsys: pytest.CaptureFixture[str], data: st.DataObje
         return plans[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("planner.workloads.make_plan.make_plan", noted)
+        patch.setattr("planner.commands.search.make_plan", noted)
         code = run(["search", *question, "--json", "found.json"])
     out = capsys.readouterr().out
     assume(code not in (InfeasibleError.exit_code, SpecError.exit_code, SearchSpaceError.exit_code))

@@ -278,7 +278,7 @@ def _answer(question: Question, told: list[int] | None = None, **limits: int) ->
 
 
 def test_a_search_has_so_many_configurations(monkeypatch):
-    monkeypatch.setattr("planner.ui.run_commands.document_page", _too_late)
+    monkeypatch.setattr("planner.ui.run_commands.result_page", _too_late)
     with pytest.raises(RequestRefused, match="here a search has at most 1") as refused:
         _answer(SMALL, rows=1)
     num = int(str(refused.value).split()[2].replace(",", ""))
@@ -300,13 +300,13 @@ def _too_late(*_: object) -> None:
 def test_an_answer_has_so_many_bytes(monkeypatch):
     whole = _answer(ONE)
     assert whole.size == len(whole.object) + len(whole.content)
-    monkeypatch.setattr("planner.ui.run_commands.object_text", lambda _: whole.object)
+    monkeypatch.setattr("planner.ui.run_commands.result_text", lambda _: whole.object)
     assert _answer(ONE, answer_bytes=whole.size).size == whole.size
     for most in (whole.size - 1, len(whole.object) - 1):
         with pytest.raises(RequestRefused, match="narrow the question") as refused:
             _answer(ONE, answer_bytes=most)
         assert refused.value.status == 413
-    monkeypatch.setattr("planner.ui.run_commands.document_page", _too_late)
+    monkeypatch.setattr("planner.ui.run_commands.result_page", _too_late)
     with pytest.raises(RequestRefused):  # before a page is made of it
         _answer(ONE, answer_bytes=len(whole.object) - 1)
 

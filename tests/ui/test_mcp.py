@@ -105,7 +105,16 @@ def found() -> dict[str, Any]:
 
 def test_every_question_is_a_tool_with_the_terms_of_the_table(found: dict[str, Any]) -> None:
     tools = {tool.name: tool for tool in found["tools"]}
-    assert [*tools] == ["search", "estimate", "size", "compare", "explain", "max-batch", "names"]
+    assert [*tools] == [
+        "search",
+        "estimate",
+        "size",
+        "compare",
+        "explain",
+        "max-batch",
+        "max-length",
+        "names",
+    ]
     fields = tools["search"].input_schema["properties"]
     terms = terms_of("serve", "question")
     missing = {name for name in terms if name not in fields} - {"prices"}
@@ -153,6 +162,7 @@ def one_of_each_tool(gpu: str) -> dict[str, dict[str, object]]:
         "compare": {"things": [gpu, "a100-sxm-80gb"], "model": "llama-3.2-1b", "num_gpus": 8},
         "explain": one,
         "max-batch": {**one, "settings": {}},
+        "max-length": one,
     }
 
 

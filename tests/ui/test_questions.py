@@ -6,15 +6,22 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from planner.commands.options import form_fields, option_name
 from planner.errors import PlannerError, SearchSpaceError
+from planner.question.request import Request
 from planner.ui.form import field_groups
-from planner.ui.question import COMMANDS, PLACED, Question, command_terms, option_of
+from planner.ui.question import COMMANDS, PLACED, Question
 from planner.ui.request_limits import is_loopback
+from planner.workloads.build_request import make_request
 from planner.workloads.registry import workload_names
 
 
 def _of(query, command="search"):
     return Question.of(command, parse_qsl(query, keep_blank_values=True))
+
+
+def _request(question: Question) -> Request:
+    return make_request(question.request_arguments(None), option_name=option_name)
 
 
 def test_a_question_is_its_link_and_its_command():
@@ -24,7 +31,7 @@ def test_a_question_is_its_link_and_its_command():
     assert question.line == (
         "planner search --model llama-7b --gpus 64 --ideal --set tp=4,8 --set mbs=1"
     )
-    request = question.request(None)
+    request = _request(question)
     assert (request.model, request.num_gpus, request.ideal) == ("llama-7b", 64, True)
     assert request.settings == {"tensor_parallel": [4, 8], "micro_batch_size": 1}
 
@@ -32,12 +39,12 @@ def test_a_question_is_its_link_and_its_command():
 def test_a_flag_that_is_off_is_said_so():
     question = _of("model=llama-7b&num_gpus=8&double_quantization=false&adapter=qlora")
     assert "--no-double-quantization" in question.arguments
-    assert question.request(None).double_quantization is False
+    assert _request(question).double_quantization is False
 
 
 def test_limits_are_limits_and_serving_says_its_workload():
     question = _of("workload=serve&model=llama-3.1-8b&num_gpus=2&time_to_first_token=500ms")
-    assert question.request(None).constraints == {"time_to_first_token": 0.5}
+    assert _request(question).constraints == {"time_to_first_token": 0.5}
     assert question.arguments[:3] == ["search", "--workload", "serve"]
     assert question.query.startswith("workload=serve&")
 
@@ -93,7 +100,7 @@ def test_what_is_no_question(table):
 
 def test_settings_that_are_none_are_told():
     with pytest.raises(SearchSpaceError, match="is not name=value"):
-        _of("model=llama-7b&num_gpus=8&settings=tp").request(None)
+        _request(_of("model=llama-7b&num_gpus=8&settings=tp"))
 
 
 def test_a_draft_keeps_what_a_form_knows():
@@ -109,12 +116,12 @@ def test_every_field_is_in_the_form_once_with_the_option_of_the_command(command,
 
     question = Question(command=command, workload=workload, fields={"model": "x"})
     fields = [field for group in field_groups(question) for field in group.fields]
-    assert sorted(field.name for field in fields) == sorted(command_terms(command, workload))
+    assert sorted(field.name for field in fields) == sorted(form_fields(command, workload))
     built = command_line().commands[command].built
     built = built.commands["run"] if command == "sweep" else built
     options = {o for p in built.params for o in p.opts}
-    placed = {option_of(name) for name in PLACED}
-    assert {option_of(name) for name in command_terms(command, workload)} <= options | placed
+    placed = {option_name(name) for name in PLACED}
+    assert {option_name(name) for name in form_fields(command, workload)} <= options | placed
     assert all(field.title for field in fields)
 
 

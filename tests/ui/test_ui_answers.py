@@ -8,7 +8,7 @@ import json
 import re
 import zipfile
 from dataclasses import replace
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
 
@@ -28,6 +28,7 @@ ASKED = {
     "estimate": "model=llama-7b&num_gpus=8&settings=zero%3D1",
     "explain": "model=llama-7b&num_gpus=8&settings=zero%3D1+tp%3D2&against=tp%3D4",
     "max-batch": "model=llama-7b&num_gpus=8&settings=zero%3D1",
+    "max-length": "model=llama-7b&num_gpus=8&settings=zero%3D1",
     "launch": f"{SMALL}&target=megatron-lm&wrapper=slurm",
 }
 PARTS = {
@@ -38,6 +39,7 @@ PARTS = {
     "estimate": "operators",
     "explain": "against",
     "max-batch": "largest",
+    "max-length": "largest",
     "launch": "files",
 }
 SCRIPT = """accelerate launch train.py --model_name_or_path meta-llama/Llama-3.1-8B \\
@@ -69,6 +71,22 @@ def test_every_command_has_a_page_and_an_object(command):
     if command not in ("compare", "launch"):
         plan = Question.draft("launch", [*parse_qsl(found.plan), ("target", found.targets[0])])
         assert "train.sh" in answer(plan, None, Limits(), lambda *_: None).content
+
+
+def test_pools_are_those_of_the_command_line(planner, tmp_path):
+    fields = {
+        "model": "llama-3.1-8b", "gpu": "h100", "request_rate": "20", "engine": "vllm",
+        "mode": "aggregated", "price": "2", "lengths": "azure-code", "pools": "4k",
+    }  # fmt: skip
+    found = _answer("size", urlencode({"workload": "serve", **fields}))
+    options = [word for n, text in fields.items() for word in (f"--{n.replace('_', '-')}", text)]
+    path = tmp_path / "size.json"
+    assert planner("size", "--workload", "serve", *options, "--json", path).exit_code == 0
+    answers = [json.loads(found.object), json.loads(path.read_text())]
+    for part in ("rows", "answer", "cuts", "pools"):
+        assert answers[0][part] == answers[1][part]
+    assert "--pools 4k" in answers[0]["manifest"]["command"]
+    assert any("2 pools by length" in line for line in _sentences(found))
 
 
 @pytest.mark.parametrize("command", ["search", "explain", "max-batch"])

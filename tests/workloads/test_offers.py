@@ -86,8 +86,8 @@ def test_each_contract_has_its_price_and_columns() -> None:
     for contract in ("on-demand", "spot", "reserved-1y", "capacity-block"):
         expected = price_of(H100, contract)
         found = site(contract=contract)
-        assert found.offer == expected
         assert expected is not None
+        assert repr(found.offer) == repr(expected)  # an outlay of nan equals no other
         assert found.columns == {
             "contract": contract,
             "provider": "",

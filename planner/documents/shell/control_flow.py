@@ -347,7 +347,9 @@ class SimpleCommands:
             self._keep(self._file_name(outputs[-1]), self._written(pieces, span), appends=appends)
         for body in bodies:
             name = self._output(body, outputs, words)
-            self._keep(name, self._document(body), appends=appends)
+            pieces = self.expander.text(body.parts, body.start)
+            written = self._written(pieces, Span(body.start, body.end))
+            self._keep(name, written, appends=appends)
 
     def _keep(self, name: str, written: HereDocument, *, appends: bool) -> None:
         """Store the text written to a file; with ``appends``, after the text already stored."""
@@ -375,10 +377,6 @@ class SimpleCommands:
     def _file_name(self, output: RawWord) -> str:
         words = self.expander.words(output)
         return (words[0].text or words[0].raw) if words else ""
-
-    def _document(self, body: HereDocBody) -> HereDocument:
-        pieces = self.expander.text(body.parts, body.start)
-        return self._written(pieces, Span(body.start, body.end))
 
     def _written(self, pieces: Pieces, span: Span) -> HereDocument:
         """Return a here-document of expanded pieces, with the reason if part of it is unknown."""

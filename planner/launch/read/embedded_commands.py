@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from planner.launch.read.script_commands import (
     parse_script,
     parse_yaml,
 )
-from planner.launch.wrappers.helm_charts import (
+from planner.launch.wrappers.read_helm_charts import (
     without_positions,
 )
 
@@ -55,22 +55,18 @@ def parse_prose(path: Path, text: str) -> Iterator[ParsedCommand]:
 def _parse_blocks(path: Path, text: str, languages: Sequence[str]) -> Iterator[ParsedCommand]:
     """Yield commands in Markdown code blocks of ``languages``; skip blocks that do not parse."""
     for language, code in blocks_of(text, languages):
-        parse: Callable[[Path, str], Iterator[ParsedCommand]]
-        parse = _parse_calls if language in _PYTHON_LANGUAGES else parse_yaml
-        if language in _SHELL_LANGUAGES:
-            parse, code = parse_script, without_prompts(code)
         try:
-            commands = [*parse(path, code)]
+            if language in _PYTHON_LANGUAGES:
+                commands = [*servers_of_program(parse_calls(code, path.name), code, path.name)]
+            elif language in _SHELL_LANGUAGES:
+                commands = [*parse_script(path, without_prompts(code))]
+            else:
+                commands = [*parse_yaml(path, code)]
         except LaunchError:
             continue
         yield from (
             replace(command, text=text) if command.path is None else command for command in commands
         )
-
-
-def _parse_calls(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Servers and trainings in the calls of a Python code block."""
-    yield from servers_of_program(parse_calls(text, path.name), text, path.name)
 
 
 def parse_program(path: Path, text: str) -> Iterator[ParsedCommand]:

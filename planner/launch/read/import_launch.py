@@ -31,7 +31,7 @@ from planner.launch.read.parsed_launch import (
     version_of,
 )
 from planner.launch.target import LaunchTarget
-from planner.launch.wrappers.launchers.job_resources import parse_gpu_name
+from planner.launch.wrappers.read_resources import parse_gpu_name
 from planner.launch.write.write_launch import settings_of_plan_file
 from planner.question.names import CONTEXT_PARALLEL, NUM_GPUS, TENSOR_PARALLEL
 from planner.question.parse_values import LARGEST, format_input, parse_value
@@ -267,7 +267,14 @@ def import_launch(
     require_counts(reading)
     answers = target.answers(reading)
     values = {name: value for name, value in answers.values.items() if value is not None}
-    notes = [*command.notes, *answers.notes, *_repeated_option_notes(target, command)]
+    notes = [*command.notes, *answers.notes]
+    notes += [
+        f"{option.option} is set in line {option.line} and again in line "
+        f"{command.options[option.option].line}, which is used."
+        for option in command.repeated
+        if option.option in target.table.options
+        and option.texts != command.options[option.option].texts
+    ]
     catalogue = Catalogue(specs)
     if "model" not in values and answers.shape is not None:
         model, note = _model_of_shape(
@@ -375,17 +382,6 @@ def _engine_profile(
     else:
         note = f"{heading}: profile {profile or default}."
     return profile or default, " ".join(filter(None, (note, version.unmeasured_message)))
-
-
-def _repeated_option_notes(target: LaunchTarget, command: ParsedCommand) -> list[str]:
-    """Return a note for each option that a command sets twice with different values."""
-    return [
-        f"{option.option} is set in line {option.line} and again in line "
-        f"{command.options[option.option].line}, which is used."
-        for option in command.repeated
-        if option.option in target.table.options
-        and option.texts != command.options[option.option].texts
-    ]
 
 
 _DEFAULT_VOCABULARY = 128_256

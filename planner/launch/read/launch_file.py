@@ -18,7 +18,7 @@ from planner.launch.model_shape import find_model_in_text, find_model_of_name
 from planner.launch.read.import_launch import MODEL_SPLITS, SPLITS, ImportedLaunch, parse_count
 from planner.launch.read.parsed_launch import LENGTHS, REPLICAS, parse_int
 from planner.launch.read.read_launch import PROSE_SUFFIXES, read_launch
-from planner.launch.wrappers.launchers.job_resources import gpus_in_text
+from planner.launch.wrappers.read_resources import gpus_in_text
 from planner.optimize.collector import full_rows
 from planner.question.names import NUM_GPUS
 from planner.question.parse_values import parse_values

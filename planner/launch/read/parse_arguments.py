@@ -170,23 +170,10 @@ def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
         return
     for tree in read_trees(text, path.name):
         line = min((leaf.line for leaf in tree.values.values()), default=1)
-        target = _tree_target(tree)
-        yield ParsedCommand(
-            target=target,
-            name=path.name,
-            text=text,
-            line=line,
-            options=_command_options(target, _leaves(tree)),
-        )
-
-
-def _command_options(
-    target: str, options: Mapping[str, ParsedOption]
-) -> Mapping[str, ParsedOption]:
-    """Return options of a document by name; keys that mean command options get their names."""
-    if target not in _OPTION_DOCUMENTS:
-        return options
-    return readers()[target].options.name_options(options)
+        target, options = _tree_target(tree), _leaves(tree)
+        if target in _OPTION_DOCUMENTS:  # keys that mean options of the command get their names
+            options = readers()[target].options.name_options(options)
+        yield ParsedCommand(target=target, name=path.name, text=text, line=line, options=options)
 
 
 def _leaves(tree: Tree) -> dict[str, ParsedOption]:

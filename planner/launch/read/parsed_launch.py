@@ -272,7 +272,7 @@ def _version_patterns(tool: str) -> tuple[str, ...]:
 
     Images of other products that contain the engine have versions of their own.
     """
-    rows = shipped_rows("wrappers/launchers/versions.csv")
+    rows = shipped_rows("wrappers/versions.csv")
     return tuple(row["place"].replace("NUMBER", _NUMBER) for row in rows if row["tool"] == tool)
 
 

@@ -35,7 +35,7 @@ from planner.launch.read import torchtitan_functions
 from planner.launch.read.parsed_launch import ONGOING, JobResources, ParsedCommand
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers, target_of, xtuner
-from planner.launch.wrappers.helm_charts import CONFIG
+from planner.launch.wrappers.read_ray_serve import CONFIG
 
 _ENGINES = {
     "vllm": ("LLM", "AsyncEngineArgs", "EngineArgs"),

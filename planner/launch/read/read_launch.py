@@ -20,7 +20,6 @@ from planner.launch.read.import_launch import (
     unique_launches,
 )
 from planner.launch.read.parse_arguments import (
-    parse_documents,
     readable_part,
 )
 from planner.launch.read.parsed_launch import (
@@ -38,16 +37,19 @@ from planner.launch.read.script_commands import (
     POOL_OPTIONS,
     PYTHON_SUFFIX,
     YAML_SUFFIXES,
-    empty_script,
-    find_files,
     find_sibling,
-    parse_containers,
     parse_script,
     parse_yaml,
 )
 from planner.launch.targets import readers
 from planner.launch.targets.ollama import without_idle_servers
-from planner.launch.wrappers.helm_charts import (
+from planner.launch.wrappers.read_front_ends import (
+    served_by_properties,
+    served_by_triton,
+    started_by_unit,
+    unsupported_server,
+)
+from planner.launch.wrappers.read_helm_charts import (
     RENDER_HINT,
     find_chart,
     is_template,
@@ -55,13 +57,7 @@ from planner.launch.wrappers.helm_charts import (
     values_options,
     without_positions,
 )
-from planner.launch.wrappers.launchers import inner_commands, read_script
-from planner.launch.wrappers.launchers.serving_recipes import (
-    served_by_properties,
-    served_by_triton,
-    started_by_unit,
-    unsupported_server,
-)
+from planner.launch.wrappers.read_programs import inner_commands, read_script
 from planner.launch.write.benchmark import (
     REQUESTS,
     client_only_note,
@@ -116,13 +112,8 @@ def parse_launches(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 def _parse_by_format(path: Path, text: str) -> Iterator[ParsedCommand]:
     """Yield servers, trainings and benchmark clients of a file, parsed by the file's suffix."""
-    if path.suffix.lower() in YAML_SUFFIXES:
-        yield from parse_containers(path, text)
     if is_document(path):
-        script = empty_script(path, text)
-        for command in parse_documents(path, text):
-            if command.target:
-                yield replace(command, files=find_files(path, script, command.options.values()))
+        yield from parse_yaml(path, text)
         return
     if path.suffix.lower() in PROSE_SUFFIXES:
         yield from parse_prose(path, text)

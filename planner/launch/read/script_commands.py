@@ -37,25 +37,25 @@ from planner.launch.read.removed import name_removed_program
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of
-from planner.launch.wrappers.helm_charts import (
+from planner.launch.wrappers.read_containers import Container, config_maps, script_of
+from planner.launch.wrappers.read_helm_charts import (
     helm_install,
     kubectl_apply,
-    ray_serve_configs,
     without_positions,
 )
-from planner.launch.wrappers.launchers import (
+from planner.launch.wrappers.read_nested_commands import nested_containers
+from planner.launch.wrappers.read_programs import (
     StartedProgram,
     inner_commands,
     option_of_value,
     read_script,
 )
-from planner.launch.wrappers.launchers.containers import config_maps, containers_of, script_of
-from planner.launch.wrappers.launchers.serving_recipes import (
-    add_file_options,
+from planner.launch.wrappers.read_ray_serve import ray_serve_configs
+from planner.launch.wrappers.read_recipes import (
     entry_of,
 )
-from planner.launch.wrappers.launchers.task_yaml import tasks_of
-from planner.launch.wrappers.launchers.unwrap import SCRIPTS
+from planner.launch.wrappers.read_server_objects import containers_of
+from planner.launch.wrappers.read_wrapped_commands import SCRIPTS
 from planner.launch.write.benchmark import (
     REQUESTS,
     client_options,
@@ -69,9 +69,11 @@ _MAX_DEPTH = 3
 _OPTIONS_PER_UNKNOWN = 4
 DOCUMENT_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 YAML_SUFFIXES = (".yaml", ".yml")
+_TOML_SUFFIX = ".toml"
 _JSON_SUFFIX = ".conf"
 """Configurations of DeepSpeed may have this suffix, as files of other kinds do."""
 PYTHON_SUFFIX = ".py"
+_MODEL_NAME = "model_name_or_path"
 _TRAINER_TARGETS = ("transformers", "deepspeed", "accelerate")
 POOL_OPTIONS = ("--disaggregation-mode", "--is-prefill-worker", "--is-decode-worker")
 
@@ -141,17 +143,12 @@ def _parse_commands(
         command = parse_command(path, script, inner, target)
         if target.name == "torchtitan":
             command = merge_torchtitan_function(command, path.parent)
-        if target.name not in _TRAINER_TARGETS or _names_model(command):
+        names = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
+        names |= {name for file in command.files.values() for name in file.options} & {_MODEL_NAME}
+        if target.name not in _TRAINER_TARGETS or names & {_MODEL_NAME, "model", "config_file"}:
             yield command
         else:
             yield from _parse_program_calls(path, script, inner, command)
-
-
-def _names_model(command: ParsedCommand) -> bool:
-    names = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
-    return bool(names & {"model_name_or_path", "model", "config_file"}) or any(
-        "model_name_or_path" in file.options for file in command.files.values()
-    )
 
 
 def _parse_program_calls(
@@ -252,9 +249,21 @@ def find_sibling(
 
 
 def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Commands of the containers in a YAML text, and its documents that a target reads."""
-    yield from parse_containers(path, text)
-    yield from (command for command in parse_documents(path, text) if command.target)
+    """Yield the commands of a YAML or JSON text, and its documents that a target reads.
+
+    If there are none, the commands anywhere in it. Of TOML, the documents alone.
+    """
+    script, is_toml = empty_script(path, text), path.suffix.lower() == _TOML_SUFFIX
+    commands = [] if is_toml else [*parse_containers(path, text)]
+    commands += [
+        replace(command, files=find_files(path, script, command.options.values()))
+        for command in parse_documents(path, text)
+        if command.target
+    ]
+    if not commands and not is_toml:
+        nested = (*nested_containers(text, path.name),)
+        commands = [*_parse_container_commands(path, text, nested)]
+    yield from commands
 
 
 def _parse_argument_list(path: Path, script: Script) -> Iterator[ParsedCommand]:
@@ -385,7 +394,13 @@ def parse_containers(path: Path, text: str) -> Iterator[ParsedCommand]:
     """
     for config, pool in ray_serve_configs(text, path.name):
         yield served_by_ray(config, pool, text, path.name)
-    containers = containers_of(text, path.name) or tasks_of(text, path.name)
+    yield from _parse_container_commands(path, text, containers_of(text, path.name))
+
+
+def _parse_container_commands(
+    path: Path, text: str, containers: Sequence[Container]
+) -> Iterator[ParsedCommand]:
+    """Yield the commands of containers, with the files of the ConfigMaps in the same text."""
     config_files = config_maps(text, path.name) if containers else {}
     for container in containers:
         script = script_of(container, container.text or text, path.name)
@@ -397,7 +412,7 @@ def parse_containers(path: Path, text: str) -> Iterator[ParsedCommand]:
                 continue
             target = target_of_command(inner.words)
             if target is not None and not container.is_follower:
-                words = add_file_options(inner.words, container.environment, script.files)
+                words = [*inner.words]
                 if container.role and not any(word.begins in POOL_OPTIONS for word in words):
                     role_option = (POOL_OPTIONS[0], container.role)  # only the container has it
                     words += [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -26,8 +27,9 @@ from planner.launch.read.parsed_launch import (
     SettingsBuilder,
     version_of,
 )
-from planner.launch.wrappers.launchers.job_resources import parse_gpu_name
-from planner.launch.write.serving_writer import DECODE_POOL, LORA_OPTION, PREFILL_POOL
+from planner.launch.wrappers.read_resources import parse_gpu_name
+from planner.launch.write.server_groups import AGGREGATED, DECODE_POOL, PREFILL_POOL
+from planner.launch.write.serving_writer import LORA_OPTION
 from planner.layers.model import count_parameters, layer_parameters
 from planner.question.parse_values import parse_value
 from planner.question.terms import glossary
@@ -46,6 +48,9 @@ _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights have the same size 
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
 _LORA_RANK = 16
 _HEADS = (DraftMethod.EAGLE3, DraftMethod.EAGLE)
+_DEGREES = (
+    *("tensor_parallel", "pipeline_parallel", "attention_data_parallel", "expert_parallel"),
+)
 _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -67,6 +72,14 @@ class ServerSettings(SettingsBuilder):
         text = self.reading.value(name)
         number = parse_size(text)
         return number or 1
+
+    def set_layout(self, server_gpus: int, **degrees: int) -> None:
+        """Set the parallel degrees, 1 of those that are left out, and the GPUs.
+
+        Raises LaunchError if the total is not a multiple of what one server takes.
+        """
+        self.values.update({**dict.fromkeys(_DEGREES, 1), **degrees})
+        self.set_gpus(server_gpus)
 
     def set_gpus(self, server_gpus: int) -> None:
         """Set ``num_gpus``: the total of the launcher, else the GPUs of one server.
@@ -187,6 +200,21 @@ def merge_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
     return OptionReader(command=replace(command, options=options), meanings=table.read(texts))
 
 
+def with_variables(
+    reading: OptionReader, options: Mapping[str, str], table: OptionTable
+) -> OptionReader:
+    """Return a reader in which environment variables are defaults of ``options``."""
+    command = reading.command
+    variable_options = {
+        name: replace(variable_option, option=name)
+        for variable, name in options.items()
+        if (variable_option := command.environment.get(variable))
+        and variable_option.texts
+        and variable_option.texts[0]
+    }
+    return OptionReader.of(replace(command, options={**variable_options, **command.options}), table)
+
+
 def find_model_by_name(name: str | None) -> ModelSpec | None:
     """Return the shipped model that a repository or folder name means; None if unknown.
 
@@ -260,18 +288,15 @@ def scheduler_default_of(
     catalogue, gpu = Catalogue(), find_gpu_by_name(server.reading.command.resources.gpu)
     release = version_of(engine.name, server.reading.command)
     vendor = None if gpu is None else gpu.vendor
-    profile = (release and release.profile(catalogue, vendor)) or engine.name
+    profile = (release and release.profile(catalogue, vendor)) or engine.profile or engine.name
     number = "" if release is None else release.number
     spec = catalogue.load_engine(profile).spec
     is_offline = name == "offline_batched_tokens"
     scheduler = engine_on(spec, gpu, number, offline=is_offline).scheduler
     value = scheduler.max_num_seqs if name == "max_num_seqs" else scheduler.max_num_batched_tokens
     row = name.replace("offline", "max_num")
-    option = next(
-        table_row.option
-        for table_row in engine.table.rows
-        if table_row.parameter == row and table_row.option
-    )
+    options = (r.option for r in engine.table.rows if r.parameter == row and r.option)
+    option = next(options, row)
     program = " of a program without a server" if is_offline else ""
     gpu_note = "; larger GPUs have more" if gpu is None and spec.scheduler.defaults else ""
     return value, f"{option} is {value:,} by default{program}{gpu_note}"
@@ -456,6 +481,19 @@ def set_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
         )
 
 
+def set_table_layout(server: ServerSettings, _: ModelSpec | None) -> int:
+    """Set the parallel degrees of the option table; return the ranks of the attention."""
+    degrees = {name: server.count(name) for name in _DEGREES}
+    server.set_layout(prod(degrees[name] for name in _DEGREES[:-1]), **degrees)
+    return degrees["attention_data_parallel"]
+
+
+def read_table_drafts(reading: OptionReader) -> DraftSettings | None:
+    """Read the draft tokens of the option table; None if the command has none."""
+    tokens = parse_size(reading.value("mtp_tokens")) or parse_size(reading.value("draft_tokens"))
+    return DraftSettings(number=tokens) if tokens else None
+
+
 @record(kw_only=True)
 class EngineReader:
     """Functions that read commands of an engine in addition to its table.
@@ -463,11 +501,15 @@ class EngineReader:
     Parameters
     ----------
     name : of its option table and of its target
+    profile : name of its profile, if different
     model_options : options with the model, the first that is set counts
     programs : words of a command that are not the model; empty if it has no positional model
+    prepare : adds to a command what files and variables set
     layout : sets the layout of a server; returns its attention data-parallel ranks
     batch : sets requests and tokens per step if the table has no defaults
     drafts : returns the speculative decoding of a command
+    finish : sets what depends on the other settings; returns the pool if options decide it
+    has_rank_limit : whether the limit of sequences also holds for each rank of a single pool
     longest : sets the longest request, if the engine has a default
     switches : options that enable adapters
     host_cache : option that keeps KV cache in host memory
@@ -476,13 +518,17 @@ class EngineReader:
     """
 
     name: str
-    model_options: tuple[str, ...]
+    profile: str = ""
+    model_options: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
-    layout: Callable[[ServerSettings, ModelSpec | None], int]
+    prepare: Callable[[OptionReader, EngineReader], OptionReader] = lambda reading, engine: reading
+    layout: Callable[[ServerSettings, ModelSpec | None], int] = set_table_layout
     batch: Callable[[ServerSettings, ModelSpec | None, int], None] = lambda server, model, ranks: (
         None
     )
-    drafts: Callable[[OptionReader], DraftSettings | None]
+    drafts: Callable[[OptionReader], DraftSettings | None] = read_table_drafts
+    finish: Callable[[ServerSettings], str | None] = lambda server: None
+    has_rank_limit: bool = False
     longest: Callable[[ServerSettings, ModelSpec | None], None] | None = None
     switches: tuple[str, ...] = ()
     host_cache: str = ""
@@ -515,12 +561,24 @@ class EngineReader:
         return next((word for word in words if "=" not in word), None)
 
 
+def read_engine(reading: OptionReader, engine: EngineReader) -> LaunchSettings:
+    """Read the settings of the server that a command of an engine starts."""
+    reading = engine.prepare(reading, engine)
+    pool = reading.value("pool") or AGGREGATED
+    server = read_server(reading, engine, pool)
+    pool = engine.finish(server) or pool
+    if engine.has_rank_limit and pool == AGGREGATED:
+        ranks = server.values["attention_data_parallel"]
+        server.values["max_num_seqs"] = server.values["concurrency"] // ranks
+    return server.build_for_pool(pool)
+
+
 def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> ServerSettings:
     """Return the settings of a command's server; ``pool``: ``serve``, ``prefill`` or ``decode``."""
     server = ServerSettings(reading=reading)
     name = _model_name(server, engine)
     model = set_model(server, name)
-    server.values["engine"] = engine.name
+    server.values["engine"] = engine.profile or engine.name
     ranks = engine.layout(server, model)
     set_quantization(server, name, model)
     server.copy_values("kv_cache", "gpu_memory_utilization")

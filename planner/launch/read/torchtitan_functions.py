@@ -94,7 +94,9 @@ def _settings(
         elif "converters" in call.keywords:
             settings["model.converters"] = _converter_names(call.keywords["converters"])
         if "optimizer" in class_name.lower() or class_name.startswith("default_"):
-            settings["optimizer.name"] = "muon" if "muon" in class_name.lower() else "adamw"
+            named, of_class = call.keywords.get("name"), "muon" in class_name.lower()
+            default = "muon" if of_class else "adamw"
+            settings["optimizer.name"] = named if isinstance(named, str) else default
     for path, value in function.changes.items():
         # A model is registered by its folder, or made or changed here.
         is_registered = isinstance(value, UnknownValue) and _REGISTRY in value.why.partition("(")[0]

@@ -12,7 +12,6 @@ from planner.base.records import record
 from planner.documents.yaml_writer import yaml_text
 from planner.errors import LaunchError
 from planner.launch.option_table import (
-    OptionTable,
     OptionTexts,
     Quantities,
     option_aliases,
@@ -28,17 +27,20 @@ from planner.launch.target import (
     ShellVariable,
 )
 from planner.launch.targets import sglang, tensorrt_llm, vllm
-from planner.launch.write.serving_writer import (
+from planner.launch.write.server_groups import (
     AGGREGATED,
     PREFILL_POOL,
-    ServerCommand,
     ServerGroup,
     draft_model_argument,
+    server_groups,
+    server_quantities,
+)
+from planner.launch.write.serving_writer import (
+    ServerCommand,
     make_benchmark,
     make_draft,
     make_servers,
     model_argument,
-    server_groups,
 )
 from planner.launch.write.write_launch import heading_lines
 
@@ -180,9 +182,10 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
     def quantities(worker: ServerGroup) -> Quantities:
         """Quantities of the engine without nodes: the operator connects them."""
-        return {**engine.module.worker_quantities(worker), "num_nodes": None}
+        online = engine.module.ONLINE_QUANTIZATION
+        return {**server_quantities(worker, engine.module.NAME, online), "num_nodes": None}
 
-    servers = make_servers(job, OptionTable.load(engine.module.NAME), quantities, model_argument)
+    servers = make_servers(job, engine.module.NAME, quantities, model_argument)
     unset = [server.model for server in servers if isinstance(server.model, ShellVariable)]
     texts = (option.text for server in servers for option in server.settings.options)
     if any(text in _DRAFT_METHODS for text in texts):

@@ -7,18 +7,21 @@ import re
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable, Quantities, option_aliases
 from planner.launch.read.parsed_launch import ONGOING, LaunchSettings, OptionReader
-from planner.launch.read.serving_reader import ServerSettings, find_model_by_name, parse_size
+from planner.launch.read.serving_reader import (
+    ServerSettings,
+    find_model_by_name,
+    parse_size,
+    with_variables,
+)
 from planner.launch.target import CommandWords, LaunchTarget, Process, ShellVariable
-from planner.launch.targets.tgi import with_variables
-from planner.launch.write.serving_writer import (
+from planner.launch.write.server_groups import (
     DRAFT_MODEL,
-    ServerCommand,
     ServerGroup,
     common_quantities,
     load_draft_model,
     longest_request,
-    server_hooks,
 )
+from planner.launch.write.serving_writer import ServerCommand, server_hooks
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 
@@ -37,7 +40,7 @@ _PART_SUFFIX = re.compile(r"-0*\d+-of-0*\d+$")
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
     """Read the settings of a llama.cpp server; its batch is the number of slots."""
-    server = ServerSettings(reading=with_variables(reading, TARGET, option_aliases("llama.cpp")))
+    server = ServerSettings(reading=with_variables(reading, option_aliases("llama.cpp"), _TABLE))
     reading = server.reading
     server.values["engine"] = "llama.cpp"
     _set_model(server)
@@ -104,10 +107,11 @@ def _set_gpus(server: ServerSettings) -> None:
     reading = server.reading
     split = reading.value("split") or "layer"
     num_gpus = 1 if split == "none" else _visible_devices(reading)
-    server.values["tensor_parallel"] = num_gpus if num_gpus and split in ("row", "tensor") else 1
-    server.values["pipeline_parallel"] = num_gpus if num_gpus and split == "layer" else 1
-    if num_gpus:
-        server.values["num_gpus"] = num_gpus
+    server.values.update(
+        tensor_parallel=num_gpus if num_gpus and split in ("row", "tensor") else 1,
+        pipeline_parallel=num_gpus if num_gpus and split == "layer" else 1,
+    )
+    server.set("num_gpus", num_gpus or None)
 
 
 def _visible_devices(reading: OptionReader) -> int | None:
@@ -234,10 +238,8 @@ def _process(server: ServerCommand) -> Process:
     """Build the llama-server process, with a draft model if the plan drafts tokens."""
     job = server.worker.job
     arguments = [
-        CommandWords(words=("llama-server",)),
-        CommandWords(words=("--model", server.model)),
-        *server.listen_arguments,
-        *map(CommandWords.of, server.settings.options),
+        *server.start,
+        *server.options,
     ]
     if job["draft_tokens"]:
         draft_spec = load_draft_model(job)  # GGUF files have no names that are known

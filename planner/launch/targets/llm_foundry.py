@@ -20,53 +20,33 @@ from planner.launch.read.parsed_launch import (
     OptionReader,
     ParsedCommand,
     SettingsBuilder,
-    flag,
-    number,
     option_text,
     with_unknown_options,
 )
-from planner.launch.targets.training_reader import keep_name, make_reader_target, set_gpus
+from planner.launch.targets.training_reader import RowsHook, keep_name, make_reader_target
 
 _DURATION = re.compile(r"(\d+)\s*(ba|ep|tok|sp|dur)")
 _INTERPOLATED = re.compile(r"\$\{([\w.]+)\}")
-_POSITIONS = {"alibi": "model.attn_config.alibi", "rotary": "model.attn_config.rope"}
 
 
 def _add_unlisted_settings(
-    reading: OptionReader, settings: SettingsBuilder
+    reading: OptionReader, settings: SettingsBuilder, apply_rows: RowsHook
 ) -> MutableQuantities | None:
-    """Set what the option table does not read; return an MPT model's sizes."""
-    values = settings.values
-    is_fine_tuning = option_text(reading, "train_loader.name") == "finetuning"
-    values |= {"adapter": "none", "training_objective": "sft" if is_fine_tuning else "pretrain"}
-    if "lora_rank" in values:
-        values |= {"adapter": "lora", "framework": "HF Trainer FSDP"}
-        if reading.has("model.peft_config.target_modules"):
-            values["lora_targets"] = "all_linear"
-        settings.assume("lora_targets", "query_value", "no target_modules: peft's of most models")
-    settings.set_optimizer(option_text(reading, "optimizer.name") or "adam")
-    set_gpus(reading, settings, number(reading, "--world_size", "-n", "--nproc"))
-    micro = option_text(reading, "device_train_microbatch_size") or "auto"
-    settings.require("micro_batch_size", int(micro) if micro.isdecimal() else None)
-    shape = None
-    if model := reading.text("model.pretrained_model_name_or_path"):
-        values["model"] = model
-    elif reading.number("model.d_model"):
-        shape = _read_shape(reading)
-    elif _config_file(reading.command) is None and (
-        model_of_name := _model_of_config_name(reading)
-    ):
-        values |= {"model": model_of_name, "zero_stage": 3}
-        reason = (
-            f"the configuration of {model_of_name} not found: those of LLM Foundry shard everything"
-        )
-        settings.defaults["zero_stage"] = reason
-    else:
-        settings.mark_missing("model")
+    """Set the duration of the run and, if the file does not name it, the model of its name."""
+    values, sizes = settings.values, apply_rows({})
+    if "model" not in values and sizes is None:
+        model = None if _config_file(reading.command) else _model_of_config_name(reading)
+        settings.require("model", model)
+        if model:
+            values["zero_stage"] = 3
+            settings.defaults["zero_stage"] = (
+                f"the configuration of {model} not found: those of LLM Foundry shard everything"
+            )
     _set_duration(reading, settings)
-    if is_fine_tuning and not reading.has("train_loader.dataset.packing_ratio"):
+    is_packed = reading.has("train_loader.dataset.packing_ratio")
+    if values["training_objective"] == "sft" and not is_packed:
         settings.notes.append(UNPACKED.format(option="max_seq_len"))
-    return shape
+    return sizes
 
 
 def _config_file(command: ParsedCommand) -> ParsedCommand | None:
@@ -116,27 +96,6 @@ def _set_duration(reading: OptionReader, settings: SettingsBuilder) -> None:
         settings.values["total_tokens"] = amount * length * (batch or 1 if unit == "ba" else 1)
 
 
-def _read_shape(reading: OptionReader) -> MutableQuantities:
-    """Return the sizes of an MPT model by parameter; None for sizes that are not set."""
-    hidden, heads = reading.number("model.d_model"), reading.number("model.n_heads")
-    ratio = reading.amount("model.expansion_ratio") or 4
-    positions = next(
-        (position for position, key in _POSITIONS.items() if flag(reading, key)), "learned"
-    )
-    return {
-        "num_hidden_layers": reading.number("model.n_layers"),
-        "hidden_size": hidden,
-        "intermediate_size": int((hidden or 0) * ratio),
-        "num_attention_heads": heads,
-        "num_key_value_heads": reading.number("model.attn_config.kv_n_heads") or heads,
-        "vocab_size": reading.number("model.vocab_size"),
-        "max_position_embeddings": reading.number("max_seq_len"),
-        "tie_word_embeddings": flag(reading, "model.tie_word_embeddings", default=True),
-        "position_embedding": positions,
-        "gated": option_text(reading, "model.ffn_config.ffn_type") == "mptglu",
-    }
-
-
 TARGET = make_reader_target(
-    "llm-foundry", _add_unlisted_settings, _merge_config_files, format_name=keep_name
+    "llm-foundry", _merge_config_files, _add_unlisted_settings, format_name=keep_name
 )

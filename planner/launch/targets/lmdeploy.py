@@ -6,53 +6,46 @@ ranks of the attention, lmdeploy/pytorch/config.py (`DistConfig`) of InternLM/lm
 
 from __future__ import annotations
 
-from planner.launch.read.parsed_launch import LaunchSettings, OptionReader
+from functools import partial
+
+from planner.launch.read.parsed_launch import OptionReader
 from planner.launch.read.serving_reader import (
     DraftSettings,
     EngineReader,
     ServerSettings,
     find_gpu_by_name,
     parse_size,
-    read_server,
+    read_engine,
 )
 from planner.launch.target import LaunchTarget
-from planner.launch.write.serving_writer import AGGREGATED
 from planner.specs.model import ModelSpec
 
 NAME = "lmdeploy"
-_COMMAND = ["lmdeploy", "serve", "api_server"]
 _MAX_BATCH_BY_GPU = {"a100": 384, "a800": 384, "h100": 1024, "h800": 1024, "h200": 1024}
 _UNKNOWN = "h100"
 
 
-def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Read the settings of the LMDeploy server that a command starts."""
-    server = read_server(reading, _ENGINE, AGGREGATED)
-    values = server.values
-    values["max_num_seqs"] = int(values["concurrency"]) // int(values["attention_data_parallel"])
-    if reading.text("--backend") == "pytorch":
+def _note_backend(server: ServerSettings) -> None:
+    """Add a note if the PyTorch engine runs, which has no profile of its own."""
+    if server.reading.text("--backend") == "pytorch":
         server.notes.append("The PyTorch engine is predicted as TurboMind is.")
-    return server.build_for_pool(AGGREGATED)
 
 
 def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
     """Set parallelism and GPUs; return the attention ranks, 1 if they are separate servers."""
-    tensor_parallel, ranks = (
-        server.count("tensor_parallel"),
-        server.count("attention_data_parallel"),
-    )
+    tensor_parallel = server.count("tensor_parallel")
+    ranks = server.count("attention_data_parallel")
     expert_parallel = server.count("expert_parallel")
     server_gpus = expert_parallel if expert_parallel > 1 and ranks > 1 else tensor_parallel
     num_servers = 1
     if server_gpus % ranks:
         num_servers, ranks = ranks, 1
-    server.values.update(
+    server.set_layout(
+        server_gpus * num_servers,
         tensor_parallel=server_gpus // ranks,
-        pipeline_parallel=1,
         attention_data_parallel=ranks,
         expert_parallel=expert_parallel,
     )
-    server.set_gpus(server_gpus * num_servers)
     return ranks
 
 
@@ -83,12 +76,13 @@ def _read_draft(reading: OptionReader) -> DraftSettings | None:
 
 _ENGINE = EngineReader(
     name=NAME,
-    model_options=(),
-    programs=(*_COMMAND,),
+    programs=("lmdeploy", "serve", "api_server"),
     layout=_set_layout,
     batch=_assume_batch,
     drafts=_read_draft,
+    finish=_note_backend,
+    has_rank_limit=True,
     switches=("--adapters",),
 )
 
-TARGET = LaunchTarget.of("lmdeploy", answers=read_settings)
+TARGET = LaunchTarget.of("lmdeploy", answers=partial(read_engine, engine=_ENGINE))

@@ -18,6 +18,7 @@ from planner.launch.read.parsed_launch import (
     require_split,
     total_gpus,
 )
+from planner.launch.read.training_values import set_unlisted_optimizer
 from planner.launch.target import option_texts, unreadable_counts
 from planner.launch.targets.megatron_shape import (
     chunks_of_layout,
@@ -82,6 +83,7 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
     if values.setdefault("precision", "bf16") == "fp16" and not reading.has(_BF16_GRADIENTS):
         values.pop("main_grads_precision", None)  # fp32, as its profile has them
     values |= read_recomputation(reading, int(values["virtual_pipeline"] or 1))
+    set_unlisted_optimizer(reading, TABLE, settings)
     if "dist_muon" in (reading.text("--optimizer") or ""):
         values["zero_stage"] = "1"  # its states are sharded without another option
     layout = read_pipeline_layout(reading, values, layers)

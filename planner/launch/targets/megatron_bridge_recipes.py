@@ -13,7 +13,7 @@ from functools import cache
 from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.launch.option_table import shipped_rows
-from planner.launch.wrappers.launchers.job_resources import parse_gpu_name
+from planner.launch.wrappers.read_resources import parse_gpu_name
 
 _MODEL_OPTIONS, _GPU_OPTIONS, _PRECISION_OPTIONS, _NUM_GPUS_OPTIONS, _TASK_OPTIONS = (
     ("--model_recipe_name", "-mr"),

@@ -26,11 +26,12 @@ from planner.launch.read.parsed_launch import (
     total_gpus,
 )
 from planner.launch.targets.training_reader import (
+    RowsHook,
     make_reader_target,
     set_total_tokens,
     strip_dashes,
 )
-from planner.launch.wrappers.launchers.job_resources import parse_gpu_name
+from planner.launch.wrappers.read_resources import parse_gpu_name
 from planner.specs.catalogue import load_model
 
 _RECIPES = ("FinetuneRecipeForNextTokenPrediction", "FinetuneRecipeForVLM",
@@ -55,7 +56,9 @@ _GB200_GPUS_PER_NODE = 4
 _MAX_MISSING_LAYERS = 3
 
 
-def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
+def _add_unlisted_settings(
+    reading: OptionReader, settings: SettingsBuilder, apply_rows: RowsHook
+) -> None:
     """Set what the option table does not read.
 
     Raises LaunchError if the recipe trains something that is not predicted.
@@ -286,4 +289,8 @@ def _set_virtual_pipeline(
         )
 
 
-TARGET = make_reader_target("nemo-automodel", _add_unlisted_settings, _merge_config_files)
+TARGET = make_reader_target(
+    "nemo-automodel",
+    _merge_config_files,
+    _add_unlisted_settings,
+)

@@ -2,7 +2,7 @@
 
 Options and defaults are those of docs/modelfile.mdx, docs/faq.mdx, envconfig/config.go and
 server/sched.go of ollama/ollama at fb30760; models and types of weights of names without a tag are
-those of its library (``launchers/ollama.csv``).
+those of its library (``wrappers/ollama.csv``).
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _weight_options(name: str) -> Mapping[str, str]:
         return {"--hf-repo": repository if ":" in repository else f"{repository}:{_DEFAULT_TYPE}"}
     base, _, tag = name.rpartition("/")[2].partition(":")
     type_match, size_match = _TYPE.search(tag), _TAG.match(tag)
-    rows = {(row["name"], row["tag"]): row for row in shipped_rows("wrappers/launchers/ollama.csv")}
+    rows = {(row["name"], row["tag"]): row for row in shipped_rows("wrappers/ollama.csv")}
     default = rows.get((base, ""))
     tagged = rows.get((base, size_match["size"])) if size_match else default
     if (

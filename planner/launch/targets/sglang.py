@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from functools import partial
 
-from planner.base.units import GIB
-from planner.launch.option_table import Quantities
-from planner.launch.read.parsed_launch import LaunchSettings, OptionReader
+from planner.launch.read.parsed_launch import OptionReader
 from planner.launch.read.serving_reader import (
     DraftSettings,
     EngineReader,
@@ -15,7 +12,7 @@ from planner.launch.read.serving_reader import (
     find_model_by_name,
     merge_config,
     parse_size,
-    read_server,
+    read_engine,
 )
 from planner.launch.target import (
     COPY,
@@ -26,17 +23,11 @@ from planner.launch.target import (
     Process,
     ShellVariable,
 )
+from planner.launch.write.server_groups import PREFILL_POOL
 from planner.launch.write.serving_writer import (
-    AGGREGATED,
-    DECODE_POOL,
-    PREFILL_POOL,
     ServerCommand,
-    ServerGroup,
-    common_quantities,
-    draft_method_arguments,
-    draft_model_argument,
+    draft_arguments,
     make_routers,
-    quantization_options,
     server_hooks,
     server_urls,
     target_modules,
@@ -44,29 +35,14 @@ from planner.launch.write.serving_writer import (
 from planner.specs.model import ModelSpec
 
 NAME = "sglang"
-_DOCUMENT_KEYS = {
-    *("tp-size", "dp-size", "ep-size", "mem-fraction-static", "chunked-prefill-size"),
-    *("max-running-requests", "enable-dp-attention", "disaggregation-mode", "context-length"),
-}
 
 
-def matches_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has options of SGLang's server."""
-    return len(_DOCUMENT_KEYS & {name.replace("_", "-") for name in values}) > 1
-
-
-def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Read the settings of the SGLang server that a command starts."""
-    reading = merge_config(reading, _ENGINE)
-    pool = reading.value("pool") or AGGREGATED
-    server = read_server(reading, _ENGINE, pool)
-    gpu_experts = reading.number(
-        "--kt-num-gpu-experts"
-    )  # KTransformers: of each layer, on the GPUs
+def _set_experts_on_host(server: ServerSettings) -> None:
+    """Set the experts that KTransformers keeps in host memory: all but some of each layer."""
+    gpu_experts = server.reading.number("--kt-num-gpu-experts")
     model = find_model_by_name(str(server.values.get("model") or ""))
     if gpu_experts is not None and model is not None and (experts := model.num_experts):
         server.set_experts_on_host(model, max(1 - gpu_experts / experts, 0), "KTransformers")
-    return server.build_for_pool(pool)
 
 
 def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
@@ -78,13 +54,13 @@ def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
     # A dispatcher of tokens sets the size (`server_args.py`, 0.5.23, `_handle_a2a_moe`).
     has_dispatcher = server.reading.text("--moe-a2a-backend") not in (None, "none")
     spreads_experts = has_dispatcher or server.reading.value("spread_experts")
-    server.values.update(
+    server.set_layout(
+        stage_gpus * num_stages * server_copies,
         tensor_parallel=max(stage_gpus // ranks, 1),
         pipeline_parallel=num_stages,
         attention_data_parallel=ranks,
         expert_parallel=stage_gpus if spreads_experts else server.count("expert_parallel"),
     )
-    server.set_gpus(stage_gpus * num_stages * server_copies)
     if ranks > stage_gpus or stage_gpus % ranks:
         server.notes.append(
             f"--tp-size {stage_gpus} is not a multiple of its {ranks} attention ranks."
@@ -113,16 +89,16 @@ def _read_draft(reading: OptionReader) -> DraftSettings | None:
 _ENGINE = EngineReader(
     name=NAME,
     model_options=("--model-path", "--model"),
+    prepare=merge_config,
     layout=_set_layout,
+    finish=_set_experts_on_host,
     drafts=_read_draft,
     switches=("--enable-lora", "--lora-paths"),
     host_cache="--enable-hierarchical-cache",
     weights_on_host="--cpu-offload-gb",
     finds_prefixes=lambda reading: reading.value("pool") != PREFILL_POOL,
 )
-_ONLINE_QUANTIZATION = {"fp8": True}
-_TREE_WIDTHS = (1, 2, 4, 8)
-_MAX_PREFILL_TOKENS = 16384
+ONLINE_QUANTIZATION = {"fp8": True}
 _ROUTER_NOTE = "sglang_router (pip install sglang-router) spreads the requests"
 _MASTER_ADDRESS = ShellVariable(name=MASTER_ADDR.name, meaning=MASTER_ADDR.meaning, suffix=":20000")
 # First port of the prefill workers on a node; each has its own.
@@ -130,61 +106,17 @@ _FIRST_PORT = 5000
 _BOOTSTRAP = ShellVariable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST_PORT)
 
 
-def worker_quantities(worker: ServerGroup) -> Quantities:
-    """Return the values that SGLang's options write for a group of servers."""
-    tokens, draft_tokens = worker.max_num_batched_tokens, worker.draft_tokens
-    offloaded_gib, host_cache_gib = worker.offloaded_gib, worker.cache_on_host_gib
-    draft_steps = draft_tokens and int(worker.job["draft_steps"] or draft_tokens)
-    is_decode = worker.name == DECODE_POOL
-    # Branches of a tree with these tokens and steps.
-    widths = [
-        candidate
-        for candidate in _TREE_WIDTHS
-        if draft_steps and draft_tokens and candidate * draft_steps >= draft_tokens
-    ]
-    tree_width = None if draft_steps is None else next(iter(widths), _TREE_WIDTHS[-1])
-    is_rounded = offloaded_gib is not None and offloaded_gib % 1
-    return {
-        **common_quantities(worker),
-        **quantization_options(worker, _ONLINE_QUANTIZATION),
-        "stage_gpus": worker.stage_gpus,
-        "server_seqs": worker.max_num_seqs * worker.ranks,
-        "server_step_tokens": None if is_decode else tokens * worker.ranks,
-        "most_prefill_tokens": tokens if tokens > _MAX_PREFILL_TOKENS and not is_decode else None,
-        "max_num_batched_tokens": worker.values["max_num_batched_tokens"] if is_decode else None,
-        "gpu_memory_utilization": worker.static_share,
-        "offloaded_whole_gib": None if offloaded_gib is None else math.ceil(offloaded_gib),
-        "weight_offload": worker.values["weight_offload"] if is_rounded else None,
-        "cache_on_host_gb": None
-        if host_cache_gib is None
-        else math.ceil(host_cache_gib * GIB / 1e9),
-        "verified_tokens": None if draft_tokens is None else draft_tokens + 1,
-        "draft_steps": draft_steps,
-        "tree_width": tree_width,
-    }
-
-
 def command_options(server: ServerCommand) -> list[CommandWords]:
     """Return the engine options of a server's command, without address and nodes."""
-    arguments = [CommandWords.of(inputs) for inputs in server.settings.options]
-    if any(argument.words[1:] == ("STANDALONE",) for argument in arguments):
-        draft_model = draft_model_argument(server.worker.job)
-        arguments.append(CommandWords(words=("--speculative-draft-model-path", draft_model)))
-    job = server.worker.job
     options = ("--speculative-algorithm", "--speculative-draft-model-path")
-    method_words = draft_method_arguments(job, *options, upper=True)
-    return [*arguments, *method_words, *target_modules(job, says_all=True)]
+    drafts = draft_arguments(server, "STANDALONE", *options, upper=True)
+    return [*server.options, *drafts, *target_modules(server.worker.job, says_all=True)]
 
 
 def _process(server: ServerCommand) -> Process:
     """Build the process of an SGLang server, with ports for prefill and several nodes."""
     worker = server.worker
-    arguments = [
-        CommandWords(words=("python3", "-m", "sglang.launch_server")),
-        CommandWords(words=("--model-path", server.model)),
-        *server.listen_arguments,
-        *command_options(server),
-    ]
+    arguments = [*server.start, *command_options(server)]
     if worker.name == PREFILL_POOL:
         port = _BOOTSTRAP if worker.copies > 1 else str(_FIRST_PORT)
         arguments.append(CommandWords(words=("--disaggregation-bootstrap-port", port)))
@@ -208,7 +140,6 @@ def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
 
 TARGET = LaunchTarget.of(
     NAME,
-    answers=read_settings,
-    is_of=matches_document,
-    **server_hooks(NAME, worker_quantities, _process, _router),
+    answers=partial(read_engine, engine=_ENGINE),
+    **server_hooks(NAME, process=_process, router=_router, online=ONLINE_QUANTIZATION),
 )

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from planner.base.units import GIB
 from planner.documents.shell.edits import Changes, ParsedOption
 from planner.documents.yaml_tree import flattened, plain_text
 from planner.documents.yaml_writer import yaml_text
 from planner.launch.option_table import (
     OptionTable,
     ParameterNote,
-    Quantities,
     Quantity,
     option_aliases,
 )
 from planner.launch.read.hf_trainer.write_script import nest_options
 from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.read.serving_reader import (
-    DraftSettings,
     EngineReader,
     ServerSettings,
     json_table,
     parse_size,
+    read_engine,
     read_server,
 )
 from planner.launch.target import (
@@ -33,16 +31,10 @@ from planner.launch.target import (
     Process,
     ShellVariable,
 )
+from planner.launch.write.server_groups import DECODE_POOL, PREFILL_POOL, draft_model_argument
 from planner.launch.write.serving_writer import (
-    AGGREGATED,
-    DECODE_POOL,
-    PREFILL_POOL,
     ServerCommand,
-    ServerGroup,
-    common_quantities,
-    draft_model_argument,
     make_router_process,
-    quantization_options,
     server_hooks,
     server_urls,
 )
@@ -57,33 +49,16 @@ _TABLE = OptionTable.load("tensorrt-llm")
 _CONFIG_FILE_OPTIONS = ("--config", "--extra_llm_api_options", "--extra-engine-args")
 
 
-def matches_command(words: Sequence[str]) -> bool:
-    """Return whether a command starts a TensorRT-LLM server or engine benchmark."""
-    names = [word.rsplit("/", 1)[-1] for word in words[:4]]
-    if _BENCH in names:
-        return bool({*_BENCH_COMMANDS} & {*words})
-    if "trtllm-serve" in names:
-        arguments = list(words[names.index("trtllm-serve") + 1 :])
-        return bool(arguments) and not arguments[0].startswith("disaggregated")
-    return _MODULE in names and (names[0] in ("-m", _MODULE) or names[0].startswith("python"))
-
-
 def read_settings(reading: OptionReader) -> LaunchSettings:
     """Read the settings of a server command, or of a document with two pools."""
     if {*_POOLS} <= {name.split(".")[0] for name in reading.command.options}:
         return _read_pools(reading)
-    pool = reading.value("pool") or AGGREGATED
-    options = reading.command.options
-    if (
-        _is_bench(reading.command, *_BENCH_COMMANDS)
-        and "-m" in options
-        and "--model" not in options
-    ):
-        reading = _reading_with(reading, {**options, "--model": options["-m"]})
-    server = read_server(_with_config_file(reading), _ENGINE, pool)
-    if _is_bench(reading.command, "latency"):
+    return read_engine(reading, _ENGINE)
+
+
+def _finish(server: ServerSettings) -> None:
+    if _is_bench(server.reading.command, "latency"):
         server.values["concurrency"] = 1  # low_latency.py sets the batch to it
-    return server.build_for_pool(pool)
 
 
 def _is_bench(command: ParsedCommand, *commands: str) -> bool:
@@ -144,39 +119,22 @@ def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
     """Set GPUs and parallel degrees of a server; return its attention data-parallel ranks."""
     stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
     ranks = stage_gpus if server.reading.value("splits_requests") == "true" else 1
-    server.values.update(
+    server.set_layout(
+        stage_gpus * num_stages,
         tensor_parallel=stage_gpus // ranks,
         pipeline_parallel=num_stages,
         attention_data_parallel=ranks,
         expert_parallel=server.count("expert_parallel"),
     )
-    server.set_gpus(stage_gpus * num_stages)
     return ranks
 
 
-def _read_draft(reading: OptionReader) -> DraftSettings | None:
-    num_tokens = parse_size(reading.value("mtp_tokens")) or parse_size(
-        reading.value("draft_tokens")
-    )
-    return DraftSettings(number=num_tokens) if num_tokens else None
-
-
-_ENGINE = EngineReader(
-    name=NAME,
-    model_options=("--model", "--model-path", "model"),
-    programs=(
-        *(_BENCH, *_BENCH_COMMANDS),
-        *("trtllm-serve", "trtllm-llmapi-launch", "serve", "python", "python3", "env", "-m"),
-        *("mpirun", _MODULE, "LLM"),
-    ),
-    layout=_set_layout,
-    drafts=_read_draft,
-    finds_prefixes=lambda reading: False,
-)
-
-
-def _with_config_file(reading: OptionReader) -> OptionReader:
+def _prepare(reading: OptionReader, _: EngineReader) -> OptionReader:
     """Return a reader with keys of the command's YAML, which override its options."""
+    options = reading.command.options
+    is_bench = _is_bench(reading.command, *_BENCH_COMMANDS)
+    if is_bench and "-m" in options and "--model" not in options:
+        options = {**options, "--model": options["-m"]}
     file_name = next(
         (reading.text(option) for option in _CONFIG_FILE_OPTIONS if reading.text(option)), None
     )
@@ -193,7 +151,7 @@ def _with_config_file(reading: OptionReader) -> OptionReader:
         },
     }
     # The table reads keys of documents before options of the command, as the engine does.
-    return _reading_with(reading, {**reading.command.options, **document})
+    return _reading_with(reading, {**options, **document})
 
 
 def _reading_with(reading: OptionReader, options: Mapping[str, ParsedOption]) -> OptionReader:
@@ -206,37 +164,27 @@ def _reading_with(reading: OptionReader, options: Mapping[str, ParsedOption]) ->
     return OptionReader(command=command, meanings=_TABLE.read(normalized))
 
 
+_ENGINE = EngineReader(
+    name=NAME,
+    model_options=("--model", "--model-path", "model"),
+    programs=(
+        *(_BENCH, *_BENCH_COMMANDS),
+        *("trtllm-serve", "trtllm-llmapi-launch", "serve", "python", "python3", "env", "-m"),
+        *("mpirun", _MODULE, "LLM"),
+    ),
+    prepare=_prepare,
+    layout=_set_layout,
+    finish=_finish,
+    finds_prefixes=lambda reading: False,
+)
+
+
+ONLINE_QUANTIZATION: Mapping[str, bool] = {}
 _ROUTER_NOTE = "trtllm-serve disaggregated takes the requests of both pools"
 _SCRIPT = (
     'printf "%s\\n" "$@" > disaggregated.yaml; '
     "exec trtllm-serve disaggregated -c disaggregated.yaml"
 )
-
-
-def worker_quantities(worker: ServerGroup) -> Quantities:
-    """Return the values that TensorRT-LLM's options write for a group of servers."""
-    values = common_quantities(worker)
-    draft_tokens, host_cache_gib = worker.draft_tokens, worker.cache_on_host_gib
-    splits_requests = worker.ranks > 1 and worker.ranks == worker.stage_gpus
-    uses_modules = values["draft_method"] == "mtp"
-    return {
-        **values,
-        **quantization_options(worker, {}),
-        "stage_gpus": worker.stage_gpus,
-        "splits_requests": splits_requests,
-        "attention_data_parallel": worker.ranks
-        if worker.ranks > 1 and not splits_requests
-        else None,
-        "max_num_seqs": worker.max_num_seqs
-        if splits_requests
-        else int(worker.values["concurrency"]),
-        "chunked_prefill": bool(worker.job.profile.scheduler.chunked_prefill),
-        "gpu_memory_utilization": worker.free_share,
-        "weight_offload": worker.values["weight_offload"],
-        "host_cache_bytes": None if host_cache_gib is None else round(host_cache_gib * GIB),
-        "mtp_tokens": draft_tokens if uses_modules else None,
-        "draft_tokens": None if uses_modules else draft_tokens,
-    }
 
 
 def yaml_options(
@@ -264,16 +212,8 @@ def _parse_yaml_value(text: str | None) -> Quantity:
 def _process(server: ServerCommand) -> Process:
     """Build the trtllm-serve process, started by mpirun if it spans several nodes."""
     worker = server.worker
-    arguments = [
-        CommandWords(words=("trtllm-serve", server.model)),
-        *server.listen_arguments,
-        *(
-            CommandWords.of(option)
-            for option in server.settings.options
-            if option.option.startswith("--")
-        ),
-        CommandWords(words=("--config", f"{worker.name}.yaml")),
-    ]
+    config = CommandWords(words=("--config", f"{worker.name}.yaml"))
+    arguments = [*server.start, *server.options, config]
     if worker.num_nodes == 1:
         return server.process(arguments)
     arguments.insert(0, CommandWords(words=("trtllm-llmapi-launch",)))
@@ -340,13 +280,11 @@ def _draft_model_note(servers: tuple[ServerCommand, ...]) -> tuple[ParameterNote
 TARGET = LaunchTarget.of(
     NAME,
     answers=read_settings,
-    starts=matches_command,
     honoured=_split_changes,
     **server_hooks(
         NAME,
-        worker_quantities,
-        _process,
-        _router,
+        process=_process,
+        router=_router,
         files=_yaml_file,
         left=_draft_model_note,
         routes_replicas=False,

@@ -6,11 +6,11 @@ huggingface/text-generation-inference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from planner.base.units import GIB
-from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, parse_int, version_of
+from planner.launch.read.parsed_launch import OptionReader, parse_int, version_of
 from planner.launch.read.serving_reader import (
     DraftSettings,
     EngineReader,
@@ -18,10 +18,11 @@ from planner.launch.read.serving_reader import (
     default_gpu,
     parse_float,
     parse_size,
-    read_server,
+    read_engine,
+    read_table_drafts,
+    with_variables,
 )
 from planner.launch.target import LaunchTarget
-from planner.launch.write.serving_writer import AGGREGATED
 from planner.specs.model import ModelSpec
 
 NAME = "tgi"
@@ -41,51 +42,28 @@ _PREFILL_REASON = (
 )
 
 
-def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Read the settings of the TGI server that a command starts."""
-    reading = with_variables(reading, TGI, options_by_variable(TGI))
-    server = read_server(reading, _TGI, AGGREGATED)
+def _finish(server: ServerSettings) -> None:
+    """Set the limit of sequences, and the share of memory if --cuda-memory-fraction is below 1."""
     server.values["max_num_seqs"] = server.values["concurrency"]
-    set_memory_share(server)
-    if reading.text("--quantize") == "exl2":
+    if server.reading.text("--quantize") == "exl2":
         server.notes.append(
             "exl2 has weights of any number of bits, and only the checkpoint has that number: "
             "use --set quantization=TYPE."
         )
-    return server.build_for_pool(AGGREGATED)
-
-
-def set_memory_share(server: ServerSettings) -> None:
-    """Set the fraction of GPU memory in use, if --cuda-memory-fraction is below 1."""
     share = parse_float(server.reading.value("memory_fraction"))
     if share is not None and share < 1:
         reason = f"{_MEMORY_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
         server.assume("gpu_memory_utilization", round(_MEMORY_SHARE * share, 4), reason)
 
 
-def options_by_variable(target: LaunchTarget) -> Mapping[str, str]:
-    """Options by environment variable: MODEL_ID is --model-id."""
-    return {name.lstrip("-").replace("-", "_").upper(): name for name in target.options.options}
+def _prepare(reading: OptionReader, engine: EngineReader) -> OptionReader:
+    """Return a reader in which a variable is the default of its option: MODEL_ID of --model-id."""
+    options = engine.accepts.options
+    names = {name.lstrip("-").replace("-", "_").upper(): name for name in options}
+    return with_variables(reading, names, engine.table)
 
 
-def with_variables(
-    reading: OptionReader, target: LaunchTarget, options: Mapping[str, str]
-) -> OptionReader:
-    """Return a reader in which environment variables are defaults of ``options``."""
-    command = reading.command
-    variable_options = {
-        name: replace(variable_option, option=name)
-        for variable, name in options.items()
-        if (variable_option := command.environment.get(variable))
-        and variable_option.texts
-        and variable_option.texts[0]
-    }
-    return OptionReader.of(
-        replace(command, options={**variable_options, **command.options}), target.table
-    )
-
-
-def set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
+def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
     """Set tensor parallelism to the number of shards; return 1, the attention ranks."""
     reading = server.reading
     server.values.update(pipeline_parallel=1, attention_data_parallel=1, expert_parallel=1)
@@ -96,9 +74,8 @@ def set_layout(server: ServerSettings, _: ModelSpec | None) -> int:
         shards = 1 if is_single_shard or visible_gpus is None else visible_gpus
         reason = "one shard" if is_single_shard else "a shard for each GPU that is named"
         server.assume("tensor_parallel", shards, f"{reason}, without --num-shard")
-    else:
-        server.values["tensor_parallel"] = shards = shards or 1
-    server.set_gpus(shards)
+    server.values.setdefault("tensor_parallel", shards or 1)
+    server.set_gpus(shards or 1)
     return 1
 
 
@@ -191,21 +168,22 @@ def _set_max_model_len(server: ServerSettings, model: ModelSpec | None) -> None:
     )
 
 
-def read_draft(reading: OptionReader) -> DraftSettings | None:
+def _read_draft(reading: OptionReader) -> DraftSettings | None:
     """Drafting by n-grams of the prompt; None where the command sets none."""
-    num_tokens = parse_size(reading.value("draft_tokens"))
-    return DraftSettings(number=num_tokens, method="ngram") if num_tokens else None
+    drafts = read_table_drafts(reading)
+    return None if drafts is None else replace(drafts, method="ngram")
 
 
-_TGI = EngineReader(
+_ENGINE = EngineReader(
     name=NAME,
     model_options=("--model-id",),
-    layout=set_layout,
+    prepare=_prepare,
+    layout=_set_layout,
     batch=_assume_batch,
-    drafts=read_draft,
+    drafts=_read_draft,
+    finish=_finish,
     longest=_set_max_model_len,
     switches=("--lora-adapters",),
 )
 
-TGI = LaunchTarget.of("tgi", answers=read_settings)
-TARGETS = (TGI,)
+TARGET = LaunchTarget.of(NAME, answers=partial(read_engine, engine=_ENGINE))

@@ -21,29 +21,20 @@ from planner.launch.read.parsed_launch import (
     ParsedCommand,
     SettingsBuilder,
     flag,
-    number,
     total_gpus,
     with_unknown_options,
 )
 from planner.launch.targets.training_reader import (
+    RowsHook,
     keep_name,
     make_reader_target,
-    set_global_batch,
-    set_gpus,
 )
 
-_UNSUPPORTED_RECIPES = ("qat_", "knowledge_distillation", "ppo_full", "grpo", "dev/")
-_UNSUPPORTED_KEYS = (
-    "teacher_model._component_",
-    "policy_model._component_",
-    "quantizer._component_",
-)
 _SINGLE_DEVICE = "single_device"
 _ADAPTER_PREFIX = re.compile(r"^(q?lora|q?dora)_")
 _ATTENTION = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "output_proj": "o_proj"}
 _FEED_FORWARD = ("gate_proj", "up_proj", "down_proj")
 _DEFAULT_LORA_RANK = 8
-_PRECISIONS = {"bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32", "float32": "fp32"}
 
 
 @cache
@@ -57,20 +48,23 @@ def _shipped_configs() -> Mapping[str, Mapping[str, ParsedOption]]:
     }
 
 
-def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set what the option table does not read.
+def _add_settings(reading: OptionReader, settings: SettingsBuilder, apply_rows: RowsHook) -> None:
+    """Set the model, its adapter and the GPUs, before the rows.
 
     Raises LaunchError if the recipe trains something that is not predicted.
     """
     recipe = next((argument.single or "" for argument in reading.command.positional), "")
-    _refuse_unsupported(reading, recipe)
-    settings.values["framework"] = "torchtune"
     _set_model(reading, settings)
-    _set_batch(reading, settings, recipe)
-    _set_memory(reading, settings)
-    _set_optimizer(reading, settings)
-    is_dpo = (reading.text("loss._component_") or "").endswith("DPOLoss")
-    settings.values["training_objective"] = "dpo" if is_dpo else "sft"
+    recipe_name = (recipe or reading.command.name).removesuffix(".py").removesuffix(".yaml")
+    num_gpus = total_gpus(reading.command.resources)
+    names = f"{recipe_name} {reading.text('--config') or ''}"
+    if num_gpus is None and _SINGLE_DEVICE in names and "distributed" not in recipe_name:
+        num_gpus = 1
+        settings.defaults["num_gpus"] = "a recipe of a single device"
+    settings.require("num_gpus", num_gpus)
+    if not flag(reading, "dataset.packed"):
+        settings.notes.append(UNPACKED.format(option="tokenizer.max_seq_len"))
+    apply_rows({"recipe": recipe})
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
@@ -92,21 +86,6 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
             "of torchtune that planner predicts, and no file in this folder: put it there."
         )
     return {**(config or {}), **options}
-
-
-def _refuse_unsupported(reading: OptionReader, recipe: str) -> None:
-    """Raise LaunchError for recipes and keys of torchtune whose training is not predicted."""
-    unsupported = next((key for key in _UNSUPPORTED_KEYS if reading.has(key)), "")
-    if not unsupported and recipe.startswith(_UNSUPPORTED_RECIPES):
-        unsupported = recipe
-    if not unsupported and flag(reading, "model.use_dora"):
-        unsupported = "model.use_dora"
-    if unsupported:
-        raise LaunchError(
-            f"{reading.position}: torchtune's {unsupported} is not predicted, as it trains "
-            "or keeps "
-            "other parameters. Recipes of full, LoRA and QLoRA fine-tuning and of DPO are."
-        )
 
 
 def _set_model(reading: OptionReader, settings: SettingsBuilder) -> None:
@@ -153,63 +132,4 @@ def _candidate_names(component: str) -> Iterator[str]:
     yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", text)
 
 
-def _set_batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) -> None:
-    """Set the GPUs, the ZeRO stage, the batch and the sequence length in tokens."""
-    values = settings.values
-    recipe_name = (recipe or reading.command.name).removesuffix(".py").removesuffix(".yaml")
-    config = reading.text("--config") or ""
-    num_gpus = total_gpus(reading.command.resources)
-    if (
-        num_gpus is None
-        and _SINGLE_DEVICE in f"{recipe_name} {config}"
-        and "distributed" not in recipe_name
-    ):
-        num_gpus = 1
-        settings.defaults["num_gpus"] = "a recipe of a single device"
-    tensor_parallel, context_parallel = (
-        int(values[f"{name}_parallel"]) for name in ("tensor", "context")
-    )
-    ranks = set_gpus(reading, settings, num_gpus, tp=tensor_parallel, cp=context_parallel)
-    copies = reading.number("data_parallel_replicate_dim") or 1
-    keeps_weights = (reading.text("fsdp_reshard_after_forward") or "true").lower() == "false"
-    values["zero_stage"] = 0 if num_gpus == 1 else 2 if keeps_weights else 3
-    if copies > 1:
-        values["data_parallel_replicas"] = copies
-    if ranks is None:
-        settings.mark_missing("global_batch_size")
-    set_global_batch(settings, ranks, reading.number("gradient_accumulation_steps"))
-    settings.require(
-        "sequence_length", number(reading, "tokenizer.max_seq_len", "dataset.max_seq_len")
-    )
-    if not flag(reading, "dataset.packed"):
-        settings.notes.append(UNPACKED.format(option="tokenizer.max_seq_len"))
-
-
-def _set_memory(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set precision, recomputation, offload and compilation from the keys of a file."""
-    values = settings.values
-    dtype = (reading.text("dtype") or "bf16").lower()
-    values["precision"] = _PRECISIONS.get(dtype, dtype)
-    if flag(reading, "enable_fp8_training"):
-        values["precision"] = "fp8"
-    recomputes = flag(reading, "enable_activation_checkpointing")
-    values["recompute"] = "full" if recomputes else "none"
-    offloads = [word for key, word in (("fsdp_cpu_offload", "optimizer_weights"),
-                                    ("enable_activation_offloading", "activations"))
-             if flag(reading, key)]  # fmt: skip
-    values["offload"] = "_".join(offloads) or "none"
-    values["torch_compile"] = str(flag(reading, "compile")).lower()
-
-
-def _set_optimizer(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the optimizer, its offload to the CPU and whether it runs in the backward pass."""
-    values = settings.values
-    component = reading.text("optimizer._component_") or "torch.optim.AdamW"
-    if component.endswith("CPUOffloadOptimizer"):
-        values["offload"], component = "optimizer", "torch.optim.AdamW"
-    values["optimizer"] = "adam"
-    settings.set_optimizer(component)
-    values["optimizer_in_backward"] = flag(reading, "optimizer_in_bwd")
-
-
-TARGET = make_reader_target("torchtune", _add_unlisted_settings, _merge_config_files, keep_name)
+TARGET = make_reader_target("torchtune", _merge_config_files, _add_settings, keep_name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
@@ -23,6 +24,7 @@ from planner.launch.option_table import (
     matches_option,
     tool_row,
 )
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.import_launch import MODEL_SPLITS
 from planner.launch.read.parsed_launch import (
     NOTHING,
@@ -32,13 +34,18 @@ from planner.launch.read.parsed_launch import (
     SettingsBuilder,
     number,
     require_split,
-    total_gpus,
     with_unknown_options,
     without_null_keys,
 )
+from planner.launch.read.training_values import model_degrees
 from planner.launch.target import LaunchTarget, option_texts
 from planner.question.terms import terms_about
 
+RowsHook: TypeAlias = Callable[[MutableQuantities], MutableQuantities | None]
+"""Applies the rows with expressions, given quantities; returns the sizes of the model."""
+SettingsHook: TypeAlias = Callable[
+    [OptionReader, SettingsBuilder, RowsHook], MutableQuantities | None
+]
 NameFormatter: TypeAlias = Callable[[str], str]
 """Turns the name of an option in a command into its name in the table."""
 
@@ -55,8 +62,8 @@ def keep_name(option: str) -> str:
 
 def make_reader_target(
     name: str,
-    add_unlisted_settings: Callable[[OptionReader, SettingsBuilder], MutableQuantities | None],
     merge_config_files: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
+    add_settings: SettingsHook = lambda _, __, apply_rows: apply_rows({}),
     format_name: NameFormatter = strip_dashes,
 ) -> LaunchTarget:
     """Return the launch target of a training program whose files are read, never written.
@@ -64,10 +71,11 @@ def make_reader_target(
     Parameters
     ----------
     name : name of the target and of its table
-    add_unlisted_settings : adds settings that no row of the table has, and returns the sizes of a
-        model without a name; raises `LaunchError` or `SpecError` if something is not predicted
     merge_config_files : returns the options of a command or document with those of the file it
         names, by their names in the table
+    add_settings : adds settings that no row of the table has, and returns the sizes of a model
+        without a name; it applies the rows when what they use is set, and may pass quantities to
+        them; raises `LaunchError` or `SpecError` if something is not predicted
     format_name : turns the name of an option into its name in the table
     """
     table = OptionTable.load(name)
@@ -78,10 +86,12 @@ def make_reader_target(
         command = replace(reading.command, options=options, unknown=())
         inner, tool = OptionReader.of(command, table), tool_row(name)
         settings = option_texts(inner, tool["title"])
-        settings.values["framework"] = f"{tool['profiles']}|{tool['nearest']}".strip("|").split(
-            "|"
-        )[0]
-        shape = add_unlisted_settings(inner, settings)
+        profiles = f"{tool['profiles']}|{tool['nearest']}".strip("|")
+        chosen_by_rows = any(row.parameter == "framework" for row in table.expressions)
+        settings.values["framework"] = None if chosen_by_rows else profiles.partition("|")[0]
+        shape = add_settings(inner, settings, partial(apply_read_rows, inner, table, settings))
+        num_gpus = settings.values.get("num_gpus")
+        require_split(inner, num_gpus and int(num_gpus), **model_degrees(settings))
         names = {*reading.command.options, *(option.option for option in reading.command.unknown)}
         table_names = {format_name(name) for name in table.used | table.options}
         used = frozenset(name for name in names if matches_option(format_name(name), table_names))
@@ -124,31 +134,6 @@ def make_update_reader(
         return settings.build(used_options=table.used, **classify_unused_options(reading, sections))
 
     return read_settings
-
-
-def set_gpus(
-    reading: OptionReader, settings: SettingsBuilder, num_gpus: int | None = None, **sizes: int
-) -> int | None:
-    """Set the GPUs of the job; return its data-parallel ranks, None if the GPUs are unknown.
-
-    ``num_gpus`` is the number in the program's own options, ``sizes`` are the degrees that split
-    a copy of the model.
-
-    Raises `LaunchError`: the degrees do not divide the GPUs.
-    """
-    num_gpus = num_gpus or total_gpus(reading.command.resources)
-    require_split(reading, num_gpus, **sizes)
-    settings.require("num_gpus", num_gpus)
-    return None if num_gpus is None else num_gpus // prod(sizes.values())
-
-
-def set_global_batch(
-    settings: SettingsBuilder, ranks: int | None, accumulation_steps: int | None
-) -> None:
-    """Set sequences per step: micro-batch x accumulation steps x data-parallel ranks."""
-    micro_batch = settings.values.get("micro_batch_size")
-    if ranks is not None and micro_batch is not None:
-        settings.values["global_batch_size"] = int(micro_batch) * (accumulation_steps or 1) * ranks
 
 
 def set_total_tokens(settings: SettingsBuilder, steps: int | None) -> None:
@@ -214,7 +199,7 @@ def require_model_ranks(reading: OptionReader, settings: SettingsBuilder, num_gp
 
     Raises LaunchError if they do not divide the GPUs.
     """
-    sizes = {name: int(settings.values[name]) for name in MODEL_SPLITS}
+    sizes = model_degrees(settings)
     require_split(reading, num_gpus, **sizes)
     return prod(sizes.values())
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from planner.base.units import ceil_div
-from planner.launch.option_table import Quantities
-from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, version_of
+from planner.launch.read.parsed_launch import OptionReader, version_of
 from planner.launch.read.serving_reader import (
     DraftSettings,
     EngineReader,
@@ -16,7 +16,7 @@ from planner.launch.read.serving_reader import (
     json_table,
     merge_config,
     parse_size,
-    read_server,
+    read_engine,
     scheduler_default_of,
     set_experts,
 )
@@ -31,17 +31,11 @@ from planner.launch.target import (
     Process,
     ShellVariable,
 )
+from planner.launch.write.server_groups import AGGREGATED, DECODE_POOL, PREFILL_POOL
 from planner.launch.write.serving_writer import (
-    AGGREGATED,
-    DECODE_POOL,
-    PREFILL_POOL,
     ServerCommand,
-    ServerGroup,
-    common_quantities,
-    draft_method_arguments,
-    draft_model_argument,
+    draft_arguments,
     make_routers,
-    quantization_options,
     server_hooks,
     server_urls,
     target_modules,
@@ -69,20 +63,6 @@ _LARGER_SHARE_SINCE, _DEFAULT_MEMORY_SHARE = (0, 25), "0.92"
 _LONGEST_UNCHUNKED = 32_768  # config.py of 0.6: prompts of longer models are computed in chunks
 
 
-def matches_command(words: Sequence[str]) -> bool:
-    """Return whether a command starts vLLM as a server or offline program."""
-    programs = [word.rsplit("/", 1)[-1] for word in words[:4]]
-    if programs[:1] == ["vllm"]:
-        return programs[1:2] == ["serve"] or (
-            programs[1:2] == ["bench"] and programs[2:3] != ["serve"]
-        )
-    if programs[:1] and programs[0] in _OFFLINE[-2:]:
-        return True
-    if any(word in _MODULES for word in programs) and "bench" not in words:
-        return "serve" in words or "vllm.entrypoints.cli.main" not in programs
-    return any(word.replace("\\", "/").endswith("openai/api_server.py") for word in words[:3])
-
-
 def matches_document(values: Mapping[str, object]) -> bool:
     """Return whether a document has ``vllm serve`` options, or is Triton's for vLLM."""
     keys = {name.replace("_", "-") for name in values}
@@ -93,21 +73,13 @@ def matches_document(values: Mapping[str, object]) -> bool:
     return is_config or len(_DOCUMENT_KEYS & {*values}) > 1
 
 
-def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Read the settings of the vLLM server that a command starts."""
-    reading = merge_config(reading, _ENGINE)
-    server = read_server(reading, _ENGINE, AGGREGATED)
-    pool, values = _read_pool(server), server.values
-    version = version_of("vllm", reading.command)
+def _finish(server: ServerSettings) -> str:
+    """Set the default share of memory; return the server's pool."""
+    pool, version = _read_pool(server), version_of(NAME, server.reading.command)
     if version is None or version.parts >= _LARGER_SHARE_SINCE:  # without one it is the newest
         reason = f"--gpu-memory-utilization is {_DEFAULT_MEMORY_SHARE} by default from 0.25 on"
         server.assume("gpu_memory_utilization", _DEFAULT_MEMORY_SHARE, reason)
-    if pool == AGGREGATED:
-        # At its start a rank samples max_num_seqs sequences, however few fit, and has less cache
-        # for that (`gpu_model_runner.py`, `_dummy_sampler_run`). A plan with two pools has no
-        # number for each.
-        values["max_num_seqs"] = values["concurrency"] // values["attention_data_parallel"]
-    return server.build_for_pool(pool)
+    return pool
 
 
 _PARTITION = "VLLM_PP_LAYER_PARTITION"
@@ -208,6 +180,8 @@ def _read_draft(reading: OptionReader) -> DraftSettings | None:
 def _read_pool(server: ServerSettings) -> str:
     """Return the server's pool: prefill, decode, or both in one; note an undecided role."""
     reading = server.reading
+    if pool := reading.value("pool"):
+        return pool
     config = {**json_table(reading.text("--kv-transfer-config"))}
     transfer_option = reading.command.options.get("--kv-transfer-config")
     if (
@@ -220,13 +194,6 @@ def _read_pool(server: ServerSettings) -> str:
             transfer_option.full_span.start : transfer_option.full_span.end
         ]
         config["kv_role"] = next(iter(re.findall(r"kv_role\W+(kv_\w+)", option_text)), None)
-    mode = reading.text("--disaggregation-mode")
-    if mode in (PREFILL_POOL, DECODE_POOL):
-        return mode
-    if reading.has("--is-prefill-worker"):
-        return PREFILL_POOL
-    if reading.has("--is-decode-worker"):
-        return DECODE_POOL
     if config.get("kv_role") == "kv_both":
         server.notes.append(
             "kv_role is kv_both: only the router knows whether it is a prefill or decode worker. "
@@ -251,8 +218,14 @@ _ENGINE = EngineReader(
         "-m",
         *_MODULES,
     ),
+    prepare=merge_config,
     layout=_set_layout,
     batch=_assume_batch,
+    # At its start a rank samples max_num_seqs sequences, however few fit, and has less cache for
+    # that (`gpu_model_runner.py`, `_dummy_sampler_run`). A plan with two pools has no number for
+    # each.
+    has_rank_limit=True,
+    finish=_finish,
     drafts=_read_draft,
     longest=_set_max_model_len,
     switches=("--enable-lora",),
@@ -263,50 +236,24 @@ _ENGINE = EngineReader(
     ),
 )
 # Online quantization, and whether it covers all matrices or only experts.
-_ONLINE_QUANTIZATION = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}
-_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+ONLINE_QUANTIZATION = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}
 # First port of the copies on a node, below the ports that systems assign.
 _SIDE_CHANNEL = {PREFILL_POOL: 16000, DECODE_POOL: 24000}
 _PORTS_OF_COPY = 10
 _ROUTER_NOTE = "vllm-router (pip install vllm-router) spreads the requests"
 
 
-def worker_quantities(worker: ServerGroup) -> Quantities:
-    """Return the values that vLLM's options write for a group of servers."""
-    experts, stage_gpus = int(worker.values["expert_parallel"]), worker.stage_gpus
-    host_cache_gib, rank = worker.cache_on_host_gib, worker.lora_rank
-    supported_rank = next(
-        (supported for supported in _LORA_RANKS if supported >= (rank or 0)), _LORA_RANKS[-1]
-    )
-    return {
-        **common_quantities(worker),
-        **quantization_options(worker, _ONLINE_QUANTIZATION),
-        "expert_parallel": None if experts in (1, stage_gpus) else experts,
-        "splits_experts": experts > 1 and experts == stage_gpus,
-        "gpu_memory_utilization": worker.total_share,
-        "cache_on_host_total_gib": None
-        if host_cache_gib is None
-        else host_cache_gib * worker.num_gpus,
-        "lora_rank": supported_rank if rank else None,
-        "adapters": rank if rank and rank != supported_rank else None,
-    }
-
-
 def command_options(server: ServerCommand) -> list[CommandWords]:
     """Return the engine options of a server's command, without address and nodes."""
-    arguments = [CommandWords.of(inputs) for inputs in server.settings.options]
-    has_draft_model = any(argument.words[1:] == ("draft_model",) for argument in arguments)
-    draft_argument = CommandWords(words=("--spec-model", draft_model_argument(server.worker.job)))
     job = server.worker.job
-    method_words = draft_method_arguments(job, "--spec-method", "--spec-model", upper=False)
-    lora_words = target_modules(job, says_all=False)
-    return [*arguments, *([draft_argument] if has_draft_model else []), *method_words, *lora_words]
+    drafts = draft_arguments(server, "draft_model", "--spec-method", "--spec-model", upper=False)
+    return [*server.options, *drafts, *target_modules(job, says_all=False)]
 
 
 def _process(server: ServerCommand) -> Process:
     """Build the vLLM process, with ports for KV-cache transfer and options for several nodes."""
     worker = server.worker
-    arguments = [CommandWords(words=("vllm", "serve", server.model))]
+    arguments = [*server.start, *command_options(server)]
     if worker.name in _SIDE_CHANNEL:
         channel = "VLLM_NIXL_SIDE_CHANNEL_"
         first = _SIDE_CHANNEL[worker.name]
@@ -317,7 +264,6 @@ def _process(server: ServerCommand) -> Process:
             name=HOST_ADDRESS.name, meaning=HOST_ADDRESS.meaning, prefix=f"{channel}HOST="
         )
         arguments.insert(0, CommandWords(words=("env", port, host)))
-    arguments += [*server.listen_arguments, *command_options(server)]
     followers: tuple[CommandWords, ...] = ()
     if worker.num_nodes > 1:
         arguments += [
@@ -342,8 +288,7 @@ def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
 
 TARGET = LaunchTarget.of(
     NAME,
-    answers=read_settings,
-    starts=matches_command,
+    answers=partial(read_engine, engine=_ENGINE),
     is_of=matches_document,
-    **server_hooks(NAME, worker_quantities, _process, _router),
+    **server_hooks(NAME, process=_process, router=_router, online=ONLINE_QUANTIZATION),
 )

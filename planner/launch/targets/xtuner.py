@@ -23,12 +23,12 @@ from planner.launch.read.parsed_launch import (
     OptionReader,
     ParsedCommand,
     SettingsBuilder,
-    flag,
-    number,
-    option_text,
     with_unknown_options,
 )
-from planner.launch.targets.training_reader import make_reader_target, set_gpus, set_total_tokens
+from planner.launch.targets.training_reader import (
+    RowsHook,
+    make_reader_target,
+)
 from planner.specs.catalogue import load_model
 
 _ROWS = shipped_rows("models/xtuner.csv")
@@ -42,31 +42,32 @@ _CONFIG_NAMES = {"fsdp_config": "fsdp_cfg", "loss_config": "loss_cfg", "pack_max
 _SIZES = {"num_hidden_layers": "num_hidden_layers", "hidden_size": "hidden_size", "vocab_size":
           "vocab_size", "intermediate_size": "intermediate_size", "n_routed_experts":
           "num_experts", "moe_intermediate_size": "moe_intermediate_size"}  # fmt: skip
-_NEAREST = (
-    "XTuner shards by FSDP2 with tensor, sequence and expert parallelism: predicted as "
-    "torchtitan, which does the same."
-)
-_ULYSSES = (
-    "sp_size splits attention heads (Ulysses): predicted as torchtitan's ring of context "
-    "parallelism."
-)
-_DEFAULT_PACK_LENGTH, _COMMAND_PACK_LENGTH = 32768, 4096
 
 
-def _add_unlisted_settings(
-    reading: OptionReader, settings: SettingsBuilder
+def _add_settings(
+    reading: OptionReader, settings: SettingsBuilder, apply_rows: RowsHook
 ) -> MutableQuantities | None:
-    """Set what the option table does not read; return sizes of a changed model."""
-    is_command = bool(reading.command.positional)
-    is_new = "pretrain" in (option_text(reading, "tokenize_fn") or "")
-    settings.values |= {"adapter": "none", "training_objective": "pretrain" if is_new else "sft"}
-    settings.notes.append(_NEAREST)
-    length = _COMMAND_PACK_LENGTH if is_command else _DEFAULT_PACK_LENGTH
-    settings.assume("sequence_length", length, f"{length:,} is XTuner's pack_max_length")
-    shape = _set_model(reading, settings)
-    _set_layout(reading, settings)
-    _set_memory(reading, settings)
-    set_total_tokens(settings, reading.number("total_step"))
+    """Set the model from its class, else from the loaded weights; return changed sizes."""
+    class_name = reading.text("model_cfg") or ""
+    model = _MODELS.get(class_name) or _MODELS_BY_NAME.get(class_name.lower().replace("_", "-"))
+    loaded = (reading.text(name) for name in ("load_from", "tokenizer_path"))
+    changes = {size: reading.number(f"model_cfg.{key}") for key, size in _SIZES.items()}
+    shape = None if model is None else with_sizes(model, changes)
+    named = model if shape is None else None
+    loaded_model = None if model else next(filter(None, loaded), None)
+    ratio = reading.amount("fsdp_cfg.recompute_ratio")
+    is_part = ratio is not None and 0 < ratio < 1 and (named or loaded_model) is not None
+    apply_rows(
+        {
+            "is_command": bool(reading.command.positional),
+            "named_model": named,
+            "loaded_model": loaded_model,
+            "has_sizes": shape is not None,
+            "model_layers": load_model(str(named or loaded_model)).num_hidden_layers
+            if is_part
+            else None,
+        }
+    )
     return shape
 
 
@@ -87,68 +88,7 @@ def _config_name(option: str) -> str:
     return _CONFIG_NAMES.get(head, head) + dot + key
 
 
-def _set_model(reading: OptionReader, settings: SettingsBuilder) -> MutableQuantities | None:
-    """Set the model from its class, else from the loaded weights; return changed sizes."""
-    class_name = reading.text("model_cfg") or ""
-    model = _MODELS.get(class_name) or _MODELS_BY_NAME.get(class_name.lower().replace("_", "-"))
-    loaded = (reading.text(name) for name in ("load_from", "tokenizer_path"))
-    if model is None:
-        settings.require("model", next(filter(None, loaded), None))
-        return None
-    shape = with_sizes(
-        model, {size: reading.number(f"model_cfg.{key}") for key, size in _SIZES.items()}
-    )
-    if shape is None:
-        settings.values["model"] = model
-    return shape
-
-
-def _set_layout(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set GPUs, batch, data-parallel replicas and expert parallelism."""
-    values = settings.values
-    tensor_parallel, context_parallel = (
-        int(values[f"{name}_parallel"]) for name in ("tensor", "context")
-    )
-    data_ranks = set_gpus(reading, settings, tp_size=tensor_parallel, sp_size=context_parallel)
-    values["expert_parallel"] = number(reading, "fsdp_cfg.ep_size", "model_cfg.ep_size") or 1
-    if context_parallel > 1:
-        settings.notes.append(_ULYSSES)
-    if data_ranks is not None:
-        batch = data_ranks * int(values["micro_batch_size"])
-        settings.assume("global_batch_size", batch, "one pack of a rank is XTuner's")
-    if "global_batch_size" not in values:
-        settings.mark_missing("global_batch_size")
-    shards = number(reading, "fsdp_cfg.hsdp_sharding_size")
-    if shards and "num_gpus" in values:
-        values["data_parallel_replicas"] = max(values["num_gpus"] // (tensor_parallel * shards), 1)
-
-
-def _set_memory(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set recomputation, offload, precision, compilation, optimizer and loss kernel from keys."""
-    values = settings.values
-    ratio = reading.amount("fsdp_cfg.recompute_ratio")
-    share = 1.0 if ratio is None else ratio
-    values["recompute"] = "full" if share > 0 else "none"
-    if 0 < share < 1 and "model" in values:
-        values["recompute_num_layers"] = int(
-            load_model(str(values["model"])).num_hidden_layers * share
-        )
-    offload = "optimizer" if flag(reading, "optim_cfg.swap_optimizer") else "none"
-    values["offload"] = "optimizer_weights" if flag(reading, "fsdp_cfg.cpu_offload") else offload
-    fp8_options = [
-        name for name in reading.command.options if name.startswith("model_cfg.float8_cfg")
-    ]
-    is_fp8 = option_text(reading, *fp8_options) is not None
-    values["precision"] = "fp8" if is_fp8 else "bf16"
-    compiles = flag(reading, "model_cfg.compile_cfg", "fsdp_cfg.torch_compile", default=True)
-    values["torch_compile"] = "auto" if compiles else "false"
-    if "muon" in (option_text(reading, "optim_cfg") or ""):
-        values["optimizer"] = "muon"
-    kernel = "chunked" if reading.command.positional else "eager"
-    settings.assume("loss_kernel", kernel, f"{kernel} is XTuner's")
-
-
-TARGET = make_reader_target("xtuner", _add_unlisted_settings, _merge_config_files, _config_name)
+TARGET = make_reader_target("xtuner", _merge_config_files, _add_settings, _config_name)
 
 
 _TRAINER_NAMES = {"accumulative_counts": "gradient_accumulation_steps",

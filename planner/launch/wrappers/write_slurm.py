@@ -17,7 +17,7 @@ from planner.launch.target import (
     Value,
     fill_template,
 )
-from planner.launch.wrappers.launchers import GPUS_OF_COPY
+from planner.launch.wrappers.read_programs import GPUS_OF_COPY
 from planner.launch.wrappers.write_script import (
     MASTER_PORT,
     MEASURES,

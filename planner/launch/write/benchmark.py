@@ -4,7 +4,7 @@ Every option was looked up in the tool itself: vllm bench serve 0.33, sglang.ben
 0.5.23, tensorrt_llm.serve.scripts.benchmark_serving 1.1, aiperf 0.2; those of trainers are in the
 tables of ``planner/launch/accepted``.
 
-Options and defaults of ``launchers/loads.csv`` are those of vllm/benchmarks (vLLM 0.11, 0.33),
+Options and defaults of ``wrappers/loads.csv`` are those of vllm/benchmarks (vLLM 0.11, 0.33),
 python/sglang/bench_serving.py and its like (SGLang 0.4 to 0.5), tensorrt_llm/bench (TensorRT-LLM
 1.0), genai-perf, llama.cpp's tools/llama-bench, and SemiAnalysisAI's bench_serving. A column ``of``
 names the data set that an option is of. SGLang draws lengths evenly from ``--random-range-ratio``
@@ -106,7 +106,7 @@ def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
     """
     options_by_target = {
         name: row["words"]
-        for row in shipped_rows("wrappers/launchers/training_benchmarks.csv")
+        for row in shipped_rows("wrappers/training_benchmarks.csv")
         for name in (row["target"], *filter(None, row["also"].split("|")))
     }
     if target not in options_by_target:
@@ -345,8 +345,8 @@ _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 
 @cache
 def _clients() -> Mapping[str, tuple[Mapping[str, str], ...]]:
-    """Return the rows of ``launchers/loads.csv``, by each name of a load generator."""
-    rows = shipped_rows("wrappers/launchers/loads.csv")
+    """Return the rows of ``wrappers/loads.csv``, by each name of a load generator."""
+    rows = shipped_rows("wrappers/loads.csv")
     groups: dict[str, list[Mapping[str, str]]] = {}
     names: dict[str, str] = {}
     for row in rows:

@@ -100,7 +100,8 @@ def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator
     median = compared.marked["median"]
     rows = [
         (
-            _offer_name(offer, is_median=offer is median),
+            f"{offer.price.provider}{' (median)' * (offer is median)} "
+            f"{offer.price.served_as.rpartition('/')[2]}",
             _usd_per_thousand(offer.cost) + "*" * _is_charged_in_full(compared, offer),
             Cell(text=_CHEAPER[cheaper], mark=_MARKS.get(cheaper, "")),
             _rate(offer.break_even),
@@ -130,11 +131,6 @@ def _note_lines(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
         old = sum(offer.price.is_old for offer in hidden)
         lines.append(f"{len(hidden)} more offers, {old} of them old or undated: --full, --json.")
     return lines
-
-
-def _offer_name(offer: Offer, *, is_median: bool) -> str:
-    served = offer.price.served_as.rpartition("/")[2]
-    return f"{offer.price.provider}{' (median)' if is_median else ''} {served}"
 
 
 def _break_even(compared: ApiComparison) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from planner.base import formatting
 from planner.base.records import record
 from planner.base.units import HOUR
-from planner.decide.explain.plan_comparison import ComparedColumn, ComparedPlans
+from planner.decide.explain.plan_comparison import ComparedPlans
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.launch import MANIFEST
 from planner.layers.model import count_parameters
@@ -33,6 +33,14 @@ from planner.show.presenters.infeasible import infeasible_reason
 from planner.show.presenters.question_summary import question_title
 from planner.show.presenters.spec_numbers import scalar_fields, spec_table
 from planner.show.recommended_plan import recommended_of
+from planner.show.reports import (
+    ComparedPlan,
+    ComparedResult,
+    Json,
+    PlansReport,
+    SpecsReport,
+    made_report,
+)
 from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind, names
 from planner.workloads.build_request import OptionNamer, make_request
@@ -53,10 +61,48 @@ def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> It
             yield make_lines(f"   impossible: {infeasible_reason(seen)}", indent="   ")
     for name, reason in comparison.missing.items():
         yield make_lines(f"-  {name}: no plan: {reason}", indent="   ")
-    yield from _settings_blocks(comparison)
-    yield from _results_blocks(comparison)
-    yield from _parts_blocks(comparison, is_full=is_full)
-    for line in verdicts(comparison):
+    yield from differences_blocks(plans_report(comparison), is_full=is_full)
+
+
+def plans_report(comparison: ComparedPlans, manifest: Json | None = None) -> PlansReport:
+    """Return the result of a comparison of plans."""
+    return made_report({"manifest": manifest or {}, **comparison_dict(comparison)}, PlansReport)
+
+
+def plans_blocks(report: PlansReport) -> Iterator[Block]:
+    """Yield the blocks of a comparison of plans that a file holds."""
+    for letter, plan in zip(LETTERS, report.plans, strict=False):
+        yield make_lines(f"{letter}  {plan.name}: {plan_subject(plan)}", indent="   ")
+        if plan.impossible:
+            yield make_lines(f"   impossible: {plan.impossible}", indent="   ")
+    for name, reason in report.without_plan.items():
+        yield make_lines(f"-  {name}: no plan: {reason}", indent="   ")
+    yield from differences_blocks(report)
+
+
+def plan_subject(plan: ComparedPlan) -> str:
+    """Return the model, the GPUs and the software of a compared plan."""
+    answers = plan.answers
+    count, gpu = answers.get("num_gpus"), str(answers.get("gpu"))
+    where = f"{formatting.format_count(count)} x {gpu}" if count else gpu
+    software = answers.get("framework") or answers.get("engine") or ""
+    return ", ".join(filter(None, [str(answers.get("model") or ""), where, str(software)]))
+
+
+def differences_blocks(report: PlansReport, *, is_full: bool = False) -> Iterator[Block]:
+    """Yield the settings, results and parts in which plans differ, and the verdict."""
+    letters = LETTERS[: len(report.plans)]
+    if report.settings:
+        yield GAP
+        yield settings_table(report, letters)
+    if report.results:
+        yield GAP
+        yield results_table(report, letters)
+        has_ties = any(result.ties for result in report.results)
+        marks = "* best; = tied with it" if has_ties else "* best"
+        yield make_lines(f"{marks}; in brackets: 90 % interval")
+    yield from _parts_blocks(report, letters, is_full=is_full)
+    for line in report.sentences:
         yield make_lines(line)
 
 
@@ -82,52 +128,45 @@ def verdicts(comparison: ComparedPlans) -> list[str]:
     return lines or ["They do not differ."]
 
 
-def _settings_blocks(comparison: ComparedPlans) -> Iterator[Block]:
-    """Yield a table of the settings that differ between the plans; nothing if none differ."""
-    if not comparison.settings:
-        return
-    yield GAP
+def settings_table(report: PlansReport, plans: Sequence[str]) -> Table:
+    """Return a table of the settings that differ, with a column for each of ``plans``."""
     rows = [
         (
             name.replace("_", " "),
-            *("-" if value is None else formatting.format_parameter(value) for value in values),
+            *("-" if v is None else formatting.format_parameter(v) for v in values),
         )
-        for name, values in comparison.settings.items()
+        for name, values in report.settings.items()
     ]
-    yield _table(comparison, "differs", rows, has_words=True)
+    heads = ("differs", *plans)
+    return text_table(heads, rows, text_columns=range(len(heads)), name="settings")
 
 
-def _results_blocks(comparison: ComparedPlans) -> Iterator[Block]:
-    """Yield a table of predicted results with a column per plan; best and tied are marked."""
-    if not comparison.results:
-        return
-    yield GAP
-    rows = [
-        (label(result.name), *(_cell(result, index) for index in range(len(result.values))))
-        for result in comparison.results
+def results_table(report: PlansReport, plans: Sequence[str]) -> Table:
+    """Return a table of predicted results with a column for each of ``plans``.
+
+    ``*`` marks the best plan, ``=`` a tied one.
+    """
+    rows: list[list[str | Cell]] = [
+        [label(result.name), *(format_compared(result, n) for n in range(len(result.values)))]
+        for result in report.results
     ]
-    yield _table(comparison, "predicted", rows, has_words=True)
-    marks = ["* best"]
-    if any(result.ties for result in comparison.results):
-        marks.append("= tied with it")
-    yield make_lines(f"{'; '.join(marks)}; in brackets: 90 % interval")
+    heads = ("predicted", *plans)
+    return text_table(heads, rows, text_columns=range(len(heads)), name="results")
 
 
-def _cell(column: ComparedColumn, index: int) -> Cell:
+def format_compared(result: ComparedResult, index: int) -> Cell:
     """Return the cell of the plan ``index``; ``*`` marks the best plan, ``=`` a tied one."""
     sign, mark = (
-        ("*", BEST) if index == column.best else ("=", TIE) if index in column.ties else ("", "")
+        ("*", BEST) if index == result.best else ("=", TIE) if index in result.ties else ("", "")
     )
-    return Cell(
-        text=f"{sign}{format_result(column.name, column.values[index], column.ends[index])}",
-        mark=mark,
-    )
+    text = format_result(result.name, result.values[index], result.intervals[index])
+    return Cell(text=f"{sign}{text}", mark=mark)
 
 
-def _parts_blocks(comparison: ComparedPlans, *, is_full: bool) -> Iterator[Block]:
+def _parts_blocks(report: PlansReport, plans: Sequence[str], *, is_full: bool) -> Iterator[Block]:
     """Yield tables of the parts of time [ms] and memory [GiB] that differ between plans."""
-    titles = {f"Time of the {kind}, ms": (terms, 1e3) for kind, terms in comparison.times.items()}
-    for title, (parts, scale) in {**titles, "Memory, GiB": (comparison.memory, 1.0)}.items():
+    titles = {f"Time of the {kind}, ms": (terms, 1e3) for kind, terms in report.times_s.items()}
+    for title, (parts, scale) in {**titles, "Memory, GiB": (report.memory_gib, 1.0)}.items():
         shown = [*parts.items()] if is_full else [*parts.items()][:_TERMS]
         if not shown:
             continue
@@ -137,14 +176,7 @@ def _parts_blocks(comparison: ComparedPlans, *, is_full: bool) -> Iterator[Block
             for name, values in shown
             if len({*(cells := [f"{scale * v:,.2f}" if v else "-" for v in values])}) > 1
         ]
-        yield _table(comparison, "part", rows)
-
-
-def _table(
-    comparison: ComparedPlans, title: str, rows: Sequence[Sequence[Any]], *, has_words: bool = False
-) -> Table:
-    heads = (title, *LETTERS[: len(comparison.predicted)])
-    return text_table(heads, rows, text_columns=range(len(heads) * has_words or 1))
+        yield text_table(("part", *plans), rows)
 
 
 def comparison_dict(comparison: ComparedPlans) -> dict[str, object]:
@@ -188,16 +220,23 @@ def specs_blocks(
     """Yield a table of differing numbers for each kind of spec that differs."""
     for letter, thing in zip(LETTERS, things, strict=False):
         yield make_lines(f"{letter}  {thing.text}", indent="   ")
-    if not any(differences.values()):
+    report = made_report({"manifest": {}, "specs": differences}, SpecsReport)
+    yield from spec_numbers_blocks(report, is_full=is_full)
+
+
+def spec_numbers_blocks(report: SpecsReport, *, is_full: bool = False) -> Iterator[Block]:
+    """Yield a table of differing numbers for each kind of spec that differs."""
+    if not any(report.specs.values()):
         yield make_lines("They do not differ.")
-    for title, numbers in differences.items():
+    for title, numbers in report.specs.items():
         max_rows = _FULL if is_full else _SHORT
         yield Title(text=title)
         rows = [
             (name, *("-" if value is None else str(value) for value in values))
             for name, values in [*numbers.items()][:max_rows]
         ]
-        yield text_table(("differs", *LETTERS[: len(things)]), rows)
+        count = max(map(len, numbers.values()), default=0)
+        yield text_table(("differs", *LETTERS[:count]), rows)
         if len(numbers) > max_rows:
             yield make_lines(f"and {len(numbers) - max_rows} more: --full")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.base.units import HOUR
 from planner.decide.sizing.autoscaling import MAX_LATE_SHARE, SCALE_DOWN_DELAY
 from planner.decide.sizing.daily_schedule import DailySchedule
@@ -13,14 +15,13 @@ from planner.optimize.collector import value_or_none
 from planner.show.output_blocks import (  # fmt: skip
     BEST,
     Block,
-    Cell,
     Column,
     Table,
     Title,
     fit_table,
     make_lines,
 )
-from planner.show.presenters.format_results import layout_of, number_of
+from planner.show.presenters.format_results import layout_of, number_cells
 from planner.workloads.registry import workload_of
 
 _MAX_HOURS = 48
@@ -28,38 +29,32 @@ A_DAY = "A day, by cost"
 HOURLY = "Hour by hour"
 SCALED = "An autoscaler that reacts to the load, by its spare"
 _SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
-Rows = Sequence[Mapping[str, object]]
+Rows = Sequence[Row]
 
 
-def count_cells(rows: Rows, name: str) -> list[Cell]:
-    """Return the cells of a column of integers."""
-    return [
-        Cell(text=formatting.format_count(n), number=n)
-        for row in rows
-        for n in [number_of(row, name)]
-    ]
+def days_blocks(days: Rows, lines: Sequence[str], scaled: Rows, hours: Rows) -> Iterator[Block]:
+    """Yield a table row for each daily schedule, cheapest first, and the cheapest in detail.
 
-
-def days_blocks(days: Sequence[DailySchedule]) -> Iterator[Block]:
-    """Yield a table row for each daily schedule, cheapest first, and the cheapest in detail."""
-    if not days:
-        return
+    ``lines`` are the sentences on it, ``scaled`` an autoscaler's results, ``hours`` periods.
+    """
+    first = days[0]
     yield Title(text=A_DAY)
-    yield days_table([day_row(day) for day in days])
-    for line in day_lines(days[0]):
+    yield replace(days_table(days), name="days")
+    for line in lines:
         yield make_lines(line)
-    if days[0].startup_time and days[0].autoscaled[0].late:
-        yield Title(text=SCALED)
-        scaled = scaled_rows(days[0])  # up to the first with which no request is late
+    if scaled and first["late_share"]:
+        yield Title(text=SCALED)  # up to the first with which no request is late
         last = next(
             (index for index, row in enumerate(scaled) if not row["late_share"]), len(scaled)
         )
-        yield scaled_table(scaled[: last + 1])
-    rows = [*days[0].rows()]
+        yield replace(scaled_table(scaled[: last + 1]), name="scaled")
+    rows = [row for row in hours if row["gpu"] == first["gpu"]]
+    if not rows:
+        return
     if len(rows) > _MAX_HOURS:
         yield make_lines(f"{len(rows)} periods: --csv, --json and their page have each.")
         return
-    yield Title(text=f"{HOURLY} on {days[0].gpu}")
+    yield Title(text=f"{HOURLY} on {first['gpu']}")
     yield fit_table(hour_columns(rows), lambda name: int(name == "capacity"))
 
 
@@ -99,30 +94,20 @@ def day_row(day: DailySchedule) -> dict[str, str | float | None]:
 def days_table(rows: Rows) -> Table:
     """Return a table of daily schedules on several GPU types; rows are from `day_row`."""
 
-    def money(name: str) -> list[Cell]:
-        """Return the cells of the column ``name_usd`` in USD, ``unknown`` without a price."""
-        costs = [number_of(row, f"{name}_usd") for row in rows]
-        return [
-            Cell(text=formatting.format_count(cost), number=cost)
-            if math.isfinite(cost)
-            else Cell(text="unknown")
-            for cost in costs
-        ]
-
-    shares = [number_of(row, "utilization") for row in rows]
     columns = [
         Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
-        Column("peak", count_cells(rows, "most_gpus"), "most GPUs"),
-        Column("base", count_cells(rows, "base_gpus"), "held all day"),
-        Column("gpu_hours", count_cells(rows, "gpu_hours"), "GPU-hours"),
-        Column("cost", money("cost"), "USD /day"),
-        Column("month", money("cost_per_month"), "USD /month"),
-        Column("at_peak", money("cost_at_peak"), "peak held, /day"),
-        Column(
-            "utilization",
-            [Cell(text=formatting.format_percent(share), number=100 * share) for share in shares],
-            "used",
+        *(
+            Column(name, number_cells(rows, column, unknown="unknown"), head)
+            for name, column, head in (
+                ("peak", "most_gpus", "most GPUs"),
+                ("base", "base_gpus", "held all day"),
+                ("gpu_hours", "gpu_hours", "GPU-hours"),
+                ("cost", "cost_usd", "USD /day"),
+                ("month", "cost_per_month_usd", "USD /month"),
+                ("at_peak", "cost_at_peak_usd", "peak held, /day"),
+            )
         ),
+        Column("utilization", number_cells(rows, "utilization", formatting.format_percent), "used"),
         Column("plan", [str(row["plan"]) for row in rows], numeric=False),
     ]
     return fit_table(columns, lambda name: _SECONDARY.get(name, 0), [BEST])
@@ -223,32 +208,28 @@ def scaled_rows(day: DailySchedule) -> list[dict[str, float | None]]:
 
 def scaled_table(rows: Rows) -> Table:
     """Return a table of an autoscaler's results by spare capacity, from `scaled_rows`."""
-
-    def shares(name: str) -> list[Cell]:
-        values = [number_of(row, name) for row in rows]
-        return [Cell(text=formatting.format_percent(value), number=100 * value) for value in values]
-
+    percent = formatting.format_percent
     columns = [
-        Column("spare_share", shares("spare_share"), "spare"),
-        Column("gpu_hours", count_cells(rows, "gpu_hours"), "GPU-hours"),
-        Column("late_share", shares("late_share"), "late"),
-        Column("most_waiting_requests", count_cells(rows, "most_waiting_requests"), "wait at once"),
+        Column("spare_share", number_cells(rows, "spare_share", percent), "spare"),
+        Column("gpu_hours", number_cells(rows, "gpu_hours"), "GPU-hours"),
+        Column("late_share", number_cells(rows, "late_share", percent), "late"),
+        Column(
+            "most_waiting_requests", number_cells(rows, "most_waiting_requests"), "wait at once"
+        ),
     ]
     return fit_table(columns, lambda _: 0)
 
 
 def hour_columns(rows: Rows) -> list[Column]:
     """Return the table columns of a day's periods: load, GPUs and capacity [requests/s]."""
-    rates = [number_of(row, "request_rate") for row in rows]
-    capacities = [number_of(row, "requests_per_s") for row in rows]
     return [
         Column("time", [str(row["time"]) for row in rows], numeric=False),
-        Column("requests /s", [Cell(text=f"{rate:g}", number=rate) for rate in rates]),
-        Column("GPUs", count_cells(rows, "num_gpus")),
-        Column("held", count_cells(rows, "base_gpus")),
-        Column("by the hour", count_cells(rows, "on_demand_gpus")),
+        Column("requests /s", number_cells(rows, "request_rate", "{:g}".format)),
+        Column("GPUs", number_cells(rows, "num_gpus")),
+        Column("held", number_cells(rows, "base_gpus")),
+        Column("by the hour", number_cells(rows, "on_demand_gpus")),
         Column(
             "capacity",
-            [Cell(text=formatting.format_rate(rate), number=rate) for rate in capacities],
+            number_cells(rows, "requests_per_s", formatting.format_rate),
         ),
     ]

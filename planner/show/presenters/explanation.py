@@ -3,13 +3,13 @@ and operators one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from planner.base import formatting
-from planner.base.csv_cells import number_or_nan
+from planner.base.csv_cells import Row, number_or_nan
 from planner.base.units import GIB
 from planner.decide.explain.explanation import MEMORY, Explanation
 from planner.decide.explain.operators import KINDS, OperatorTimes, work_dict
@@ -364,7 +364,7 @@ def _shown_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full:
     return [goal] if goal in moved else (moved[:1] or [goal])
 
 
-def _change(row: Mapping[str, object], base_row: Mapping[str, object], column: str) -> str:
+def _change(row: Row, base_row: Row, column: str) -> str:
     relative = relative_change(row[column], base_row[column])
     return "-" if relative is None else signed(relative)
 
@@ -448,13 +448,15 @@ def _result_lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
         and format_result(term.name, term.other) != format_result(term.name, term.first)
     ]
     for term in moved:
+        relative = relative_change(term.other, term.first) or 0.0
         column_label, glossary_term, verdict = label(term.name), term_of_column(term.name), ""
         if glossary_term is not None and glossary_term.better and term.gain:
             verdict = ", better" if term.gain * glossary_term.sign < 0 else ", worse"
         yield (
             f"{column_label[0].upper()}{column_label[1:]} "
             f"{format_result(term.name, term.other, term.ends[1])} instead of "
-            f"{format_result(term.name, term.first, term.ends[0])} ({_signed(term)}{verdict})."
+            f"{format_result(term.name, term.first, term.ends[0])} "
+            f"({100 * relative:+.1f} %{verdict})."
         )
     if moved and difference.is_tie:
         yield (
@@ -502,11 +504,6 @@ def _terms_blocks(difference: Difference) -> Iterator[Block]:
         yield GAP
         marks = [BAD if term.gain > 0 else "" for term in terms]
         yield text_table((title, "this", "other", "change"), rows, marked=marks)
-
-
-def _signed(term: PartDifference) -> str:
-    relative = relative_change(term.other, term.first)
-    return "-" if relative is None else f"{100 * relative:+.1f} %"
 
 
 def _format_setting(value: object) -> str:

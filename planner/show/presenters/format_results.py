@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.base.units import DAY, GIB, HOUR, KILOWATT
 from planner.configurations.configuration_tables import IMPLIED_BY_OTHERS, PREFILL
 from planner.estimators.machine import Machine
@@ -28,7 +29,7 @@ _HARDWARE_COLUMNS = *terms_about("system"), "contract"
 _RARE = 29
 
 
-def short_plan(plan: Plan, row: Mapping[str, object]) -> str:
+def short_plan(plan: Plan, row: Row) -> str:
     """Return a row's plan as a short text with its value on every searched axis."""
     wording = plan.workload.wording
     return ", ".join(
@@ -36,9 +37,7 @@ def short_plan(plan: Plan, row: Mapping[str, object]) -> str:
     )
 
 
-def shortest_plan(
-    workload: Workload, axes: Collection[str], row: Mapping[str, object], without: str
-) -> str:
+def shortest_plan(workload: Workload, axes: Collection[str], row: Row, without: str) -> str:
     """Return a row's layout and its GPU values on the searched ``axes`` except ``without``."""
     wording = workload.wording
     layout = wording.layout or wording.format_brief or wording.format_short
@@ -46,7 +45,7 @@ def shortest_plan(
     return ", ".join([*(SHORT_WORDS.get(word, word) for word in where), layout(row)])
 
 
-def _where(axes: Collection[str], row: Mapping[str, object]) -> list[str]:
+def _where(axes: Collection[str], row: Row) -> list[str]:
     """Return texts of a row's hardware, limited to the columns in ``axes``."""
     where = [formatting.format_parameter(row[name]) for name in axes if name in _HARDWARE_COLUMNS]
     if "num_gpus" not in axes:
@@ -55,7 +54,7 @@ def _where(axes: Collection[str], row: Mapping[str, object]) -> list[str]:
     return [*where, f"{count:,.0f} GPU{'s' * (count > 1)}"]
 
 
-def degrees(row: Mapping[str, object], names: Sequence[str]) -> str:
+def degrees(row: Row, names: Sequence[str]) -> str:
     """``tp4 pp4 vp20 dp128``: the degrees above 1."""
     terms = glossary()
     texts = [f"{terms[name].short}{row[name]}" for name in names if number_of(row, name) > 1]
@@ -67,7 +66,7 @@ def share(loss: float) -> str:
     return f"{100 * loss:.1f} %" if loss < 0.1 else f"{100 * loss:,.0f} %"
 
 
-def layout_of(workload: Workload, row: Mapping[str, object]) -> str:
+def layout_of(workload: Workload, row: Row) -> str:
     """Return a row's degrees of parallelism, abbreviated as in ``tp8 pp2``."""
     wording = workload.wording
     if wording.layout is not None:
@@ -75,7 +74,7 @@ def layout_of(workload: Workload, row: Mapping[str, object]) -> str:
     return degrees(row, wording.degrees)
 
 
-def plan_of(workload: Workload, row: Mapping[str, object]) -> str:
+def plan_of(workload: Workload, row: Row) -> str:
     """Return a row's framework or engine and its layout as text."""
     wording = workload.wording
     software = [row.get(name) for name in ("mode", *terms_about("software"))]
@@ -83,7 +82,7 @@ def plan_of(workload: Workload, row: Mapping[str, object]) -> str:
     return ", ".join([*texts, (wording.format_brief or wording.format_short)(row)])
 
 
-def settings_text(plan: Plan, row: Mapping[str, object]) -> str:
+def settings_text(plan: Plan, row: Row) -> str:
     """Return the hardware and the value of every parameter of a row as one paragraph."""
     parameters = terms_of(plan.workload.name, "parameter", "derived", "pool")
     names = dict.fromkeys(["mode", "gpu", plan.workload.profile_kind, *parameters])
@@ -138,6 +137,12 @@ def label(column: str) -> str:
     return _without_units(term)
 
 
+def description_of(column: str) -> str:
+    """The description of a column in the table of terms; "" if it is no term."""
+    term = term_of_column(column)
+    return "" if term is None else term.description
+
+
 def limit_label(name: str) -> str:
     """The head of a limit's column without its unit."""
     term = glossary().get(name)
@@ -151,7 +156,7 @@ def _without_units(term: Term) -> str:
     return " ".join(remaining) or term.column_header
 
 
-def ends_in(column: str, row: Mapping[str, object]) -> Ends | None:
+def ends_in(column: str, row: Row) -> Ends | None:
     """Return the 90 % interval of a column in a row; None if the row has none."""
     low, high = ends_of(column)
     if row.get(low) is None or row.get(high) is None:
@@ -177,13 +182,35 @@ def format_result(column: str, value: object, ends: Ends | None = None) -> str:
     return f"{text} ({number(ends[0] / scale)} to {number(ends[1] / scale)})"
 
 
-def number_of(row: Mapping[str, object], column: str) -> float:
+def number_of(row: Row, column: str) -> float:
     """A number of a row; NaN if it is unknown or missing."""
     value = row.get(column)
     return float(value) if isinstance(value, Real) else math.nan
 
 
-def result_cell(column: str, row: Mapping[str, object], text: str) -> Cell:
+def number_cell(
+    value: float,
+    format_number: Callable[[float], str] = formatting.format_count,
+    unknown: str = "-",
+) -> Cell:
+    """Return the cell of a number, with the number to sort by; ``unknown`` if it is not finite."""
+    if not math.isfinite(value):
+        return Cell(text=unknown)
+    return Cell(text=format_number(value), number=value)
+
+
+def number_cells(
+    rows: Sequence[Row],
+    column: str,
+    format_number: Callable[[float], str] = formatting.format_count,
+    unknown: str = "-",
+    divisor: float = 1.0,
+) -> list[Cell]:
+    """Return the cells of a column of numbers of rows, each divided by ``divisor``."""
+    return [number_cell(number_of(row, column) / divisor, format_number, unknown) for row in rows]
+
+
+def result_cell(column: str, row: Row, text: str) -> Cell:
     """Return a table cell with a text, the row's number to sort by, and its interval."""
     value, ends = number_of(row, column), ends_in(column, row)
     if not math.isfinite(value):
@@ -232,7 +259,7 @@ def token_costs(costs: Mapping[str, float]) -> str:
     )
 
 
-def token_costs_of(row: Mapping[str, object]) -> dict[str, float]:
+def token_costs_of(row: Row) -> dict[str, float]:
     """USD per million tokens of each kind in a row; NaN if the row has no cost of the kind."""
     return {kind: number_of(row, f"cost_per_million_{kind}_tokens_usd") for kind in _KINDS}
 
@@ -288,7 +315,7 @@ _COLUMNS = (
 _UNKNOWN = "unknown: the power of this GPU is not in its file"
 
 
-def memory_table(row: Mapping[str, object], machine: Machine) -> Table:
+def memory_table(row: Row, machine: Machine) -> Table:
     """Return a table of the memory parts of the fullest GPU in GiB and as shares."""
     capacity = machine.gpu.allocatable_memory / GIB
     peak, host_memory = number_of(row, "peak_memory_gib"), number_of(row, "host_memory_gib")
@@ -305,14 +332,14 @@ def memory_table(row: Mapping[str, object], machine: Machine) -> Table:
     )
 
 
-def host_room(row: Mapping[str, object], machine: Machine) -> float:
+def host_room(row: Row, machine: Machine) -> float:
     """Host memory per GPU in bytes; a serving replica has the share of a full node."""
     if "micro_batch_size" not in row:
         return machine.host_memory
     return float(machine.host_room(number_of(row, "num_gpus")))
 
 
-def format_host_memory(row: Mapping[str, object], machine: Machine) -> str:
+def format_host_memory(row: Row, machine: Machine) -> str:
     """Return the host memory [GiB] per node that training needs and has; "" if none."""
     if "micro_batch_size" not in row or not row["host_memory_gib"]:
         return ""
@@ -329,7 +356,7 @@ def format_host_memory(row: Mapping[str, object], machine: Machine) -> str:
     )
 
 
-def format_paged_states(row: Mapping[str, object]) -> str:
+def format_paged_states(row: Row) -> str:
     """Return the GiB of optimizer states that are paged to the host per step; "" if none."""
     paged = row.get("paged_states_gib") or 0.0
     if not paged:
@@ -340,7 +367,7 @@ def format_paged_states(row: Mapping[str, object]) -> str:
 ASSUMED_HOST = ", which is assumed: give --host-memory"
 
 
-def memory_parts(row: Mapping[str, object]) -> dict[str, float]:
+def memory_parts(row: Row) -> dict[str, float]:
     """Return the GiB of each part of the peak memory of the fullest GPU, by name."""
     return {
         name.removeprefix(_PREFIX).removesuffix(_UNIT): number_of(row, name)
@@ -380,7 +407,7 @@ def format_gpu_hours(hours: float) -> str:
     return formatting.format_count(hours) if hours >= 100 else formatting.format_significant(hours)
 
 
-def campaign_pairs(row: Mapping[str, object]) -> dict[str, str]:
+def campaign_pairs(row: Row) -> dict[str, str]:
     """Return the paid GPU-hours of a run if more than the computed ones; otherwise empty."""
     text = format_gpu_hours(number_of(row, "campaign_gpu_hours"))
     if text == format_gpu_hours(number_of(row, "gpu_hours")):
@@ -388,7 +415,7 @@ def campaign_pairs(row: Mapping[str, object]) -> dict[str, str]:
     return {"campaign": f"{text} GPU-hours, with lost time and spare GPUs: the cost counts these"}
 
 
-def electricity_pairs(candidates: Any, row: Mapping[str, object]) -> dict[str, str]:
+def electricity_pairs(candidates: Any, row: Row) -> dict[str, str]:
     """Return power by part, energy and, if the region is known, carbon of the first row."""
     if math.isnan(number_of(row, "power_kw")):
         return {"energy": _UNKNOWN}
@@ -412,7 +439,7 @@ def electricity_pairs(candidates: Any, row: Mapping[str, object]) -> dict[str, s
     }
 
 
-def electricity_columns(row: Mapping[str, object]) -> tuple[str, ...]:
+def electricity_columns(row: Row) -> tuple[str, ...]:
     """Columns of energy and carbon for a short answer; empty without a known region."""
     has_carbon = any(math.isfinite(number_of(row, name)) for name in _COLUMNS if "carbon" in name)
     return _COLUMNS if has_carbon else ()

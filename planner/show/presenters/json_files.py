@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -137,13 +136,6 @@ def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[st
         "rows": [{"loss": value_or_none(loss), **row} for loss, row in loss_rows],
         "without_plan": {str(value): reason for value, reason in compared.without_plan.items()},
     }
-
-
-def object_text(add: Callable[[RowFiles], None]) -> str:
-    """The text of the JSON object that ``add`` writes."""
-    stream = StringIO()
-    add(RowFiles(None, stream, None))
-    return stream.getvalue()
 
 
 def add_estimate(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.base.units import GIB
 from planner.decide.explain.largest_fit import LargestFit, Methods
 from planner.errors import InfeasibleError
@@ -39,9 +40,7 @@ _PEAK = "peak_memory_gib"
 _COLUMNS = 3
 
 
-def largest_blocks(
-    plan: Plan, row: Mapping[str, object], fits: Sequence[LargestFit]
-) -> Iterator[Block]:
+def largest_blocks(plan: Plan, row: Row, fits: Sequence[LargestFit]) -> Iterator[Block]:
     """Yield the plan and the largest batch or length that fits, its limit and its results."""
     yield make_lines(question_title(plan), mark=TOTAL, indent="")
     yield make_lines(short_plan(plan, row))

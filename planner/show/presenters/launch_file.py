@@ -21,12 +21,12 @@ from planner.decide.near import Change
 from planner.decide.suggestions.launch_changes import Attempts
 from planner.documents.shell.scope import ONLY_IN_SOME
 from planner.estimators.inference.batch_share import ServingInputs
-from planner.launch import MANIFEST, TARGETS
+from planner.launch import MANIFEST
 from planner.launch.read.hf_trainer.derive_settings import UNPACKED
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.launch_file import LaunchQuestion
 from planner.launch.read.option_lines import Line, Status
-from planner.launch.targets import target_of
+from planner.launch.targets import targets
 from planner.launch.write.rewrite_launch import RewriteResult
 from planner.launch.write.write_launch import WrittenLaunch
 from planner.optimize.result_columns import fit_probability
@@ -218,7 +218,7 @@ def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
         yield make_lines(f"Lost in each step: {', '.join(texts)}.")
 
 
-def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
+def started_blocks(plan: Plan, row: Row) -> Iterator[Block]:
     """Yield the values that the engine's log shows at start; nothing for training."""
     inputs = plan.source_of(row).inputs
     pairs = {}
@@ -263,7 +263,7 @@ def diff_blocks(rewritten: RewriteResult, *, is_written: bool) -> Iterator[Block
 def change_blocks(
     workload: str,
     change: Change | None,
-    base_row: Mapping[str, object],
+    base_row: Row,
     *,
     is_running: bool,
     fits: float,
@@ -284,7 +284,7 @@ def change_blocks(
 
 
 def next_blocks(
-    workload: str, change: Change, others: list[Change], base_row: Mapping[str, object]
+    workload: str, change: Change, others: list[Change], base_row: Row
 ) -> Iterator[Block]:
     """Yield the overheads after a change that makes the plan fit, and the best alternative."""
     yield from wasted_blocks(change.row)
@@ -293,9 +293,7 @@ def next_blocks(
         yield make_lines(f"Or {change_text(workload, best, base_row)}")
 
 
-def attempts_blocks(
-    workload: str, attempts: Attempts, base_row: Mapping[str, object]
-) -> Iterator[Block]:
+def attempts_blocks(workload: str, attempts: Attempts, base_row: Row) -> Iterator[Block]:
     """Yield the changes that were tried but do not fit, and larger changes that do."""
     tried = "; ".join(
         f"{name} {', '.join(map(shown, values))}" for name, values in attempts.tried.items()
@@ -325,7 +323,7 @@ def attempts_blocks(
         yield from gpus_blocks(workload, attempts.gpus, base_row)
 
 
-def gpus_blocks(workload: str, gpus: MoreGpus, base_row: Mapping[str, object]) -> Iterator[Block]:
+def gpus_blocks(workload: str, gpus: MoreGpus, base_row: Row) -> Iterator[Block]:
     """Yield the numbers of GPUs on which a plan fits, or the largest number tried."""
     for count, change in gpus.changes:
         yield make_lines(
@@ -335,7 +333,7 @@ def gpus_blocks(workload: str, gpus: MoreGpus, base_row: Mapping[str, object]) -
         yield make_lines(f"No number of these GPUs up to {gpus.most:,} fits.")
 
 
-def change_text(workload: str, change: Change, base_row: Mapping[str, object]) -> str:
+def change_text(workload: str, change: Change, base_row: Row) -> str:
     """Return a sentence on a change: new and old values, gain, and probability to fit.
 
     More concurrent requests may increase latency, so the latencies are added if they change in the
@@ -440,7 +438,7 @@ def targets_blocks() -> Iterator[Block]:
             ", ".join(target.workloads),
             ", ".join(target.profiles or target.nearest) or "no profile",
         )
-        for target in map(target_of, TARGETS)
+        for target in targets().values()
     ]
     yield text_table(
         ("target", "written for", "starts", "predicted as"), rows, text_columns=range(4)

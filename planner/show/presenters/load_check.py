@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from planner.base import formatting
-from planner.base.csv_cells import number_of_row
+from planner.base.csv_cells import Row, number_of_row
 from planner.errors import InfeasibleError
 from planner.optimize.problem import limit_probability, with_rate_limit
 from planner.optimize.source import Candidates
@@ -18,7 +18,7 @@ _MIN_SHOWN_PREEMPTION = 0.01
 _SHOWN_DIFFERENCE = 0.2
 
 
-def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[str, str]:
+def start_pairs(row: Row, *, shortens: bool = False) -> dict[str, str]:
     """Return weights and KV cache per GPU as the engine logs them; empty without a cache.
 
     ``shortens``: the engine shortens its longest request to the size of the cache.
@@ -82,7 +82,7 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     return _sentences(carries, *lines, _reuse_line(row))
 
 
-def _reuse_line(row: Mapping[str, object]) -> str:
+def _reuse_line(row: Row) -> str:
     """Return a sentence on prefix-cache hit rates and residence; "" without such a cache."""
     hit_rates = {
         cache_name: number_of(row, f"{name}_cache_hit_rate")
@@ -120,7 +120,7 @@ def refuse_overload(plan: Plan, candidates: Candidates) -> None:
     raise InfeasibleError(_beyond_line(plan, candidates.row, rate))
 
 
-def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:
+def _beyond_line(plan: Plan, row: Row, rate: float) -> str:
     """Return a sentence on requests that arrive faster than the GPUs can answer."""
     capacity_text = formatting.format_significant(number_of(row, "capacity_requests_per_s"))
     number = plan.request.num_requests
@@ -138,7 +138,7 @@ def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:
     )
 
 
-def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> str:
+def _end_line(plan: Plan, candidates: Candidates, row: Row) -> str:
     """Return when the last of a number of requests is answered; "" for an open number."""
     number = plan.request.num_requests
     if number is None or not math.isfinite(number_of(row, "makespan_s")):
@@ -152,7 +152,7 @@ def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> 
     )
 
 
-def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
+def _room_line(candidates: Candidates, row: Row) -> str:
     """Return how many of the concurrent requests fit the KV cache; "" if all do."""
     if not candidates.waits:
         return ""
@@ -164,7 +164,7 @@ def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
     )
 
 
-def _preempted_line(row: Mapping[str, object]) -> str:
+def _preempted_line(row: Row) -> str:
     """Return the share of running requests that are preempted; "" if it is negligible."""
     share = number_of(row, "preempted_share")
     if not share >= _MIN_SHOWN_PREEMPTION or number_of(row, "most_sequences") < 1:
@@ -182,7 +182,7 @@ def _sentences(*lines: str) -> str:
     return " ".join(filter(None, lines))
 
 
-def _waiting_line(row: Mapping[str, object]) -> str:
+def _waiting_line(row: Row) -> str:
     """Return a sentence on requests that queue in each replica; "" if all are admitted."""
     concurrency, capacity = number_of(row, "concurrency"), number_of(row, "most_sequences")
     if not capacity < concurrency:

@@ -13,12 +13,13 @@ import numpy as np
 
 from planner.base import formatting
 from planner.base.arrays import FloatArray
-from planner.base.csv_cells import number_of_row
+from planner.base.csv_cells import Row, number_of_row
 from planner.base.records import record
 from planner.optimize.collector import iterate_rows
 from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import ends_of, full_columns, intervals
 from planner.optimize.source import Columns, first_row
+from planner.question.parse_values import limit_column
 from planner.question.terms import (
     glossary,
     is_answer_column,
@@ -45,6 +46,7 @@ from planner.show.presenters.format_results import (
     degrees,
     format_in_common_unit,
     label,
+    number_of,
     short_plan,
 )
 from planner.show.presenters.uncertainty import ties
@@ -94,7 +96,7 @@ def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
 
 
 def short_front_blocks(
-    plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, object]
+    plan: Plan, result: SearchResult, top: int, recommended: Row
 ) -> Iterator[Block]:
     """Yield a short table of the Pareto front; nothing if the front has a single plan.
 
@@ -323,17 +325,55 @@ def _cell(name: str, value: object) -> str:
         return SHORT_WORDS.get(text, text)
     if not math.isfinite(value):
         return "-"
-    term = term_of_column(name)
-    if name == "model_flops_utilization":
+    if name == _UTILIZATION:
         return f"{100 * value:.1f}%"
+    if name == _FITS:
+        return formatting.format_probability(value)
     if name == "cost_usd":
         return formatting.format_count(value)
     if name.endswith("_usd") and 0 < value < 0.01:
         return f"{value:.2g}"
     if name == "peak_memory_gib":
         return f"{value:.1f}"
-    is_in_ms = term is not None and term.column_header.endswith(" ms")
-    return formatting.format_significant(1e3 * value if is_in_ms else value)
+    return formatting.format_significant(_scale_of(name) * value)
+
+
+def row_column(name: str, rows: Sequence[Row]) -> Column:
+    """Return the column of a result or setting of rows, with numbers to sort by and intervals."""
+    term = term_of_column(name)
+    if term is not None and name == limit_column(term.term):
+        header = f"{label(term.term)} limit"
+    else:
+        header = (term.short or term.column_header) if term else name.replace("_", " ")
+    cells = [_row_cell(name, row) for row in rows]
+    return Column(
+        name, cells, header, numeric=all(c.number is not None or c.text == "-" for c in cells)
+    )
+
+
+def _row_cell(name: str, row: Row) -> Cell:
+    """Return the cell of a row in a column; ``-`` if the row has no value."""
+    value = row.get(name)
+    if value in (None, ""):
+        return Cell(text="-")
+    text = _cell(name, value)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return Cell(text=text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}...")
+    scale = _scale_of(name)
+    ends = [number_of(row, end) for end in ends_of(name)]
+    if not all(map(math.isfinite, ends)):
+        return Cell(text=text, number=scale * value)
+    low, high = ends
+    between = f"{_cell(name, low)} to {_cell(name, high)}"
+    return Cell(text=text, more=between, number=scale * value, ends=(scale * low, scale * high))
+
+
+def _scale_of(name: str) -> float:
+    """The factor from a column's values to the numbers shown under its head."""
+    term = term_of_column(name)
+    if name == _UTILIZATION:
+        return 100.0
+    return 1e3 if term is not None and term.column_header.endswith(" ms") else 1.0
 
 
 def _rank(name: str, goals: Sequence[str]) -> int:
@@ -346,6 +386,8 @@ def _rank(name: str, goals: Sequence[str]) -> int:
 
 
 _MEMORY = "peak_memory_gib"
+_UTILIZATION, _FITS = "model_flops_utilization", "fit_probability"
+_MAX_CHARACTERS = 60
 _HEIGHT = 6
 _MOST_WIDTH = 64
 _LEAST_WIDTH = 8

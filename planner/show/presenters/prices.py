@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.base.enums import Contract
 from planner.base.units import DAY, YEAR
 from planner.question.names import TERM_UTILIZATION
@@ -21,7 +22,6 @@ _MONEY = {
     "outlay_usd": "outlay",
 }
 _NO_TERMS_OF_A_SELLER = (Contract.OWNED, Contract.ON_DEMAND)
-Row = Mapping[str, object]
 
 
 def format_price(row: Row) -> str:

@@ -192,11 +192,6 @@ def _run(runs: RlRuns) -> Iterator[Block]:
     yield make_lines(*commitment_lines({**runs.row, **site.columns, **site.grounds}))
 
 
-def _times(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
-    """Seconds of the phases of a step."""
-    return {"step": runs.step.shown_times()}
-
-
 def _memory_parts(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
     """Return the GiB of each memory part in each RL phase."""
     phases = zip(MEMORY_PHASES, runs.step.memory_parts, strict=True)
@@ -214,7 +209,7 @@ RL = Details(
         {"phase": name, "time_s": seconds}
         for name, seconds in evaluation.estimate.shown_times().items()
     ],
-    times=_times,
+    times=lambda runs: {"step": runs.step.shown_times()},
     timelines=lambda runs: [rl_timeline(runs.step)],
     memory=_memory_parts,
 )

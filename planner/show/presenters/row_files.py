@@ -174,11 +174,14 @@ class RowFiles:
         self._empty = False
 
     def finish(self, manifest: Mapping[str, object], **more: object) -> None:
-        """Write the manifest; the JSON object also gets the values ``more``."""
+        """Write the manifest; the JSON object, with or without rows, has ``more``."""
         if self._manifest is not None:
             self._manifest.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
-        if self._json is not None:
-            rest = {"manifest": manifest, **more}
+        rest = {"manifest": manifest, **more}
+        if self._json is not None and self._empty:
+            text = json.dumps(rest, indent=1, default=plain_value, allow_nan=False)
+            self._json.write(text + "\n")
+        elif self._json is not None:
             self._json.write("\n],\n" + json.dumps(rest, indent=1, allow_nan=False)[2:] + "\n")
 
 

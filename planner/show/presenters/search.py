@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -154,14 +154,17 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     row = result.recommended_row
     yield GAP
     yield make_lines(headline(plan, result), mark=BEST, indent="")
-    for line in (proven_line(plan, result), _tied_line(plan, result)):
-        if line:
-            yield make_lines(line, most=_LINES)
+    if line := proven_line(plan, result):
+        yield make_lines(line, most=_LINES)
+    better = result.better_tied
+    if better is not None:
+        tied_row = full_row(better, plan.problem.sources)
+        goal = plan_objective_column(plan, plan.problem.objectives[0].name, tied_row)
+        yield make_lines(format_tie(plan.workload, goal, row, tied_row), most=_LINES)
     yield from _result_blocks(plan, result.recommended, row)
     yield from surer_blocks(plan, row)
     column = plan_objective_column(plan, plan.problem.objectives[0].name, row)
     best = first_row(result.table)
-    better = result.better_tied
     is_tied_with_best = better is not None and better.row[column] == best[column]
     if not is_tied_with_best and (line := fastest_line(column, row, best, short_plan(plan, best))):
         yield make_lines(line)
@@ -204,9 +207,7 @@ def assumed_line(plan: Plan) -> str:
     return f"Assumed: {'; '.join(texts)}" if texts else ""
 
 
-def _result_blocks(
-    plan: Plan, candidates: Candidates, row: Mapping[str, object]
-) -> Iterator[Block]:
+def _result_blocks(plan: Plan, candidates: Candidates, row: Row) -> Iterator[Block]:
     """Yield the results of a plan with load check, costs, intervals and assumptions."""
     if line := load_line(plan, candidates):
         yield make_lines(line)
@@ -244,9 +245,7 @@ def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
         )
 
 
-def recommended_pairs(
-    plan: Plan, row: Mapping[str, object], confidence: Confidence | None
-) -> dict[str, str]:
+def recommended_pairs(plan: Plan, row: Row, confidence: Confidence | None) -> dict[str, str]:
     """Return the results and costs of a plan with their intervals, as text by name."""
     goals = [
         plan_objective_column(plan, objective.name, row) for objective in plan.problem.objectives
@@ -285,15 +284,10 @@ def headline(plan: Plan, result: SearchResult) -> str:
     chances = [row["probability"] for row in limit_rows(best, constraints)] if confidence else []
     probabilities = [float(chance) for chance in chances if chance is not None]
     if probabilities:
-        parts.append(
-            f"{formatting.format_probability(min(probabilities))} likely to keep "
-            f"{_limits_words(len(probabilities))}"
-        )
+        limits_text = "its limit" if len(probabilities) == 1 else "the tightest of its limits"
+        least = formatting.format_probability(min(probabilities))
+        parts.append(f"{least} likely to keep {limits_text}")
     return "; ".join(parts)
-
-
-def _limits_words(number: int) -> str:
-    return "its limit" if number == 1 else "the tightest of its limits"
 
 
 def proven_line(plan: Plan, result: SearchResult) -> str:
@@ -323,19 +317,7 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
     return f"{missing}. Best proven: {place_and_plan}; {label(column)} {reached}{difference}"
 
 
-def _tied_line(plan: Plan, result: SearchResult) -> str:
-    """Return a sentence on a plan that ties with the recommended one; "" without one."""
-    best, better = result.recommended, result.better_tied
-    if best is None or better is None:
-        return ""
-    row = full_row(better, plan.problem.sources)
-    goal = plan.problem.objectives[0].name
-    return format_tie(plan.workload, plan_objective_column(plan, goal, row), best.row, row)
-
-
-def format_tie(
-    workload: Workload, column: str, row: Mapping[str, object], better: Mapping[str, object]
-) -> str:
+def format_tie(workload: Workload, column: str, row: Row, better: Row) -> str:
     """Return a sentence on a plan that ties with ``row`` but is predicted to be ``better``."""
     current, other = number_of(row, column), number_of(better, column)
     gpu_text = "" if better["gpu"] == row["gpu"] else f"{better['gpu']}, "
@@ -360,9 +342,7 @@ def lever_lines(levers: Iterable[CostLever]) -> Iterator[str]:
             yield line
 
 
-def fastest_line(
-    column: str, row: Mapping[str, object], best: Mapping[str, object], plan_text: str
-) -> str:
+def fastest_line(column: str, row: Row, best: Row, plan_text: str) -> str:
     """Return the plan that is best in a column, with its gain; "" if that is negligible."""
     current, other = number_of(row, column), number_of(best, column)
     gain = abs(other / current - 1) if current else 0.0
@@ -372,7 +352,7 @@ def fastest_line(
     return f"Best by {label(column)}: {plan_text}; {gain_text}"
 
 
-def undoubted_price_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> str:
+def undoubted_price_line(plan: Plan, result: SearchResult, row: Row) -> str:
     """Return the best plan without price doubts, if the recommended plan has some; else ""."""
     goal = plan.problem.objectives[0].name
     is_compared = glossary()[goal].type == "usd" and "gpu" in plan.problem.axes
@@ -387,14 +367,12 @@ def undoubted_price_line(plan: Plan, result: SearchResult, row: Mapping[str, obj
     return ""
 
 
-def _doubts(plan: Plan, row: Mapping[str, object]) -> bool:
+def _doubts(plan: Plan, row: Row) -> bool:
     offers = (site.offer for site in plan.source_of(row).sites)
     return any(offer is not None and offer.doubts for offer in offers)
 
 
-def starting_plan_line(
-    plan: Plan, row: Mapping[str, object], starting_row: Mapping[str, object], rejected: str
-) -> str:
+def starting_plan_line(plan: Plan, row: Row, starting_row: Row, rejected: str) -> str:
     """Return a line that compares the user's plan with the recommended one."""
     name = f"Yours: {short_plan(plan, starting_row)}"
     if rejected:
@@ -412,7 +390,7 @@ def starting_plan_line(
     )
 
 
-def unchanged_settings_line(plan: Plan, starting_row: Mapping[str, object]) -> str:
+def unchanged_settings_line(plan: Plan, starting_row: Row) -> str:
     """Return a line on the user's settings that affect learning; "" if there are none."""
     names = terms_about("learning_setting", plan.workload.name)
     fixed = [name for name in names if plan.request.settings.get(name) == starting_row[name]]
@@ -529,7 +507,7 @@ def compared_columns(
     workload: Workload,
     axes: Collection[str],
     axis: str,
-    rows: Sequence[Mapping[str, object]],
+    rows: Sequence[Row],
     losses: Sequence[float],
     *,
     column: str,

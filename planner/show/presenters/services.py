@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from planner.base import formatting
-from planner.base.csv_cells import Value, number_or_nan
+from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.units import HOUR
 from planner.decide.sizing.budget import BudgetResult
 from planner.decide.sizing.length_pools import LengthPools
 from planner.decide.sizing.shared_services import SharedFleet
 from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import Sizes
-from planner.show.output_blocks import (
-    BEST,
+from planner.show.output_blocks import (  # fmt: skip
     GAP,
     TOTAL,
     Block,
-    Cell,
     Column,
     Title,
     fit_table,
     make_lines,
 )
-from planner.show.presenters.format_results import layout_of, number_of
+from planner.show.presenters.format_results import layout_of, number_cells, number_of
 from planner.show.presenters.json_files import question_manifest
 from planner.show.presenters.row_files import RowFiles, blocks
+from planner.show.reports import SizeReport, written_report
 from planner.workloads.registry import workload_of
 
 PLACED, POOLS = "Where each service runs", "GPUs that they share"
@@ -34,26 +34,44 @@ CUTS = "Where prompts are cut"
 _PROMPTS_UP_TO, _DAY = "prompts_up_to", "cost_per_day_usd"
 _MIN_DIFFERENCE = 0.005
 _PEAK, _STANDALONE_COLUMNS = "peak_request_rate", "alone_per_day_usd"
-Rows = Sequence[Mapping[str, object]]
+Rows = Sequence[Row]
 _MOST_TYPES = 5
 _RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3}
 
 
 def services_blocks(fleet: SharedFleet) -> Iterator[Block]:
     """The answer, the placement of each service, and the GPUs of each type."""
-    yield from _placed(answer_lines(fleet), fleet.rows)
-    yield Title(text=POOLS)
-    yield fit_table(pool_columns([pool.row for pool in fleet.pools]), lambda _: 0)
+    return placement_blocks(
+        written_report(lambda files: add_services(files, fleet, ()), SizeReport)
+    )
 
 
-def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
-    """Yield the answer and a table of the GPU type that each service uses."""
-    title, *others = lines
+def length_pools_blocks(pools: LengthPools) -> Iterator[Block]:
+    """Yield whether pools by prompt length cost less than one pool, and the tried cuts."""
+    report = written_report(lambda files: add_length_pools(files, pools, ()), SizeReport)
+    return placement_blocks(report)
+
+
+def placement_blocks(report: SizeReport) -> Iterator[Block]:
+    """Yield the answer on services, where each runs, and the shared GPUs or the tried cuts."""
+    title, *others = report.answer
     yield make_lines(title, mark=TOTAL, indent="")
     yield GAP
     yield make_lines(*others)
+    yield from placement_tables(report)
+
+
+def placement_tables(report: SizeReport) -> Iterator[Block]:
+    """Yield where each service runs, and the GPUs of each type or the tried cuts by length."""
     yield Title(text=PLACED)
-    yield fit_table(placed_columns(rows), lambda name: _RANKS.get(name, 2))
+    table = fit_table(placed_columns(report.rows), lambda name: _RANKS.get(name, 2))
+    yield replace(table, name="services")
+    if len(report.cuts) > 1:
+        yield Title(text=CUTS)
+        yield replace(fit_table(cut_columns(report.cuts), lambda _: 0), name="cuts")
+    elif not report.cuts:
+        yield Title(text=POOLS)
+        yield replace(fit_table(pool_columns(report.pools), lambda _: 0), name="pools")
 
 
 def answer_lines(fleet: SharedFleet) -> list[str]:
@@ -118,14 +136,14 @@ def placed_columns(rows: Rows) -> list[Column]:
         Column("model", [str(row["model"]) for row in placed], numeric=False),
         Column(
             "peak",
-            [Cell(text=f"{n:g}", number=n) for n in _values_of(placed, _PEAK)],
+            number_cells(placed, _PEAK, "{:g}".format),
             "requests /s",
         ),
         Column("gpu", [str(row["gpu"]) for row in placed], "GPU", numeric=False),
-        Column("number", [_count(n) for n in _values_of(placed, "num_gpus")], "GPUs"),
+        Column("number", number_cells(placed, "num_gpus"), "GPUs"),
         Column(
             "a_day",
-            [_count(n) for n in _values_of(placed, _STANDALONE_COLUMNS)],
+            number_cells(placed, _STANDALONE_COLUMNS),
             "all here USD/day",
         ),
         Column(
@@ -135,11 +153,7 @@ def placed_columns(rows: Rows) -> list[Column]:
     ]
 
 
-def _values_of(rows: Rows, name: str) -> list[float]:
-    return [number_of(row, name) for row in rows]
-
-
-def _others(placed: Mapping[str, object], rows: Rows) -> str:
+def _others(placed: Row, rows: Rows) -> str:
     """Return GPUs and USD per day if a service ran on an unused GPU type: ``b200 16: 1,200``."""
     others = []
     for row in rows:
@@ -161,17 +175,8 @@ def pool_columns(rows: Rows) -> list[Column]:
     }  # fmt: skip
     return [
         Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
-        *(
-            Column(name, [_count(n) for n in _values_of(rows, name)], head)
-            for name, head in names.items()
-        ),
+        *(Column(name, number_cells(rows, name), head) for name, head in names.items()),
     ]
-
-
-def _count(number: float) -> Cell:
-    return Cell(
-        text=formatting.format_count(number) if math.isfinite(number) else "-", number=number
-    )
 
 
 def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) -> None:
@@ -179,14 +184,6 @@ def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) ->
     files.add(blocks(fleet.table))
     pools = [pool.row for pool in fleet.pools]
     files.finish(question_manifest(fleet.request, command), answer=answer_lines(fleet), pools=pools)
-
-
-def length_pools_blocks(pools: LengthPools) -> Iterator[Block]:
-    """Yield whether pools by prompt length cost less than one pool, and the tried cuts."""
-    yield from _placed(length_pools_lines(pools), pools.rows)
-    if len(pools.cuts) > 1:
-        yield Title(text=CUTS)
-        yield fit_table(cut_columns(cut_rows(pools)), lambda _: 0)
 
 
 def length_pools_lines(length_pools: LengthPools) -> list[str]:
@@ -251,7 +248,7 @@ def cut_columns(rows: Rows) -> list[Column]:
     """Return the table columns of the tried cuts, the cheapest cut first."""
     return [
         Column(_PROMPTS_UP_TO, [str(row[_PROMPTS_UP_TO]) for row in rows], "prompts up to tokens"),
-        Column(_DAY, [_count(n) for n in _values_of(rows, _DAY)], "USD /day"),
+        Column(_DAY, number_cells(rows, _DAY), "USD /day"),
     ]
 
 
@@ -268,6 +265,9 @@ _MILLION = 1e6
 PER_MEGAWATT = "gpus_per_megawatt"
 """A column that only rows of a size within a budget have."""
 MOST_TOKENS = "The most tokens first"
+_TOKEN_COST = "cost_per_million_tokens_usd"
+# The divisor of a column of numbers, and the function that formats them.
+_COUNTS, _THOUSANDS = (1.0, formatting.format_count), (1e3, formatting.format_significant)
 _CARRIED = {"gpu": 0, "num_gpus": 0, "tokens": 0, "cost_per_hour_usd": 1, "profit": 1, "plan": 5}
 
 
@@ -363,44 +363,33 @@ def _price_line(budget_result: BudgetResult) -> str:
     )
 
 
-def carried_blocks(sizes: Sizes) -> Iterator[Block]:
-    """Yield a table of each GPU type within the budget, the most tokens/s first."""
-    confidence = sizes.request.limit_confidence
-    rows = [row for size in sizes.feasible for row in size.rows(confidence)]
-    yield Title(text=f"Within {format_budget(sizes)}, the most tokens first")
-    yield fit_table(carried_columns(rows), lambda name: _CARRIED.get(name, 3), [BEST])
+def carried_rank(column: str) -> int:
+    """The rank of a column of `carried_columns`; a narrow terminal omits the largest."""
+    return _CARRIED.get(column, 3)
 
 
-def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
+def carried_columns(rows: Sequence[Row]) -> list[Column]:
     """Return the table columns of what each GPU type achieves within the budget."""
-
-    def cells(name: str, scale: float = 1.0) -> list[Cell]:
-        values = [number_of(row, name) / scale for row in rows]
-        return [Cell(text=formatting.format_significant(value), number=value) for value in values]
-
-    def counts(name: str) -> list[Cell]:
-        """Return the cells of the integers in the column ``name``; ``-`` if unknown."""
-        values = [number_of(row, name) for row in rows]
-        return [
-            Cell(text=formatting.format_count(value) if math.isfinite(value) else "-", number=value)
-            for value in values
-        ]
-
     contracts = [str(row.get("contract") or "") for row in rows]
     workload = workload_of("serve")
     plans = [f"{row['engine']} {layout_of(workload, row)}" for row in rows]
     return [
         Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
         *([Column("contract", contracts, numeric=False)] if len({*contracts}) > 1 else []),
-        Column("num_gpus", counts("num_gpus"), "GPUs"),
-        Column("power", counts("power_kw"), "kW"),
-        Column("per_mw", counts(PER_MEGAWATT), "GPUs /MW"),
-        Column("tokens", cells("output_tokens_per_s", 1e3), "k tok/s"),
-        Column("tokens_mw", cells("output_tokens_per_s_per_megawatt", 1e3), "k tok/s /MW"),
-        Column("users", counts("users"), "users"),
-        Column("cost_per_hour_usd", counts("cost_per_hour_usd"), "USD /h"),
-        Column("cost_per_million_tokens_usd", cells("cost_per_million_tokens_usd"), "USD /Mtok"),
-        Column("profit", counts("profit_per_hour_usd"), "profit USD/h"),
-        Column("profit_mw", counts("profit_per_hour_per_megawatt_usd"), "profit USD/h /MW"),
+        *(
+            Column(name, number_cells(rows, column, format_number, divisor=divisor), head)
+            for name, column, head, (divisor, format_number) in (
+                ("num_gpus", "num_gpus", "GPUs", _COUNTS),
+                ("power", "power_kw", "kW", _COUNTS),
+                ("per_mw", PER_MEGAWATT, "GPUs /MW", _COUNTS),
+                ("tokens", "output_tokens_per_s", "k tok/s", _THOUSANDS),
+                ("tokens_mw", "output_tokens_per_s_per_megawatt", "k tok/s /MW", _THOUSANDS),
+                ("users", "users", "users", _COUNTS),
+                ("cost_per_hour_usd", "cost_per_hour_usd", "USD /h", _COUNTS),
+                (_TOKEN_COST, _TOKEN_COST, "USD /Mtok", (1.0, formatting.format_significant)),
+                ("profit", "profit_per_hour_usd", "profit USD/h", _COUNTS),
+                ("profit_mw", "profit_per_hour_per_megawatt_usd", "profit USD/h /MW", _COUNTS),
+            )
+        ),
         Column("plan", plans, numeric=False),
     ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import formatting
-from planner.base.csv_cells import number_of_row
+from planner.base.csv_cells import Row, Value, number_of_row
 from planner.base.units import GIB
 from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.engine_step import InferenceStep
@@ -114,7 +114,7 @@ def _latency_table(estimate: ServingEstimate) -> Table:
     return text_table(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
 
 
-def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
+def _speed_pairs(row: Row) -> dict[str, str]:
     """Return the rates and prices of a row as text; with capacity if a load is specified."""
 
     def figure(column: str) -> str:
@@ -246,7 +246,7 @@ def _batch_details(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
     yield from steps_blocks(_steps(evaluation.candidates))
 
 
-def _operators(evaluation: Evaluation) -> list[dict[str, object]]:
+def _operators(evaluation: Evaluation) -> list[dict[str, Value]]:
     steps = _steps(evaluation.candidates).items()
     return [{"step": name, **row} for name, step in steps for row in _step_rows(step)]
 
@@ -380,9 +380,7 @@ def steps_blocks(steps: Mapping[str, InferenceStep]) -> Iterator[Block]:
     yield _times_table(tables, totals)
 
 
-def _times_table(
-    tables: Mapping[str, Sequence[Mapping[str, object]]], totals: Mapping[str, float]
-) -> Table:
+def _times_table(tables: Mapping[str, Sequence[Row]], totals: Mapping[str, float]) -> Table:
     """Return a table of times in ms and in % of the step, two columns per kind of step."""
     columns = {
         n: {str(row["operator"]): number_of(row, "time_s") for row in rows}

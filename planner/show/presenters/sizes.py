@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from planner.base import formatting
 from planner.base.csv_cells import Row, number_or_nan
+from planner.base.enums import Contract
 from planner.confidence.intervals import MEDIAN
 from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.decide.sizing.daily_schedule import DailySchedule
@@ -34,7 +36,6 @@ from planner.show.output_blocks import (  # fmt: skip
     make_lines,
 )
 from planner.show.presenters.day_schedules import (
-    count_cells,
     day_lines,
     day_row,
     days_blocks,
@@ -45,6 +46,7 @@ from planner.show.presenters.format_results import (
     format_result,
     label,
     layout_of,
+    number_cells,
     number_of,
     result_cell,
     without_origin,
@@ -58,8 +60,18 @@ from planner.show.presenters.margins import (
 )
 from planner.show.presenters.prices import basis_line, terms_lines
 from planner.show.presenters.row_files import RowFiles, blocks
-from planner.show.presenters.services import carried_blocks, carried_lines, format_budget
+from planner.show.presenters.services import (
+    MOST_TOKENS,
+    PER_MEGAWATT,
+    carried_columns,
+    carried_lines,
+    carried_rank,
+    format_budget,
+    placement_blocks,
+    placement_tables,
+)
 from planner.show.presenters.uncertainty import format_regret, other_formats
+from planner.show.reports import ResultRow, SizeReport, written_report
 from planner.workloads.registry import workload_of
 from planner.workloads.workload import Workload
 
@@ -76,6 +88,7 @@ COSTS = (*_COSTS, "cost_per_million_tokens_usd")
 
 BY_COST = "By cost, then GPUs"
 _LIMIT = "limit_"
+_AS_MUCH_AS, _CARRY = ", as much as ", " carry"
 _BATCH = "global_batch_size"
 Rows = Sequence[Row]
 # Maximum number of GPUs and contracts with terms below a table.
@@ -84,27 +97,67 @@ _MAX_TERMS = 8
 
 def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
     """Yield the question, the cheapest and fewest GPUs, all choices, and infeasible types."""
-    title, *lines = question_lines(sizes)
+    yield from size_blocks(written_report(lambda files: add_sizes(files, sizes, ()), SizeReport))
+    if sizes.load is not None:  # the file has the hours of GPUs that have a plan
+        yield make_lines(*reason_lines(sizes))
+
+
+def size_blocks(report: SizeReport) -> Iterator[Block]:
+    """Yield the question, the answer, the tables, the notes, and GPUs without a plan."""
+    if report.pools:
+        yield from placement_blocks(report)
+        return
+    title, *lines = report.question
     yield make_lines(title, mark=TOTAL, indent="")
     yield make_lines(*lines, indent="")
     yield GAP
-    yield make_lines(*best_lines(sizes))
-    if sizes.load is not None:
-        yield from days_blocks([size.day for size in sizes.feasible if size.day is not None])
-    elif sizes.best is not None and sizes.best.carried is not None:
-        yield from carried_blocks(sizes)
-    elif len(sizes.feasible) > 1 or any(len(size.choices) > 1 for size in sizes.feasible):
-        confidence = sizes.request.limit_confidence
-        rows = order_by_cost([row for size in sizes.feasible for row in size.rows(confidence)])
-        has_contract = any(size.is_other_contract for size in sizes.feasible)
+    yield make_lines(*report.answer)
+    yield from size_tables(report)
+    reasons = no_plan_lines(report)
+    yield make_lines(
+        *(["", *report.notes] if report.notes else []),
+        *(["", "Not possible:", *reasons[:_MAX_REASONS]] if reasons else []),
+    )
+
+
+def size_tables(report: SizeReport) -> Iterator[Block]:
+    """Yield the tables of a size: its services, its days by hour, or its choices."""
+    rows = feasible_rows(report)
+    if report.pools:
+        yield from placement_tables(report)
+    elif report.days:
+        yield from days_blocks(report.days, report.day, report.scaled, rows)
+    elif rows and PER_MEGAWATT in rows[0]:
+        budget = " ".join(report.question[:1]).partition(_AS_MUCH_AS)[2].removesuffix(_CARRY)
+        yield Title(text=f"Within {budget}, the most tokens first" if budget else MOST_TOKENS)
+        yield replace(fit_table(carried_columns(rows), carried_rank, [BEST]), name="choices")
+    elif len(rows) > 1:
         yield Title(text=BY_COST)
-        yield fit_table(
-            [*choice_columns(rows, has_contract=has_contract)],
-            lambda name: _RANKS.get(name, 1),
-            [BEST],
-        )
+        columns = [*choice_columns(rows)]
+        table = fit_table(columns, lambda name: _RANKS.get(name, 1), [BEST])
+        yield replace(table, name="choices")
         yield make_lines(*row_lines(rows))
-    yield make_lines(*note_lines(sizes), *reason_lines(sizes))
+
+
+def feasible_rows(report: SizeReport) -> list[ResultRow]:
+    """Return the rows with a plan, choices by cost, others as the file has them."""
+    rows = [row for row in report.rows if row.get("feasible", True)]
+    is_ordered = report.pools or report.days or (rows and PER_MEGAWATT in rows[0])
+    return rows if is_ordered or not rows else order_by_cost(rows)
+
+
+def no_plan_lines(report: SizeReport) -> list[str]:
+    """Return the GPUs and contracts without a plan, a line for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in report.rows:
+        if not row.get("feasible", True):
+            reasons.setdefault(str(row["reason"]), []).append(format_hardware(row))
+    return [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+
+
+def format_hardware(row: Row) -> str:
+    """Return the GPU and the contract of a row."""
+    return f"{row.get('gpu', '')} {row.get('contract') or ''}".strip()
 
 
 def question_lines(sizes: Sizes) -> list[str]:
@@ -124,7 +177,7 @@ def question_lines(sizes: Sizes) -> list[str]:
             f", the load of {sizes.load.name}{source} with {request.request_rate:g} at its peak"
         )
     elif best is not None and best.carried is not None:
-        work_text = f", as much as {format_budget(sizes)} carry"
+        work_text = f"{_AS_MUCH_AS}{format_budget(sizes)}{_CARRY}"
     elif request.request_rate is not None:
         work_text = f", {request.request_rate:g} requests per second"
     verb = _VERBS.get(request.workload, request.workload)
@@ -354,7 +407,7 @@ def _day_best_lines(size: Size, day: DailySchedule, confidence: float) -> Iterat
     )
 
 
-def _layout_text(row: Mapping[str, object]) -> str:
+def _layout_text(row: Row) -> str:
     wording = _workload(row).wording
     return (wording.format_brief or wording.format_short)(row)
 
@@ -383,19 +436,19 @@ def row_lines(rows: Rows) -> Iterator[str]:
         )
 
 
-def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column]:
+def choice_columns(rows: Rows) -> Iterator[Column]:
     """Yield the columns of a table of GPU choices, from the result rows."""
     tied = are_tied_with_first(rows)
     ranks = [f"{number}{'=' * is_tied}" for number, is_tied in enumerate(tied, start=1)]
     yield Column("rank", ranks, "#", numeric=False)
     yield Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False)
     contracts = [str(row.get("contract") or "") for row in rows]
-    if len(set(contracts)) > 1 or has_contract:
+    if {*contracts} - {"", Contract.ON_DEMAND}:
         yield Column("contract", contracts, numeric=False)
     choices = [str(row.get("choice") or "") for row in rows]
     if len(set(choices)) > 1:
         yield Column("choice", [_BOTH.get(choice, choice) for choice in choices], numeric=False)
-    yield Column("num_gpus", count_cells(rows, "num_gpus"), "GPUs")
+    yield Column("num_gpus", number_cells(rows, "num_gpus"), "GPUs")
     if cost := next((name for name in _COSTS if name in rows[0]), ""):
         head = "cost" if cost == "cost_usd" else "USD/h"
         yield Column(cost, [result_cell(cost, row, _cost(row, cost)) for row in rows], head)
@@ -409,9 +462,9 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
     }
     batches = [number_of(row, _BATCH) for row in rows]
     if len({*batches}) > 1 and all(map(math.isfinite, batches)):
-        yield Column(_BATCH, count_cells(rows, _BATCH), "batch")
+        yield Column(_BATCH, number_cells(rows, _BATCH), "batch")
     if any(row.get(RUNS) == 0 for row in rows):
-        yield Column(RUNS, count_cells(rows, RUNS), "runs like it")
+        yield Column(RUNS, number_cells(rows, RUNS), "runs like it")
     if _TIME in rows[0] and not {*limited} & set(DEADLINES):
         yield Column(
             "time", [result_cell(_TIME, row, format_result(_TIME, row[_TIME])) for row in rows]
@@ -438,15 +491,12 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
         ]
         cells = [Cell(text=formatting.format_percent(share), number=100 * share) for share in spare]
         yield Column("least spare", cells)
-    yield Column("plan", [_profile_and_layout(row) for row in rows], numeric=False)
+    workload = _workload(rows[0])
+    plans = [f"{row[workload.profile_kind]} {layout_of(workload, row)}" for row in rows]
+    yield Column("plan", plans, numeric=False)
 
 
-def _profile_and_layout(row: Mapping[str, object]) -> str:
-    workload = _workload(row)
-    return f"{row[workload.profile_kind]} {layout_of(workload, row)}"
-
-
-def _cost(row: Mapping[str, object], column: str) -> str:
+def _cost(row: Row, column: str) -> str:
     """Return the cost of a row in USD as text; ``unknown`` without a price."""
     value = number_of(row, column)
     if not math.isfinite(value):
@@ -461,7 +511,7 @@ def _cost(row: Mapping[str, object], column: str) -> str:
 _VERBS = {"rl": "train with generated answers"}
 
 
-def _workload(row: Mapping[str, object]) -> Workload:
+def _workload(row: Row) -> Workload:
     if "rollout_gpus" in row:
         return workload_of("rl")
     return workload_of("train" if "framework" in row else "serve")
@@ -488,7 +538,7 @@ def _gpu_and_contract(size: Size) -> str:
     return f"{size.gpu} {size.contract}".strip()
 
 
-def _fewest_row(size: Size) -> Mapping[str, object]:
+def _fewest_row(size: Size) -> Row:
     return _fewest(size).row
 
 

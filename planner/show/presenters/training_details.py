@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.base.training_aliases import TrainingObjective
 from planner.base.units import GIB, TERA
-from planner.estimators.timeline.pipeline_schedule import Timeline
 from planner.estimators.timeline.step_timelines import training_timeline
 from planner.estimators.training.step_time import TIME_PARTS, StepTime
 from planner.estimators.training.training_estimate import Estimate
@@ -158,7 +158,7 @@ def _more(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
     """Yield two tables of the step time [ms], by module and by operator."""
     rows = [row for row in _operators(evaluation) if row["total_s"]]
     total = first(evaluation.estimate.step_time)
-    tables: dict[str, Sequence[Mapping[str, object]]] = {
+    tables: dict[str, Sequence[Row]] = {
         "module": by_module(rows, _TIMES),
         "operator": rows,
     }
@@ -205,22 +205,17 @@ def _flat_modules(estimate: Estimate) -> Iterator[dict[str, str | float]]:
         yield {"operator": name, "module": name, **passes, "total_s": sum(row.values())}
 
 
-def _timelines(runs: TrainingRuns) -> list[Timeline]:
-    """The step over time; empty if a flat efficiency is specified."""
-    return [] if runs.estimate.is_flat else [training_timeline(runs.estimate)]
-
-
 TRAINING = Details(
     memory_and_speed=_memory_and_speed,
     more=_more,
     operators=_operators,
     times=lambda runs: {"step": _seconds(runs)},
-    timelines=_timelines,
+    timelines=lambda runs: [] if runs.estimate.is_flat else [training_timeline(runs.estimate)],
     to_see="To see its time by module and operator",
 )
 
 
-def _times_table(title: str, rows: Sequence[Mapping[str, object]], total: float) -> Table:
+def _times_table(title: str, rows: Sequence[Row], total: float) -> Table:
     """Return a table of times and their sum; a narrow terminal shows the totals only."""
     lines = [
         (

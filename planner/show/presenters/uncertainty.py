@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.confidence.intervals import Confidence
 from planner.decide.assumptions import SensitiveAssumption
 from planner.optimize.result_columns import COLUMNS_BY_ERROR, fit_probability, intervals
@@ -58,9 +59,7 @@ FOR_ASSUMED = "The intervals are for the values assumed."
 """The note below assumptions."""
 
 
-def interval_pairs(
-    row: Mapping[str, object], confidence: Confidence, capacity: float
-) -> dict[str, str]:
+def interval_pairs(row: Row, confidence: Confidence, capacity: float) -> dict[str, str]:
     """Return the 90 % intervals of a row as text by name.
 
     An interval of memory beyond ``capacity`` [GiB] is left out.
@@ -89,14 +88,14 @@ def format_regret(regret: float, quantity: str) -> str:
     return f"On average the best choice turns out {percent} better in {quantity} (expected regret)"
 
 
-def is_redundant(column: str, row: Mapping[str, object]) -> bool:
+def is_redundant(column: str, row: Row) -> bool:
     """Whether a column repeats another one: equal times, or rates if the capacity is shown."""
     if column in _RATE_COLUMNS and "capacity_requests_per_s" in row:
         return True
     return column in _SAME_AS and row[column] == row.get(_SAME_AS[column])
 
 
-def format_fit(row: Mapping[str, object]) -> str:
+def format_fit(row: Row) -> str:
     """``fits, 97 % likely``; empty if the probability is unknown."""
     probability = fit_probability(row)
     return formatting.format_fit_probability(probability) if math.isfinite(probability) else ""
@@ -281,7 +280,7 @@ def report_columns(
     wording: ResultWording,
     goals: Sequence[str],
     limited: Iterable[str],
-    row: Mapping[str, object],
+    row: Row,
     answers: Mapping[str, object],
 ) -> list[str]:
     """Return the result columns to show of a row: those of the workload, limits and goals.
@@ -297,7 +296,7 @@ def report_columns(
 
 def result_pairs(
     names: Iterable[str],
-    row: Mapping[str, object],
+    row: Row,
     column_intervals: Mapping[str, Ends],
     capacity: float,
 ) -> dict[str, str]:

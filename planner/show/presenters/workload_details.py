@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from planner.base.csv_cells import number_of_row
+from planner.base.csv_cells import Row, Value, number_of_row
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.decide.assumptions import sensitive_assumptions
@@ -38,7 +38,7 @@ class Details(Generic[ResultT]):
 
     memory_and_speed: Callable[[Plan, ResultT], Iterable[Block]]
     more: Callable[[Plan, Evaluation], Iterable[Block]]
-    operators: Callable[[Evaluation], Sequence[Mapping[str, object]]]
+    operators: Callable[[Evaluation], Sequence[Row]]
     times: Callable[[ResultT], Mapping[str, Mapping[str, float]]] = lambda _: {}
     timelines: Callable[[ResultT], Sequence[Timeline]] = lambda _: ()
     memory: Callable[[ResultT], Mapping[str, Mapping[str, float]]] = lambda _: {}
@@ -65,9 +65,7 @@ OTHERS = "all modules"
 """The module name of parts of a step that belong to no module."""
 
 
-def by_module(
-    rows: Iterable[Mapping[str, object]], names: Sequence[str]
-) -> list[dict[str, object]]:
+def by_module(rows: Iterable[Row], names: Sequence[str]) -> list[dict[str, Value]]:
     """Return operator rows summed by module in the columns ``names``; `OTHERS` stay as rows."""
     sums: dict[str, dict[str, float]] = {}
     for row in rows:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base import formatting
-from planner.question.terms import glossary, term_of_column, terms_about
+from planner.question.terms import glossary, terms_about
 from planner.show.output_blocks import (
     BEST,
     TIE,
@@ -22,6 +22,7 @@ from planner.show.output_blocks import (
 from planner.show.presenters.format_results import (
     Ends,
     common_scale,
+    description_of,
     ends_in,
     format_result,
     format_scaled,
@@ -31,7 +32,7 @@ from planner.show.presenters.format_results import (
     plan_of,
 )  # fmt: skip
 from planner.show.presenters.uncertainty import EVIDENCE, is_redundant, ties
-from planner.ui.pages.result_json import numbers
+from planner.show.reports import LeverEffect
 from planner.workloads.workload import Workload
 
 AnyRow = Mapping[str, Any]
@@ -86,12 +87,12 @@ def _first_with_number(row: AnyRow, names: Mapping[str, str]) -> list[tuple[str,
 def figures(
     row: AnyRow,
     ends: Mapping[str, Ends],
-    limits: Iterable[Mapping[str, Any]] = (),
+    chances: Iterable[float | None] = (),
     first: Sequence[str] = (),
 ) -> list[Figure]:
     """Return up to three numbers of a row: ``first``, or time and cost, and a probability.
 
-    ``limits`` are rows of `limit_rows` with probabilities.
+    ``chances`` are the probabilities to keep each limit; None: unknown.
     """
     columns = [name for name in first if math.isfinite(number_of(row, name))]
     columns += [
@@ -101,11 +102,11 @@ def figures(
         if not first
     ]
     chosen = [_figure(row, name, ends) for name in dict.fromkeys(columns)]
-    chances = numbers(limit.get("probability") for limit in limits)
-    if chances:
-        chosen.append(_chance("keeps the limits", min(chances), "of the least likely one"))
+    finite = [chance for chance in chances if chance is not None and math.isfinite(chance)]
+    if finite:
+        chosen.append(_chance("keeps the limits", min(finite), "of the least likely one"))
     elif math.isfinite(number_of(row, _FITS)):
-        chosen.append(_chance("fits in memory", number_of(row, _FITS), _meaning(_FITS)))
+        chosen.append(_chance("fits in memory", number_of(row, _FITS), description_of(_FITS)))
     for name in _FURTHER_COLUMNS:
         if len(chosen) < _FIGURES and math.isfinite(number_of(row, name)) and name not in columns:
             chosen.append(_figure(row, name, ends))
@@ -120,7 +121,7 @@ def _figure(row: AnyRow, name: str, ends: Mapping[str, Ends]) -> Figure:
     name_text = label(name)
     if name_text.startswith("USD"):
         name_text, value = "cost", f"{value} {name_text}"
-    return Figure(name=name_text, text=value, between=between, title=_meaning(name))
+    return Figure(name=name_text, text=value, between=between, title=description_of(name))
 
 
 def _chance(name: str, share: float, title: str) -> Figure:
@@ -131,11 +132,6 @@ def _chance(name: str, share: float, title: str) -> Figure:
         between="of runs like this",
         title=title,
     )
-
-
-def _meaning(column: str) -> str:
-    term = term_of_column(column)
-    return "" if term is None else term.description
 
 
 def verb(workload: Workload) -> str:
@@ -263,33 +259,29 @@ def ranking(
     )
 
 
-def suggestion_ranking(row: AnyRow, levers: Sequence[AnyRow]) -> RankingChart | None:
-    """Return a chart of an answer's cost with one input changed; None without suggestions.
-
-    Each has the question (``lever``), its current answer (``own``) and the ``other`` one, the
-    ``column`` that changes, its ``value``, and its ``change`` as a share.
-    """
-    changes = [lever for lever in levers if numbers([lever["value"]])]
-    columns = {str(change["column"]) for change in changes}
+def suggestion_ranking(row: AnyRow, levers: Sequence[LeverEffect]) -> RankingChart | None:
+    """Return a chart of an answer's cost with one input changed; None without suggestions."""
+    changes = [lever for lever in levers if math.isfinite(lever.value)]
+    columns = {change.column for change in changes}
     if len(columns) != 1 or not math.isfinite(number_of(row, column := columns.pop())):
         return None
-    values = [number_of(row, column), *(float(change["value"]) for change in changes)]
+    values = [number_of(row, column), *(change.value for change in changes)]
     scale, unit = common_scale(column, values)
     quantity, unit = (
         ("cost", label(column)) if label(column).startswith("USD") else (label(column), unit)
     )
+    texts = [f"{format_scaled(column, scale, value)} {unit}" for value in values]
     rows = [
-        RankingRow(
-            label="the answer" if change is None else f"{change['lever']}: {change['other']}",
-            value=value / scale,
-            text=f"{format_scaled(column, scale, value)} {unit}"
-            + ("" if change is None else f" ({100 * change['change']:+.0f} %)"),
-            mark="" if change else BEST,
-            hints={}
-            if change is None
-            else {change["lever"]: f"{change['other']} instead of {change['own']}"},
-        )
-        for change, value in zip([None, *changes], values, strict=True)
+        RankingRow(label="the answer", value=values[0] / scale, text=texts[0], mark=BEST),
+        *(
+            RankingRow(
+                label=f"{change.lever}: {change.other}",
+                value=change.value / scale,
+                text=f"{text} ({100 * change.change:+.0f} %)",
+                hints={change.lever: f"{change.other} instead of {change.current}"},
+            )
+            for change, text in zip(changes, texts[1:], strict=True)
+        ),
     ]
     caption = f"The {quantity} with one change, each after a new search"
     return RankingChart(

@@ -9,12 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.decide.assumptions import SensitiveAssumption
 from planner.decide.explain.explanation import Explanation
-from planner.errors import PlannerError, SpecError
-from planner.optimize.result_columns import ends_of
-from planner.question.parse_values import limit_column
-from planner.question.terms import Term, columns_about, glossary, term_of_column, terms_about
+from planner.errors import PlannerError
+from planner.question.terms import columns_about, terms_about
 from planner.show.output_blocks import (
     TOTAL,
     Bars,
@@ -28,29 +27,29 @@ from planner.show.output_blocks import (
     Scatter,
     Section,
     Table,
-    cells_of,
+    fit_table,
     make_lines,
     text_table,
 )
 from planner.show.presenters.explanation import sensitivities_blocks
 from planner.show.presenters.format_results import (
     common_scale,
+    description_of,
     format_scaled,
     label,
     layout_of,
     number_of,
 )
-from planner.show.presenters.pareto_front import settings_of
+from planner.show.presenters.pareto_front import row_column, settings_of
 from planner.show.presenters.uncertainty import FOR_ASSUMED, effect_texts
 from planner.show.presenters.workload_details import details_of
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 from planner.specs.catalogue import Catalogue
-from planner.ui.pages.result_json import ResultDocument, numbers
 from planner.workloads.make_plan import evaluate, make_single_plan
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import ResultWording, Workload
 
-Rows = Sequence[Mapping[str, object]]
+Rows = Sequence[Row]
 
 MOST_ROWS = 1000
 """Maximum rows of a table on a page: few browsers can sort more."""
@@ -137,108 +136,26 @@ def make_table(
             "result has all."
         )
         rows, marked = rows[:MOST_ROWS], marked[:MOST_ROWS]
-    heads_and_cells = [
-        *((_head(c.name, c.header or c.name, c.numeric), cells_of(c.cells)) for c in first),
-        *(_column(workload, column, rows) for column in columns),
+    shown = [
+        *(replace(column, cells=column.cells[: len(rows)]) for column in first),
+        *(
+            _plan_column(workload, rows) if column == PLAN else row_column(column, rows)
+            for column in columns
+        ),
     ]
-    return Table(
-        name=name,
-        caption=caption,
-        heads=[head for head, _ in heads_and_cells],
-        rows=[*zip(*(cells[: len(rows)] for _, cells in heads_and_cells), strict=True)],
-        marked=marked,
-        notes=all_notes,
-        is_small=is_small,
+    table = fit_table(shown, marked=marked)
+    heads = [
+        replace(head, title=description_of(head.name) or head.name.replace("_", " "))
+        for head in table.heads
+    ]
+    return replace(
+        table, name=name, caption=caption, heads=heads, notes=all_notes, is_small=is_small
     )
 
 
-def _column(workload: Workload, name: str, rows: Rows) -> tuple[ColumnHead, list[Cell]]:
-    """Return the head and the cells of a column of rows, formatted by the type of its values."""
-    if name == PLAN:
-        cells = [
-            Cell(text=layout_of(workload, row) if row.get("feasible", True) else "-")
-            for row in rows
-        ]
-        return ColumnHead(name=name, text=name, title="degrees of parallelism above 1"), cells
-    values = [row.get(name) for row in rows]
-    are_numbers = all(isinstance(value, float | int) or not _has_value(value) for value in values)
-    if are_numbers and any(isinstance(value, float) and math.isfinite(value) for value in values):
-        return _number_column(name, rows, values)
-    is_numeric = all(
-        (isinstance(value, int) and not isinstance(value, bool)) or not _has_value(value)
-        for value in values
-    )
-    cells = [_text_cell(value) for value in values]
-    return _head(name, _abbreviation(name), is_numeric), cells
-
-
-def _number_column(
-    name: str, rows: Rows, values: Sequence[object]
-) -> tuple[ColumnHead, list[Cell]]:
-    """Return the head and cells of a column of numbers in a common unit, with intervals."""
-    if name == _FITS:
-        return _head(name, "fits", True), [_probability_cell(number_of(row, name)) for row in rows]
-    low, high = ends_of(name)
-    scale, unit = common_scale(name, numbers(values))
-    text = _abbreviation(name)
-    head = text if not unit or unit in text.split() else f"{text} {unit}"
-    cells = []
-    for row in rows:
-        value = number_of(row, name)
-        if not math.isfinite(value):
-            cells.append(Cell(text="-"))
-            continue
-        ends = [row.get(end) for end in (low, high)]
-        bounds = numbers(ends)
-        has_interval = len(bounds) == len(ends)
-        between = (
-            " to ".join(format_scaled(name, scale, end) for end in bounds) if has_interval else ""
-        )
-        cells.append(
-            Cell(
-                text=format_scaled(name, scale, value),
-                more=between,
-                number=value / scale,
-                ends=(bounds[0] / scale, bounds[1] / scale) if has_interval else None,
-            )
-        )
-    return _head(name, head, True), cells
-
-
-def _probability_cell(value: float) -> Cell:
-    if math.isnan(value):
-        return Cell(text="-")
-    return Cell(text=formatting.format_probability(value), number=value)
-
-
-def _text_cell(value: object) -> Cell:
-    """Return the cell of a value that has no unit: cut if long, ``-`` if there is no value."""
-    if not _has_value(value):
-        return Cell(text="-")
-    text = formatting.format_parameter(value)
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    number = float(value) if is_integer and isinstance(value, int) else None
-    return Cell(
-        text=text if len(text) <= _MAX_CELL_CHARACTERS else f"{text[:_MAX_CELL_CHARACTERS]}...",
-        number=number,
-    )
-
-
-def _head(name: str, text: str, numeric: bool) -> ColumnHead:
-    term = term_of_column(name)
-    title = term.description if term is not None else name.replace("_", " ")
-    return ColumnHead(name=name, text=text, title=title, numeric=numeric)
-
-
-def _abbreviation(name: str) -> str:
-    """Return the abbreviation of a parameter, or the label of another column."""
-    term: Term | None = glossary().get(name)
-    if term is not None and term.short:
-        return term.short
-    limited = term_of_column(name)
-    if limited is not None and name == limit_column(limited.term):
-        return f"{label(limited.term)} limit"
-    return _HEADS.get(name) or label(name)
+def _plan_column(workload: Workload, rows: Rows) -> Column:
+    texts = [layout_of(workload, row) if row.get("feasible", True) else "-" for row in rows]
+    return Column(PLAN, texts, numeric=False)
 
 
 def _has_value(value: object) -> bool:
@@ -424,7 +341,7 @@ def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, st
         yield title, f"{text} and {more} more" if more > 0 else text, source
 
 
-def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
+def specs_of_rows(rows: Iterable[Row]) -> dict[str, str]:
     """Return the specs that rows name, with empty digests."""
     names = terms_about("row_specs")
     specs: dict[str, str] = {}
@@ -435,7 +352,7 @@ def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
     return specs
 
 
-def used_specs(specs: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
+def used_specs(specs: Mapping[str, str], rows: Iterable[Row]) -> dict[str, str]:
     """Return the specs of a manifest that the rows use, and all of kinds that do not vary."""
     used = specs_of_rows(rows)
     choices = ("model", "gpu", *terms_about("software"))
@@ -476,7 +393,7 @@ def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
         blocks.append(Code(text=str(command)))
     rejected = manifest.get("rejected_by")
     if isinstance(rejected, Mapping) and rejected:
-        ordered = sorted(rejected.items(), key=lambda item: -sum(numbers([item[1]])))
+        ordered = sorted(rejected.items(), key=lambda item: -number_of(rejected, item[0]))
         counts = {f"rejected: {name.replace('_', ' ')}": _format_entry(n) for name, n in ordered}
         blocks.append(KeyValues(pairs=counts))
     specs = manifest.get("specs")
@@ -498,14 +415,6 @@ CHANGES = "What would change the answer?"
 
 _NOTHING = "No assumption moves the answer by more than 10 %."
 _OTHER_SPECS = "Specs changed since, so this page has no new prediction; run planner explain."
-
-
-def facts_of(document: ResultDocument) -> list[SensitiveAssumption]:
-    """Return the sensitive assumptions of a document. Raises SpecError if they are damaged."""
-    try:
-        return [SensitiveAssumption.from_dict(fact) for fact in document.part("open_facts", list)]
-    except (SpecError, TypeError, ValueError, AttributeError) as error:
-        raise SpecError(f"{document.where}: its part open_facts is damaged ({error}).") from error
 
 
 def facts_section(wording: ResultWording, facts: Sequence[SensitiveAssumption]) -> Section:

@@ -25,6 +25,7 @@ from planner.show.output_blocks import (  # fmt: skip
     Table,
 )
 from planner.show.presenters.uncertainty import format_fit
+from planner.show.reports import ResultRow, version_notes
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, column_of_measure, measured, measured_ends
 from planner.sweeps.columns import PLACES as TERMS
@@ -48,7 +49,6 @@ from planner.sweeps.summary_blocks import (
 )
 from planner.sweeps.sweep_folder import Sweep
 from planner.ui.pages.headline import evidence, figures, headline, hints, ranking, with_glossary
-from planner.ui.pages.result_json import ResultRow, version_notes
 from planner.ui.pages.result_tables import (
     AXES,
     MOST_ROWS,

@@ -17,7 +17,7 @@ from planner.documents.shell.edits import ParsedOption
 from planner.launch.read.parsed_launch import LaunchSettings, ParsedCommand
 from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchDraft, LaunchJob, Process
-from planner.launch.targets.tensorrt_llm import TARGET, matches_command
+from planner.launch.targets.tensorrt_llm import TARGET
 
 # The target says these of the checkpoint.
 OF_CHECKPOINT = {
@@ -246,7 +246,7 @@ def test_a_document_of_two_pools() -> None:
     ],
 )
 def test_commands_that_start_it(command: str, is_one: bool) -> None:
-    assert matches_command(command.split()) is is_one
+    assert TARGET.starts(command.split()) is is_one
 
 
 @pytest.mark.parametrize(

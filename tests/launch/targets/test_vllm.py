@@ -25,7 +25,7 @@ from planner.errors import LaunchError
 from planner.launch.read.parsed_launch import ParsedCommand
 from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchJob
-from planner.launch.targets.vllm import TARGET, matches_command
+from planner.launch.targets.vllm import TARGET
 
 POOLS = {
     "mode": "disaggregated",
@@ -289,7 +289,7 @@ def test_no_model_is_asked_for() -> None:
     ],
 )
 def test_commands_that_start_it(command: str, is_one: bool) -> None:
-    assert matches_command(command.split()) is is_one
+    assert TARGET.starts(command.split()) is is_one
 
 
 def test_pools_of_one_script_and_their_nodes(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.base import formatting
 from planner.base.arrays import BoolArray
+from planner.base.csv_cells import Row
 from planner.base.records import record
 from planner.base.units import UNITS, ceil_div
 from planner.decide.sizing.size import Size
@@ -267,7 +268,7 @@ def size_curves(sizes: Sizes) -> Curves:
     )
 
 
-def _first_numeric_column(rows: Sequence[Mapping[str, object]], names: Sequence[str]) -> str:
+def _first_numeric_column(rows: Sequence[Row], names: Sequence[str]) -> str:
     """The first column with a number in any row, else ``num_gpus``."""
     columns = (name for name in names if any(map(math.isfinite, (_value(r, name) for r in rows))))
     return next(columns, "num_gpus")
@@ -328,7 +329,7 @@ def _limits(sizes: Sizes, x_column: str, y_column: str) -> dict[str, float]:
     return limits
 
 
-def _point(row: Mapping[str, object], x_column: str, y_column: str) -> tuple[float, float]:
+def _point(row: Row, x_column: str, y_column: str) -> tuple[float, float]:
     return _value(row, x_column), _value(row, y_column)
 
 

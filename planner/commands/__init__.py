@@ -1,0 +1,1 @@
+"""Commands: the command line, the server, MCP and Python call them."""

@@ -1,0 +1,130 @@
+"""``estimate``: one configuration in full, also that of a launch file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from planner.base.records import record
+from planner.commands.command import Call, Command, PlanQuestion, error_of, read_question
+from planner.commands.search import check_api_prices
+from planner.decide.fitting import MEMORIES
+from planner.errors import InfeasibleError
+from planner.show.output_blocks import Block
+from planner.show.presenters.infeasible import headline, infeasible_message
+from planner.show.presenters.json_files import add_estimate
+from planner.show.presenters.load_check import refuse_overload
+from planner.show.presenters.row_files import RowFiles
+from planner.workloads.make_plan import Plan, evaluate, make_single_plan, result_of
+from planner.workloads.workload import Evaluation
+
+if TYPE_CHECKING:
+    from planner.commands.launch_changes import LaunchChange
+    from planner.decide.api_comparison import ApiComparison
+    from planner.show.presenters.plots.picture import Picture
+
+
+@record(kw_only=True)
+class EstimateInputs:
+    """One configuration; ``compares_apis``: its cost is compared with API prices."""
+
+    question: PlanQuestion
+    compares_apis: bool
+
+
+@record(kw_only=True)
+class Estimated:
+    """The prediction of one configuration, and the best change of a launch file."""
+
+    plan: Plan
+    evaluation: Evaluation
+    apis: ApiComparison | None = None
+    launch: LaunchChange | None = None
+
+
+def _read(call: Call) -> EstimateInputs:
+    """Return the configuration of a call; raises PlannerError if a value is invalid."""
+    question = read_question(call)
+    return EstimateInputs(question=question, compares_apis=check_api_prices(call, question))
+
+
+def _run(inputs: EstimateInputs) -> Estimated:
+    """Return the prediction of a configuration."""
+    question = inputs.question
+    if question.launch is not None:
+        from planner.commands.launch_changes import evaluate_file
+
+        plan, evaluation, launch = evaluate_file(question)
+        return Estimated(plan=plan, evaluation=evaluation, launch=launch)
+    plan = make_single_plan(question.request, question.burst)
+    evaluation, apis = evaluate(plan, question.burst), None
+    if inputs.compares_apis and not evaluation.rejected_by:
+        from planner.decide.api_comparison import compare_with_apis
+
+        apis = compare_with_apis(plan, evaluation.candidates)
+    return Estimated(plan=plan, evaluation=evaluation, apis=apis)
+
+
+def _problem(estimated: Estimated) -> InfeasibleError | None:
+    """Return why the configuration does not fit, or breaks a rule; None if it runs."""
+    plan, evaluation = estimated.plan, estimated.evaluation
+    if not evaluation.rejected_by:
+        return None
+    result = result_of(plan, evaluation)
+    is_explained = evaluation.rejected_by == "out_of_memory" and plan.workload.name == "train"
+    if estimated.launch is not None and is_explained and estimated.launch.is_shown:
+        return InfeasibleError(headline(plan, result))
+    return InfeasibleError(infeasible_message(plan, result, evaluation))
+
+
+def _warn(estimated: Estimated) -> InfeasibleError | None:
+    """Return the problem of a load that the GPUs cannot answer."""
+    plan, evaluation = estimated.plan, estimated.evaluation
+    return error_of(lambda: refuse_overload(plan, evaluation.candidates))
+
+
+def _write(files: RowFiles, estimated: Estimated, arguments: Sequence[str]) -> None:
+    """Write the row of the configuration, its operators, API prices and its launch file."""
+    more: dict[str, object] = {"api": estimated.apis.to_dict()} if estimated.apis else {}
+    if estimated.launch is not None:
+        more["launch_file"] = estimated.launch.to_dict()
+    add_estimate(files, estimated.plan, estimated.evaluation, arguments, **more)
+
+
+def _present(estimated: Estimated, is_full: bool) -> Iterator[Block]:
+    """Yield the report of a configuration; of a launch file also its settings and the change."""
+    from planner.show.presenters.search import estimate_blocks, misfit_blocks
+
+    plan, evaluation = estimated.plan, estimated.evaluation
+    if estimated.launch is not None:
+        yield from estimated.launch.blocks(plan, evaluation, is_full=is_full)
+        return
+    if evaluation.rejected_by:
+        has_numbers = evaluation.rejected_by in evaluation.source.rejections
+        if has_numbers and result_of(plan, evaluation).nearest_misses:
+            yield from misfit_blocks(plan, evaluation)
+        return
+    yield from estimate_blocks(plan, evaluation)
+    if estimated.apis is not None:
+        from planner.show.presenters.api_comparison import api_comparison_blocks
+
+        yield from api_comparison_blocks(estimated.apis, is_full=True)
+
+
+def _draw(picture: Picture, estimated: Estimated) -> None:
+    """Draw a picture of the configuration."""
+    from planner.show.presenters.plots.picture import draw
+
+    draw(picture, estimated.plan, estimated.evaluation.candidates)
+
+
+ESTIMATE = Command(
+    read=_read,
+    run=_run,
+    present=_present,
+    write=_write,
+    draw=_draw,
+    problem=_problem,
+    is_written=lambda estimated: estimated.evaluation.rejected_by in MEMORIES,
+    warn=_warn,
+)

@@ -1,0 +1,230 @@
+"""The prediction of a user's launch file, and the best change of the file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from planner.base.csv_cells import Row
+from planner.base.records import record
+from planner.commands.command import Call, PlanQuestion, no_bar, read_question
+from planner.decide.fitting import MEMORIES
+from planner.decide.near import Change
+from planner.decide.suggestions.launch_changes import (
+    Attempts,
+    allowed_changes,
+    attempts_of,
+    best_changes,
+    recommended_change,
+)
+from planner.errors import LaunchError, PlannerError
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.launch_file import LaunchQuestion, evaluate_launch, full_row
+from planner.launch.target import LaunchJob
+from planner.launch.write.rewrite_launch import RewriteResult, can_express, rewrite_launch
+from planner.optimize.result_columns import fit_probability
+from planner.question.terms import terms_of
+from planner.show.output_blocks import GAP, Block, make_lines
+from planner.show.presenters.launch_file import (
+    by_hand_blocks,
+    change_blocks,
+    diff_blocks,
+    misfit_blocks,
+    next_blocks,
+    other_counts_blocks,
+    shorter_blocks,
+    started_blocks,
+    understood_blocks,
+    wasted_blocks,
+)
+from planner.show.presenters.search import estimate_blocks, single_plan_blocks
+from planner.show.presenters.search import misfit_blocks as all_misfit_blocks
+from planner.workloads.make_plan import Plan, evaluate, make_single_plan
+from planner.workloads.saved_plan import SavedPlan
+from planner.workloads.workload import Evaluation
+
+
+@record(kw_only=True)
+class LaunchChange:
+    """A launch file, the changes that improve it, and the best one in the file.
+
+    ``rewritten`` is the file with the ``change``; ``is_complete``: it expresses the change;
+    ``attempts`` are the changes that do not suffice; ``is_saved``: the user's file is replaced;
+    ``is_shown``: the blocks are shown.
+    """
+
+    question: LaunchQuestion
+    notes: Sequence[str]
+    row: Row
+    changes: Sequence[Change]
+    change: Change | None
+    rewritten: RewriteResult | None
+    is_complete: bool
+    attempts: Attempts | None
+    is_saved: bool
+    is_shown: bool
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON object of the file: its options, their meaning, and the change."""
+        imported, names = self.question.imported, ("line", "option", "text", "status", "meaning")
+        return {
+            "target": imported.target.name,
+            "values": dict(imported.values),
+            "defaults": dict(imported.defaults),
+            "assumed": dict(imported.assumed),
+            "notes": list(imported.notes),
+            "not_modelled": imported.not_modelled,
+            "lines": [
+                {name: getattr(line, name) for name in names} | {"status": str(line.status)}
+                for line in imported.lines
+            ],
+            "change": None if self.change is None else dict(self.change.changed),
+            "diff": "" if self.rewritten is None else self.rewritten.diff,
+        }
+
+    def blocks(self, plan: Plan, evaluation: Evaluation, *, is_full: bool) -> Iterator[Block]:
+        """Yield the settings of the file, its prediction, and the change.
+
+        A configuration that does not fit has the missing memory in place of its results.
+        """
+        imported = self.question.imported
+        yield from understood_blocks(imported, is_full=is_full)
+        yield make_lines(*(f"  {note}" for note in self.notes))
+        yield GAP
+        if evaluation.rejected_by:
+            if is_full and evaluation.rejected_by in evaluation.source.rejections:
+                yield from all_misfit_blocks(plan, evaluation)
+            elif evaluation.rejected_by in MEMORIES:
+                yield from misfit_blocks(plan, self.row)
+            if evaluation.rejected_by == "out_of_memory":
+                yield from shorter_blocks(imported, plan, evaluation)
+        elif is_full:
+            yield from estimate_blocks(plan, evaluation)
+        else:
+            yield from single_plan_blocks(plan, evaluation)
+            yield from started_blocks(plan, self.row)
+            yield from wasted_blocks(self.row)
+        yield from self.change_blocks(plan, evaluation)
+        if self.change is not None and evaluation.rejected_by:
+            others = [change for change in self.changes if change is not self.change]
+            yield from next_blocks(plan.workload.name, self.change, others, self.row)
+        if self.rewritten is not None and self.is_complete:
+            yield from diff_blocks(self.rewritten, is_written=self.is_saved)
+        elif self.rewritten is not None:
+            yield from by_hand_blocks(self.rewritten)
+        yield from other_counts_blocks(self.question)
+
+    def change_blocks(self, plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+        """Yield the best change and what it improves, or the changes that do not suffice."""
+        return change_blocks(
+            plan.workload.name,
+            self.change,
+            self.row,
+            is_running=not evaluation.rejected_by,
+            fits=fit_probability(self.row),
+            attempts=self.attempts,
+        )
+
+
+def evaluate_file(question: PlanQuestion) -> tuple[Plan, Evaluation, LaunchChange]:
+    """Return the plan of a launch file, its prediction and its best change."""
+    call, launch = question.call, question.launch
+    assert launch is not None
+    imported = launch.imported
+    plan, evaluation, notes = evaluate_launch(question.request, question.burst)
+    row = full_row(evaluation)
+    defaults = imported.defaults.keys() - call.settings.keys()
+    is_allowed = allowed_changes(question.request, row, partial(can_express, imported), defaults)
+    changes = best_changes(plan, evaluation, is_allowed)
+    attempts = None
+    if not changes and evaluation.rejected_by in MEMORIES:
+        attempts = attempts_of(plan, evaluation, is_allowed, imported.target.profiles)
+    change, rewritten, is_complete = recommended_change(changes), None, False
+    if change is not None and call.extra.get("rewrites"):
+        change, rewritten, is_complete = _choose_change(
+            call, imported, plan, evaluation, change, changes
+        )
+    return plan, evaluation, LaunchChange(
+        question=launch, notes=notes, row=row, changes=changes, change=change,
+        rewritten=rewritten, is_complete=is_complete, attempts=attempts,
+        is_saved=bool(call.extra.get("write")), is_shown=not call.extra.get("quiet"),
+    )  # fmt: skip
+
+
+def _choose_change(
+    call: Call,
+    imported: ImportedLaunch,
+    plan: Plan,
+    evaluation: Evaluation,
+    best: Change,
+    changes: Sequence[Change],
+) -> tuple[Change, RewriteResult | None, bool]:
+    """Return the change to make, the rewritten file, and whether that expresses the change.
+
+    Takes the best change whose rewritten file is read as the predicted configuration; if there is
+    none, the best change.
+    """
+    others = [change for change in changes if change is not best]
+    first: RewriteResult | None = None
+    for change in (best, *sorted(others, key=lambda other: -other.value)):
+        try:
+            rewritten = _rewrite(imported, plan, evaluation, change)
+        except LaunchError:  # the target cannot express the change
+            continue
+        first = first or rewritten
+        if rewritten.diff and _is_read_as(call, imported, rewritten, change):
+            return change, rewritten, True
+    return best, first, False
+
+
+def _is_read_as(
+    call: Call, imported: ImportedLaunch, rewritten: RewriteResult, change: Change
+) -> bool:
+    """Whether planner reads the rewritten file as the configuration of the change."""
+    path = imported.path
+    with tempfile.TemporaryDirectory() as folder:
+        if rewritten.others:  # read from a folder with the changed files
+            path = Path(folder, imported.path.name)
+            documents = imported.command.files.values()
+            texts = {document.path: document.text for document in documents if document.path}
+            texts |= {edited.path: edited.after for edited in rewritten.others}
+            for file, text in {**texts, path: rewritten.after}.items():
+                Path(folder, file.name).write_text(text, encoding="utf-8")
+        changed_call = Call(
+            request=call.request,
+            extra={**call.extra, "from_file": path},
+            option_name=call.option_name,
+            setting_name=call.setting_name,
+            bar=no_bar,
+            workload=call.workload,
+            launch_text=rewritten.after,
+            launch_answers={name: imported.values[name] for name in imported.assumed},
+        )
+        try:
+            question = read_question(changed_call)
+            _, evaluation, _ = evaluate_launch(question.request, question.burst)
+        except PlannerError:
+            return False
+    row, parameters = full_row(evaluation), terms_of(question.request.workload, "parameter")
+    return not evaluation.rejected_by and all(
+        row.get(name) == change.row[name] for name in parameters if name in change.row
+    )
+
+
+def _rewrite(
+    imported: ImportedLaunch, plan: Plan, evaluation: Evaluation, change: Change
+) -> RewriteResult:
+    """Return the user's launch file with a change applied."""
+    request = SavedPlan.of(plan, change.row).request()
+    if "concurrency" in change.changed:
+        # The file's number of sequences follows the concurrency of the plan.
+        request = replace(request, max_num_seqs=None)
+    changed_plan = make_single_plan(request)
+    jobs = (
+        LaunchJob.of_plan(plan, evaluation),
+        LaunchJob.of_plan(changed_plan, evaluate(changed_plan)),
+    )
+    return rewrite_launch(imported, *jobs, changed=change.changed)

@@ -1,0 +1,187 @@
+"""Evaluate the rows of an option table that have expressions, for a file or for a plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from fnmatch import filter as matching
+from typing import Any
+
+from planner.errors import LaunchError
+from planner.launch.expressions import ExpressionValue, ValueLookup
+from planner.launch.option_table import (
+    MutableQuantities,
+    OptionRole,
+    OptionRow,
+    OptionTable,
+    Quantities,
+)
+from planner.launch.read.parsed_launch import (
+    OptionReader,
+    SettingsBuilder,
+    flag,
+    number,
+    option_text,
+    parse_int,
+    total_gpus,
+)
+from planner.launch.read.training_values import DEGREES, set_training_value
+from planner.question.terms import terms_of
+
+_LAUNCHER_GPUS, _LAUNCHER_NODES = "launcher_gpus", "launcher_nodes"
+"""Names in expressions: GPUs of the job and nodes that the launcher starts."""
+
+
+def apply_read_rows(
+    reading: OptionReader,
+    table: OptionTable,
+    settings: SettingsBuilder,
+    quantities: MutableQuantities,
+    workload: str = "train",
+) -> MutableQuantities | None:
+    """Set what the rows of a table compute; return the sizes of the model, None if it has none.
+
+    ``quantities`` are names that expressions use besides settings and the table's parameters; those
+    that rows compute are added. Raises LaunchError if a row refuses the file.
+    """
+    terms = terms_of(workload, "parameter", "question")
+    resources = reading.command.resources
+    quantities |= {_LAUNCHER_GPUS: total_gpus(resources)}
+    quantities |= {_LAUNCHER_NODES: parse_int(resources.num_nodes)}
+    sizes: MutableQuantities = {}
+
+    def lookup(name: str) -> ExpressionValue:
+        """Return a size, a quantity, a setting or a parameter that the table reads."""
+        for values in (sizes, quantities):
+            if values.get(name) is not None:
+                return values[name]
+        if settings.values.get(name) is not None:
+            return parse_text(settings.values[name])
+        return 1 if name in DEGREES else None if name in terms else parse_text(reading.value(name))
+
+    functions = _option_functions(reading)
+    for row in table.expressions:
+        if row.role is OptionRole.WRITE or not _holds(row, lookup, functions):
+            continue
+        if row.role is OptionRole.REQUIRED:
+            if settings.values.get(row.parameter) is None:
+                settings.mark_missing(row.parameter)
+            continue
+        values = (
+            sizes
+            if row.role is OptionRole.SIZE
+            else settings.values
+            if row.parameter in terms
+            else quantities
+        )
+        if row.parameter and values.get(row.parameter) is not None:
+            continue
+        value = row.expression.evaluate(lookup, functions)
+        if isinstance(value, bool) and row.parameter in terms:
+            value = None if terms[row.parameter].type == "count" else value
+        if row.role is OptionRole.SIZE:
+            sizes[row.parameter] = value
+        elif row.role is OptionRole.READ and value is not None:
+            if values is quantities:
+                quantities[row.parameter] = value
+            else:
+                set_training_value(settings, row.parameter, value)
+                if row.note:
+                    settings.defaults[row.parameter] = _fill(row.note, lookup)
+        elif row.role is OptionRole.NOTED and value:
+            settings.notes.append(_fill(row.note, lookup))
+        elif row.role is OptionRole.REFUSED and value:
+            raise LaunchError(f"{reading.position}: {_fill(row.note, lookup)}")
+    return sizes if all(sizes.get(name) for name in _NEEDED_SIZES) else None
+
+
+_NEEDED_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+
+
+def write_quantities(table: OptionTable, plan_value: ValueLookup) -> Quantities:
+    """Return the quantities that the rows of a table compute from the values of a plan."""
+    quantities: MutableQuantities = {}
+
+    def lookup(name: str) -> ExpressionValue:
+        return quantities[name] if name in quantities else plan_value(name)
+
+    for row in table.expressions:
+        if row.role is OptionRole.WRITE and _holds(row, lookup, {}):
+            quantities[row.parameter] = row.expression.evaluate(lookup)
+    return quantities
+
+
+def parse_text(value: Any) -> ExpressionValue:
+    """Return a text of a file as a number or boolean, if it is one; other values unchanged.
+
+    >>> parse_text("1_024"), parse_text("0.5"), parse_text("true"), parse_text("full")
+    (1024, 0.5, True, 'full')
+    """
+    if not isinstance(value, str):
+        return value  # type: ignore[no-any-return]
+    if value in ("true", "false"):
+        return value == "true"
+    if _INTEGER.fullmatch(value):
+        return int(value)
+    return float(value) if _DECIMAL.fullmatch(value) else value
+
+
+_INTEGER, _DECIMAL = re.compile(r"\d[\d_]{0,17}"), re.compile(r"\d{0,17}\.\d{1,17}")
+
+
+def _holds(
+    row: OptionRow, lookup: ValueLookup, functions: Mapping[str, Callable[..., Any]]
+) -> bool:
+    """Whether the condition of a row is true."""
+    condition = row.condition
+    return condition is None or bool(condition.evaluate(lookup, functions))
+
+
+def _fill(note: str, lookup: ValueLookup) -> str:
+    """Return a note with the values of its names in braces; ``{tokens:,}`` groups digits."""
+
+    def text_of(match: re.Match[str]) -> str:
+        value = lookup(match[1])
+        return f"{value:,}" if match[2] and isinstance(value, int | float) else str(value)
+
+    return _NAME_IN_BRACES.sub(text_of, note)
+
+
+_NAME_IN_BRACES = re.compile(r"\{(\w+)(:,)?\}")
+
+
+def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]:
+    """Return the functions of options in expressions; see `planner.launch.expressions`."""
+
+    def amount(*options: str) -> float | None:
+        amounts = map(reading.amount, options)
+        return next((value for value in amounts if value is not None), None)
+
+    def name(*options: str) -> str | None:
+        texts = (reading.text(option) for option in options if option_text(reading, option))
+        return next(texts, None)
+
+    def has(*patterns: str) -> bool:
+        names = reading.command.options
+        return any(matching(names, pattern) if "*" in pattern else pattern in names
+                   for pattern in patterns)  # fmt: skip
+
+    def lists(pattern: str, *words: str) -> str | None:
+        names = matching(reading.command.options, pattern)
+        texts = {text for name in names for text in reading.command.options[name].texts}
+        return next((word for word in words if word in texts), None)
+
+    def count(option: str) -> int | None:
+        parsed = reading.command.options.get(option)
+        return None if parsed is None else len(parsed.texts)
+
+    return {
+        "number": lambda *options: number(reading, *options),
+        "amount": amount,
+        "text": lambda *options: option_text(reading, *options),
+        "name": name,
+        "flag": lambda *options, default=False: flag(reading, *options, default=default),
+        "has": has,
+        "lists": lists,
+        "count": count,
+    }

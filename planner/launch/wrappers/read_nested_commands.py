@@ -1,0 +1,143 @@
+"""Commands anywhere in YAML and JSON, for documents of kinds that no other module knows.
+
+A text or a list under a key such as ``run`` or ``command``, or with the name of a program that
+starts many GPUs, is a command. The keys around it give GPUs, nodes, copies and variables, the
+nearest first: SkyPilot (docs, Task YAML, 0.10) and dstack (docs/reference/dstack.yml, 0.19) are
+read in this way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from planner.documents.shell.edits import implied_option
+from planner.documents.shell.nested_scripts import read_inner
+from planner.documents.shell.syntax import Pieces, Word, computed_text
+from planner.documents.yaml_positions import YamlValue, documents
+from planner.errors import LaunchError
+from planner.launch.option_table import option_aliases
+from planner.launch.read.parsed_launch import JobResources
+from planner.launch.wrappers.read_containers import (
+    Container,
+    accelerators_at,
+    container_at,
+    environment_at,
+    gpu_limit,
+    gpu_of_nodes,
+    plain_word,
+    shell_words,
+    word_at,
+)
+from planner.launch.wrappers.read_resources import INSTANCES
+
+_COMMAND_KEY = re.compile(r"(?i)(?:.*[_-])?(?:run|cmd|commands?|scripts?|args|entry_?point|exec)")
+_PROGRAM = re.compile(
+    r"\b(?:vllm|sglang|trtllm\w*|tensorrt_llm|llama-server|text-generation-launcher|lmdeploy"
+    r"|ollama|torchrun|accelerate|deepspeed|axolotl|llamafactory-cli|swift|tune) "
+)
+_GPUS = ("accelerators", "accelerator", "gpu", "gpus", "gpu_type", "gpuType")
+_INSTANCES = ("instance_type", "instanceType")
+_COUNTS = ("num_gpus", "numGpus", "gpu_count", "gpuCount", "gpus_per_node", "gpusPerNode")
+_NODES = ("num_nodes", "numNodes", "nnodes", "nodes", "node_count", "nodeCount")
+_COPIES = ("replicas", "minReplicas", "replicaCount", "num_replicas")
+_ENVIRONMENTS = ("env", "envs", "environment", "environment_variables", "environmentVariables")
+
+
+def nested_containers(text: str, name: str) -> Iterator[Container]:
+    """Yield each command in a text of YAML or JSON documents, with the resources around it.
+
+    Raises LaunchError if the text is no YAML, is too long or nested too deeply.
+    """
+    for document in documents(text, name):
+        yield from _containers_below(document, (), name)
+
+
+def _containers_below(
+    section: YamlValue, around: tuple[YamlValue, ...], name: str
+) -> Iterator[Container]:
+    """Yield the commands in and below a section; ``around`` are the mappings that hold it."""
+    levels = (*around, section) if section.is_mapping else around
+    has_image = section.get("image").text is not None
+    if section.get("command").entries() or (has_image and section.get("args").entries()):
+        container = container_at(section, {})
+        yield _with_levels(container.words, levels, container.line)
+    for key, value in section.items():
+        is_part = key in ("command", "args") and value.entries()  # of the container above
+        if not is_part and (words := _command_words(key, value, name)):
+            yield _with_levels(words, levels, value.line)
+        yield from _containers_below(value, levels, name)
+    for entry in section.entries():
+        yield from _containers_below(entry, levels, name)
+
+
+def _command_words(key: str, value: YamlValue, name: str) -> tuple[Word, ...]:
+    """Return the words of a command under a key: those of a list, or a script; else nothing."""
+    entries = value.entries()
+    texts = [entry.text or "" for entry in entries] or [value.text or ""]
+    is_command = _COMMAND_KEY.fullmatch(key) is not None
+    if not texts[0].strip() or not (is_command or any(map(_PROGRAM.search, texts))):
+        return ()
+    if entries and not re.search(r"\s", texts[0].strip()):
+        return tuple(word_at(entry.pieces, entry) for entry in entries)
+    lines = [(*entry.pieces, *computed_text("\n")) for entry in entries] or [value.pieces]
+    pieces: Pieces = tuple(piece for line in lines for piece in line)
+    if not is_command:
+        try:
+            read_inner(pieces, {}, value.source, name)
+        except LaunchError:  # a text for people
+            return ()
+    return shell_words(word_at(pieces, value))
+
+
+def _with_levels(words: Sequence[Word], levels: Sequence[YamlValue], line: int) -> Container:
+    """Return a command with the resources and variables of the mappings around it."""
+    environment: dict[str, Word] = {}
+    for level in levels:
+        for key in _ENVIRONMENTS:
+            environment |= environment_at(level.get(key))
+    resources = _resources_of(levels)
+    numbers = {
+        "num_nodes": resources.num_nodes,
+        "gpus_per_node": resources.gpus_per_node,
+        "node_rank": None,
+    }
+    for name, field in option_aliases("job variables").items():
+        option = numbers[field]
+        default = "0" if field == "node_rank" else "1"
+        text = default if option is None else option.single or default
+        environment[name] = plain_word(text, line if option is None else option.line)
+    return Container(words=tuple(words), environment=environment, resources=resources, line=line)
+
+
+def _resources_of(levels: Sequence[YamlValue]) -> JobResources:
+    """Return the nodes, GPUs and copies that the nearest keys around a command give."""
+    sections = [
+        section
+        for level in reversed(levels)
+        for part in (level, level.get("resources"))
+        for section in (part, *part.get("any_of").entries(), *part.entries())
+    ]
+
+    def nearest(keys: Sequence[str]) -> YamlValue:
+        values = (section.get(key) for section in sections for key in keys)
+        return next((value for value in values if value.text), YamlValue.nothing(levels[0]))
+
+    candidates = (accelerators_at(section.get(key), key) for section in sections for key in _GPUS)
+    machines = (job for job in candidates if job.gpu or job.gpus_per_node)
+    accelerators = next(machines, JobResources())
+    gpu, count = accelerators.gpu, accelerators.gpus_per_node
+    instance = nearest(_INSTANCES)
+    if gpu is None and (machine := INSTANCES.get((instance.text or "").lower())) is not None:
+        gpu = machine.gpu
+        count = count or implied_option("instance type", str(machine.gpus), instance.line)
+    gpu = gpu or next(filter(None, map(gpu_of_nodes, sections)), None)
+    limits = (gpu_limit(level) for level in reversed(levels))
+    return JobResources(
+        num_nodes=nearest(_NODES).option_text("num_nodes"),
+        gpus_per_node=nearest(_COUNTS).option_text("num_gpus")
+        or count
+        or next(filter(None, limits), None),
+        gpu=gpu,
+        copies=nearest(_COPIES).option_text("replicas"),
+    )

@@ -1,0 +1,158 @@
+"""Expressions in cells of option tables: what they compute, and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+from rows import each
+
+from planner.documents.shell.edits import implied_option
+from planner.errors import LaunchError
+from planner.launch import READ_ONLY_TOOLS, TARGETS
+from planner.launch.expressions import Expression
+from planner.launch.option_table import (
+    EXPRESSION_ROLES,
+    OptionRole,
+    OptionRow,
+    OptionTable,
+    shipped_rows,
+)
+from planner.launch.read.expression_rows import apply_read_rows, write_quantities
+from planner.launch.read.parsed_launch import OptionReader, ParsedCommand, SettingsBuilder
+
+NAMES = {"width": 8, "share": 0.5, "on": True, "word": "Full", "zero": 0}
+
+
+def evaluate(text: str) -> object:
+    return Expression.parse(text).evaluate(NAMES.get)
+
+
+@each(
+    "text, value",
+    [
+        ("width * 2 + 1", 17),
+        ("width // 3 - -1", 3),
+        ("width / 16", 0.5),
+        ("width % 3", 2),
+        ("absent or width", 8),
+        ("zero or absent or 4", 4),
+        ("width and share", 0.5),
+        ("absent * 2", None),
+        ("word * 2", None),
+        ("width / zero", None),
+        ("-absent", None),
+        ("absent < 1", False),
+        ("absent >= 1", False),
+        ("word > 1", False),
+        ("1 < width <= 8", True),
+        ("absent == missing", True),
+        ("word in ('Full', 'none')", True),
+        ("word not in ('Full', 'none')", False),
+        ("not on", False),
+        ("'full' if share > 0.4 else 'none'", "full"),
+        ("max(width, absent, 3)", 8),
+        ("min(width, absent)", 8),
+        ("max(absent)", None),
+        ("ceil_div(width, 3)", 3),
+        ("ceil_div(width, absent)", None),
+        ("int(width * 0.7)", 5),
+        ("lower(word)", "full"),
+        ("last('a.b.C')", "C"),
+        ("ends('a.b', 'b', 'c')", True),
+        ("starts(absent, 'b')", False),
+        ("contains('abc', 'x', 'b')", True),
+    ],
+)
+def test_an_expression_has_its_value(text: str, value: object) -> None:
+    found = evaluate(text)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a.b", "[1]", "{}", "lambda: 1", "a[0]", "f'{a}'", "a ** 9", "a := 1", "*a", "a b"),
+        *("open('x')", "a.b('x')", "number(a)", "number('a', default=1)", "x for x in a", ""),
+    ],
+)
+def test_other_python_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\S"):
+        Expression.parse(text)
+
+
+def table(*rows: tuple[str, str, str, str, str]) -> OptionTable:
+    made = tuple(
+        OptionRow(
+            parameter=name, value=condition, role=OptionRole(role), option="", text=text, since="",
+            note=note,
+        )
+        for name, condition, role, text, note in rows
+    )  # fmt: skip
+    return OptionTable((), expressions=made)
+
+
+def read(rows: OptionTable, **options: str) -> tuple[SettingsBuilder, object]:
+    named = {name: implied_option(name, text) for name, text in options.items()}
+    command = ParsedCommand(target="nanotron", name="it", text="", options=named)
+    settings, reading = SettingsBuilder(), OptionReader(command=command, meanings={})
+    return settings, apply_read_rows(reading, rows, settings, {})
+
+
+def test_the_first_row_with_a_value_counts_and_later_rows_use_it() -> None:
+    rows = table(
+        ("heads", "", "read", "number('heads')", ""),
+        ("tensor_parallel", "flag('off')", "read", "9", ""),
+        ("tensor_parallel", "", "read", "number('tp')", ""),
+        ("tensor_parallel", "", "read", "1", "one of {heads:,}"),
+        ("zero_stage", "tensor_parallel == 1", "read", "2", ""),
+        ("num_hidden_layers", "", "size", "number('layers')", ""),
+        ("hidden_size", "", "size", "heads * 128", ""),
+        ("num_attention_heads", "", "size", "heads", ""),
+        ("model", "not has('name')", "required", "", ""),
+        ("", "", "noted", "heads > 2", "{heads} heads"),
+        ("", "", "refused", "has('moe_*')", "no experts"),
+    )
+    settings, sizes = read(rows, heads="2000", layers="4")
+    assert settings.values == {"tensor_parallel": 1, "zero_stage": 2}
+    assert settings.defaults == {"tensor_parallel": "one of 2,000"}
+    assert settings.missing == ["model"]
+    assert settings.notes == ["2000 heads"]
+    assert sizes == {
+        "num_hidden_layers": 4, "hidden_size": 256_000, "num_attention_heads": 2000,
+    }  # fmt: skip
+    settings, sizes = read(rows, heads="2", tp="4", name="x")
+    assert settings.values == {"tensor_parallel": 4}
+    assert (settings.missing, settings.notes, sizes) == ([], [], None)
+    with pytest.raises(LaunchError, match="it:1: no experts"):
+        read(rows, moe_top="2")
+
+
+def test_written_quantities_are_computed_from_the_plan() -> None:
+    rows = table(
+        ("num_prompts", "", "write", "prompts * steps", ""),
+        ("limit", "num_prompts > 5", "write", "num_prompts - 1", ""),
+        ("lora_rank", "", "write", "rank if adapted else missing", ""),
+    )
+    plan = {"prompts": 2, "steps": 3, "rank": 8}
+    found = write_quantities(rows, plan.get)
+    assert found == {"num_prompts": 6, "limit": 5, "lora_rank": None}
+
+
+def test_an_option_of_an_expression_is_used() -> None:
+    row = table(("a", "flag('on')", "read", "number('x', 'y') or text('z')", "")).expressions[0]
+    assert row.read_options == {"on", "x", "y", "z"}
+
+
+@each("name", sorted({*TARGETS, *READ_ONLY_TOOLS}))
+def test_every_shipped_expression_is_valid(name: str) -> None:
+    """Also of a step's table: each parses, and evaluates without any option or value."""
+    for stem in (name, f"{name}-step"):
+        try:
+            rows = OptionTable.load(stem)
+        except OSError:
+            continue
+        for row in rows.expressions:
+            assert not row.option
+            assert bool(row.text) is (row.role is not OptionRole.REQUIRED)
+            assert row.read_options or row.role
+        written = {row["role"] for row in shipped_rows(f"options/{stem}.csv")}
+        assert bool(rows.expressions) is bool(written & {*EXPRESSION_ROLES})
