@@ -77,7 +77,7 @@ def test_the_commands_of_the_page_print_what_it_shows(
     install: Install, planner: Command, number: int, tmp_path: Path
 ) -> None:
     install()
-    command, *shown = block("text", number).splitlines()
+    command, *shown = block("text", 2 + number).splitlines()
 
     ran = planner(*shlex.split(command.removeprefix("$ planner ")))
 
