@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -169,13 +168,12 @@ def charge(site: OperatingTerms, *, duration: Numeric, num_gpus: Numeric) -> Cha
     charged = charged_gpu_seconds(
         used_gpu_seconds=used, committed_gpu_seconds=signed, utilization=site.utilization or 0.0
     )
-    hourly = offer.value * offer.in_use
-    bought = np.broadcast_to(n * offer.outlay, used.shape)
+    hourly, price = offer.value * offer.in_use, offer.outlay
     return Charge(
         used=used,
         signed=signed,
         cost=charged * hourly,
-        outlay=signed * hourly if math.isnan(offer.outlay) else bought,
+        outlay=signed * hourly if price is None else np.broadcast_to(n * price, used.shape),
         break_even=np.full(used.shape, offer.break_even),
     )
 

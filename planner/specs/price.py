@@ -222,7 +222,7 @@ class Price:
     spread : factors on ``value`` between which nine of ten sellers ask
     chosen : the user specified the price, its list or its seller
     in_use : of owned GPUs, share of the hours with work
-    outlay : of owned GPUs, purchase price of one with its network [USD]
+    outlay : of owned GPUs, purchase price of one with its network; None of rented ones [USD]
     basis : of owned GPUs, kind of the purchase price
     """
 
@@ -243,7 +243,7 @@ class Price:
     spread: tuple[float, float] = (1.0, 1.0)
     chosen: bool = False
     in_use: float = 1.0
-    outlay: float = math.nan
+    outlay: float | None = None
     basis: str = ""
 
     @property
