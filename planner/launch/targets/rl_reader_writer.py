@@ -42,6 +42,7 @@ from planner.launch.target import (
 )
 from planner.launch.write.benchmark import training_draft
 from planner.question.terms import terms_of
+from planner.specs.quantization import checkpoint_of
 
 CAP_PER_MEAN_LENGTH = 4
 """Longest answer over the mean answer: the default of `--output-cap`."""
@@ -199,6 +200,12 @@ def set_sequences_per_micro_batch(
             f"Padding is removed: planner assumes {mean_length:,} tokens for each of the "
             f"{num_sequences} sequences of a micro-batch."
         )
+
+
+def set_rollout_quantization(reading: OptionReader, settings: SettingsBuilder, model: str) -> None:
+    """Set that engines compute in 8 bits if the checkpoint of the option ``model`` has them."""
+    if (checkpoint_of(reading.text(model) or "").quantization or "").startswith("fp8"):
+        settings.values["rollout_quantization"] = "fp8"
 
 
 def set_placement(
