@@ -7,7 +7,6 @@ releases: ``inference.parallel.tp``, ``rollouts_per_example``, lists of GPUs.
 
 from __future__ import annotations
 
-from planner.base.software_enums import Placement
 from planner.launch.option_table import MutableQuantities, OptionTable
 from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
@@ -20,10 +19,9 @@ from planner.launch.read.parsed_launch import (
 )
 from planner.launch.target import LaunchTarget
 from planner.launch.targets.rl_reader_writer import (
+    apply_step_rows,
     reader_of_steps,
     set_lengths,
-    set_placement,
-    set_rollout_quantization,
 )
 from planner.launch.targets.training_reader import (
     make_update_reader,
@@ -65,14 +63,11 @@ def _add_step_settings(
     quantities: MutableQuantities = {
         "sequence_length": length,
         "deployment": option_text(reading, "deployment.type"),
+        "trainer_gpus": update.values.get("num_gpus"),
     }
-    apply_read_rows(reading, OptionTable.load("prime-rl-step"), settings, quantities, "rl")
+    apply_step_rows(reading, "prime-rl", settings, quantities)
     if limit := quantities.get("max_seqs_per_engine"):
         values["max_num_seqs"] = min(int(values.get("max_num_seqs", limit)), int(limit))
-    rollout_gpus = int(quantities.get("engine_gpus") or 0)
-    train_gpus = update.values.get("num_gpus") if rollout_gpus else None
-    set_placement(settings, Placement.ASYNC, train_gpus, rollout_gpus)
-    set_rollout_quantization(reading, settings, "inference.vllm.model")
 
 
 TARGET = reader_of_steps(
