@@ -8,10 +8,10 @@ Source: THUDM/slime at 624b824, ``slime/utils/arguments.py`` (options, and what 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from typing import Any
 
 from planner.documents.shell.edits import implied_option
-from planner.launch.option_table import MutableQuantities, OptionTable
+from planner.launch.option_table import OptionTable
 from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
     JobResources,
@@ -21,7 +21,6 @@ from planner.launch.read.parsed_launch import (
     number,
     with_unknown_options,
 )
-from planner.launch.read.training_values import model_degrees
 from planner.launch.target import LaunchTarget
 from planner.launch.targets.megatron_arguments import read_megatron_arguments
 from planner.launch.targets.rl_reader_writer import (
@@ -32,7 +31,6 @@ from planner.launch.targets.rl_reader_writer import (
 )
 from planner.launch.targets.training_reader import (
     classify_unused_options,
-    note_updates,
     set_objective,
     set_token_budget,
 )
@@ -45,7 +43,7 @@ _IMPLIED_OPTIONS = {
 }
 """Defaults of slime for options of Megatron-LM."""
 _READ_HERE = ("model", "global_batch_size", "sequence_length")
-_DEFAULT_GPUS_PER_NODE = 8
+"""Terms that slime sets by options of its own."""
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
@@ -74,7 +72,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         settings.values["training_objective"] = "sft"
         settings.require("sequence_length", number(reading, "--seq-length"))
     else:
-        _set_rollout_update(reading, table, settings)
+        _set_rollout_update(reading, settings)
     used = table.used | table.options | megatron.used_options
     return settings.build(used_options=used, **classify_unused_options(reading, ("--",), used))
 
@@ -82,43 +80,34 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 def _train_gpus(reading: OptionReader) -> int:
     """GPUs that train; one node by default."""
     nodes = number(reading, "--actor-num-nodes") or 1
-    return nodes * (number(reading, "--actor-num-gpus-per-node") or _DEFAULT_GPUS_PER_NODE)
+    return nodes * (number(reading, "--actor-num-gpus-per-node") or 8)
 
 
-def _set_rollout_update(
-    reading: OptionReader, table: OptionTable, settings: SettingsBuilder
-) -> None:
+def _set_rollout_update(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the sequences of an update, the longest sequence and the micro-batch."""
-    values, quantities = settings.values, MutableQuantities()
-    apply_read_rows(reading, table, settings, quantities)
-    values.pop("total_tokens", None)  # a rollout is not one iteration of Megatron-LM
-    max_length, batch = quantities.get("max_length"), quantities.get("answers_per_update")
-    settings.require("sequence_length", max_length)
-    settings.require("global_batch_size", batch)
-    if batch:
-        note_updates(settings, "slime", quantities.get("answers_per_step"), batch)
-    if max_length and batch and (budget := quantities.get("token_budget")):
-        copies = max(int(values["num_gpus"]) // prod(model_degrees(settings).values()), 1)
-        set_token_budget(settings, budget, None if batch % copies else batch // copies)
+    quantities: dict[str, Any] = {}
+    apply_read_rows(reading, OptionTable.load("slime"), settings, quantities)
+    settings.values.pop("total_tokens", None)  # a rollout is not one iteration of Megatron-LM
+    settings.require("sequence_length", quantities.get("max_length"))
+    settings.require("global_batch_size", quantities.get("answers_per_update"))
+    if budget := quantities.get("token_budget"):
+        set_token_budget(settings, budget, quantities.get("sequences_per_rank"))
     set_objective(settings, bool(quantities["has_reference"]), bool(quantities["has_critic"]))
 
 
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set what the option table reads for a step, its lengths, and the GPUs of both sides.
-
-    ``train_async.py`` generates the answers of the next step while this one trains.
-    """
+    """Set what the option table reads for a step, and its lengths."""
     if reading.has("--dynamic-sampling-filter-path"):
         set_dynamic_sampling(settings)
     if (length := update.values.get("sequence_length")) is None:
         settings.mark_missing("output_cap")
     else:
-        max_answer, prompt = number(reading, _ANSWER), number(reading, _PROMPT)
-        set_lengths(settings, int(length), max_answer, prompt)
+        set_lengths(settings, int(length), number(reading, _ANSWER), number(reading, _PROMPT))
+    # train_async.py generates the answers of the next step while this one trains.
     programs = [argument.single or "" for argument in reading.command.positional]
-    quantities: MutableQuantities = {
+    quantities: dict[str, Any] = {
         "is_async_program": any(program.endswith("train_async.py") for program in programs),
         "file_trainers": _train_gpus(reading),
         "user_gpus": reading.command.resources.requested_gpus,
