@@ -25,6 +25,7 @@ from planner.launch.option_table import (
     Quantities,
     format_option_value,
 )
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -42,6 +43,7 @@ from planner.launch.target import (
 )
 from planner.launch.write.benchmark import training_draft
 from planner.question.terms import terms_of
+from planner.specs.quantization import checkpoint_of
 
 CAP_PER_MEAN_LENGTH = 4
 """Longest answer over the mean answer: the default of `--output-cap`."""
@@ -214,6 +216,24 @@ def set_placement(
         settings.mark_missing("num_gpus")
         return
     values |= {"train_gpus": train_gpus, "num_gpus": train_gpus + rollout_gpus}
+
+
+def apply_step_rows(
+    reading: OptionReader, target: str, settings: SettingsBuilder, quantities: MutableQuantities
+) -> None:
+    """Set what the rows of a step's table compute: placement, GPUs of both sides and the rest.
+
+    The rows compute or ``quantities`` have ``trainer_gpus``, ``engine_gpus`` and
+    ``engine_model``, the checkpoint that engines load. Raises LaunchError if a row refuses the
+    file.
+    """
+    apply_read_rows(reading, OptionTable.load(f"{target}-step"), settings, quantities, "rl")
+    if (checkpoint_of(str(quantities.get("engine_model"))).quantization or "").startswith("fp8"):
+        settings.values["rollout_quantization"] = "fp8"
+    engine_gpus, trainer_gpus = map(quantities.get, ("engine_gpus", "trainer_gpus"))
+    train_gpus = int(trainer_gpus) if engine_gpus and trainer_gpus is not None else None
+    placement = Placement[settings.values["placement"].upper()]
+    set_placement(settings, placement, train_gpus, int(engine_gpus or 0))
 
 
 MODEL = ShellVariable(name="MODEL", meaning="the model: ORG/NAME on Hugging Face, or a folder")
