@@ -88,9 +88,7 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 _MODELS = ("--pretrain", "--actor.model_name_or_path", "--model.model_name_or_path")
 _PROMPT = ("--prompt_max_len", "--data.prompt_max_len")
 _ANSWER = ("--generate_max_len", "--rollout.max_new_tokens")
-_DYNAMIC = ("--use_dynamic_batch", "--train.dynamic_batch_enable")
-_DEFAULT_TOKEN_BUDGET = 16192
-_BUDGET = ("--train_max_tokens_per_gpu", "--train.max_tokens_per_gpu")
+_FILTERS = ("--dynamic_filtering", "--algo.dynamic_filtering_enable")
 
 
 def _program_name(reading: OptionReader) -> str:
@@ -101,60 +99,28 @@ def _program_name(reading: OptionReader) -> str:
     return module.removeprefix(_MODULE)
 
 
-_COLOCATED = ("--colocate_all_models", "--train.colocate_all")
-_COLOCATION_OPTIONS = ("--colocate_actor_ref", "--train.colocate_actor_ref", *_COLOCATED)
-_ASYNC = ("--async_train", "--train.async_enable")
-_QUEUE = ("--async_queue_size", "--train.async_queue_size")
-_PARTIAL = ("--partial_rollout", "--train.partial_rollout_enable")
-_ENGINES = ("--vllm_num_engines", "--vllm.num_engines")
-_FILTERS = ("--dynamic_filtering", "--algo.dynamic_filtering_enable")
-
-
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set what the option table does not read: lengths, micro-batches and placement."""
-    values = settings.values
-    values["framework"] = "OpenRLHF"
+    """Set lengths, dynamic sampling, what the rows read, and placement."""
+    settings.values["framework"] = "OpenRLHF"
     length = int(update.values["sequence_length"])
     answer_length, prompt_length = number(reading, *_ANSWER), number(reading, *_PROMPT)
     if prompt_length is None and answer_length is not None and answer_length < length:
         prompt_length = length - answer_length
     set_lengths(settings, length, answer_length, prompt_length)
-    prompts = number(reading, "--data.max_samples")
-    if prompts is not None and "prompts_per_step" in values:
-        episodes = number(reading, "--train.num_episodes") or 1
-        values["max_steps"] = max(prompts * episodes // int(values["prompts_per_step"]), 1)
     if flag(reading, *_FILTERS):
         set_dynamic_sampling(settings)
-    if flag(reading, *_DYNAMIC):
-        budget = number(reading, *_BUDGET) or _DEFAULT_TOKEN_BUDGET
-        ranks = int(values["context_parallel"]) * int(values["tensor_parallel"])
-        # A longer sequence is a micro-batch of its own (openrlhf/utils/seqlen_balancing.py).
-        values["micro_batch_tokens"] = max(budget * ranks, length)
-    else:
-        values["micro_batch_tokens"] = int(update.values["micro_batch_size"]) * length
-    _set_placement(reading, update, settings)
-
-
-def _set_placement(
-    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
-) -> None:
-    """Set on which GPUs trainer and engines run; asynchronous engines have separate GPUs."""
-    values = settings.values
-    placement = Placement.COLOCATED if flag(reading, *_COLOCATED) else Placement.SEPARATE
-    if flag(reading, *_ASYNC):
-        placement = Placement.ASYNC
-        values["staleness"] = number(reading, *_QUEUE) or 1
-        values["partial_rollout"] = flag(reading, *_PARTIAL)
-    if values["reference_model"] and not any(
-        flag(reading, option) for option in _COLOCATION_OPTIONS
-    ):
-        settings.notes.append("The reference model has GPUs of its own, which are not counted.")
-    num_engines = number(reading, *_ENGINES)
-    if num_engines is None and placement is not Placement.COLOCATED:
-        settings.notes.append("--vllm.num_engines is not set: planner assumes 1.")
-    rollout_gpus = (num_engines or 1) * int(values.get("rollout_tensor_parallel", 1))
+    # A longer sequence is a micro-batch of its own (openrlhf/utils/seqlen_balancing.py).
+    read: MutableQuantities = {
+        "longest": length,
+        "sequences": update.values.get("micro_batch_size"),
+    }
+    apply_read_rows(reading, OptionTable.load("openrlhf-step"), settings, read, "rl")
+    is_async, is_colocated = read["is_async"], read.get("is_colocated")
+    shared = Placement.COLOCATED if is_colocated else Placement.SEPARATE
+    placement = Placement.ASYNC if is_async else shared
+    rollout_gpus = int(read["engine_gpus"] or 1)
     set_placement(settings, placement, update.values.get("num_gpus"), rollout_gpus)
 
 
