@@ -124,10 +124,6 @@ def _add_step_settings(
     set_placement(settings, placement, update.values.get("num_gpus"), rollout_gpus)
 
 
-_KL_COEFFICIENT = 0.01
-"""The default of ``--algo.kl.init_coef``."""
-
-
 def _quantities(job: LaunchJob) -> Quantities:
     """Return the values that OpenRLHF's options write for a planned job, by parameter name.
 
@@ -146,14 +142,11 @@ def _quantities(job: LaunchJob) -> Quantities:
         "token_budget": tokens_per_rank(
             quantities["token_budget"], job["context_parallel"], job["tensor_parallel"]
         ),
-        "divergence": _KL_COEFFICIENT if has_reference else 0,
-        "num_prompts": int(job["prompts_per_step"]) * int(job["max_steps"]),
         "shares_reference": has_reference and is_separate,
         "reference_nodes": train_nodes if has_reference else None,
         "reference_each": gpus_per_node if has_reference else None,
         "critic_nodes": train_nodes if is_ppo else None,
         "critic_each": gpus_per_node if is_ppo else None,
-        "num_engines": int(job["rollout_gpus"]) // int(job["rollout_tensor_parallel"]),
     }
 
 
