@@ -163,7 +163,7 @@ def tests_of(mutant: Mutant, coverage: Path) -> list[str]:
         ).fetchall()
     byte, bit = divmod(mutant.line, 8)
     tests = {
-        context.partition("|")[0]
+        context.rpartition("|")[0]
         for context, bits in rows
         if context and len(bits) > byte and bits[byte] >> bit & 1
     }

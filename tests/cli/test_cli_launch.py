@@ -60,6 +60,15 @@ def test_a_target_knows_its_workload(planner, tmp_path) -> None:
     assert 'workload = "serve"' in plans[0]
 
 
+def test_limits_of_a_launch_count(planner, tmp_path) -> None:
+    """No GPU reads 16 GB of weights in a microsecond."""
+    asked = ("--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "1", "--mode", "aggregated")
+    launched = ("launch", "vllm", *asked, "--output", tmp_path / "one", "--quiet")
+    assert planner(*launched).exit_code == 0
+    done = planner(*launched, "--ttft", "1us")
+    assert (done.exit_code, "miss time_to_first_token" in done.err) == (4, True)
+
+
 def test_a_row_of_a_front_is_launched(planner, tmp_path) -> None:
     csv, result, folder = tmp_path / "f.csv", tmp_path / "f.json", tmp_path / "run"
     asked = (*DENSE, "--framework", "megatron-lm", "--sequence-length", "2048")

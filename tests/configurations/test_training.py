@@ -81,6 +81,14 @@ def test_chosen_and_narrowed_keep_what_they_say() -> None:
     assert narrowed.size * block.shape[1] == block.size
 
 
+def test_one_of_two_values_is_narrowed_to() -> None:
+    (block,) = training_mesh(
+        {**{name: values[:1] for name, values in VALUES.items()}, "zero_stage": [0, 1]}
+    ).blocks()
+    last = [np.arange(n)[-1:] for n in block.shape]
+    assert (block.size, block.narrow_axes(last).zero_stage.ravel().tolist()) == (2, [1])
+
+
 def test_types_hold_large_products() -> None:
     """1e6 GPUs and a batch of 1e8 sequences: int32 would overflow, float64 does not."""
     huge = TrainingConfigurations.of(

@@ -42,6 +42,29 @@ def test_bytes_of_a_parameter_in_32_bits(framework: str, expected: tuple[float, 
         np.testing.assert_allclose(held, width * LLAMA_7B, rtol=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("framework", "expected"),
+    [
+        # ZeRO, section 3.1: K = 12 bytes, 4 of them the weights in 32 bits.
+        ("deepspeed", (12, 8)),
+        ("megatron-lm", (12, 8)),
+        # Weights that stay in 32 bits are what the optimizer updates.
+        ("fsdp", (8, 8)),
+        # Everything in 16 bits.
+        ("fsdp-bf16", (4, 4)),
+    ],
+)
+def test_moments_are_what_the_optimizer_keeps_beside_the_main_weights(
+    framework: str, expected: tuple[float, float]
+) -> None:
+    world = setting("llama-7b", framework, gpu="a100-sxm-80gb", sequence_length=2048)
+    layout = {"num_gpus": 8, "global_batch_size": 8}
+    states = ModelStates.of(world, configuration(**layout))
+    assert (states.optimizer, states.moments, states.end_moments) == (*expected, expected[1])
+    both = ModelStates.of(world, configuration(**layout, precision=[0, ComputePrecision.FP32]))
+    assert np.broadcast_to(both.moments, 2).tolist() == [expected[1], 8]
+
+
 def test_an_update_in_32_bits_writes_no_copy_in_16() -> None:
     """Adam reads the gradient, weight and moments, twice the gradient, and writes the rest."""
     bf16, fp32 = ComputePrecision.BF16, ComputePrecision.FP32

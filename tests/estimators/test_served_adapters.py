@@ -51,6 +51,16 @@ def test_vllm_keeps_21_gigabytes_for_64_adapters_of_rank_64_beside_8b() -> None:
     assert gigabytes(setting_of(rank=0)) == 0
 
 
+def test_adapters_are_needed_beside_the_cache_of_a_sequence() -> None:
+    """All bytes but those of other sequences are there from the start."""
+    beside, alone = (
+        serving_memory(setting_of(rank=rank), replicas(concurrency=8)) for rank in (64, 0)
+    )
+    more = float(beside.adapters)
+    assert float(beside.non_cache_bytes - alone.non_cache_bytes) == pytest.approx(more)
+    assert float(beside.needed_for(3.0) - alone.needed_for(3.0)) == pytest.approx(more)
+
+
 def test_tensor_parallelism_splits_one_matrix_of_each_pair() -> None:
     whole = 3 * HIDDEN + HIDDEN + 2 * HIDDEN + HIDDEN
     split = QUERIES + QUERIES + 2 * KEYS + 2 * WIDTH + WIDTH

@@ -14,6 +14,7 @@ from rows import each
 from planner.formulas import (
     cost,
     draining,
+    goodput,
     memory,
     pipeline,
     power,
@@ -37,6 +38,19 @@ _WORKED = [
     ),
     # 2.5 waves of 8 s take 2 x 8 s and 6 s for the rest: 20 of 22.
     (draining.wave_quantization_ratio, {"waves": 2.5, "full": 8, "last": 6}, 20 / 22),
+    # Daly, equation 13: 1 s in 100 s for the checkpoint; one failure in 100 s on average, so that
+    # 1 / (e - 1) is not done again; and half of a failure in each recovery of 50 s.
+    (
+        goodput.training_time_parts,
+        {"interval": 99, "blocking_time": 1, "write_time": 1, "recovery_time": 50, "rate": 0.01},
+        [0.99, 1 / (math.e - 1), math.exp(-0.5)],
+    ),
+    # A write that goes on for 20 s beside training adds a fifth of a failure to what is lost.
+    (
+        goodput.training_time_parts,
+        {"interval": 99, "blocking_time": 1, "write_time": 21, "recovery_time": 0, "rate": 0.01},
+        [0.99, math.exp(-0.2) / (math.e - 1), 1],
+    ),
     # An even distribution from 0 to 2 has the coefficient of variation 1 / sqrt(3).
     (draining.longest_answer_ratio, {"variation": 1 / math.sqrt(3)}, 2),
     # Dettmers et al., section 3: 0.5 bit per parameter for scales, 0.127 with double quantization.
@@ -91,6 +105,12 @@ _WORKED = [
         queueing.step_time_variance_at_arrival,
         {**_STEPS, "mixes": False},
         0.25 * (20 / 3) ** 2 + 0.5 * (26 / 3) ** 2,
+    ),
+    # 50 s of arrivals: 2 / 3 of the queue of sqrt(4 x 3 x 4 x 50 / pi), and 4 leave per second.
+    (
+        queueing.critical_load_queueing_delay,
+        {"number": 100, "rate": 2, "noise": 3, "capacity": 4},
+        2 / 3 * math.sqrt(2400 / math.pi) / 4,
     ),
     # x = 0.5: 2 (0.5 - 1 + exp(-0.5)) / 0.25.
     (queueing.averaged_share, {"fixed": 1, "step": 2}, 8 * (math.exp(-0.5) - 0.5)),

@@ -133,6 +133,14 @@ def test_what_the_environment_sets_is_the_fastest_that_fits(tmp_path: Path) -> N
     assert "tensor_parallel" in found.imported.assumed
 
 
+def test_a_small_model_takes_one_gpu_where_the_environment_sets_the_degree(tmp_path: Path) -> None:
+    """16 GB of weights on 80 GB need no second GPU."""
+    text = "vllm serve Qwen/Qwen3-8B --tensor-parallel-size $TP --max-num-seqs 16\n"
+    found = asked(tmp_path / "s.sh", text, gpu="h100").question()
+
+    assert found.request.num_gpus == found.imported.values["tensor_parallel"] == 1
+
+
 def test_where_no_gpu_is_named_the_first_that_has_room_is_taken(tmp_path: Path) -> None:
     """685 GB of fp8 weights over 8 GPUs: 80 GiB each are more than an H100 has."""
     text = "vllm serve deepseek-ai/DeepSeek-V3.1 --tensor-parallel-size 8\n"

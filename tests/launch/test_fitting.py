@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.base.csv_cells import Value
+from planner.base.csv_cells import Value, number_or_nan
 from planner.decide.fitting import MEMORIES, changes_that_fit, gpus_that_fit
 from planner.decide.near import count_changed_parameters
 from planner.decide.suggestions.launch_changes import best_other_plan
@@ -118,3 +118,14 @@ def test_a_number_of_gpus_that_is_named_fits(seed: int) -> None:
     if gpus.changes:
         fewest = gpus.changes[0][0]
         assert len(gpus.changes) == 1 or fewest < gpus.changes[1][0]
+
+
+def test_other_formats_come_first_where_one_way_with_them_is_several_times_as_fast() -> None:
+    """Of two ways with 8-bit states, one is no three times as fast as offloading those in 32."""
+    _, plan, found = drawn_misfit(224)
+    changes = changes_that_fit(plan, found, lambda *_: True).changes
+    is_other = ["optimizer_state_precision" in change.changed for change in changes]
+    assert is_other == [True, True, False]
+    times = [number_or_nan(change.row["step_time_s"]) for change in changes]
+    assert times[0] < times[2]
+    assert [3 * time < times[2] for time in times[:2]] == [False, True]

@@ -91,6 +91,15 @@ run 200 20
     assert read(tmp_path, text, 2).values["output_tokens"] == "20"
 
 
+def test_the_load_of_an_offline_run_is_its_own(tmp_path: Path) -> None:
+    """No server of the same file gets its lengths."""
+    offline = "vllm bench latency --model Qwen/Qwen3-8B --input-len 9\n"
+    alone, served = offline + VLLM, offline + VLLM + _CLIENT
+    assert [read(tmp_path, text, 1).values["input_tokens"] for text in (alone, served)] == ["9"] * 2
+    assert read(tmp_path, alone, 2).values.get("input_tokens") is None
+    assert read(tmp_path, served, 2).values["input_tokens"] == "1024"
+
+
 def test_ranks_of_a_dense_model_share_the_requests_that_are_sent(tmp_path: Path) -> None:
     text = VLLM.strip() + f" --data-parallel-size 2\n{_CLIENT} --max-concurrency 20"
 

@@ -19,8 +19,8 @@ PAGE = Path(__file__).parents[2].joinpath("docs", "launch_targets.md").read_text
 PACKAGE = "planner_tinyserve"
 FILES = {
     "pyproject.toml": ("toml", 0),
-    f"{PACKAGE}/target.csv": ("csv", 0),
-    f"{PACKAGE}/options.csv": ("csv", 1),
+    f"{PACKAGE}/target.csv": ("text", 0),
+    f"{PACKAGE}/options.csv": ("text", 1),
     f"{PACKAGE}/__init__.py": ("py", 0),
     "run.sh": ("bash", 0),
 }
@@ -77,7 +77,7 @@ def test_the_commands_of_the_page_print_what_it_shows(
     install: Install, planner: Command, number: int, tmp_path: Path
 ) -> None:
     install()
-    command, *shown = block("text", number).splitlines()
+    command, *shown = block("text", 2 + number).splitlines()
 
     ran = planner(*shlex.split(command.removeprefix("$ planner ")))
 
@@ -98,7 +98,7 @@ def test_tables_alone_make_an_engine(install: Install) -> None:
 
 
 def test_a_target_without_words_that_start_it_is_read_alone(install: Install) -> None:
-    install(target=block("csv", 0).replace(",tinyserve serve {model}", ","))
+    install(target=block("text", 0).replace(",tinyserve serve {model}", ","))
 
     assert "tinyserve" in targets.readers()
     assert "tinyserve" not in targets.targets()

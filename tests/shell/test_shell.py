@@ -105,6 +105,12 @@ def test_what_text_does_not_tell_has_its_reason(text: str) -> None:
     assert UNKNOWN[text] in word.unknown
 
 
+def test_parentheses_are_computed_up_to_fifty_deep() -> None:
+    deep, deeper = (f"run $(({'(' * depth}7{')' * depth}))" for depth in (50, 51))
+    assert words(deep)[1].text == "7"
+    assert "nested too deep" in words(deeper)[1].unknown
+
+
 def test_the_known_beginning_of_a_word_is_told() -> None:
     word = words("run --nnodes=$SLURM_NNODES")[1]
     assert word.begins == "--nnodes="

@@ -6,6 +6,9 @@ import random
 import pytest
 from drawn_questions import drawn, smaller_that_are_enough
 
+from planner import Request
+from planner.decide.sizing.fits import fewest_gpus_that_fit
+
 SEED = int(os.environ.get("PLANNER_SEED", "20"))
 NUMBER = 200
 TRAINED = {"workload": "train", "sequence_length": None}
@@ -62,6 +65,27 @@ POOLS = {
         "constraints": {"time_to_first_token": "600ms", "time_per_output_token": "30ms"},
     },
 }
+
+
+def test_the_fewest_that_fit_may_lie_between_two_doublings():
+    """16 bytes for each of 33 billion parameters: 30 GiB on each of 16 GPUs, and activations."""
+    request = Request(
+        model="llama-33b",
+        gpu="a100-sxm-40gb",
+        num_gpus=8,
+        framework="fsdp",
+        sequence_length=4096,
+        global_batch_size=96,
+        settings={"micro_batch_size": 1, "recompute": "full", "zero_stage": 3},
+    )
+
+    def fewest(counts=()):
+        (size,) = fewest_gpus_that_fit([(request, lambda name, value: True)], counts=counts).sizes
+        return size.fewest and size.fewest.num_gpus
+
+    alone = [fewest((count,)) for count in (1, 2, 4, 8, 16, 24, 32, 48)]
+    assert alone == [None, None, None, None, None, 24, 32, 48]
+    assert fewest() == fewest((16, 24, 32)) == 24
 
 
 @pytest.mark.few(1)

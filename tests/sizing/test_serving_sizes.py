@@ -104,6 +104,21 @@ def test_the_margins_of_a_service():
     assert all(margin.spare >= 0 for margin in margins.values())
 
 
+def test_columns_of_limits_have_the_unit_of_their_name():
+    """Below an upper bound and above the rate there is something to spare."""
+    (size,) = planner.size(**SERVICE, request_rate=100, confidence=0.9).sizes
+    row = next(iter(size.rows(0.9)))
+    assert row["limit_time_to_first_token_s"] == 1
+    assert row["limit_time_per_output_token_s"] == pytest.approx(0.04)
+    assert row["limit_request_rate"] == 100
+    for stem in ("time_to_first_token_s", "time_per_output_token_s"):
+        assert row[stem] < row[f"sure_{stem}"] <= row[f"limit_{stem}"]
+        assert row[f"spare_{stem}"] == pytest.approx(row[f"limit_{stem}"] - row[f"sure_{stem}"])
+    assert row["capacity_requests_per_s"] > row["sure_request_rate"]
+    spare = row["sure_request_rate"] - 100
+    assert row["spare_request_rate"] == pytest.approx(spare)
+
+
 def test_surer_services_never_have_fewer_gpus():
     found = [
         planner.size(**SERVICE, request_rate=300, confidence=sure).sizes[0].fewest.num_gpus

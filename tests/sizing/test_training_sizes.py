@@ -13,6 +13,7 @@ from planner.base.units import DAY
 from planner.decide.sizing.searches import evenly_spaced, node_multiples, spaced_by_doubling
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.exhaustive import search_source
+from planner.show.presenters.sizes import choice_columns
 
 PREDICTED = {"confidence": 0.5}
 RUN = {"model": "llama-7b", "framework": "megatron-lm", "space": "small"}
@@ -53,6 +54,24 @@ def test_batches_that_powers_of_two_do_not_divide(batch):
     (size,) = sized("10d", **more).sizes
     counts = (1, 2, 4, *range(8, 256, 8))
     assert size.fewest.num_gpus == next(count for count in counts if feasible(count, "10d", **more))
+
+
+def test_columns_of_a_deadline_are_in_days():
+    (size,) = sized("13d").sizes
+    row = next(iter(size.rows(0.9)))
+    (margin,) = size.fewest.margins
+    assert row["limit_calendar_time_days"] == pytest.approx(13) == margin.bound / DAY
+    assert row["calendar_time_days"] < row["sure_calendar_time_days"] <= 13
+    assert row["spare_calendar_time_days"] == pytest.approx(13 - row["sure_calendar_time_days"])
+    assert margin.share == pytest.approx(row["spare_calendar_time_days"] / 13)
+
+
+def test_a_table_of_choices_has_a_column_for_each_limit_alone(of_three):
+    rows = [next(iter(size.rows(0.9))) for size in of_three.sizes if size.fewest is not None]
+    names = [column.name for column in choice_columns(rows)]
+    assert names[:5] == ["rank", "gpu", "choice", "num_gpus", "cost_usd"]
+    assert names[-3:] == ["calendar_time", "least spare", "plan"]
+    assert set(names[5:-3]) <= {"global_batch_size", "evidence_runs"}
 
 
 def test_of_given_numbers_the_first_that_is_enough():

@@ -122,6 +122,8 @@ def test_own_regions_come_first_and_their_faults_together(tmp_path: Path) -> Non
     own = find_region("us-va", tmp_path).figures
     assert own[CARBON].value * 3.6e9 == pytest.approx(9)
     assert len(own) > 1, "what the own file lacks is that of the shipped one"
+    file.write_text(f"{head}\nX,,,pue,1,1,own room,2026\n", encoding="utf-8")
+    assert find_region("X", tmp_path).figures[PUE].value == 1
     file.write_text(
         f"{head}\nX,,,pue,0.9,1,own,2026\nX,,,carbon_intensity,9,g,own,2026\nX,,,heat,1,1,own,1\n",
         encoding="utf-8",
@@ -129,6 +131,16 @@ def test_own_regions_come_first_and_their_faults_together(tmp_path: Path) -> Non
     with pytest.raises(SpecError) as raised:
         find_region("SE", tmp_path)
     assert [f":{line}:" in str(raised.value) for line in (2, 3, 4)] == [True] * 3
+
+
+@pytest.mark.parametrize("missing", COLUMNS)
+def test_regions_without_a_column_are_refused(tmp_path: Path, missing: str) -> None:
+    row = dict(zip(COLUMNS, ("X", "", "", "pue", "1.2", "1", "own", "2026"), strict=True))
+    del row[missing]
+    text = f"{','.join(row)}\n{','.join(row.values())}\n"
+    (tmp_path / "regions.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError, match=missing):
+        find_region("X", tmp_path)
 
 
 @pytest.mark.parametrize("pue", [0.99, 11])

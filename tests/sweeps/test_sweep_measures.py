@@ -190,6 +190,11 @@ def test_times_of_unlike_work_are_weighed_in_one_unit() -> None:
     assert only_column("time", columns[2:]) == "request_latency_s"
 
 
+def test_one_column_of_a_measure_is_counted_once() -> None:
+    for measure, columns in MEASURES.items():
+        assert [only_column(measure, [column]) for column in columns] == [*columns]
+
+
 def test_an_unknown_value_loses_against_every_known_one() -> None:
     # Days, USD, kWh of 8 GPUs each; nobody knows what the others of those days cost.
     asked = [(10, 100, 5), (10, None, 5), (9, None, 5), (11, None, 5), (9, None, 6), (12, 90, None)]

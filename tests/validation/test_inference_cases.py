@@ -9,7 +9,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.confidence.profile_rules import engine_rule
-from planner.validation.inference.cases import Mode, inference_case
+from planner.validation.inference.cases import Mode, inference_case, inference_choices
 from planner.validation.run_tables import read_runs
 from planner.validation.spec_library import NotPredicted
 
@@ -353,3 +353,16 @@ def test_graphs_and_sequences_follow_the_row(tmp_path, library):
     assert plain.execution.decode_launch_time == 0
     assert told.execution.decode_launch_time == plain.without_graphs.layer_launch_time
     assert (told.scheduler.max_num_seqs, told.memory.profiled_seqs) == (24, 24)
+
+
+@each(
+    ("changes", "assumed"),
+    [
+        (DISAGGREGATED, False),
+        ({**DISAGGREGATED, "prefill_num_workers": ""}, True),
+        ({"prefill_num_workers": ""}, False),
+    ],
+)
+def test_prefill_workers_are_assumed_where_a_run_of_two_pools_states_none(case, changes, assumed):
+    choices = [*inference_choices(run_of(**changes), case(**changes))]
+    assert ("enough prefill workers to keep up" in choices) == assumed

@@ -4,13 +4,16 @@ import csv
 import math
 import random
 from functools import cache
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from sample_inference import DISAGGREGATED, row, run_of, runs_of
 
 import planner
 from planner.show.presenters.validation import write_predictions
 from planner.validation.accuracy import INFERENCE_KIND, joined, predict, ranges
+from planner.validation.inference.evaluate import whole_memory
 from planner.validation.run_tables import INFERENCE, SHIPPED_INFERENCE, Runs, read_runs
 
 
@@ -178,6 +181,12 @@ def test_a_rate_beyond_the_limit_queues():
     calm = only(request_rate="1", num_requests="500", **slow).values
     rush = only(request_rate="500", num_requests="500", **slow).values
     assert rush["time_to_first_token_s"] > 5 * calm["time_to_first_token_s"]
+
+
+def test_weights_larger_than_their_format_add_what_they_are_larger_by():
+    """60 of 100 bytes are weights: half as many more are 30."""
+    memory = SimpleNamespace(total=np.array(100.0), weights=np.array(60.0))
+    assert whole_memory(memory, np.array([1.0, 1.5, 0.9])).tolist() == [100, 130, 94]
 
 
 def test_disaggregated_decoding_has_no_prompts_in_between():

@@ -12,6 +12,7 @@ import planner
 from planner.errors import SearchSpaceError
 from planner.question.request import Request
 from planner.workloads.make_plan import make_plan
+from planner.workloads.serving.results import rounded_up
 
 QUESTION: dict[str, Any] = {
     "workload": "serve",
@@ -174,3 +175,9 @@ def test_a_burst_of_pools_takes_the_places_that_there_are() -> None:
     assert held[1] > 100
     assert not few.rejected_by
     assert not many.rejected_by
+
+
+def test_replicas_are_the_next_whole_number_but_for_rounding() -> None:
+    """So many requests as exactly three replicas answer need no fourth."""
+    needed = np.array([0.2, 1.0, 3 * (1 - 1e-15), 3.0, 3 * (1 + 1e-15), 3.01])
+    assert rounded_up(needed).tolist() == [1, 1, 3, 3, 3, 4]

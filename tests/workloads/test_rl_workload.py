@@ -19,7 +19,7 @@ from planner.ui.pages.result_tables import breakdowns
 from planner.workloads.assumptions import PlanNotes
 from planner.workloads.make_plan import make_plan
 from planner.workloads.rl.question import make_rl_question
-from planner.workloads.rl.results import RlRuns
+from planner.workloads.rl.results import RlRuns, splits
 from planner.workloads.rl.wording import layout, plan_words
 from planner.workloads.rl.workload import RL
 
@@ -282,6 +282,22 @@ def test_the_split_of_one_node_is_of_its_gpus(planner):
     ran = planner(*words("estimate", "--gpus", "8", "--model", "qwen3-1.7b", *pairs))
     assert ran.exit_code == 0, ran.err
     assert "is the fastest split, its step" in " ".join(ran.out.split()), ran.out
+
+
+@pytest.mark.parametrize(
+    ("count", "node", "expected"),
+    [
+        (32, 8, [8, 16, 24]),
+        (8, 8, [1, 2, 3, 4, 5, 6, 7]),
+        (4, 8, [1, 2, 3]),
+        (1, 8, []),
+        (72, 72, [9, 18, 27, 36, 45, 54, 63]),
+        (2048, 8, [*range(16, 2048, 16)]),
+    ],
+)
+def test_splits_are_whole_nodes_or_eighths_of_one(count, node, expected):
+    """At most 128 of them: of 256 nodes, two at a time."""
+    assert splits(count, node) == expected
 
 
 def test_the_fastest_split_is_that_of_estimates():

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+from round_trip import job_of
 
 from planner.errors import LaunchError, SpecError
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.read_launch import read_launch
+from planner.launch.targets.axolotl import TARGET
 
 CONFIG = "base_model: Qwen/Qwen3-30B-A3B\nsequence_len: 4096\nmicro_batch_size: 1\nbf16: true\n"
 LORA = f"{CONFIG}adapter: lora\nlora_r: 8\nlora_target_modules: [q_proj, v_proj]\n"
@@ -60,3 +62,20 @@ def test_an_objective_that_nothing_knows_is_refused(tmp_path: Path) -> None:
         read(tmp_path, f"{CONFIG}rl: ebft\n")
     found = read(tmp_path, f"{CONFIG}rl: gdpo\ntrl: {{beta: 0.1}}\n").values
     assert found["training_objective"] == "grpo"
+
+
+@pytest.mark.parametrize(
+    ("framework", "stage", "has_file"),
+    [("deepspeed", 0, True), ("deepspeed", 3, True), ("hf-trainer", 0, False),
+     ("hf-trainer", 3, True)],
+)  # fmt: skip
+def test_deepspeed_has_its_file_even_where_it_shards_nothing(
+    framework: str, stage: int, has_file: bool
+) -> None:
+    job = job_of(
+        model="llama-3.1-8b", gpu="h200", num_gpus=8, framework=framework, adapter="lora",
+        sequence_length=2048, global_batch_size=16,
+        settings={"zero_stage": stage, "micro_batch_size": 1},
+    )  # fmt: skip
+    assert job is not None
+    assert ("ds_config.json" in [file.name for file in TARGET.make_draft(job).files]) == has_file

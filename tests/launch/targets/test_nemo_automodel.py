@@ -83,6 +83,22 @@ def test_distillation_is_not_predicted(tmp_path: Path) -> None:
         _read(tmp_path, recipe="KnowledgeDistillationRecipeForNextTokenPrediction")
 
 
+@pytest.mark.parametrize(
+    ("recipe", "more", "frozen"),
+    [
+        ("TrainFinetuneRecipeForNextTokenPrediction", "", None),
+        ("FinetuneRecipeForVLM", "", True),
+        ("FinetuneRecipeForVLM", "freeze_config: {freeze_vision_tower: false}", False),
+    ],
+)
+def test_only_recipes_with_images_freeze_a_tower(
+    tmp_path: Path, recipe: str, more: str, frozen: bool | None
+) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(_YAML.format(recipe=recipe, batch=64, distributed="") + more)
+    assert read_launch(path).values.get("freeze_vision_tower") is frozen
+
+
 def test_a_command_needs_its_file(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("automodel finetune llm -c gone.yaml --nproc-per-node 8")
 

@@ -444,6 +444,19 @@ def test_tokens_of_a_micro_batch_of_openrlhf(tmp_path: Path, words: str, tokens:
     assert told(read(tmp_path, f"{_OPEN}{budget} {words}"), "micro_batch_tokens") == [tokens]
 
 
+@each(("batch", "sequences"), [(96, 4), (100, 5)])
+def test_sequences_of_a_micro_batch_divide_the_batch_of_a_rank(
+    tmp_path: Path, batch: int, sequences: int
+) -> None:
+    """Five of 2,048 fit in 10,240 tokens: of the 12 of a rank four; all where 8 does not divide."""
+    words = (
+        "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2-7B-Instruct "
+        f"--max_len 2048 --train_batch_size {batch} --zero_stage 3 --use_dynamic_batch "
+        "--train_max_tokens_per_gpu 10240"
+    )
+    assert read(tmp_path, words).values["micro_batch_size"] == sequences
+
+
 def test_what_openrlhf_has_where_a_file_is_silent(tmp_path: Path) -> None:
     found = read(tmp_path, _OPEN + "--train.colocate_all")
     names = ("prompts_per_step", "samples_per_prompt", "rollout_gpu_memory", "algorithm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from serving_trip import found, planned, process_of, together, value_of, words
 
 from planner.documents.shell.edits import ParsedOption
 from planner.launch.read.parsed_launch import LaunchSettings, ParsedCommand
+from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchDraft, LaunchJob, Process
 from planner.launch.targets.tensorrt_llm import TARGET
 
@@ -245,3 +247,20 @@ def test_a_document_of_two_pools() -> None:
 )
 def test_commands_that_start_it(command: str, is_one: bool) -> None:
     assert TARGET.starts(command.split()) is is_one
+
+
+@pytest.mark.parametrize(
+    ("more", "drafted"),
+    [
+        ("speculative_config: {decoding_type: MTP, num_nextn_predict_layers: 2}", 2),
+        ("max_batch_size: 8", None),
+    ],
+)
+def test_tokens_are_drafted_where_a_file_says_so(
+    tmp_path: Path, more: str, drafted: int | None
+) -> None:
+    (tmp_path / "e.yaml").write_text(more)
+    (tmp_path / "run.sh").write_text(
+        "trtllm-serve deepseek-ai/DeepSeek-V3 --tp_size 8 --extra_llm_api_options e.yaml"
+    )
+    assert read_launch(tmp_path / "run.sh").values.get("draft_tokens") == drafted

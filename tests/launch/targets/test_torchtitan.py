@@ -90,6 +90,9 @@ def test_recomputation_is_the_last_word() -> None:
         (80, 20, 0, 0, [4] * 20),
         (10, 4, 1, 1, [2, 3, 3, 2]),
         (126, 8, 1, 1, [15, *[16] * 6, 15]),
+        # 34 with embedding and output: the first two of four stages have nine of them.
+        (32, 4, 1, 1, [8, 9, 8, 7]),
+        (14, 4, 0, 0, [4, 4, 3, 3]),
         (2, 4, 0, 0, []),
     ],
 )

@@ -130,3 +130,19 @@ def test_other_readers_report_an_unknown_optimizer_too(tool: str, tmp_path: Path
         "AdamW4bit is not understood" in note.replace("adamw4bit", "AdamW4bit")
         for note in launch.notes
     )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "batch"), [("--nproc_per_node 8", 8 * 2 * 4), ("--nnodes 2", None)]
+)
+def test_the_batch_is_that_of_all_ranks_where_they_are_known(
+    tmp_path: Path, ranks: str, batch: int | None
+) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "model: {_component_: torchtune.models.llama3_1.llama3_1_8b}\nbatch_size: 2\n"
+        "tokenizer: {max_seq_len: 2048}\ngradient_accumulation_steps: 4\n"
+    )
+    (tmp_path / "t.sh").write_text(f"tune run {ranks} full_finetune_distributed --config c.yaml\n")
+    found = read_launch(tmp_path / "t.sh")
+    assert found.values.get("global_batch_size") == batch
+    assert ("global_batch_size" in found.answers.missing) == (batch is None)
