@@ -136,13 +136,6 @@ def make_update_reader(
     return read_settings
 
 
-def set_total_tokens(settings: SettingsBuilder, steps: int | None) -> None:
-    """Set the tokens of ``steps`` steps if batch and length are known."""
-    batch, length = (settings.values.get(name) for name in ("global_batch_size", "sequence_length"))
-    if steps and batch and length:
-        settings.values["total_tokens"] = steps * int(batch) * int(length)
-
-
 _MODEL_DEGREES = {*terms_about("layout_size", "train"), "expert_tensor_parallel"}
 
 

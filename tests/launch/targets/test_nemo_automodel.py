@@ -60,6 +60,24 @@ def test_a_batch_that_its_ranks_do_not_divide_is_refused(tmp_path: Path) -> None
         _read(tmp_path, batch=48)
 
 
+def test_gpus_that_the_layout_does_not_divide_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"starts on 16 GPUs, but pipeline_parallel 128 takes"):
+        _read(tmp_path, "pp_size: 128")
+
+
+@pytest.mark.parametrize(
+    ("layers_per_stage", "rounding", "chunks"),
+    [(6, "up", 4), (6, "down", 4), (5, "up", 5), (7, "down", 3), (12, "up", 2)],
+)
+def test_chunks_of_a_pipeline_of_48_layers(
+    tmp_path: Path, layers_per_stage: int, rounding: str, chunks: int
+) -> None:
+    pipeline = f"pp_schedule: interleaved1f1b, layers_per_stage: {layers_per_stage}"
+    rounded = f"round_virtual_stages_to_pp_multiple: {rounding}"
+    found = _read(tmp_path, f"pp_size: 2, pipeline: {{{pipeline}, {rounded}}}")
+    assert (found["virtual_pipeline"], found["micro_batch_size"]) == (chunks, 1)
+
+
 def test_distillation_is_not_predicted(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match=r"recipe KnowledgeDistillationRecipe.* is not predicted"):
         _read(tmp_path, recipe="KnowledgeDistillationRecipeForNextTokenPrediction")

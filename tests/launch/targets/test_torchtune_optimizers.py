@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from rows import each
 from planner.launch.option_table import shipped_rows
 from planner.launch.read.launch_file import LaunchFile, evaluate_launch, full_row
 from planner.launch.read.read_launch import read_launch
+from planner.specs.catalogue import load_model
 
 CONFIG = """\
 model: {_component_: torchtune.models.llama3.lora_llama3_8b, lora_attn_modules: [q_proj]}
@@ -146,3 +148,11 @@ def test_the_batch_is_that_of_all_ranks_where_they_are_known(
     found = read_launch(tmp_path / "t.sh")
     assert found.values.get("global_batch_size") == batch
     assert ("global_batch_size" in found.answers.missing) == (batch is None)
+
+
+def test_the_builder_of_each_shipped_configuration_has_a_known_model() -> None:
+    models = {row["builder"]: row["model"] for row in shipped_rows("models/torchtune-builders.csv")}
+    for row in shipped_rows("models/torchtune.csv"):
+        variant = row["model._component_"].rpartition(".")[2]
+        builder = re.sub(r"^(q?lora|q?dora)_|_(instruct|base)$", "", variant)
+        assert load_model(models[builder]).num_hidden_layers, variant
