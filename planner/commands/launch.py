@@ -42,7 +42,7 @@ class LaunchInputs:
 
 @record(kw_only=True)
 class Launched:
-    """Launch files, and what their plan reaches beside that of the user's file."""
+    """Launch files, and a comparison of their plan with that of the user's file."""
 
     inputs: LaunchInputs
     launch: WrittenLaunch

@@ -1,4 +1,4 @@
-"""What a search is asked for: the limits that plans keep, and the objectives they are ranked by."""
+"""Goals of a search: the limits that plans keep, and the objectives that rank them."""
 
 from __future__ import annotations
 

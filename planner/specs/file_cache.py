@@ -186,11 +186,12 @@ def _save_at_exit() -> None:
 
 
 def _save() -> None:
-    edited = max(max(code_stamp[_TIMES]) for code_stamp in _code_stamps().values())
+    code = _code_stamps()
+    edited = max(max(code_stamp[_TIMES]) for code_stamp in code.values())
     if edited > _STARTED - _IMPORTS_TAKE_NS:
         return  # it may not be the code that made the results
     latest = dict([*_snapshot().items()][-_MOST_REMEMBERED:])
-    write_bytes(cache_file(_SNAPSHOT), pickle.dumps((_code_stamps(), latest), _PROTOCOL))
+    write_bytes(cache_file(_SNAPSHOT), pickle.dumps((code, latest), _PROTOCOL))
 
 
 @contextmanager

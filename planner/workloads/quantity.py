@@ -1,4 +1,4 @@
-"""Quantities of candidates: attributes with the name of a term, which says what they mean."""
+"""Quantities of candidates: attributes with the name, meaning and unit of a term."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ import pytest
 
 from planner.__main__ import run
 from planner.errors import SpecError
-from planner.show.present import present
+from planner.show.presenters.comparison import plans_blocks, spec_numbers_blocks
+from planner.show.presenters.sizes import size_blocks
 from planner.show.reports import (
     EstimateReport,
     ExplanationReport,
@@ -110,11 +111,18 @@ def test_a_drawn_search_is_read_back(written, number):
 PRESENTED = [n for n in COMMANDS if n.startswith(("size", "compare")) and n != "size of pools"]
 
 
+PRESENTERS = {
+    SizeReport: size_blocks,
+    PlansReport: plans_blocks,
+    SpecsReport: spec_numbers_blocks,
+}
+
+
 @pytest.mark.parametrize("name", PRESENTED)
 def test_a_file_is_presented_as_the_command_does(written, planner, name):
     kind, *words = COMMANDS[name]
     text = written(*words)
-    blocks = present(result_from_json(json.loads(text)))
+    blocks = PRESENTERS[kind](result_from_json(json.loads(text)))
     shown = " ".join(planner(*written.words(words)).out.split())
     for line in terminal_text(blocks, 80).splitlines():
         if kind is not PlansReport or not line.strip().startswith(("A  ", "B  ")):

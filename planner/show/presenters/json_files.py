@@ -36,17 +36,6 @@ def command_manifest(command: Sequence[str]) -> dict[str, object]:
     }
 
 
-def write_document(path: Path | None, manifest: Mapping[str, object], **parts: object) -> None:
-    """Write one JSON object with a manifest and further parts; do nothing without a path.
-
-    Raises OutputError if the file cannot be written.
-    """
-    if path is None:
-        return
-    with write_atomically(path) as file:
-        file.write(document_text(manifest, **parts))
-
-
 def document_text(manifest: Mapping[str, object], **parts: object) -> str:
     """The text of a JSON object with a manifest and further parts."""
     document = {"manifest": manifest, **parts}

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.base import formatting
@@ -54,7 +53,6 @@ from planner.show.presenters.format_results import (
     shortest_plan,
     without_origin,
 )
-from planner.show.presenters.json_files import add_estimate
 from planner.show.presenters.load_check import load_line, replay_blocks
 from planner.show.presenters.pareto_front import (
     front_blocks,
@@ -70,7 +68,6 @@ from planner.show.presenters.question_summary import (
     describe,
     question_blocks,
 )
-from planner.show.presenters.row_files import row_files
 from planner.show.presenters.uncertainty import (
     format_regret,
     report_columns,
@@ -625,16 +622,3 @@ def _configuration_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]
         yield make_lines(line)
     yield Title(text="The configuration")
     yield make_lines(settings_text(plan, evaluation.candidates.row), indent="", most=100)
-
-
-def write_estimate(
-    path: Path | None, plan: Plan, evaluation: Evaluation, command: Sequence[str], **more: object
-) -> None:
-    """Write a JSON object with the manifest, the row, the time by operator, and ``more``.
-
-    Raises OutputError if the file cannot be written.
-    """
-    if path is None:
-        return
-    with row_files(None, path) as files:
-        add_estimate(files, plan, evaluation, command, **more)
