@@ -10,7 +10,6 @@ former: sources of one framework share their models, so that these are the harde
 from __future__ import annotations
 
 import csv
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import planner
+from planner.confidence.evidence import EVIDENCE_COLUMNS, evidence_rows
 from planner.confidence.intervals import LEVEL
 from planner.confidence.rl import RL_TABLES
 from planner.specs.catalogue import Catalogue
@@ -90,24 +90,11 @@ def intervals(out: np.ndarray, rows: Iterable[tuple[str, float, float, int]]) ->
 
 
 def _evidence(known: Sequence[tuple[Run, RlCase]]) -> None:
-    """Write which frameworks have steps on which GPUs, and which were fitted to."""
-    at = Counter((case.rule.label, case.rule.profile, case.gpu.name) for _, case in known)
-    fitted = Counter(
-        (case.rule.profile, case.gpu_class, case.kind)
-        for run, case in known
-        if run.flag("calibration")
-    )
-    places = [(label, profile, 0, gpu, "rl", n) for (label, profile, gpu), n in at.items()]
-    for name, head, rows in (
-        (RL_TABLES.places, ("software", "profile", "nearest", "gpu", "work", "runs"), places),
-        (
-            RL_TABLES.calibrated,
-            ("profile", "gpu_class", "kind", "rows"),
-            [(*key, n) for key, n in fitted.items()],
-        ),
-    ):
-        with (ROOT / "confidence" / name).open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([head, *sorted(rows)])
+    """Write which frameworks have steps on which GPUs."""
+    rows = evidence_rows((case.rule, case.gpu.name, case.conditions) for _, case in known)
+    path = ROOT / "confidence" / RL_TABLES.evidence
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([EVIDENCE_COLUMNS, *rows])
 
 
 def main() -> None:

@@ -10,15 +10,18 @@ model or of its parameters:
 from __future__ import annotations
 
 import csv
-from collections import Counter, defaultdict
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 from memory_fits import Ending, endings, fits, judged, logged_endings
 from residuals import Cell, Held, cells, held_when_left_out, layout_factors, residuals, widening
 
 import planner.confidence
-from planner.confidence.intervals import LEVEL, WORK, ErrorTables
+from planner.confidence.evidence import EVIDENCE_COLUMNS, Conditions, evidence_rows
+from planner.confidence.intervals import LEVEL, ErrorTables, Rule
 from planner.confidence.profile_rules import read_table
 from planner.validation.accuracy import ComparedRun, joined, predict
 from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, read_runs
@@ -43,9 +46,7 @@ def _make(rows: Sequence[ComparedRun]) -> None:
     made = [_line(cell) for cell in cells(found)]
     header = ("quantity", *kind.tables.keys, "level", "low", "high", "rows", "basis")
     _write(kind.tables.intervals, header, [*made, *_layouts(rows)])
-    header = ("software", "profile", "nearest", "gpu", "work", "runs")
-    _write(kind.tables.places, header, _places(rows))
-    _write(kind.tables.calibrated, ("profile", "gpu_class", "kind", "rows"), _calibrated(rows))
+    _write(kind.tables.evidence, EVIDENCE_COLUMNS, evidence_rows(_timed(rows)))
     wider = [
         (*key, f"{factor:.3f}", runs) for key, (factor, runs) in sorted(widening(found).items())
     ]
@@ -94,10 +95,10 @@ def _print_held(quantity: str, held: Sequence[Held]) -> None:
     """Cover and mean interval score: of all runs, of those no fit saw, by basis and publisher."""
     print(f"{quantity}: {_cover(held)} left out with their publishers")
     print(f"  {_cover([one for one in held if not one.residual.calibration])} that no fit saw")
-    for name in ("basis", "fold"):
+    for name in (lambda one: one.basis, lambda one: one.residual.fold):
         groups: defaultdict[str, list[Held]] = defaultdict(list)
         for one in held:
-            groups[getattr(one.residual, name)].append(one)
+            groups[name(one)].append(one)
         for group, members in sorted(groups.items(), key=lambda item: -len(item[1])):
             print(f"  {group:50} {_cover(members)}")
 
@@ -105,36 +106,17 @@ def _print_held(quantity: str, held: Sequence[Held]) -> None:
 def _cover(held: Sequence[Held]) -> str:
     inside = sum(one.inside for one in held) / max(len(held), 1)
     score = sum(one.score for one in held) / max(len(held), 1)
-    return f"{inside:.1%} of {len(held):,} inside, interval score {score:.3f}"
+    width = median([one.width for one in held] or [math.nan])
+    return f"{inside:.1%} of {len(held):,} inside, width {width:.2f}, interval score {score:.3f}"
 
 
-def _calibrated(rows: Iterable[ComparedRun]) -> list[tuple[object, ...]]:
-    """The profiles, classes of GPUs and kinds of models whose times are fitted to runs."""
-    kinds: Counter[tuple[str, str, str]] = Counter()
+def _timed(rows: Iterable[ComparedRun]) -> Iterator[tuple[Rule, str, Conditions]]:
+    """Software, GPU and conditions of each run with a measured time that can be its layout."""
     for row in rows:
         case = row.prediction.case
-        if case is not None and row.run.flag("calibration") and _is_timed(row):
-            kinds[case.software.profile, case.gpu_class, case.kind] += 1
-    return [(*kind, number) for kind, number in sorted(kinds.items())]
-
-
-def _places(rows: Iterable[ComparedRun]) -> list[tuple[object, ...]]:
-    """How many runs with a measured time there are of each software on each GPU, by its work."""
-    found: Counter[tuple[str, str, int, str, str]] = Counter()
-    for row in rows:
-        case = row.prediction.case
-        timed = (one for one in row.kind.compared if not one.of_memory)
-        if case is not None and any(row.ratio(one) is not None for one in timed):
-            rule, tables = case.software, row.kind.tables
-            place = next(at for at, key in enumerate(tables.keys) if key in WORK)
-            work = case.keys[place]
-            found[rule.label, rule.profile, int(rule.nearest), case.gpu.name, work] += 1
-    return [(*place, number) for place, number in sorted(found.items())]
-
-
-def _is_timed(row: ComparedRun) -> bool:
-    flagged = (one for one in row.kind.compared if one.calibration == "calibration")
-    return any(row.ratio(compared) is not None for compared in flagged)
+        timed = any(row.ratio(one) is not None for one in row.kind.compared if not one.of_memory)
+        if case is not None and timed and not row.prediction.impossible:
+            yield case.software, case.gpu.name, case.conditions
 
 
 def _write(name: str, header: Sequence[str], lines: Iterable[Sequence[object]]) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
 
@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.arrays import BoolArray, FloatArray
-from planner.confidence.intervals import LEVEL
+from planner.confidence.evidence import Conditions, classify
+from planner.confidence.intervals import LEVEL, MEASURED, ROOFLINE, TRANSFERRED
 
 Keys = tuple[str, ...]
 Names = NDArray[np.str_]
@@ -51,7 +52,8 @@ class Errors:
 
     ``levels`` are the kinds of each run, the widest first; ``folds`` names what is left out
     together, a part of what one of the ``publishers`` has; ``fitted``: parameters were fitted to
-    the run; ``bases`` as `planner.confidence.intervals.basis_of` has them.
+    the run; ``software`` and ``conditions`` of each say how near the others' runs are to it.
+    ``scaled``: kinds differ in how far errors are spread, else all are spread alike.
     """
 
     values: FloatArray
@@ -59,7 +61,23 @@ class Errors:
     folds: Names
     publishers: Names
     fitted: BoolArray
-    bases: Names
+    software: Names
+    conditions: Sequence[Conditions]
+    scaled: bool = True
+
+    @cached_property
+    def bases(self) -> Names:
+        """How near the runs of other folds are to each (`planner.confidence.evidence`)."""
+        found = np.empty(len(self.values), dtype=object)
+        for name in np.unique(self.folds):
+            own = np.flatnonzero(self.folds == name)
+            known: dict[str, set[Conditions]] = {}
+            for at in np.flatnonzero(self.folds != name).tolist():
+                known.setdefault(self.software[at], set()).add(self.conditions[at])
+            for at in own.tolist():
+                near = known.get(self.software[at], set())
+                found[at] = classify(self.conditions[at], near)
+        return found.astype(str)
 
     @property
     def weights(self) -> FloatArray:
@@ -161,7 +179,10 @@ def _spreads(errors: Errors, rows: NDArray[np.intp]) -> list[dict[Keys, tuple[fl
             sizes = np.bincount(publishers)
             weights, several = 1.0 / sizes[publishers], int(np.count_nonzero(sizes))
             middle = _weighted_quantile(values, weights, 0.5)
-            spread = max(float(np.average(np.abs(values - middle), weights=weights)), _LEAST_SPREAD)
+            spread = 1.0
+            if errors.scaled:
+                away = float(np.average(np.abs(values - middle), weights=weights))
+                spread = max(away, _LEAST_SPREAD)
             if number:
                 above = found[-1][errors.levels[number - 1][own[0]]]
                 share = several / (several + WIDER)
@@ -202,37 +223,24 @@ def student(publishers: int, share: float) -> float:
 def _widening(
     errors: Errors, away: FloatArray, rows: NDArray[np.intp], reach: tuple[float, float]
 ) -> dict[str, tuple[float, int]]:
-    """By basis the factor on the reach that holds 9 of 10 of its runs, at least 1; its runs.
+    """By basis the factor on the reach that holds 9 of 10 of its runs; its runs.
 
-    It is drawn to 1 the more, the fewer publishers have runs of the basis.
+    It is drawn to 1 the more, the fewer publishers have runs of the basis. Less evidence never has
+    a smaller factor than more.
     """
-    weights, found = _counted(errors), {}
+    weights, found = _counted(errors), dict[str, tuple[float, int]]()
     needed = np.maximum(away / reach[1], -away / reach[0])
-    for basis in np.unique(errors.bases[rows]).tolist():
+    least = 0.0
+    for basis in (MEASURED, TRANSFERRED, ROOFLINE):
         own = rows[errors.bases[rows] == basis]
-        factor = _weighted_quantile(needed[own], weights[own], LEVEL)
-        publishers = len(np.unique(errors.publishers[own]))
-        found[basis] = max(factor, 1.0) ** (publishers / (publishers + WIDER)), len(own)
+        factor = 1.0
+        if own.size:
+            publishers = len(np.unique(errors.publishers[own]))
+            factor = _weighted_quantile(needed[own], weights[own], LEVEL)
+            factor **= publishers / (publishers + WIDER)
+        least = max(factor, least)
+        found[basis] = least, len(own)
     return found
-
-
-def group_factor(errors: Errors, groups: Names) -> tuple[float, int]:
-    """What the reach must be times for runs of a group (a release, an architecture) left out.
-
-    ``groups`` name that of each run, empty where it is not told. Each counts the same, as the next
-    one is one more of them; drawn to 1 the more, the fewer there are. Also the runs that tell it.
-    """
-    own = np.flatnonzero(groups != "")
-    if not own.size:
-        return 1.0, 0
-    every = np.arange(len(errors.values))
-    reach = _reach(errors, errors.normalized[2], every)
-    away = replace(errors, folds=np.where(groups != "", groups, errors.folds)).normalized[2]
-    needed = np.maximum(away / reach[1], -away / reach[0])[own]
-    weights = _weights(groups[own], 1.0) * np.where(errors.fitted[own], FITTED, 1.0)
-    number = len(np.unique(groups[own]))
-    factor = max(_weighted_quantile(needed, weights, LEVEL), 1.0)
-    return factor ** (number / (number + WIDER)), len(own)
 
 
 def _counted(errors: Errors) -> FloatArray:

@@ -10,18 +10,11 @@ from itertools import combinations
 
 import numpy as np
 from compile_runs import COLLECTION
-from make_measured_versions import release_of, tool_of_run
-from numpy.typing import NDArray
-from pooling import Errors, Keys, group_factor, left_out, pooled
+from pooling import Errors, Keys, left_out, pooled
 from publishers import publisher
 
-from planner.confidence.error_classes import (
-    ARCHITECTURE,
-    RELEASE,
-    UNMEASURED_KINDS,
-    architecture,
-    has_experts,
-)
+from planner.confidence.error_classes import has_experts
+from planner.confidence.evidence import Conditions
 from planner.confidence.intervals import (
     FEWEST_ROWS,
     INFERENCE_TABLES,
@@ -46,8 +39,7 @@ LARGEST = math.log(10)
 # The kinds of runs by their keys, the widest first.
 _LEVELS: dict[ErrorTables, tuple[tuple[str, ...], ...]] = {
     TRAINING_TABLES: (
-        (),
-        ("scale",),
+        ("task",),
         ("scale", "task"),
         ("framework", "scale", "task"),
         ("framework", "gpu_class", "scale", "task"),
@@ -55,19 +47,23 @@ _LEVELS: dict[ErrorTables, tuple[tuple[str, ...], ...]] = {
     INFERENCE_TABLES: (
         (),
         ("mode",),
-        ("engine", "mode"),
-        ("engine", "gpu_class", "mode"),
+        ("mode", "setup"),
+        ("mode", "setup", "load"),
+        ("engine", "mode", "setup", "load"),
+        ("engine", "gpu_class", "mode", "setup", "load"),
     ),
 }
+# Runs whose errors are pooled apart, and those of which too few publishers tell kinds apart: one
+# of ten fine-tunes three times as slowly as the others, whatever its kind.
+_APART = {TRAINING_TABLES: "task"}
+_TOO_FEW = ("finetune",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Residual:
     """Logarithm of measured over predicted of one run, and what kind of run it is.
 
-    ``fold`` is what is left out together: its publisher, or a part of what that has. ``release``
-    and ``architecture``: those of an engine that it tells of, empty where it tells of none.
-    ``place``: its software and GPU; empty of memory, which is by the software whatever the GPU.
+    ``fold`` is what is left out together: its publisher, or a part of what that has.
     """
 
     quantity: str
@@ -76,11 +72,9 @@ class Residual:
     fold: str
     publisher: str
     calibration: bool
-    basis: str
+    software: str
+    conditions: Conditions
     value: float
-    release: str = ""
-    architecture: str = ""
-    place: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,11 +90,13 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """Whether intervals made without its publisher hold a run, and their interval score."""
+    """Whether the interval made without its publisher holds a run; its score, its high over low."""
 
     residual: Residual
+    basis: str
     inside: bool
     score: float
+    width: float
 
 
 def layout_factors(rows: Sequence[ComparedRun]) -> dict[Keys, tuple[float, int]]:
@@ -181,8 +177,9 @@ def cells(found: Sequence[Residual]) -> list[Cell]:
     return [
         Cell(quantity=name, keys=keys, low=math.exp(low), high=math.exp(high), rows=rows)
         for name in _quantities(found)
+        for mine in _parts(found, name)
         for keys, (low, high, rows) in sorted(
-            pooled(_errors(found, name)).ends.items(),
+            pooled(_errors(mine)).ends.items(),
             key=lambda kind: (sum(map(bool, kind[0])), kind[0]),
         )
         if rows >= FEWEST_ROWS
@@ -192,27 +189,26 @@ def cells(found: Sequence[Residual]) -> list[Cell]:
 def widening(found: Sequence[Residual]) -> dict[tuple[str, str], tuple[float, int]]:
     """By quantity and basis what its intervals are wider by, and the runs that tell it.
 
-    Also by what is left out: all runs of a software on a GPU; of serving whole releases of an
-    engine, and whole architectures.
+    Of runs that are pooled apart, the wider.
     """
-    errors = {name: _errors(found, name) for name in _quantities(found)}
-    return {
-        **{
-            (name, basis): factor
-            for name, its in errors.items()
-            for basis, factor in pooled(its).widening.items()
-        },
-        **{
-            (name, lack): factor
-            for name, its in errors.items()
-            for lack in UNMEASURED_KINDS
-            if (factor := group_factor(its, _groups(found, name, lack)))[1]
-        },
-    }
+    wider: dict[tuple[str, str], tuple[float, int]] = {}
+    for name in _quantities(found):
+        for mine in _parts(found, name):
+            for basis, (factor, runs) in pooled(_errors(mine)).widening.items():
+                before = wider.get((name, basis), (0.0, 0))
+                wider[name, basis] = max(factor, before[0]), runs + before[1]
+    return wider
 
 
-def _groups(found: Iterable[Residual], quantity: str, lack: str) -> NDArray[np.str_]:
-    return np.array([getattr(one, lack) for one in found if one.quantity == quantity])
+def _parts(found: Iterable[Residual], quantity: str) -> list[list[Residual]]:
+    """The residuals of a quantity, those that are pooled apart in lists of their own."""
+    parts: defaultdict[str, list[Residual]] = defaultdict(list)
+    for residual in found:
+        if residual.quantity == quantity:
+            apart = _APART.get(residual.tables)
+            at = residual.tables.keys.index(apart) if apart else None
+            parts["" if at is None else residual.keys[at]].append(residual)
+    return [parts[name] for name in sorted(parts)]
 
 
 def held_when_left_out(found: Sequence[Residual], quantity: str) -> list[Held]:
@@ -220,14 +216,22 @@ def held_when_left_out(found: Sequence[Residual], quantity: str) -> list[Held]:
 
     The collections of serving runs are left out model by model.
     """
-    errors = _errors(found, quantity)
-    out = left_out(errors)
-    inside, scores = out.inside(errors.values), out.scores(errors.values)
-    mine = [residual for residual in found if residual.quantity == quantity]
-    return [
-        Held(residual=residual, inside=bool(inside[at]), score=float(scores[at]))
-        for at, residual in enumerate(mine)
-    ]
+    held = []
+    for mine in _parts(found, quantity):
+        errors = _errors(mine)
+        out = left_out(errors)
+        inside, scores = out.inside(errors.values), out.scores(errors.values)
+        held += [
+            Held(
+                residual=residual,
+                basis=str(errors.bases[at]),
+                inside=bool(inside[at]),
+                score=float(scores[at]),
+                width=float(np.exp(out.high[at] - out.low[at])),
+            )
+            for at, residual in enumerate(mine)
+        ]
+    return held
 
 
 def shares_within(
@@ -238,10 +242,12 @@ def shares_within(
     Each is judged by intervals made without its publisher. The share at each confidence and side,
     and the runs.
     """
-    errors = _errors(found, quantity)
-    out, own = left_out(errors), ~errors.fitted
-    values = np.exp(errors.values[own])
-    intervals = np.exp(np.stack((out.low, out.high), axis=1)[own]).tolist()
+    values, intervals = list[float](), list[tuple[float, float]]()
+    for mine in _parts(found, quantity):
+        errors = _errors(mine)
+        out, own = left_out(errors), ~errors.fitted
+        values += np.exp(errors.values[own]).tolist()
+        intervals += map(tuple, np.exp(np.stack((out.low, out.high), axis=1)[own]).tolist())
     shares = []
     for confidence, side in limits:
         factors = [quantile((low, high), confidence, side) for low, high in intervals]
@@ -257,15 +263,19 @@ def _quantities(found: Iterable[Residual]) -> list[str]:
     return sorted({residual.quantity for residual in found})
 
 
-def _errors(found: Iterable[Residual], quantity: str) -> Errors:
-    mine = [residual for residual in found if residual.quantity == quantity]
+def _errors(mine: Sequence[Residual]) -> Errors:
+    tables = mine[0].tables
+    is_alike = bool({*mine[0].keys} & {*_TOO_FEW})
+    levels = _LEVELS[tables][:1] if is_alike else _LEVELS[tables]
     return Errors(
         values=np.array([residual.value for residual in mine]),
-        levels=[[_part(residual, names) for residual in mine] for names in _LEVELS[mine[0].tables]],
+        levels=[[_part(residual, names) for residual in mine] for names in levels],
         folds=np.array([residual.fold for residual in mine]),
         publishers=np.array([residual.publisher for residual in mine]),
         fitted=np.array([residual.calibration for residual in mine]),
-        bases=np.array([residual.basis for residual in mine]),
+        software=np.array([residual.software for residual in mine]),
+        conditions=[residual.conditions for residual in mine],
+        scaled=not is_alike,
     )
 
 
@@ -285,18 +295,7 @@ def _residual(row: ComparedRun, case: Case, compared: ComparedQuantity, ratio: f
         fold=fold,
         publisher=source,
         calibration=bool(row.run.flag(compared.calibration)),
-        basis=row.prediction.basis,
+        software=case.software.label,
+        conditions=case.conditions,
         value=-math.log(ratio),
-        place="" if compared.of_memory else f"{case.software.label} {case.gpu.name}",
-        **({} if row.kind is TRAINING_KIND else _engine_groups(row, case)),
     )
-
-
-def _engine_groups(row: ComparedRun, case: Case) -> dict[str, str]:
-    """The release and the architecture that a run of an engine tells of."""
-    engine, version = row.run.text("framework"), row.run.text("framework_version")
-    release, kinds = release_of(engine, version), "+".join(sorted(architecture(case.model)))
-    return {
-        RELEASE: "" if release is None else " ".join(release),
-        ARCHITECTURE: f"{tool_of_run(engine, version)} {kinds}" if kinds else "",
-    }

@@ -8,7 +8,6 @@ from functools import cache
 
 from planner.base.enums import LinkKind, Precision
 from planner.base.records import record
-from planner.confidence.intervals import SOFTWARE_ON_GPU, TRANSFERRED, farther_basis
 from planner.confidence.profile_rules import read_table
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
@@ -87,12 +86,9 @@ def batching_kind(engine: EngineProfile) -> str:
     return "continuous" if engine.scheduler.continuous else "static"
 
 
-RELEASE, ARCHITECTURE = "release", "architecture"
-UNMEASURED_KINDS = RELEASE, ARCHITECTURE, SOFTWARE_ON_GPU
 RELEASE_NUMBER = re.compile(r"v?\d+\.\d+[\w.+-]*|b\d+")
 """Release number: numbers and suffixes, or the build of llama.cpp."""
 _FIRST_YEAR = 20
-_LABELS = {RELEASE: "a release not measured", ARCHITECTURE: "an architecture not measured"}
 
 
 @record(kw_only=True)
@@ -147,26 +143,6 @@ class Release:
         return f"No run of {current} was measured, the nearest are of {other}."
 
 
-def unmeasured_features(profile: str, release: str, model: ModelSpec) -> tuple[str, ...]:
-    """Return release and architecture that no published run of ``profile`` measured.
-
-    An empty ``release`` is not specified. An architecture is measured if some model of a run on the
-    engine has all its kinds of layers. An engine without runs has neither: the basis shows that.
-
-    >>> from planner.specs.catalogue import Catalogue
-    >>> unmeasured_features("vllm-0.17", "0.27.1", Catalogue().load_model("deepseek-v3.2"))
-    ('release', 'architecture')
-    """
-    features = []
-    if release and not Release(tool=find_tool(profile, _releases()), number=release).is_measured:
-        features.append(RELEASE)
-    architectures = _architectures().get(find_tool(profile, _architectures()), ())
-    model_architecture = architecture(model)
-    if architectures and not any(model_architecture <= other for other in architectures):
-        features.append(ARCHITECTURE)
-    return tuple(features)
-
-
 def stated_release(version: str) -> str:
     """Return the release in a run's version text; empty if there is none.
 
@@ -181,13 +157,9 @@ def stated_release(version: str) -> str:
     return version if is_release else ""
 
 
-def format_basis(basis: str, unmeasured: tuple[str, ...]) -> str:
-    """Return the basis of a prediction and its unmeasured features as text."""
-    if not unmeasured:
-        return basis
-    return (
-        f"{farther_basis(basis, TRANSFERRED)}, {' and '.join(_LABELS[name] for name in unmeasured)}"
-    )
+def find_measured_tool(profile: str) -> str:
+    """The engine of a profile whose measured releases are known; "" if there is none."""
+    return find_tool(profile, _releases())
 
 
 def find_tool(profile: str, tools: Iterable[str]) -> str:
@@ -211,12 +183,3 @@ def _releases() -> Mapping[str, tuple[tuple[int, ...], ...]]:
     for row in read_table("measured_releases.csv"):
         releases_by_tool.setdefault(row["tool"], []).append(release_parts(row["release"]))
     return {tool: tuple(releases) for tool, releases in releases_by_tool.items()}
-
-
-@cache
-def _architectures() -> Mapping[str, tuple[frozenset[str], ...]]:
-    """Return the measured model architectures of each engine."""
-    architectures: dict[str, list[frozenset[str]]] = {}
-    for row in read_table("measured_architectures.csv"):
-        architectures.setdefault(row["tool"], []).append(frozenset(row["architecture"].split("+")))
-    return {tool: tuple(served) for tool, served in architectures.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from statistics import NormalDist
 from typing import Protocol
@@ -18,11 +18,8 @@ from planner.formulas.power import range_of_product
 
 LEVEL = 0.9
 FEWEST_ROWS = 5
-_SOFTWARE, _GPU_CLASS = 0, "gpu_class"
 MEASURED, TRANSFERRED, ROOFLINE, ASSUMED = "measured", "transferred", "roofline", "assumed"
 BASES = MEASURED, TRANSFERRED, ROOFLINE, ASSUMED
-SOFTWARE_ON_GPU = "place"
-"""Unmeasured: no published run of the software on the GPU."""
 WORK = "task", "mode"
 """The key of each kind of tables with the work of its runs."""
 FIXED = 1.0, 1.0
@@ -46,36 +43,33 @@ class Rule(Protocol):
 
 @record(kw_only=True)
 class ErrorTables:
-    """The files of a kind of runs: of intervals by ``keys``, of what was calibrated, of fits.
+    """The files of a kind of runs: of intervals by ``keys``, of fits, of published runs.
 
-    ``widening`` has what intervals are wider by where runs like these are far, ``places`` how many
-    runs there are of a software on a GPU at a kind of work.
+    ``widening`` has what intervals are wider by with less evidence, ``evidence`` how many runs
+    there are under which conditions (`planner.confidence.evidence`).
     """
 
     keys: tuple[str, ...]
     intervals: str
-    calibrated: str
     fits: str
     widening: str
-    places: str
+    evidence: str
     defaults: str = "fit_defaults.csv"
 
 
 TRAINING_TABLES = ErrorTables(
     keys=("framework", "gpu_class", "scale", "task", "kind"),
     intervals="intervals.csv",
-    calibrated="calibrated.csv",
     fits="fits.csv",
     widening="widening.csv",
-    places="places.csv",
+    evidence="training_evidence.csv",
 )
 INFERENCE_TABLES = ErrorTables(
-    keys=("engine", "gpu_class", "mode", "kind"),
+    keys=("engine", "gpu_class", "mode", "setup", "load", "kind"),
     intervals="inference_intervals.csv",
-    calibrated="engines_calibrated.csv",
     fits="inference_fits.csv",
     widening="inference_widening.csv",
-    places="inference_places.csv",
+    evidence="inference_evidence.csv",
 )
 
 
@@ -106,10 +100,11 @@ class Confidence:
     ----------
     factors : lower and upper factor on the prediction, by quantity
     layout_tie_factor : factor between speeds of two layouts below which they are tied
-    basis : evidence: measured, transferred, roofline or assumed (`basis_of`), and whether a first
-        run counts
+    basis : evidence: measured, transferred, roofline or assumed
+        (`planner.confidence.evidence.Evidence`), and whether a first run counts
     max_utilization : upper bound of MFU, which bounds the interval of the time
-    runs : published runs of this software on this GPU
+    runs : published runs of this software on this GPU with this layout
+    missing : what no published run of this software has, as phrases
     price : factors on the price between which nine of ten sellers ask
     cost_is_fixed : a longer run costs no more
     """
@@ -119,12 +114,13 @@ class Confidence:
     basis: str
     max_utilization: float = math.inf
     runs: int = 0
+    missing: tuple[str, ...] = ()
     price: tuple[float, float] = (1.0, 1.0)
     cost_is_fixed: bool = False
 
     @property
     def is_proven(self) -> bool:
-        """Whether a published run used this software on this GPU for such work."""
+        """Whether a published run used this software on this GPU with this layout."""
         return self.runs > 0
 
     def money_interval(self, ends: tuple[float, float]) -> tuple[float, float]:
@@ -137,92 +133,24 @@ class Confidence:
         return range_of_product(FIXED if self.cost_is_fixed else ends, self.price)
 
 
-def basis_of(
-    rule: Rule, silicon: str, kind: str, tables: ErrorTables, *, is_assumed: bool = False
-) -> str:
-    """Return how a prediction is calibrated: "measured", "transferred", "roofline" or "assumed".
-
-    ``measured``: some used this profile on this class of GPU with this kind of model;
-    ``transferred``: some used the profile, or its silicon; else ``roofline``. A profile that is
-    only the closest to the software counts as another. ``assumed``: no run is of this silicon, and
-    no publication states the efficiency of its kernels (``is_assumed``).
-    """
-    calibrated, exact = calibrated_kinds(tables.calibrated), not rule.nearest
-    if exact and (rule.profile, silicon, kind) in calibrated:
-        return MEASURED
-    if is_assumed and not any(gpu_class == silicon for _, gpu_class, _ in calibrated):
-        return ASSUMED
-    near = any(
-        (exact and profile == rule.profile) or gpu_class == silicon
-        for profile, gpu_class, _ in calibrated
-    )
-    return TRANSFERRED if near else ROOFLINE
-
-
-def num_published_runs(rule: Rule, gpu: str, tables: ErrorTables, work: str) -> int:
-    """Count published runs of a framework or engine on a GPU for a kind of ``work``.
-
-    ``work`` is the task of training or the mode of inference. Runs of another name count where it
-    has the same profile as its own, not as the closest to it; older releases of an engine, which
-    are profiles named after its own, do too.
-    """
-    releases = tables == INFERENCE_TABLES
-    return sum(
-        int(row["runs"])
-        for row in read_table(tables.places)
-        if (row["gpu"], row["work"]) == (gpu, work)
-        and (row["software"] == rule.label or _has_same_profile(row, rule, releases))
-    )
-
-
-def _has_same_profile(row: Mapping[str, str], rule: Rule, releases: bool) -> bool:
-    is_older = releases and row["profile"].startswith(f"{rule.profile}-")
-    is_same_profile = row["profile"] == rule.profile or is_older
-    return is_same_profile and row["nearest"] == "0" and not rule.nearest
-
-
 @cache
 def interval_of(
-    quantity: str,
-    keys: tuple[str, ...],
-    tables: ErrorTables,
-    basis: str = "",
-    profile: str = "",
-    unmeasured: tuple[str, ...] = (),
+    quantity: str, keys: tuple[str, ...], tables: ErrorTables, basis: str = ""
 ) -> tuple[float, float]:
     """Return the (low, high) factors of the most specific interval with enough measurements.
 
-    ``keys`` are the values of those of the ``tables``. Where the runs that a prediction of a
-    ``basis`` rests on are of other classes of GPUs, it holds the intervals of these, and the
-    further those runs are, the wider it is: less evidence never makes it narrower. ``profile`` is
-    the software's, whose calibration runs are such runs, too. Where kernels are assumed, the
-    intervals of all software on any number of GPUs count. ``unmeasured``: what else no run was
-    measured
-    with (`planner.confidence.error_classes`); of a software without runs on a GPU those of wider
-    kinds, whatever the software, count, too.
+    ``keys`` are the values of those of the ``tables``. The less evidence a ``basis`` is, the wider
+    the interval. Where kernels are assumed, all intervals of the same kind of work count.
     """
-    gpu_class_index = tables.keys.index(_GPU_CLASS)
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
-    near = farther_basis(basis, TRANSFERRED) if unmeasured else basis
-    classes = {
-        keys[gpu_class_index],
-        *_gpu_classes_of_basis(near, keys[_SOFTWARE], tables, profile),
-    }
-    before, after = keys[:gpu_class_index], keys[gpu_class_index + 1 :]
-    best = [
-        interval
-        for silicon in classes
-        if (interval := _most_specific_interval(of_quantity, (*before, silicon, *after)))
-    ]
+    found = [row for row in of_quantity if _matches_keys(row, keys)]
+    best = [max(found, key=lambda row: row.weight)] if found else []
     if basis == ASSUMED:
-        # Those of the same task or mode, whatever the software, the GPU and the scale.
         of_work = [(index, keys[index]) for index, key in enumerate(tables.keys) if key in WORK]
         best += [row for row in of_quantity if all(row.keys[i] == key for i, key in of_work)]
-    if SOFTWARE_ON_GPU in unmeasured and best:
-        best += [row for row in of_quantity if not row.keys[_SOFTWARE] and _matches_keys(row, keys)]
     if not best:
         return 0.0, math.inf
-    wider = _widening_exponent(tables, quantity, basis, unmeasured)
+    wider = _widening(tables).get((quantity, basis if basis != ASSUMED else ROOFLINE), 1.0)
     low, high = min(row.low for row in best), max(row.high for row in best)
     return min(low, low**wider), max(high, high**wider)
 
@@ -232,56 +160,8 @@ def farther_basis(first: str, second: str) -> str:
     return max(first, second, key=BASES.index)
 
 
-@cache
-def _gpu_classes_of_basis(
-    basis: str, software: str, tables: ErrorTables, profile: str
-) -> frozenset[str]:
-    """Return the GPU classes whose errors may apply to a prediction of this basis.
-
-    ``transferred``: those that this software has runs on, or its profile was calibrated on;
-    ``roofline``, ``assumed``: all.
-    """
-    if basis not in (TRANSFERRED, ROOFLINE, ASSUMED):
-        return frozenset()
-    gpu_class_index = tables.keys.index(_GPU_CLASS)
-    intervals = _intervals(tables)
-    if basis in (ROOFLINE, ASSUMED):
-        return frozenset(row.keys[gpu_class_index] for row in intervals)
-    calibrated = calibrated_kinds(tables.calibrated) if profile else ()
-    software_classes = {
-        row.keys[gpu_class_index] for row in intervals if row.keys[_SOFTWARE] == software
-    }
-    calibrated_classes = {silicon for name, silicon, _ in calibrated if name == profile}
-    return frozenset(software_classes - {""} | calibrated_classes)
-
-
-def _most_specific_interval(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval | None:
-    return max(
-        (row for row in rows if _matches_keys(row, keys)), key=lambda row: row.weight, default=None
-    )
-
-
 def _matches_keys(row: Interval, keys: tuple[str, ...]) -> bool:
     return all(interval_key in ("", key) for interval_key, key in zip(row.keys, keys, strict=True))
-
-
-def _widening_exponent(
-    tables: ErrorTables, quantity: str, basis: str, unmeasured: tuple[str, ...]
-) -> float:
-    r"""Return the exponent that widens an interval for weak bases and unmeasured features.
-
-    A release or an architecture without runs is at least as far as a transferred prediction, and as
-    far as those were that were left out. Such errors are independent of each other and of the
-    basis, so that their variances add up:
-
-    .. math:: w = \sqrt{w_{basis}^2 + \sum_{lacks} (w_{lack}^2 - 1)}
-    """
-    needed = _widening(tables)
-    nearer = BASES[: BASES.index(basis) + 1] if basis in BASES else ()
-    basis_exponent = max((needed.get((quantity, name), 1.0) for name in nearer), default=1.0)
-    least = needed.get((quantity, TRANSFERRED), 1.0)
-    added = [max(needed.get((quantity, name), 1.0), least) ** 2 - 1.0 for name in unmeasured]
-    return math.sqrt(basis_exponent**2 + sum(added))
 
 
 @cache
@@ -304,12 +184,6 @@ def _intervals(tables: ErrorTables) -> tuple[Interval, ...]:
         for row in read_table(tables.intervals)
         if int(row["rows"]) >= FEWEST_ROWS
     )
-
-
-@cache
-def calibrated_kinds(table: str) -> frozenset[tuple[str, str, str]]:
-    """The profiles, classes of GPUs and kinds of models that were calibrated on runs."""
-    return frozenset((row["profile"], row["gpu_class"], row["kind"]) for row in read_table(table))
 
 
 MEDIAN = 0.5

@@ -6,27 +6,26 @@ import math
 from statistics import NormalDist
 
 from planner.base.records import record
+from planner.confidence.evidence import Conditions, evidence_of
 from planner.confidence.intervals import (
     LEVEL,
     MEASURED,
     Confidence,
     ErrorTables,
-    basis_of,
     interval_of,
-    num_published_runs,
 )
 
 RL_TABLES = ErrorTables(
     keys=("framework", "gpu_class", "kind"),
     intervals="rl_intervals.csv",
-    calibrated="rl_calibrated.csv",
     fits="rl_fits.csv",
     widening="rl_widening.csv",
-    places="rl_places.csv",
+    evidence="rl_evidence.csv",
 )
 _LAYOUT = 1.3
 """Steps closer than this factor are a tie: published steps do not distinguish finer layouts."""
-_WORK = "rl"
+RL_WORK = "rl"
+"""The work of the conditions of RL steps."""
 
 
 @record(kw_only=True)
@@ -76,10 +75,10 @@ def rl_confidence(
     ``framework`` is the name of a profile, ``kind`` dense or moe.
     """
     rule = RlRule(label=framework, profile=framework.lower().replace(" ", "-"))
-    basis = basis_of(rule, gpu_class, kind, RL_TABLES)
-    keys = framework, gpu_class, kind
-    ends = interval_of("step_time", keys, RL_TABLES, basis, rule.profile)
-    runs = num_published_runs(rule, gpu, RL_TABLES, _WORK)
+    conditions = Conditions(gpu_class=gpu_class, work=RL_WORK, layer_kinds=kind)
+    evidence = evidence_of(rule, gpu, conditions, RL_TABLES)
+    basis, runs = evidence.basis, evidence.runs
+    ends = interval_of("step_time", (framework, gpu_class, kind), RL_TABLES, basis)
     if user_steps is not None:
         ends, runs = user_steps.blend_with_published(ends), runs + user_steps.runs
         basis = f"{MEASURED}, {user_steps.runs} of them your own"

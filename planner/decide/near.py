@@ -246,7 +246,7 @@ def make_change(
         and name in base_row
         and base_row[name] != row.get(name, base_row[name])
     }
-    confidence = source.confidence(number_or_nan(row["num_gpus"]))
+    confidence = source.confidence_of(row)
     factor = 1.0 if confidence is None else min(confidence.layout_tie_factor, MAX_TIE_FACTOR)
     return Change(
         changed=changed,

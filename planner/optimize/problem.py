@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -31,18 +31,37 @@ from planner.question.terms import glossary, parse_percentile, term_of_column, t
 _PERCENTILE = re.compile(r"_p\d+$")
 
 
-def confidence_factor(source: Source, name: str, confidence: float, sign: int) -> float | None:
+def confidence_factor(
+    source: Source, name: str, confidence: float, sign: int, group: int | None = None
+) -> float | None:
     """The factor on a prediction ``name`` for a confidence; None: unknown for this source.
 
-    ``sign`` is 1 where the quantity must stay below a bound, -1 where above. The factor is 1 for
-    quantities without published errors, such as free memory. None where errors are published, but
-    not for runs like this source.
+    ``group`` is one of the source's groups of evidence; None: the first. ``sign`` is 1 where the
+    quantity must stay below a bound, -1 where above. The factor is 1 for quantities without
+    published errors, such as free memory. None where errors are published, but not for runs like
+    this source.
     """
     if confidence == MEDIAN or _without_percentile(name) not in _error_quantities():
         return 1.0
     return factor_at_confidence(
-        source.confidence(max(source.counts, default=1)), name, confidence, sign
+        source.confidence(max(source.counts, default=1), group), name, confidence, sign
     )
+
+
+def confidence_factors(
+    source: Source, configurations: Any, name: str, confidence: float, sign: int
+) -> Numeric:
+    """The factor on a prediction of each configuration for a confidence; 1 where it is unknown."""
+    if confidence == MEDIAN or _without_percentile(name) not in _error_quantities():
+        return 1.0
+    of_configurations = source.evidence_groups(configurations)
+    groups, of_row = np.unique(of_configurations, return_inverse=True)
+    factors = [
+        confidence_factor(source, name, confidence, sign, int(group)) or 1.0 for group in groups
+    ]
+    if len(factors) == 1:
+        return factors[0]
+    return np.array(factors)[of_row].reshape(of_configurations.shape)
 
 
 def factor_at_confidence(
@@ -104,7 +123,10 @@ def value_at_confidence(
     if confidence == MEDIAN:
         return candidates.value(name)
     values = [
-        part * (confidence_factor(candidates.source, followed, confidence, sign) or 1.0)
+        part
+        * confidence_factors(
+            candidates.source, candidates.configurations, followed, confidence, sign
+        )
         for followed, part in candidates.addends(name).items()
     ]
     return np.asarray(sum(values[1:], start=values[0]))
@@ -113,7 +135,9 @@ def value_at_confidence(
 def limit_probability(candidates: Candidates, limit: Constraint) -> float:
     """The probability that the only candidate, at its load, meets a limit; NaN: unknown errors."""
     candidates = at_load(candidates)
-    confidence = candidates.source.confidence(float(np.ravel(candidates.value("num_gpus"))[0]))
+    source = candidates.source
+    group = int(np.ravel(source.evidence_groups(candidates.configurations))[0])
+    confidence = source.confidence(float(np.ravel(candidates.value("num_gpus"))[0]), group)
     total, low, high = 0.0, 0.0, 0.0
     for followed, part in candidates.addends(limit.name).items():
         ends = _interval_of(confidence, followed)

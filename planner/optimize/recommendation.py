@@ -100,14 +100,13 @@ def bad_case_objective(problem: Problem, choice: RankedConfiguration) -> float:
     Infinite if no published run is like the plan.
     """
     goal = problem.objectives[0]
-    confidence = choice.source.confidence(choice.num_gpus)
-    factor = bad_case_factor(confidence, goal.name, goal.sign)
+    factor = bad_case_factor(choice.confidence, goal.name, goal.sign)
     return math.inf if factor is None else choice.fit_weighted_objective * factor
 
 
 def _ranked_plan(problem: Problem, choice: RankedConfiguration) -> RankedPlan:
     """The rank data of a plan by the first objective: value, interval, bad case, evidence."""
-    goal, confidence = problem.objectives[0].name, choice.source.confidence(choice.num_gpus)
+    goal, confidence = problem.objectives[0].name, choice.confidence
     value, (low, high) = (
         abs(choice.fit_weighted_objective),
         distinguishing_factors(confidence, goal) or (math.nan, math.nan),

@@ -223,10 +223,10 @@ def _question_columns(
 def _with_intervals(table: Columns, sources: Sequence[Source], which: int | IndexArray) -> Columns:
     """The table with columns for the ends of 90 % intervals and the number of published runs."""
     counts, of_count = rank_values(np.asarray(table["num_gpus"]))
-    pairs, of_row = rank_values(which * len(counts) + of_count)
-    confidences: list[Confidence | None] = [
-        sources[pair // len(counts)].confidence(counts[pair % len(counts)]) for pair in pairs
-    ]
+    groups, of_group = rank_values(_evidence_groups(table, sources, which))
+    keys = (which * len(counts) + of_count) * len(groups) + of_group
+    pairs, of_row = rank_values(keys)
+    confidences = [_confidence_of_key(int(pair), sources, counts, groups) for pair in pairs]
     limits = [each.max_utilization if each else math.inf for each in confidences]
     max_utilization = np.array(limits)[of_row]
     columns: dict[str, Column] = dict(table)
@@ -255,6 +255,28 @@ def _with_intervals(table: Columns, sources: Sequence[Source], which: int | Inde
                 ends = _with_prices(values, ends, [confidences[number] for number in of_row])
             columns.update(zip(ends_of(column), map(np.asarray, ends), strict=True))
     return columns
+
+
+def _evidence_groups(
+    table: Columns, sources: Sequence[Source], which: int | IndexArray
+) -> IndexArray:
+    """The group of evidence of each row, as its source tells it."""
+    if isinstance(which, int):
+        return sources[which].evidence_groups_of(table)
+    found = np.zeros(len(table["num_gpus"]), dtype=np.intp)
+    for number in np.unique(which).tolist():
+        rows = which == number
+        found[rows] = sources[number].evidence_groups_of(table)[rows]
+    return found
+
+
+def _confidence_of_key(
+    key: int, sources: Sequence[Source], counts: Sequence[float], groups: Sequence[float]
+) -> Confidence | None:
+    """The intervals for one combination of source, number of GPUs and group of evidence."""
+    rest, group = divmod(key, len(groups))
+    source, count = divmod(rest, len(counts))
+    return sources[source].confidence(counts[count], int(groups[group]))
 
 
 def _with_prices(

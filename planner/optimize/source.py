@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Item, Numeric, Values
-from planner.base.csv_cells import Row, Value
+from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.confidence.intervals import FIXED, Confidence
 from planner.configurations.configuration_tables import (
@@ -31,6 +31,7 @@ from planner.configurations.possible_parts import (
 )
 from planner.estimators.machine import Machine
 from planner.optimize.goals import Constraint, Objective
+from planner.question.terms import glossary
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
@@ -248,6 +249,30 @@ def with_prices(confidence: Confidence, sites: Sequence[OperatingTerms]) -> Conf
     return replace(confidence, price=price, cost_is_fixed=is_fixed)
 
 
+class _EncodedColumns:
+    """Result columns as the arrays of configurations; what is missing is 0."""
+
+    def __init__(self, table: Columns) -> None:
+        self._table = table
+
+    def __getattr__(self, name: str) -> FloatArray:
+        term, values = glossary()[name], self._table.get(name, (None,))
+        return np.array([0 if value is None else term.encode(value) for value in values])
+
+
+class _MeshAxes:
+    """The values of a mesh as arrays that broadcast to all combinations of those asked for."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh, self._asked = mesh, dict[str, FloatArray]()
+
+    def __getattr__(self, name: str) -> FloatArray:
+        if name not in self._asked:
+            values = np.unique(np.asarray(self._mesh.values(name)))
+            self._asked[name] = values.reshape(-1, *(1,) * len(self._asked))
+        return self._asked[name]
+
+
 class Source(ABC):
     """The configurations of one GPU, one framework or engine, one mode.
 
@@ -317,22 +342,45 @@ class Source(ABC):
         """Further columns with the same value in all plans: workload and prices."""
         return {}
 
-    def confidence(self, num_gpus: float) -> Confidence | None:
+    def confidence(self, num_gpus: float, group: int | None = None) -> Confidence | None:
         """The 90 % intervals of predictions on ``num_gpus`` GPUs, cached.
 
-        None for roofline bounds and set efficiencies, or if no similar runs are published.
+        ``group`` is one of `evidence_groups`; None: the first of `groups`. Returns None for
+        roofline bounds and set efficiencies, or if no similar runs are published.
         """
-        if num_gpus not in self._confidence_by_count:
-            confidence = self._confidence(num_gpus)
-            self._confidence_by_count[num_gpus] = confidence and with_prices(confidence, self.sites)
-        return self._confidence_by_count[num_gpus]
+        key = num_gpus, self.groups[0] if group is None else group
+        if key not in self._known_confidence:
+            confidence = self._confidence(*key)
+            self._known_confidence[key] = confidence and with_prices(confidence, self.sites)
+        return self._known_confidence[key]
 
     @cached_property
-    def _confidence_by_count(self) -> dict[float, Confidence | None]:
+    def _known_confidence(self) -> dict[tuple[float, int], Confidence | None]:
         return {}
 
-    def _confidence(self, num_gpus: float) -> Confidence | None:
+    def _confidence(self, num_gpus: float, group: int) -> Confidence | None:
         return None
+
+    def evidence_groups(self, configurations: Any) -> IndexArray:
+        """The group of evidence of each configuration (`planner.confidence.evidence`)."""
+        return np.zeros((), dtype=np.intp)
+
+    @cached_property
+    def groups(self) -> tuple[int, ...]:
+        """All groups of evidence of its configurations."""
+        axes = None if self.mesh is None else _MeshAxes(self.mesh)
+        return tuple(np.unique(self.evidence_groups(axes)).tolist())
+
+    def evidence_groups_of(self, table: Columns) -> IndexArray:
+        """The group of evidence of each row of result columns."""
+        return np.broadcast_to(self.evidence_groups(_EncodedColumns(table)), len(table["num_gpus"]))
+
+    def confidence_of(self, row: Row) -> Confidence | None:
+        """The 90 % intervals of a row of result columns."""
+        columns = {name: [value] for name, value in row.items()}
+        return self.confidence(
+            number_or_nan(row["num_gpus"]), int(self.evidence_groups_of(columns)[0])
+        )
 
     @property
     def sites(self) -> tuple[OperatingTerms, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray
 from planner.base.records import record
+from planner.confidence.intervals import Confidence
 from planner.configurations.configuration_tables import ConfigurationTable
 from planner.optimize.source import Candidates, Source
 
@@ -42,10 +43,16 @@ class RankedConfiguration:
         judged: Candidates = self.source.judged(self.configuration)
         return judged
 
+    @cached_property
+    def confidence(self) -> Confidence | None:
+        """The 90 % intervals of its predictions; None: unknown."""
+        groups = self.source.evidence_groups(self.configuration)
+        return self.source.confidence(self.num_gpus, int(np.ravel(groups)[0]))
+
     @property
     def tie_factor(self) -> float:
         """The factor on the objective within which another plan counts as tied."""
-        confidence = self.source.confidence(self.num_gpus)
+        confidence = self.confidence
         return 1.0 if confidence is None else min(confidence.layout_tie_factor, MAX_TIE_FACTOR)
 
 

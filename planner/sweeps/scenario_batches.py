@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from planner.base import formatting
-from planner.base.csv_cells import Row, Value, number_of_row
+from planner.base.csv_cells import Row, Value
 from planner.base.read_files import TABLE, open_regular_file, parse_json, read_lines
 from planner.base.records import record
 from planner.errors import PlannerError, SpecError
@@ -237,7 +237,7 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
     table = full_columns(first, plan.problem.sources)
     row = first_row(table)
     row |= {"assumed": formatting.summarize_assumed(plan.assumed)}
-    confidence = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
+    confidence = plan.source_of(row).confidence_of(row)
     if confidence is not None:
         row |= {"tie_factor": float(confidence.layout_tie_factor), "basis": confidence.basis}
     return {name: value_or_none(value) for name, value in row.items()}

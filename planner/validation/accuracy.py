@@ -14,6 +14,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
+from planner.confidence.evidence import evidence_of
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
     LEVEL,
@@ -21,7 +22,6 @@ from planner.confidence.intervals import (
     TRAINING_TABLES,
     ErrorTables,
     Rule,
-    basis_of,
     interval_of,
 )
 from planner.confidence.profile_rules import engine_labels, framework_labels, framework_rule
@@ -221,13 +221,17 @@ def predict(
             if prediction.reason:
                 predictions[index] = prediction
                 continue
-            basis = basis_of(case.software, case.gpu_class, case.kind, kind.tables)
-            basis = IMPOSSIBLE if reason else basis
+            basis = IMPOSSIBLE if reason else basis_of_case(case, kind.tables)
             predictions[index] = replace(prediction, basis=basis, impossible=reason)
         done += len(members)
         if progress is not None:
             progress(done)
     return predictions
+
+
+def basis_of_case(case: Case, tables: ErrorTables) -> str:
+    """Return how near published runs are to a case; a run of the case itself counts, too."""
+    return evidence_of(case.software, case.gpu.name, case.conditions, tables).basis
 
 
 def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
@@ -237,8 +241,7 @@ def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
         return {}
     by_name, basis = {}, prediction.basis
     for name, value in prediction.values.items():
-        lookup_key = kind.interval_names[name], case.keys, kind.tables, basis
-        low, high = interval_of(*lookup_key, case.software.profile, case.lacks)
+        low, high = interval_of(kind.interval_names[name], case.keys, kind.tables, basis)
         if name in RATES:
             low, high = 1 / high, 1 / low if low else float("inf")
         by_name[name] = Range(value=value, low=value * low, high=value * high)

@@ -8,8 +8,9 @@ from dataclasses import field
 from functools import cached_property
 
 from planner.base.records import record
-from planner.confidence.error_classes import format_basis, gpu_class, has_experts
-from planner.confidence.intervals import BASES, MemoryErrors, Rule
+from planner.confidence.error_classes import gpu_class, has_experts
+from planner.confidence.evidence import Conditions
+from planner.confidence.intervals import MemoryErrors, Rule
 from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import ClusterSpec, GpuSpec
@@ -55,9 +56,9 @@ class Case(ABC):
         """Distribution of needed over predicted memory for runs of this kind."""
 
     @property
-    def lacks(self) -> tuple[str, ...]:
-        """Features of the run without a published measurement."""
-        return ()
+    @abstractmethod
+    def conditions(self) -> Conditions:
+        """The conditions of the run that decide how much evidence there is."""
 
     @cached_property
     def gpu_class(self) -> str:
@@ -91,12 +92,6 @@ class Prediction:
     basis: str = ""
     reason: str = ""
     impossible: str = ""
-
-    @property
-    def basis_words(self) -> str:
-        """The basis, and the features of the run without a published measurement."""
-        lacks = self.case.lacks if self.case and self.basis in BASES else ()
-        return format_basis(self.basis, lacks)
 
 
 @record(kw_only=True)

@@ -12,8 +12,9 @@ from planner.base.arrays import first
 from planner.base.records import record
 from planner.base.software_enums import Placement
 from planner.base.units import GIB
+from planner.confidence.evidence import Conditions
 from planner.confidence.intervals import MemoryErrors
-from planner.confidence.rl import RlRule
+from planner.confidence.rl import RL_WORK, RlRule
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
@@ -61,6 +62,11 @@ class RlCase(Case):
     def keys(self) -> tuple[str, ...]:
         """Kind of the run."""
         return self.rule.label, self.gpu_class, self.kind
+
+    @property
+    def conditions(self) -> Conditions:
+        """GPU and layers: published steps are too few to be told apart by more."""
+        return Conditions(gpu_class=self.gpu_class, work=RL_WORK, layer_kinds=self.kind)
 
     @property
     def memory_errors(self) -> MemoryErrors:

@@ -9,27 +9,34 @@ from typing import TYPE_CHECKING
 
 from planner.base.training_aliases import TrainingObjective
 from planner.confidence.error_classes import (
+    Release,
     batching_kind,
-    format_basis,
+    find_measured_tool,
     gpu_class,
     has_experts,
     scale_class,
     training_task,
-    unmeasured_features,
+)
+from planner.confidence.evidence import (
+    BURST,
+    CLOSED,
+    OPEN_LOOP,
+    STATIC,
+    Conditions,
+    evidence_of,
+    group_of_code,
+    layer_kinds,
 )
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
-    SOFTWARE_ON_GPU,
     TRAINING_TABLES,
     TRANSFERRED,
     Confidence,
     MemoryErrors,
-    basis_of,
     default_fit_confidence,
     farther_basis,
     interval_of,
     memory_errors,
-    num_published_runs,
 )
 from planner.confidence.profile_rules import (
     first_run_slowdown,
@@ -84,33 +91,43 @@ def serving_share(inputs: ServingInputs, confidence: float | None) -> float:
     return serving_memory_errors(inputs).usable_share(surely)
 
 
-def training_confidence(inputs: TrainingInputs, num_gpus: int) -> Confidence | None:
-    """The 90 % intervals of training predictions; None at a roofline or a set efficiency."""
+def training_confidence(inputs: TrainingInputs, num_gpus: int, group: int = 0) -> Confidence | None:
+    """The 90 % intervals of training predictions; None at a roofline or a set efficiency.
+
+    ``group``: layout and number format (`planner.confidence.evidence.training_groups`).
+    """
     machine, work = inputs.machine, inputs.workload
     if _has_set_efficiency(machine):
         return None
     rule, silicon = framework_rule(inputs.framework.name), gpu_class(machine.gpu)
-    kind = _model_kind(inputs.model)
     tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
     task = training_task(tunes=tunes)
-    keys = (rule.label, silicon, _cluster_scale(machine, num_gpus), task, kind)
-    memory_basis = basis_of(rule, silicon, kind, TRAINING_TABLES)
-    basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(machine))
+    keys = (
+        rule.label, silicon, _cluster_scale(machine, num_gpus), task, _model_kind(inputs.model)
+    )  # fmt: skip
+    layout, number_format, _ = group_of_code(group)
+    conditions = Conditions(
+        gpu_class=silicon,
+        work=task,
+        layout=layout,
+        number_format=number_format,
+        layer_kinds=layer_kinds(inputs.model),
+    )
+    evidence = evidence_of(
+        rule, machine.gpu.name, conditions, TRAINING_TABLES, is_assumed=_is_assumed(machine)
+    )
     if work.training_objective.needs_rollouts:  # no published run is an update of this kind
-        basis, runs = farther_basis(basis, TRANSFERRED), 0
-    else:
-        runs = num_published_runs(rule, machine.gpu.name, TRAINING_TABLES, task)
-    unmeasured = () if runs else (SOFTWARE_ON_GPU,)
+        evidence = replace(
+            evidence,
+            basis=farther_basis(evidence.basis, TRANSFERRED),
+            runs=0,
+            missing=(*evidence.missing, "updates from rollouts"),
+        )
     factors = {
-        name: interval_of(name, keys, TRAINING_TABLES, memory_basis, rule.profile)
-        if name == "peak_memory"
-        else interval_of(name, keys, TRAINING_TABLES, basis, rule.profile, unmeasured)
+        name: interval_of(name, keys, TRAINING_TABLES, evidence.basis)
         for name in terms_about("measured", "train")
     }
-    basis, slower = (
-        farther_basis(basis, TRANSFERRED) if unmeasured else basis,
-        first_run_slowdown(rule.label),
-    )
+    basis, slower = evidence.basis, first_run_slowdown(rule.label)
     if slower > 1 and is_first_run(work.tuned, work.training_objective):
         low, high = factors["step_time"]
         factors["step_time"] = low, high * slower
@@ -119,48 +136,63 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int) -> Confidence | N
         factors=factors,
         layout_tie_factor=interval_of("layout", keys, TRAINING_TABLES)[1],
         basis=basis,
-        runs=runs,
+        runs=evidence.runs,
+        missing=evidence.missing,
     )
 
 
 def serving_confidence(
-    inputs: ServingInputs, mode: str, *, spans_nodes: bool = False
+    inputs: ServingInputs, mode: str, group: int = 0, *, spans_nodes: bool = False
 ) -> Confidence | None:
     """The 90 % intervals of serving predictions; None at a roofline or a set efficiency.
 
-    ``mode``: mode of an inference run (`planner.validation.inference.cases.Mode`).
+    ``mode``: mode of an inference run (`planner.validation.inference.cases.Mode`). ``group``:
+    layout, number format and load (`planner.confidence.evidence.serving_groups`).
     ``spans_nodes``: tensor parallelism crosses nodes, of which few runs are published.
     """
-    machine = inputs.machine
+    machine, work = inputs.machine, inputs.workload
     if _has_set_efficiency(machine):
         return None
     rule, silicon = rule_of_profile(inputs.engine, machine.gpu.name), gpu_class(machine.gpu)
-    kind = _model_kind(inputs.model)
-    keys = (rule.label, silicon, mode, kind)
-    memory_basis = basis_of(rule, silicon, kind, INFERENCE_TABLES)
-    basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(machine))
-    if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
-        basis = farther_basis(basis, TRANSFERRED)
-    unmeasured = (
-        ()
-        if rule.nearest
-        else unmeasured_features(rule.profile, inputs.engine_version, inputs.model)
+    layout, number_format, load = group_of_code(group)
+    is_offline = mode == "static_batch"
+    arrivals = OPEN_LOOP if load == OPEN_LOOP else BURST if work.num_requests else CLOSED
+    conditions = Conditions(
+        gpu_class=silicon,
+        work=STATIC if is_offline else arrivals,
+        layout=layout,
+        number_format=number_format,
+        layer_kinds=layer_kinds(inputs.model),
     )
-    runs = num_published_runs(rule, machine.gpu.name, INFERENCE_TABLES, mode)
-    of_speed = unmeasured if runs else (*unmeasured, SOFTWARE_ON_GPU)
-    intervals = {
-        name: interval_of(name, keys, INFERENCE_TABLES, memory_basis, rule.profile, unmeasured)
-        if name == "peak_memory"
-        else interval_of(name, keys, INFERENCE_TABLES, basis, rule.profile, of_speed)
+    setup = "" if is_offline else "own"
+    keys = (
+        rule.label, silicon, mode, setup, "" if is_offline else load, _model_kind(inputs.model)
+    )  # fmt: skip
+    evidence = evidence_of(
+        rule, machine.gpu.name, conditions, INFERENCE_TABLES, is_assumed=_is_assumed(machine)
+    )
+    basis, missing = evidence.basis, list(evidence.missing)
+    if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
+        missing.append("tensor parallelism over nodes")
+    release = inputs.engine_version
+    tool = find_measured_tool(rule.profile)
+    is_known = bool(release and tool) and not rule.nearest
+    if is_known and not Release(tool=tool, number=release).is_measured:
+        missing.append(f"release {release}")
+    if missing != [*evidence.missing]:
+        basis = farther_basis(basis, TRANSFERRED)
+    factors = {
+        name: interval_of(name, keys, INFERENCE_TABLES, basis)
         for name in (*terms_about("measured", "serve"), "throughput")
     }
-    slow = intervals.pop("throughput")
-    rates = 1 / slow[1], 1 / slow[0] if slow[0] else math.inf
+    low, high = factors["throughput"]
+    factors["throughput"] = 1 / high, 1 / low if low else math.inf
     return Confidence(
-        factors={**intervals, "throughput": rates},
+        factors=factors,
         layout_tie_factor=interval_of("layout", keys, INFERENCE_TABLES)[1],
-        basis=format_basis(basis if runs else farther_basis(basis, TRANSFERRED), unmeasured),
-        runs=runs,
+        basis=basis,
+        runs=evidence.runs,
+        missing=tuple(missing),
     )
 
 

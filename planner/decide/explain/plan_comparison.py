@@ -83,7 +83,7 @@ class PredictedPlan:
     @property
     def confidence(self) -> Confidence | None:
         """90 % intervals of the predictions; None: unknown."""
-        return self.evaluation.source.confidence(number_or_nan(self.row["num_gpus"]))
+        return self.evaluation.source.confidence_of(self.row)
 
     @cached_property
     def facts(self) -> list[SensitiveAssumption]:

@@ -176,7 +176,7 @@ class FeasiblePlan:
         """
         source = candidates.source
         row = full_row(candidates, [source])
-        row = {**row, **_evidence_columns(plan, candidates, int(number_or_nan(row["num_gpus"])))}
+        row = {**row, **_evidence_columns(plan, candidates, row)}
         return cls(
             row=row,
             margins=tuple(_margins(plan, candidates)),
@@ -266,10 +266,10 @@ def are_tied_with_first(rows: Sequence[Row]) -> list[bool]:
     ]
 
 
-def _evidence_columns(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Value]:
+def _evidence_columns(plan: Plan, candidates: Candidates, row: Row) -> dict[str, Value]:
     """Return the columns on how reliable a plan is: basis, tie factor and assumptions."""
     source = candidates.source
-    confidence = source.confidence(num_gpus)
+    confidence = source.confidence_of(row)
     return {
         BASIS: None if confidence is None else confidence.basis,
         TIE_FACTOR: None if confidence is None else float(confidence.layout_tie_factor),
@@ -380,8 +380,11 @@ def _min_time_factor(source: Source, limit: Constraint) -> float:
     per_node = source.inputs.machine.cluster.gpus_per_node
     numbers = (1, per_node, per_node + 1, 10**6)
     factors = [
-        factor_at_confidence(source.confidence(number), limit.name, limit.confidence, limit.sign)
+        factor_at_confidence(
+            source.confidence(number, group), limit.name, limit.confidence, limit.sign
+        )
         for number in numbers
+        for group in source.groups
     ]
     return min(factor or 1.0 for factor in factors)
 

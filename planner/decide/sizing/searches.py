@@ -513,7 +513,7 @@ def _simplest_tied_plan(
     if recommended is None:
         return None
     chosen = FeasiblePlan.of(plan, recommended)
-    confidence = recommended.source.confidence(chosen.num_gpus)
+    confidence = recommended.source.confidence_of(chosen.row)
     factor = 1.0 if confidence is None else min(confidence.layout_tie_factor, MAX_TIE_FACTOR)
     return chosen if chosen.num_gpus <= factor * fewest.num_gpus else None
 

@@ -420,7 +420,7 @@ def electricity_pairs(candidates: Any, row: Row) -> dict[str, str]:
     if math.isnan(number_of(row, "power_kw")):
         return {"energy": _UNKNOWN}
     draws = candidates.draws
-    column_intervals = intervals(row, candidates.source.confidence(number_of(row, "num_gpus")))
+    column_intervals = intervals(row, candidates.source.confidence_of(row))
     watts = {part: sum(first(getattr(draw, part)) for draw in draws) for part in PARTS}
     texts = [
         f"{_NAMES.get(part, part)} {format_result('power_kw', value / KILOWATT)}"

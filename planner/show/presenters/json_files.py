@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.atomic_write import write_atomically
-from planner.base.csv_cells import number_of_row
 from planner.base.version import __version__
 from planner.decide.assumptions import sensitive_assumptions
 from planner.optimize.collector import full_rows, value_or_none
@@ -95,7 +94,7 @@ def _evidence(plan: Plan, candidates: Candidates) -> dict[str, object]:
 
     Empty without published runs.
     """
-    confidence = candidates.source.confidence(number_of_row(candidates.row, "num_gpus"))
+    confidence = candidates.source.confidence_of(candidates.row)
     if confidence is None:
         return {}
     factor = float(confidence.layout_tie_factor) if plan.problem.has_ties else 1.0

@@ -267,7 +267,7 @@ def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
     """Return whether each row ties with the first in the first objective, and the factor."""
     goal = plan.problem.objectives[0].name
     row = first_row(table)
-    confidence = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
+    confidence = plan.source_of(row).confidence_of(row)
     if confidence is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
     values = np.asarray(table[plan_objective_column(plan, goal, table)], dtype=np.float64)
@@ -437,7 +437,7 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
     number = len(table["num_gpus"])
     rows = [{name: values[index] for name, values in table.items()} for index in (0, number - 1)]
     source = result.recommended.source
-    ends = intervals(recommended, source.confidence(number_of_row(recommended, "num_gpus")))
+    ends = intervals(recommended, source.confidence_of(recommended))
     recommended_text, best_text, last_text = (short_plan(plan, row) for row in (recommended, *rows))
     return FrontPoints(
         first=_points(first, table),

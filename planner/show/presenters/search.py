@@ -210,7 +210,7 @@ def _result_blocks(plan: Plan, candidates: Candidates, row: Row) -> Iterator[Blo
         yield make_lines(line)
     if plan.request.replay:
         yield from replay_blocks(plan, candidates)
-    confidence = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
+    confidence = plan.source_of(row).confidence_of(row)
     assumptions = sensitive_assumptions(plan, candidates)
     yield KeyValues(pairs=recommended_pairs(plan, row, confidence), is_two_column=True)
     constraints = with_rate_limit(plan.problem.constraints, plan.request.lasting_rate)
@@ -274,7 +274,7 @@ def headline(plan: Plan, result: SearchResult) -> str:
     if best is None:
         return ""
     parts = [f"Recommended: {short_plan(plan, best.row)}"]
-    confidence = best.source.confidence(number_of(best.row, "num_gpus"))
+    confidence = best.source.confidence_of(best.row)
     if confidence is not None and not confidence.is_proven:
         parts.append("not proven")
     constraints = with_rate_limit(plan.problem.constraints, plan.request.lasting_rate)
@@ -292,7 +292,7 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
     best = result.recommended
     if best is None:
         return ""
-    confidence = best.source.confidence(number_of(best.row, "num_gpus"))
+    confidence = best.source.confidence_of(best.row)
     if confidence is None or confidence.is_proven:
         return ""
     software = best.row[plan.workload.profile_kind]

@@ -116,7 +116,7 @@ def _cells(runs: Runs, row: ComparedRun) -> dict[str, str]:
         **cells,
         f"{PREDICTED}fits": fits,
         f"{PREDICTED}fit_probability": _number(prediction.fit_probability),
-        "basis": prediction.basis_words,
+        "basis": prediction.basis,
         "not_predicted_reason": prediction.reason,
         "impossible_layout": prediction.impossible,
         "assumed": "; ".join(row.assumed),
@@ -171,7 +171,7 @@ def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
     """Yield how many runs are predicted on which basis, and why others are not."""
     predictions = [row.prediction for row in rows]
     reasons = Counter(prediction.reason for prediction in predictions if prediction.reason)
-    bases = Counter(prediction.basis_words for prediction in predictions if prediction.basis)
+    bases = Counter(prediction.basis for prediction in predictions if prediction.basis)
     total = len(predictions)
     yield Title(text=f"Predicted: {format_count(total - reasons.total())} of {format_count(total)}")
     yield KeyValues(pairs={basis: format_count(number) for basis, number in bases.most_common()})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from planner.base.csv_cells import Row, Value, number_of_row
+from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.decide.assumptions import sensitive_assumptions
@@ -79,7 +79,7 @@ def by_module(rows: Iterable[Row], names: Sequence[str]) -> list[dict[str, Value
 def uncertainty_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     """Yield the first row's 90 % intervals, if there are published runs, and assumptions."""
     row = candidates.row
-    confidence = candidates.source.confidence(number_of_row(row, "num_gpus"))
+    confidence = candidates.source.confidence_of(row)
     assumptions = sensitive_assumptions(plan, candidates)
     lines = assumption_lines(plan, assumptions)
     if confidence is not None or lines:

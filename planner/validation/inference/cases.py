@@ -13,7 +13,21 @@ import numpy as np
 from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.confidence.error_classes import batching_kind, stated_release, unmeasured_features
+from planner.confidence.error_classes import batching_kind, stated_release
+from planner.confidence.evidence import (
+    BURST,
+    CLOSED,
+    LOADS,
+    MAXIMUM,
+    OPEN_LOOP,
+    STATIC,
+    Conditions,
+    disaggregated_group,
+    group_of_code,
+    layer_kinds,
+    load_codes,
+    serving_groups,
+)
 from planner.confidence.intervals import INFERENCE_TABLES, MemoryErrors, memory_errors
 from planner.confidence.profile_rules import EngineRule, engine_rule
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
@@ -110,6 +124,7 @@ class Mode(StrEnum):
     DISAGGREGATED = "disagg"
 
 
+_OFFLINE = {Mode.STATIC: STATIC, Mode.MAX_THROUGHPUT: MAXIMUM}
 _MODES = {mode.value: mode for mode in Mode} | {"agg": Mode.ONLINE, "": Mode.ONLINE}
 
 
@@ -173,6 +188,19 @@ class Traffic:
     def is_closed(self) -> bool:
         """Whether clients wait for their answers."""
         return self.clients is not None
+
+    @property
+    def arrivals(self) -> str:
+        """How requests arrive: at a rate, all together, or as clients have their answers."""
+        if self.clients is None:
+            return OPEN_LOOP
+        together = self.num_requests is not None and self.num_requests <= self.clients
+        return BURST if together else CLOSED
+
+    @property
+    def load(self) -> str:
+        """How many requests are served at once, one of `planner.confidence.evidence.LOADS`."""
+        return OPEN_LOOP if self.clients is None else LOADS[int(load_codes(self.clients))]
 
     @property
     def sent(self) -> float:
@@ -243,6 +271,7 @@ class InferenceCase(Case):
     tensors_only: bool
     weight_scale: float
     logit_bytes: float
+    is_tuned: bool = False
 
     @property
     def software(self) -> EngineRule:
@@ -250,11 +279,22 @@ class InferenceCase(Case):
         return self.rule
 
     @cached_property
-    def lacks(self) -> tuple[str, ...]:
-        """The release of its engine and the layers of its model, if no published run has them."""
-        if self.rule.nearest:
-            return ()
-        return unmeasured_features(self.rule.profile, stated_release(self.version), self.model)
+    def conditions(self) -> Conditions:
+        """GPU, arrivals, layout, weights and layers of the run."""
+        replica = self.replica
+        groups = (
+            serving_groups(replica, 0)
+            if self.prefill is None
+            else disaggregated_group(replica.quantization, 0)
+        )
+        layout, number_format, _ = group_of_code(int(groups))
+        return Conditions(
+            gpu_class=self.gpu_class,
+            work=_OFFLINE.get(self.mode) or self.traffic.arrivals,
+            layout=layout,
+            number_format=number_format,
+            layer_kinds=layer_kinds(self.model),
+        )
 
     @property
     def group(self) -> Hashable:
@@ -286,8 +326,11 @@ class InferenceCase(Case):
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """Engine, class of GPU, mode, dense or a mixture of experts."""
-        return (self.rule.label, self.gpu_class, self.mode.value, self.kind)
+        """Engine, class of GPU, mode, set-up, load, dense or a mixture of experts."""
+        is_offline = self.mode in _OFFLINE
+        setup = "" if is_offline else "tuned" if self.is_tuned else "own"
+        load = "" if is_offline else self.traffic.load
+        return (self.rule.label, self.gpu_class, self.mode.value, setup, load, self.kind)
 
     @property
     def memory_errors(self) -> MemoryErrors:
@@ -365,6 +408,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         tensors_only=run.word("memory_kind") in (MemoryKind.ALLOCATED, MemoryKind.RESERVED),
         weight_scale=scale,
         logit_bytes=rule.all_logits,
+        is_tuned=bool(run.flag("tuned")),
         catalogue=library.catalogue,
     )
 

@@ -95,7 +95,7 @@ class PredictedRun:
     @cached_property
     def ranges(self) -> Mapping[str, Range]:
         """Return predictions with their 90 % intervals, by result column."""
-        confidence = self.evaluation.source.confidence(self.row["num_gpus"])
+        confidence = self.evaluation.source.confidence_of(self.row)
         by_column = intervals(self.row, confidence)
         return {
             name: Range(value=float(self.row[name]), low=float(low), high=float(high))

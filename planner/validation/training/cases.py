@@ -24,6 +24,12 @@ from planner.base.software_enums import LossKernel
 from planner.base.training_aliases import SavedModules
 from planner.base.units import GIB
 from planner.confidence.error_classes import scale_class, training_task
+from planner.confidence.evidence import (
+    Conditions,
+    group_of_code,
+    layer_kinds,
+    training_groups,
+)
 from planner.confidence.intervals import (
     TRAINING_TABLES,
     MemoryErrors,
@@ -162,6 +168,20 @@ class TrainingCase(Case):
         """Framework, class of GPU, scale, task, dense or a mixture of experts."""
         task = training_task(tunes=self.is_fine_tuning)
         return (self.rule.label, self.gpu_class, self.scale, task, self.kind)
+
+    @cached_property
+    def conditions(self) -> Conditions:
+        """GPU, task, layout, number format and layers of the run."""
+        is_quantized = self.adapter is AdapterKind.QLORA
+        groups = training_groups(self.layouts[0], is_quantized=is_quantized)
+        layout, number_format, _ = group_of_code(int(groups))
+        return Conditions(
+            gpu_class=self.gpu_class,
+            work=training_task(tunes=self.is_fine_tuning),
+            layout=layout,
+            number_format=number_format,
+            layer_kinds=layer_kinds(self.model),
+        )
 
     @property
     def memory_errors(self) -> MemoryErrors:

@@ -95,7 +95,7 @@ class RlSource(Source):
         failures: dict[str, Value] = {"reliability": self.site.reliability.name}
         return {**answers, **failures, **self.site.columns, **self.site.grounds}
 
-    def _confidence(self, num_gpus: float) -> Confidence | None:
+    def _confidence(self, num_gpus: float, group: int) -> Confidence | None:
         """The 90 % intervals of RL predictions on ``num_gpus`` GPUs, failures included."""
         inputs, gpu = self.inputs, self.inputs.machine.gpu
         kind = "moe" if has_experts(inputs.model) else "dense"

@@ -10,7 +10,9 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.base.csv_cells import Value
+from planner.base.enums import Quantization
 from planner.base.records import record
+from planner.confidence.evidence import disaggregated_group
 from planner.configurations.configuration_tables import SERVING_NAMES, PoolConfigurations
 from planner.configurations.possible_parts import count_codes
 from planner.estimators.inference.batch_share import ServingInputs
@@ -81,6 +83,12 @@ class PrefillDecodeSource(ServingSource):
 
     block_rows = 0
     published = "disagg"
+
+    def evidence_groups(self, configurations: Any) -> IndexArray:
+        """The group of evidence of all pools of the source."""
+        quantization = Quantization(int(self.space.decode_mesh.values("quantization")[0]))
+        load = int(self.load_of(self.space.offered_concurrency or 1))
+        return np.asarray(disaggregated_group(quantization, load))
 
     @property
     def gpus(self) -> tuple[str, ...]:

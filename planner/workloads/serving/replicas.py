@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
 from planner.base.csv_cells import Value
 from planner.base.records import record
+from planner.confidence.intervals import MEDIAN
 from planner.configurations.configuration_tables import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.possible_parts import (
@@ -45,6 +46,7 @@ from planner.estimators.inference.serving_estimate import (
 from planner.estimators.inference.serving_memory import serving_memory
 from planner.estimators.ownership_cost import outlay
 from planner.estimators.power_draw import PowerDraw
+from planner.optimize.problem import confidence_factors
 from planner.optimize.source import Columns, Need
 from planner.specs.operating_terms import OperatingTerms
 from planner.workloads.complexity import replica_complexity
@@ -73,8 +75,8 @@ _BLOCK_ROWS = 2**16
 class ReplicaSource(ServingSource):
     """Replicas on one GPU with one engine: on fixed GPUs, or as many as the rate needs.
 
-    ``sure_share``: share of the predicted rate that plans count on. ``waits``: the concurrency is
-    an offered load; requests that do not fit in memory wait.
+    ``rate_confidence``: how surely plans reach the rate they count on. ``waits``: the concurrency
+    is an offered load; requests that do not fit in memory wait.
     """
 
     inputs: ServingInputs
@@ -82,7 +84,7 @@ class ReplicaSource(ServingSource):
     request_rate: float | None
     site: OperatingTerms
     mode: str = AGGREGATED
-    sure_share: float = 1.0
+    rate_confidence: float = MEDIAN
     waits: bool = False
 
     block_rows = _BLOCK_ROWS
@@ -182,12 +184,16 @@ class ReplicaSource(ServingSource):
             memory = serving_memory(self.inputs, configurations)
             return with_filled_cache(self.inputs, configurations, memory)
 
+    def rate_share(self, configurations: ServingConfigurations) -> Numeric:
+        """The share of the predicted request rate that plans count on."""
+        return confidence_factors(self, configurations, "request_rate", self.rate_confidence, -1)
+
     def _promises(self, estimate: ServingEstimate) -> ServiceLevels:
         """The service levels at capacity: GPUs, rate [1/s], latencies [s], free memory [bytes]."""
         c, served = estimate.configurations, estimate.served
         replicas = c.data_parallel
         if not self.counts and self.request_rate is not None:
-            replicas = rounded_up(self.request_rate / (served.request_rate * self.sure_share))
+            replicas = rounded_up(self.request_rate / (served.request_rate * self.rate_share(c)))
         num_gpus = replicas * c.replica_gpus
         capacity = self.inputs.machine.gpu.allocatable_memory
         work, makespan, rate = self.inputs.workload, None, served.request_rate

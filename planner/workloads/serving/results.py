@@ -11,10 +11,11 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray, add
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, add
 from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.base.units import GIB, HOUR, KILOWATT, KILOWATT_HOUR
+from planner.confidence.evidence import OPEN, load_codes, serving_groups
 from planner.confidence.intervals import Confidence
 from planner.configurations.configuration_tables import SERVING_NAMES, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
@@ -114,10 +115,21 @@ class ServingSource(Source):
         lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
         return {**lengths, **self.site.columns, **self.site.grounds}
 
-    def _confidence(self, num_gpus: float) -> Confidence | None:
+    def evidence_groups(self, configurations: ServingConfigurations) -> IndexArray:
+        """The group of evidence of each configuration: layout, weights and load."""
+        return serving_groups(configurations, self.load_of(configurations.concurrency))
+
+    def load_of(self, concurrency: Numeric) -> Numeric:
+        """The place in `planner.confidence.evidence.LOADS` for requests of a replica at once."""
+        is_rate = self.inputs.workload.request_rate is not None
+        return OPEN if is_rate else load_codes(concurrency)
+
+    def _confidence(self, num_gpus: float, group: int) -> Confidence | None:
         """The 90 % intervals of predictions on ``num_gpus`` GPUs, power and energy included."""
         machine, power = self.inputs.machine, self.site.power
-        confidence = serving_confidence(self.inputs, self.published, spans_nodes=self.spans_nodes)
+        confidence = serving_confidence(
+            self.inputs, self.published, group, spans_nodes=self.spans_nodes
+        )
         if power is None:
             return confidence
         return with_energy(confidence, machine, self.site, num_gpus, power.decode)

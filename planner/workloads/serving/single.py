@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.arrays import FloatArray
+from planner.base.arrays import FloatArray, Numeric
 from planner.configurations.configuration_tables import (
     OF_PREFILL,
     PoolConfigurations,
@@ -187,8 +187,11 @@ def _evaluate_at_load(source: ReplicaSource | PrefillDecodeSource, configuration
     candidates = source.judged(configurations)
     if request_rate is None or configurations.size == 1:
         return candidates.at_load
-    share = source.sure_share if isinstance(source, ReplicaSource) else 1.0
-    rate, shape = request_rate / share, configurations.shape
+    share: Numeric = 1.0
+    if isinstance(source, ReplicaSource):
+        share = source.rate_share(configurations)
+    shape = configurations.shape
+    rate = np.broadcast_to(request_rate / share, shape).ravel()
     codes = np.broadcast_to(candidates.rejected_by, shape)
     capacities = np.where(codes == 0, np.broadcast_to(candidates.capacity, shape), 0.0)
     reaching = np.flatnonzero(capacities >= rate)
@@ -202,7 +205,9 @@ def _evaluate_at_load(source: ReplicaSource | PrefillDecodeSource, configuration
         return source.judged(configurations.rows([0])).at_load
     if source.inputs.workload.num_requests is not None:
         return source.judged(configurations.rows([best])).at_load
-    raise InfeasibleError(_overload_message(configurations.rows([best]), capacities[best], rate))
+    raise InfeasibleError(
+        _overload_message(configurations.rows([best]), capacities[best], float(rate[best]))
+    )
 
 
 def _overload_message(c: ServingConfigurations, capacity: float, rate: float) -> str:

@@ -10,10 +10,11 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, broadcast_flat, is_among
 from planner.base.csv_cells import Value
-from planner.base.enums import Contract, Offload, Recompute, ZeroStage
+from planner.base.enums import AdapterKind, Contract, Offload, Recompute, ZeroStage
 from planner.base.records import record
 from planner.base.training_aliases import TrainingObjective
 from planner.base.units import GIB
+from planner.confidence.evidence import training_groups
 from planner.confidence.intervals import Confidence, fit_probability
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.enumerate import OpenMesh
@@ -148,11 +149,16 @@ class TrainingSource(Source):
         failures = {"reliability": self.site.reliability.name}
         return {**amount, **failures, **self.site.columns, **self.site.grounds}
 
-    def _confidence(self, num_gpus: float) -> Confidence | None:
+    def evidence_groups(self, configurations: TrainingConfigurations) -> IndexArray:
+        """The group of evidence of each configuration: its layout and number format."""
+        is_quantized = self.inputs.workload.adapter is AdapterKind.QLORA
+        return training_groups(configurations, is_quantized=is_quantized)
+
+    def _confidence(self, num_gpus: float, group: int) -> Confidence | None:
         """The 90 % intervals of predictions on ``num_gpus`` GPUs; None if there are none."""
         if self.flops_efficiency is not None:
             return None
-        confidence = training_confidence(self.inputs, int(num_gpus))
+        confidence = training_confidence(self.inputs, int(num_gpus), group)
         if confidence is None:
             return None
         failures = calendar_factors(self.inputs, self.site, num_gpus)

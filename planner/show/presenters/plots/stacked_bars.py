@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.base import formatting
-from planner.base.csv_cells import number_of_row
 from planner.base.records import record
 from planner.base.units import GIB, ceil_div
 from planner.optimize.result_columns import intervals
@@ -82,7 +81,7 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
     """Return a bar for each kind of step [ms or s] and one for memory [GiB], without zeros."""
     row = candidates.row
-    column_intervals = intervals(row, candidates.source.confidence(number_of_row(row, "num_gpus")))
+    column_intervals = intervals(row, candidates.source.confidence_of(row))
     bars = []
     for name, times in details_of(plan).times(candidates).items():
         scale, unit = (1.0, "s") if sum(times.values()) >= 1 else (1e3, "ms")
