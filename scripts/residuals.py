@@ -204,7 +204,7 @@ def _parts(found: Iterable[Residual], quantity: str) -> list[list[Residual]]:
     """The residuals of a quantity, those that are pooled apart in lists of their own."""
     parts: defaultdict[str, list[Residual]] = defaultdict(list)
     for residual in found:
-        if residual.quantity == quantity:
+        if residual.quantity == quantity and residual.tables in _LEVELS:
             apart = _APART.get(residual.tables)
             at = residual.tables.keys.index(apart) if apart else None
             parts["" if at is None else residual.keys[at]].append(residual)

@@ -6,15 +6,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
-from planner.base.arrays import IndexArray, Numeric
+from planner.base.arrays import BoolArray, IndexArray, Numeric
 from planner.base.enums import ComputePrecision, Quantization
 from planner.base.records import record
-from planner.confidence.error_classes import architecture
-from planner.confidence.intervals import ASSUMED, MEASURED, ROOFLINE, TRANSFERRED, ErrorTables, Rule
+from planner.confidence.error_classes import Release, architecture, find_measured_tool
+from planner.confidence.intervals import (
+    ASSUMED,
+    MEASURED,
+    ROOFLINE,
+    TRANSFERRED,
+    ErrorTables,
+    Rule,
+    farther_basis,
+)
 from planner.confidence.profile_rules import read_table
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS
@@ -148,6 +156,26 @@ def evidence_of(
     return Evidence(basis=basis, runs=runs, missing=tuple(_missing(conditions, known)))
 
 
+def with_missing(evidence: Evidence, *missing: str) -> Evidence:
+    """Return the evidence where no published run has ``missing``; empty texts do not count."""
+    lacks = tuple(filter(None, missing))
+    if not lacks:
+        return evidence
+    basis = farther_basis(evidence.basis, TRANSFERRED)
+    return replace(evidence, basis=basis, missing=(*evidence.missing, *lacks))
+
+
+def unmeasured_release(rule: Rule, release: str) -> str:
+    """Return a phrase if no published run was measured with a release of an engine, else "".
+
+    An empty release is not specified.
+    """
+    tool = find_measured_tool(rule.profile)
+    if not release or not tool or rule.nearest:
+        return ""
+    return "" if Release(tool=tool, number=release).is_measured else f"release {release}"
+
+
 def _missing(conditions: Conditions, known: Sequence[Conditions]) -> Iterator[str]:
     """Yield what none of the software's runs has; all of it on this generation of GPUs if so."""
     if not known:
@@ -221,60 +249,11 @@ def layer_kinds(model: ModelSpec) -> str:
     return "+".join(sorted(kinds - {"window", "sinks"}))
 
 
-class TrainingLayout(Protocol):
-    """What evidence of training depends on of one configuration, or of arrays of them."""
+def training_groups(layout: Any, *, is_quantized: bool) -> IndexArray:
+    """Return the `group_codes` of layouts of training, with the fields of `TrainingConfigurations`.
 
-    @property
-    def pipeline_parallel(self) -> Numeric:
-        """Pipeline stages."""
-
-    @property
-    def expert_parallel(self) -> Numeric:
-        """Ranks that share the experts of a layer."""
-
-    @property
-    def context_parallel(self) -> Numeric:
-        """Ranks that share a sequence."""
-
-    @property
-    def offload(self) -> Numeric:
-        """A code of `planner.base.enums.Offload`."""
-
-    @property
-    def precision(self) -> Numeric:
-        """A code of `planner.base.enums.ComputePrecision`."""
-
-
-class ServingLayout(Protocol):
-    """What evidence of serving depends on of one replica, or of arrays of them."""
-
-    @property
-    def pipeline_parallel(self) -> Numeric:
-        """Pipeline stages."""
-
-    @property
-    def expert_parallel(self) -> Numeric:
-        """Ranks that share the experts of a layer."""
-
-    @property
-    def attention_data_parallel(self) -> Numeric:
-        """Ranks with a copy of the attention's weights."""
-
-    @property
-    def weight_offload(self) -> Numeric:
-        """Share of the weights in host memory."""
-
-    @property
-    def kv_offload(self) -> Numeric:
-        """Share of the cache in host memory."""
-
-    @property
-    def quantization(self) -> Numeric:
-        """A code of `planner.base.enums.Quantization`."""
-
-
-def training_groups(layout: TrainingLayout, *, is_quantized: bool) -> IndexArray:
-    """Return the `group_codes` of layouts of training; ``is_quantized``: of 4-bit base weights."""
+    ``is_quantized``: the base weights have 4 bits.
+    """
     used = {
         "pipeline": np.greater(layout.pipeline_parallel, 1),
         "experts": np.greater(layout.expert_parallel, 1),
@@ -285,8 +264,11 @@ def training_groups(layout: TrainingLayout, *, is_quantized: bool) -> IndexArray
     return group_codes(layout_codes(used), np.maximum(formats, 2) if is_quantized else formats)
 
 
-def serving_groups(layout: ServingLayout, load: Numeric) -> IndexArray:
-    """Return the `group_codes` of replicas; ``load`` is a place in `LOADS`."""
+def serving_groups(layout: Any, load: int | IndexArray) -> IndexArray:
+    """Return the `group_codes` of replicas, with the fields of `ServingConfigurations`.
+
+    ``load`` is a place in `LOADS`.
+    """
     used = {
         "pipeline": np.greater(layout.pipeline_parallel, 1),
         "experts": np.greater(layout.expert_parallel, 1),
@@ -303,13 +285,13 @@ def disaggregated_group(quantization: Quantization, load: int) -> int:
     return int(group_codes(layout_codes({"disaggregated": True}), number_format, load))
 
 
-def layout_codes(used: Mapping[str, Numeric]) -> IndexArray:
+def layout_codes(used: Mapping[str, bool | BoolArray]) -> IndexArray:
     """Return a number for the layout of each row, from which of `LAYOUTS` are in use."""
-    code: Numeric = np.zeros((), dtype=np.intp)
+    code: IndexArray = np.zeros((), dtype=np.intp)
     for place, name in enumerate(LAYOUTS):
         if name in used:
-            code = code + (np.asarray(used[name]).astype(bool).astype(np.intp) << place)
-    return np.asarray(code)
+            code = code + (np.asarray(used[name]).astype(np.intp) << place)
+    return code
 
 
 def layout_of_code(code: int) -> str:
@@ -335,7 +317,9 @@ _SERVING_FORMATS = np.array(
 _NUM_LAYOUTS, _NUM_FORMATS = 1 << len(LAYOUTS), len(NUMBER_FORMATS)
 
 
-def group_codes(layout: IndexArray, number_format: IndexArray, load: Numeric = 0) -> IndexArray:
+def group_codes(
+    layout: IndexArray, number_format: IndexArray, load: int | IndexArray = 0
+) -> IndexArray:
     """Return one number for layout, number format and load of each row (`group_of_code`)."""
     return np.asarray((np.asarray(load) * _NUM_FORMATS + number_format) * _NUM_LAYOUTS + layout)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cache
 from statistics import NormalDist
 from typing import Protocol
@@ -25,7 +25,7 @@ WORK = "task", "mode"
 FIXED = 1.0, 1.0
 
 
-class Rule(Protocol):
+class Rule(Hashable, Protocol):
     """Which profile stands for a software; ``nearest``: it is only the closest to it."""
 
     @property
@@ -152,7 +152,7 @@ def interval_of(
         return 0.0, math.inf
     wider = _widening(tables).get((quantity, basis if basis != ASSUMED else ROOFLINE), 1.0)
     low, high = min(row.low for row in best), max(row.high for row in best)
-    return min(low, low**wider), max(high, high**wider)
+    return low ** (wider if low < 1 else 1), high ** (wider if high > 1 else 1)
 
 
 def farther_basis(first: str, second: str) -> str:

@@ -271,12 +271,12 @@ def _evidence_groups(
 
 
 def _confidence_of_key(
-    key: int, sources: Sequence[Source], counts: Sequence[float], groups: Sequence[float]
+    key: int, sources: Sequence[Source], counts: FloatArray, groups: IndexArray
 ) -> Confidence | None:
     """The intervals for one combination of source, number of GPUs and group of evidence."""
     rest, group = divmod(key, len(groups))
     source, count = divmod(rest, len(counts))
-    return sources[source].confidence(counts[count], int(groups[group]))
+    return sources[source].confidence(float(counts[count]), int(groups[group]))
 
 
 def _with_prices(

@@ -164,6 +164,17 @@ class Candidates(ABC):
         """Complexity of rows at flat indices."""
         return np.zeros(rows.shape, dtype=np.intp)
 
+    def unproven_at(self, rows: IndexArray) -> BoolArray:
+        """True for rows at flat indices whose layout no published run of their software has."""
+        groups = self.at(self.source.evidence_groups(self.configurations), rows)
+        number = max(self.source.counts, default=1)
+        unproven = {
+            group: confidence is not None and not confidence.is_proven
+            for group in np.unique(groups).tolist()
+            for confidence in [self.source.confidence(number, group)]
+        }
+        return np.array([unproven[group] for group in groups.tolist()], dtype=np.bool_)
+
     def moved(self, source: Any) -> Candidates:
         """The candidates of a source that differs only in prices and other operating terms."""
         judged: Candidates = source.judged(self.configurations)
@@ -269,7 +280,7 @@ class _MeshAxes:
     def __getattr__(self, name: str) -> FloatArray:
         if name not in self._asked:
             values = np.unique(np.asarray(self._mesh.values(name)))
-            self._asked[name] = values.reshape(-1, *(1,) * len(self._asked))
+            self._asked[name] = values.astype(np.float64).reshape(-1, *(1,) * len(self._asked))
         return self._asked[name]
 
 

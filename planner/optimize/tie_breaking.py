@@ -20,6 +20,8 @@ _MIN_FIT_PROBABILITY = 0.5
 
 MAX_TIE_FACTOR = 1.25
 """Largest factor of a tie: beyond it no plan is as good, however wide the errors are."""
+_UNPROVEN = 2**40
+"""Added to the complexity of a layout that no published run has: more than any complexity."""
 
 
 @record(kw_only=True)
@@ -57,10 +59,10 @@ class RankedConfiguration:
 
 
 class ComplexityTieBreaker:
-    """Breaks ties by complexity: keeps the best row of each complexity near the best objective.
+    """Breaks ties: keeps the best row of each complexity near the best objective.
 
-    The first objective is weighted by the fit probability. A row stays only if no simpler one is
-    as good.
+    A layout that published runs have counts as simpler than all others. The first objective is
+    weighted by the fit probability. A row stays only if no simpler one is as good.
     """
 
     def __init__(self) -> None:
@@ -100,6 +102,7 @@ class ComplexityTieBreaker:
             (first <= largest_within_factor(best, MAX_TIE_FACTOR)) & np.isfinite(first)
         )
         complexity: IndexArray = candidates.complexity_at(rows[near])
+        complexity = complexity + _UNPROVEN * candidates.unproven_at(rows[near])
         # The first objective of the best kept row that is no more complex.
         steps = np.array([configuration.complexity for configuration in self._configurations])
         bounds = np.array(

@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
-from planner.confidence.evidence import evidence_of
+from planner.confidence.evidence import evidence_of, unmeasured_release, with_missing
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
     LEVEL,
@@ -231,7 +231,8 @@ def predict(
 
 def basis_of_case(case: Case, tables: ErrorTables) -> str:
     """Return how near published runs are to a case; a run of the case itself counts, too."""
-    return evidence_of(case.software, case.gpu.name, case.conditions, tables).basis
+    evidence = evidence_of(case.software, case.gpu.name, case.conditions, tables)
+    return with_missing(evidence, unmeasured_release(case.software, case.release)).basis
 
 
 def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:

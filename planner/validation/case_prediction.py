@@ -60,6 +60,11 @@ class Case(ABC):
     def conditions(self) -> Conditions:
         """The conditions of the run that decide how much evidence there is."""
 
+    @property
+    def release(self) -> str:
+        """The release of its engine; "": not stated."""
+        return ""
+
     @cached_property
     def gpu_class(self) -> str:
         """The GPU's generation, or its vendor."""

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner.base.training_aliases import TrainingObjective
 from planner.confidence.error_classes import (
-    Release,
     batching_kind,
-    find_measured_tool,
     gpu_class,
     has_experts,
     scale_class,
@@ -26,15 +24,15 @@ from planner.confidence.evidence import (
     evidence_of,
     group_of_code,
     layer_kinds,
+    unmeasured_release,
+    with_missing,
 )
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
     TRAINING_TABLES,
-    TRANSFERRED,
     Confidence,
     MemoryErrors,
     default_fit_confidence,
-    farther_basis,
     interval_of,
     memory_errors,
 )
@@ -117,12 +115,7 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int, group: int = 0) -
         rule, machine.gpu.name, conditions, TRAINING_TABLES, is_assumed=_is_assumed(machine)
     )
     if work.training_objective.needs_rollouts:  # no published run is an update of this kind
-        evidence = replace(
-            evidence,
-            basis=farther_basis(evidence.basis, TRANSFERRED),
-            runs=0,
-            missing=(*evidence.missing, "updates from rollouts"),
-        )
+        evidence = replace(with_missing(evidence, "updates from rollouts"), runs=0)
     factors = {
         name: interval_of(name, keys, TRAINING_TABLES, evidence.basis)
         for name in terms_about("measured", "train")
@@ -171,18 +164,14 @@ def serving_confidence(
     evidence = evidence_of(
         rule, machine.gpu.name, conditions, INFERENCE_TABLES, is_assumed=_is_assumed(machine)
     )
-    basis, missing = evidence.basis, list(evidence.missing)
-    if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
-        missing.append("tensor parallelism over nodes")
-    release = inputs.engine_version
-    tool = find_measured_tool(rule.profile)
-    is_known = bool(release and tool) and not rule.nearest
-    if is_known and not Release(tool=tool, number=release).is_measured:
-        missing.append(f"release {release}")
-    if missing != [*evidence.missing]:
-        basis = farther_basis(basis, TRANSFERRED)
+    over_nodes = spans_nodes and rule.profile not in _MEASURED_OVER_NODES
+    evidence = with_missing(
+        evidence,
+        "tensor parallelism over nodes" if over_nodes else "",
+        unmeasured_release(rule, inputs.engine_version),
+    )
     factors = {
-        name: interval_of(name, keys, INFERENCE_TABLES, basis)
+        name: interval_of(name, keys, INFERENCE_TABLES, evidence.basis)
         for name in (*terms_about("measured", "serve"), "throughput")
     }
     low, high = factors["throughput"]
@@ -190,9 +179,9 @@ def serving_confidence(
     return Confidence(
         factors=factors,
         layout_tie_factor=interval_of("layout", keys, INFERENCE_TABLES)[1],
-        basis=basis,
+        basis=evidence.basis,
         runs=evidence.runs,
-        missing=tuple(missing),
+        missing=evidence.missing,
     )
 
 

@@ -45,6 +45,9 @@ class Drawn:
     def fit_probability_at(self, rows: np.ndarray) -> np.ndarray:
         return self.fits[rows]
 
+    def unproven_at(self, rows: np.ndarray) -> np.ndarray:
+        return np.zeros(len(rows), dtype=bool)
+
     def complexity_at(self, rows: np.ndarray) -> np.ndarray:
         return self.complexity[rows]
 

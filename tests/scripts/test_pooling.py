@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pooling import FITTED, Errors, LeftOut, group_factor, left_out, pooled, student
+from pooling import FITTED, Errors, LeftOut, left_out, pooled, student
+
+from planner.confidence.evidence import Conditions
 
 ANY, NODE = ("", ""), ("node", "")
+KNOWN = Conditions(gpu_class="known", work="pretrain")
 
 
 def _drawn(seed: int, *, fitted: bool = False) -> Errors:
@@ -25,7 +28,8 @@ def _drawn(seed: int, *, fitted: bool = False) -> Errors:
         folds=names,
         publishers=names,
         fitted=np.full(len(names), fitted),
-        bases=np.full(len(names), "measured"),
+        software=np.full(len(names), "one"),
+        conditions=[KNOWN] * len(names),
     )
 
 
@@ -55,7 +59,8 @@ def test_few_publishers_are_drawn_to_the_wider_kind() -> None:
         folds=errors.folds,
         publishers=errors.publishers,
         fitted=errors.fitted,
-        bases=errors.bases,
+        software=errors.software,
+        conditions=errors.conditions,
     )
     low, high, _ = pooled(own).ends[("own", "")]
     assert 0 < (low + high) / 2 < 0.5
@@ -89,10 +94,15 @@ def test_a_basis_that_errs_more_is_wider() -> None:
     errors = _drawn(4)
     far = np.isin(errors.folds, [f"publisher {number}" for number in range(8)])
     values = np.where(far, 3 * errors.values, errors.values)
-    bases = np.where(far, "roofline", "measured")
-    found = pooled(Errors(**{**vars(errors), "values": values, "bases": bases})).widening
+    conditions = [
+        replace(KNOWN, gpu_class=f"class {number}") if is_far else KNOWN
+        for number, is_far in enumerate(far.tolist())
+    ]
+    errors = replace(errors, values=values, conditions=conditions)
+    assert {*errors.bases.tolist()} == {"roofline", "measured"}
+    found = pooled(errors).widening
     assert found["roofline"][0] > 1.2
-    assert found["measured"][0] == 1.0
+    assert found["measured"][0] <= 1.0
 
 
 def test_the_interval_score_is_the_width_and_what_is_missed() -> None:
@@ -119,26 +129,10 @@ def test_a_publisher_with_many_runs_tells_no_more_of_a_kind_than_another() -> No
             "folds": np.concatenate([errors.folds, np.full(400, "large")]),
             "publishers": np.concatenate([errors.publishers, np.full(400, "large")]),
             "fitted": np.zeros(len(errors.values) + 400, dtype=bool),
-            "bases": np.full(len(errors.values) + 400, "measured"),
+            "software": np.full(len(errors.values) + 400, "one"),
+            "conditions": [KNOWN] * (len(errors.values) + 400),
         }
     )
     low, high, _ = pooled(whole).ends[ANY]
     assert low < 0 < high
     assert abs(low + high) < 0.5
-
-
-def test_groups_that_err_alike_need_no_more_and_those_that_err_more_do() -> None:
-    """Thirty releases, each a publisher here: 30 of 33 parts of the exponent are their own."""
-    errors = _drawn(7)
-    groups = errors.folds
-    assert group_factor(errors, groups)[0] < 1.15
-    far = np.isin(groups, [f"publisher {number}" for number in range(8)])
-    wide = replace(errors, values=np.where(far, 4 * errors.values, errors.values))
-    told = np.where(far, groups, "")
-    factor, runs = group_factor(wide, told)
-    assert runs == far.sum()
-    assert factor > 1.3
-    # Eight groups: the exponent is 8 / 11, and a single one counts a quarter.
-    one = np.where(groups == "publisher 3", "only", "")
-    assert group_factor(wide, one)[0] < factor
-    assert group_factor(errors, np.full(len(groups), "")) == (1.0, 0)

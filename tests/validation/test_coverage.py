@@ -25,4 +25,4 @@ def test_runs_of_a_new_publisher_stay_within_their_quantile(
     shares, runs = shares_within(found, quantity, limits)
     assert runs > 800
     for (confidence, side), within in zip(limits, shares, strict=True):
-        assert confidence - 0.04 <= within <= confidence + 0.12, (confidence, side)
+        assert confidence - 0.04 <= within <= confidence + 0.15, (confidence, side)

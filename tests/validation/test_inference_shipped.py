@@ -158,5 +158,4 @@ def test_a_plan_for_serving_has_its_confidence():
     assert found.basis in ("measured", "transferred")
     quantities = {"time_per_output_token", "time_to_first_token", "throughput", "peak_memory"}
     assert set(found.factors) == quantities
-    for low, high in found.factors.values():
-        assert 0 < low < 1 < high < 10
+    assert all(0 < low < 1 < high < 20 for low, high in found.factors.values())

@@ -278,6 +278,11 @@ class InferenceCase(Case):
         """The rule of its engine."""
         return self.rule
 
+    @property
+    def release(self) -> str:
+        """The release of its engine; "": not stated."""
+        return stated_release(self.version)
+
     @cached_property
     def conditions(self) -> Conditions:
         """GPU, arrivals, layout, weights and layers of the run."""

@@ -119,7 +119,7 @@ class ServingSource(Source):
         """The group of evidence of each configuration: layout, weights and load."""
         return serving_groups(configurations, self.load_of(configurations.concurrency))
 
-    def load_of(self, concurrency: Numeric) -> Numeric:
+    def load_of(self, concurrency: Numeric) -> int | IndexArray:
         """The place in `planner.confidence.evidence.LOADS` for requests of a replica at once."""
         is_rate = self.inputs.workload.request_rate is not None
         return OPEN if is_rate else load_codes(concurrency)

@@ -27,7 +27,7 @@ from planner.configurations.enumerate import (
 )
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.inference.batch_share import ServingInputs
-from planner.optimize.problem import confidence_factors
+from planner.optimize.problem import confidence_factor
 from planner.optimize.source import Source
 from planner.question.request import Request
 from planner.question.terms import parameter_defaults, terms_about, terms_of
@@ -272,7 +272,7 @@ def _counted_on(source: Source, confidence: float) -> Source:
     if isinstance(source, ReplicaSource):
         return replace(source, rate_confidence=confidence)
     if isinstance(source, PrefillDecodeSource) and source.space.request_rate is not None:
-        share = confidence_factors(source, None, "request_rate", confidence, -1)
+        share = confidence_factor(source, "request_rate", confidence, -1) or 1.0
         space = replace(source.space, request_rate=source.space.request_rate / share)
         return replace(source, space=space)
     return source
