@@ -76,10 +76,12 @@ class LimitChance(JsonPart):
 class PlanEvidence(JsonPart):
     """The basis of a plan's intervals, and the factor within which layouts tie with it.
 
-    ``regret`` is the expected loss against the best plan as a share; NaN: unknown.
+    ``regret`` is the expected loss against the best plan as a share; NaN: unknown. ``missing`` is
+    what no published run of the software has.
     """
 
     basis: str = ""
+    missing: tuple[str, ...] = ()
     tie_factor: float = 1.0
     regret: float = math.nan
 

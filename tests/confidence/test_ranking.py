@@ -11,6 +11,7 @@ import planner
 from planner.confidence.intervals import BASES
 from planner.confidence.ranking import (
     RankedPlan,
+    are_plans_tied,
     evidence_rank,
     expected_regrets,
     recommended_index,

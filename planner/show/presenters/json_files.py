@@ -98,7 +98,8 @@ def _evidence(plan: Plan, candidates: Candidates) -> dict[str, object]:
     if confidence is None:
         return {}
     factor = float(confidence.layout_tie_factor) if plan.problem.has_ties else 1.0
-    return {"basis": confidence.basis, "tie_factor": factor}
+    missing = {"missing": list(confidence.missing)} if confidence.missing else {}
+    return {"basis": confidence.basis, "tie_factor": factor, **missing}
 
 
 def _row(plan: Plan, candidates: Candidates | None) -> dict[str, object] | None:
