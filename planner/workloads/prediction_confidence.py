@@ -87,7 +87,7 @@ def serving_share(inputs: ServingInputs, confidence: float | None) -> float:
 def training_confidence(inputs: TrainingInputs, num_gpus: int) -> Confidence | None:
     """The 90 % intervals of training predictions; None at a roofline or a set efficiency."""
     machine, work = inputs.machine, inputs.workload
-    if _has_set_efficiency(machine):
+    if has_set_efficiency(machine):
         return None
     rule, silicon = framework_rule(inputs.framework.name), gpu_class(machine.gpu)
     kind = _model_kind(inputs.model)
@@ -113,7 +113,7 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int) -> Confidence | N
     )
     if slower > 1 and is_first_run(work.tuned, work.training_objective):
         low, high = factors["step_time"]
-        factors["step_time"] = low, high * slower
+        factors["step_time"] = low / inputs.slowdown, high * slower / inputs.slowdown
         basis += ", first run" + (" (--tuned otherwise)" if work.tuned is None else "")
     return Confidence(
         factors=factors,
@@ -132,7 +132,7 @@ def serving_confidence(
     ``spans_nodes``: tensor parallelism crosses nodes, of which few runs are published.
     """
     machine = inputs.machine
-    if _has_set_efficiency(machine):
+    if has_set_efficiency(machine):
         return None
     rule, silicon = rule_of_profile(inputs.engine, machine.gpu.name), gpu_class(machine.gpu)
     kind = _model_kind(inputs.model)
@@ -199,7 +199,7 @@ def _cluster_scale(machine: Machine, num_gpus: int) -> str:
     return scale_class(num_gpus, machine.cluster.gpus_per_node)
 
 
-def _has_set_efficiency(machine: Machine) -> bool:
+def has_set_efficiency(machine: Machine) -> bool:
     """Whether the request replaces predictions by bounds or by a share of the bandwidth."""
     return machine.ideal or machine.memory_efficiency is not None
 

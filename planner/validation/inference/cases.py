@@ -15,6 +15,7 @@ from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.error_classes import batching_kind, stated_release, unmeasured_features
 from planner.confidence.intervals import INFERENCE_TABLES, MemoryErrors, memory_errors
+from planner.confidence.medians import Work, median_slowdown
 from planner.confidence.profile_rules import EngineRule, engine_rule
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
 from planner.estimators.inference.batch_share import ServingInputs
@@ -110,6 +111,12 @@ class Mode(StrEnum):
     DISAGGREGATED = "disagg"
 
 
+WORK_OF_MODE = {
+    Mode.STATIC: Work.STATIC_BATCH,
+    Mode.MAX_THROUGHPUT: Work.MAX_THROUGHPUT,
+    Mode.ONLINE: Work.SERVING,
+    Mode.DISAGGREGATED: Work.SERVING,
+}
 _MODES = {mode.value: mode for mode in Mode} | {"agg": Mode.ONLINE, "": Mode.ONLINE}
 
 
@@ -228,6 +235,7 @@ class InferenceCase(Case):
     static batch's pipeline work: all at once if empty. ``tensors_only``: its memory is that
     of the allocator. ``weight_scale``: bytes of its weights over those of the quantization.
     ``logit_bytes``: bytes per logit, if it computes logits for every position of a prompt.
+    ``slowdown``: time of an engine step over that of a set-up tuned as vendors' benchmarks.
     """
 
     mode: Mode
@@ -243,6 +251,12 @@ class InferenceCase(Case):
     tensors_only: bool
     weight_scale: float
     logit_bytes: float
+    slowdown: float = 1.0
+
+    @property
+    def as_tuned(self) -> InferenceCase | None:
+        """The case of the same run as fast as tuned ones; None if this one is."""
+        return None if self.slowdown == 1.0 else replace(self, slowdown=1.0)
 
     @property
     def software(self) -> EngineRule:
@@ -271,6 +285,7 @@ class InferenceCase(Case):
             self.engine.execution.decode_launch_time,
             self.engine.memory,
             self.engine.scheduler,
+            self.slowdown,
             *self.traffic.of_all,
         )
 
@@ -320,6 +335,7 @@ def setting_of(
         model=first.model,
         engine=first.engine,
         workload=workload,
+        slowdown=first.slowdown,
     )
 
 
@@ -365,6 +381,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         tensors_only=run.word("memory_kind") in (MemoryKind.ALLOCATED, MemoryKind.RESERVED),
         weight_scale=scale,
         logit_bytes=rule.all_logits,
+        slowdown=1.0 if run.flag("tuned") else median_slowdown(WORK_OF_MODE[mode]).slower,
         catalogue=library.catalogue,
     )
 

@@ -112,7 +112,8 @@ class ServingSource(Source):
         """The tokens of a request, and the price of a GPU."""
         work = self.inputs.workload
         lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
-        return {**lengths, **self.site.columns, **self.site.grounds}
+        slowdown = {"slowdown": self.inputs.slowdown}
+        return {**lengths, **slowdown, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
         """The 90 % intervals of predictions on ``num_gpus`` GPUs, power and energy included."""

@@ -146,7 +146,8 @@ class TrainingSource(Source):
         }
         amount["training_objective"] = str(work.training_objective)
         failures = {"reliability": self.site.reliability.name}
-        return {**amount, **failures, **self.site.columns, **self.site.grounds}
+        slowdown = {"slowdown": self.inputs.slowdown}
+        return {**amount, **slowdown, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
         """The 90 % intervals of predictions on ``num_gpus`` GPUs; None if there are none."""
