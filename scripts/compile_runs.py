@@ -18,6 +18,7 @@ from pathlib import Path
 from published.inference import inference_cells
 from published.tables import AS_PUBLISHED, DETAILS, changed, original, source_columns
 from published.training import training_cells
+from publishers import publishes_tuned
 
 from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, Run, TableKind, read_runs
 from planner.validation.spec_library import Library
@@ -54,7 +55,10 @@ def compiled(path: Path, library: Library) -> str:
 
 
 def _row(run: Run, kind: TableKind, library: Library) -> Mapping[str, str]:
-    known = _CELLS[kind](run, library) | {"publisher": _publisher(run)}
+    named = _publisher(run)
+    known = _CELLS[kind](run, library) | {"publisher": named}
+    if kind is TableKind.INFERENCE and publishes_tuned(named):
+        known["tuned"] = "1"
     cells = changed(run, known)
     were = [f"{name}={run.cells[name]}" for name in cells if name in run.cells]
     return {**run.cells, **cells, AS_PUBLISHED: "; ".join(were)}

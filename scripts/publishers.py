@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -14,9 +15,15 @@ _FOLDER = Path(__file__).parent / "published"
 def publisher(row: ComparedRun) -> str:
     """The organisation behind the source of a row; the source's own name where none is known."""
     named = row.run.text("publisher") or row.run.text("source")
-    return _organisations().get(named, named)
+    row_of_name = _organisations().get(named)
+    return row_of_name["publisher"] if row_of_name else named
+
+
+def publishes_tuned(named: str) -> bool:
+    """Whether a name in the column publisher is a vendor that tunes its benchmarks."""
+    return _organisations().get(named, {}).get("tuned") == "1"
 
 
 @cache
-def _organisations() -> dict[str, str]:
-    return {row["named"]: row["publisher"] for row in read_table("publishers.csv", _FOLDER)}
+def _organisations() -> dict[str, Mapping[str, str]]:
+    return {row["named"]: row for row in read_table("publishers.csv", _FOLDER)}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import TypeVar
 
 from planner.base.enums import AdapterTargets
@@ -124,10 +125,24 @@ def first_run_slowdown(framework: str) -> float:
     >>> first_run_slowdown("NeMo"), first_run_slowdown("HF Trainer")
     (5.0, 1.0)
     """
+    return max(_first_runs(framework), default=1.0)
+
+
+@cache
+def usual_first_run_slowdown(framework: str) -> float:
+    """Return the median step time of published first runs over the tuned one, at least 1.
+
+    >>> usual_first_run_slowdown("NeMo"), usual_first_run_slowdown("HF Trainer")
+    (2.0, 1.0)
+    """
+    return median(_first_runs(framework) or [1.0])
+
+
+def _first_runs(framework: str) -> list[float]:
+    """Return how many times as long first runs took; empty for frameworks of other families."""
     rows = read_table("first_runs.csv")
-    if framework not in {row["framework"] for row in rows}:
-        return 1.0
-    return max(float(row["slower"]) for row in rows)
+    is_known = framework in {row["framework"] for row in rows}
+    return [float(row["slower"]) for row in rows] if is_known else []
 
 
 def is_first_run(tuned: bool | None, objective: TrainingObjective) -> bool:

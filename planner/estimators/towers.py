@@ -285,7 +285,7 @@ def encoder_time(inputs: ServingInputs, configurations: ServingConfigurations) -
         tokens = max(patches // tower.patches_per_token, 1)
         times.append(_layer_time(machine, patch_embedding(tower), parts, patches, t))
         times.append(_layer_time(machine, projector(tower), parts, tokens, t))
-    return (1 - hit_rate) * add(times)
+    return (1 - hit_rate) * inputs.slowdown * add(times)
 
 
 def _layer_time(

@@ -82,7 +82,8 @@ class Request:
     virtual_tokens : virtual tokens of prompt and prefix tuning; default: 20
     training_objective : ``pretrain``, ``sft``, ``dpo``, ``orpo``, ``kto``, ``rm``, ``grpo`` or
         ``dapo``; default: ``sft`` with an adapter, else ``pretrain``
-    tuned : whether the run is tuned on its GPUs or a first run; default: pretraining is tuned
+    tuned : whether the run or server is tuned on its GPUs; default: pretraining is tuned, first
+        runs of fine-tuning and servers are not
     precompute_ref_log_probs : whether log-probabilities of the reference model are computed before
         training
     images_per_sample : images of a sample or prompt; default: 0

@@ -100,8 +100,8 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     ),
     "moving": ("offload", "transfer_wait", "kv_cache", "generate", "reward"),
     "waiting": (
-        "launch_wait", "pipeline_bubble", "bubble", "overhead", "slow_nodes", "reserved",
-        "fragmentation",
+        "launch_wait", "pipeline_bubble", "bubble", "overhead", "slow_nodes", "untuned",
+        "reserved", "fragmentation",
     ),
     "keeping": ("activations", "working"),
 }  # fmt: skip

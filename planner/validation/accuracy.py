@@ -216,13 +216,15 @@ def predict(
     for members in groups.values():
         cases = [case for _, case in members]
         reasons = why_impossible(kind, [runs.rows[index] for index, _ in members], cases)
-        answers = zip(members, kind.predict_group(cases), reasons, strict=True)
-        for (index, case), prediction, reason in answers:
+        answers = zip(members, kind.predict_group(cases), reasons, _tuned(kind, cases), strict=True)
+        for (index, case), prediction, reason, tuned_values in answers:
             if prediction.reason:
                 predictions[index] = prediction
                 continue
             basis = IMPOSSIBLE if reason else basis_of_case(case, kind.tables)
-            predictions[index] = replace(prediction, basis=basis, impossible=reason)
+            predictions[index] = replace(
+                prediction, basis=basis, impossible=reason, tuned_values=tuned_values
+            )
         done += len(members)
         if progress is not None:
             progress(done)
@@ -233,6 +235,14 @@ def basis_of_case(case: Case, tables: ErrorTables) -> str:
     """Return how near published runs are to a case; a run of the case itself counts, too."""
     evidence = evidence_of(case.software, case.gpu.name, case.conditions, tables)
     return with_missing(evidence, unmeasured_release(case.software, case.release)).basis
+
+
+def _tuned(kind: RunKind, cases: Sequence[Case]) -> Iterable[Mapping[str, float]]:
+    """Return what is predicted of each case of a group if it is tuned; empty if it is."""
+    tuned = [case for each in cases if (case := each.as_tuned) is not None]
+    if not tuned:  # cases of a group have one slowdown
+        return [{}] * len(cases)
+    return [prediction.values for prediction in kind.predict_group(tuned)]
 
 
 def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
@@ -401,13 +411,19 @@ class ComparedRun:
         """The first of these quantities that was measured."""
         return next((name for name in quantities if name in self.measured), None)
 
-    def ratio(self, compared: ComparedQuantity, *, as_time: bool = True) -> float | None:
-        """Return predicted over measured; None: either is unknown. ``as_time`` inverts rates."""
+    def ratio(
+        self, compared: ComparedQuantity, *, as_time: bool = True, as_tuned: bool = False
+    ) -> float | None:
+        """Return predicted over measured; None: either is unknown.
+
+        ``as_time`` inverts rates. ``as_tuned``: of the prediction for a tuned run.
+        """
         quantity = self.first_measured(compared.names) or ""
         measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
         if measured is None or predicted is None or not self.counts(compared):
             return None
-        ratio = predicted.value / measured
+        value = self.prediction.tuned_values.get(quantity) if as_tuned else None
+        ratio = (predicted.value if value is None else value) / measured
         return 1 / ratio if as_time and quantity in RATES else ratio
 
     def held(self, compared: ComparedQuantity) -> bool | None:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from dataclasses import field
 from functools import cached_property
+from typing import Self
 
 from planner.base.records import record
 from planner.confidence.error_classes import gpu_class, has_experts
@@ -65,6 +66,11 @@ class Case(ABC):
         """The release of its engine; "": not stated."""
         return ""
 
+    @property
+    def as_tuned(self) -> Self | None:
+        """The case of the same run as fast as tuned ones; None if this one is."""
+        return None
+
     @cached_property
     def gpu_class(self) -> str:
         """The GPU's generation, or its vendor."""
@@ -81,7 +87,8 @@ class Prediction:
     """Predictions for one run, by quantity in the units of the tables.
 
     ``reason`` says why there is no prediction, else it is empty; ``impossible`` why the run's
-    columns cannot be its layout, so that the prediction is for another layout. The memory among
+    columns cannot be its layout, so that the prediction is for another layout. ``tuned_values`` are
+    of the same run as fast as tuned ones; empty if the values are. The memory among
     ``values`` is of the kind that the run's source reports; ``device_memory`` [bytes] is the memory
     of the whole device. The run needs ``needed_memory`` [bytes]; programs may use the ``capacity``
     [bytes]. ``fit_probability`` is the probability that it fits; ``fits``: it is high enough.
@@ -89,6 +96,7 @@ class Prediction:
 
     case: Case | None = None
     values: Mapping[str, float] = field(default_factory=dict)
+    tuned_values: Mapping[str, float] = field(default_factory=dict)
     device_memory: float = float("nan")
     needed_memory: float = float("nan")
     capacity: float = float("nan")

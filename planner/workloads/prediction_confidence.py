@@ -95,7 +95,7 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int, group: int = 0) -
     ``group``: layout and number format (`planner.confidence.evidence.training_groups`).
     """
     machine, work = inputs.machine, inputs.workload
-    if _has_set_efficiency(machine):
+    if has_set_efficiency(machine):
         return None
     rule, silicon = framework_rule(inputs.framework.name), gpu_class(machine.gpu)
     tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
@@ -123,7 +123,7 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int, group: int = 0) -
     basis, slower = evidence.basis, first_run_slowdown(rule.label)
     if slower > 1 and is_first_run(work.tuned, work.training_objective):
         low, high = factors["step_time"]
-        factors["step_time"] = low, high * slower
+        factors["step_time"] = low / inputs.slowdown, high * slower / inputs.slowdown
         basis += ", first run" + (" (--tuned otherwise)" if work.tuned is None else "")
     return Confidence(
         factors=factors,
@@ -144,7 +144,7 @@ def serving_confidence(
     ``spans_nodes``: tensor parallelism crosses nodes, of which few runs are published.
     """
     machine, work = inputs.machine, inputs.workload
-    if _has_set_efficiency(machine):
+    if has_set_efficiency(machine):
         return None
     rule, silicon = rule_of_profile(inputs.engine, machine.gpu.name), gpu_class(machine.gpu)
     layout, number_format, load = group_of_code(group)
@@ -157,7 +157,7 @@ def serving_confidence(
         number_format=number_format,
         layer_kinds=layer_kinds(inputs.model),
     )
-    setup = "" if is_offline else "own"
+    setup = "" if is_offline else "tuned" if inputs.slowdown == 1.0 else "own"
     keys = (
         rule.label, silicon, mode, setup, "" if is_offline else load, _model_kind(inputs.model)
     )  # fmt: skip
@@ -220,7 +220,7 @@ def _cluster_scale(machine: Machine, num_gpus: int) -> str:
     return scale_class(num_gpus, machine.cluster.gpus_per_node)
 
 
-def _has_set_efficiency(machine: Machine) -> bool:
+def has_set_efficiency(machine: Machine) -> bool:
     """Whether the request replaces predictions by bounds or by a share of the bandwidth."""
     return machine.ideal or machine.memory_efficiency is not None
 

@@ -228,6 +228,10 @@ IDLE_PARTS: Mapping[str, IdlePart] = {
         reason="all nodes wait for the slowest, the more the larger the run",
         function=collectives.large_scale_slowdown_time,
     ),
+    "untuned": IdlePart(
+        bounds=WAITING,
+        reason="measured set-ups that nobody tuned take this much longer (--tuned: without)",
+    ),
     "launch_wait": IdlePart(
         bounds=HOST,
         reason="the GPU waits for the host to launch kernels",

@@ -93,7 +93,8 @@ class ServingInputs:
     not specified; it sets how certain predictions are, not the predictions.
     ``engine_max_num_seqs``: the concurrency at which the engine starts with its own sequence limit;
     at any other concurrency the limit is set to that. None: at any. ``prefixes``: prefix-cache
-    hits of each configuration, in place of the hit rate of the workload.
+    hits of each configuration, in place of the hit rate of the workload. ``slowdown``: time of an
+    engine step over that of a set-up tuned as vendors' benchmarks.
     """
 
     machine: Machine
@@ -106,6 +107,7 @@ class ServingInputs:
     engine_version: str = ""
     engine_max_num_seqs: int | None = None
     prefixes: PrefixHits | None = None
+    slowdown: float = 1.0
 
     @property
     def named(self) -> Mapping[str, int]:

@@ -268,4 +268,4 @@ def outside_engine(inputs: ServingInputs) -> float:
 
 def request_overhead(inputs: ServingInputs) -> float:
     """Seconds of a request outside the engine: tokenization, transport."""
-    return inputs.engine.execution.request_overhead
+    return inputs.slowdown * inputs.engine.execution.request_overhead

@@ -79,8 +79,8 @@ class InferenceStep:
     ``ends`` those outside them. ``launch_wait``: the GPU waits for the host to launch.
     ``transfer_wait``: it waits for offloaded weights and cache, or for the host that attends to
     it. ``slowest_stage``: seconds of the pipeline stage that the others wait for, with the copies
-    of its own weights and cache, which every step needs again. ``works``: recorded work of the
-    parts that belong to no operator.
+    of its own weights and cache, which every step needs again. ``untuned``: what the step takes
+    beyond that of a tuned set-up. ``works``: recorded work of the parts that belong to no operator.
     """
 
     layers: tuple[tuple[int, tuple[Operator, ...]], ...]
@@ -90,13 +90,14 @@ class InferenceStep:
     launch_wait: FloatArray
     transfer_wait: FloatArray
     overhead: FloatArray
+    untuned: FloatArray
     slowest_stage: FloatArray
     works: Mapping[str, tuple[KernelWork, ...]] = field(default_factory=dict)
 
     @property
     def total(self) -> FloatArray:
         """Seconds of the step."""
-        return add(
+        return self.untuned + add(
             (self.kernels, self.pipeline, self.launch_wait, self.transfer_wait, self.overhead)
         )
 
@@ -147,15 +148,19 @@ def step_time(
     slowest = np.maximum(
         np.ceil(layer_count / p) * mean_layer, np.floor(layer_count / p) * mean_layer + ends_time
     )
+    pipeline = np.asarray((p - 1) * send)
+    beyond = inputs.slowdown - 1.0
+    tuned = add((busy, pipeline, waited, overhead)) if beyond else np.zeros(())
     return InferenceStep(
         layers=layers,
         ends=ends,
         kernels=kernels,
-        pipeline=np.asarray((p - 1) * send),
+        pipeline=pipeline,
         launch_wait=wait,
         transfer_wait=waited,
         overhead=overhead,
-        slowest_stage=slowest + send + overhead + waited / p,
+        untuned=beyond * tuned,
+        slowest_stage=inputs.slowdown * (slowest + send + overhead + waited / p),
         works=inputs.machine.recorded_parts(),
     )
 

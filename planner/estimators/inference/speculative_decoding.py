@@ -101,7 +101,7 @@ def drafting_time(inputs: ServingInputs, c: ServingConfigurations, batch: Batch)
     draft_batch = Batch.of_decode(batch.decoding, batch.context, work.draft_tokens / steps)
     step = step_time(*drafting, draft_batch, decoding=True)
     # A prediction module or head runs in the model's step, with one host overhead.
-    shared = step.overhead if work.draft_method.states else 0.0
+    shared = inputs.slowdown * step.overhead if work.draft_method.states else 0.0
     return np.asarray(steps * (step.total - shared))
 
 

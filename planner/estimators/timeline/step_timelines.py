@@ -111,7 +111,7 @@ def _passes(
     return {**passes, WEIGHTS: {COMPUTE: weights, EXCHANGE: 0.0}}
 
 
-ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes")
+ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes", "untuned")
 """What follows the pipeline, as far as it shows."""
 
 _STREAMS = {"data_parallel": EXCHANGE, "optimizer": COMPUTE}
@@ -351,7 +351,13 @@ def _held_layers(
 
 _SHOWN = 2
 """Layers of a kind that are shown, with the last one, before the rest are left out."""
-_AFTER = {"pipeline": TRANSFER, "launch_wait": WAIT, "transfer_wait": WAIT, "overhead": WAIT}
+_AFTER = {
+    "pipeline": TRANSFER,
+    "launch_wait": WAIT,
+    "transfer_wait": WAIT,
+    "overhead": WAIT,
+    "untuned": WAIT,
+}
 
 
 def step_timeline(

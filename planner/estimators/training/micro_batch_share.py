@@ -33,13 +33,17 @@ from planner.specs.training_workload import TrainingWorkload
 
 @record(kw_only=True)
 class TrainingInputs:
-    """Everything that is the same for all configurations of a search."""
+    """Everything that is the same for all configurations of a search.
+
+    ``slowdown``: time of a step over that of a run tuned as the framework's published runs.
+    """
 
     machine: Machine
     model: ModelSpec
     framework: FrameworkProfile
     workload: TrainingWorkload
     specified: SpecifiedValues = NOTHING_SPECIFIED
+    slowdown: float = 1.0
 
     @property
     def profile(self) -> FrameworkProfile:

@@ -128,7 +128,14 @@ def loop_launches(share: MicroBatchShare, c: TrainingConfigurations, layer: Laye
     return np.where(c.expert_compute == ExpertCompute.LOOP, local * each, 0.0)
 
 
-_ONCE_A_STEP = ("pipeline_bubble", "data_parallel", "optimizer", "overhead", "slow_nodes")
+_ONCE_A_STEP = (
+    "pipeline_bubble",
+    "data_parallel",
+    "optimizer",
+    "overhead",
+    "slow_nodes",
+    "untuned",
+)
 TIME_PARTS = (
     "forward",
     "backward",
@@ -173,7 +180,8 @@ class OperatorGroup:
 class StepTime:
     """Seconds of a step; every part is what shows of it, so that they add up to ``total``.
 
-    ``slowest`` is the index of the candidate stage whose pace the pipeline takes. ``works``: what
+    ``slowest`` is the index of the candidate stage whose pace the pipeline takes. ``untuned``: what
+    the step takes beyond that of a tuned run. ``works``: what
     is behind the parts that belong to no operator, where that is recorded.
     """
 
@@ -188,6 +196,7 @@ class StepTime:
     optimizer: FloatArray
     overhead: FloatArray
     slow_nodes: FloatArray
+    untuned: FloatArray
     works: Mapping[str, tuple[KernelWork, ...]] = field(default_factory=dict)
 
     @property

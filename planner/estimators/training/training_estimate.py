@@ -187,8 +187,11 @@ def step_time(
     m = c.num_micro_batches
     without_waits = add((m * slowest, bubble, data_parallel, optimizer, overhead))
     slow_nodes = share.machine.large_scale_wait(without_waits, c.num_gpus)
+    tuned = without_waits + slow_nodes
+    beyond = share.inputs.slowdown - 1.0
+    untuned = np.asarray(beyond * tuned) if beyond else np.zeros(())
     return StepTime(
-        total=without_waits + slow_nodes,
+        total=tuned + untuned,
         blocks=blocks,
         stage_times=stages,
         recomputation=share.recomputation,
@@ -199,6 +202,7 @@ def step_time(
         optimizer=optimizer,
         overhead=overhead,
         slow_nodes=slow_nodes,
+        untuned=untuned,
         works=share.machine.recorded_parts(),
     )
 

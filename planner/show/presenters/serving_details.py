@@ -53,7 +53,7 @@ from planner.workloads.serving.timed_steps import decode_step, inference_steps
 from planner.workloads.workload import Evaluation
 
 _SHARES = (0.5, 0.9, 0.99)
-_PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
+_PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead", "untuned")
 
 
 def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:

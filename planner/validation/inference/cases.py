@@ -29,6 +29,7 @@ from planner.confidence.evidence import (
     serving_groups,
 )
 from planner.confidence.intervals import INFERENCE_TABLES, MemoryErrors, memory_errors
+from planner.confidence.medians import Work, median_slowdown
 from planner.confidence.profile_rules import EngineRule, engine_rule
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
 from planner.estimators.inference.batch_share import ServingInputs
@@ -125,6 +126,12 @@ class Mode(StrEnum):
 
 
 _OFFLINE = {Mode.STATIC: STATIC, Mode.MAX_THROUGHPUT: MAXIMUM}
+WORK_OF_MODE = {
+    Mode.STATIC: Work.STATIC_BATCH,
+    Mode.MAX_THROUGHPUT: Work.MAX_THROUGHPUT,
+    Mode.ONLINE: Work.SERVING,
+    Mode.DISAGGREGATED: Work.SERVING,
+}
 _MODES = {mode.value: mode for mode in Mode} | {"agg": Mode.ONLINE, "": Mode.ONLINE}
 
 
@@ -256,6 +263,7 @@ class InferenceCase(Case):
     static batch's pipeline work: all at once if empty. ``tensors_only``: its memory is that
     of the allocator. ``weight_scale``: bytes of its weights over those of the quantization.
     ``logit_bytes``: bytes per logit, if it computes logits for every position of a prompt.
+    ``slowdown``: time of an engine step over that of a set-up tuned as vendors' benchmarks.
     """
 
     mode: Mode
@@ -272,6 +280,12 @@ class InferenceCase(Case):
     weight_scale: float
     logit_bytes: float
     is_tuned: bool = False
+    slowdown: float = 1.0
+
+    @property
+    def as_tuned(self) -> InferenceCase | None:
+        """The case of the same run as fast as tuned ones; None if this one is."""
+        return None if self.slowdown == 1.0 else replace(self, slowdown=1.0)
 
     @property
     def software(self) -> EngineRule:
@@ -316,6 +330,7 @@ class InferenceCase(Case):
             self.engine.execution.decode_launch_time,
             self.engine.memory,
             self.engine.scheduler,
+            self.slowdown,
             *self.traffic.of_all,
         )
 
@@ -368,6 +383,7 @@ def setting_of(
         model=first.model,
         engine=first.engine,
         workload=workload,
+        slowdown=first.slowdown,
     )
 
 
@@ -414,6 +430,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         weight_scale=scale,
         logit_bytes=rule.all_logits,
         is_tuned=bool(run.flag("tuned")),
+        slowdown=1.0 if run.flag("tuned") else median_slowdown(WORK_OF_MODE[mode]).slower,
         catalogue=library.catalogue,
     )
 

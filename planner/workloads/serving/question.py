@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.base.enums import AdapterTargets, CacheType, Quantization
 from planner.base.training_aliases import served_targets
+from planner.confidence.medians import Work, median_slowdown
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.formulas.routing import lru_characteristic_draws, zipf_shares
@@ -62,6 +63,29 @@ def _cache_note(request: Request) -> Mapping[str, str]:
         return {}
     return {
         "kv_cache": f"{cache} (as many bits as the activations of {format_name}, at a roofline)"
+    }
+
+
+def serving_slowdown(request: Request) -> float:
+    """Time of an engine step over that of a set-up tuned as vendors' benchmarks.
+
+    1 if the request sets efficiencies, and for static batches, whose published runs agree.
+    """
+    is_set = request.at_shares or request.memory_efficiency is not None
+    if request.workload != "serve" or request.tuned or is_set:
+        return 1.0
+    return median_slowdown(Work.SERVING).slower
+
+
+def _slowdown_note(request: Request) -> Mapping[str, str]:
+    """A note on the slowdown of a server that is not said to be tuned; empty without one."""
+    slowdown = serving_slowdown(request)
+    if slowdown == 1.0:
+        return {}
+    publishers = median_slowdown(Work.SERVING).publishers
+    return {
+        "tuned": f"no: a server that nobody tuned takes {slowdown:g} times as long as vendors' "
+        f"benchmarks ({publishers} publishers; --tuned: as those)"
     }
 
 
@@ -120,7 +144,7 @@ def make_serving_question(
         is_copy = notes.catalogue.copied_from(str(request.model))
         source = "the name of the copy" if is_copy else f"published weights of {model.name}"
         notes.defaults["quantization"] = f"{format_weight_formats(model)} ({source})"
-    notes.defaults |= _cache_note(request)
+    notes.defaults |= _cache_note(request) | _slowdown_note(request)
     return WorkloadQuestion(
         request=request,
         model=model,

@@ -113,7 +113,8 @@ class ServingSource(Source):
         """The tokens of a request, and the price of a GPU."""
         work = self.inputs.workload
         lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
-        return {**lengths, **self.site.columns, **self.site.grounds}
+        slowdown = {"slowdown": self.inputs.slowdown}
+        return {**lengths, **slowdown, **self.site.columns, **self.site.grounds}
 
     def evidence_groups(self, configurations: ServingConfigurations) -> IndexArray:
         """The group of evidence of each configuration: layout, weights and load."""

@@ -44,6 +44,7 @@ from planner.workloads.serving.question import (
     SINGLE,
     caches_activations,
     draft_of,
+    serving_slowdown,
     with_options,
 )
 from planner.workloads.serving.replicas import ReplicaSource
@@ -368,6 +369,7 @@ def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingInputs:
         draft=draft_of(question.request, question.model, place.machine.catalogue),
         compares_drafts=question.compares_drafts,
         engine_version=question.request.engine_version or "",
+        slowdown=serving_slowdown(question.request),
     )
     return replace(inputs, sure_share=serving_share(inputs, question.request.confidence))
 

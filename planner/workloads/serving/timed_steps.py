@@ -19,7 +19,7 @@ from planner.workloads.serving.replicas import Replicas
 from planner.workloads.serving.static_batches import Batches
 from planner.workloads.timed_steps import ALL_MODULES, TimedPart, TimedStep, merge_parts
 
-_OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
+_OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead", "untuned")
 
 
 def serving_steps(candidates: Candidates) -> Mapping[str, TimedStep]:

@@ -147,7 +147,8 @@ class TrainingSource(Source):
         }
         amount["training_objective"] = str(work.training_objective)
         failures = {"reliability": self.site.reliability.name}
-        return {**amount, **failures, **self.site.columns, **self.site.grounds}
+        slowdown = {"slowdown": self.inputs.slowdown}
+        return {**amount, **slowdown, **failures, **self.site.columns, **self.site.grounds}
 
     def evidence_groups(self, configurations: TrainingConfigurations) -> IndexArray:
         """The group of evidence of each configuration: its layout and number format."""

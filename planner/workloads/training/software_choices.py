@@ -11,7 +11,12 @@ from planner.base.enums import (
     AttentionKernels,
 )
 from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
-from planner.confidence.profile_rules import first_run_slowdown, framework_rule, is_first_run
+from planner.confidence.profile_rules import (
+    first_run_slowdown,
+    framework_rule,
+    is_first_run,
+    usual_first_run_slowdown,
+)
 from planner.configurations.training_rules import has_kernel
 from planner.estimators.kernel_work import rates
 from planner.optimize.source import Source
@@ -84,12 +89,13 @@ def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
             f"true (as {profile.name}'s published runs; false is slower, and what PyTorch does "
             "where nothing enables it)"
         )
-    slower = first_run_slowdown(framework_rule(profile.name).label)
+    label = framework_rule(profile.name).label
+    slower, usual = first_run_slowdown(label), usual_first_run_slowdown(label)
     work = scene.question.work
     if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
         notes["tuned"] = (
-            f"no, a first run, which may take {slower:g} times as long as one that was tuned as "
-            f"{profile.name}'s published runs were: intervals hold both (--tuned: as those)"
+            f"no, a first run: {usual:g} times as long as runs tuned as {profile.name}'s published "
+            f"ones, at most {slower:g} times (--tuned: as those)"
         )
     return notes
 

@@ -16,6 +16,8 @@ from planner.base.enums import (
     ComputePrecision,
     Precision,
 )
+from planner.confidence.medians import training_slowdown
+from planner.confidence.profile_rules import framework_rule
 from planner.configurations.configuration_tables import (
     NAMES,
     TrainingConfigurations,
@@ -40,6 +42,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 from planner.specs.training_workload import AdapterSetup, TrainingWorkload
+from planner.workloads.prediction_confidence import has_set_efficiency
 from planner.workloads.priced_hardware import share_of_peak
 from planner.workloads.training.question import (
     has_precision,
@@ -98,6 +101,7 @@ def training_sources(scene: HardwareScenario) -> list[Source]:
                 framework=scene.profile,
                 workload=work,
                 specified=SpecifiedValues.of(settings),
+                slowdown=_slowdown(scene, work),
             ),
             mesh=mesh,
             counts=question.counts,
@@ -106,6 +110,15 @@ def training_sources(scene: HardwareScenario) -> list[Source]:
             flops_efficiency=_flops_efficiency(question.request, gpu, mesh.values("precision")),
         )
     ]
+
+
+def _slowdown(scene: HardwareScenario, work: TrainingWorkload) -> float:
+    """Step time over that of a tuned run; 1 where the request sets an efficiency."""
+    request, machine = scene.question.request, scene.place.machine
+    if request.flops_efficiency is not None or has_set_efficiency(machine):
+        return 1.0
+    label = framework_rule(scene.profile.name).label
+    return training_slowdown(label, work.training_objective, work.tuned, tunes=work.is_frozen)
 
 
 def framework_defaults(scene: HardwareScenario, work: AdapterSetup) -> dict[str, Value]:

@@ -67,6 +67,7 @@ _FAMILY = {
     "switch": ("communication", 0.35),
     "overhead": ("waiting", 0.0),
     "slow_nodes": ("waiting", 0.35),
+    "untuned": ("waiting", 0.6),
     "launch_wait": ("waiting", 0.35),
     "transfer_wait": ("waiting", 0.6),
 }
