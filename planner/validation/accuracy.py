@@ -237,8 +237,11 @@ def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
         return {}
     by_name, basis = {}, prediction.basis
     for name, value in prediction.values.items():
-        lookup_key = kind.interval_names[name], case.keys, kind.tables, basis
-        low, high = interval_of(*lookup_key, case.software.profile, case.lacks)
+        if name == MEMORY:
+            low, high = case.memory_errors.interval
+        else:
+            lookup_key = kind.interval_names[name], case.keys, kind.tables, basis
+            low, high = interval_of(*lookup_key, case.software.profile, case.lacks)
         if name in RATES:
             low, high = 1 / high, 1 / low if low else float("inf")
         by_name[name] = Range(value=value, low=value * low, high=value * high)

@@ -42,6 +42,7 @@ from planner.estimators.machine import Machine
 from planner.estimators.power_draw import power_range
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.formulas.power import range_of_product
+from planner.question.names import PEAK_MEMORY
 from planner.question.terms import terms_about
 from planner.specs.gpu import is_assumed
 from planner.specs.model import ModelSpec
@@ -94,7 +95,6 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int) -> Confidence | N
     tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
     task = training_task(tunes=tunes)
     keys = (rule.label, silicon, _cluster_scale(machine, num_gpus), task, kind)
-    memory_basis = basis_of(rule, silicon, kind, TRAINING_TABLES)
     basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(machine))
     if work.training_objective.needs_rollouts:  # no published run is an update of this kind
         basis, runs = farther_basis(basis, TRANSFERRED), 0
@@ -102,8 +102,8 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int) -> Confidence | N
         runs = num_published_runs(rule, machine.gpu.name, TRAINING_TABLES, task)
     unmeasured = () if runs else (SOFTWARE_ON_GPU,)
     factors = {
-        name: interval_of(name, keys, TRAINING_TABLES, memory_basis, rule.profile)
-        if name == "peak_memory"
+        name: training_memory_errors(inputs, num_gpus).interval
+        if name == PEAK_MEMORY
         else interval_of(name, keys, TRAINING_TABLES, basis, rule.profile, unmeasured)
         for name in terms_about("measured", "train")
     }
@@ -137,7 +137,6 @@ def serving_confidence(
     rule, silicon = rule_of_profile(inputs.engine, machine.gpu.name), gpu_class(machine.gpu)
     kind = _model_kind(inputs.model)
     keys = (rule.label, silicon, mode, kind)
-    memory_basis = basis_of(rule, silicon, kind, INFERENCE_TABLES)
     basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(machine))
     if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
         basis = farther_basis(basis, TRANSFERRED)
@@ -149,8 +148,8 @@ def serving_confidence(
     runs = num_published_runs(rule, machine.gpu.name, INFERENCE_TABLES, mode)
     of_speed = unmeasured if runs else (*unmeasured, SOFTWARE_ON_GPU)
     intervals = {
-        name: interval_of(name, keys, INFERENCE_TABLES, memory_basis, rule.profile, unmeasured)
-        if name == "peak_memory"
+        name: serving_memory_errors(inputs).interval
+        if name == PEAK_MEMORY
         else interval_of(name, keys, INFERENCE_TABLES, basis, rule.profile, of_speed)
         for name in (*terms_about("measured", "serve"), "throughput")
     }
