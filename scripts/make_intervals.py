@@ -5,12 +5,15 @@ source, the share of its runs that intervals made without it hold. Run it after 
 model or of its parameters:
 
     python scripts/make_intervals.py
+
+``--fits`` makes the errors of the memory alone.
 """
 
 from __future__ import annotations
 
 import csv
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +26,7 @@ import planner.confidence
 from planner.confidence.evidence import EVIDENCE_COLUMNS, Conditions, evidence_rows
 from planner.confidence.intervals import LEVEL, ErrorTables, Rule
 from planner.confidence.profile_rules import read_table
+from planner.question.names import PEAK_MEMORY
 from planner.validation.accuracy import ComparedRun, joined, predict
 from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, read_runs
 
@@ -38,11 +42,13 @@ def main() -> None:
         logged = logged_endings() if paths is SHIPPED_INFERENCE else []
         found = [*endings(rows), *logged]
         confidence = _make_fits(rows[0].kind.tables, found, confidence)
-        _make(rows)
+        if "--fits" not in sys.argv:
+            _make(rows)
 
 
 def _make(rows: Sequence[ComparedRun]) -> None:
-    kind, found = rows[0].kind, residuals(rows)
+    kind = rows[0].kind
+    found = [residual for residual in residuals(rows) if residual.quantity != PEAK_MEMORY]
     made = [_line(cell) for cell in cells(found)]
     header = ("quantity", *kind.tables.keys, "level", "low", "high", "rows", "basis")
     _write(kind.tables.intervals, header, [*made, *_layouts(rows)])
@@ -51,7 +57,7 @@ def _make(rows: Sequence[ComparedRun]) -> None:
         (*key, f"{factor:.3f}", runs) for key, (factor, runs) in sorted(widening(found).items())
     ]
     _write(kind.tables.widening, ("quantity", "basis", "factor", "rows"), wider)
-    for compared in kind.compared:
+    for compared in (compared for compared in kind.compared if not compared.of_memory):
         _print_held(compared.interval, held_when_left_out(found, compared.interval))
 
 
@@ -60,12 +66,13 @@ def _make_fits(tables: ErrorTables, found: Sequence[Ending], usual: float | None
 
     That is ``usual`` where too few ran out to tell.
     """
-    made = [
-        (*key, f"{center:.3f}", f"{spread:.4f}", runs, out)
-        for key, ((center, spread), runs, out) in fits(found).items()
-    ]
-    _write(tables.fits, ("kind", "software", "scale", "center", "spread", "rows", "ran_out"), made)
     left_out = judged(found, usual)
+    made = [
+        (*key, f"{center:.3f}", f"{left_out.factor * deviation:.4f}", runs, out)
+        for key, ((center, deviation), runs, out) in fits(found).items()
+    ]
+    header = ("kind", "software", "scale", "center", "deviation", "rows", "ran_out")
+    _write(tables.fits, header, made)
     others = [row for row in read_table(tables.defaults) if row["fits"] != tables.fits]
     header = ("fits", "confidence", "ran", "refused", "ran_out", "said_to_fit")
     counts = left_out.ran, left_out.refused, left_out.ran_out, left_out.said_to_fit
@@ -73,7 +80,11 @@ def _make_fits(tables: ErrorTables, found: Sequence[Ending], usual: float | None
     every = sorted([own, *(tuple(row[name] for name in header) for row in others)])
     _write(tables.defaults, header, every)
     read_table.cache_clear()
-    print(f"fits: Brier score {left_out.brier:.4f}, log score {left_out.log_score:.4f}")
+    for work, part in left_out.coverage.items():
+        share = f"{part.inside:.1%} of {part.runs:,} inside"
+        print(f"peak_memory, {work}: {share}, width {part.width:.2f}")
+    print(f"fits: standard deviations times {left_out.factor:.3f}")
+    print(f"  Brier score {left_out.brier:.4f}, log score {left_out.log_score:.4f}")
     print(f"  confidence {left_out.confidence:.3f}: {left_out.refused} of {left_out.ran} that ran")
     print(f"  refused, {left_out.said_to_fit} of {left_out.ran_out} that ran out said to fit")
     for low, runs, mean, ran in left_out.bins:

@@ -1,8 +1,18 @@
-"""From runs that ran or ran out to the probability that a plan fits.
+"""Fit the distribution of needed over predicted memory to published runs.
 
-What is needed over what is predicted is taken as log-logistic (`planner.confidence.intervals`). A
-run that says what it needed tells its density; one that only ran says that it needed less than the
-memory, one that ran out that it needed more. Runs of few publishers are drawn to the wider kind.
+It is log-normal (`planner.confidence.intervals.MemoryErrors`), and one distribution gives both the
+90 % interval of the memory and the probability that a plan fits. A run that measured its memory
+contributes the density; one that only ran needed less than the memory, one that ran out needed
+more. Kinds with few runs are drawn to the wider kind.
+
+A few rows leave out what their run did. In the likelihood a share of all runs therefore has errors
+of one wide distribution, so that such rows do not widen that of a kind: without it, twice as many
+runs of publishers left out are judged wrongly.
+
+The likeliest standard deviation describes most runs of the publishers that it was fitted to. The
+next publisher differs from them as they differ from each other. One factor per table therefore
+multiplies all standard deviations: 90 % intervals made without a publisher then hold 90 % of its
+measured runs.
 """
 
 from __future__ import annotations
@@ -12,6 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import NormalDist
 
 import numpy as np
 from publishers import publisher
@@ -20,6 +31,8 @@ from start_logs import logged_errors
 from planner.base.arrays import BoolArray, FloatArray
 from planner.base.units import GIB
 from planner.confidence.error_classes import batching_kind
+from planner.confidence.intervals import LEVEL
+from planner.formulas.normal import normal_upper_tail
 from planner.validation.accuracy import ComparedRun
 from planner.validation.case_prediction import MEMORY
 from planner.validation.inference.cases import InferenceCase
@@ -28,14 +41,19 @@ FEWEST_RAN_OUT = 50
 """Runs that ran out, below which a table says too little to balance verdicts by."""
 FEWEST = 5
 """Runs that tell anything of what a kind needs, below which the wider kind stands for it."""
-# Standard deviations of how kinds differ from wider ones: of the center in spreads of the wider
-# kind, and of the logarithm of the spread. Chosen by the log score of publishers left out.
-_CENTERS, _SPREADS = 1.0, 0.3
+# Standard deviations of how kinds differ from wider ones: of the center in standard deviations of
+# the wider kind, and of the logarithm of the standard deviation. Chosen by the log score of
+# publishers left out.
+_CENTERS, _DEVIATIONS = 1.0, 0.3
+# The share of rows that leave out what their run did, and the standard deviation of their errors.
+_STRAY, _STRAY_DEVIATION = 0.05, 0.5
+_TAIL = NormalDist().inv_cdf((1 + LEVEL) / 2)
 # Runs that need less than this share of the memory tell nothing: all plausible errors are smaller.
 _FAR = 1.0
 _ABSURD = math.log(10)
 # Runs that ran in less than half of what is predicted did something that their rows do not say.
 _LEAST = -math.log(2)
+SERVING = "serving"
 Key = tuple[str, str, str]
 Fit = tuple[float, float]
 
@@ -46,6 +64,7 @@ class Ending:
 
     ``error`` is that of measured over predicted memory, NaN where it was not measured. ``keys``
     are the kinds it belongs to, the widest first; ``of_software``: it tells of the last alone.
+    ``work``: training from scratch, fine-tuning or serving.
     """
 
     keys: tuple[Key, ...]
@@ -54,6 +73,7 @@ class Ending:
     error: float
     ran_out: bool
     of_software: bool = False
+    work: str = SERVING
 
     @property
     def tells(self) -> bool:
@@ -62,14 +82,26 @@ class Ending:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """Of ``runs`` that measured their memory: the share ``inside`` 90 % intervals made without
+    their publishers, and the median of upper over lower end."""
+
+    runs: int
+    inside: float
+    width: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Judged:
     """How well probabilities of publishers left out hold, and the default that follows.
 
-    ``brier`` and ``log_score`` are means over the runs. ``refused`` of those that ran and
-    ``said_to_fit`` of those that ran out are judged wrongly at the ``confidence`` where these
-    shares are closest. ``bins``: the least probability, the runs, their mean, the share that ran.
+    ``factor`` multiplies all standard deviations. ``brier`` and ``log_score`` are means over the
+    runs. ``refused`` of those that ran and ``said_to_fit`` of those that ran out are judged wrongly
+    at the ``confidence`` where these shares are closest. ``bins``: the least probability, the runs,
+    their mean, the share that ran. ``coverage``: of all measured runs and by their work.
     """
 
+    factor: float
     brier: float
     log_score: float
     confidence: float
@@ -78,6 +110,7 @@ class Judged:
     ran_out: int
     said_to_fit: int
     bins: tuple[tuple[float, int, float, float], ...]
+    coverage: Mapping[str, Coverage]
 
 
 def endings(rows: Sequence[ComparedRun]) -> list[Ending]:
@@ -129,13 +162,19 @@ def fits(found: Sequence[Ending]) -> dict[Key, tuple[Fit, int, int]]:
 
 def judged(found: Sequence[Ending], confidence: float | None = None) -> Judged:
     """Each run by what the other publishers' runs say, at a confidence or at the balanced one."""
-    chances = _left_out(found)
+    centers, deviations = _left_out(found)
+    room, error = (np.array([getattr(one, name) for one in found]) for name in ("room", "error"))
+    factor = _widening(error, centers, deviations)
+    chances = normal_upper_tail((centers - room) / (factor * deviations))
     ran = np.array([not one.ran_out for one in found])
     with np.errstate(divide="ignore"):
         scores = -np.log(np.where(ran, chances, 1 - chances).clip(1e-12))
     if confidence is None or (~ran).sum() >= FEWEST_RAN_OUT:
         confidence = _balanced(chances, ran)
+    works = np.array([one.work for one in found])
+    names = ("", *dict.fromkeys(works.tolist()))
     return Judged(
+        factor=factor,
         brier=float(np.mean((chances - ran) ** 2)),
         log_score=float(np.mean(scores)),
         confidence=confidence,
@@ -144,6 +183,32 @@ def judged(found: Sequence[Ending], confidence: float | None = None) -> Judged:
         ran_out=int((~ran).sum()),
         said_to_fit=int((chances[~ran] >= confidence).sum()),
         bins=tuple(_bins(chances, ran)),
+        coverage={
+            name or "all": _coverage(
+                *(
+                    values[(works == name) | (not name)]
+                    for values in (error, centers, factor * deviations)
+                )
+            )
+            for name in names
+        },
+    )
+
+
+def _widening(error: FloatArray, centers: FloatArray, deviations: FloatArray) -> float:
+    """The factor on standard deviations with which 90 % intervals hold 90 % of measured runs."""
+    measured = ~np.isnan(error)
+    away = np.abs(error - centers)[measured] / deviations[measured]
+    return round(float(np.quantile(away, LEVEL)) / _TAIL, 3)
+
+
+def _coverage(error: FloatArray, centers: FloatArray, deviations: FloatArray) -> Coverage:
+    measured = ~np.isnan(error)
+    away, reach = np.abs(error - centers)[measured], _TAIL * deviations[measured]
+    return Coverage(
+        runs=int(measured.sum()),
+        inside=float(np.mean(away <= reach)),
+        width=float(np.exp(2 * np.median(reach))),
     )
 
 
@@ -161,9 +226,9 @@ def _ending(row: ComparedRun) -> Ending | None:
         error = math.nan
     label = case.software.label
     if isinstance(case, InferenceCase):
-        scale, whole = "", (batching_kind(case.engine), label, "")
+        scale, work, whole = "", SERVING, (batching_kind(case.engine), label, "")
     else:
-        scale = case.keys[2]
+        scale, work = case.keys[2:4]
         whole = (case.kind, label, scale)
     levels = range(4 if scale else 3)
     return Ending(
@@ -172,6 +237,7 @@ def _ending(row: ComparedRun) -> Ending | None:
         room=math.log(prediction.capacity / prediction.needed_memory),
         error=error if abs(error) < _ABSURD else math.nan,
         ran_out=bool(row.ran_out),
+        work=work,
     )
 
 
@@ -180,16 +246,15 @@ def _key(whole: Key, level: int) -> Key:
     return kind, software, scale
 
 
-def _left_out(found: Sequence[Ending]) -> FloatArray:
-    """The probability that each run fits, told by other publishers' runs."""
-    chances = np.full(len(found), np.nan)
+def _left_out(found: Sequence[Ending]) -> tuple[FloatArray, FloatArray]:
+    """Center and standard deviation for each run, fitted to other publishers' runs."""
+    made = np.full((2, len(found)), np.nan)
     for name in dict.fromkeys(one.publisher for one in found):
         known = fits([one for one in found if one.publisher != name])
         for at, one in enumerate(found):
             if one.publisher == name:
-                center, spread = next(known[key][0] for key in one.keys[::-1] if key in known)
-                chances[at] = 1 / (1 + math.exp(-(one.room - center) / spread))
-    return chances
+                made[:, at] = next(known[key][0] for key in one.keys[::-1] if key in known)
+    return made[0], made[1]
 
 
 def _balanced(chances: FloatArray, ran: BoolArray) -> float:
@@ -213,19 +278,24 @@ def _bins(chances: FloatArray, ran: BoolArray) -> Iterator[tuple[float, int, flo
 
 
 def _fitted(members: Sequence[Ending], prior: Fit | None) -> Fit:
-    """The likeliest center and spread, on ever finer grids; publishers count by sqrt(runs)."""
+    """The likeliest center and standard deviation, on ever finer grids.
+
+    Publishers count by sqrt(runs).
+    """
     sizes: Mapping[str, int] = Counter(one.publisher for one in members)
     weights = np.array([sizes[one.publisher] ** -0.5 for one in members])
     room, error, out = (
         np.array([getattr(one, name) for one in members]) for name in ("room", "error", "ran_out")
     )
-    centers, logs = np.linspace(-0.5, 0.5, 41), np.linspace(math.log(0.01), math.log(0.6), 33)
+    centers, logs = np.linspace(-0.5, 0.5, 41), np.linspace(math.log(0.02), math.log(1.0), 33)
+    stray = _log_likelihood(np.zeros((1, 1)), np.full((1, 1), _STRAY_DEVIATION), room, error, out)
     for _ in range(3):
         center, log = (axis.ravel()[:, None] for axis in np.meshgrid(centers, logs, indexing="ij"))
-        total = _log_likelihood(center, np.exp(log), room, error, out) @ weights
+        likely = _log_likelihood(center, np.exp(log), room, error, out)
+        total = np.logaddexp(math.log(1 - _STRAY) + likely, math.log(_STRAY) + stray) @ weights
         if prior is not None:
             total -= 0.5 * ((center[:, 0] - prior[0]) / (_CENTERS * prior[1])) ** 2
-            total -= 0.5 * ((log[:, 0] - math.log(prior[1])) / _SPREADS) ** 2
+            total -= 0.5 * ((log[:, 0] - math.log(prior[1])) / _DEVIATIONS) ** 2
         best = int(np.argmax(total))
         found = float(center[best, 0]), float(log[best, 0])
         steps = centers[1] - centers[0], logs[1] - logs[0]
@@ -236,11 +306,19 @@ def _fitted(members: Sequence[Ending], prior: Fit | None) -> Fit:
 
 
 def _log_likelihood(
-    center: FloatArray, spread: FloatArray, room: FloatArray, error: FloatArray, out: BoolArray
+    center: FloatArray, deviation: FloatArray, room: FloatArray, error: FloatArray, out: BoolArray
 ) -> FloatArray:
+    """Logarithm of the density of measured errors, else of the probability of the ending."""
     measured = ~np.isnan(error)
-    away = (np.where(measured, error, room) - center) / spread
-    below, above = -np.logaddexp(0, -away), -np.logaddexp(0, away)
-    return np.asarray(
-        np.where(measured, below + above - np.log(spread), np.where(out, above, below))
-    )
+    away = (np.where(measured, error, room) - center) / deviation
+    likelihood = -0.5 * np.square(away) - np.log(deviation) - 0.5 * math.log(2 * math.pi)
+    sides = np.where(out, away, -away)[:, ~measured]
+    likelihood[:, ~measured] = _log_upper_tail(sides)
+    return np.asarray(likelihood)
+
+
+def _log_upper_tail(score: FloatArray) -> FloatArray:
+    """Logarithm of the probability that a standard normal variable exceeds ``score``."""
+    far = np.maximum(score, 10.0)
+    series = -0.5 * far**2 - np.log(far * math.sqrt(2 * math.pi)) - far**-2
+    return np.where(score > 10.0, series, np.log(normal_upper_tail(np.minimum(score, 10.0))))

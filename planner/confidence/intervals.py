@@ -14,6 +14,7 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.confidence.profile_rules import read_table
 from planner.errors import SearchSpaceError
+from planner.formulas.normal import normal_upper_tail
 from planner.formulas.power import range_of_product
 
 LEVEL = 0.9
@@ -285,40 +286,56 @@ def probability_below(bound: float, predicted: float, ends: tuple[float, float])
 
 @record(kw_only=True)
 class MemoryErrors:
-    r"""How needed over predicted memory of runs of a kind is distributed: log-logistic.
+    r"""The distribution of needed over predicted memory of runs of a kind: log-normal.
 
-    .. math:: P(needed < m) = \frac{1}{1 + e^{-z}}, \quad
-              z = \frac{\ln(m / predicted) - center}{spread}
+    .. math:: P(needed < m) = \Phi\left(\frac{\ln(m / predicted) - center}{deviation}\right)
 
-    Fitted to runs that report their memory, and to runs that only fit or ran out of memory.
+    Fitted to runs that report their memory, and to runs that only fit or ran out of memory
+    (``scripts/memory_fits.py``). The interval of the memory and the fit probability both follow
+    from it.
+
+    Parameters
+    ----------
+    center : mean of the logarithm
+    deviation : standard deviation of the logarithm
     """
 
     center: float
-    spread: float
+    deviation: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Lower and upper factor on the prediction: the quantiles of 5 % and 95 %.
+
+        >>> low, high = MemoryErrors(center=0.0, deviation=0.1).interval
+        >>> round(low, 3), round(high, 3)
+        (0.848, 1.179)
+        """
+        reach = self.deviation * _NORMAL.inv_cdf(MAX_CONFIDENCE)
+        return math.exp(self.center - reach), math.exp(self.center + reach)
 
     def fit_probability(self, *, predicted: Numeric, usable: Numeric) -> FloatArray:
         """Return the probability that ``usable`` bytes of memory suffice; NaN: unknown.
 
-        >>> float(MemoryErrors(center=0.0, spread=0.1).fit_probability(predicted=8.0, usable=8.0))
+        >>> errors = MemoryErrors(center=0.0, deviation=0.1)
+        >>> round(float(errors.fit_probability(predicted=8.0, usable=8.0)), 6)
         0.5
         """
         return fit_probability(
-            predicted=predicted, usable=usable, center=self.center, spread=self.spread
+            predicted=predicted, usable=usable, center=self.center, deviation=self.deviation
         )
 
     def usable_share(self, confidence: float) -> float:
         """The share of usable memory that a prediction may reach for this fit probability."""
-        odds = math.log(confidence / (1.0 - confidence))
-        return math.exp(-self.center - self.spread * odds)
+        return math.exp(-self.center - self.deviation * _NORMAL.inv_cdf(confidence))
 
 
 def fit_probability(
-    *, predicted: Numeric, usable: Numeric, center: Numeric, spread: Numeric
+    *, predicted: Numeric, usable: Numeric, center: Numeric, deviation: Numeric
 ) -> FloatArray:
     """Return the probability that ``usable`` bytes suffice, errors given per row; NaN: unknown."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        away = (np.log(np.divide(usable, predicted)) - center) / spread
-        return np.asarray(1.0 / (1.0 + np.exp(-away)))
+        return normal_upper_tail((np.log(np.divide(predicted, usable)) + center) / deviation)
 
 
 @cache
@@ -344,10 +361,10 @@ def default_fit_confidence(tables: ErrorTables) -> float:
 
 @cache
 def _errors(table: str) -> dict[tuple[str, str, str], MemoryErrors]:
-    """Return the center and spread of memory errors by kind, software and scale."""
+    """Return the memory errors by kind, software and scale."""
     return {
         (row["kind"], row["software"], row["scale"]): MemoryErrors(
-            center=float(row["center"]), spread=float(row["spread"])
+            center=float(row["center"]), deviation=float(row["deviation"])
         )
         for row in read_table(table)
     }

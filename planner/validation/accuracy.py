@@ -252,7 +252,10 @@ def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
         return {}
     by_name, basis = {}, prediction.basis
     for name, value in prediction.values.items():
-        low, high = interval_of(kind.interval_names[name], case.keys, kind.tables, basis)
+        if name == MEMORY:
+            low, high = case.memory_errors.interval
+        else:
+            low, high = interval_of(kind.interval_names[name], case.keys, kind.tables, basis)
         if name in RATES:
             low, high = 1 / high, 1 / low if low else float("inf")
         by_name[name] = Range(value=value, low=value * low, high=value * high)

@@ -13,8 +13,8 @@ from planner.base.records import record
 from planner.base.software_enums import Placement
 from planner.base.units import GIB
 from planner.confidence.evidence import Conditions
-from planner.confidence.intervals import MemoryErrors
-from planner.confidence.rl import RL_WORK, RlRule
+from planner.confidence.intervals import MemoryErrors, memory_errors
+from planner.confidence.rl import RL_TABLES, RL_WORK, RlRule
 from planner.configurations.rl_configurations import RlConfigurations
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
@@ -35,7 +35,6 @@ _TOKENS, _CAP = 256, 4
 _VARIATION = 0.8
 """Of answers that are not cut off; published runs give means alone."""
 _DEGREES = (1, 2, 4, 8, 16)
-_UNKNOWN = MemoryErrors(center=0.0, spread=0.08)
 
 
 @record(kw_only=True)
@@ -70,8 +69,8 @@ class RlCase(Case):
 
     @property
     def memory_errors(self) -> MemoryErrors:
-        """Errors of the memory: unknown, as no published step measures it."""
-        return _UNKNOWN
+        """Assumed errors of the memory: one published step measures it."""
+        return memory_errors(RL_TABLES, "", "", "")
 
     @property
     def inputs(self) -> RlInputs:

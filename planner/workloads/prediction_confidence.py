@@ -47,6 +47,7 @@ from planner.estimators.machine import Machine
 from planner.estimators.power_draw import power_range
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.formulas.power import range_of_product
+from planner.question.names import PEAK_MEMORY
 from planner.question.terms import terms_about
 from planner.specs.gpu import is_assumed
 from planner.specs.model import ModelSpec
@@ -117,7 +118,9 @@ def training_confidence(inputs: TrainingInputs, num_gpus: int, group: int = 0) -
     if work.training_objective.needs_rollouts:  # no published run is an update of this kind
         evidence = replace(with_missing(evidence, "updates from rollouts"), runs=0)
     factors = {
-        name: interval_of(name, keys, TRAINING_TABLES, evidence.basis)
+        name: training_memory_errors(inputs, num_gpus).interval
+        if name == PEAK_MEMORY
+        else interval_of(name, keys, TRAINING_TABLES, evidence.basis)
         for name in terms_about("measured", "train")
     }
     basis, slower = evidence.basis, first_run_slowdown(rule.label)
@@ -171,7 +174,9 @@ def serving_confidence(
         unmeasured_release(rule, inputs.engine_version),
     )
     factors = {
-        name: interval_of(name, keys, INFERENCE_TABLES, evidence.basis)
+        name: serving_memory_errors(inputs).interval
+        if name == PEAK_MEMORY
+        else interval_of(name, keys, INFERENCE_TABLES, evidence.basis)
         for name in (*terms_about("measured", "serve"), "throughput")
     }
     low, high = factors["throughput"]

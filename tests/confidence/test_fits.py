@@ -23,7 +23,7 @@ SERVE = {"workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus"
 
 
 def test_a_share_is_where_the_chance_is_the_confidence() -> None:
-    errors = MemoryErrors(center=0.05, spread=0.08)
+    errors = MemoryErrors(center=0.05, deviation=0.14)
     for confidence in (0.5, 0.66, 0.95):
         predicted = 80.0 * errors.usable_share(confidence)
         assert float(errors.fit_probability(predicted=predicted, usable=80.0)) == pytest.approx(
@@ -34,7 +34,7 @@ def test_a_share_is_where_the_chance_is_the_confidence() -> None:
 
 
 def test_the_chance_falls_with_the_need_and_may_be_unknown() -> None:
-    errors = MemoryErrors(center=0.0, spread=0.1)
+    errors = MemoryErrors(center=0.0, deviation=0.18)
     chances = errors.fit_probability(
         predicted=np.array([1.0, 70.0, 80.0, 90.0, 1e9, np.nan]), usable=80.0
     )
@@ -56,7 +56,9 @@ def test_every_row_of_the_tables_is_a_distribution() -> None:
     for tables in (TRAINING_TABLES, INFERENCE_TABLES):
         rows = read_table(tables.fits)
         assert any(not row["kind"] for row in rows)
-        assert all(abs(float(row["center"])) < 0.5 < 1 < 1 / float(row["spread"]) for row in rows)
+        assert all(
+            abs(float(row["center"])) < 0.5 < 1 < 1 / float(row["deviation"]) for row in rows
+        )
         assert 0.5 < default_fit_confidence(tables) < 0.95
 
 

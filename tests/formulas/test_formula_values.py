@@ -16,6 +16,7 @@ from planner.formulas import (
     draining,
     goodput,
     memory,
+    normal,
     pipeline,
     power,
     prefix_cache,
@@ -85,7 +86,7 @@ _WORKED = [
     (prefix_cache.random_routing_hit_probability, {"uses": [1, 2], "caches": 4}, [1 / 4, 7 / 16]),
     # Tables of the normal distribution.
     (
-        prefix_cache.normal_upper_tail,
+        normal.normal_upper_tail,
         {"score": np.array([0.0, 1.0, 1.959964, -1.0])},
         [0.5, 0.158655, 0.025, 0.841345],
     ),

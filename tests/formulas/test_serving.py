@@ -15,6 +15,7 @@ from planner.formulas.memory import (
     paged_kv_cache_tokens,
     typical_kv_cache_bytes,
 )
+from planner.formulas.normal import normal_upper_tail
 from planner.formulas.queueing import (
     arrival_noise,
     critical_load_queueing_delay,
@@ -182,6 +183,9 @@ def test_the_tail_of_a_normal_variable() -> None:
     scores = np.array([-1.0, 0.0, 1.0, 2.326348])
     expected = [0.841345, 0.5, 0.158655, 0.01]
     assert normal_tail(scores) == pytest.approx(expected, rel=0.003)
+    scores = np.linspace(-8.0, 30.0, 400)
+    expected = [0.5 * math.erfc(score / math.sqrt(2)) for score in scores]
+    assert normal_upper_tail(scores) == pytest.approx(expected, rel=2e-7)
 
 
 def test_the_mean_of_some_is_that_of_all_over_the_share_of_some() -> None:

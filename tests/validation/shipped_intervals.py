@@ -7,11 +7,12 @@ from pathlib import Path
 from residuals import Cell
 
 import planner.confidence
+from planner.question.names import PEAK_MEMORY
 
 
 def assert_shipped(name: str, made: Sequence[Cell]) -> None:
     """The file holds these cells; if not, scripts/make_intervals.py is to be run."""
-    lines = [line for line in _lines(name) if line[0] != "layout"]
+    lines = [line for line in _lines(name) if line[0] not in ("layout", PEAK_MEMORY)]
     shipped = {tuple(line[:-5]): (float(line[-4]), float(line[-3])) for line in lines}
     assert len(shipped) == len(lines)
     stale = [
@@ -38,7 +39,11 @@ def assert_widening_shipped(name: str, made: Mapping[tuple[str, str], tuple[floa
     """The file holds what intervals are wider by, of bases and of what was left out."""
     shipped = {(quantity, what): factor for quantity, what, factor, _ in _lines(name)}
     told = {key: f"{factor:.3f}" for key, (factor, _) in made.items()}
-    assert shipped == told, "run scripts/make_intervals.py"
+    assert _of_speed(shipped) == _of_speed(told), "run scripts/make_intervals.py"
+
+
+def _of_speed(factors: Mapping[tuple[str, str], str]) -> dict[tuple[str, str], str]:
+    return {key: factor for key, factor in factors.items() if key[0] != PEAK_MEMORY}
 
 
 def _lines(name: str) -> list[list[str]]:

@@ -106,11 +106,11 @@ def test_intervals_hold_runs_they_were_not_made_of(tables):
     rows = [*tables[SERVING], *tables[STATIC]]
     found = residuals(rows)
     assert_layouts_shipped("inference_intervals.csv", layout_factors(rows))
-    quantities = {one.interval for one in INFERENCE_KIND.compared}
+    quantities = {one.interval for one in INFERENCE_KIND.compared if not one.of_memory}
     for quantity in quantities:
         held = held_when_left_out(found, quantity)
         assert 0.87 <= sum(one.inside for one in held) / len(held) <= 0.97
-    made = cells(found)
+    made = [cell for cell in cells(found) if cell.quantity in quantities]
     assert_shipped("inference_intervals.csv", made)
     assert_widening_shipped("inference_widening.csv", widening(found))
     assert {cell.quantity for cell in made if not any(cell.keys)} == quantities

@@ -3,9 +3,11 @@
 import math
 
 import pytest
+from memory_fits import endings, fits
 from residuals import cells, held_when_left_out, residuals
 from shipped_intervals import assert_shipped
 
+from planner.confidence.profile_rules import read_table
 from planner.validation.accuracy import (
     STEP_TIME,
     TRAINING_KIND,
@@ -124,15 +126,39 @@ def test_intervals_hold_most_runs(by_source):
     assert 0.85 <= by_source["all"].within <= 0.97
 
 
+def test_fits_are_made_again_from_the_runs(rows):
+    """Centers as shipped; standard deviations all wider by one factor."""
+    made = fits(endings(rows))
+    shipped = {(row["kind"], row["software"], row["scale"]): row for row in read_table("fits.csv")}
+    assert made.keys() == shipped.keys()
+    factor = float(shipped["", "", ""]["deviation"]) / made["", "", ""][0][1]
+    for key, ((center, deviation), runs, ran_out) in made.items():
+        row = shipped[key]
+        assert (int(row["rows"]), int(row["ran_out"])) == (runs, ran_out), key
+        assert float(row["center"]) == pytest.approx(center, abs=6e-4), key
+        assert float(row["deviation"]) == pytest.approx(factor * deviation, rel=2e-3), key
+
+
+@pytest.mark.parametrize("task", ["pretrain", "finetune"])
+def test_memory_intervals_hold_most_runs(rows, task):
+    held = [
+        held
+        for row in rows
+        if row.prediction.case is not None and row.prediction.case.keys[3] == task
+        if (held := row.held(TRAINING_MEMORY)) is not None
+    ]
+    assert len(held) > 200
+    assert 0.86 <= sum(held) / len(held) <= 0.98
+
+
 def test_intervals_are_made_again_from_the_runs(rows):
     found = residuals(rows)
-    for quantity in ("step_time", "peak_memory"):
-        held = held_when_left_out(found, quantity)
-        assert 0.88 <= sum(one.inside for one in held) / len(held) <= 0.97
-    made = cells(found)
+    held = held_when_left_out(found, "step_time")
+    assert 0.88 <= sum(one.inside for one in held) / len(held) <= 0.97
+    made = [cell for cell in cells(found) if cell.quantity == "step_time"]
     assert_shipped("intervals.csv", made)
-    general = [cell for cell in made if sum(map(bool, cell.keys)) == 1]
-    assert {cell.quantity for cell in general} == {"step_time", "peak_memory"}
+    general = [cell.keys[3] for cell in made if sum(map(bool, cell.keys)) == 1]
+    assert sorted(general) == ["finetune", "pretrain"]
     assert all(0 < cell.low < cell.high < 20 for cell in made)
 
 

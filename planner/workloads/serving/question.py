@@ -144,7 +144,7 @@ def make_serving_question(
         is_copy = notes.catalogue.copied_from(str(request.model))
         source = "the name of the copy" if is_copy else f"published weights of {model.name}"
         notes.defaults["quantization"] = f"{format_weight_formats(model)} ({source})"
-    notes.defaults |= _cache_note(request) | _slowdown_note(request)
+    notes.defaults |= {**_cache_note(request), **_slowdown_note(request)}
     return WorkloadQuestion(
         request=request,
         model=model,

@@ -181,20 +181,20 @@ class TrainingSource(Source):
 
     def fit_probability(self, num_gpus: FloatArray, peak: FloatArray) -> FloatArray:
         """The probability that a GPU has enough memory for a predicted peak [bytes]."""
-        center, spread = (self._of_counts(values, num_gpus) for values in self._errors[:2])
+        center, deviation = (self._of_counts(values, num_gpus) for values in self._errors[:2])
         usable = self.inputs.machine.gpu.allocatable_memory
-        return fit_probability(predicted=peak, usable=usable, center=center, spread=spread)
+        return fit_probability(predicted=peak, usable=usable, center=center, deviation=deviation)
 
     @cached_property
     def _errors(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Center, spread and usable share of memory errors, for each number of GPUs in order."""
+        """Center, deviation and usable share of memory errors, by number of GPUs in order."""
         counts = sorted(set(self.counts))
         errors = [training_memory_errors(self.inputs, count) for count in counts]
         shares = (training_share(self.inputs, count, self.fit_confidence) for count in counts)
-        center, spread = (
-            [getattr(error, name) for error in errors] for name in ("center", "spread")
+        center, deviation = (
+            [getattr(error, name) for error in errors] for name in ("center", "deviation")
         )
-        return np.array(center), np.array(spread), np.array([*shares])
+        return np.array(center), np.array(deviation), np.array([*shares])
 
     def _of_counts(self, values: FloatArray, num_gpus: FloatArray) -> Numeric:
         """The entry of ``values`` for each number of GPUs."""
