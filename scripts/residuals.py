@@ -48,9 +48,9 @@ _LEVELS: dict[ErrorTables, tuple[tuple[str, ...], ...]] = {
         (),
         ("mode",),
         ("mode", "setup"),
-        ("mode", "setup", "load"),
-        ("engine", "mode", "setup", "load"),
-        ("engine", "gpu_class", "mode", "setup", "load"),
+        ("mode", "setup", "load_class"),
+        ("engine", "mode", "setup", "load_class"),
+        ("engine", "gpu_class", "mode", "setup", "load_class"),
     ),
 }
 # Runs whose errors are pooled apart, and those of which too few publishers tell kinds apart: one

@@ -66,7 +66,7 @@ TRAINING_TABLES = ErrorTables(
     evidence="training_evidence.csv",
 )
 INFERENCE_TABLES = ErrorTables(
-    keys=("engine", "gpu_class", "mode", "setup", "load", "kind"),
+    keys=("engine", "gpu_class", "mode", "setup", "load_class", "kind"),
     intervals="inference_intervals.csv",
     fits="inference_fits.csv",
     widening="inference_widening.csv",

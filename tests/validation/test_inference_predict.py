@@ -266,9 +266,10 @@ def test_a_run_of_a_release_that_nobody_measured_is_less_sure():
     )  # fmt: skip
     asked = only(
         framework="vllm", framework_version="0.27.1", model="llama-3.1-8b", num_gpus="1",
-        mode="online", gpu="h100-sxm-80gb", tensor_parallel="1",
+        mode="online", gpu="h100-sxm-80gb", tensor_parallel="1", concurrency="16",
     )  # fmt: skip
-    low, high = known.source.confidence(1).factors["time_per_output_token"]
+    (row,) = known.to_frame().to_dict("records")
+    low, high = known.source.confidence_of(row).factors["time_per_output_token"]
     found = ranges(asked, INFERENCE_KIND)["time_per_output_token_s"]
     assert (found.low, found.high) == pytest.approx((found.value * low, found.value * high))
 
