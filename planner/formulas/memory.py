@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.base.enums import ZeroStage
-from planner.formulas.normal import normal_upper_tail
+from planner.formulas.prefix_cache import normal_upper_tail
 
 _BLOCK = 64
 _DOUBLE_BLOCK = 256

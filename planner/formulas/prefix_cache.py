@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray, Numeric
-from planner.formulas.normal import normal_upper_tail
 
 
 def earlier_uses(blocks: IndexArray) -> tuple[IndexArray, IndexArray]:
@@ -96,3 +95,18 @@ def random_routing_hit_probability(uses: IndexArray, caches: float) -> FloatArra
     Derived here: one that was ``uses`` k times in any of the R ``caches``.
     """
     return np.asarray(1 - (1 - 1 / caches) ** np.asarray(uses, dtype=np.float64))
+
+
+def normal_upper_tail(score: FloatArray) -> FloatArray:
+    r"""Return the probability that a normal variable exceeds ``score``, within 1e-7 [1]_.
+
+    .. math:: 1 - \Phi(x)
+
+    References
+    ----------
+    .. [1] M. Abramowitz and I. Stegun, "Handbook of mathematical functions," 1964, formula 26.2.17.
+    """
+    t = 1 / (1 + 0.2316419 * np.abs(score))
+    series = np.polyval([1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530, 0.0], t)
+    tail = np.exp(-np.square(score) / 2) / np.sqrt(2 * np.pi) * series
+    return np.asarray(np.where(score >= 0, tail, 1 - tail))

@@ -49,8 +49,8 @@ SIZES: dict[ErrorTables, tuple[tuple[str, ...], ...]] = {
     INFERENCE_TABLES: tuple((mode, *apart, kind) for (mode, apart), kind in product(MODES, KINDS)),
 }
 QUANTITIES = {
-    TRAINING_TABLES: ("step_time", "peak_memory"),
-    INFERENCE_TABLES: ("time_to_first_token", "time_per_output_token", "throughput", "peak_memory"),
+    TRAINING_TABLES: ("step_time",),
+    INFERENCE_TABLES: ("time_to_first_token", "time_per_output_token", "throughput"),
 }
 QUESTIONS: list[tuple[ErrorTables, Rule]] = [
     *((TRAINING_TABLES, framework_rule(label)) for label in framework_labels()),

@@ -71,10 +71,10 @@ def test_search_and_estimate_of_training(seed: int) -> None:
 
 def test_size_of_training() -> None:
     found = planner.size(
-        model="llama-7b",
+        model="llama-2-13b",
         framework="megatron-lm",
         space="small",
-        gpu="a100",
+        gpu="a100-sxm-80gb",
         total_tokens="100B",
         constraints={"calendar_time": "30d"},
     )

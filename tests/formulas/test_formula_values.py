@@ -90,6 +90,11 @@ _WORKED = [
         {"score": np.array([0.0, 1.0, 1.959964, -1.0])},
         [0.5, 0.158655, 0.025, 0.841345],
     ),
+    (
+        prefix_cache.normal_upper_tail,
+        {"score": np.array([0.0, 1.0, 1.959964, -1.0])},
+        [0.5, 0.158655, 0.025, 0.841345],
+    ),
     # rho = 0.5, d = 2, s = 3, c = 1: 2 / 0.5 + 0.5 x 6 / 0.75 = 8.
     (queueing.step_time_at_arrival, {**_STEPS, "mixes": True}, 8),
     # Prompts' steps: (6 + 0.5 x 2 x 0.5) / 0.75 = 26 / 3; half of 2 and half of that.
