@@ -77,7 +77,7 @@ def serving_slowdown(request: Request) -> float:
     return median_slowdown(Work.SERVING).slower
 
 
-def _slowdown_note(request: Request) -> Mapping[str, str]:
+def _slowdown_note(request: Request) -> dict[str, str]:
     """A note on the slowdown of a server that is not said to be tuned; empty without one."""
     slowdown = serving_slowdown(request)
     if slowdown == 1.0:
@@ -144,7 +144,7 @@ def make_serving_question(
         is_copy = notes.catalogue.copied_from(str(request.model))
         source = "the name of the copy" if is_copy else f"published weights of {model.name}"
         notes.defaults["quantization"] = f"{format_weight_formats(model)} ({source})"
-    notes.defaults |= _cache_note(request) | _slowdown_note(request)
+    notes.defaults |= {**_cache_note(request), **_slowdown_note(request)}
     return WorkloadQuestion(
         request=request,
         model=model,
