@@ -534,6 +534,31 @@ def group_errors(name: str, rows: Sequence[ComparedRun], compared: ComparedQuant
     )
 
 
+def tuned_errors(rows: Sequence[ComparedRun], compared: ComparedQuantity) -> Errors | None:
+    """Return the errors of all runs if every run were tuned; None if that changes nothing.
+
+    Intervals are of what is shown, so ``within`` is NaN.
+    """
+    pairs = [
+        (shown, tuned)
+        for row in rows
+        if (shown := row.ratio(compared, as_time=compared.as_time)) is not None
+        and (tuned := row.ratio(compared, as_time=compared.as_time, as_tuned=True)) is not None
+    ]
+    if all(shown == tuned for shown, tuned in pairs):
+        return None
+    ratios = np.asarray([tuned for _, tuned in pairs])
+    return Errors(
+        name="as tuned",
+        rows=len(pairs),
+        predicted=len(pairs),
+        mape=_mean(np.abs(ratios - 1)),
+        median=_median(np.abs(ratios - 1)),
+        bias=_median(ratios - 1),
+        within=float("nan"),
+    )
+
+
 def memory_verdicts(rows: Iterable[ComparedRun]) -> MemoryVerdicts:
     """Count right and wrong predictions of whether a run exceeds the memory of its GPUs."""
     compared_rows = [row for row in rows if row.ranges and row.ran_out is not None]

@@ -30,6 +30,7 @@ from planner.validation.accuracy import (
     errors,
     kind_of,
     memory_verdicts,
+    tuned_errors,
 )
 from planner.validation.case_prediction import MEMORY, RATES
 from planner.validation.fitted_profile import unit_of
@@ -66,6 +67,12 @@ def validation_blocks(kind: RunKind, rows: Sequence[ComparedRun]) -> Iterator[Bl
                 lines = [[*_row(error, compared.with_regret)] for error in group_errors]
                 yield Title(text=title)
                 yield text_table((*heads, *extra_heads), lines)
+        if (tuned := tuned_errors(rows, compared)) is not None:
+            yield make_lines(
+                f"{compared.title} as tuned: MAPE {_percent(tuned.mape)}, median "
+                f"{_percent(tuned.median)}, bias {_percent(tuned.bias, sign='+')}.",
+                indent="",
+            )
     yield from verdicts_blocks(memory_verdicts(rows))
     yield from reasons_blocks(rows)
     yield GAP

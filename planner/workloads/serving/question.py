@@ -77,7 +77,7 @@ def serving_slowdown(request: Request) -> float:
     return median_slowdown(Work.SERVING).slower
 
 
-def _slowdown_note(request: Request) -> Mapping[str, str]:
+def _slowdown_note(request: Request) -> dict[str, str]:
     """A note on the slowdown of a server that is not said to be tuned; empty without one."""
     slowdown = serving_slowdown(request)
     if slowdown == 1.0:
