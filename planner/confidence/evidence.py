@@ -153,7 +153,9 @@ def evidence_of(
         and run.conditions.layout == conditions.layout
         and run.conditions.work in similar
     )
-    return Evidence(basis=basis, runs=runs, missing=tuple(_missing(conditions, known)))
+    alike = [run for run in known if run.work in similar]
+    missing = _missing(conditions, alike) if alike or not known else (_WORK_WORDS[conditions.work],)
+    return Evidence(basis=basis, runs=runs, missing=tuple(missing))
 
 
 def with_missing(evidence: Evidence, *missing: str) -> Evidence:
@@ -177,7 +179,7 @@ def unmeasured_release(rule: Rule, release: str) -> str:
 
 
 def _missing(conditions: Conditions, known: Sequence[Conditions]) -> Iterator[str]:
-    """Yield what none of the software's runs has; all of it on this generation of GPUs if so."""
+    """Yield what none of the runs has, of the software and the same kind of work."""
     if not known:
         return
     for name in ("layout", "work", "layer_kinds", "number_format", "gpu_class"):

@@ -200,7 +200,12 @@ CLOSED_DENSE = Conditions(gpu_class="hopper", work="closed")
     ("engine", "changed", "basis", "missing"),
     [
         ("vllm", {}, "measured", ()),
-        ("sglang", {"layout": "pipeline"}, "transferred", ("pipeline parallelism",)),
+        (
+            "vllm",
+            {"layout": "disaggregated"},
+            "transferred",
+            ("prefill and decode on separate workers",),
+        ),
         ("vllm", {"work": "open"}, "transferred", ()),  # measured on cards alone
         (
             "vllm",
@@ -239,8 +244,8 @@ def test_runs_count_for_a_software_by_its_name_or_as_its_own_profile() -> None:
     assert evidence_of(engine_rule("tensorrt-llm", "1.2"), H100, static, INFERENCE_TABLES).runs > 99
 
 
-def test_a_plan_with_pipeline_stages_in_sglang_says_that_no_published_run_has_them() -> None:
-    asked = {"workload": "serve", "model": "llama-3.1-70b", "gpu": "h100", "engine": "sglang"}
+def test_a_plan_with_pipeline_stages_says_that_no_published_run_has_them() -> None:
+    asked = {"workload": "serve", "model": "llama-3.1-70b", "gpu": "h100", "engine": "tensorrt-llm"}
     found = {}
     for stages in (1, 4):
         settings = {"tensor_parallel": 4 // stages, "pipeline_parallel": stages, "concurrency": 16}
