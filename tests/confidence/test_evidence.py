@@ -202,9 +202,9 @@ CLOSED_DENSE = Conditions(gpu_class="hopper", work="closed")
         ("vllm", {}, "measured", ()),
         (
             "vllm",
-            {"layout": "disaggregated"},
+            {"layout": "offload"},
             "transferred",
-            ("prefill and decode on separate workers",),
+            ("offloading",),
         ),
         ("vllm", {"work": "open"}, "transferred", ()),  # measured on cards alone
         (
@@ -291,10 +291,11 @@ def test_fine_tuning_is_a_first_run_until_somebody_says_it_is_tuned() -> None:
     (unsaid, said), (first, _), (tuned, plain) = (
         _high(training_objective="sft", tuned=tuned) for tuned in (None, False, True)
     )
-    assert unsaid == first == pytest.approx(5 * tuned)
+    # What is shown is the median of first runs, twice the tuned time.
+    assert unsaid == first == pytest.approx(5 / 2 * tuned)
     assert said == f"{plain}, first run (--tuned otherwise)"
     (usual, basis), (first, _) = (_high(tuned=tuned) for tuned in (None, False))
-    assert first == pytest.approx(5 * usual)
+    assert first == pytest.approx(5 / 2 * usual)
     assert "first" not in basis
     # Of other frameworks people's own runs were published: nothing to add.
     own = [_high(training_objective="sft", framework="hf-trainer", tuned=t) for t in (None, True)]
@@ -318,6 +319,6 @@ def test_published_first_runs_lie_in_their_interval() -> None:
         (row,) = planner.estimate(**asked, tuned=tuned).to_frame().to_dict("records")  # type: ignore[arg-type]
         ends[tuned] = row["step_time_low_s"], row["step_time_high_s"]
     assert ends[None][0] < 13 < ends[None][1]
-    # 32 H200 have no published run of Megatron-Bridge: what is tuned there is less sure, too.
-    assert ends[True][1] < 13 * 1.1
+    # Runs of fine-tuning differ by a factor of five, whatever the framework.
+    assert ends[True][0] < 13 < ends[True][1]
     assert ends[None][1] == pytest.approx(5 * ends[True][1])
