@@ -301,7 +301,7 @@ def _read_settings(reading: OptionReader) -> LaunchSettings:
     if settings.values.get("adapter", "none") == "none":
         settings.values.pop("lora_rank", None)
     axes = {f"{name}_axes": size for name, size in mesh.sizes.items()}
-    quantities = {**axes, "mesh_gpus": mesh.num_gpus, "named_model": model}
+    quantities: MutableQuantities = {**axes, "mesh_gpus": mesh.num_gpus, "named_model": model}
     shape = apply_read_rows(reading, TARGET.table, settings, quantities)
     unknown_options = {option.option for option in reading.command.unknown}
     return settings.build(
