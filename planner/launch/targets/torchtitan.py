@@ -77,6 +77,8 @@ def _read_settings(reading: OptionReader) -> LaunchSettings:
     settings = option_texts(reading, "torchtitan")
     for row in TARGET.table.expressions:
         settings.values.pop(row.parameter, None)
+    if optimizer := inner.text("optimizer.name"):
+        settings.set_optimizer(optimizer)
     apply_read_rows(
         inner,
         TARGET.table,
