@@ -16,9 +16,10 @@ is loaded:
     functions of values: ``max`` and ``min`` skip what is no number; ``ends(text, 'a', 'b')`` is
     true for a text that ends with one of the words, ``starts`` and ``contains`` likewise;
     ``last('a.b.C')`` is ``C``
-``number amount text name flag has lists count``
+``number amount text name joined flag has lists count``
     functions of options, in readers only: the first option with a positive whole number, with a
-    number, with a text (in lower case), with a text as written; whether the first set option is
+    number, with a text (in lower case), with a text as written; all texts of an option in lower
+    case with blanks between, ``none`` too; whether the first set option is
     on (``flag('a', default=true)``); whether one is set (names may end with ``*``); the first of
     some words that the options of a name with ``*`` have (``lists('layers*', 'mamba', 'rwkv')``);
     how many values an option has
@@ -78,7 +79,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "contains": lambda text, *words: any(word in str(text or "") for word in words),
     "last": lambda text: str(text or "").rpartition(".")[2] or None,
 }
-OPTION_FUNCTIONS = ("number", "amount", "text", "name", "flag", "has", "lists", "count")
+OPTION_FUNCTIONS = ("number", "amount", "text", "name", "joined", "flag", "has", "lists", "count")
 """Functions of options, which a reader has."""
 _KEYWORD = "default"
 _NODES: tuple[type[ast.AST], ...] = (
@@ -134,7 +135,7 @@ class Expression:
                 texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
                 if is_of_options and len(texts) < len(node.args):
                     raise ValueError(f"{text}: {name} takes names of options in quotes.")
-                is_one = name in ("lists", "count")
+                is_one = name in ("lists", "count", "joined")
                 read = texts[:1] if is_one else texts
                 options |= {str(option) for option in read} if is_of_options else set()
         names = {

@@ -142,6 +142,18 @@ def test_an_option_of_an_expression_is_used() -> None:
     assert row.read_options == {"on", "x", "y", "z"}
 
 
+def test_all_texts_of_an_option_are_joined_in_lower_case() -> None:
+    rows = table(
+        ("recompute", "", "read", "joined('mode')", ""),
+        ("precision", "contains(joined('made'), 'fp8')", "read", "'fp8'", ""),
+        ("optimizer_state_precision", "joined('absent') == missing", "read", "'bf16'", ""),
+    )
+    settings, _ = read(rows, mode="None", made="A.FP8 b")
+    assert settings.values == {
+        "recompute": "none", "precision": "fp8", "optimizer_state_precision": "bf16",
+    }  # fmt: skip
+
+
 @each("name", sorted({*TARGETS, *READ_ONLY_TOOLS}))
 def test_every_shipped_expression_is_valid(name: str) -> None:
     """Also of a step's table: each parses, and evaluates without any option or value."""

@@ -175,11 +175,16 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         parsed = reading.command.options.get(option)
         return None if parsed is None else len(parsed.texts)
 
+    def joined(option: str) -> str | None:
+        parsed = reading.command.options.get(option)
+        return " ".join(filter(None, parsed.texts)).lower() or None if parsed else None
+
     return {
         "number": lambda *options: number(reading, *options),
         "amount": amount,
         "text": lambda *options: option_text(reading, *options),
         "name": name,
+        "joined": joined,
         "flag": lambda *options, default=False: flag(reading, *options, default=default),
         "has": has,
         "lists": lists,

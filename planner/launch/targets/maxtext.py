@@ -27,6 +27,7 @@ from planner.launch.option_table import (
     Quantities,
     shipped_rows,
 )
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, parse_int, total_gpus
 from planner.launch.target import (
     MASTER_ADDR,
@@ -37,7 +38,6 @@ from planner.launch.target import (
     LaunchJob,
     LaunchTarget,
     ShellVariable,
-    lora_quantities,
     option_texts,
     override,
     overrides,
@@ -102,11 +102,6 @@ class Mesh:
 
     sizes: Mapping[str, int]
     num_gpus: int | None
-
-    @property
-    def data(self) -> int:
-        """Data-parallel ranks."""
-        return prod(self.sizes[name] for name in ("data", "fsdp", "expert"))
 
 
 def read_mesh(
@@ -292,21 +287,39 @@ def _join_tensors(names: Iterable[str]) -> str:
     return "+".join(name for name in TENSORS if name in present)
 
 
-_BATCH_DEFAULT = 12.0
-_LARGEST = 1e9
 _GPUS_PER_NODE = 8
 
 
-def read_settings(reading: OptionReader) -> LaunchSettings:
+def _read_settings(reading: OptionReader) -> LaunchSettings:
     """Read the settings of a command or configuration of MaxText.
 
     Raises LaunchError if the axes of its mesh do not fill its GPUs.
     """
-    resources = reading.command.resources
-    launched_gpus, gpus_per_node = (
-        total_gpus(reading.command.resources),
-        parse_int(resources.gpus_per_node),
+    mesh, settings, model = _read_mesh(reading), option_texts(reading, "MaxText"), _name_of(reading)
+    settings.values |= read_remat_policy(reading)
+    settings.values.pop("virtual_pipeline", None)
+    if settings.values.get("adapter", "none") == "none":
+        settings.values.pop("lora_rank", None)
+    axes = {f"{name}_axes": size for name, size in mesh.sizes.items()}
+    quantities: MutableQuantities = {**axes, "mesh_gpus": mesh.num_gpus, "named_model": model}
+    shape = apply_read_rows(reading, TARGET.table, settings, quantities)
+    unknown_options = {option.option for option in reading.command.unknown}
+    return settings.build(
+        shape=shape if model is None else None,
+        used_options=frozenset(
+            name for name in unknown_options if name.strip("\"'").endswith("/configs/base.yml")
+        ),
     )
+
+
+def _read_mesh(reading: OptionReader) -> Mesh:
+    """Return the mesh of a file on the GPUs that start it.
+
+    Raises LaunchError if its axes do not fill them.
+    """
+    resources = reading.command.resources
+    launched_gpus = total_gpus(resources)
+    gpus_per_node = parse_int(resources.gpus_per_node)
     num_nodes = parse_int(resources.num_nodes) or (
         launched_gpus // gpus_per_node if launched_gpus and gpus_per_node else None
     )
@@ -326,78 +339,17 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         )
         gpus_per_node = launched_gpus // num_nodes if launched_gpus % num_nodes == 0 else None
     try:
-        mesh = read_mesh(integer, num_nodes, gpus_per_node)
+        return read_mesh(integer, num_nodes, gpus_per_node)
     except LaunchError as error:
         requested = resources.requested_gpus
         hint = (
             "" if requested is None else f" With --gpus {requested} the axes must be changed, too."
         )
         raise LaunchError(f"{reading.position}: {error}{hint}") from error
-    num_gpus = mesh.num_gpus or launched_gpus
-    sizes, settings = mesh.sizes, option_texts(reading, "MaxText")
-    values = {"precision": "bf16", **settings.values, **read_remat_policy(reading)}
-    for axis in ("context", "expert", "pipeline"):
-        values[f"{axis}_parallel"] = sizes[axis]
-    values["tensor_parallel"] = sizes["tensor"] * sizes["tensor_sequence"]
-    values["sequence_parallel"] = str(sizes["tensor_sequence"] > 1).lower()
-    if sizes["fsdp"] > 1:  # the data axis replicates the fsdp axes
-        values |= {"zero_stage": 3, "data_parallel_replicas": sizes["data"]}
-    else:
-        is_sharded = reading.value("sharded_optimizer") == "true"
-        values["zero_stage"] = int(is_sharded)
-    chunks = max(reading.number("num_pipeline_repeats") or 1, 1)
-    values["virtual_pipeline"] = chunks if num_gpus and sizes["pipeline"] > 1 else None
-    if num_gpus is not None:
-        values |= {"num_gpus": num_gpus, **_read_batch(reading, mesh, num_gpus, settings.defaults)}
-    values["dropout"] = str(_read_positive(reading, "dropout_rate", 0.0) > 0).lower()
-    if values.get("adapter", "none") == "none":
-        values["lora_rank"] = None
-    values = settings.values = {name: value for name, value in values.items() if value is not None}
-    model, shape = _read_model(reading)
-    if model is not None:
-        values["model"] = model
-    (values["framework"],) = TARGET.nearest
-    settings.missing += [] if num_gpus is not None else ["num_gpus", "global_batch_size"]
-    settings.missing += ["model"] * (model is None and shape is None)
-    unknown_options = [gpus_per_node.option for gpus_per_node in reading.command.unknown]
-    return settings.build(
-        shape=shape if model is None else None,
-        used_options=frozenset(
-            name for name in unknown_options if name.strip("\"'").endswith("/configs/base.yml")
-        ),
-    )
 
 
-def _read_batch(
-    reading: OptionReader, mesh: Mesh, num_gpus: int, defaults: dict[str, str]
-) -> dict[str, int]:
-    """Return the sequences per step over all GPUs and per micro-batch; add defaults used."""
-    per_device = _read_positive(reading, "per_device_batch_size", _BATCH_DEFAULT)
-    if not reading.has("per_device_batch_size"):
-        defaults["global_batch_size"] = f"{_BATCH_DEFAULT:g} sequences of a GPU, as MaxText does"
-    accumulation_steps = reading.number("gradient_accumulation_steps") or 1
-    num_stages = mesh.sizes["pipeline"]
-    microbatches = reading.number("num_pipeline_microbatches") or 0
-    num_microbatches = (microbatches if microbatches > 0 else num_stages) if num_stages > 1 else 1
-    sequences = int(per_device * num_gpus)
-    return {
-        "global_batch_size": sequences * accumulation_steps,
-        "micro_batch_size": max(sequences // (mesh.data * num_microbatches), 1),
-    }
-
-
-def _read_positive(reading: OptionReader, key: str, default: float) -> float:
-    """Return a key's number or the default; raise LaunchError if it is negative or too large."""
-    amount = reading.amount(key)
-    number = default if amount is None else amount
-    if not 0 <= number < _LARGEST:
-        raise LaunchError(f"{reading.position}: {key} is {number:g}: give a number of at least 0.")
-    return number
-
-
-def _read_model(reading: OptionReader) -> tuple[str | None, MutableQuantities | None]:
-    """Return the model that the file names, else None and the sizes it sets (None if unset)."""
-    model_name = reading.text("model_name")
+def _name_of(reading: OptionReader) -> str | None:
+    """Return the model that a file names; None if it names none that planner knows."""
     # The end of a path names the model, even if its beginning is unknown.
     words = [
         (text or option.option).strip("\"'")
@@ -405,56 +357,25 @@ def _read_model(reading: OptionReader) -> tuple[str | None, MutableQuantities | 
         for text in option.texts or (None,)
     ]
     files = [word for word in words if word.endswith((".yml", ".yaml"))]
-    for name in (model_name, reading.text("base_config"), *files, reading.command.name):
-        model = model_of_maxtext(name) if name else None
-        if model is not None:
-            return model, None
-    number = reading.number
-    if not number("base_num_decoder_layers") or not number("base_emb_dim"):
-        return None, None
-    experts = number("num_experts") or 1
-    heads = number("base_num_query_heads") or 16
-    return None, {
-        "num_hidden_layers": number("base_num_decoder_layers"),
-        "hidden_size": number("base_emb_dim"),
-        "intermediate_size": number("base_mlp_dim"),
-        "num_attention_heads": heads,
-        "num_key_value_heads": number("base_num_kv_heads") or heads,
-        "head_dim": number("head_dim") or 128,
-        "vocab_size": number("vocab_size") or 32000,
-        "gated": True,
-        "position_embedding": "rotary",
-        "tie_word_embeddings": reading.text("logits_via_embedding") == "true",
-        "qk_norm": reading.text("use_qk_norm") == "true",
-        "num_experts": experts if experts > 1 else None,
-        "num_experts_per_tok": number("num_experts_per_tok"),
-        "moe_intermediate_size": number("base_moe_mlp_dim"),
-    }
+    names = (reading.text("model_name"), reading.text("base_config"), *files, reading.command.name)
+    return next(filter(None, map(model_of_maxtext, filter(None, names))), None)
 
 
 _MODULE = "maxtext.trainers.pre_train.train"
 _ADAPTER_MODULE = "maxtext.trainers.post_train.sft.train_sft"
 _CONFIG = "src/maxtext/configs/base.yml"
 _PORT = "29500"
-_DROPOUT = 0.1
 
 
 def _quantities(job: LaunchJob) -> Quantities:
     """Return the values of MaxText's keys for a planned job, by parameter name."""
-    stage = int(job["zero_stage"])
     return {
         **_model_quantities(job),
         **mesh_axes(job),
         **_batch_quantities(job),
         **policy_quantities(job),
-        "global_batch_size": None,
-        "micro_batch_size": None,
-        "sharded_optimizer": stage in (1, 2),
-        "train_iterations": job.training_steps,
         "save_interval": megatron_lm.save_interval(job),
         "fp8_quantization": _QUANTIZATIONS.get(megatron_lm.fp8_recipe_of(job, "delayed") or ""),
-        **lora_quantities(job),
-        "dropout_rate": _DROPOUT if job["dropout"] else "0.0",
     }
 
 
@@ -486,7 +407,7 @@ def _model_quantities(job: LaunchJob) -> MutableQuantities:
 
 
 def _batch_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return the keys of the batch: sequences per GPU in a step, and micro-batches.
+    """Return the sequences per GPU in a step, and the layers of a chunk.
 
     Raises LaunchError if the micro-batches are no multiple of the pipeline stages.
     """
@@ -497,18 +418,12 @@ def _batch_quantities(job: LaunchJob) -> MutableQuantities:
             f"A pipeline of MaxText takes micro-batches in multiples of its {num_stages} stages, "
             f"not {steps}: plan another --global-batch-size or pipeline_parallel."
         )
-    accumulation_steps = 1 if in_pipeline else steps
-    sequences = int(job["global_batch_size"]) // accumulation_steps
+    sequences = int(job["global_batch_size"]) // (1 if in_pipeline else steps)
     per_device = sequences / job.num_gpus
     while int(per_device * job.num_gpus) < sequences:  # MaxText rounds down
         per_device = math.nextafter(per_device, math.inf)
-    return {
-        "per_device_batch": per_device,
-        "gradient_accumulation_steps": accumulation_steps,
-        "pipeline_microbatches": steps if in_pipeline else None,
-        "stage_layers": _layers_per_chunk(job) if in_pipeline else None,
-        "virtual_pipeline": job["virtual_pipeline"] if in_pipeline else None,
-    }
+    stage_layers = _layers_per_chunk(job) if in_pipeline else None
+    return {"per_device_batch": per_device, "stage_layers": stage_layers}
 
 
 def _layers_per_chunk(job: LaunchJob) -> int:
@@ -598,4 +513,4 @@ def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
     return (*sharding_notes, *notes)
 
 
-TARGET = LaunchTarget.of("maxtext", quantities=_quantities, draft=_draft, answers=read_settings)
+TARGET = LaunchTarget.of("maxtext", quantities=_quantities, draft=_draft, answers=_read_settings)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planner.documents.shell.edits import ParsedOption
-from planner.errors import LaunchError, PlannerError
+from planner.errors import LaunchError
 from planner.launch.read.hf_trainer.derive_settings import UNPACKED
 from planner.launch.read.parsed_launch import (
     OptionReader,
@@ -20,9 +20,13 @@ from planner.launch.read.parsed_launch import (
     number,
     option_text,
 )
-from planner.launch.targets.training_reader import RowsHook, make_reader_target, strip_dashes
+from planner.launch.targets.training_reader import (
+    RowsHook,
+    make_reader_target,
+    published_layers,
+    strip_dashes,
+)
 from planner.launch.wrappers.read_resources import parse_gpu_name
-from planner.specs.catalogue import load_model
 
 _MODELS = ("model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path",
            "model.config.name_or_path", "model.config")  # fmt: skip
@@ -42,7 +46,7 @@ def _add_unlisted_settings(
     apply_rows(
         {
             "named_model": model,
-            "published_layers": _num_layers(model),
+            "published_layers": published_layers(model),
             "cloud_gpu": parse_gpu_name(gpu) if gpu else None,
             "cloud_gpus": (int(count) if count.isdecimal() else 1) if gpu else None,
             "adapted_modules": None if {*modules} & {"*_proj", "*"} else ",".join(modules),
@@ -59,14 +63,6 @@ def _add_unlisted_settings(
     if length is None or not number(reading, *_PACKED):
         option = "the assumed length" if length is None else "that"
         settings.notes.append(UNPACKED.format(option=option))
-
-
-def _num_layers(model: str | None) -> int | None:
-    """Return the number of layers of the model; None if the model is unknown."""
-    try:
-        return load_model(model).num_hidden_layers if model else None
-    except PlannerError:
-        return None
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:

@@ -16,6 +16,7 @@ from planner.base.training_aliases import (
     parse_adapter_targets,
 )
 from planner.documents.shell.edits import ParsedOption
+from planner.errors import PlannerError
 from planner.launch.option_table import (
     VALUE,
     MutableQuantities,
@@ -40,6 +41,7 @@ from planner.launch.read.parsed_launch import (
 from planner.launch.read.training_values import model_degrees
 from planner.launch.target import LaunchTarget, option_texts
 from planner.question.terms import terms_about
+from planner.specs.catalogue import load_model
 
 RowsHook: TypeAlias = Callable[[MutableQuantities], MutableQuantities | None]
 """Applies the rows with expressions, given quantities; returns the sizes of the model."""
@@ -134,6 +136,14 @@ def make_update_reader(
         return settings.build(used_options=table.used, **classify_unused_options(reading, sections))
 
     return read_settings
+
+
+def published_layers(model: str | None) -> int | None:
+    """Return the number of layers of a model by name; None if the model is unknown."""
+    try:
+        return load_model(model).num_hidden_layers if model else None
+    except PlannerError:
+        return None
 
 
 _MODEL_DEGREES = {*terms_about("layout_size", "train"), "expert_tensor_parallel"}

@@ -20,7 +20,7 @@ from planner.launch.read.parsed_launch import JobResources
 from planner.launch.read.read_launch import read_launch
 from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
-from planner.launch.targets.torchtitan import split_layers
+from planner.launch.write.torchtitan_config import split_layers
 from planner.launch.write.write_launch import make_launch
 from planner.specs.catalogue import load_model
 
