@@ -448,7 +448,7 @@ def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
         texts=[[cells[place, count].text for count in group.counts] for place in group.places],
         values=[[value(place, count) for count in group.counts] for place in group.places],
         best=[
-            [cells[place, count].text.startswith(("*", "=")) for count in group.counts]
+            [cells[place, count].text.startswith(("*", "~")) for count in group.counts]
             for place in group.places
         ],
         sign=better(metric),

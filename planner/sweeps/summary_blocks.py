@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.base.enums import Contract
 from planner.optimize.result_columns import RUNS
 from planner.show.output_blocks import (
     BAD,
@@ -37,7 +40,7 @@ from planner.show.presenters.prices import (
     prices_lines,
     within_sellers_line,
 )
-from planner.show.presenters.uncertainty import evidence, format_regret
+from planner.show.presenters.uncertainty import evidence
 from planner.show.theme import shades
 from planner.sweeps.columns import (
     COST,
@@ -57,6 +60,7 @@ from planner.sweeps.summary import (
     IMPOSSIBLE,
     LIMIT,
     MEMORY,
+    RECOMMENDED,
     UNKNOWN,
     Crossover,
     Place,
@@ -77,20 +81,35 @@ MARKS: Mapping[str, str] = {
 """Meaning of the marks of cells without a plan."""
 # Mostly the same for all scenarios.
 _SHOWN_ONCE = ("reliability", "price")
-TITLES = {COST: "cheapest", TIME: "fastest", VALUE: "best value"}
-_MOST_GROUPS, _MOST_PLACES, _MAX_CROSSOVERS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
-_MOST_ROWS = 24
+TITLES = {
+    RECOMMENDED: "recommended", COST: "cheapest", TIME: "fastest", VALUE: "best value",
+}  # fmt: skip
+_LINES = 3
+_ADVANTAGES = {COST: "cheaper", TIME: "faster"}
 ALL = 10**6
 """No limit of lines or rows."""
-BRACKETS = "best value: lowest cost x time. In brackets: 90 % interval."
+BRACKETS = "best value: lowest cost x time. In brackets: 90 % interval, at the price of the row."
+RULES = {
+    COST: "Lowest at 90 %, or tied with more runs.",
+    TIME: "Shortest at 90 %, or tied with more runs.",
+}
+"""How the recommended scenario is chosen, by the measure that decides."""
+# Rows of the short summary: of the matrix with one work, of works with several.
+_SHORT_MATRIX, _SHORT_WORKS = 14, 14
+_ASSUMED_COUNT = re.compile(r"\((\d+) numbers\)")
 _SELLERS = (
     "Contracts have different sellers, so a longer one may cost more than an on-demand price: "
     "--provider compares contracts of one seller."
 )
 
 
-def matrix_blocks(group: WorkloadGroup, max_rows: int, name: str = "") -> Iterator[Block]:
-    """Yield the table of the measure by place (GPU, contract) and number of GPUs."""
+def matrix_blocks(
+    group: WorkloadGroup, max_rows: int, name: str = "", *, has_marks: bool = False
+) -> Iterator[Block]:
+    """Yield the table of the measure by place (GPU, contract) and number of GPUs.
+
+    With ``has_marks`` the title says what the marks of its cells mean.
+    """
     metric, sign = group.metric, better(group.metric)
     if not group.has_measure(metric):
         yield make_lines(unknown_line(group), indent="")
@@ -100,16 +119,15 @@ def matrix_blocks(group: WorkloadGroup, max_rows: int, name: str = "") -> Iterat
         if metric in here.best_by_measure:
             best[place] = min(best[place], sign * here.best_by_measure[metric].value)
     ranked = sorted(best, key=lambda place: best[place])
-    if len(ranked) > max_rows:  # the best contract of every GPU
-        ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-max_rows:]
-    chosen = {*ranked}
+    chosen = {*ranked[:max_rows]}
     places = [place for place in group.places if place in chosen]
     column = column_of(metric, group)
     cells, unit = cells_of(group, metric, column, places)
     counts = [
         "best" if count is None else formatting.format_parameter(count) for count in group.counts
     ]
-    yield Title(text=matrix_title(group, column, unit))
+    marks = f" ({marks_lines([group])[0]})" if has_marks else ""
+    yield Title(text=matrix_title(group, column, unit) + marks)
     yield Table(
         name=name,
         heads=[
@@ -126,10 +144,8 @@ def matrix_blocks(group: WorkloadGroup, max_rows: int, name: str = "") -> Iterat
         is_small=True,
         is_whole=True,
         elsewhere="--csv has them",
+        notes=[f"{more:,} more rows: --full"] if (more := len(group.places) - len(places)) else (),
     )
-    if len(places) < len(group.places):
-        more = len(group.places) - len(places)
-        yield make_lines(f"Each {group.by[0]} with its best contract; {more:,} more rows: --full")
 
 
 def matrix_title(group: WorkloadGroup, column: str, unit: str) -> str:
@@ -182,7 +198,7 @@ def cells_of(
     )
     for spot, numeral, shade in zip(measured_spots, numerals, cell_shades, strict=True):
         is_best = spot == winners[spot[1]]
-        sign, mark = ("*", BEST) if is_best else ("=", TIE) if spot in ties else ("", "")
+        sign, mark = ("*", BEST) if is_best else ("~", TIE) if spot in ties else ("", "")
         value = group.spots[spot].best_by_measure[metric].value
         cells[spot] = Cell(text=sign + numeral, number=value, mark=mark, shade=shade)
     for spot in spots:
@@ -197,7 +213,7 @@ def marks_lines(groups: Sequence[WorkloadGroup]) -> list[str]:
     used = {reason_mark(h.reason) for g in groups for h in g.spots.values() if not h.feasible}
     marks = ["* best of its column"]
     if any(group.metric in CHOSEN_BY for group in groups):
-        marks.append("= tied with it")
+        marks.append("~ tied with it")
     marks += [f"{mark} {meaning}" for mark, meaning in MARKS.items() if mark in used]
     return ["; ".join(marks)]
 
@@ -264,7 +280,7 @@ def winner_lines(group: WorkloadGroup) -> list[str]:
 def crossover_line(crossover: Crossover) -> str:
     """Return a line with the number of GPUs from which one GPU type beats another."""
     terms = f" ({' '.join(crossover.first[1:])})" if len(crossover.first) > 1 else ""
-    advantage = {COST: "cheaper", TIME: "faster"}.get(crossover.measure, "better")
+    advantage = _ADVANTAGES.get(crossover.measure, "better")
     details = (
         f"{share(crossover.behind)} behind with {formatting.format_count(crossover.before)}",
         f"{share(crossover.ahead)} ahead{', tied' * crossover.is_tie}",
@@ -312,7 +328,7 @@ def tie_lines(group: WorkloadGroup, measure: str) -> list[str]:
         place_texts.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
     name = TITLES[measure]
     if not place_texts:
-        return [f"No other plan is tied with the {name}."]
+        return [f"No other place or number of GPUs is tied with the {name}."]
     return [f"{len(spots)} tied with the {name}: {'; '.join(place_texts)}"]
 
 
@@ -329,34 +345,211 @@ def assumed_lines(group: WorkloadGroup) -> list[str]:
 def summary_blocks(
     sweep: Sweep, summary: Summary, front: Iterable[Row], *, is_full: bool = False
 ) -> Iterator[Block]:
-    """Yield the summary of a sweep; of many works and models, only their best plans."""
+    """Yield the summary of a sweep: one screen, or in ``is_full`` every work with all details."""
+    if is_full:
+        yield from _full_blocks(sweep, summary, front)
+        return
+    counts, *unfinished = counts_lines(sweep, summary)
+    planned = [group for group in summary.groups if group.best]
+    if len(summary.groups) == 1 and planned:
+        yield from _one_work_blocks(planned[0], counts, unfinished)
+    elif planned:
+        yield from _works_blocks(sweep.plan.name, summary.groups, counts, unfinished)
+    else:
+        yield make_lines(f"{sweep.plan.name}: {counts}", mark=TOTAL)
+        reasons = {line: None for group in summary.groups for line in no_plan_lines(group)}
+        yield make_lines(*unfinished, "No scenario has a plan.", *[*reasons][:_LINES], most=_LINES)
+    assumed = _format_assumed(planned[0]) if len(summary.groups) == len(planned) == 1 else ""
+    yield make_lines(f"{assumed}Next: planner sweep show {sweep.folder} --full | -h")
+
+
+def _one_work_blocks(
+    group: WorkloadGroup, counts: str, unfinished: Sequence[str]
+) -> Iterator[Block]:
+    """Yield one work on one screen: what to run, how sure, the best scenarios and the matrix."""
+    yield make_lines(f"{group_title(group)}: {counts}", mark=TOTAL, most=2)
+    rows = _rows_by_titles(group)
+    lines = [*_recommended_lines(group), *tied_line(group), *unfinished]
+    yield make_lines(*lines, most=_LINES)
+    yield GAP
+    yield fit_table([*_best_columns(group, rows)], _BEST_RANKS.get, [BEST], _IN_FILES)  # type: ignore[arg-type]
+    left = _SHORT_MATRIX - len(lines) - len(rows)
+    yield from matrix_blocks(group, left if len(group.places) <= left else left - 1, has_marks=True)
+
+
+def _works_blocks(
+    name: str, groups: Sequence[WorkloadGroup], counts: str, unfinished: Sequence[str]
+) -> Iterator[Block]:
+    """Yield several works on one screen: the recommended scenario of each."""
+    yield make_lines(f"{name}: {counts}", mark=TOTAL, most=2)
+    recommended = [group.recommended for group in groups]
+    won = Counter(str(row["gpu"]) for row in recommended if row is not None)
+    texts = [f"{gpu} for {number}" for gpu, number in won.most_common(_LINES)]
+    more = f", others for {sum(won.values()) - sum(n for _, n in won.most_common(_LINES))}"
+    text = ", ".join(texts) + more * (len(won) > _LINES)
+    yield make_lines(f"Recommended, of {len(groups)} works: {text}", *unfinished, most=2)
+    measures = {group.main_measure for group in groups if group.best}
+    yield make_lines(*(f"Rule: {RULES[measure]}" for measure in measures))
+    yield GAP
+    shown = groups[:_SHORT_WORKS]
+    yield fit_table([*_work_columns(shown)], _BEST_RANKS.get, (), _IN_FILES)  # type: ignore[arg-type]
+    if len(groups) > len(shown):
+        yield make_lines(f"and {len(groups) - len(shown)} more works and models: --full")
+
+
+_IN_FILES = "--full and scenarios.csv have them"
+_BEST_RANKS = {
+    "title": 0, "gpus": 0, "cost": 0, "runs": 1, "time": 2, "range": 3, "bad": 4, "price": 5,
+    "lowest": 6,
+}  # fmt: skip
+
+
+def _rows_by_titles(group: WorkloadGroup) -> dict[str, Row]:
+    """Return the recommended and the best scenarios; titles of the same one are joined."""
+    titles_by_scenario: dict[Value, list[str]] = {}
+    rows: dict[Value, Row] = {}
+    for measure, is_solid, row in group.headlines:
+        if measure != VALUE:
+            title = TITLES[measure] + ", solid price" * is_solid
+            titles_by_scenario.setdefault(row["scenario"], []).append(title)
+            rows[row["scenario"]] = row
+    return {", ".join(titles): rows[number] for number, titles in titles_by_scenario.items()}
+
+
+def _recommended_lines(group: WorkloadGroup) -> list[str]:
+    """Return what to run, and the rule and the expected loss of the recommendation."""
+    row = group.recommended
+    if row is None:
+        return []
+    measure = group.main_measure
+    lost = ""
+    if math.isfinite(group.regret):
+        lost = f"On average the best is {share(group.regret)} {_ADVANTAGES[measure]}."
+    return [
+        f"RECOMMENDED  {format_gpus_of(row)}, {format_plan(row)}",
+        " ".join(filter(None, [RULES[measure], lost])),
+    ]
+
+
+def tied_line(group: WorkloadGroup) -> Iterator[str]:
+    """Yield why the scenario with the lowest prediction is not the recommended one."""
+    measure, row = group.main_measure, group.recommended
+    lowest = group.best.get(measure)
+    if row is None or lowest is None or lowest["scenario"] == row["scenario"]:
+        return
+    text = f"Could be {_ADVANTAGES[measure]}: {format_gpus_of(lowest)}"
+    if lowest.get(RUNS) == 0:
+        yield f"{text}; no published run confirms it"
+    elif group.is_tied(measure, row, lowest):
+        yield f"{text}; within the error of predictions"
+    else:
+        yield f"{text}; not at 90 %"
+
+
+def format_gpus_of(row: Row) -> str:
+    """Return the number of GPUs, the GPU, and a contract that is not the usual one."""
+    place = format_placement(row).replace(f", {Contract.ON_DEMAND}", "").replace(",", "")
+    return f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {place}"
+
+
+def _measure_cells(measure: str, rows: Sequence[Row | None]) -> tuple[list[str], list[str], str]:
+    """Return the values of a measure in one unit, their 90 % intervals, and the unit."""
+    column = next((c for row in rows if row and (c := column_of_measure(measure, row))), "")
+    values, ends = list[float](), list[tuple[float, float]]()
+    for row in rows:
+        values.append(math.nan if row is None else measured(measure, row))
+        interval = None if row is None else measured_ends(measure, row)
+        ends.append(interval or (math.nan, math.nan))
+    texts, unit = format_in_common_unit(column, [*values, *(end for pair in ends for end in pair)])
+    count = len(values)
+    ranges = [
+        f"{texts[count + 2 * n]}-{texts[count + 2 * n + 1]}" if math.isfinite(sum(pair)) else "-"
+        for n, pair in enumerate(ends)
+    ]
+    return texts[:count], ranges, f"{label(column)} {unit}".strip() if column else ""
+
+
+def _short_head(head: str) -> str:
+    """Return the unit of a column such as ``calendar time days``; a head without unit as it is."""
+    return head.removeprefix("cost ").removeprefix("calendar time ").removeprefix("request ")
+
+
+def _runs_cell(row: Row | None) -> str:
+    runs = math.nan if row is None else number_or_nan(row.get(RUNS))
+    return "-" if math.isnan(runs) else formatting.format_count(runs)
+
+
+def _best_columns(group: WorkloadGroup, rows: Mapping[str, Row]) -> Iterator[Column]:
+    """Yield the columns of the recommended and best scenarios of one work."""
+    chosen = [*rows.values()]
+    yield Column("title", [*rows], " ", numeric=False)
+    yield Column("gpus", [*map(format_gpus_of, chosen)], "GPUs", numeric=False)
+    main = group.main_measure
+    texts, ranges, head = _measure_cells(main, chosen)
+    yield Column("cost", texts, _short_head(head))
+    yield Column("range", ranges, "range")
+    column = column_of(main, group)
+    bad = [group.bad_case(row) for row in chosen]
+    values = [measured(main, row) for row in chosen]
+    yield Column("bad", format_in_common_unit(column, [*values, *bad])[0][len(values) :], "at 90%")
+    if main == COST and any(column_of_measure(TIME, row) for row in chosen):
+        times, _, head = _measure_cells(TIME, chosen)
+        yield Column("time", times, _short_head(head))
+    yield Column("runs", [*map(_runs_cell, chosen)], "runs")
+    prices = [number_or_nan(row.get("price_per_gpu_hour_usd")) for row in chosen]
+    if any(map(math.isfinite, prices)):
+        cells = ["-" if math.isnan(price) else f"{price:.2f}" for price in prices]
+        yield Column("price", cells, "USD/ GPU-h")
+
+
+def _work_columns(groups: Sequence[WorkloadGroup]) -> Iterator[Column]:
+    """Yield the columns of the recommended scenario of several works."""
+    chosen = [group.recommended for group in groups]
+    yield Column("title", [*map(group_title, groups)], "work", numeric=False)
+    gpus = ["no plan" if row is None else format_gpus_of(row) for row in chosen]
+    yield Column("gpus", gpus, "GPUs", numeric=False)
+    costs = [format_measure(COST, row, False) if row else "-" for row in chosen]
+    yield Column("cost", costs, "cost")
+    yield Column("runs", [*map(_runs_cell, chosen)], "runs")
+    times = [format_measure(TIME, row, False) if row else "-" for row in chosen]
+    yield Column("time", times, "time")
+    lowest = [group.best.get(COST) for group in groups]
+    if any(low and row and low is not row for low, row in zip(lowest, chosen, strict=True)):
+        texts = [
+            f"{format_measure(COST, low, False)} {format_gpus_of(low)}" if low else "-"
+            for low in lowest
+        ]
+        yield Column("lowest", texts, "cheapest", numeric=False)
+
+
+def _format_assumed(group: WorkloadGroup) -> str:
+    """Return how many numbers of the recommended scenario have no source; "" if all have one."""
+    row = group.recommended
+    assumed = "" if row is None else str(row.get("assumed") or "")
+    if row is None or not assumed:
+        return ""
+    counts = [_ASSUMED_COUNT.search(part) for part in assumed.split(";")]
+    number = sum(int(found.group(1)) if found else 1 for found in counts)
+    return f"Assumed: {number} numbers of {row['gpu']}. "
+
+
+def _full_blocks(sweep: Sweep, summary: Summary, front: Iterable[Row]) -> Iterator[Block]:
+    """Yield every work of a sweep: best plans, money, matrix, ties, crossovers and front."""
     plan = sweep.plan
     yield make_lines(plan.name, mark=TOTAL, indent="")
     if plan.description:
         yield make_lines(plan.description, indent="")
     yield make_lines(*counts_lines(sweep, summary))
     groups = summary.groups
-    is_long = is_full or len(groups) == 1
-    shown = groups if is_full else groups[:_MOST_GROUPS]
-    has_room = sum(len(group.places) for group in shown) <= _MOST_ROWS and len(shown) < 5
-    fronts = by_group(front, groups) if is_long else {}
-    for group in shown:
-        yield from _group_blocks(
-            group,
-            fronts.get((group.work, group.model), ()),
-            is_long=is_long,
-            has_matrix=is_long or has_room,
-            max_rows=ALL if is_full else 0,
-        )
-    if len(shown) < len(groups):
-        yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
+    fronts = by_group(front, groups)
+    for group in groups:
+        yield from _group_blocks(group, fronts.get((group.work, group.model), ()))
     yield GAP
     if summary.feasible:
         yield make_lines(*price_difference_lines(plan, groups), most=ALL)
-        yield make_lines(BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
+        yield make_lines(BRACKETS, *marks_lines(groups))
     folder = sweep.folder
-    rest = "" if is_full else f"planner sweep show {folder} --full; "
-    yield make_lines(f"More: {rest}planner sweep show -h; all columns: {folder}/scenarios.csv")
+    yield make_lines(f"More: planner sweep show -h; all columns: {folder}/scenarios.csv")
 
 
 def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
@@ -378,35 +571,24 @@ def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
     return [line, f"Not finished: {done}; run the command that started it to continue."]
 
 
-def _group_blocks(
-    group: WorkloadGroup, front: Sequence[Row], *, is_long: bool, has_matrix: bool, max_rows: int
-) -> Iterator[Block]:
+def _group_blocks(group: WorkloadGroup, front: Sequence[Row]) -> Iterator[Block]:
     """Yield the summary of one workload: headline plans, money and details; or why no plan."""
     yield Title(text=group_title(group))
     if not group.best:
-        yield make_lines(f"No plan at all. {'; '.join(no_plan_lines(group))}", most=_LINES)
+        yield make_lines(f"No plan at all. {'; '.join(no_plan_lines(group))}", most=ALL)
         return
-    if is_long:
-        rows = [(Cell(text=t, mark=BEST), format_best_plan(row)) for t, row in headlines(group)]
-        yield text_table(("", " "), rows, text_columns=(0, 1))
-        yield make_lines(*proven_lines(group), most=_LINES)
-    else:
-        yield from _short_bests_blocks(group)
+    rows = [(Cell(text=t, mark=BEST), format_best_plan(row)) for t, row in headlines(group)]
+    yield text_table(("", " "), rows, text_columns=(0, 1))
+    yield make_lines(*proven_lines(group), most=_LINES)
     yield make_lines(*money_lines(group), most=ALL)
-    yield from group_detail_blocks(
-        group, front, is_long=is_long, has_matrix=has_matrix, max_rows=max_rows
-    )
+    yield from group_detail_blocks(group, front)
 
 
 def proven_lines(group: WorkloadGroup) -> Iterator[str]:
-    """Yield for each best plan a tied one, its regret, and the best one with published runs."""
+    """Yield the rule and expected loss of the recommended plan, and the best proven plans."""
+    yield from _recommended_lines(group)[1:]
+    yield from tied_line(group)
     for measure, row in group.best.items():
-        if (other := group.better_tied(measure)) is not None:
-            alternative = " ".join(format_best_plan(other).split())
-            alternative += ", not proven" if other.get(RUNS) == 0 else ""
-            yield f"Tied with the {TITLES[measure]}, predicted to be better: {alternative}"
-        if measure != VALUE and (line := format_regret(group.regret(measure), measure)):
-            yield f"{TITLES[measure].capitalize()}: {line[0].lower()}{line[1:]}"
         if row.get(RUNS) != 0:
             continue
         missing = (
@@ -421,32 +603,21 @@ def proven_lines(group: WorkloadGroup) -> Iterator[str]:
 
 
 def group_detail_blocks(
-    group: WorkloadGroup,
-    front: Sequence[Row],
-    *,
-    is_long: bool = True,
-    has_matrix: bool = True,
-    max_rows: int = ALL,
-    name: str = "",
+    group: WorkloadGroup, front: Sequence[Row], *, name: str = ""
 ) -> Iterator[Block]:
     """Yield the matrix (called ``name``), ties, crossovers and front of a group with plans."""
-    if has_matrix:
-        yield from matrix_blocks(group, max_rows or _MOST_PLACES, name)
+    yield from matrix_blocks(group, ALL, name)
     lines = [*winner_lines(group)]
-    for measure in (COST, TIME) if is_long else ():
-        crossovers = group.crossovers(measure)
-        lines += [
-            crossover_line(crossover) for crossover in crossovers[: max_rows or _MAX_CROSSOVERS]
-        ]
+    for measure in (COST, TIME):
+        lines += map(crossover_line, group.crossovers(measure))
     lines += no_plan_lines(group)
-    if is_long:
-        lines += [*tie_lines(group, COST), *tie_lines(group, TIME), *assumed_lines(group)]
+    lines += [*tie_lines(group, COST), *tie_lines(group, TIME), *assumed_lines(group)]
     if group.unpriced:
         lines.append(f"No price, so no cost: {format_places(sorted(group.unpriced))}")
     for line in lines:
-        yield make_lines(line, most=max_rows or (_LINES if is_long else 2))
+        yield make_lines(line, most=ALL)
     if len(front) > 1:
-        yield from _front_blocks(group, front, max_rows or _MOST_OF_FRONT)
+        yield from _front_blocks(group, front)
 
 
 def format_best_plan(row: Row) -> str:
@@ -505,35 +676,17 @@ def price_difference_lines(plan: SweepPlan, groups: Sequence[WorkloadGroup]) -> 
     return [*filter(None, lines)]
 
 
-def _short_bests_blocks(group: WorkloadGroup) -> Iterator[Block]:
-    """Yield a table of the best scenarios, one line each."""
-    rows: list[tuple[str | Cell, ...]] = []
-    for title, row in headlines(group):
-        reached = [format_measure(measure, row, False) for measure in (COST, TIME)]
-        place = (
-            f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
-        )
-        rows.append((Cell(text=title, mark=BEST), *reached, place))
-    yield text_table(("", " ", "  ", "   "), rows, text_columns=range(4))
-
-
-def _front_blocks(group: WorkloadGroup, front: Sequence[Row], max_rows: int) -> Iterator[Block]:
+def _front_blocks(group: WorkloadGroup, front: Sequence[Row]) -> Iterator[Block]:
     """Yield a table of the Pareto front over scenarios, from cheapest to most expensive."""
     metric = group.metric if group.metric in MEASURES else COST
     rows = sorted(front, key=lambda row: measured(metric, row))
-    indices = range(len(rows))
-    if len(rows) > max_rows:
-        indices = sorted({round(n * (len(rows) - 1) / (max_rows - 1)) for n in range(max_rows)})  # type: ignore[assignment]
     weighed = [
         name for name in workload_of(group.workload).comparison_columns if name != "num_gpus"
     ]
     measures = [name for name in weighed if any(row.get(name) is not None for row in rows)]
     goals = ", ".join(label(name) for name in [*measures, "num_gpus"])
-    share_text = (
-        f"{len(indices)} of {len(rows)}" if len(indices) < len(rows) else f"all {len(rows)}"
-    )
-    yield Title(text=f"Front across scenarios by {goals}: {share_text}")
-    shown = [rows[n] for n in indices]  # without columns that are equal for all
+    yield Title(text=f"Front across scenarios by {goals}: {len(rows)}")
+    shown = rows  # without columns that are equal for all
     varied = [n for n in PLACES if n == "gpu" or len({row.get(n) for row in shown}) > 1]
     places = [", ".join(str(r[n]) for n in varied if r.get(n) is not None) for r in shown]
     columns = [
