@@ -410,7 +410,7 @@ def _rows_by_titles(group: WorkloadGroup) -> dict[str, Row]:
     rows: dict[Value, Row] = {}
     for measure, is_solid, row in group.headlines:
         if measure != VALUE:
-            title = TITLES[measure] + ", solid price" * is_solid
+            title = TITLES[measure] + " at a solid price" * is_solid
             titles_by_scenario.setdefault(row["scenario"], []).append(title)
             rows[row["scenario"]] = row
     return {", ".join(titles): rows[number] for number, titles in titles_by_scenario.items()}
@@ -635,7 +635,7 @@ def format_best_plan(row: Row) -> str:
 def headlines(group: WorkloadGroup) -> list[tuple[str, Row]]:
     """Return the best scenarios of a group with their titles, such as cheapest."""
     return [
-        (f"{TITLES[name]}, solid price" if is_solid else TITLES[name], row)
+        (f"{TITLES[name]} at a solid price" if is_solid else TITLES[name], row)
         for name, is_solid, row in group.headlines
     ]
 

@@ -35,10 +35,10 @@ def test_beside_a_winner_with_a_doubtful_price_the_best_solid_one_stands() -> No
     assert found == [
         ("recommended", 2),
         ("cheapest", 1),
-        ("cheapest, solid price", 2),
+        ("cheapest at a solid price", 2),
         ("fastest", 3),
         ("best value", 3),
-        ("best value, solid price", 2),
+        ("best value at a solid price", 2),
     ]
     prices, doubts = money_lines(group)
     assert "b200 on-demand 2.00 USD (median of 3 offers, 2026-09)" in prices

@@ -63,8 +63,7 @@ def decision_lines(sizes: Sizes, question: Sequence[str], answer: Sequence[str])
     if fleet.limit_names and RATE in {margin.name for margin in fleet.margins}:
         asked = f"{asked.partition(', ')[0]}: {fleet.limit_names[0].removeprefix('Requests: ')}"
     lines = [asked, f"{RECOMMENDED}  {_format_fleet(best, fleet)}"]
-    if not sizes.is_memory_only:
-        lines.append(_sure_line(sizes, best, fleet))
+    lines.append(question[-1] if sizes.is_memory_only else _sure_line(sizes, best, fleet))
     lines += stake_lines(sizes)
     cheaper = sizes.cheapest
     if cheaper is not None and cheaper is not best and (other := cheaper.cheapest) is not None:
