@@ -438,7 +438,9 @@ def tied_line(group: WorkloadGroup) -> Iterator[str]:
     if row is None or lowest is None or lowest["scenario"] == row["scenario"]:
         return
     text = f"Could be {_ADVANTAGES[measure]}: {format_gpus_of(lowest)}"
-    if lowest.get(RUNS) == 0:
+    if lowest.get("price_doubts") and not row.get("price_doubts"):
+        yield f"{text}; its price is in doubt"
+    elif lowest.get(RUNS) == 0:
         yield f"{text}; no published run confirms it"
     elif group.is_tied(measure, row, lowest):
         yield f"{text}; within the error of predictions"
@@ -471,7 +473,9 @@ def _measure_cells(measure: str, rows: Sequence[Row | None]) -> tuple[list[str],
 
 def _short_head(head: str) -> str:
     """Return the unit of a column such as ``calendar time days``; a head without unit as it is."""
-    return head.removeprefix("cost ").removeprefix("calendar time ").removeprefix("request ")
+    for name in ("cost ", "calendar time ", "time to train ", "request "):
+        head = head.removeprefix(name)
+    return head
 
 
 def _runs_cell(row: Row | None) -> str:
