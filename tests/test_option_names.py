@@ -58,4 +58,4 @@ def test_steps_of_reinforcement_learning_are_sized_at_a_confidence() -> None:
     even, sure = (planning.size(**asked, confidence=share) for share in (0.5, 0.95))
     assert even.best.fewest.num_gpus <= sure.best.fewest.num_gpus
     assert "95 % likely to keep: time to train" in sure.summary()
-    assert "Sized to be 90 % likely to keep them" in planning.size(**asked).summary()
+    assert "90 % likely to keep: time to train" in planning.size(**asked).summary()

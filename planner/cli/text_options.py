@@ -55,7 +55,7 @@ _EXAMPLES = {
     "ui": "ui --port 8765",
     "calibrate": "calibrate runs.csv --output my-profile.toml",
     "validate": "validate runs.csv --output errors.csv",
-    "sweep show": 'sweep show DIR --where "num_gpus >= 512" --sort cost_usd',
+    "sweep show": "sweep show DIR --sort cost_usd",
     "specs": "specs list gpus",
     "specs list": "specs list models",
     "specs show": "specs show gpus h100",

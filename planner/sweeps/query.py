@@ -46,9 +46,9 @@ from planner.sweeps.summary_blocks import (
     marks_lines,
     matrix_blocks,
     matrix_title,
-    summary_blocks,
     unknown_line,
 )
+from planner.sweeps.summary_screen import summary_blocks
 from planner.sweeps.sweep_folder import Sweep, front_across
 
 DEFAULT_ROWS = 20

@@ -236,11 +236,23 @@ class WorkloadGroup:
         return float(expected_regrets(ranked, int(sign))[0])
 
     def bad_case(self, row: Row) -> float:
-        """Return the value of the main measure that 9 of 10 runs like a row keep."""
+        """Return the value of the main measure that 9 of 10 runs like a row keep.
+
+        Parameters
+        ----------
+        row : result columns of a scenario
+        """
         return _ranked_plan(self.main_measure, row).bad
 
     def is_tied(self, measure: str, row: Row, other: Row) -> bool:
-        """Return whether the difference of two rows is within the error of the predictions."""
+        """Return whether the difference of two rows is within the error of the predictions.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
+        row : result columns of a scenario
+        other : result columns of another scenario
+        """
         return are_plans_tied(_ranked_plan(measure, row), _ranked_plan(measure, other))
 
     @property

@@ -13,7 +13,7 @@ from made import COUNTS, GPUS, plan_of, row_of
 from planner.show.presenters.size_screen import screen_table
 from planner.show.terminal import terminal_text
 from planner.sweeps.summary import summarize
-from planner.sweeps.summary_blocks import summary_blocks
+from planner.sweeps.summary_screen import summary_blocks
 
 PLAN = plan_of(gpu=GPUS, num_gpus=COUNTS)
 _NUMBER = re.compile(r"^[*~]?\d[\d,.]*$")

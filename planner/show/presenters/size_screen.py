@@ -56,13 +56,21 @@ def decision_lines(sizes: Sizes, question: Sequence[str], answer: Sequence[str])
         return []
     fleet = best.cheapest or best.fewest
     if fleet is None or best.carried is not None or best.day is not None:
-        what = answer[0].removeprefix("Recommended day: ").removeprefix("Cheapest day: ")
+        gpus_text = answer[0].removeprefix("Recommended day: ").removeprefix("Cheapest day: ")
         peak = [] if best.day is None else peak_lines(sizes)
-        return [question[0], f"{RECOMMENDED}  {what}", *peak, *stake_lines(sizes), *answer[1:2]]
-    asked = question[0]
+        return [
+            question[0],
+            f"{RECOMMENDED}  {gpus_text}",
+            *peak,
+            *stake_lines(sizes),
+            *answer[1:2],
+        ]
+    question_text = question[0]
     if fleet.limit_names and RATE in {margin.name for margin in fleet.margins}:
-        asked = f"{asked.partition(', ')[0]}: {fleet.limit_names[0].removeprefix('Requests: ')}"
-    lines = [asked, f"{RECOMMENDED}  {_format_fleet(best, fleet)}"]
+        question_text = (
+            f"{question_text.partition(', ')[0]}: {fleet.limit_names[0].removeprefix('Requests: ')}"
+        )
+    lines = [question_text, f"{RECOMMENDED}  {_format_fleet(best, fleet)}"]
     lines.append(question[-1] if sizes.is_memory_only else _sure_line(sizes, best, fleet))
     lines += stake_lines(sizes)
     cheaper = sizes.cheapest
@@ -106,10 +114,10 @@ def _sure_line(sizes: Sizes, best: Size, fleet: FeasiblePlan) -> str:
         if margin.name != RATE and margin.name not in best.assumed
     ]
     confidence = sizes.request.limit_confidence
-    what = "; ".join(limits) or "the rate"
+    gpus_text = "; ".join(limits) or "the rate"
     if confidence == MEDIAN:
-        return f"Sized at the prediction, 50 % likely to keep: {what}"
-    return f"{100 * confidence:g} % likely to keep: {what}"
+        return f"Sized at the prediction, 50 % likely to keep: {gpus_text}"
+    return f"{100 * confidence:g} % likely to keep: {gpus_text}"
 
 
 def peak_lines(sizes: Sizes) -> list[str]:
@@ -200,11 +208,11 @@ def screen_table(rows: Rows) -> Iterator[Block]:
         (row for row in rows if {FEWEST, CHEAPEST} & {*_choices(row)}), key=printed_cost_key
     )
     signs = ["<" if row is recommended else "~" if id(row) in tied else "" for row in shown]
-    kept = [n for n in range(len(shown)) if n < ROWS or signs[n] == "<"]
-    columns = [*_columns([shown[n] for n in kept], [signs[n] for n in kept])]
-    marked = [BEST if signs[n] == "<" else "" for n in kept]
+    indexes = [n for n in range(len(shown)) if n < ROWS or signs[n] == "<"]
+    columns = [*_columns([shown[n] for n in indexes], [signs[n] for n in indexes])]
+    marked = [BEST if signs[n] == "<" else "" for n in indexes]
     yield fit_table(columns, _RANKS.get, marked, "--full, --csv have them")  # type: ignore[arg-type]
-    more = f"; {len(shown) - len(kept)} more: --full" * (len(kept) < len(shown))
+    more = f"; {len(shown) - len(indexes)} more: --full" * (len(indexes) < len(shown))
     if len(shown) > 1:
         yield make_lines(MARKS + more)
 
@@ -222,7 +230,7 @@ def printed_cost_key(row: Row) -> tuple[float, float]:
 
 
 _RANKS = {
-    "mark": 0, "gpu": 0, PREDICTED: 0, AT_90: 0, "num_gpus": 0, "cost": 0, "contract": 1,
+    "mark": 0, "gpu": 0, PREDICTED: 0, AT_90: 0, "sized": 0, "money": 0, "contract": 1,
     "range": 3, "limit": 2, "runs": 4, "choice": 1,
 }  # fmt: skip
 
@@ -253,14 +261,14 @@ def _columns(rows: Rows, signs: Sequence[str]) -> Iterator[Column]:
         yield Column(AT_90, number_cells(rows, AT_90), "GPUs at 90%")
     if PREDICTED not in rows[0] or confidence not in GPUS_BY_CONFIDENCE.values():
         suffix = f" at {100 * confidence:g}%" if PREDICTED in rows[0] else ""
-        yield Column("num_gpus", number_cells(rows, "num_gpus"), f"GPUs{suffix}")
+        yield Column("sized", number_cells(rows, "num_gpus"), f"GPUs{suffix}")
     column = RUN_COST if rows[0].get(RUN_COST) is not None else HOURLY_COST
     costs = [number_or_nan(row.get(column)) for row in rows]
     ends = [_interval(column, row) for row in rows]
     texts, unit = format_in_common_unit(column, [*costs, *(end for pair in ends for end in pair)])
     head = "USD/h" if column == HOURLY_COST else f"{unit or 'USD'}"
     yield Column(
-        "cost",
+        "money",
         [t if math.isfinite(c) else "unknown" for t, c in zip(texts, costs, strict=False)],
         head,
     )

@@ -120,8 +120,8 @@ def sizes_blocks(sizes: Sizes, *, is_full: bool = False) -> Iterator[Block]:
 
 def screen_blocks(report: SizeReport) -> Iterator[Block]:
     """Yield one screen: the question, what to buy, how sure, a table, what is assumed."""
-    asked, *lines = report.decision
-    yield make_lines(asked, mark=TOTAL, most=2)
+    question_text, *lines = report.decision
+    yield make_lines(question_text, mark=TOTAL, most=2)
     yield make_lines(*lines, most=2)
     yield GAP
     rows = feasible_rows(report)
