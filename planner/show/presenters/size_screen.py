@@ -173,6 +173,7 @@ def assumed_lines(sizes: Sizes) -> list[str]:
     lines = []
     texts = []
     before = best.fewest_at_assumed
+    bounds = {} if before is None else {margin.name: margin.bound for margin in before.margins}
     for margin in fleet.margins:
         if margin.name not in best.assumed:
             continue
@@ -181,7 +182,7 @@ def assumed_lines(sizes: Sizes) -> list[str]:
         if assumed != margin.bound:
             bound = formatting.format_limit(assumed, margin.unit)
             effect = "no plan keeps it"
-            if before is not None:
+            if before is not None and bounds.get(margin.name) == assumed:
                 usd = before.cost - fleet.cost
                 cost = f", {formatting.format_significant(usd)} USD/h more" if usd > 0 else ""
                 effect = f"takes {formatting.format_gpus(before.num_gpus)}{cost}"
