@@ -56,7 +56,7 @@ Cost with its 90 % interval, and the calendar time with failures:
 
 {answer}
 
-The pictures below show the cost of every scenario: `*` is the cheapest of a column, `=` is tied
+The pictures below show the cost of every scenario: `*` is the cheapest of a column, `~` is tied
 with it, a letter says why there is no plan, `-` that there is no price.
 [All {scenarios:,} scenarios]({csv}) are a CSV file, and
 `planner sweep show {name} --where "model == 'Llama 2 70B'" --full` says where one GPU overtakes

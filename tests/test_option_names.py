@@ -57,5 +57,5 @@ def test_steps_of_reinforcement_learning_are_sized_at_a_confidence() -> None:
     asked = {**RL, "max_steps": 100, "constraints": {"time_to_train": "6h"}}
     even, sure = (planning.size(**asked, confidence=share) for share in (0.5, 0.95))
     assert even.best.fewest.num_gpus <= sure.best.fewest.num_gpus
-    assert "Sized to be 95 % likely to keep them" in sure.summary()
-    assert "Sized to be 90 % likely to keep them" in planning.size(**asked).summary()
+    assert "95 % likely to keep: time to train" in sure.summary()
+    assert "90 % likely to keep: time to train" in planning.size(**asked).summary()

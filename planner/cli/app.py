@@ -15,11 +15,17 @@ import typer
 from typer.core import TyperCommand
 
 from planner.base.formatting import printable
-from planner.cli.text_options import COMMANDS, TextOptionCommand, TextOptionGroup
+from planner.cli.text_options import (
+    COMMANDS,
+    FIRST_EXAMPLES,
+    GROUPS,
+    TextOptionCommand,
+    TextOptionGroup,
+)
 from planner.errors import REMOVED_OPTIONS, did_you_mean
 
 if TYPE_CHECKING:
-    from typer._click import Command, Context
+    from typer._click import Command, Context, HelpFormatter
 
 WIDEST = 100
 """Maximum columns of help texts: longer lines are hard to read."""
@@ -147,6 +153,20 @@ class _Commands(TextOptionGroup):
             _improve_message(error)
             raise
 
+    def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write what planner does, and three examples."""
+        super().format_help_text(ctx, formatter)
+        with formatter.section("Examples"):
+            for example in FIRST_EXAMPLES:
+                formatter.write(f"  planner {example}\n")
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the commands in groups."""
+        width = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), COMMANDS[name]) for name in names])
+
     def invoke(self, ctx: Context) -> object:
         """Run the command; an interrupt or a closed output pipe becomes an exception of planner."""
         try:
@@ -163,8 +183,7 @@ class _Commands(TextOptionGroup):
 app = typer.Typer(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
-    epilog="Start with: planner search --model llama-65b --gpus 2048. `planner search -h` has more "
-    "examples.",
+    epilog="planner COMMAND -h has more examples.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

@@ -171,6 +171,18 @@ class PlanningCommand(TextOptionCommand):
             ctx.meta[_TOPIC] = TOPICS[topic]
         return super().parse_args(ctx, arguments)
 
+    def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write what the command does, and examples."""
+        super().format_help_text(ctx, formatter)
+        workload, number = (
+            _requested_workload(ctx),
+            _BRIEF_EXAMPLES if self._is_brief(ctx) else None,
+        )
+        lines = examples(self.title, workload)[:number]
+        with formatter.section("Examples" if len(lines) > 1 else "Example"):
+            for line in lines:
+                formatter.write("".join(_command(f"planner {line}", formatter.width)))
+
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the common options, or those of the topic; for a workload also its parameters."""
         topic, workload = ctx.meta.get(_TOPIC), _requested_workload(ctx)
@@ -189,12 +201,8 @@ class PlanningCommand(TextOptionCommand):
                 formatter.write_dl([(name.ljust(column), text) for name, text in rows], column)
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write examples, the notation of numbers and the help topics."""
-        workload, is_brief = _requested_workload(ctx), self._is_brief(ctx)
-        name = self.title
-        with formatter.section("Examples"):
-            for line in examples(name, workload)[: _BRIEF_EXAMPLES if is_brief else None]:
-                formatter.write("".join(_command(f"planner {line}", formatter.width)))
+        """Write the notation of numbers and the help topics."""
+        is_brief, name = self._is_brief(ctx), self.title
         with formatter.section("Numbers"):
             formatter.write_text(
                 "8k is 8,000, 2M 2 million, 1.4T 1.4 trillion, 8Ki 8,192, 40% 0.4; times and bytes "

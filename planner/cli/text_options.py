@@ -36,6 +36,33 @@ COMMANDS = {
     "specs": "List, show, validate and add specs.",
 }
 """One sentence for each command, shown in the list of commands."""
+GROUPS = {
+    "Ask": ("search", "size", "estimate", "max-batch", "max-length", "sweep"),
+    "Understand": ("explain", "compare", "operators"),
+    "Use": ("launch", "report", "ui", "mcp"),
+    "Own data": ("specs", "validate", "calibrate"),
+}
+"""The groups of the list of commands, in order."""
+FIRST_EXAMPLES = (
+    "search --model llama-65b --gpus 2048",
+    "size --workload serve --model qwen3-8b --gpu h100 --request-rate 50",
+    "estimate --from serve.sh --gpu h100",
+)
+"""The examples of the first help."""
+_EXAMPLES = {
+    "report": "report front.json --output page.html",
+    "mcp": "mcp",
+    "ui": "ui --port 8765",
+    "calibrate": "calibrate runs.csv --output my-profile.toml",
+    "validate": "validate runs.csv --output errors.csv",
+    "sweep show": "sweep show DIR --sort cost_usd",
+    "specs": "specs list gpus",
+    "specs list": "specs list models",
+    "specs show": "specs show gpus h100",
+    "specs validate": "specs validate gpus",
+    "specs add": "specs add model Qwen/Qwen3-8B",
+}
+"""An example of each command that answers no planning question."""
 
 
 class _TextOption:
@@ -101,6 +128,13 @@ class _FullHelpCommand:
             ctx.meta[_TOPIC] = args[position + 1]
         remaining: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         return remaining
+
+    def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write what the command does, and an example."""
+        super().format_help_text(ctx, formatter)  # type: ignore[misc]
+        if example := _EXAMPLES.get(ctx.command_path.partition(" ")[2]):
+            with formatter.section("Example"):
+                formatter.write(f"  planner {example}\n")
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write that no help exists on a word."""

@@ -71,7 +71,8 @@ OPTIONS: Mapping[str, CommandOptions] = {
     "size": CommandOptions(
         kinds=(*_LIMITED, "sizing"),
         names=(
-            "pools", "from_file", "row", *_NARROWED, "csv", "json", *_DRAWN, "workers", *_LAST,
+            "pools", "from_file", "row", *_NARROWED, "csv", "json", *_DRAWN, "workers", "full",
+            *_LAST,
         ),
     ),
     "estimate": CommandOptions(

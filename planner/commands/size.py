@@ -208,7 +208,7 @@ _SHOWN: Mapping[type[Any], tuple[Callable[..., Iterable[Block]], Callable[..., N
 
 
 def _present(sized: Sized, is_full: bool) -> Iterable[Block]:
-    return [] if _problem(sized) else _SHOWN[type(sized)][0](sized)
+    return [] if _problem(sized) else _SHOWN[type(sized)][0](sized, is_full=is_full)
 
 
 def _write(files: RowFiles, sized: Sized, arguments: Sequence[str]) -> None:

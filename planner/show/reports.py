@@ -218,12 +218,15 @@ class EstimateReport(RowsReport):
 class SizeReport(RowsReport):
     """GPUs that keep limits: a row for each choice, or for each hour, service or pool.
 
+    ``decision`` and ``assumed`` are the lines of the first screen above and below its table.
     ``days``, ``day`` and ``scaled`` are of a load over a day, ``pools`` and ``cuts`` of services.
     """
 
     question: tuple[str, ...] = ()
     answer: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    decision: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
     days: tuple[ResultRow, ...] = ()
     day: tuple[str, ...] = ()
     scaled: tuple[ResultRow, ...] = ()

@@ -227,7 +227,7 @@ class SizeAnswer(_Displayable, Sizes):
     def _blocks(self, full: bool) -> Iterable[Block]:
         from planner.show.presenters.sizes import sizes_blocks
 
-        return sizes_blocks(self)
+        return sizes_blocks(self, is_full=full)
 
 
 @record(kw_only=True, repr=False)
@@ -237,7 +237,7 @@ class ServicesAnswer(_Displayable, SharedFleet):
     def _blocks(self, full: bool) -> Iterable[Block]:
         from planner.show.presenters.services import services_blocks
 
-        return services_blocks(self)
+        return services_blocks(self, is_full=full)
 
 
 @record(kw_only=True, repr=False)
@@ -247,7 +247,7 @@ class PoolsAnswer(_Displayable, LengthPools):
     def _blocks(self, full: bool) -> Iterable[Block]:
         from planner.show.presenters.services import length_pools_blocks
 
-        return length_pools_blocks(self)
+        return length_pools_blocks(self, is_full=full)
 
 
 @record(kw_only=True, repr=False)

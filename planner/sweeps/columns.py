@@ -8,7 +8,7 @@ from planner.base.csv_cells import Row, number_or_nan
 from planner.base.units import DAY, GIB, HOUR
 from planner.decide.explain.plan_comparison import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.optimize.result_columns import ends_of
+from planner.optimize.result_columns import distinguishing_interval, ends_of
 from planner.question.renamed import current_name
 from planner.question.terms import glossary, term_of_column, terms_about
 from planner.show.presenters.format_results import ends_in
@@ -71,8 +71,13 @@ def measure_values(measure: str, row: Row) -> float:
 
 
 def measured_ends(measure: str, row: Row) -> tuple[float, float] | None:
-    """The 90 % interval of a measure or column, in its unit; None if unknown."""
+    """The 90 % interval of a measure or column, in its unit; None if unknown.
+
+    Intervals of costs hold at the price of the row, so that rows at one price can be compared.
+    """
     column = column_of_measure(measure, row) if measure in MEASURES else measure
+    if column in MEASURES[COST]:
+        return distinguishing_interval(column, row)
     ends = ends_in(column, row)
     return _latency_ends(row) if ends is None and column == _LATENCY else ends
 

@@ -46,9 +46,9 @@ from planner.sweeps.summary_blocks import (
     marks_lines,
     matrix_blocks,
     matrix_title,
-    summary_blocks,
     unknown_line,
 )
+from planner.sweeps.summary_screen import summary_blocks
 from planner.sweeps.sweep_folder import Sweep, front_across
 
 DEFAULT_ROWS = 20
@@ -448,7 +448,7 @@ def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
         texts=[[cells[place, count].text for count in group.counts] for place in group.places],
         values=[[value(place, count) for count in group.counts] for place in group.places],
         best=[
-            [cells[place, count].text.startswith(("*", "=")) for count in group.counts]
+            [cells[place, count].text.startswith(("*", "~")) for count in group.counts]
             for place in group.places
         ],
         sign=better(metric),

@@ -37,6 +37,8 @@ Spot: TypeAlias = tuple[Place, Value]
 """A place, and a number of GPUs or another value of the columns of a matrix."""
 
 CHOSEN_BY = (COST, TIME, VALUE)
+RECOMMENDED = "recommended"
+"""The headline of the row to run, beside those of `CHOSEN_BY`."""
 MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
 """Reasons for no plan: memory, a limit, an unknown number, anything else."""
 
@@ -119,8 +121,10 @@ class WorkloadGroup:
     lowest_price_with_work: tuple[float, Row] | None = None
     prices: dict[tuple[Value, Value], Row] = field(default_factory=dict)
     spots: dict[Spot, BestAtCount] = field(default_factory=dict)
-    # The best in a bad case by measure, whether the price is solid, and lack of evidence.
-    _rows: dict[tuple[str, bool, int], Row] = field(default_factory=dict)
+    # The best rows by measure, whether the price is solid, and lack of evidence: by the
+    # prediction, and by the bad case.
+    _lowest: dict[tuple[str, bool, int], Row] = field(default_factory=dict)
+    _surest: dict[tuple[str, bool, int], Row] = field(default_factory=dict)
 
     def add(self, row: Row, spot: Spot) -> None:
         """Add a scenario to the counts, prices and best scenarios of the group.
@@ -160,15 +164,14 @@ class WorkloadGroup:
                 spot_best.best_by_measure[measure] = _ranked_plan(measure, row)
             if measure in CHOSEN_BY:
                 key = measure, is_solid, evidence_rank_of(row)
-                previous = self._rows.get(key)
-                if previous is None or _bad_case_key(measure, row) < _bad_case_key(
-                    measure, previous
-                ):
-                    self._rows[key] = row
+                for rows, order in ((self._lowest, _value_key), (self._surest, _bad_case_key)):
+                    previous = rows.get(key)
+                    if previous is None or order(measure, row) < order(measure, previous):
+                        rows[key] = row
 
     @property
     def best(self) -> dict[str, Row]:
-        """The best row by measure, in a bad case; among ties, the one with most evidence."""
+        """The row with the lowest predicted value by measure, as tables show it."""
         return self._best()
 
     @property
@@ -187,65 +190,80 @@ class WorkloadGroup:
         for measure in CHOSEN_BY:
             rows = [
                 row
-                for (name, has_solid_price, _), row in self._rows.items()
-                if name == measure and (has_solid_price or not is_solid)
+                for (name, has_solid_price, _), row in self._lowest.items()
+                if name == measure
+                and (has_solid_price or not is_solid)
+                and (not is_proven or _ranked_plan(measure, row).is_proven)
             ]
-            rows = sorted(rows, key=partial(_bad_case_key, measure))
-            standings = [_ranked_plan(measure, row) for row in rows]
-            if is_proven:
-                rows = [
-                    row for row, standing in zip(rows, standings, strict=True) if standing.is_proven
-                ]
-                standings = [standing for standing in standings if standing.is_proven]
             if rows:
-                best[measure] = rows[recommended_index(standings)]
+                best[measure] = min(rows, key=partial(_value_key, measure))
         return best
 
-    def regret(self, measure: str) -> float:
-        """Return the expected loss of the best row against all others, relative to its measure;
-        NaN: unknown errors.
+    @property
+    def recommended(self) -> Row | None:
+        """The row to run: the lowest cost in a bad case, or a tied row with more evidence.
 
-        Parameters
-        ----------
-        measure : name of the measure, such as ``cost_usd``
+        Prices without doubts count first; without a cost, the shortest time. None: no plan.
         """
-        best, sign = self.best.get(measure), better(measure)
+        for measure in CHOSEN_BY:
+            of_measure = {key[1:]: row for key, row in self._surest.items() if key[0] == measure}
+            solid = [row for (is_solid, _), row in of_measure.items() if is_solid]
+            rows = solid or [*of_measure.values()]
+            rows.sort(key=partial(_bad_case_key, measure))
+            if rows:
+                return rows[recommended_index([_ranked_plan(measure, row) for row in rows])]
+        return None
+
+    @property
+    def main_measure(self) -> str:
+        """The measure by which a row is recommended: cost, or time if no cost is known."""
+        return COST if COST in self.best else TIME
+
+    @property
+    def regret(self) -> float:
+        """The expected loss of the recommended row against all others, as a share of its cost
+        or time; NaN: unknown errors.
+        """
+        measure = self.main_measure
+        recommended, sign = self.recommended, better(measure)
         others = (spot_best.best_by_measure.get(measure) for spot_best in self.spots.values())
         plans = [plan for plan in others if plan is not None]
-        if best is None or len(plans) < 2:
+        if recommended is None or len(plans) < 2:
             return math.nan
         plans.sort(key=lambda plan: sign * plan.value, reverse=True)
         best_of_kin = {plan.error_group: plan for plan in plans}  # the best of each stands for all
-        return float(
-            expected_regrets([_ranked_plan(measure, best), *best_of_kin.values()], int(sign))[0]
-        )
+        ranked = [_ranked_plan(measure, recommended), *best_of_kin.values()]
+        return float(expected_regrets(ranked, int(sign))[0])
 
-    def better_tied(self, measure: str) -> Row | None:
-        """Return the row predicted best among those tied with the best row; None: none better.
+    def bad_case(self, row: Row) -> float:
+        """Return the value of the main measure that 9 of 10 runs like a row keep.
 
-        Considers only the best row in a bad case of each level of evidence.
+        Parameters
+        ----------
+        row : result columns of a scenario
+        """
+        return _ranked_plan(self.main_measure, row).bad
+
+    def is_tied(self, measure: str, row: Row, other: Row) -> bool:
+        """Return whether the difference of two rows is within the error of the predictions.
 
         Parameters
         ----------
         measure : name of the measure, such as ``cost_usd``
+        row : result columns of a scenario
+        other : result columns of another scenario
         """
-        best = self.best.get(measure)
-        if best is None:
-            return None
-        best_standing, sign = _ranked_plan(measure, best), better(measure)
-        rows = [row for (name, *_), row in self._rows.items() if name == measure]
-        tied = [
-            (sign * standing.value, row)
-            for row in rows
-            if are_plans_tied(best_standing, standing := _ranked_plan(measure, row))
-        ]
-        best_pair = min(tied, key=lambda pair: pair[0], default=(math.inf, best))
-        return best_pair[1] if best_pair[0] < sign * best_standing.value else None
+        return are_plans_tied(_ranked_plan(measure, row), _ranked_plan(measure, other))
 
     @property
     def headlines(self) -> list[tuple[str, bool, Row]]:
-        """Return measure, True if only solid prices count, and best row, for each measure."""
+        """Return measure, True if only solid prices count, and best row, for each measure.
+
+        The first is the recommended row, under `RECOMMENDED`.
+        """
         headlines: list[tuple[str, bool, Row]] = []
+        if (recommended := self.recommended) is not None:
+            headlines.append((RECOMMENDED, False, recommended))
         all_solid = self.solid
         for measure, row in self.best.items():
             headlines.append((measure, False, row))
@@ -295,15 +313,13 @@ class WorkloadGroup:
         return self._first(measure, spots)
 
     def _first(self, measure: str, spots: Iterable[Spot]) -> Spot | None:
-        """The best of some spots in a bad case; among ties, the one with most evidence."""
-        ordered = sorted(spots, key=lambda spot: self._order(measure, spot))
-        standings = [self.spots[spot].best_by_measure[measure] for spot in ordered]
-        return ordered[recommended_index(standings)] if ordered else None
+        """The spot with the lowest predicted value; the bad case decides between equal ones."""
+        return min(spots, key=lambda spot: self._order(measure, spot), default=None)
 
     def _order(self, measure: str, spot: Spot) -> tuple[float, float]:
-        """Sort key of spots: the bad case, then the value, both minimized."""
+        """Sort key of spots: the value, then the bad case, both minimized."""
         plan, sign = self.spots[spot].best_by_measure[measure], better(measure)
-        return sign * plan.bad, sign * plan.value
+        return sign * plan.value, sign * plan.bad
 
     def ties(self, measure: str, spot: Spot | None = None) -> list[Spot]:
         """Return the places and numbers of GPUs that are tied with ``spot`` (None: the best).
@@ -503,6 +519,12 @@ def _bad_case_key(measure: str, row: Row) -> tuple[float, ...]:
         (measured(COST, row) * measured(TIME, row) if measure == VALUE else measured(measure, row)),
         measured(COST, row),
     )
+
+
+def _value_key(measure: str, row: Row) -> tuple[float, ...]:
+    """Return the sort key of a row: the predicted value, then the bad case, then the cost."""
+    sign, plan = better(measure), _ranked_plan(measure, row)
+    return sign * plan.value, sign * plan.bad, measured(COST, row)
 
 
 def _ranked_plan(measure: str, row: Row) -> RankedPlan:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.base.enums import Contract
 from planner.optimize.result_columns import RUNS
 from planner.show.output_blocks import (
     BAD,
@@ -37,7 +38,7 @@ from planner.show.presenters.prices import (
     prices_lines,
     within_sellers_line,
 )
-from planner.show.presenters.uncertainty import evidence, format_regret
+from planner.show.presenters.uncertainty import evidence
 from planner.show.theme import shades
 from planner.sweeps.columns import (
     COST,
@@ -57,6 +58,7 @@ from planner.sweeps.summary import (
     IMPOSSIBLE,
     LIMIT,
     MEMORY,
+    RECOMMENDED,
     UNKNOWN,
     Crossover,
     Place,
@@ -77,20 +79,32 @@ MARKS: Mapping[str, str] = {
 """Meaning of the marks of cells without a plan."""
 # Mostly the same for all scenarios.
 _SHOWN_ONCE = ("reliability", "price")
-TITLES = {COST: "cheapest", TIME: "fastest", VALUE: "best value"}
-_MOST_GROUPS, _MOST_PLACES, _MAX_CROSSOVERS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
-_MOST_ROWS = 24
+TITLES = {
+    RECOMMENDED: "recommended", COST: "cheapest", TIME: "fastest", VALUE: "best value",
+}  # fmt: skip
+_LINES = 3
+_ADVANTAGES = {COST: "cheaper", TIME: "faster"}
 ALL = 10**6
 """No limit of lines or rows."""
-BRACKETS = "best value: lowest cost x time. In brackets: 90 % interval."
+BRACKETS = "best value: lowest cost x time. In brackets: 90 % interval, at the price of the row."
+RULES = {
+    COST: "Lowest at 90 %, or tied with more runs.",
+    TIME: "Shortest at 90 %, or tied with more runs.",
+}
+"""How the recommended scenario is chosen, by the measure that decides."""
 _SELLERS = (
     "Contracts have different sellers, so a longer one may cost more than an on-demand price: "
     "--provider compares contracts of one seller."
 )
 
 
-def matrix_blocks(group: WorkloadGroup, max_rows: int, name: str = "") -> Iterator[Block]:
-    """Yield the table of the measure by place (GPU, contract) and number of GPUs."""
+def matrix_blocks(
+    group: WorkloadGroup, max_rows: int, name: str = "", *, has_marks: bool = False
+) -> Iterator[Block]:
+    """Yield the table of the measure by place (GPU, contract) and number of GPUs.
+
+    With ``has_marks`` the title says what the marks of its cells mean.
+    """
     metric, sign = group.metric, better(group.metric)
     if not group.has_measure(metric):
         yield make_lines(unknown_line(group), indent="")
@@ -100,16 +114,15 @@ def matrix_blocks(group: WorkloadGroup, max_rows: int, name: str = "") -> Iterat
         if metric in here.best_by_measure:
             best[place] = min(best[place], sign * here.best_by_measure[metric].value)
     ranked = sorted(best, key=lambda place: best[place])
-    if len(ranked) > max_rows:  # the best contract of every GPU
-        ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-max_rows:]
-    chosen = {*ranked}
+    chosen = {*ranked[:max_rows]}
     places = [place for place in group.places if place in chosen]
     column = column_of(metric, group)
     cells, unit = cells_of(group, metric, column, places)
     counts = [
         "best" if count is None else formatting.format_parameter(count) for count in group.counts
     ]
-    yield Title(text=matrix_title(group, column, unit))
+    marks = f" ({marks_lines([group])[0]})" if has_marks else ""
+    yield Title(text=matrix_title(group, column, unit) + marks)
     yield Table(
         name=name,
         heads=[
@@ -126,10 +139,8 @@ def matrix_blocks(group: WorkloadGroup, max_rows: int, name: str = "") -> Iterat
         is_small=True,
         is_whole=True,
         elsewhere="--csv has them",
+        notes=[f"{more:,} more rows: --full"] if (more := len(group.places) - len(places)) else (),
     )
-    if len(places) < len(group.places):
-        more = len(group.places) - len(places)
-        yield make_lines(f"Each {group.by[0]} with its best contract; {more:,} more rows: --full")
 
 
 def matrix_title(group: WorkloadGroup, column: str, unit: str) -> str:
@@ -182,7 +193,7 @@ def cells_of(
     )
     for spot, numeral, shade in zip(measured_spots, numerals, cell_shades, strict=True):
         is_best = spot == winners[spot[1]]
-        sign, mark = ("*", BEST) if is_best else ("=", TIE) if spot in ties else ("", "")
+        sign, mark = ("*", BEST) if is_best else ("~", TIE) if spot in ties else ("", "")
         value = group.spots[spot].best_by_measure[metric].value
         cells[spot] = Cell(text=sign + numeral, number=value, mark=mark, shade=shade)
     for spot in spots:
@@ -197,7 +208,7 @@ def marks_lines(groups: Sequence[WorkloadGroup]) -> list[str]:
     used = {reason_mark(h.reason) for g in groups for h in g.spots.values() if not h.feasible}
     marks = ["* best of its column"]
     if any(group.metric in CHOSEN_BY for group in groups):
-        marks.append("= tied with it")
+        marks.append("~ tied with it")
     marks += [f"{mark} {meaning}" for mark, meaning in MARKS.items() if mark in used]
     return ["; ".join(marks)]
 
@@ -264,7 +275,7 @@ def winner_lines(group: WorkloadGroup) -> list[str]:
 def crossover_line(crossover: Crossover) -> str:
     """Return a line with the number of GPUs from which one GPU type beats another."""
     terms = f" ({' '.join(crossover.first[1:])})" if len(crossover.first) > 1 else ""
-    advantage = {COST: "cheaper", TIME: "faster"}.get(crossover.measure, "better")
+    advantage = _ADVANTAGES.get(crossover.measure, "better")
     details = (
         f"{share(crossover.behind)} behind with {formatting.format_count(crossover.before)}",
         f"{share(crossover.ahead)} ahead{', tied' * crossover.is_tie}",
@@ -312,7 +323,7 @@ def tie_lines(group: WorkloadGroup, measure: str) -> list[str]:
         place_texts.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
     name = TITLES[measure]
     if not place_texts:
-        return [f"No other plan is tied with the {name}."]
+        return [f"No other place or number of GPUs is tied with the {name}."]
     return [f"{len(spots)} tied with the {name}: {'; '.join(place_texts)}"]
 
 
@@ -326,37 +337,61 @@ def assumed_lines(group: WorkloadGroup) -> list[str]:
     return [f"Assumed, without a source: {' / '.join(texts)}"] if texts else []
 
 
-def summary_blocks(
-    sweep: Sweep, summary: Summary, front: Iterable[Row], *, is_full: bool = False
-) -> Iterator[Block]:
-    """Yield the summary of a sweep; of many works and models, only their best plans."""
+def recommended_lines(group: WorkloadGroup) -> list[str]:
+    """Return what to run, and the rule and the expected loss of the recommendation."""
+    row = group.recommended
+    if row is None:
+        return []
+    measure = group.main_measure
+    lost = ""
+    if math.isfinite(group.regret):
+        lost = f"On average the best is {share(group.regret)} {_ADVANTAGES[measure]}."
+    return [
+        f"RECOMMENDED  {format_gpus_of(row)}, {format_plan(row)}",
+        " ".join(filter(None, [RULES[measure], lost])),
+    ]
+
+
+def tied_line(group: WorkloadGroup) -> Iterator[str]:
+    """Yield why the scenario with the lowest prediction is not the recommended one."""
+    measure, row = group.main_measure, group.recommended
+    lowest = group.best.get(measure)
+    if row is None or lowest is None or lowest["scenario"] == row["scenario"]:
+        return
+    text = f"Could be {_ADVANTAGES[measure]}: {format_gpus_of(lowest)}"
+    if lowest.get("price_doubts") and not row.get("price_doubts"):
+        yield f"{text}; its price is in doubt"
+    elif lowest.get(RUNS) == 0:
+        yield f"{text}; no published run confirms it"
+    elif group.is_tied(measure, row, lowest):
+        yield f"{text}; within the error of predictions"
+    else:
+        yield f"{text}; not at 90 %"
+
+
+def format_gpus_of(row: Row) -> str:
+    """Return the number of GPUs, the GPU, and a contract that is not the usual one."""
+    place = format_placement(row).replace(f", {Contract.ON_DEMAND}", "").replace(",", "")
+    return f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {place}"
+
+
+def full_blocks(sweep: Sweep, summary: Summary, front: Iterable[Row]) -> Iterator[Block]:
+    """Yield every work of a sweep: best plans, money, matrix, ties, crossovers and front."""
     plan = sweep.plan
     yield make_lines(plan.name, mark=TOTAL, indent="")
     if plan.description:
         yield make_lines(plan.description, indent="")
     yield make_lines(*counts_lines(sweep, summary))
     groups = summary.groups
-    is_long = is_full or len(groups) == 1
-    shown = groups if is_full else groups[:_MOST_GROUPS]
-    has_room = sum(len(group.places) for group in shown) <= _MOST_ROWS and len(shown) < 5
-    fronts = by_group(front, groups) if is_long else {}
-    for group in shown:
-        yield from _group_blocks(
-            group,
-            fronts.get((group.work, group.model), ()),
-            is_long=is_long,
-            has_matrix=is_long or has_room,
-            max_rows=ALL if is_full else 0,
-        )
-    if len(shown) < len(groups):
-        yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
+    fronts = by_group(front, groups)
+    for group in groups:
+        yield from _group_blocks(group, fronts.get((group.work, group.model), ()))
     yield GAP
     if summary.feasible:
         yield make_lines(*price_difference_lines(plan, groups), most=ALL)
-        yield make_lines(BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
+        yield make_lines(BRACKETS, *marks_lines(groups))
     folder = sweep.folder
-    rest = "" if is_full else f"planner sweep show {folder} --full; "
-    yield make_lines(f"More: {rest}planner sweep show -h; all columns: {folder}/scenarios.csv")
+    yield make_lines(f"More: planner sweep show -h; all columns: {folder}/scenarios.csv")
 
 
 def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
@@ -378,35 +413,24 @@ def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
     return [line, f"Not finished: {done}; run the command that started it to continue."]
 
 
-def _group_blocks(
-    group: WorkloadGroup, front: Sequence[Row], *, is_long: bool, has_matrix: bool, max_rows: int
-) -> Iterator[Block]:
+def _group_blocks(group: WorkloadGroup, front: Sequence[Row]) -> Iterator[Block]:
     """Yield the summary of one workload: headline plans, money and details; or why no plan."""
     yield Title(text=group_title(group))
     if not group.best:
-        yield make_lines(f"No plan at all. {'; '.join(no_plan_lines(group))}", most=_LINES)
+        yield make_lines(f"No plan at all. {'; '.join(no_plan_lines(group))}", most=ALL)
         return
-    if is_long:
-        rows = [(Cell(text=t, mark=BEST), format_best_plan(row)) for t, row in headlines(group)]
-        yield text_table(("", " "), rows, text_columns=(0, 1))
-        yield make_lines(*proven_lines(group), most=_LINES)
-    else:
-        yield from _short_bests_blocks(group)
+    rows = [(Cell(text=t, mark=BEST), format_best_plan(row)) for t, row in headlines(group)]
+    yield text_table(("", " "), rows, text_columns=(0, 1))
+    yield make_lines(*proven_lines(group), most=_LINES)
     yield make_lines(*money_lines(group), most=ALL)
-    yield from group_detail_blocks(
-        group, front, is_long=is_long, has_matrix=has_matrix, max_rows=max_rows
-    )
+    yield from group_detail_blocks(group, front)
 
 
 def proven_lines(group: WorkloadGroup) -> Iterator[str]:
-    """Yield for each best plan a tied one, its regret, and the best one with published runs."""
+    """Yield the rule and expected loss of the recommended plan, and the best proven plans."""
+    yield from recommended_lines(group)[1:]
+    yield from tied_line(group)
     for measure, row in group.best.items():
-        if (other := group.better_tied(measure)) is not None:
-            alternative = " ".join(format_best_plan(other).split())
-            alternative += ", not proven" if other.get(RUNS) == 0 else ""
-            yield f"Tied with the {TITLES[measure]}, predicted to be better: {alternative}"
-        if measure != VALUE and (line := format_regret(group.regret(measure), measure)):
-            yield f"{TITLES[measure].capitalize()}: {line[0].lower()}{line[1:]}"
         if row.get(RUNS) != 0:
             continue
         missing = (
@@ -421,32 +445,21 @@ def proven_lines(group: WorkloadGroup) -> Iterator[str]:
 
 
 def group_detail_blocks(
-    group: WorkloadGroup,
-    front: Sequence[Row],
-    *,
-    is_long: bool = True,
-    has_matrix: bool = True,
-    max_rows: int = ALL,
-    name: str = "",
+    group: WorkloadGroup, front: Sequence[Row], *, name: str = ""
 ) -> Iterator[Block]:
     """Yield the matrix (called ``name``), ties, crossovers and front of a group with plans."""
-    if has_matrix:
-        yield from matrix_blocks(group, max_rows or _MOST_PLACES, name)
+    yield from matrix_blocks(group, ALL, name)
     lines = [*winner_lines(group)]
-    for measure in (COST, TIME) if is_long else ():
-        crossovers = group.crossovers(measure)
-        lines += [
-            crossover_line(crossover) for crossover in crossovers[: max_rows or _MAX_CROSSOVERS]
-        ]
+    for measure in (COST, TIME):
+        lines += map(crossover_line, group.crossovers(measure))
     lines += no_plan_lines(group)
-    if is_long:
-        lines += [*tie_lines(group, COST), *tie_lines(group, TIME), *assumed_lines(group)]
+    lines += [*tie_lines(group, COST), *tie_lines(group, TIME), *assumed_lines(group)]
     if group.unpriced:
         lines.append(f"No price, so no cost: {format_places(sorted(group.unpriced))}")
     for line in lines:
-        yield make_lines(line, most=max_rows or (_LINES if is_long else 2))
+        yield make_lines(line, most=ALL)
     if len(front) > 1:
-        yield from _front_blocks(group, front, max_rows or _MOST_OF_FRONT)
+        yield from _front_blocks(group, front)
 
 
 def format_best_plan(row: Row) -> str:
@@ -464,7 +477,7 @@ def format_best_plan(row: Row) -> str:
 def headlines(group: WorkloadGroup) -> list[tuple[str, Row]]:
     """Return the best scenarios of a group with their titles, such as cheapest."""
     return [
-        (f"{TITLES[name]}, solid price" if is_solid else TITLES[name], row)
+        (f"{TITLES[name]} at a solid price" if is_solid else TITLES[name], row)
         for name, is_solid, row in group.headlines
     ]
 
@@ -505,35 +518,17 @@ def price_difference_lines(plan: SweepPlan, groups: Sequence[WorkloadGroup]) -> 
     return [*filter(None, lines)]
 
 
-def _short_bests_blocks(group: WorkloadGroup) -> Iterator[Block]:
-    """Yield a table of the best scenarios, one line each."""
-    rows: list[tuple[str | Cell, ...]] = []
-    for title, row in headlines(group):
-        reached = [format_measure(measure, row, False) for measure in (COST, TIME)]
-        place = (
-            f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {format_placement(row)}"
-        )
-        rows.append((Cell(text=title, mark=BEST), *reached, place))
-    yield text_table(("", " ", "  ", "   "), rows, text_columns=range(4))
-
-
-def _front_blocks(group: WorkloadGroup, front: Sequence[Row], max_rows: int) -> Iterator[Block]:
+def _front_blocks(group: WorkloadGroup, front: Sequence[Row]) -> Iterator[Block]:
     """Yield a table of the Pareto front over scenarios, from cheapest to most expensive."""
     metric = group.metric if group.metric in MEASURES else COST
     rows = sorted(front, key=lambda row: measured(metric, row))
-    indices = range(len(rows))
-    if len(rows) > max_rows:
-        indices = sorted({round(n * (len(rows) - 1) / (max_rows - 1)) for n in range(max_rows)})  # type: ignore[assignment]
     weighed = [
         name for name in workload_of(group.workload).comparison_columns if name != "num_gpus"
     ]
     measures = [name for name in weighed if any(row.get(name) is not None for row in rows)]
     goals = ", ".join(label(name) for name in [*measures, "num_gpus"])
-    share_text = (
-        f"{len(indices)} of {len(rows)}" if len(indices) < len(rows) else f"all {len(rows)}"
-    )
-    yield Title(text=f"Front across scenarios by {goals}: {share_text}")
-    shown = [rows[n] for n in indices]  # without columns that are equal for all
+    yield Title(text=f"Front across scenarios by {goals}: {len(rows)}")
+    shown = rows  # without columns that are equal for all
     varied = [n for n in PLACES if n == "gpu" or len({row.get(n) for row in shown}) > 1]
     places = [", ".join(str(r[n]) for n in varied if r.get(n) is not None) for r in shown]
     columns = [

@@ -280,9 +280,11 @@ def _sweep(command_input: CommandInput, swept: Swept) -> CommandResult:
             page,
             f"Time limit reached: only a part of {plan.num_scenarios:,} scenarios is answered.",
         )
-    best = next(iter(summarize(swept.sweep.rows(), plan).groups)).best.values()
-    pinned = next(
-        (read_saved_plan(swept.folder, int(number_or_nan(row["scenario"]))) for row in best), None
+    best = next(iter(summarize(swept.sweep.rows(), plan).groups)).recommended
+    pinned = (
+        None
+        if best is None
+        else read_saved_plan(swept.folder, int(number_or_nan(best["scenario"])))
     )
     return CommandResult(
         object=SWEEP.text(swept, command_input.question.arguments),

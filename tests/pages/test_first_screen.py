@@ -113,7 +113,7 @@ def test_a_sweep_of_several_works_says_who_wins_and_one_without_a_plan_why(plann
     options = ("--space", "small", "--workers", "1", "--quiet", "--output")
     assert planner(*asked, *options, tmp_path / "two").exit_code == 0
     page = read_page(tmp_path / "two")
-    assert page.headline == "The cheapest GPU is h100-sxm-80gb, in each of 2 works."
+    assert page.headline == "The recommended GPU is h100-sxm-80gb, in each of 2 works."
     assert [one.text for one in page.figures[:2]] == ["2 of 2", "2 of 4"]
     assert [rank.label.split(",")[0] for rank in page.chart.rows] == ["LLaMA 7B", "LLaMA 13B"]
 

@@ -150,7 +150,7 @@ def test_a_sweep_has_the_matrix_of_gpus_and_counts(planner, results, page_made):
         assert " ".join(cell.text for cell in row) in " ".join(shown.split())
     scenarios = _table(page, "scenarios_train")
     assert len(scenarios.rows) == 4
-    assert page.answer[0].startswith("Cheapest")
+    assert page.answer[0].startswith("Recommended and cheapest")
 
 
 def test_a_size_tells_its_margins_and_what_is_not_possible(page_made):

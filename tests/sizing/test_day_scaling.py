@@ -139,7 +139,7 @@ def test_a_trace_is_sized_by_the_minute(planner, trace: Path, tmp_path: Path) ->
         "aggregated", "--engine", "vllm", "--trace", str(trace), "--request-rate", "40",
         "--price", "2", "--set", "tp=4", "--set", "pp=1", "--set", "quantization=fp8",
     )  # fmt: skip
-    ran = planner(*asked, "--startup-time", "2min", "--json", str(out))
+    ran = planner(*asked, "--startup-time", "2min", "--json", str(out), "--full")
     assert ran.exit_code == 0, ran.err
     words = " ".join(ran.out.split())
     assert "An autoscaler that reacts to the load" in words

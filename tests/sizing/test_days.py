@@ -117,7 +117,7 @@ def test_a_finer_load_pays_for_starts_and_tells_what_comes_late(tmp_path):
     assert day.cost == pytest.approx(2 * day.gpu_hours)
     assert plain.day.autoscaled[0].late == 0
     assert day.autoscaled[0].late * day.load.requests > 12 * 15 * 60
-    assert "of the requests are late" in answer.summary()
+    assert "of the requests are late" in answer.summary(full=True)
 
 
 @pytest.mark.parametrize(

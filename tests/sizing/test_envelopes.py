@@ -154,7 +154,7 @@ def test_gpus_stand_in_the_order_of_their_tokens():
     assert answer.best.carried.output_tokens == tokens[0]
     frame = answer.to_frame()
     assert {"gpus_per_megawatt", "users", "profit_per_hour_usd"} <= {*frame.columns}
-    text = answer.summary(width=120)
+    text = answer.summary(width=120, full=True)
     assert "Within 1,000 kW, the most tokens first" in text
     assert "Most tokens" in text
     assert "GPUs /MW" in " ".join(text.split()) or "/MW" in text

@@ -79,7 +79,7 @@ def test_with_a_spare_one_of_each_worker_may_fail():
 def test_of_plans_of_as_many_gpus_size_takes_the_one_that_search_recommends():
     """And names it where it takes a little more than the fewest."""
     asked = {"model": "llama-3-70b", "workload": "serve", "gpu": "mi300x", "request_rate": 20}
-    asked |= {"confidence": 0.5}
+    asked |= {"confidence": 0.5, "constraints": {"ttft": "2s", "tpot": "50ms"}}
     found = planner.search(**asked)
     (size,) = planner.size(**asked).sizes
     simplest = size.simplest or size.fewest
@@ -305,7 +305,7 @@ def test_a_reserved_base_and_a_peak_by_the_hour(write):
     frame = answer.to_frame()
     assert len(frame) == 48
     assert (frame["base_gpus"] + frame["on_demand_gpus"] >= frame["num_gpus"]).all()
-    text = answer.summary()
+    text = answer.summary(full=True)
     assert "A day, by cost" in text
     assert "Hour by hour" in text
 

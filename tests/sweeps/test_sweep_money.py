@@ -33,11 +33,12 @@ def test_beside_a_winner_with_a_doubtful_price_the_best_solid_one_stands() -> No
     )
     found = [(title, row["scenario"]) for title, row in headlines(group)]
     assert found == [
+        ("recommended", 2),
         ("cheapest", 1),
-        ("cheapest, solid price", 2),
+        ("cheapest at a solid price", 2),
         ("fastest", 3),
         ("best value", 3),
-        ("best value, solid price", 2),
+        ("best value at a solid price", 2),
     ]
     prices, doubts = money_lines(group)
     assert "b200 on-demand 2.00 USD (median of 3 offers, 2026-09)" in prices
@@ -55,7 +56,9 @@ def test_the_price_of_the_fastest_is_doubted_too() -> None:
 
 def test_solid_winners_stand_alone() -> None:
     group = group_of(row_of(0, "a100", 8, 9.0, 2.0, contract="on-demand", price_doubts=""))
-    assert [title for title, _ in headlines(group)] == ["cheapest", "fastest", "best value"]
+    assert [title for title, _ in headlines(group)] == [
+        "recommended", "cheapest", "fastest", "best value",
+    ]  # fmt: skip
 
 
 def test_what_other_work_in_a_term_would_change_is_said() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -354,8 +355,8 @@ def _duration(fleet: FeasiblePlan) -> float:
 _FEWEST = ("num_gpus", "request_latency")
 _CHEAPEST = ("cost_per_hour", *_FEWEST)
 
-# How many times the GPUs an assumed limit may take, and how often it is doubled at most.
-_LIMIT_COST, _WIDEST = 2, 8
+# How often an assumed limit is doubled at most.
+_WIDEST = 8
 # How often the GPUs of a plan that waits too long are doubled.
 _DOUBLINGS = 6
 # So many numbers of GPUs are searched at once.
@@ -365,14 +366,14 @@ _AT_ONCE = 4
 def relaxed_size(request: Request, searches: Searches) -> tuple[Size, Request]:
     """Size a service; return the size and the request with the limits that the size keeps.
 
-    A limit that planner assumes is doubled while it takes more than twice the GPUs. Limits of the
-    user stay.
+    A limit that planner assumes is doubled until it takes no more GPUs than the work without it.
+    Limits of the user stay.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
     size = serving_size(request, searches)
     assumed = [limit for limit in make_plan(request).problem.constraints if limit.assumed]
-    if size.fewest is None or not assumed:
+    if not assumed:
         return size, request
     plan, _ = searches.of(replace(request, objectives=_FEWEST))
     limits = [limit for limit in plan.problem.constraints if limit.assumed]
@@ -382,14 +383,20 @@ def relaxed_size(request: Request, searches: Searches) -> tuple[Size, Request]:
         request = replace(request, constraints={**request.constraints, **bounds})
         before = size.fewest
         size = serving_size(request, Searches(searches.contracts))
-        size = replace(size, fewest_at_assumed=before)
+        size = replace(size, fewest_at_assumed=before, is_relaxed=True)
     return replace(size, assumed={limit.name: limit.bound for limit in assumed}), request
 
 
 def _affordable_limits(
-    request: Request, searches: Searches, limits: Sequence[Constraint], fewest: FeasiblePlan
+    request: Request,
+    searches: Searches,
+    limits: Sequence[Constraint],
+    fewest: FeasiblePlan | None,
 ) -> list[Constraint]:
-    """Widen assumed limits until few GPUs keep them; empty if the limits need no change."""
+    """Widen assumed limits until the fewest GPUs keep them; empty if the limits need no change.
+
+    ``fewest`` is the plan within the limits; None: there is none.
+    """
 
     def fewest_within(wider: Sequence[Constraint]) -> float:
         best = _best_plan(*searches.of(replace(request, objectives=_FEWEST), wider))
@@ -398,23 +405,19 @@ def _affordable_limits(
     def widened(doublings: int, *names: str) -> list[Constraint]:
         return [double_limit(limit, doublings * (limit.name in names)) for limit in limits]
 
-    every = tuple(limit.name for limit in limits)
+    every = {limit.name for limit in limits}
     least = fewest_within(widened(_WIDEST, *every))
-    if fewest.num_gpus <= _LIMIT_COST * least:
+    if math.isinf(least) or (fewest is not None and fewest.num_gpus <= least):
         return []
-    tried = (  # one limit alone, then all of them, ever wider
-        widened(doublings, *names)
-        for doublings in range(1, _WIDEST + 1)
-        for names in (*zip(every), every)
+    enough = range(1, _WIDEST)
+    doublings = 1 + bisect_left(
+        enough, True, key=lambda number: fewest_within(widened(number, *every)) <= least
     )
-    return next(
-        (
-            limits_tried
-            for limits_tried in tried
-            if fewest_within(limits_tried) <= _LIMIT_COST * least
-        ),
-        [],
-    )
+    for limit in limits:  # those that need not be widened stay
+        others = every - {limit.name}
+        if others and fewest_within(widened(doublings, *others)) <= least:
+            every = others
+    return widened(doublings, *every)
 
 
 def serving_size(request: Request, searches: Searches) -> Size:

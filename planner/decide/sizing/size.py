@@ -8,6 +8,7 @@ from dataclasses import field
 
 from planner.base.csv_cells import Value
 from planner.base.records import record
+from planner.confidence.intervals import MEDIAN
 from planner.confidence.ranking import RankedPlan
 from planner.decide.assumptions import SensitiveAssumption
 from planner.decide.sizing.budget import BudgetResult
@@ -26,6 +27,10 @@ from planner.decide.sizing.fleet import (
 from planner.question.terms import glossary
 
 _OF_COST = "value", "low", "high", "bad"
+DEFAULT_CONFIDENCE = 0.9
+"""Default confidence of sizes: 9 of 10 runs like the plan keep its limits."""
+GPUS_BY_CONFIDENCE = {"num_gpus_predicted": MEDIAN, "num_gpus_at_90": DEFAULT_CONFIDENCE}
+"""Columns of the number of GPUs that keeps the limits with a probability."""
 
 
 @record(kw_only=True)
@@ -50,7 +55,9 @@ class Size:
     day_of_fewest : cheapest day of the layout with the fewest GPUs at the peak
     carried : load that fits a limit of power or a budget; None: no such limit
     assumed : limits that planner assumes, by name [SI units]
-    fewest_at_assumed : fleet within the assumed limits, if wider limits were requested
+    fewest_at_assumed : fleet within the assumed limits, if wider limits need fewer GPUs
+    is_relaxed : the assumed limits were widened, as fewer GPUs keep the wider ones
+    at_confidence : sizes that keep the same limits with other probabilities, by probability
     """
 
     gpu: str
@@ -69,6 +76,8 @@ class Size:
     carried: BudgetResult | None = None
     assumed: Mapping[str, float] = field(default_factory=dict)
     fewest_at_assumed: FeasiblePlan | None = None
+    is_relaxed: bool = False
+    at_confidence: Mapping[float, Size] = field(default_factory=dict)
 
     @property
     def choices(self) -> dict[str, FeasiblePlan]:
@@ -122,6 +131,27 @@ class Size:
         cost = best.bad_case_cost if self.day is None else self.day.cost
         return False, math.inf if math.isnan(cost) else cost, float(best.num_gpus)
 
+    def gpus_by_confidence(self, choice: str, confidence: float) -> dict[str, int | None]:
+        """Return the columns `GPUS_BY_CONFIDENCE` of a choice; None: no plan; empty: not sized.
+
+        Parameters
+        ----------
+        choice : name of a choice of `choices`
+        confidence : probability to keep the limits of this size
+        """
+        if not self.at_confidence:
+            return {}
+        name = CHEAPEST if CHEAPEST in choice else FASTEST if choice == FASTEST else FEWEST
+        columns: dict[str, int | None] = {}
+        for column, probability in GPUS_BY_CONFIDENCE.items():
+            if probability == confidence:
+                columns[column] = self.choices[choice].num_gpus
+                continue
+            size = self.at_confidence.get(probability)
+            fleet = None if size is None else getattr(size, name) or size.fewest
+            columns[column] = None if fleet is None else fleet.num_gpus
+        return columns
+
     def rows(self, confidence: float) -> Iterator[dict[str, Value]]:
         """Return a row of result columns per choice; without a plan, one row with the reason.
 
@@ -144,6 +174,7 @@ class Size:
                 before = self.fewest_at_assumed
                 choice_columns["assumed_limits"] = ", ".join(self.assumed)
                 choice_columns["num_gpus_at_assumed"] = None if before is None else before.num_gpus
+            choice_columns |= self.gpus_by_confidence(name, confidence)
             yield {
                 **choice_columns, "confidence": confidence,
                 **_margin_columns(fleet.margins), **fleet.row, **more,

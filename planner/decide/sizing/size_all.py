@@ -30,8 +30,8 @@ from planner.decide.sizing.budget_search import BudgetSearch
 from planner.decide.sizing.day_search import daily_schedules
 from planner.decide.sizing.fleet import DEADLINES, rank_row_by_cost
 from planner.decide.sizing.load_profile import LoadProfile
-from planner.decide.sizing.searches import Searches, TrainingSizer, relaxed_size
-from planner.decide.sizing.size import Size
+from planner.decide.sizing.searches import Searches, TrainingSizer, relaxed_size, serving_size
+from planner.decide.sizing.size import DEFAULT_CONFIDENCE, GPUS_BY_CONFIDENCE, Size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.optimize.collector import value_or_none
 from planner.optimize.exhaustive import StopSearch
@@ -54,8 +54,6 @@ Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 
 # Without any of them the fewest GPUs are those whose memory is large enough.
 _TRAINING = terms_about("training_target")
-DEFAULT_CONFIDENCE = 0.9
-"""Default confidence of sizes: 9 of 10 runs like the plan keep its limits."""
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
 COST, REGRET = "cost", "expected_regret"
@@ -88,7 +86,8 @@ class Sizes:
     def __repr__(self) -> str:
         """Return a short text: how many GPU types have a plan, and the cheapest type."""
         feasible = [size for size in self.sizes if size.fewest is not None]
-        best = f", cheapest {feasible[0].gpu}" if feasible else ""
+        name = "cheapest" if self.is_cheapest else "recommended"
+        best = f", {name} {feasible[0].gpu}" if feasible else ""
         without = len(self.sizes) - len(feasible)
         return (
             f"<Sizes to {self.request.workload}: {len(feasible)}{best}; {without} without a plan>"
@@ -110,8 +109,14 @@ class Sizes:
 
     @property
     def is_cheapest(self) -> bool:
-        """Whether the recommended size is the cheapest in a bad case."""
-        return self.best is min(self.feasible, key=lambda size: size.order, default=None)
+        """Whether no other size has a lower predicted cost than the recommended one."""
+        return self.best is not None and self.best is self.cheapest
+
+    @property
+    def cheapest(self) -> Size | None:
+        """The size with the lowest predicted cost; None: no price is known."""
+        priced = [size for size in self.feasible if math.isfinite(size.ranked_plan.value)]
+        return min(priced, key=lambda size: size.ranked_plan.value, default=None)
 
     @property
     def better_tied(self) -> Size | None:
@@ -347,21 +352,35 @@ def _size_under_contracts(task: SizingTask) -> Sizing:
     searches = Searches(
         tuple(question.one_contract for question, unpriced in pairs if unpriced is None)
     )
+    others = {
+        confidence: Searches(searches.contracts)
+        for confidence in GPUS_BY_CONFIDENCE.values()
+        if confidence != task.request.confidence
+    }
     return [
-        (question.one_contract, unpriced or _size(question, task, searches))
+        (question.one_contract, unpriced or _size(question, task, searches, others))
         for question, unpriced in pairs
     ]
 
 
-def _size(request: Request, task: SizingTask, searches: Searches) -> Size | PlannerError:
-    """Size one request, with its load or budget if there is one; returns a PlannerError, if any."""
+def _size(
+    request: Request, task: SizingTask, searches: Searches, others: Mapping[float, Searches]
+) -> Size | PlannerError:
+    """Size one request, with its load or budget if there is one; returns a PlannerError, if any.
+
+    ``others`` are searches of the same limits with other probabilities.
+    """
     try:
         if _is_training(request):
             size = TrainingSizer(request=request, searches=searches).size()
+            size = _with_other_confidences(size, request, others)
         elif request.request_rate is None:
             return _size_within_limits(request, task.budget)
         else:
             size, request = relaxed_size(request, searches)
+            if size.is_relaxed:  # other limits than those of the shared searches
+                others = {name: Searches(search.contracts) for name, search in others.items()}
+            size = _with_other_confidences(size, request, others)
             size = _reject_above_budget(size, task.budget)
         if task.load is not None and size.fewest is not None:
             best, of_fewest = daily_schedules(
@@ -376,6 +395,21 @@ def _size(request: Request, task: SizingTask, searches: Searches) -> Size | Plan
     contract = "" if task.load else str(row.get("contract", ""))
     is_other = request.contract is None and contract not in ("", Contract.ON_DEMAND)
     return replace(size, gpu=str(row["gpu"]), contract=contract, is_other_contract=is_other)
+
+
+def _with_other_confidences(size: Size, request: Request, others: Mapping[float, Searches]) -> Size:
+    """Return a size with those that keep the same limits with other probabilities."""
+    if size.fewest is None:
+        return size
+    sizes = dict[float, Size]()
+    for confidence, searches in others.items():
+        question = replace(request, confidence=confidence)
+        sizes[confidence] = (
+            TrainingSizer(request=question, searches=searches).size()
+            if _is_training(request)
+            else serving_size(question, searches)
+        )
+    return replace(size, at_confidence=sizes)
 
 
 def _size_within_limits(request: Request, budget: Budget | None) -> Size:

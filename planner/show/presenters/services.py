@@ -19,6 +19,7 @@ from planner.show.output_blocks import (  # fmt: skip
     TOTAL,
     Block,
     Column,
+    Table,
     Title,
     fit_table,
     make_lines,
@@ -36,29 +37,50 @@ _MIN_DIFFERENCE = 0.005
 _PEAK, _STANDALONE_COLUMNS = "peak_request_rate", "alone_per_day_usd"
 Rows = Sequence[Row]
 _MOST_TYPES = 5
+# Rows of all tables and sentences of the first screen.
+_SHORT_ROWS, _SHORT_LINES = 8, 3
 _RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3}
 
 
-def services_blocks(fleet: SharedFleet) -> Iterator[Block]:
+def services_blocks(fleet: SharedFleet, *, is_full: bool = False) -> Iterator[Block]:
     """The answer, the placement of each service, and the GPUs of each type."""
-    return placement_blocks(
-        written_report(lambda files: add_services(files, fleet, ()), SizeReport)
-    )
+    report = written_report(lambda files: add_services(files, fleet, ()), SizeReport)
+    return placement_blocks(report, is_full=is_full)
 
 
-def length_pools_blocks(pools: LengthPools) -> Iterator[Block]:
+def length_pools_blocks(pools: LengthPools, *, is_full: bool = False) -> Iterator[Block]:
     """Yield whether pools by prompt length cost less than one pool, and the tried cuts."""
     report = written_report(lambda files: add_length_pools(files, pools, ()), SizeReport)
-    return placement_blocks(report)
+    return placement_blocks(report, is_full=is_full)
 
 
-def placement_blocks(report: SizeReport) -> Iterator[Block]:
-    """Yield the answer on services, where each runs, and the shared GPUs or the tried cuts."""
+def placement_blocks(report: SizeReport, *, is_full: bool = False) -> Iterator[Block]:
+    """Yield the answer on services, where each runs, and the shared GPUs or the tried cuts.
+
+    Without ``is_full`` one screen: the first rows of each table and short sentences.
+    """
     title, *others = report.answer
-    yield make_lines(title, mark=TOTAL, indent="")
-    yield GAP
-    yield make_lines(*others)
-    yield from placement_tables(report)
+    if is_full:
+        yield make_lines(title, mark=TOTAL, indent="")
+        yield GAP
+        yield make_lines(*others)
+        yield from placement_tables(report)
+        return
+    yield make_lines(title, mark=TOTAL, most=2)
+    yield make_lines(*others[:_SHORT_LINES], most=2)
+    left = _SHORT_ROWS
+    for block in placement_tables(report):
+        if isinstance(block, Table):
+            rows = block.rows[: max(left, 1)]
+            left -= len(rows)
+            yield replace(block, rows=rows)
+            more = len(block.rows) - len(rows)
+            if more:
+                yield make_lines(f"{more} more rows: --full")
+        else:
+            yield block
+    hidden = len(others) > _SHORT_LINES
+    yield make_lines(f"Next: {'--full shows all lines and rows, ' * hidden}--csv writes the rows")
 
 
 def placement_tables(report: SizeReport) -> Iterator[Block]:

@@ -39,6 +39,7 @@ from planner.show.presenters.day_schedules import (
     day_lines,
     day_row,
     days_blocks,
+    days_table,
     scaled_rows,
 )
 from planner.show.presenters.format_results import (
@@ -70,12 +71,23 @@ from planner.show.presenters.services import (
     placement_blocks,
     placement_tables,
 )
+from planner.show.presenters.size_screen import (
+    AT_90,
+    MARKS,
+    PREDICTED,
+    assumed_lines,
+    decision_lines,
+    printed_cost_key,
+    screen_table,
+)
 from planner.show.presenters.uncertainty import format_regret, other_formats
 from planner.show.reports import ResultRow, SizeReport, written_report
 from planner.workloads.registry import workload_of
 from planner.workloads.workload import Workload
 
 _MAX_REASONS = 40
+# Rows of the first screen.
+_SHORT_DAYS, SHORT_ROWS = 5, 10
 # A narrow terminal omits the largest ranks.
 _PLACES = ("gpu", "num_gpus")
 _RANKS = {"rank": 0, **dict.fromkeys(_PLACES, 0), "least spare": 2, RUNS: 2, "plan": 3}
@@ -95,17 +107,42 @@ Rows = Sequence[Row]
 _MAX_TERMS = 8
 
 
-def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
-    """Yield the question, the cheapest and fewest GPUs, all choices, and infeasible types."""
-    yield from size_blocks(written_report(lambda files: add_sizes(files, sizes, ()), SizeReport))
+def sizes_blocks(sizes: Sizes, *, is_full: bool = False) -> Iterator[Block]:
+    """Yield the answer of a size on one screen, or in ``is_full`` all choices and reasons."""
+    report = written_report(lambda files: add_sizes(files, sizes, ()), SizeReport)
+    if not is_full:
+        yield from screen_blocks(report)
+        return
+    yield from size_blocks(report)
     if sizes.load is not None:  # the file has the hours of GPUs that have a plan
         yield make_lines(*reason_lines(sizes))
+
+
+def screen_blocks(report: SizeReport) -> Iterator[Block]:
+    """Yield one screen: the question, what to buy, how sure, a table, what is assumed."""
+    question_text, *lines = report.decision
+    yield make_lines(question_text, mark=TOTAL, most=2)
+    yield make_lines(*lines, most=2)
+    yield GAP
+    rows = feasible_rows(report)
+    if report.days:
+        yield replace(days_table(report.days[:_SHORT_DAYS]), name="days")
+        yield make_lines(*report.day, most=2)
+    elif rows and PER_MEGAWATT in rows[0]:
+        table = fit_table(carried_columns(rows[:SHORT_ROWS]), carried_rank, [BEST])
+        yield replace(table, name="choices")
+    else:
+        yield from screen_table(rows)
+    reasons = no_plan_lines(report)
+    yield make_lines(*report.assumed, most=2)
+    yield make_lines(*(f"Not possible: {reason}" for reason in reasons[:1]), most=1)
+    yield make_lines("Next: --full (all choices, prices, reasons) | --csv FILE | planner report")
 
 
 def size_blocks(report: SizeReport) -> Iterator[Block]:
     """Yield the question, the answer, the tables, the notes, and GPUs without a plan."""
     if report.pools:
-        yield from placement_blocks(report)
+        yield from placement_blocks(report, is_full=True)
         return
     title, *lines = report.question
     yield make_lines(title, mark=TOTAL, indent="")
@@ -134,16 +171,34 @@ def size_tables(report: SizeReport) -> Iterator[Block]:
     elif len(rows) > 1:
         yield Title(text=BY_COST)
         columns = [*choice_columns(rows)]
-        table = fit_table(columns, lambda name: _RANKS.get(name, 1), [BEST])
+        first = recommended_row(rows)
+        marked = [BEST if row is first else "" for row in rows]
+        table = fit_table(columns, lambda name: _RANKS.get(name, 1), marked)
         yield replace(table, name="choices")
         yield make_lines(*row_lines(rows))
 
 
 def feasible_rows(report: SizeReport) -> list[ResultRow]:
-    """Return the rows with a plan, choices by cost, others as the file has them."""
+    """Return the rows with a plan, choices by predicted cost, others as the file has them."""
     rows = [row for row in report.rows if row.get("feasible", True)]
     is_ordered = report.pools or report.days or (rows and PER_MEGAWATT in rows[0])
-    return rows if is_ordered or not rows else order_by_cost(rows)
+    return rows if is_ordered or not rows else sorted(rows, key=printed_cost_key)
+
+
+def recommended_row(rows: Sequence[ResultRow]) -> ResultRow:
+    """Return the recommended one of the choices."""
+    return order_by_cost(rows)[0]
+
+
+def tied_rows(rows: Rows) -> list[bool]:
+    """Return, per row, True if its cost is tied with that of the recommended row."""
+    ordered = order_by_cost(rows)
+    tied = {
+        id(row)
+        for row, is_tied in zip(ordered, are_tied_with_first(ordered), strict=True)
+        if is_tied
+    }
+    return [id(row) in tied for row in rows]
 
 
 def no_plan_lines(report: SizeReport) -> list[str]:
@@ -223,17 +278,22 @@ def best_lines(sizes: Sizes) -> list[str]:
     if best.carried is not None:
         return carried_lines(sizes)
     if best.day is not None:
-        return [*_day_best_lines(best, best.day, confidence)]
+        costs = [size.day.cost for size in sizes.feasible if size.day is not None]
+        name = "Recommended" if any(cost < best.day.cost for cost in costs) else "Cheapest"
+        return [*_day_best_lines(best, best.day, confidence, f"{name} day")]
     title = "Cheapest" if sizes.is_cheapest else "Recommended"
     lines = [_best_line(title, best, best.cheapest or best.fewest, confidence)]
     if (other := sizes.better_tied) is not None:
         lines.append(
             _best_line("Tied with it, predicted to cost less", other, _cheapest(other), confidence)
         )
-    undoubted = next(
-        (size for size in sizes.feasible if not _cheapest(size).row.get("price_doubts")), None
+    undoubted = min(
+        (size for size in sizes.feasible if not _cheapest(size).row.get("price_doubts")),
+        key=lambda size: _replace_unknown(size.ranked_plan.value),
+        default=None,
     )
-    if undoubted is not None and undoubted is not best:
+    has_doubts = bool(_cheapest(best).row.get("price_doubts"))
+    if has_doubts and undoubted is not None and undoubted is not best:
         lines.append(
             _best_line(
                 "Cheapest at a price without doubts", undoubted, _cheapest(undoubted), confidence
@@ -256,6 +316,10 @@ def best_lines(sizes: Sizes) -> list[str]:
         )
         lines.append(_best_line("Fastest within the budget", fastest, fastest.fastest, confidence))
     return lines
+
+
+def _replace_unknown(value: float) -> float:
+    return math.inf if math.isnan(value) else value
 
 
 def _spare_line(fleet: FeasiblePlan | None) -> str:
@@ -373,11 +437,11 @@ def _best_line(title: str, size: Size, fleet: FeasiblePlan | None, confidence: f
     return "; ".join(filter(None, parts))
 
 
-def _day_best_lines(size: Size, day: DailySchedule, confidence: float) -> Iterator[str]:
-    """Yield the cheapest day, and the cost of the plan with the fewest GPUs at the peak."""
+def _day_best_lines(size: Size, day: DailySchedule, confidence: float, title: str) -> Iterator[str]:
+    """Yield the recommended day, and the cost of the plan with the fewest GPUs at the peak."""
     row = day.peak.row
     min_gpus = min(hour.num_gpus for hour in day.hours)
-    parts = [f"Cheapest day: {_format_span(min_gpus, day.peak.num_gpus)} x {size.gpu}"]
+    parts = [f"{title}: {_format_span(min_gpus, day.peak.num_gpus)} x {size.gpu}"]
     parts.append(f"at the peak {row['engine']}, {_layout_text(row)}")
     if math.isfinite(day.cost):
         request_cost = formatting.format_significant(1000 * day.cost / day.load.requests)
@@ -423,8 +487,8 @@ def _format_span(low: float, high: float) -> str:
 
 def row_lines(rows: Rows) -> Iterator[str]:
     """Yield what the marks in a table of choices mean, and whether batches differ."""
-    if any(are_tied_with_first(rows)):
-        yield "= tied with #1: the difference is within the error of the predictions"
+    if len(rows) > 1:
+        yield MARKS
     if any(row.get(RUNS) == 0 for row in rows):
         yield "runs like it 0: not proven, no published run of this software on this GPU"
     batches = sorted({number_of(row, _BATCH) for row in rows} - {math.nan})
@@ -438,8 +502,11 @@ def row_lines(rows: Rows) -> Iterator[str]:
 
 def choice_columns(rows: Rows) -> Iterator[Column]:
     """Yield the columns of a table of GPU choices, from the result rows."""
-    tied = are_tied_with_first(rows)
-    ranks = [f"{number}{'=' * is_tied}" for number, is_tied in enumerate(tied, start=1)]
+    tied, first = tied_rows(rows), order_by_cost(rows)[0]
+    ranks = [
+        f"{number}{'<' if row is first else '~' * is_tied}"
+        for number, (row, is_tied) in enumerate(zip(rows, tied, strict=True), start=1)
+    ]
     yield Column("rank", ranks, "#", numeric=False)
     yield Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False)
     contracts = [str(row.get("contract") or "") for row in rows]
@@ -449,6 +516,9 @@ def choice_columns(rows: Rows) -> Iterator[Column]:
     if len(set(choices)) > 1:
         yield Column("choice", [_BOTH.get(choice, choice) for choice in choices], numeric=False)
     yield Column("num_gpus", number_cells(rows, "num_gpus"), "GPUs")
+    if PREDICTED in rows[0]:
+        yield Column(PREDICTED, number_cells(rows, PREDICTED), "GPUs predicted")
+        yield Column(AT_90, number_cells(rows, AT_90), "GPUs at 90%")
     if cost := next((name for name in _COSTS if name in rows[0]), ""):
         head = "cost" if cost == "cost_usd" else "USD/h"
         yield Column(cost, [result_cell(cost, row, _cost(row, cost)) for row in rows], head)
@@ -569,6 +639,8 @@ def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:
         question_manifest(sizes.request, command),
         question=question_lines(sizes),
         answer=best_lines(sizes),
+        decision=decision_lines(sizes, question_lines(sizes), best_lines(sizes)),
+        assumed=assumed_lines(sizes),
         notes=[*filter(None, note_lines(sizes))],
         **day_fields,
     )

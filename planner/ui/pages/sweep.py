@@ -1,4 +1,4 @@
-"""The page of a sweep: the cheapest and fastest scenarios, the matrix, and all scenarios."""
+"""The page of a sweep: the recommended and best scenarios, the matrix, and all scenarios."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     summary = summarize(sweep.rows(), plan)
     groups = summary.groups
     fronts = by_group(sweep.front_rows(), groups)
-    best = [row for group in groups for row in group.best.values()]
+    best = [row for group in groups for _, _, row in group.headlines]
     numbers = {row["scenario"] for row in best}
     rows = [ResultRow(dict(row.items()), where) for row in _first_rows(sweep, numbers)]
     lines = [line for group in groups for line in _answer_lines(group, is_named=len(groups) > 1)]
@@ -104,10 +104,10 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     varied = [AXES.get(name) or name.replace("_", " ") for name in plan.varied]
     models = formatting.join_words(dict.fromkeys(group.model for group in groups)) or plan.name
     priced = [
-        (group, [row for measure, _, row in group.headlines if measure == COST][-1])
+        (group, row)
         for group in groups
-        if COST in group.best
-    ]  # the last has a published price
+        if COST in group.best and (row := group.recommended) is not None
+    ]
     page = Page(
         title=f"Which {formatting.join_words(varied) or 'plan'} for {models}?",
         subject=plan.name,
@@ -162,7 +162,7 @@ def _group_blocks(group: WorkloadGroup, front: Sequence[SweepRow], matrix: str) 
 
 
 def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
-    """Return figures of the cheapest scenario; for several works, the number with a plan."""
+    """Return figures of the recommended scenario; for several works, the number with a plan."""
     ends = {name: ends for name in row if (ends := measured_ends(name, row)) is not None}
     columns = [column_of_measure(TIME, row), column_of_measure(COST, row)]
     chosen = figures(row, ends, first=columns)
@@ -177,30 +177,24 @@ def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
     return [
         Figure(name="works with a plan", text=works),
         Figure(name="scenarios with a plan", text=planned),
-        *(replace(figure, name=f"least {figure.name}") for figure in chosen[1:2]),
+        *(replace(figure, name=f"{figure.name}, first work") for figure in chosen[1:2]),
     ]
 
 
-def _headline(groups: Sequence[WorkloadGroup], row: SweepRow, cheapest: Sequence[SweepRow]) -> str:
-    """Return the cheapest scenario; for several works, how often each GPU is the cheapest."""
+def _headline(
+    groups: Sequence[WorkloadGroup], row: SweepRow, recommended: Sequence[SweepRow]
+) -> str:
+    """Return the recommended scenario; for several works, how often each GPU is recommended."""
+    number = formatting.format_count(len(groups))
     if len(groups) == 1:
-        wins = "is cheapest" if groups[0].better_tied(COST) is None else "runs best"
-        return headline(workload_of(groups[0].workload), row, wins)
-    won = Counter(str(row["gpu"]) for row in cheapest)
+        return headline(workload_of(groups[0].workload), row, "should run")
+    won = Counter(str(row["gpu"]) for row in recommended)
     if not won:
-        return f"Plans for {formatting.format_count(len(groups))} works, none of them with a price."
-    if len(won) == 1:
-        return (
-            f"The cheapest GPU is {next(iter(won))}, in each of "
-            f"{formatting.format_count(len(groups))} works."
-        )
-    counts_text = [
-        f"{gpu} for {formatting.format_count(number)}" for gpu, number in won.most_common()
-    ]
-    return (
-        f"Of {formatting.format_count(len(groups))} works the cheapest GPU is "
-        f"{formatting.join_words(counts_text)}."
-    )
+        return f"Plans for {number} works, none of them with a price."
+    if len(won) == 1 and len(recommended) == len(groups):
+        return f"The recommended GPU is {next(iter(won))}, in each of {number} works."
+    texts = [f"{gpu} for {formatting.format_count(count)}" for gpu, count in won.most_common()]
+    return f"Of {number} works the recommended GPU is {formatting.join_words(texts)}."
 
 
 def _ranking(
@@ -210,7 +204,7 @@ def _ranking(
 ) -> RankingChart | None:
     """Return a chart of the cost of each GPU and contract with its best number of GPUs.
 
-    For several works, the chart has the cheapest plan of each.
+    For several works, the chart has the recommended plan of each.
     """
     column = column_of_measure(COST, priced[0][1])
     if len(priced) > 1:
@@ -219,7 +213,7 @@ def _ranking(
         chosen.sort(key=lambda row: measured(COST, row))
         return ranking(
             workload, chosen, column, lambda row: f"{titles[row['scenario']]}: {row['gpu']}",
-            "The cheapest of each work", ends=partial(measured_ends, COST),
+            "The recommended plan of each work", ends=partial(measured_ends, COST),
         )  # fmt: skip
     places: dict[str, ResultRow] = {}
     answer = priced[0][1]["scenario"]
@@ -229,7 +223,8 @@ def _ranking(
     return ranking(
         workload, [*places.values()], column,
         lambda row: f"{formatting.format_count(row['num_gpus'])} x {format_placement(row)}",
-        "The cost on each GPU and contract with its cheapest number of GPUs, and 90 % intervals",
+        "The cost on each GPU and contract: the recommended plan, then the cheapest numbers; "
+        "90 % intervals at the price",
         float(priced[0][1].get("tie_factor") or 1.0), partial(measured_ends, COST),
     )  # fmt: skip
 
@@ -257,7 +252,7 @@ def _answer_lines(group: WorkloadGroup, *, is_named: bool) -> list[str]:
 
 def _parts(group: WorkloadGroup, rows: Sequence[ResultRow], number: int) -> list[Block]:
     """Return charts of the time and memory of the best scenarios of a group."""
-    best = {row["scenario"] for row in group.best.values()}
+    best = {row["scenario"] for _, _, row in group.headlines}
     chosen = [row for row in rows if row["scenario"] in best]
     labels = [f"{row['num_gpus']:,} x {row['gpu']}: {format_plan(row)}" for row in chosen]
     return breakdowns(labels, chosen, f"group{number}_") if chosen else []
