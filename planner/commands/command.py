@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
@@ -238,16 +238,21 @@ def _read_file(call: Call) -> tuple[Request | None, LaunchQuestion | None]:
 
 
 def _launch_of_file(call: Call, path: Path) -> LaunchQuestion | None:
-    """Return the question of a user's launch file; None for a file of planner."""
+    """Return the question of a user's launch file; None for a file of planner.
+
+    A program that trains on generated answers is read for its whole step, not for the update only,
+    unless the call names a workload.
+    """
     from planner.sweeps.find_plan import is_launch_file
 
     if not is_launch_file(path):
         return None
     from planner.launch.read.launch_file import LaunchFile
+    from planner.launch.targets.rl_reader_writer import trains_on_rollouts
 
     others = ("workload", "specs", "constraints", "settings", "objectives")
     answers = {n: v for n, v in call.request.items() if n not in others and v is not None}
-    return LaunchFile(
+    file = LaunchFile(
         path=path,
         answers={**answers, **call.settings, **call.launch_answers},
         specs=call.specs,
@@ -255,7 +260,15 @@ def _launch_of_file(call: Call, path: Path) -> LaunchQuestion | None:
         text=call.launch_text,
         option_name=call.setting_name,
         workload=call.workload or call.request.get("workload"),
-    ).question()
+    )
+    question = file.question()
+    imported = question.imported
+    if file.workload is None and imported.target.step and trains_on_rollouts(imported.answers):
+        try:
+            return replace(file, workload="rl").question()
+        except PlannerError:  # the file may lack what a whole step needs
+            return question
+    return question
 
 
 def _saved_request(call: Call, path: Path) -> Request:

@@ -94,16 +94,14 @@ class LaunchChange:
             *self._shorter_lines(plan, evaluation),
             *change_lines(
                 workload, self.change, self.row, is_running=not evaluation.rejected_by,
-                attempts=self.attempts, rewritten=self.rewritten if self.is_complete else None,
+                attempts=self.attempts, rewritten=self.rewritten, is_complete=self.is_complete,
             ),
         ]  # fmt: skip
-        if self.rewritten is not None and not self.is_complete:
-            lines.append("The file cannot express the whole change.")
         assumed = [*imported.assumed, *imported.defaults, *plan.defaults]
         names = [name.replace("_", " ") for name in dict.fromkeys(assumed)]
         then = f"planner explain --from {shlex.quote(str(imported.path))}"
         if self.is_complete and not self.is_saved:
-            then = f"--write changes the file, --full shows how; {then}"
+            then = f"--write changes the file (--full: how) | {then}"
         return {
             "change": lines,
             "read_as": [*read_lines(imported, self.notes)],

@@ -48,11 +48,12 @@ from planner.show.presenters.search import estimate_command
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import Evaluation
 
+_NOT_EXPRESSED = " The file cannot express all of it."
 _NO_BETTER = "No small change improves the plan."
 _NONE_FEASIBLE = "No change of 1 to 3 settings that planner tries makes the plan feasible."
 _UNPACKED = UNPACKED.partition("{")[0]
-_MAX_IGNORED, _MAX_SETTINGS = 3, 10
-_IN_TITLE = ("model", "gpu", "num_gpus")
+_MAX_IGNORED, _MAX_SETTINGS = 3, 6
+_IN_TITLE = ("model", "gpu", "num_gpus", "mode", "engine", "framework")
 _SPEED_COLUMNS = columns_about("speed")
 _REQUEST_TIMES = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
 
@@ -85,8 +86,9 @@ def read_lines(imported: ImportedLaunch, notes: Sequence[str]) -> Iterator[str]:
     texts = [", ".join([imported.target.title, *settings[:_MAX_SETTINGS]])]
     if len(settings) > _MAX_SETTINGS:
         texts[0] += f" and {len(settings) - _MAX_SETTINGS} more"
-    if imported.assumed:
-        texts.append(f"assumed: {', '.join(_assumed_settings(imported))}")
+    if assumed := [f"{_parameter_label(n)} {_format_setting(imported.values[n])}"
+                   for n in imported.assumed]:  # fmt: skip
+        texts.append(f"assumed: {', '.join(assumed)}")
     if ignored := imported.lines_with_status(Status.IGNORED):
         texts.append(f"ignored: {_format_options(ignored, _MAX_IGNORED)}")
     yield f"Read as: {'; '.join(texts)}."
@@ -244,27 +246,33 @@ def change_lines(
     is_running: bool,
     attempts: Attempts | None = None,
     rewritten: RewriteResult | None = None,
+    is_complete: bool = False,
 ) -> Iterator[str]:
     """Yield the best change of a plan in the words of its file, or what fits instead.
 
-    ``rewritten`` is the file with the change, if the file can express it.
+    ``rewritten`` is the file with the change; ``is_complete``: it expresses all of it.
     """
     if change is not None:
-        words = "" if rewritten is None else _changed_words(rewritten)
-        yield f"Best change: {change_text(workload, change, base_row, words)}"
+        if rewritten is not None and is_complete:
+            words = f"`{'`, `'.join(_changed_options(rewritten))}`"
+        else:
+            names = terms_of(workload, "parameter")
+            changed = (f"{names[n].term} {shown(new)}" for n, (_, new) in change.changed.items())
+            words = ", ".join(changed)
+        text = change_text(workload, change, base_row, words)
+        yield f"Best change: {text}{_NOT_EXPRESSED if rewritten and not is_complete else ''}"
     elif attempts is not None:
         yield from _attempts_lines(workload, attempts, base_row)
     else:
         yield _NO_BETTER if is_running else _NONE_FEASIBLE
 
 
-def _changed_words(rewritten: RewriteResult) -> str:
+def _changed_options(rewritten: RewriteResult) -> list[str]:
     """Return the options that a change sets or removes, as the file has them."""
-    texts = [
+    return [
         f"without {option}" if words is None else f"{option} {' '.join(map(str, words))}".strip()
         for option, words in rewritten.changes.items()
     ]
-    return f"`{'`, `'.join(texts)}`" if texts else ""
 
 
 def next_blocks(
@@ -325,8 +333,8 @@ def _gpus_lines(workload: str, gpus: MoreGpus, base_row: Row) -> Iterator[str]:
 def change_text(workload: str, change: Change, base_row: Row, words: str = "") -> str:
     """Return a sentence on a change: new and old values, gain, and probability to fit.
 
-    ``words`` are the changed options of a file, in place of the parameters. More concurrent
-    requests may increase latency, so the latencies are added if they change in the shown digits.
+    ``words`` are the changed settings in short, without old values. More concurrent requests may
+    increase latency, so the latencies are added if they change in the shown digits.
     """
     terms = terms_of(workload, "parameter")
     changes = [
@@ -349,7 +357,8 @@ def change_text(workload: str, change: Change, base_row: Row, words: str = "") -
                 format_result(name, base_row[name]),
             )
             # A plan that does not run has no times.
-            instead = f" instead of {before}" if math.isfinite(change.gain) else ""
+            has_before = math.isfinite(change.gain) and not words
+            instead = f" instead of {before}" if has_before else ""
             gains += [f"{label(name)} {after}{instead}"] if after != before else []
     fits = fits_text(change.fit_probability) if math.isfinite(change.fit_probability) else "fits"
     doubt = "" if change.is_significant else " The gain is within the error of the prediction."

@@ -92,9 +92,8 @@ def summary_blocks(report: PlanReport) -> Iterator[Block]:
         yield from _lines(lines, most)
     yield from load_blocks(summary.tables)
     yield from _lines(summary.change, 3)
-    yield from _lines(summary.read_as, 3)
-    yield from _lines((assumed_line(report),), 2)
-    yield from _lines((summary.then,), 2)
+    yield from _lines(summary.read_as, 2)
+    yield from _lines((f"{assumed_line(report)} {summary.then}".strip(),), 3)
 
 
 def assumed_line(report: PlanReport) -> str:

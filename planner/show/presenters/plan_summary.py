@@ -152,9 +152,7 @@ def result_texts(plan: Plan, row: Row, confidence: Confidence | None) -> dict[st
     ]
     source = plan.source_of(row)
     limited = percentile_limit_columns(plan, row)
-    columns = report_columns(
-        plan.workload.wording, goals, limited, row, source.question_columns
-    )
+    columns = report_columns(plan.workload.wording, goals, limited, row, source.question_columns)
     ends = intervals(row, confidence)
     texts = {
         name: format_result(name, row[name], ends.get(name))
