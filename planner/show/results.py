@@ -195,9 +195,10 @@ class ExplainAnswer(_Displayable, Explanation):
         return explanation_dict(self)
 
     def _blocks(self, full: bool) -> Iterable[Block]:
-        from planner.show.presenters.explanation import explanation_blocks
+        from planner.show.presenters.explanation import explanation_report
+        from planner.show.presenters.plan_report import plan_blocks
 
-        return explanation_blocks(self, is_full=full)
+        return plan_blocks(explanation_report(self), is_full=full)
 
 
 @record(kw_only=True, repr=False)

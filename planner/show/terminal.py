@@ -151,8 +151,8 @@ def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
     """Print names and values in aligned columns, or one after the other if they are inline."""
     items = [*pairs.pairs.items()]
     if pairs.is_inline:
-        for line in _join_pairs(items, max(console.width, 20)):
-            console.print(line, soft_wrap=True)
+        for text in _join_pairs(items, max(console.width, 20)):
+            console.print(text, soft_wrap=True)
         return
     half = ceil_div(len(items), 2)
     lines: list[Sequence[str]] = [
