@@ -105,7 +105,7 @@ class Command(Generic[Inputs, Result]):
     write : writes the result as rows or as a JSON object, with the arguments of its command line
     draw : draws a picture of a result
     problem : why a result has no feasible plan; None if it has one
-    brief_problem : the problem in a line, where blocks of the result say why; None: they do not
+    brief_problem : the problem in a line, where the blocks of a result say why; None: they do not
     is_written : whether a result is written though it has no feasible plan
     warn : the problem of a result that has a plan; None without one
     """
@@ -116,7 +116,7 @@ class Command(Generic[Inputs, Result]):
     write: Callable[[RowFiles, Result, Sequence[str]], None]
     draw: Callable[[Picture, Result], None] | None = None
     problem: Callable[[Result], PlannerError | None] = lambda _: None
-    brief_problem: Callable[[Result], PlannerError] | None = None
+    brief_problem: Callable[[Result], PlannerError | None] = lambda _: None
     is_written: Callable[[Result], bool] = lambda _: False
     warn: Callable[[Result], PlannerError | None] = lambda _: None
 

@@ -11,13 +11,13 @@ from planner.commands.command import Call, Command, PlanQuestion, error_of, read
 from planner.commands.search import check_api_prices
 from planner.decide.fitting import MEMORIES
 from planner.decide.suggestions.infeasible import suggest_feasible
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, PlannerError
 from planner.show.output_blocks import Block
 from planner.show.presenters.infeasible import headline, infeasible_message
 from planner.show.presenters.json_files import add_estimate
 from planner.show.presenters.load_check import refuse_overload
 from planner.show.presenters.plan_report import plan_blocks, written_estimate
-from planner.show.presenters.plan_summary import full_blocks, summarize_plan
+from planner.show.presenters.plan_summary import full_blocks, is_predicted, summarize_plan
 from planner.show.presenters.row_files import RowFiles
 from planner.show.reports import EstimateReport
 from planner.show.saved_blocks import save_blocks
@@ -65,7 +65,9 @@ class Estimated:
             blocks, more = launch.blocks(plan, evaluation), launch.summary(plan, evaluation)
             if self.suggestions:
                 del more["change"]
-        summary = summarize_plan(plan, evaluation, self.suggestions, **more)
+        # The error of a broken rule has the suggestions.
+        suggestions = self.suggestions if is_predicted(evaluation) else ()
+        summary = summarize_plan(plan, evaluation, suggestions, **more)
         parts: dict[str, object] = {"summary": summary, "details": save_blocks(blocks)}
         if self.apis is not None:
             parts["api"] = self.apis.to_dict()
@@ -110,9 +112,11 @@ def _problem(estimated: Estimated) -> InfeasibleError | None:
     return InfeasibleError(infeasible_message(plan, result, evaluation, estimated.suggestions))
 
 
-def _brief_problem(estimated: Estimated) -> InfeasibleError:
-    """Return the problem in a line: the blocks of the result say why."""
+def _brief_problem(estimated: Estimated) -> PlannerError | None:
+    """Return the problem in a line if the blocks of the result say why; None if they do not."""
     plan, evaluation = estimated.plan, estimated.evaluation
+    if not is_predicted(evaluation):
+        return None
     return InfeasibleError(headline(plan, result_of(plan, evaluation)))
 
 
@@ -129,7 +133,12 @@ def _write(files: RowFiles, estimated: Estimated, arguments: Sequence[str]) -> N
 
 
 def _present(estimated: Estimated, is_full: bool) -> Iterator[Block]:
-    """Yield the report of a configuration, and its comparison with API prices."""
+    """Yield the report of a configuration, and its comparison with API prices.
+
+    Options that break a rule have no report: the error has the rule.
+    """
+    if estimated.launch is None and not is_predicted(estimated.evaluation):
+        return
     yield from plan_blocks(estimated.report(), is_full=is_full)
     if estimated.apis is not None:
         from planner.show.presenters.api_comparison import api_comparison_blocks

@@ -127,7 +127,9 @@ def _main_results(explained: Explanation) -> dict[str, str]:
         if peak < value if is_low else peak > value:
             text += f"; roofline {format_result(name, bound[name])}"
         texts[label(name)] = text
-    return texts
+    machine = explained.plan.source_of(row).inputs.machine
+    host_memory = format_host_memory(row, machine)
+    return texts | ({"host memory": host_memory} if host_memory else {})
 
 
 def _short_step_blocks(explained: Explanation) -> Iterator[Block]:

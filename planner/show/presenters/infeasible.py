@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from planner.base import formatting
+from planner.base.csv_cells import number_of_row
 from planner.base.units import GIB
 from planner.configurations.configuration_tables import (
     OUT_OF_HOST_MEMORY,
@@ -92,9 +93,14 @@ def misfit_verdict(plan: Plan, evaluation: Evaluation) -> str:
 def _memory_need(plan: Plan, miss: NearestMiss) -> str:
     """Return the memory that a configuration needs, and what is usable."""
     host_memory = format_host_memory(miss.row, miss.source.inputs.machine)
-    if miss.rejection == OUT_OF_HOST_MEMORY.name and host_memory:
-        return f"host memory {host_memory}"
     bound, value = limit_texts(miss, plan.problem)
+    if miss.rejection == OUT_OF_HOST_MEMORY.name:
+        if host_memory:
+            peak = formatting.format_gib(number_of_row(miss.row, "peak_memory_gib") * GIB)
+            usable = formatting.format_gib(_usable(miss))
+            needs = f"the fullest GPU needs {peak.removesuffix(' GiB')} of {usable}"
+            return f"host memory {host_memory}; {needs}"
+        return f"{describe(plan.problem, miss.rejection)}: {value} against {bound}"
     if room := _room(plan, miss):
         needs = f"weights and the cache of all requests need {value}"
         return f"{needs}, the engine may use {bound} ({room})"

@@ -292,7 +292,7 @@ def attempts_blocks(workload: str, attempts: Attempts, base_row: Row) -> Iterato
         f"{name} {', '.join(map(shown, values))}" for name, values in attempts.tried.items()
     )
     if tried:
-        yield make_lines(f"Tried, alone and up to three together: {tried}. None of them fits.")
+        yield make_lines(f"Tried: {tried}.")
     for line in _attempts_lines(workload, attempts, base_row):
         yield make_lines(line)
     if attempts.other is not None:
@@ -303,7 +303,8 @@ def attempts_blocks(workload: str, attempts: Attempts, base_row: Row) -> Iterato
 def _attempts_lines(workload: str, attempts: Attempts, base_row: Row) -> Iterator[str]:
     """Yield what fits where no small change of the file does."""
     if attempts.tried:
-        yield "No change of 1 to 3 settings in the file fits."
+        count = formatting.format_counted(len(attempts.tried), "setting")
+        yield f"Tried {count}, alone and up to three together: none of them fits."
     else:
         yield "No setting that planner tries saves memory here."
     if attempts.other is not None:

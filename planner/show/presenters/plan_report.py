@@ -30,7 +30,7 @@ from planner.workloads.workload import Evaluation
 
 PlanReport: TypeAlias = EstimateReport | ExplanationReport | LargestReport
 
-_MAX_SHOWN_QUESTION = 2
+_MAX_SHOWN_QUESTION = 3
 _REFUSALS = ("Does not", "Cannot", "May not")
 
 

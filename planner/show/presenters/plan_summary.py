@@ -11,6 +11,7 @@ from planner.confidence.intervals import Confidence
 from planner.decide.assumptions import SensitiveAssumption, sensitive_assumptions
 from planner.decide.fitting import MEMORIES
 from planner.estimators.inference.batch_share import ServingInputs
+from planner.estimators.inference.burst import Burst
 from planner.optimize.problem import limit_rows, with_rate_limit
 from planner.optimize.result_columns import intervals
 from planner.optimize.source import Candidates, first_row
@@ -28,7 +29,7 @@ from planner.show.presenters.format_results import (
     short_plan,
 )
 from planner.show.presenters.infeasible import join_or
-from planner.show.presenters.load_check import load_line, start_pairs
+from planner.show.presenters.load_check import load_line, replay_blocks, start_pairs
 from planner.show.presenters.pareto_front import percentile_limit_columns, plan_objective_column
 from planner.show.presenters.prices import commitment_lines, plan_prices_lines
 from planner.show.presenters.question_summary import (
@@ -46,6 +47,7 @@ from planner.show.presenters.uncertainty import (
 )
 from planner.show.presenters.verdict import format_verdict
 from planner.show.presenters.workload_details import details_of, memory_blocks
+from planner.show.saved_blocks import save_blocks
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import Evaluation
 
@@ -119,6 +121,9 @@ def summarize_plan(
         summary["log"] = log_line(plan, row)
         if not evaluation.rejected_by:
             summary |= _reached(plan, evaluation.candidates, row)
+            summary["load"] = [*_load_lines(plan, evaluation)]
+            if plan.request.replay:
+                summary["tables"] = save_blocks(replay_blocks(plan, evaluation.candidates))
     return {**summary, **more}
 
 
@@ -135,14 +140,22 @@ def _reached(plan: Plan, candidates: Candidates, row: Row) -> dict[str, object]:
         str(row["gpu"]),
     )
     terms = commitment_lines({**candidates.source.question_columns, **row})
-    line = load_line(plan, candidates)
     return {
-        "load": [line] if line else [],
         "results": result_texts(plan, row, confidence),
         "sure": [*sure, *terms, *plan_prices_lines(plan)],
         "lost": lost_line(row),
         "depends_on": _largest_assumption(plan, assumptions),
     }
+
+
+def _load_lines(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
+    """Yield whether a plan serves its load, and when a burst of requests is answered."""
+    if line := load_line(plan, evaluation.candidates):
+        yield line
+    if isinstance(evaluation.detail, Burst):
+        from planner.show.presenters.serving_details import burst_line
+
+        yield burst_line(evaluation.detail)
 
 
 def result_texts(plan: Plan, row: Row, confidence: Confidence | None) -> dict[str, str]:

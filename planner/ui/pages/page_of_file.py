@@ -148,7 +148,7 @@ def result_page(result: Report, catalogue: Catalogue) -> Page:
     if isinstance(result, SpecsReport):
         return specs_page(result)
     if isinstance(result, ExplanationReport):
-        page = plan_page(result.plan, result.where, catalogue)
+        page, _ = _predicted_page(result.plan, result.where, catalogue)
         explained = summary_page(result, f"Where do the time and memory of {page.subject} go?")
         sections = [*explained.sections, *page.sections]
         return replace(page, title=explained.title, answer=explained.answer, sections=sections)
@@ -159,6 +159,15 @@ def result_page(result: Report, catalogue: Catalogue) -> Page:
 
 def plan_page(pinned: SavedPlan, where: str, catalogue: Catalogue) -> Page:
     """Return the page of a plan file, with a new prediction."""
+    page, explained = _predicted_page(pinned, where, catalogue)
+    changes = Section(title=CHANGES, blocks=[*sensitivities_blocks(explained, is_full=False)])
+    return replace(page, sections=[*page.sections, changes])
+
+
+def _predicted_page(
+    pinned: SavedPlan, where: str, catalogue: Catalogue
+) -> tuple[Page, Explanation]:
+    """Return the page of a new prediction of a plan, and its explanation."""
     try:
         plan = make_single_plan(pinned.request())
         evaluation = evaluate(plan)
@@ -171,9 +180,8 @@ def plan_page(pinned: SavedPlan, where: str, catalogue: Catalogue) -> Page:
     notes = [line.replace("this page by", "estimated by") for line in version_notes(pinned.version)]
     if pinned.defaulted:
         notes.append(f"Missing parameters have their defaults: {', '.join(pinned.defaulted)}.")
-    explained = Explanation(plan=plan, evaluation=evaluation)
-    changes = Section(title=CHANGES, blocks=[*sensitivities_blocks(explained, is_full=False)])
-    return replace(page, question=[*page.question, *notes], sections=[*page.sections, changes])
+    page = replace(page, question=[*page.question, *notes])
+    return page, Explanation(plan=plan, evaluation=evaluation)
 
 
 LARGEST_TITLE = "What is the largest that fits?"
