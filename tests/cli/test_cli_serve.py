@@ -239,7 +239,7 @@ def test_requests_beyond_the_room_wait(planner, asked):
 def test_one_request_that_does_not_fit_has_no_room(planner):
     words = ("--gpu", "l4", "--input-tokens", "20000", "--output-tokens", "20000")
     ran = planner(*ROOM[:5], *words, "--set", "concurrency=1", "--set", "quantization=w16a16")
-    assert "room for 0 of 1 request" in " ".join(ran.err.split())
+    assert "room for 0 of 1 request" in " ".join(ran.out.split())
 
 
 def test_batches_are_searched_too(planner, tmp_path):
@@ -264,9 +264,10 @@ def test_batches_are_searched_too(planner, tmp_path):
 def test_a_batch_too_large_names_one_that_fits(planner):
     ran = planner(*INFER, "--set", "concurrency=4000")
     assert ran.exit_code == 4
-    assert re.search(r"GiB against [\d.]+ GiB", ran.err)
-    assert re.search(r"^kv cache +", ran.out, re.MULTILINE)
-    fits = re.search(r"Try --set concurrency=(\d+)", ran.err)
+    assert re.search(r"need [\d,.]+ GiB, the engine\s+may use [\d.]+ GiB", ran.out)
+    full = planner(*INFER, "--set", "concurrency=4000", "--full").out
+    assert re.search(r"^kv cache +", full, re.MULTILINE)
+    fits = re.search(r"Try --set concurrency=(\d+)", ran.out)
     assert fits is not None
     assert planner(*INFER, "--set", f"concurrency={fits[1]}").exit_code == 0
 

@@ -30,7 +30,6 @@ from planner.workloads.workload import Evaluation
 
 PlanReport: TypeAlias = EstimateReport | ExplanationReport | LargestReport
 
-_MAX_SHOWN_QUESTION = 3
 _REFUSALS = ("Does not", "Cannot", "May not")
 
 
@@ -77,7 +76,7 @@ def plan_blocks(report: PlanReport, *, is_full: bool = False) -> Iterator[Block]
         return
     yield make_lines(summary.plan, mark=TOTAL, most=2)
     question = report.manifest.get("question") or ()
-    yield make_lines(*map(str, question[1:][:_MAX_SHOWN_QUESTION]), most=2)
+    yield from _lines(("; ".join(map(str, question[1:])),), 3)
     yield from summary_blocks(report)
 
 
