@@ -26,6 +26,7 @@ from planner.launch.targets import targets
 from planner.launch.write.rewrite_launch import RewriteResult
 from planner.launch.write.write_launch import WrittenLaunch
 from planner.optimize.result_columns import fit_probability
+from planner.question.names import GPU, MODE, MODEL, NUM_GPUS
 from planner.question.request import Request
 from planner.question.terms import Term, columns_about, glossary, terms_of
 from planner.show.output_blocks import (
@@ -53,7 +54,7 @@ _NO_BETTER = "No small change improves the plan."
 _NONE_FEASIBLE = "No change of 1 to 3 settings that planner tries makes the plan feasible."
 _UNPACKED = UNPACKED.partition("{")[0]
 _MAX_IGNORED, _MAX_SETTINGS = 3, 6
-_IN_TITLE = ("model", "gpu", "num_gpus", "mode", "engine", "framework")
+_IN_TITLE = (MODEL, GPU, NUM_GPUS, MODE)
 _SPEED_COLUMNS = columns_about("speed")
 _REQUEST_TIMES = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
 
@@ -83,7 +84,8 @@ def understood_blocks(imported: ImportedLaunch) -> Iterator[Block]:
 def read_lines(imported: ImportedLaunch, notes: Sequence[str]) -> Iterator[str]:
     """Yield how a launch file was read, what may change the result, and the notes, in short."""
     settings = [text for name, text in _settings(imported) if name not in _IN_TITLE]
-    texts = [", ".join([imported.target.title, *settings[:_MAX_SETTINGS]])]
+    tool = f"{imported.target.title} {imported.version}".strip()
+    texts = [", ".join([tool, *settings[:_MAX_SETTINGS]])]
     if len(settings) > _MAX_SETTINGS:
         texts[0] += f" and {len(settings) - _MAX_SETTINGS} more"
     if assumed := [f"{_parameter_label(n)} {_format_setting(imported.values[n])}"

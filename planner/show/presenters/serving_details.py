@@ -198,7 +198,9 @@ def burst_line(burst: Burst) -> str:
     firsts = {f"p{100 * s:.0f}": burst.first_within(s) for s in _SHARES}
     return (
         f"A burst of {formatting.format_count(burst.num_requests)} requests is answered in "
-        f"{formatting.format_duration(burst.makespan)}; TTFT {_format_latencies(firsts)}."
+        f"{formatting.format_duration(burst.makespan)}, in waves of "
+        f"{formatting.format_count(burst.in_a_wave)} requests a replica; "
+        f"TTFT {_format_latencies(firsts)}."
     )
 
 

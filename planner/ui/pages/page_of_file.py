@@ -476,6 +476,7 @@ def summary_page(report: PlanReport, title: str) -> Page:
     sure = report.summary.sure
     tables = [block for block in blocks if not isinstance(block, KeyValues | Lines)]
     manifest = report.manifest
+    first = "What the file sets" if "launch_file" in report.more else "What was asked"
     return Page(
         title=title,
         subject=str(manifest.get("model") or "the model"),
@@ -488,9 +489,7 @@ def summary_page(report: PlanReport, title: str) -> Page:
             *([Section(title="In short", blocks=tables)] if tables else []),
             *(
                 replace(section, is_folded=number >= _SHOWN_SECTIONS)
-                for number, section in enumerate(
-                    split_sections("What was read", load_blocks(report.details))
-                )
+                for number, section in enumerate(split_sections(first, load_blocks(report.details)))
                 if section.title != ASSUMED
             ),
         ],
