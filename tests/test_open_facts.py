@@ -190,7 +190,9 @@ def test_what_does_not_fit_has_no_open_facts() -> None:
 def test_the_screen_and_the_file_name_open_facts(run: Callable[..., Any], tmp_path: Path) -> None:
     path = tmp_path / "estimate.json"
     command = ("estimate", "--model", "llama-7b", "--gpus", "8", "--gpu", "h100")
-    assert "Precision not specified (assumed bf16; tried fp8): step time" in run(*command).out
+    assert "most depends on precision (assumed bf16): in fp8" in run(*command).out
+    full = run(*command, "--full").out
+    assert "Precision not specified (assumed bf16; tried fp8): step time" in full
     assert run(*command, "--json", path, "--quiet").exit_code == 0
     facts = json.loads(path.read_text())["open_facts"]
     precision = next(one for one in facts if one["fact"] == "precision")

@@ -172,6 +172,8 @@ def show_result(
         command.draw(picture, result)
     if not values["quiet"]:
         print_result(values, command, result)
+        if problem:
+            problem = command.brief_problem(result) or problem
     if after is not None:
         after(result)
     if error := problem or command.warn(result):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar, cast
@@ -105,6 +105,7 @@ class Command(Generic[Inputs, Result]):
     write : writes the result as rows or as a JSON object, with the arguments of its command line
     draw : draws a picture of a result
     problem : why a result has no feasible plan; None if it has one
+    brief_problem : the problem in a line, where the blocks of a result say why; None: they do not
     is_written : whether a result is written though it has no feasible plan
     warn : the problem of a result that has a plan; None without one
     """
@@ -115,6 +116,7 @@ class Command(Generic[Inputs, Result]):
     write: Callable[[RowFiles, Result, Sequence[str]], None]
     draw: Callable[[Picture, Result], None] | None = None
     problem: Callable[[Result], PlannerError | None] = lambda _: None
+    brief_problem: Callable[[Result], PlannerError | None] = lambda _: None
     is_written: Callable[[Result], bool] = lambda _: False
     warn: Callable[[Result], PlannerError | None] = lambda _: None
 
@@ -236,16 +238,21 @@ def _read_file(call: Call) -> tuple[Request | None, LaunchQuestion | None]:
 
 
 def _launch_of_file(call: Call, path: Path) -> LaunchQuestion | None:
-    """Return the question of a user's launch file; None for a file of planner."""
+    """Return the question of a user's launch file; None for a file of planner.
+
+    A program that trains on generated answers is read for its whole step, not for the update only,
+    unless the call names a workload.
+    """
     from planner.sweeps.find_plan import is_launch_file
 
     if not is_launch_file(path):
         return None
     from planner.launch.read.launch_file import LaunchFile
+    from planner.launch.targets.rl_reader_writer import trains_on_rollouts
 
     others = ("workload", "specs", "constraints", "settings", "objectives")
     answers = {n: v for n, v in call.request.items() if n not in others and v is not None}
-    return LaunchFile(
+    file = LaunchFile(
         path=path,
         answers={**answers, **call.settings, **call.launch_answers},
         specs=call.specs,
@@ -253,7 +260,15 @@ def _launch_of_file(call: Call, path: Path) -> LaunchQuestion | None:
         text=call.launch_text,
         option_name=call.setting_name,
         workload=call.workload or call.request.get("workload"),
-    ).question()
+    )
+    question = file.question()
+    imported = question.imported
+    if file.workload is None and imported.target.step and trains_on_rollouts(imported.answers):
+        try:
+            return replace(file, workload="rl").question()
+        except PlannerError:  # the file may lack what a whole step needs
+            return question
+    return question
 
 
 def _saved_request(call: Call, path: Path) -> Request:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from planner.base.records import record
 from planner.commands.command import Call, Command, PlanQuestion, error_of, read_question
 from planner.commands.search import check_api_prices
 from planner.decide.fitting import MEMORIES
-from planner.errors import InfeasibleError
+from planner.decide.suggestions.infeasible import suggest_feasible
+from planner.errors import InfeasibleError, PlannerError
 from planner.show.output_blocks import Block
 from planner.show.presenters.infeasible import headline, infeasible_message
 from planner.show.presenters.json_files import add_estimate
 from planner.show.presenters.load_check import refuse_overload
+from planner.show.presenters.plan_report import plan_blocks, written_estimate
+from planner.show.presenters.plan_summary import full_blocks, is_predicted, summarize_plan
 from planner.show.presenters.row_files import RowFiles
+from planner.show.reports import EstimateReport
+from planner.show.saved_blocks import save_blocks
 from planner.workloads.make_plan import Plan, evaluate, make_single_plan, result_of
 from planner.workloads.workload import Evaluation
 
@@ -40,6 +46,38 @@ class Estimated:
     evaluation: Evaluation
     apis: ApiComparison | None = None
     launch: LaunchChange | None = None
+
+    @cached_property
+    def suggestions(self) -> list[str]:
+        """Options that make the plan feasible; empty if it is, or a change of its file does."""
+        plan, evaluation = self.plan, self.evaluation
+        if not evaluation.rejected_by or (self.launch and self.launch.has_answer):
+            return []
+        return suggest_feasible(plan, result_of(plan, evaluation))
+
+    @cached_property
+    def parts(self) -> dict[str, object]:
+        """The first screen, the blocks of the full report, and the launch file, for JSON."""
+        plan, evaluation, launch = self.plan, self.evaluation, self.launch
+        if launch is None:
+            blocks, more = full_blocks(plan, evaluation), dict[str, object]()
+        else:
+            blocks, more = launch.blocks(plan, evaluation), launch.summary(plan, evaluation)
+            if self.suggestions:
+                del more["change"]
+        # The error of a broken rule has the suggestions.
+        suggestions = self.suggestions if is_predicted(evaluation) else ()
+        summary = summarize_plan(plan, evaluation, suggestions, **more)
+        parts: dict[str, object] = {"summary": summary, "details": save_blocks(blocks)}
+        if self.apis is not None:
+            parts["api"] = self.apis.to_dict()
+        if launch is not None:
+            parts["launch_file"] = launch.to_dict()
+        return parts
+
+    def report(self, arguments: Sequence[str] = ()) -> EstimateReport:
+        """Return the report of the configuration."""
+        return written_estimate(self.plan, self.evaluation, arguments, self.parts)
 
 
 def _read(call: Call) -> EstimateInputs:
@@ -71,10 +109,15 @@ def _problem(estimated: Estimated) -> InfeasibleError | None:
     if not evaluation.rejected_by:
         return None
     result = result_of(plan, evaluation)
-    is_explained = evaluation.rejected_by == "out_of_memory" and plan.workload.name == "train"
-    if estimated.launch is not None and is_explained and estimated.launch.is_shown:
-        return InfeasibleError(headline(plan, result))
-    return InfeasibleError(infeasible_message(plan, result, evaluation))
+    return InfeasibleError(infeasible_message(plan, result, evaluation, estimated.suggestions))
+
+
+def _brief_problem(estimated: Estimated) -> PlannerError | None:
+    """Return the problem in a line if the blocks of the result say why; None if they do not."""
+    plan, evaluation = estimated.plan, estimated.evaluation
+    if not is_predicted(evaluation):
+        return None
+    return InfeasibleError(headline(plan, result_of(plan, evaluation)))
 
 
 def _warn(estimated: Estimated) -> InfeasibleError | None:
@@ -85,26 +128,18 @@ def _warn(estimated: Estimated) -> InfeasibleError | None:
 
 def _write(files: RowFiles, estimated: Estimated, arguments: Sequence[str]) -> None:
     """Write the row of the configuration, its operators, API prices and its launch file."""
-    more: dict[str, object] = {"api": estimated.apis.to_dict()} if estimated.apis else {}
-    if estimated.launch is not None:
-        more["launch_file"] = estimated.launch.to_dict()
-    add_estimate(files, estimated.plan, estimated.evaluation, arguments, **more)
+    parts = estimated.parts if files.has_object else {}
+    add_estimate(files, estimated.plan, estimated.evaluation, arguments, **parts)
 
 
 def _present(estimated: Estimated, is_full: bool) -> Iterator[Block]:
-    """Yield the report of a configuration; of a launch file also its settings and the change."""
-    from planner.show.presenters.search import estimate_blocks, misfit_blocks
+    """Yield the report of a configuration, and its comparison with API prices.
 
-    plan, evaluation = estimated.plan, estimated.evaluation
-    if estimated.launch is not None:
-        yield from estimated.launch.blocks(plan, evaluation, is_full=is_full)
+    Options that break a rule have no report: the error has the rule.
+    """
+    if estimated.launch is None and not is_predicted(estimated.evaluation):
         return
-    if evaluation.rejected_by:
-        has_numbers = evaluation.rejected_by in evaluation.source.rejections
-        if has_numbers and result_of(plan, evaluation).nearest_misses:
-            yield from misfit_blocks(plan, evaluation)
-        return
-    yield from estimate_blocks(plan, evaluation)
+    yield from plan_blocks(estimated.report(), is_full=is_full)
     if estimated.apis is not None:
         from planner.show.presenters.api_comparison import api_comparison_blocks
 
@@ -125,6 +160,7 @@ ESTIMATE = Command(
     write=_write,
     draw=_draw,
     problem=_problem,
+    brief_problem=_brief_problem,
     is_written=lambda estimated: estimated.evaluation.rejected_by in MEMORIES,
     warn=_warn,
 )

@@ -20,12 +20,13 @@ from planner.show.presenters.comparison import file_and_row
 from planner.show.presenters.explanation import (
     add_operators,
     explain_plan,
-    explanation_blocks,
     explanation_dict,
+    explanation_report,
     operators_blocks,
 )
 from planner.show.presenters.json_files import plan_manifest
 from planner.show.presenters.load_check import refuse_overload
+from planner.show.presenters.plan_report import plan_blocks
 from planner.show.presenters.row_files import RowFiles
 from planner.show.recommended_plan import recommended_of
 from planner.specs.catalogue import Catalogue
@@ -112,12 +113,14 @@ def _run(inputs: ExplainInputs) -> Explained:
 
 
 def _present(explained: Explained, is_full: bool) -> Iterable[Block]:
-    return explanation_blocks(explained.explanation, is_full=is_full)
+    report = explanation_report(explained.explanation, is_open=explained.inputs.question.is_open)
+    return plan_blocks(report, is_full=is_full)
 
 
 def _write(files: RowFiles, explained: Explained, arguments: Sequence[str]) -> None:
     manifest = plan_manifest(explained.explanation.plan, arguments)
-    files.finish(manifest, **explanation_dict(explained.explanation))
+    is_open = explained.inputs.question.is_open
+    files.finish(manifest, **explanation_dict(explained.explanation, is_open=is_open))
 
 
 def _warn(explained: Explained) -> InfeasibleError | None:

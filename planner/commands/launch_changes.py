@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 from planner.base.csv_cells import Row
 from planner.base.records import record
 from planner.commands.command import Call, PlanQuestion, no_bar, read_question
+from planner.configurations.training_rules import OUT_OF_MEMORY
 from planner.decide.fitting import MEMORIES
 from planner.decide.near import Change
 from planner.decide.suggestions.launch_changes import (
@@ -25,23 +27,20 @@ from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.launch_file import LaunchQuestion, evaluate_launch, full_row
 from planner.launch.target import LaunchJob
 from planner.launch.write.rewrite_launch import RewriteResult, can_express, rewrite_launch
-from planner.optimize.result_columns import fit_probability
 from planner.question.terms import terms_of
 from planner.show.output_blocks import GAP, Block, make_lines
 from planner.show.presenters.launch_file import (
     by_hand_blocks,
     change_blocks,
+    change_lines,
     diff_blocks,
-    misfit_blocks,
     next_blocks,
     other_counts_blocks,
-    shorter_blocks,
-    started_blocks,
+    read_lines,
+    shorter_lines,
     understood_blocks,
-    wasted_blocks,
 )
-from planner.show.presenters.search import estimate_blocks, single_plan_blocks
-from planner.show.presenters.search import misfit_blocks as all_misfit_blocks
+from planner.show.presenters.plan_summary import full_blocks
 from planner.workloads.make_plan import Plan, evaluate, make_single_plan
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
@@ -52,8 +51,7 @@ class LaunchChange:
     """A launch file, the changes that improve it, and the best one in the file.
 
     ``rewritten`` is the file with the ``change``; ``is_complete``: it expresses the change;
-    ``attempts`` are the changes that do not suffice; ``is_saved``: the user's file is replaced;
-    ``is_shown``: the blocks are shown.
+    ``attempts`` are the changes that do not suffice; ``is_saved``: the user's file is replaced.
     """
 
     question: LaunchQuestion
@@ -65,7 +63,11 @@ class LaunchChange:
     is_complete: bool
     attempts: Attempts | None
     is_saved: bool
-    is_shown: bool
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is a change, or others were tried, so that nothing else is suggested."""
+        return self.change is not None or self.attempts is not None
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON object of the file: its options, their meaning, and the change."""
@@ -85,48 +87,54 @@ class LaunchChange:
             "diff": "" if self.rewritten is None else self.rewritten.diff,
         }
 
-    def blocks(self, plan: Plan, evaluation: Evaluation, *, is_full: bool) -> Iterator[Block]:
-        """Yield the settings of the file, its prediction, and the change.
+    def summary(self, plan: Plan, evaluation: Evaluation) -> dict[str, object]:
+        """Return the fields of the first screen on the file: its change, and how it was read."""
+        imported, workload = self.question.imported, plan.workload.name
+        lines = [
+            *self._shorter_lines(plan, evaluation),
+            *change_lines(
+                workload, self.change, self.row, is_running=not evaluation.rejected_by,
+                attempts=self.attempts, rewritten=self.rewritten, is_complete=self.is_complete,
+            ),
+        ]  # fmt: skip
+        assumed = [*imported.assumed, *imported.defaults, *plan.defaults]
+        names = [name.replace("_", " ") for name in dict.fromkeys(assumed)]
+        then = f"planner explain --from {shlex.quote(str(imported.path))}"
+        if self.is_complete and not self.is_saved:
+            then = f"--write changes the file (--full: how) | {then}"
+        return {
+            "change": lines,
+            "read_as": [*read_lines(imported, self.notes)],
+            "assumed": names,
+            "then": f"Next: {then}",
+        }
 
-        A configuration that does not fit has the missing memory in place of its results.
-        """
-        imported = self.question.imported
-        yield from understood_blocks(imported, is_full=is_full)
+    def blocks(self, plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+        """Yield the settings of the file, its prediction, and the change."""
+        imported, workload = self.question.imported, plan.workload.name
+        yield from understood_blocks(imported)
         yield make_lines(*(f"  {note}" for note in self.notes))
         yield GAP
-        if evaluation.rejected_by:
-            if is_full and evaluation.rejected_by in evaluation.source.rejections:
-                yield from all_misfit_blocks(plan, evaluation)
-            elif evaluation.rejected_by in MEMORIES:
-                yield from misfit_blocks(plan, self.row)
-            if evaluation.rejected_by == "out_of_memory":
-                yield from shorter_blocks(imported, plan, evaluation)
-        elif is_full:
-            yield from estimate_blocks(plan, evaluation)
-        else:
-            yield from single_plan_blocks(plan, evaluation)
-            yield from started_blocks(plan, self.row)
-            yield from wasted_blocks(self.row)
-        yield from self.change_blocks(plan, evaluation)
+        yield from full_blocks(plan, evaluation)
+        yield make_lines(*self._shorter_lines(plan, evaluation))
+        yield from change_blocks(
+            workload, self.change, self.row, is_running=not evaluation.rejected_by,
+            attempts=self.attempts,
+        )  # fmt: skip
         if self.change is not None and evaluation.rejected_by:
             others = [change for change in self.changes if change is not self.change]
-            yield from next_blocks(plan.workload.name, self.change, others, self.row)
+            yield from next_blocks(workload, self.change, others, self.row)
         if self.rewritten is not None and self.is_complete:
             yield from diff_blocks(self.rewritten, is_written=self.is_saved)
         elif self.rewritten is not None:
             yield from by_hand_blocks(self.rewritten)
         yield from other_counts_blocks(self.question)
 
-    def change_blocks(self, plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-        """Yield the best change and what it improves, or the changes that do not suffice."""
-        return change_blocks(
-            plan.workload.name,
-            self.change,
-            self.row,
-            is_running=not evaluation.rejected_by,
-            fits=fit_probability(self.row),
-            attempts=self.attempts,
-        )
+    def _shorter_lines(self, plan: Plan, evaluation: Evaluation) -> list[str]:
+        """Return the longest sequence that fits, if the plan does not and samples are unpacked."""
+        if evaluation.rejected_by != OUT_OF_MEMORY.name:
+            return []
+        return [*shorter_lines(self.question.imported, plan, evaluation)]
 
 
 def evaluate_file(question: PlanQuestion) -> tuple[Plan, Evaluation, LaunchChange]:
@@ -150,7 +158,7 @@ def evaluate_file(question: PlanQuestion) -> tuple[Plan, Evaluation, LaunchChang
     return plan, evaluation, LaunchChange(
         question=launch, notes=notes, row=row, changes=changes, change=change,
         rewritten=rewritten, is_complete=is_complete, attempts=attempts,
-        is_saved=bool(call.extra.get("write")), is_shown=not call.extra.get("quiet"),
+        is_saved=bool(call.extra.get("write")),
     )  # fmt: skip
 
 

@@ -16,21 +16,22 @@ from planner.decide.explain.largest_fit import (
     methods_of_layouts,
 )
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
-from planner.optimize.source import first_row
 from planner.question.request import Request
 from planner.show.output_blocks import Block
 from planner.show.presenters.infeasible import miss_texts, start_problem
 from planner.show.presenters.json_files import plan_manifest
 from planner.show.presenters.largest_fit import (
     add_methods,
-    largest_blocks,
     largest_lines,
+    largest_parts,
     methods_blocks,
     require_feasible_method,
 )
 from planner.show.presenters.load_check import refuse_overload
+from planner.show.presenters.plan_report import plan_blocks
 from planner.show.presenters.row_files import RowFiles
 from planner.show.recommended_plan import evaluate_request
+from planner.show.reports import LargestReport, written_report
 from planner.workloads.make_plan import Plan, make_plan, result_of
 from planner.workloads.workload import Evaluation
 
@@ -126,9 +127,19 @@ def _write(files: RowFiles, answer: Largest | Methods, arguments: Sequence[str])
     if isinstance(answer, Methods):
         add_methods(files, answer, arguments)
         return
+    files.finish(plan_manifest(answer.plan, arguments), **_parts(answer))
+
+
+def _parts(answer: Largest) -> dict[str, object]:
+    """Return the parts of the report: the largest values, the first screen, the full report."""
     plan = answer.plan
     largest = [{**fit.to_dict(), "sentences": largest_lines(plan, fit)} for fit in answer.fits]
-    files.finish(plan_manifest(plan, arguments), largest=largest)
+    return {"largest": largest, **largest_parts(plan, answer.evaluation, answer.fits)}
+
+
+def largest_report(answer: Largest, arguments: Sequence[str] = ()) -> LargestReport:
+    """Return the report of the largest batch or lengths."""
+    return written_report(lambda files: _write(files, answer, arguments), LargestReport)
 
 
 def _present(answer: Largest | Methods, is_full: bool) -> Iterable[Block]:
@@ -136,7 +147,7 @@ def _present(answer: Largest | Methods, is_full: bool) -> Iterable[Block]:
         return methods_blocks(answer)
     if _problem(answer) is not None:
         return []
-    return largest_blocks(answer.plan, first_row(answer.evaluation.table()), answer.fits)
+    return plan_blocks(largest_report(answer), is_full=is_full)
 
 
 _command = partial(

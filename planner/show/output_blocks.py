@@ -182,11 +182,16 @@ class RankingChart:
 
 @record(kw_only=True)
 class KeyValues:
-    """Names and values; ``is_two_column``: two pairs a line if the width allows."""
+    """Names and values.
+
+    ``is_two_column``: a terminal writes two pairs a line if the width allows; ``is_inline``: as
+    many as a line holds.
+    """
 
     kind: ClassVar[str] = "pairs"
     pairs: Mapping[str, str]
     is_two_column: bool = False
+    is_inline: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(

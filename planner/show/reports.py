@@ -157,6 +157,33 @@ class LargestValue(JsonPart):
 
 
 @record(kw_only=True)
+class PlanSummary(JsonPart):
+    """The first screen of a plan: sentences, and results with their 90 % intervals.
+
+    ``verdict``: whether the plan fits, starts and runs; ``plan``: model, GPUs and layout; ``load``:
+    what the plan serves; ``sure``: evidence and terms; ``log``: values that the user's log shows;
+    ``lost``: shares of the step lost to overheads; ``change``: the best change; ``read_as``: how a
+    launch file was read; ``tables``: further blocks (`planner.show.saved_blocks`); ``assumed``:
+    names of assumed values; ``depends_on``: the assumption with the largest effect; ``then``: next
+    commands.
+    """
+
+    verdict: str = ""
+    plan: str = ""
+    load: tuple[str, ...] = ()
+    results: Mapping[str, str] = field(default_factory=dict)
+    sure: tuple[str, ...] = ()
+    log: str = ""
+    lost: str = ""
+    change: tuple[str, ...] = ()
+    read_as: tuple[str, ...] = ()
+    tables: tuple[Json, ...] = ()
+    assumed: tuple[str, ...] = ()
+    depends_on: str = ""
+    then: str = ""
+
+
+@record(kw_only=True)
 class Report(JsonPart):
     """The result of a command as its JSON file has it; ``where`` names it in messages."""
 
@@ -205,13 +232,18 @@ class SearchReport(RowsReport):
 
 @record(kw_only=True)
 class EstimateReport(RowsReport):
-    """The prediction of one configuration, with its time by operator."""
+    """The prediction of one configuration, with its time by operator.
+
+    ``details`` are the blocks of the full report (`planner.show.saved_blocks`).
+    """
 
     operators: tuple[Json, ...]
     open_facts: tuple[SensitiveAssumption, ...] = ()
     sure: PlanEvidence = field(default_factory=PlanEvidence)
     limits: tuple[LimitChance, ...] = ()
     load: str = ""
+    summary: PlanSummary = field(default_factory=PlanSummary)
+    details: tuple[Json, ...] = ()
 
 
 @record(kw_only=True)
@@ -256,17 +288,27 @@ class SpecsReport(Report):
 
 @record(kw_only=True)
 class ExplanationReport(Report):
-    """An explained plan: what bounds each of its steps."""
+    """An explained plan: what bounds each of its steps.
+
+    ``details`` are the blocks of the full report (`planner.show.saved_blocks`).
+    """
 
     plan: SavedPlan
     steps: tuple[StepTimes, ...]
+    summary: PlanSummary = field(default_factory=PlanSummary)
+    details: tuple[Json, ...] = ()
 
 
 @record(kw_only=True)
 class LargestReport(Report):
-    """The largest batches or lengths of a plan that fit."""
+    """The largest batches or lengths of a plan that fit.
+
+    ``details`` are the blocks of the full report (`planner.show.saved_blocks`).
+    """
 
     largest: tuple[LargestValue, ...]
+    summary: PlanSummary = field(default_factory=PlanSummary)
+    details: tuple[Json, ...] = ()
 
 
 # A part that only the files of one command have; others are recognized by their rows.

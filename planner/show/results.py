@@ -171,15 +171,14 @@ class EstimateAnswer(_Deployable, Evaluation):
             return ""
         return infeasible_message(self.plan, result_of(self.plan, self), self)
 
-    def _feasible_blocks(self, full: bool) -> Iterable[Block]:
-        """Return the blocks of a feasible configuration, in full or in short."""
-        if full:
-            from planner.show.presenters.search import estimate_blocks
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.decide.suggestions.infeasible import suggest_feasible
+        from planner.show.presenters.plan_report import estimate_report, plan_blocks
 
-            return estimate_blocks(self.plan, self)
-        from planner.show.presenters.search import single_plan_blocks
-
-        return single_plan_blocks(self.plan, self)
+        result = result_of(self.plan, self)
+        suggestions = suggest_feasible(self.plan, result) if self.rejected_by else ()
+        report = estimate_report(self.plan, self, suggestions=suggestions)
+        return plan_blocks(report, is_full=full)
 
 
 @record(kw_only=True, repr=False)
@@ -196,9 +195,10 @@ class ExplainAnswer(_Displayable, Explanation):
         return explanation_dict(self)
 
     def _blocks(self, full: bool) -> Iterable[Block]:
-        from planner.show.presenters.explanation import explanation_blocks
+        from planner.show.presenters.explanation import explanation_report
+        from planner.show.presenters.plan_report import plan_blocks
 
-        return explanation_blocks(self, is_full=full)
+        return plan_blocks(explanation_report(self), is_full=full)
 
 
 @record(kw_only=True, repr=False)

@@ -27,6 +27,7 @@ from planner.optimize.exhaustive import StopSearch
 from planner.show import output_blocks
 
 _PIPED_WIDTH = 80
+_PAIR_GAP = "   "
 _NARROW, _ROOMY, _SIDE_BY_SIDE = 60, 72, 78
 # Legible on light and dark backgrounds.
 _STYLES: Mapping[str, str] = {
@@ -147,8 +148,12 @@ def fold_command(command: str, width: int) -> str:
 
 
 def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
-    """Print names and values in aligned columns."""
+    """Print names and values in aligned columns, or one after the other if they are inline."""
     items = [*pairs.pairs.items()]
+    if pairs.is_inline:
+        for text in _join_pairs(items, max(console.width, 20)):
+            console.print(text, soft_wrap=True)
+        return
     half = ceil_div(len(items), 2)
     lines: list[Sequence[str]] = [
         [*left, *right]
@@ -163,6 +168,21 @@ def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
     for line in lines if is_two_column else items:
         table.add_row(*line)
     console.print(table)
+
+
+def _join_pairs(items: Iterable[tuple[str, str]], width: int) -> list[str]:
+    """Return lines of names and values; a pair is broken only if it is longer than a line."""
+    lines = [""]
+    for name, value in items:
+        pair = f"{name} {value}"
+        if lines[-1] and len(lines[-1]) + len(_PAIR_GAP) + len(pair) > width:
+            lines.append("")
+        lines[-1] += f"{_PAIR_GAP if lines[-1] else ''}{pair}"
+    return [
+        text
+        for line in lines
+        for text in textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False)
+    ]
 
 
 def _write_table(console: Console, table: output_blocks.Table) -> None:

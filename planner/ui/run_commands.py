@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from planner.commands.search import SEARCH, Searched
 from planner.commands.size import SIZE, Sized
 from planner.commands.sweep import SWEEP, Swept
 from planner.decide.explain.largest_fit import Methods
-from planner.decide.fitting import MEMORIES
 from planner.decide.sizing.size_all import Sizes
 from planner.errors import InfeasibleError
 from planner.launch.targets import target_of
@@ -33,33 +32,23 @@ from planner.show.output_blocks import (
     Lines,
     Page,
     Section,
-    Title,
     joined,
-    make_lines,
 )
 from planner.show.presenters.api_comparison import api_comparison_blocks
-from planner.show.presenters.explanation import explanation_blocks
-from planner.show.presenters.infeasible import headline
 from planner.show.presenters.json_files import document_text, plan_manifest
-from planner.show.presenters.largest_fit import largest_lines
-from planner.show.presenters.launch_file import (
-    launch_blocks,
-    misfit_blocks,
-    other_counts_blocks,
-    understood_blocks,
-)
+from planner.show.presenters.largest_fit import methods_blocks
+from planner.show.presenters.launch_file import launch_blocks
 from planner.show.presenters.plots.picture import Picture
 from planner.show.presenters.search import estimate_command, interrupted_message
-from planner.show.reports import ExplanationReport, Report, result_text, written_report
+from planner.show.reports import Report, result_text, written_report
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.find_plan import read_saved_plan
 from planner.sweeps.summary import summarize
 from planner.ui.command_input import CommandInput
-from planner.ui.pages.comparison import bounds_section
-from planner.ui.pages.page_of_file import result_page
+from planner.ui.pages.page_of_file import LARGEST_TITLE, result_page, split_sections
 from planner.ui.pages.sweep import sweep_page
 from planner.ui.request_limits import Limits, RequestRefused, late_error
-from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan, result_of
+from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
 from planner.workloads.saved_plan import SavedPlan
 
 Result = TypeVar("Result")
@@ -150,7 +139,7 @@ def _search(command_input: CommandInput, searched: Searched) -> CommandResult:
     page = _page_of(report, command_input)
     if searched.apis is not None:
         blocks = api_comparison_blocks(searched.apis, is_full=True)
-        page = replace(page, sections=[*page.sections, *_sections("API prices", blocks)])
+        page = replace(page, sections=[*page.sections, *split_sections("API prices", blocks)])
     if result.interrupted:
         page = _prepend_to_headline(page, interrupted_message(plan, result))
     return CommandResult(
@@ -180,11 +169,7 @@ def _estimate(command_input: CommandInput, estimated: Estimated) -> CommandResul
     page = result.page
     if estimated.apis is not None:
         blocks = api_comparison_blocks(estimated.apis, is_full=True)
-        page = replace(page, sections=[*page.sections, *_sections("API prices", blocks)])
-    if estimated.launch is None:
-        return replace(result, page=page)
-    first, *others = page.sections
-    page = replace(page, sections=[first, *_launch_sections(estimated), *others])
+        page = replace(page, sections=[*page.sections, *split_sections("API prices", blocks)])
     return replace(result, page=page, assumption_texts=_assumption_texts(estimated))
 
 
@@ -210,38 +195,14 @@ def _assumption_texts(estimated: Estimated) -> dict[str, str]:
     }
 
 
-def _launch_sections(estimated: Estimated) -> list[Section]:
-    """Return the best change of a launch file, and the settings of the file."""
-    launch = estimated.launch
-    if launch is None:
-        return []
-    understood = [
-        *understood_blocks(launch.question.imported, is_full=True), make_lines(*launch.notes),
-        *other_counts_blocks(launch.question),
-    ]  # fmt: skip
-    better = [*launch.change_blocks(estimated.plan, estimated.evaluation)]
-    return [
-        Section(title="What would be better", blocks=better),
-        *_sections("What the file sets", understood),
-    ]
-
-
 def _rejected_launch(command_input: CommandInput, estimated: Estimated) -> CommandResult:
     """Return the page of a launch file whose configuration does not fit, or breaks a rule."""
-    plan, evaluation, launch = estimated.plan, estimated.evaluation, estimated.launch
+    plan, launch, arguments = estimated.plan, estimated.launch, command_input.question.arguments
     assert launch is not None
-    imported, rule = launch.question.imported, evaluation.rejected_by
-    needs = [*misfit_blocks(plan, launch.row)] if rule in MEMORIES else []
-    page = Page(
-        title=str(imported.path.name),
-        question=[f"{imported.target.title}, as {imported.path.name} starts it"],
-        answer=[headline(plan, result_of(plan, evaluation))],
-        sections=[*_sections("Memory needed", needs), *_launch_sections(estimated)],
-    )
-    manifest = plan_manifest(plan, command_input.question.arguments)
+    rule = estimated.evaluation.rejected_by
     return CommandResult(
-        object=document_text(manifest, rejected_by=rule),
-        page=page,
+        object=document_text(plan_manifest(plan, arguments), rejected_by=rule),
+        page=_page_of(estimated.report(arguments), command_input),
         assumption_texts=_assumption_texts(estimated),
         **_plan_fields(plan, launch.row),
     )
@@ -313,41 +274,28 @@ def _explain(command_input: CommandInput, explained: Explained) -> CommandResult
     """Return the bottlenecks of a plan, and its differences from another plan if named."""
     explanation = explained.explanation
     report, text = _answer(EXPLAIN, explained, command_input)
-    assert isinstance(report, ExplanationReport)
-    blocks = joined(explanation_blocks(explanation, is_full=True))
-    first = next(
-        (index for index, block in enumerate(blocks) if isinstance(block, Title)), len(blocks)
-    )
-    parts, number = _sections("", blocks[first:]), int(explanation.against is not None)
     estimated = Estimated(plan=explanation.plan, evaluation=explanation.evaluation)
-    estimate = _estimate_result(command_input, estimated)
-    page = replace(
-        estimate.page,
-        title=f"Where do the time and memory of {estimate.page.subject} go?",
-        sections=[
-            *parts[:number],
-            bounds_section(report),
-            *(replace(section, is_folded=True) for section in parts[number:]),
-            *estimate.page.sections,
-        ],
+    return replace(
+        _estimate_result(command_input, estimated),
+        object=text,
+        page=_page_of(report, command_input),
+        assumption_texts=explained.inputs.defaults,
     )
-    return replace(estimate, object=text, page=page, assumption_texts=explained.inputs.defaults)
 
 
 def _largest(
     command: Command[Any, Largest | Methods], command_input: CommandInput, answer: Largest | Methods
 ) -> CommandResult:
     """Return the largest batch or length that fits; for several methods, the largest of each."""
-    text, blocks = _answer(command, answer, command_input)[1], [*command.present(answer, True)]
+    report, text = _answer(command, answer, command_input)
     if isinstance(answer, Methods):
-        return CommandResult(object=text, page=_lines_page(command_input, blocks))
+        return CommandResult(object=text, page=_methods_page(methods_blocks(answer)))
     if command is MAX_BATCH:  # v1 of the interface has the one largest batch
         manifest = plan_manifest(answer.plan, command_input.question.arguments)
         text = document_text(manifest, largest=answer.fits[0].to_dict())
-    lines = [line for fit in answer.fits for line in largest_lines(answer.plan, fit)]
     return CommandResult(
         object=text,
-        page=_lines_page(command_input, blocks, lines),
+        page=_page_of(report, command_input),
         assumption_texts=answer.defaults,
         **_plan_fields(answer.plan, answer.evaluation.candidates.row),
     )
@@ -367,7 +315,7 @@ def _launch(command_input: CommandInput, launched: Launched) -> CommandResult:
         title=f"How is it started with {target_of(inputs.target).title}?",
         question=[command_input.question.line],
         answer=[f"{file.name}: {file.meaning}" for file in written.files],
-        sections=[*_sections("What it starts", blocks), *sections],
+        sections=[*split_sections("What it starts", blocks), *sections],
     )
     return CommandResult(
         object=LAUNCH.text(launched, command_input.question.arguments),
@@ -389,33 +337,17 @@ _COMMANDS: Mapping[str, tuple[Command[Any, Any], Callable[..., CommandResult]]] 
     "launch": (LAUNCH, _launch),
 }
 """Each command, and what makes the page of its result."""
-_LARGEST = {"max-batch": "largest batch", "max-length": "largest length"}
 
 
-def _lines_page(
-    command_input: CommandInput, blocks: Sequence[Block], answer: Sequence[str] = ()
-) -> Page:
-    """Return a page of terminal blocks; ``answer`` has the lines of the answer.
-
-    Without ``answer``, the first line is the question and the others are the answer.
-    """
+def _methods_page(blocks: Iterable[Block]) -> Page:
+    """Return a page of the largest batch of each method: sentences, then the table."""
     flat_blocks = joined(blocks)
     lines = [line.strip() for b in flat_blocks if isinstance(b, Lines) for line in b.lines]
     rest = [block for block in flat_blocks if not isinstance(block, Lines)]
     return Page(
-        title=f"What is the {_LARGEST[command_input.question.command]} that fits?",
-        question=[line for line in lines if line not in answer] if answer else lines[:1],
-        answer=answer or lines[1:] or lines,
-        sections=_sections("In numbers", rest),
+        title=LARGEST_TITLE,
+        question=lines[1:2],
+        headline=lines[0],
+        answer=lines[2:],
+        sections=split_sections("In numbers", rest),
     )
-
-
-def _sections(title: str, blocks: Iterable[Block]) -> list[Section]:
-    """Return sections of blocks by their titles; ``title`` is for blocks before the first one."""
-    sections: list[tuple[str, list[Block]]] = [(title, [])]
-    for block in blocks:
-        if isinstance(block, Title):
-            sections.append((block.text, []))
-        else:
-            sections[-1][1].append(block)
-    return [Section(title=name, blocks=content) for name, content in sections if joined(content)]

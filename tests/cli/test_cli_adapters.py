@@ -9,7 +9,9 @@ ON_ONE = ("estimate", "--model", "llama-2-7b", "--gpus", "1", "--global-batch-si
 
 
 def test_estimate_says_what_is_trained_and_where_the_rest_comes_from(planner):
-    ran = planner(*ON_ONE, "--adapter", "qlora", "--lora-rank", "64", "--set", "recompute=full")
+    ran = planner(
+        *ON_ONE, "--adapter", "qlora", "--lora-rank", "64", "--set", "recompute=full", "--full"
+    )
     assert ran.exit_code == 0
     assert "qlora of rank 64 on attention: 67.11 million parameters trained" in ran.out
     assert re.search(r"lora_targets +attention \(default\)", ran.out)
@@ -55,7 +57,7 @@ def test_a_framework_of_pre_training_can_tune_adapters(planner):
 def test_one_end_that_is_saved_alone_is_counted_with_the_other(planner):
     asked = ("estimate", "--model", "llama-2-7b", "--gpus", "4", "--framework", "hf-trainer")
     one, both = (
-        planner(*asked, "--adapter", "lora", "--modules-to-save", names)
+        planner(*asked, "--adapter", "lora", "--modules-to-save", names, "--full")
         for names in ("lm_head", "embed_tokens,lm_head")
     )
     assert "lm_head alone is not predicted: both are counted" in " ".join(one.out.split())

@@ -190,9 +190,9 @@ def test_launch_files_are_plans(planner, tmp_path):
 def test_a_launch_file_that_does_not_start_says_so(planner, tmp_path):
     short, whole = written(tmp_path, "a.sh", "--max-model-len 8192"), written(tmp_path, "b.sh")
     done = planner("compare", short, whole, "--gpu", "l4")
-    assert "impossible: does not start: longest request 131,072" in done.out
+    assert "impossible: does not start: the longest request needs 131,072" in done.out
     done = planner("explain", "--from", short, "--gpu", "l4", "--against", whole)
-    assert "It is impossible: does not start: longest request 131,072" in done.out
+    assert "It is impossible: does not start: the longest request needs 131,072" in done.out
 
 
 def test_a_launch_file_beside_a_plan_is_asked_its_load() -> None:

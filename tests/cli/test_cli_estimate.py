@@ -13,7 +13,7 @@ TRAINING = (
 
 
 def test_the_operators_and_modules_add_up_to_the_step(planner):
-    out = planner(*TRAINING).out
+    out = planner(*TRAINING, "--full").out
     for title in ("by module", "by operator"):
         table = out[out.index(f"Time of a step {title}") :].split("\n\n")
         rows, totals = table[0].splitlines()[3:], table[1].splitlines()[0]
@@ -68,7 +68,7 @@ def test_every_kind_of_model_has_operators_that_add_up(planner, model):
 
 
 def test_a_specified_efficiency_shows_modules_and_no_operators(planner):
-    ran = planner(*TRAINING, "--flops-efficiency", "0.5")
+    ran = planner(*TRAINING, "--flops-efficiency", "0.5", "--full")
     assert ran.exit_code == 0
     assert "as long as their FLOPs take" in " ".join(ran.out.split())
     assert "by operator" not in ran.out
@@ -94,7 +94,8 @@ def test_the_ideal_is_said(planner):
 
 def test_the_hours_of_the_computation_come_before_those_of_the_campaign(planner):
     """llm-analysis has 1,015,701 GPU-hours for this run; restarts and spare GPUs come on top."""
-    out = planner(*TRAINING[:-1], "recompute=selective", "--flops-efficiency", "0.5").out
+    asked = (*TRAINING[:-1], "recompute=selective", "--flops-efficiency", "0.5")
+    out = planner(*asked, "--full").out
     run = out[out.index("A run of 1.4 trillion tokens") :]
     shown = [line.split("  ")[0] for line in run.splitlines()]
     assert "GPU-hours      1,012,728\n" in run

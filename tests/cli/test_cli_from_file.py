@@ -41,8 +41,7 @@ def test_a_users_file_is_judged(planner, script) -> None:
     done = planner("estimate", "--from", script, "--gpu", "h100")
     assert done.exit_code == 0
     for words in (
-        "Megatron-LM, read as megatron-core 0.19.2",
-        "pp 4",
+        "Read as: Megatron-LM, tp 8, pp 4,",
         "recompute full",
         "--no-such-option",
         "Llama 3 70B",
@@ -50,7 +49,8 @@ def test_a_users_file_is_judged(planner, script) -> None:
         "step time",
         "% likely",
         "recomputation",
-        "instead of full",
+        "Best change: `",
+        "`without --recompute-granularity`",
     ):
         assert words in " ".join(done.out.split()), words
 
@@ -95,7 +95,7 @@ def test_the_model_is_asked_for(planner, tmp_path) -> None:
 
 def test_the_best_change_is_made_in_the_file(planner, script) -> None:
     before = script.read_text()
-    shown = planner("estimate", "--from", script, "--gpu", "h100")
+    shown = planner("estimate", "--from", script, "--gpu", "h100", "--full")
     assert script.read_text() == before
     done = planner("estimate", "--from", script, "--gpu", "h100", "--write")
     assert done.exit_code == 0
@@ -194,7 +194,7 @@ def test_a_change_is_one_that_the_target_can_say(planner, tmp_path) -> None:
         )
     )
     asked = ("--model", "llama-3.1-8b", "--gpu", "a100", "--gpus", "8", "--sequence-length", "4096")
-    done = planner("estimate", "--from", path, *asked)
+    done = planner("estimate", "--from", path, *asked, "--full")
     assert "The best change" in done.out
     assert "cannot be said" not in done.out
     assert "sequence_parallel" not in done.out.partition("The best change")[2]
@@ -219,13 +219,15 @@ def test_half_a_change_is_not_written(planner, tmp_path) -> None:
     path.write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
     before = path.read_text()
     asked = ("--from", path, "--gpu", "h100", "--gpus", "8", "--model", "llama-3.1-8b")
-    done = planner("estimate", *asked)
+    short = planner("estimate", *asked)
+    assert "The file cannot express all of it." in " ".join(short.out.split())
+    assert "---" not in short.out
+    done = planner("estimate", *asked, "--full")
     assert "The file cannot express the whole change" in " ".join(done.out.split())
     assert "Options of the target: gradient_checkpointing true." in done.out
     told = done.out.partition("The best change")[2].split("\n\n")[0]
     assert re.search(r"Lost in each step: recomputation \d\d %.*\nOr .* instead of", told)
     assert "On other numbers of GPUs" not in told
-    assert "---" not in done.out
     refused = planner("estimate", *asked, "--write")
     assert refused.exit_code == 6
     assert "nothing was written" in refused.err
@@ -246,7 +248,7 @@ def test_a_stage_changes_in_the_document_that_the_script_names(planner, tmp_path
         ' "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": "auto"}\n'
     )
     done = planner("estimate", "--from", script, "--gpu", "h100", "--write")
-    assert "zero_stage 1 instead of 3" in " ".join(done.out.split())
+    assert "`zero_optimization.stage 1`" in " ".join(done.out.split())
     assert '"stage": 1}' in config.read_text()
     assert '"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto"' in (
         config.read_text()
@@ -300,7 +302,7 @@ def test_more_tokens_per_second_are_not_called_faster(planner, tmp_path) -> None
         "--max-num-seqs 512\n"
     )
     alike = ("--input-variation", 0, "--output-variation", 0)
-    done = planner("estimate", "--from", path, "--gpu", "h100", *alike)
+    done = planner("estimate", "--from", path, "--gpu", "h100", *alike, "--full")
     said = best_change(done)
     assert "more tokens/s" in said
     assert "faster" not in said
@@ -326,7 +328,7 @@ LENGTHS = ("--input-tokens", "1000", "--output-tokens", "1000")
 def test_no_change_raises_the_load_that_was_given(planner, tmp_path, own, beside, is_free) -> None:
     path = tmp_path / "serve.sh"
     path.write_text(f"vllm serve meta-llama/Llama-3.2-1B-Instruct{own}\n")
-    done = planner("estimate", "--from", path, "--gpu", "a100", *LENGTHS, *beside)
+    done = planner("estimate", "--from", path, "--gpu", "a100", *LENGTHS, *beside, "--full")
     assert done.exit_code == 0
     assert ("concurrency" in best_change(done)) == is_free
 
@@ -381,6 +383,6 @@ def test_copies_of_fsdp1_go_in_its_own_word(planner, tmp_path):
         "--gradient_accumulation_steps 4 --max_seq_length 8192 --bf16\n"
     )
     done = planner("estimate", "--from", script, "--gpu", "a100", "--write")
-    assert "data_parallel_replicas 1 instead of 4" in done.out
+    assert "`fsdp_config.fsdp_sharding_strategy FULL_SHARD`" in " ".join(done.out.split())
     assert "fsdp_sharding_strategy: FULL_SHARD  # copies on each node" in config.read_text()
     assert planner("estimate", "--from", script, "--gpu", "a100").exit_code == 0

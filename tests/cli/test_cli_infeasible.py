@@ -71,7 +71,9 @@ def test_an_estimate_too_large_still_shows_its_memory(planner):
     assert ran.exit_code == 4
     assert "optimizer states" in ran.out
     assert "does not fit" in ran.err
-    words = " ".join(ran.err.split())
+    assert ran.out.startswith("Does not fit: peak 501.7 of 79.1 GiB on the fullest GPU")
+    quiet = planner("estimate", "--model", "llama-65b", "--gpus", "8", "--quiet")
+    words = " ".join(quiet.err.split())
     assert re.search(
         r"peak 501\.7 GiB on the fullest GPU; 79\.1 GiB usable \(7\d\.\d GiB at this", words
     )
@@ -82,8 +84,8 @@ def test_no_more_room_is_named_than_a_gpu_has(planner):
     asked = ("--model", "llama-3-70b", "--gpu", "h200", "--gpus", "8", "--sequence-length", "8192")
     one = (*asked, "--framework", "megatron-bridge", "--set", "tp=8", "--set", "mbs=2")
     ran = planner("estimate", *one, "--global-batch-size", "64", "--set", "recompute=none")
-    words = " ".join(ran.err.split())
-    assert "peak 248.5 GiB on the fullest GPU; 139.7 GiB usable, < 1 % likely to fit" in words
+    words = " ".join(ran.out.split())
+    assert "peak 248.5 of 139.7 GiB on the fullest GPU (< 1 % likely to fit)" in words
     searched = ("--model", "llama-65b", "--gpus", "16", "--gpu", "rtx4090", "--space", "small")
     (room,) = re.findall(r"need more than ([\d.]+) GiB", planner("search", *searched).err)
     assert float(room) <= 24.0

@@ -22,8 +22,8 @@ SERVED = (
 def test_the_largest_micro_batch_is_told_with_the_next(planner):
     done = planner("max-batch", *TRAINING, *LAYOUT)
     assert done.exit_code == 0
-    assert "largest micro batch size 8 (the plan has 1)" in done.out
-    assert "16: the fullest GPU needs more memory" in done.out
+    assert done.out.startswith("Fits up to micro batch size 8 (the plan has 1): peak ")
+    assert "micro batch size 16: the fullest GPU needs more memory" in done.out
     assert "8*" in done.out
 
 
@@ -34,8 +34,8 @@ def test_limits_count(planner):
 
 def test_both_lengths_of_a_request_are_told(planner):
     out = planner("max-length", *SERVED, "--set", "concurrency=64").out
-    assert "largest input tokens" in out
-    assert "largest output tokens" in out
+    assert "Fits up to input tokens" in out
+    assert "Fits up to output tokens" in out
 
 
 def test_json_has_rows(planner):
@@ -54,13 +54,13 @@ def test_of_a_plan_file_with_a_limit(planner, tmp_path):
     spare = planner("max-batch", "--plan", path, "--memory-headroom", "4GiB")
     assert free.exit_code == spare.exit_code == 0
     assert "beyond the 2,048 positions" in free.out.replace("\n  ", " ")
-    assert "largest micro batch size" in spare.out
+    assert "Fits up to micro batch size" in spare.out
 
 
 def test_without_a_layout_it_is_that_of_the_recommended_plan(planner):
     done = planner("max-batch", "--model", "llama-7b", "--gpus", "8")
     assert done.exit_code == 0
-    assert "largest micro batch size" in done.out
+    assert "Fits up to micro batch size" in done.out
 
 
 @pytest.mark.parametrize("width", ["40", "200"])
@@ -98,7 +98,7 @@ def test_lists_give_a_row_for_each_method(planner, monkeypatch, width):
     done = planner("max-batch", *METHODS)
     assert done.exit_code == 0
     assert max(map(len, done.out.splitlines())) <= int(width)
-    assert "largest micro batch size of 4 methods" in done.out
+    assert done.out.startswith("Fits with 4 of 4 methods")
     assert "(1) the fullest GPU needs more memory" in done.out.replace("\n  ", " ")
 
 
@@ -117,7 +117,7 @@ def test_methods_as_files_have_the_same_rows(planner, tmp_path):
 def test_methods_to_serve_have_their_throughput(planner, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     out = planner("max-batch", *SERVED[:-2], "--set", "tp=4,8", "--tpot", "30ms").out
-    assert "largest concurrency of 2 methods" in out
+    assert "the table has the largest concurrency of each" in out
     assert "tok/s/GPU" in out
     assert "(1) it misses the limit time_per_output_token" in out
 
@@ -127,7 +127,7 @@ def test_methods_vary_the_plan_of_a_file(planner, tmp_path):
     planner("search", *SMALL, "--save-plan", path, "--quiet")
     done = planner("max-batch", "--plan", path, "--set", "recompute=none,full")
     assert done.exit_code == 0
-    assert "largest micro batch size of 2 methods" in done.out
+    assert done.out.startswith("Fits with 2 of 2 methods")
 
 
 def test_where_no_method_fits_the_exit_code_says_so(planner):
@@ -139,4 +139,4 @@ def test_where_no_method_fits_the_exit_code_says_so(planner):
 def test_where_nothing_fits_the_exit_code_says_so(planner):
     done = planner("max-batch", *TRAINING, "--set", "tp=1", "--quiet")
     assert done.exit_code == 4
-    assert "No micro batch size is feasible" in done.err
+    assert "Does not fit: no micro batch size is feasible" in done.err

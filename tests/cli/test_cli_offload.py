@@ -16,7 +16,7 @@ OFFLOADED = (
 
 
 def test_the_table_tells_what_the_host_holds(planner):
-    out = planner(*OFFLOADED, "--set", "concurrency=16").out
+    out = planner(*OFFLOADED, "--set", "concurrency=16", "--full").out
     held = float(re.search(r"in host memory +([\d.]+)", out)[1])
     weights, cache = 2 * 29.97e9, 16 * 544 * 2 * 2 * 48 * 7168
     assert held == pytest.approx((weights + cache) / 2**30, rel=0.01)
@@ -52,7 +52,7 @@ def test_a_search_rejects_plans_beyond_the_host_memory(planner, tmp_path):
 
 
 def test_the_commands_it_prints_can_be_typed(planner):
-    out = planner(*OFFLOADED, "--set", "concurrency=16").out
+    out = planner(*OFFLOADED, "--set", "concurrency=16", "--full").out
     commands = re.findall(r"^  planner (specs show .*)$", out, re.MULTILINE)
     assert len(commands) == 2
     for command in commands:

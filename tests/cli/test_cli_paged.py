@@ -24,7 +24,6 @@ def test_states_that_have_no_room_are_paged(planner, tmp_path: Path) -> None:
     (tmp_path / "lf.yaml").write_text(WHOLE.format("paged_adamw_8bit"))
     asked = ("--from", str(tmp_path / "lf.yaml"), "--gpu", "a100-sxm-40gb", "--gpus", "1")
     out = re.sub(r"\s+", " ", planner("estimate", *asked).out)
-    assert "paged optimizer true" in out
     assert "paged 6.8 GiB of optimizer states, to the host and back in every step" in out
     assert "host memory 6.8 of" in out
 
@@ -33,7 +32,7 @@ def test_states_of_others_are_not_paged(planner, tmp_path: Path) -> None:
     (tmp_path / "lf.yaml").write_text(WHOLE.format("adamw_bnb_8bit"))
     asked = ("--from", str(tmp_path / "lf.yaml"), "--gpu", "a100-sxm-40gb", "--gpus", "1")
     found = planner("estimate", *asked)
-    assert "paged" not in found.out.partition("The best change")[0]
+    assert "paged" not in found.out.partition("Best change")[0]
     assert found.exit_code == 4
 
 

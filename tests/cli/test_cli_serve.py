@@ -93,7 +93,7 @@ def test_the_printed_command_shows_the_same_plan(planner, more):
     out = planner(*SERVE, "--full", *more).out
     found = re.search(r"planner (estimate (?:[^\\\n]|\\\n)*)", out)
     assert found is not None
-    again = planner(*found[1].replace("\\\n", " ").split())
+    again = planner(*found[1].replace("\\\n", " ").split(), "--full")
     assert again.exit_code == 0
     rate = re.search(r"output tokens/s +\S+ \(\S+ per GPU\)", out)
     assert rate is not None
@@ -130,7 +130,7 @@ def test_gpus_without_a_plan_are_counted_with_the_reason(planner):
 
 def test_the_steps_of_a_batch_add_up_by_module_and_operator(planner, tmp_path):
     path = tmp_path / "a.json"
-    ran = planner(*INFER, "--set", "quantization=w4a16", "--json", path)
+    ran = planner(*INFER, "--set", "quantization=w4a16", "--json", path, "--full")
     assert ran.exit_code == 0
     content = json.loads(path.read_text())
     (row,) = content["rows"]
@@ -153,7 +153,9 @@ def test_ideal_is_the_roofline_of_llm_analysis(planner, tmp_path):
 
 
 def test_one_way_to_serve_shows_percentiles_and_a_burst(planner):
-    out = planner(*ONE, "--burst", "1000").out
+    short = planner(*ONE, "--burst", "1000").out
+    assert "A burst of 1,000 requests is answered in" in short
+    out = planner(*ONE, "--burst", "1000", "--full").out
     assert re.search(r"of a request +mean +p50 +p90 +p99", out)
     assert "A burst of 1,000 requests at once" in out
     assert "makespan" in out
@@ -237,7 +239,7 @@ def test_requests_beyond_the_room_wait(planner, asked):
 def test_one_request_that_does_not_fit_has_no_room(planner):
     words = ("--gpu", "l4", "--input-tokens", "20000", "--output-tokens", "20000")
     ran = planner(*ROOM[:5], *words, "--set", "concurrency=1", "--set", "quantization=w16a16")
-    assert "room for 0 of 1 request" in " ".join(ran.err.split())
+    assert "room for 0 of 1 request" in " ".join(ran.out.split())
 
 
 def test_batches_are_searched_too(planner, tmp_path):
@@ -252,7 +254,7 @@ def test_batches_are_searched_too(planner, tmp_path):
     assert 0 < rows["prefill_latency_s"].max() <= 0.1
     found = re.search(r"planner (estimate (?:[^\\\n]|\\\n)*)", ran.out)
     assert found is not None
-    again = planner(*found[1].replace("\\\n", " ").split())
+    again = planner(*found[1].replace("\\\n", " ").split(), "--full")
     assert "A batch from its start to its end" in again.out
     rate = re.search(r"output tokens/s +\S+ with", ran.out)
     assert rate is not None
@@ -262,9 +264,10 @@ def test_batches_are_searched_too(planner, tmp_path):
 def test_a_batch_too_large_names_one_that_fits(planner):
     ran = planner(*INFER, "--set", "concurrency=4000")
     assert ran.exit_code == 4
-    assert re.search(r"GiB against [\d.]+ GiB", ran.err)
-    assert re.search(r"^kv cache +", ran.out, re.MULTILINE)
-    fits = re.search(r"Try --set concurrency=(\d+)", ran.err)
+    assert re.search(r"need [\d,.]+ GiB, the engine\s+may use [\d.]+ GiB", ran.out)
+    full = planner(*INFER, "--set", "concurrency=4000", "--full").out
+    assert re.search(r"^kv cache +", full, re.MULTILINE)
+    fits = re.search(r"Try --set concurrency=(\d+)", ran.out)
     assert fits is not None
     assert planner(*INFER, "--set", f"concurrency={fits[1]}").exit_code == 0
 

@@ -47,10 +47,10 @@ def test_a_server_whose_longest_request_finds_no_room_does_not_start(
     path = file_of(tmp_path, "vllm serve meta-llama/Llama-3.1-8B")
     done = planner(command, "--from", path, *ASKED)
     assert done.exit_code == 4
-    words = " ".join(done.err.split())
+    words = " ".join((done.out + done.err).split())
     found = re.search(
-        r"does not start: longest request 131,072 tokens, the cache holds ([\d,]+); "
-        r"--max-model-len (\d+)", words)  # fmt: skip
+        r"[Dd]oes not start: the longest request needs 131,072 tokens, the cache holds "
+        r"([\d,]+); `--max-model-len (\d+)` starts\.?", words)  # fmt: skip
     assert found is not None, words
     # The number that is named fits as surely as plans are asked to.
     assert 1024 < int(found[2]) <= int(found[1].replace(",", ""))
@@ -59,7 +59,7 @@ def test_a_server_whose_longest_request_finds_no_room_does_not_start(
 def test_it_starts_with_the_length_that_is_named(planner, tmp_path: Path) -> None:
     command = "vllm serve meta-llama/Llama-3.1-8B"
     refused = planner("estimate", "--from", file_of(tmp_path, command), *ASKED)
-    (number,) = re.findall(r"--max-model-len (\d+)", " ".join(refused.err.split()))
+    (number,) = re.findall(r"`--max-model-len (\d+)` starts", " ".join(refused.out.split()))
     for length, code in ((int(number), 0), (int(number) + 1, 4)):
         path = file_of(tmp_path, f"{command} --max-model-len {length}")
         assert planner("estimate", "--from", path, *ASKED).exit_code == code
@@ -70,17 +70,19 @@ def test_a_length_that_the_cache_holds_by_little_may_not_start(planner, tmp_path
     asked = (*ASKED, "--confidence", "0.9")
     refused = planner("estimate", "--from", file_of(tmp_path, command), *asked)
     held, sure = re.findall(
-        r"the cache holds ([\d,]+); --max-model-len (\d+)", " ".join(refused.err.split())
+        r"the cache holds ([\d,]+); `--max-model-len (\d+)`", " ".join(refused.out.split())
     )[0]
     most, surely = int(held.replace(",", "")), int(sure)
     assert surely < most
     between = f"{command} --max-model-len {(most + surely) // 2}"
     done = planner("estimate", "--from", file_of(tmp_path, between), *asked)
     assert done.exit_code == 4
-    words = " ".join(done.err.split())
+    words = " ".join(done.out.split())
     found = re.search(
-        r"may not start: longest request [\d,]+ tokens, the cache holds little more "
-        r"\((?:fits, )?(\d+) % likely(?: to fit)?\); --max-model-len (\d+)", words)  # fmt: skip
+        r"May not start: the longest request needs [\d,]+ tokens, the cache holds little more "
+        r"\((?:fits, )?(\d+) % likely(?: to fit)?\); `--max-model-len (\d+)` starts",
+        words,
+    )
     assert found is not None, words
     assert 30 <= int(found[1]) < 90
     assert int(found[2]) == surely
@@ -91,8 +93,8 @@ def test_slots_share_the_context_that_is_named(planner, tmp_path: Path) -> None:
     command = "llama-server -m Llama-3.1-8B-Q8_0.gguf -np 4 -ngl 99 --ctx-size"
     lengths = ("--gpu", "l4", "--gpus", "1", "--input-tokens", "100", "--output-tokens", "100")
     done = planner("estimate", "--from", file_of(tmp_path, f"{command} 120000"), *lengths)
-    words = " ".join(done.err.split())
-    found = re.search(r"longest request 30,000 tokens, .*; --ctx-size (\d+)", words)
+    words = " ".join(done.out.split())
+    found = re.search(r"longest request needs 30,000 tokens, .*; `--ctx-size (\d+)` starts", words)
     assert found is not None, words
     for context, code in ((int(found[1]), 0), (int(found[1]) + 4, 4)):
         path = file_of(tmp_path, f"{command} {context}")

@@ -151,8 +151,9 @@ def test_a_length_beyond_the_positions_is_predicted_and_said(planner: Command) -
 def test_a_change_of_zero_3_is_in_words_that_the_trainer_honours(planner: Command) -> None:
     """DeepSpeed reads no ``fsdp_config``: what repeats layers is the Trainer's own word."""
     ran = planner(
-        "estimate", "--from", FILES / "trainer-zero3.yaml", "--gpu", "h100-sxm", "--gpus", "8"
-    )
+        "estimate", "--from", FILES / "trainer-zero3.yaml", "--gpu", "h100-sxm", "--gpus", "8",
+        "--full",
+    )  # fmt: skip
 
     assert "+gradient_checkpointing: true" in ran.out
     assert "fsdp_config" not in ran.out
@@ -168,7 +169,9 @@ def test_what_is_no_document_of_a_tool_is_refused(planner: Command, tmp_path: Pa
 
 def test_the_training_step_of_grpo_is_predicted_and_says_what_is_not(planner: Command) -> None:
     """8 GPUs x 8 sequences of 512 tokens of prompt, TRL's, and 2,048 of answer."""
-    ran = planner("estimate", "--from", FILES / "trl-grpo.sh", "--gpu", "h200-sxm", "--gpus", "8")
+    asked = ("estimate", "--from", FILES / "trl-grpo.sh", "--gpu", "h200-sxm", "--gpus", "8")
+    assert "grpo: " in planner(*asked).out
+    ran = planner(*asked, "--workload", "train", "--full")
     told = " ".join(ran.out.split() + ran.err.split())
     assert "gbs 64" in told
     assert "sequence length 2,560" in told
@@ -181,7 +184,7 @@ def test_a_vocabulary_that_is_not_told_is_assumed(planner: Command) -> None:
     attention, experts = 2 * 2560 * 2560 + 2 * 2560 * 640, 8 * 3 * 2560 * 8192
     layers = 32 * (attention + experts + 8 * 2560 + 2 * 2560)
     whole = layers + 2560 + 2 * 128_256 * 2560
-    asked = ("estimate", "--from", FILES / "megatron-vocabulary.sh", "--gpu", "h100-sxm")
+    asked = ("estimate", "--from", FILES / "megatron-vocabulary.sh", "--gpu", "h100-sxm", "--full")
     ran = planner(*asked)
     assert ran.exit_code == 0, ran.err
     assert f"({whole / 1e9:.2f} billion parameters)" in ran.out

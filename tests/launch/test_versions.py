@@ -86,7 +86,9 @@ def test_the_image_of_a_pod_is_told_and_predicted(
 ) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(POD.format(image=f"vllm/vllm-openai:{tag}"))
-    ran = planner("estimate", "--from", path)
+    short = " ".join(planner("estimate", "--from", path).out.split())
+    assert f"Read as: vLLM {tag[1:]}, engine {profile}," in short
+    ran = planner("estimate", "--from", path, "--full")
     told = " ".join(ran.out.split())
     assert ran.exit_code == 0
     assert f"vLLM {tag[1:]}, read as vLLM 0.33.0" in told
@@ -103,7 +105,7 @@ def test_without_a_version_or_with_that_of_the_target_the_profile_is_the_usual_o
     for image in ("vllm/vllm-openai:latest", "vllm/vllm-openai:v0.33.0"):
         path = tmp_path / "pod.yaml"
         path.write_text(POD.format(image=image))
-        told = " ".join(planner("estimate", "--from", path).out.split())
+        told = " ".join(planner("estimate", "--from", path, "--full").out.split())
         assert "Version read" not in told
         assert "engine vllm," in told.replace("vLLM,", "vllm,")
         assert "vLLM, read as" in told
@@ -192,6 +194,6 @@ def test_an_answer_says_the_version_of_its_file(planner, tmp_path, image, comman
     file = tmp_path / "run.sh"
     file.write_text(f"docker run --gpus all {image} {command}\n")
     asked = ("--from", file, "--gpu", "h100", "--input-tokens", "1024", "--output-tokens", "128")
-    done = planner("estimate", *asked)
+    done = planner("estimate", *asked, "--full")
     assert done.exit_code == 0
     assert told in " ".join(done.out.split())

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from planner.decide.explain.step_breakdown import format_seconds
 from planner.errors import SpecError
 from planner.question.terms import glossary
 from planner.show.html import explained, page_html
@@ -188,10 +189,13 @@ def test_a_damaged_comparison_or_explanation_is_refused_with_its_name(changed, n
 def test_an_explanation_says_what_bounds_the_step(results, page_made):
     page = page_made("explain.json")
     step = json.loads(results["explain.json"].read_text())["steps"][0]
-    table = next(b for b in page.sections[0].blocks if isinstance(b, Table))
-    assert max(step["bounds_s"], key=step["bounds_s"].get) in table.caption
-    assert [row[1].number for row in table.rows] == [
-        one["time_s"] for one in step["operators"][: len(table.rows)]
+    (section,) = (one for one in page.sections if one.title.startswith("Time of a step: "))
+    bound = max(step["bounds_s"], key=step["bounds_s"].get)
+    assert section.blocks[0].lines[0].startswith(f"Bound by {bound} ")
+    table = next(b for b in section.blocks if isinstance(b, Table))
+    assert len(table.rows) == len(step["operators"])
+    assert [row[1].text for row in table.rows] == [
+        format_seconds(one["time_s"]) for one in step["operators"]
     ]
 
 

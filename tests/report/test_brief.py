@@ -154,7 +154,7 @@ def test_what_plans_are_chosen_by_is_told(goal: str) -> None:
 def test_memory_far_below_the_capacity_fits_surely() -> None:
     settings = {"micro_batch_size": 1, "zero_stage": 0, "tensor_parallel": 8}
     found = planner.estimate(model="llama-7b", num_gpus=8, settings=settings, gpu="h100")
-    assert "GiB, fits, > 99 % likely" in found.summary()
+    assert "GiB (> 99 % likely)" in found.summary()
 
 
 def test_a_bound_has_no_interval() -> None:

@@ -195,7 +195,7 @@ def test_a_config_of_a_model_is_a_model():
 def test_what_does_not_fit_is_a_page_with_what_would():
     text = "vllm serve meta-llama/Llama-3.1-70B --tensor-parallel-size 1\n"
     found = _answer("estimate", "file=x:run.sh&gpu=h100&num_gpus=1", ("run.sh", text))
-    assert "What would be better" in found.content
+    assert "The best change" in found.content
     assert found.workload == "serve"
 
 

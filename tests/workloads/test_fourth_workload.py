@@ -318,7 +318,7 @@ def test_the_command_line_has_it_all(folder: Path, planner: Any, tmp_path: Path)
     assert row["requests_per_s"] == rows["requests_per_s"].max()
     found = re.search(r"planner (estimate (?:[^\\\n]|\\\n)*)", ran.out)
     assert found is not None
-    printed = planner(*found[1].replace("\\\n", " ").split())
+    printed = planner(*found[1].replace("\\\n", " ").split(), "--full")
     assert printed.exit_code == 0, printed.err
     assert (
         whole.out.partition("Speed")[2].splitlines()[1:4]

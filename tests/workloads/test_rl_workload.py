@@ -103,7 +103,7 @@ def test_a_plan_is_estimated_again(planner, tmp_path):
     ran = planner(*words("search", "--save-plan", plan))
     assert ran.exit_code == 0, ran.err
     assert "Recommended: " in ran.out
-    whole = planner("estimate", "--plan", plan, "--json", again)
+    whole = planner("estimate", "--plan", plan, "--json", again, "--full")
     assert whole.exit_code == 0, whole.err
     assert "is the bottleneck by" in whole.out
     (row,) = json.loads(again.read_text())["rows"]
@@ -240,7 +240,7 @@ def test_algorithms_have_their_models():
 
 def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner, searched, tmp_path):
     told = tmp_path / "told.json"
-    ran = planner("explain", "--plan", searched[0], "--json", told)
+    ran = planner("explain", "--plan", searched[0], "--json", told, "--full")
     assert ran.exit_code == 0, ran.err
     assert "1 node fewer: 8 GPUs: step time" in ran.out
     row = json.loads(told.read_text())["row"]
@@ -271,7 +271,7 @@ def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner, sear
 )  # fmt: skip
 def test_the_split_and_what_takes_turns_are_told(planner, more, told):
     sets = [each for one in (*more, "recompute=full") for each in ("--set", one)]
-    ran = planner(*words("estimate", *sets))
+    ran = planner(*words("estimate", *sets), "--full")
     assert ran.exit_code == 0, ran.err
     assert told in " ".join(ran.out.split()), ran.out
 
@@ -279,7 +279,7 @@ def test_the_split_and_what_takes_turns_are_told(planner, more, told):
 def test_the_split_of_one_node_is_of_its_gpus(planner):
     sets = ("placement=async", "train_gpus=1", "staleness=1", "zero=0", "recompute=full")
     pairs = [each for one in sets for each in ("--set", one)]
-    ran = planner(*words("estimate", "--gpus", "8", "--model", "qwen3-1.7b", *pairs))
+    ran = planner(*words("estimate", "--gpus", "8", "--model", "qwen3-1.7b", *pairs), "--full")
     assert ran.exit_code == 0, ran.err
     assert "is the fastest split, its step" in " ".join(ran.out.split()), ran.out
 
@@ -317,7 +317,7 @@ def test_the_fastest_split_is_that_of_estimates():
 def test_memory_is_told_by_phase_of_either_side(planner, tmp_path):
     found = tmp_path / "found.json"
     settings = ("--set", "placement=async", "--set", "recompute=full", "--json", found)
-    ran = planner(*words("estimate", *settings))
+    ran = planner(*words("estimate", *settings), "--full")
     assert ran.exit_code == 0, ran.err
     assert "rollout generate" in ran.out
     assert "trainer update" in ran.out

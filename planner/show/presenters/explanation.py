@@ -11,7 +11,7 @@ import numpy as np
 from planner.base import formatting
 from planner.base.csv_cells import Row, number_or_nan
 from planner.base.units import GIB
-from planner.decide.explain.explanation import MEMORY, Explanation
+from planner.decide.explain.explanation import MEMORY, Explanation, RankedAssumption
 from planner.decide.explain.operators import KINDS, OperatorTimes, work_dict
 from planner.decide.explain.plan_comparison import Difference, PartDifference, PredictedPlan
 from planner.decide.explain.sensitivity import SOFTWARE, Sensitivity, relative_change
@@ -33,7 +33,6 @@ from planner.show.output_blocks import (
     TOTAL,
     Block,
     Column,
-    Table,
     Title,
     fit_table,
     make_lines,
@@ -48,17 +47,22 @@ from planner.show.presenters.format_results import (
     short_plan,
 )
 from planner.show.presenters.infeasible import infeasible_message, infeasible_reason
-from planner.show.presenters.json_files import command_manifest
+from planner.show.presenters.json_files import command_manifest, plan_manifest
 from planner.show.presenters.load_check import load_line
 from planner.show.presenters.pareto_front import plan_objective_column
+from planner.show.presenters.plan_summary import log_line
 from planner.show.presenters.prices import charged_in_full_line
 from planner.show.presenters.question_summary import question_title
 from planner.show.presenters.row_files import RowFiles, blocks
 from planner.show.presenters.uncertainty import format_column_range, other_formats
+from planner.show.presenters.verdict import format_verdict
+from planner.show.reports import ExplanationReport, made_report
+from planner.show.saved_blocks import save_blocks
 from planner.workloads.make_plan import evaluate, make_single_plan, result_of
 
-_LONGEST = 10
-_ASSUMED = 3
+_SHORTEST = 5
+_CHANGES = 3
+_PART_HEADS = ("longest parts", "time", "%", "bound by", "of roofline")
 _MIN_SHOWN_SHARE = 5e-3
 HEADS = ("10 % change of", "affects", "worse", "better")
 MIN_SHOWN_CHANGE = 5e-4
@@ -77,88 +81,135 @@ _MIN_TERM_DIFFERENCE = 0.002
 """The short form omits terms that differ by less than this share of the total."""
 
 
-def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iterator[Block]:
-    """Yield a plan, its bottlenecks, its longest parts and its sensitivities.
+def summarize_explanation(explained: Explanation, *, is_open: bool = False) -> dict[str, object]:
+    """Return the fields of the first screen: results, longest parts, changes and assumptions.
 
-    With ``is_full`` all parts and sensitivities are shown.
+    ``is_open``: the plan is the one that a search recommends.
     """
-    yield from _answer_blocks(explained)
-    if explained.difference is not None:
-        yield Title(text="Against the other plan")
-        yield from map(make_lines, against_lines(explained.difference, is_full=is_full))
-        if is_full and not explained.difference.other.reason:
-            yield from _terms_blocks(explained.difference)
-    if explained.difference is None or is_full:
-        software = str(explained.row[explained.plan.workload.profile_kind])
-        for step in explained.steps:
-            most = _LONGEST // len(explained.steps)
-            yield from _step_blocks(step, most, software, is_full=is_full)
-        yield from _memory_blocks(explained, is_full=is_full)
-        yield from sensitivities_blocks(explained, is_full=is_full)
-        yield from _assumptions_blocks(explained, is_full=is_full)
-    if is_full:
-        yield from _sources_blocks(explained)
+    plan, evaluation, difference = explained.plan, explained.evaluation, explained.difference
+    row = explained.row
+    load = load_line(plan, evaluation.candidates)
+    if difference is None:
+        tables, changes = _short_step_blocks(explained), _change_lines(explained)
     else:
-        yield GAP
-        yield make_lines("Formulas, sources and the rest: --full, --json FILE.")
+        texts = against_lines(difference, is_full=False)
+        title = make_lines("Against the other plan:", mark=TOTAL)
+        tables, changes = iter([title, *map(make_lines, texts)]), iter(())
+    largest = next((_assumption_text(explained, fact) for fact in explained.assumptions), "")
+    return {
+        "verdict": format_verdict(plan, evaluation),
+        "plan": f"{question_title(plan)}: {short_plan(plan, row)}",
+        "load": [load] if load else [],
+        "results": _main_results(explained),
+        "log": log_line(plan, row),
+        "tables": save_blocks(tables),
+        "change": [*changes],
+        "read_as": ["The plan is the one that planner search recommends."] if is_open else [],
+        "assumed": [assumption.name for assumption in explained.assumptions],
+        "depends_on": largest,
+        "then": "Next: --full for formulas, sources and the rest.",
+    }
 
 
-def _answer_blocks(explained: Explanation) -> Iterator[Block]:
-    """Yield the question, the plan, and its main results next to their roofline bounds."""
-    plan, row = explained.plan, explained.row
-    yield make_lines(question_title(plan), mark=TOTAL, indent="")
-    yield make_lines(short_plan(plan, row))
-    if line := load_line(plan, explained.evaluation.candidates):
-        yield make_lines(line)
+def _main_results(explained: Explanation) -> dict[str, str]:
+    """Return the two main results with their 90 % intervals and roofline bounds as text."""
+    row, texts = explained.row, dict[str, str]()
     intervals = explained.predicted.ends
     bound = explained.bound or {}
     for name in explained.columns[:2]:
         if is_answer_column(name) and number_or_nan(row[name]) != number_or_nan(row[name]):
             continue  # nothing is generated
-        text = f"{label(name)} {format_result(name, row[name], intervals.get(name))}"
+        text = format_result(name, row[name], intervals.get(name))
         term = term_of_column(name)
         is_low = term is not None and (term.better == "low" or term.type == "second")
         peak, value = number_or_nan(bound.get(name)), number_or_nan(row[name])
         # With faster steps a queue may be longer, so the bound may be worse.
         if peak < value if is_low else peak > value:
             text += f"; roofline {format_result(name, bound[name])}"
-        yield make_lines(text)
+        texts[label(name)] = text
+    machine = explained.plan.source_of(row).inputs.machine
+    host_memory = format_host_memory(row, machine)
+    return texts | ({"host memory": host_memory} if host_memory else {})
 
 
-def _step_blocks(
-    step: ExplainedStep, max_parts: int, software: str, *, is_full: bool
-) -> Iterator[Block]:
-    """Yield the time of a step, its bounds as shares, and its ``max_parts`` longest parts.
+def _short_step_blocks(explained: Explanation) -> Iterator[Block]:
+    """Yield the bounds of each kind of step, and one table of the longest parts of all."""
+    steps = explained.steps
+    most, rows = max(_SHORTEST // max(len(steps), 1), 1), list[tuple[str, ...]]()
+    for step in steps:
+        name = "whole step" if step.name == "step" else f"{step.name} step"
+        several = f"{name}: {format_seconds(step.seconds)}, bound" if steps[1:] else "bound"
+        shares = ", ".join(_bound_shares(step, _MIN_SHOWN_SHARE))
+        yield make_lines(f"{several.capitalize()} by {shares}", most=1)
+        prefix = f"{step.name}: " if steps[1:] else ""
+        rows += [(f"{prefix}{title}", *cells) for title, *cells in _part_rows(step, most)]
+    if rows:
+        yield text_table(_PART_HEADS, rows, text_columns=(0, 3), late=(2, 4))
 
-    In full: all parts, and how the time of each is computed.
-    """
+
+def _change_lines(explained: Explanation) -> Iterator[str]:
+    """Yield the changes of 10 % with the largest effect, and the first other questions."""
+    rows = [*what_if_rows(explained, is_full=False)][:_CHANGES]
+    texts = [f"{name}: {column} {worse}" for name, column, worse, _ in rows]
+    if texts:
+        yield f"10 % worse: {'; '.join(texts)}."
+    lines = [*question_lines(explained, is_full=False)]
+    if lines:
+        yield f"Or {'; '.join(lines[:_FIRST])}."
+
+
+def explanation_blocks(explained: Explanation) -> Iterator[Block]:
+    """Yield a plan, its bottlenecks, its parts, its sensitivities, sources and formulas."""
+    yield make_lines(question_title(explained.plan), mark=TOTAL, indent="")
+    yield make_lines(short_plan(explained.plan, explained.row))
+    if line := load_line(explained.plan, explained.evaluation.candidates):
+        yield make_lines(line)
+    for name, text in _main_results(explained).items():
+        yield make_lines(f"{name} {text}")
+    if explained.difference is not None:
+        yield Title(text="Against the other plan")
+        yield from map(make_lines, against_lines(explained.difference))
+        if not explained.difference.other.reason:
+            yield from _terms_blocks(explained.difference)
+    software = str(explained.row[explained.plan.workload.profile_kind])
+    for step in explained.steps:
+        yield from _step_blocks(step, software)
+    yield from _memory_blocks(explained)
+    yield from sensitivities_blocks(explained, is_full=True)
+    yield from _assumptions_blocks(explained)
+    yield from _sources_blocks(explained)
+
+
+def _step_blocks(step: ExplainedStep, software: str) -> Iterator[Block]:
+    """Yield the time of a step, its bounds as shares, its parts, and how each is computed."""
     name = "a step" if step.name == "step" else f"a {step.name} step"
     yield Title(text=f"Time of {name}: {format_seconds(step.seconds)}")
-    shares = [
-        f"{kind} {share(time / step.seconds)}"
-        for kind, time in step.bounds.items()
-        if is_full or time >= _MIN_SHOWN_SHARE * step.seconds
-    ]
-    yield make_lines(f"Bound by {', '.join(shares)}")
-    shown = step.parts if is_full else step.parts[:max_parts]
-    yield _parts_table(step, shown)
-    rest = [part.part.seconds for part in step.parts[len(shown) :]]
-    if rest:
-        yield make_lines(f"and {len(rest)} more: {format_seconds(sum(rest))}")
-    for part in shown:
+    yield make_lines(f"Bound by {', '.join(_bound_shares(step))}")
+    rows = _part_rows(step, len(step.parts))
+    yield text_table(
+        _PART_HEADS, rows, text_columns=(0, 3), late=(2, 4), name=f"bounds of {step.name}"
+    )
+    for part in step.parts:
         if part.part.done and part.roofline_share >= _MIN_EXCESS:
             yield make_lines(_beyond_line(part, step.software or software))
-    if is_full:
-        yield Title(text="How these times are computed")
-        for part in step.parts:
-            terms = [
-                f"{n.replace('_', ' ')} {format_seconds(time)}"
-                for n, time in part.part.terms.items()
-            ]
-            terms_text = f" ({', '.join(terms)})" if len(terms) > 1 else ""
-            yield make_lines(f"{part.title}: {format_seconds(part.part.seconds)}{terms_text}")
-            for line in _work_lines(part):
-                yield make_lines(f"  {line}", indent="    ")
+    yield Title(text="How these times are computed")
+    for part in step.parts:
+        terms = [
+            f"{n.replace('_', ' ')} {format_seconds(time)}" for n, time in part.part.terms.items()
+        ]
+        terms_text = f" ({', '.join(terms)})" if len(terms) > 1 else ""
+        yield make_lines(f"{part.title}: {format_seconds(part.part.seconds)}{terms_text}")
+        for line in _work_lines(part):
+            yield make_lines(f"  {line}", indent="    ")
+
+
+def _bound_shares(step: ExplainedStep, least: float = 0.0) -> list[str]:
+    """Return the shares of a step by what bounds them, from the share ``least`` on."""
+    return [
+        f"{kind} {share(time / step.seconds)}"
+        for kind, time in step.bounds.items()
+        if time >= least * step.seconds
+    ]
 
 
 def _beyond_line(part: ExplainedPart, software: str) -> str:
@@ -178,9 +229,9 @@ def _beyond_line(part: ExplainedPart, software: str) -> str:
     )
 
 
-def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
-    """Return a table of the parts of a step with times and bounds; no shares if narrow."""
-    rows = [
+def _part_rows(step: ExplainedStep, most: int) -> list[tuple[str, ...]]:
+    """Return the longest parts of a step as rows of cells for `_PART_HEADS`."""
+    return [
         (
             part.title,
             format_seconds(part.part.seconds),
@@ -188,10 +239,8 @@ def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
             part.bound,
             f"{100 * part.roofline_share:.0f} %" if part.part.done else "-",
         )
-        for part in shown
+        for part in step.parts[:most]
     ]
-    heads = ("longest parts", "time", "%", "bound by", "of roofline")
-    return text_table(heads, rows, text_columns=(0, 3), late=(2, 4))
 
 
 def _work_lines(part: ExplainedPart) -> Iterator[str]:
@@ -204,15 +253,15 @@ def _work_lines(part: ExplainedPart) -> Iterator[str]:
         yield f"{times} x {format_seconds(done.once)} {formula.title}: {formula.words(done)}"
 
 
-def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+def _memory_blocks(explained: Explanation) -> Iterator[Block]:
     """Yield the memory of the fullest GPU by part in GiB, and host and paged memory."""
     capacity = explained.plan.problem.inputs.machine.gpu.allocatable_memory / GIB
     peak = number_or_nan(explained.row["peak_memory_gib"])
     yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
     parts = [
         f"{name.replace('_', ' ')} {amount:,.1f} ({share(amount / peak)})"
-        for name, amount in [*explained.memory.items()][:_LONGEST]
-        if amount / peak > (MIN_SHOWN_CHANGE if is_full else _MIN_SHOWN_SHARE)
+        for name, amount in explained.memory.items()
+        if amount / peak > MIN_SHOWN_CHANGE
     ]
     row = explained.row
     phases = {name: number_or_nan(row.get(name, 0.0)) for name in columns_about("memory_phase")}
@@ -230,27 +279,24 @@ def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
         yield make_lines(f"paged {paged}")
 
 
-def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
-    """Yield a line for each assumed value with its effect; the largest few unless in full."""
-    assumptions = explained.assumptions
-    if not assumptions:
+def _assumptions_blocks(explained: Explanation) -> Iterator[Block]:
+    """Yield a line for each assumed value with its effect, the largest effect first."""
+    if not explained.assumptions:
         return
     yield Title(text="Assumptions, largest effect first")
+    for assumption in explained.assumptions:
+        yield make_lines(_assumption_text(explained, assumption))
+
+
+def _assumption_text(explained: Explanation, assumption: RankedAssumption) -> str:
+    """Return an assumed value, the values tried, and their effect."""
     facts = {fact.name: fact for fact in explained.predicted.facts}
-    for assumption in assumptions if is_full else assumptions[:_ASSUMED]:
-        others = other_formats(facts[assumption.name]) if assumption.name in facts else []
-        values_text = (
-            f"assumed {assumption.assumed}; tried {assumption.tried}"
-            if assumption.assumed
-            else f"tried {assumption.tried}"
-        )
-        effect = (
-            f"{assumption.name} ({values_text}): "
-            f"{format_column_range(assumption.column, assumption.low, assumption.high)}"
-        )
-        yield make_lines("; ".join([effect, *others]))
-    if not is_full and len(assumptions) > _ASSUMED:
-        yield make_lines(f"and {len(assumptions) - _ASSUMED} more")
+    others = other_formats(facts[assumption.name]) if assumption.name in facts else []
+    values_text = f"tried {assumption.tried}"
+    if assumption.assumed:
+        values_text = f"assumed {assumption.assumed}; {values_text}"
+    effect = format_column_range(assumption.column, assumption.low, assumption.high)
+    return "; ".join([f"{assumption.name} ({values_text}): {effect}", *others])
 
 
 def _sources_blocks(explained: Explanation) -> Iterator[Block]:
@@ -533,12 +579,26 @@ def predict_plan(request: Request, burst: int | None = None, name: str = "") -> 
     return PredictedPlan(plan=plan, evaluation=evaluate(plan, burst), name=name)
 
 
-def explanation_dict(explained: Explanation) -> dict[str, Any]:
-    """Return an explanation as a JSON object, with the sentences about the other plan."""
+def explanation_dict(explained: Explanation, *, is_open: bool = False) -> dict[str, Any]:
+    """Return an explanation as a JSON object, with its first screen and its full report.
+
+    ``is_open``: the plan is the one that a search recommends.
+    """
     fields = Explanation.to_dict(explained)
     if other := explained.difference:
         fields["against"] = {**other.to_dict(), "sentences": against_lines(other)}
+    fields["summary"] = summarize_explanation(explained, is_open=is_open)
+    fields["details"] = save_blocks(explanation_blocks(explained))
     return fields
+
+
+def explanation_report(
+    explained: Explanation, command: Sequence[str] = (), *, is_open: bool = False
+) -> ExplanationReport:
+    """Return the report of an explanation; ``is_open``: a search recommends the plan."""
+    fields = explanation_dict(explained, is_open=is_open)
+    parts = {"manifest": plan_manifest(explained.plan, command), **fields}
+    return made_report(parts, ExplanationReport)
 
 
 _HEADS = {"num_gpus": "GPUs", "gpu": "GPU", "time_s": "time"}

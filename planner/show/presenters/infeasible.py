@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Sequence
 
 from planner.base import formatting
+from planner.base.csv_cells import number_of_row
 from planner.base.units import GIB
 from planner.configurations.configuration_tables import (
     OUT_OF_HOST_MEMORY,
@@ -22,6 +23,7 @@ from planner.launch.targets import readers
 from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
+from planner.optimize.result_columns import fit_probability
 from planner.question.terms import glossary
 from planner.show.presenters.format_results import format_host_memory
 from planner.show.presenters.question_summary import describe, where
@@ -36,11 +38,15 @@ _SHARED = "context_size"
 
 
 def infeasible_message(
-    plan: Plan, result: SearchResult, evaluation: Evaluation | None = None
+    plan: Plan,
+    result: SearchResult,
+    evaluation: Evaluation | None = None,
+    suggestions: Sequence[str] | None = None,
 ) -> str:
     """Return why nothing is feasible: rejections per rule, nearest misses and suggestions.
 
-    ``evaluation`` is the configuration of `planner estimate`.
+    ``evaluation`` is the configuration of `planner estimate`; without ``suggestions``, options
+    that make the request feasible are searched.
     """
     misses = {miss.rejection: miss for miss in result.nearest_misses}
     counts = sorted(result.rejected_by.items(), key=lambda item: -item[1])
@@ -59,7 +65,8 @@ def infeasible_message(
         feasible = formatting.format_count(result.configurations_feasible)
         lines.append(wrap_sentence(f"{feasible} fit, but their {goals} is unknown", "  "))
         return "\n".join(lines)
-    suggestions = suggest_feasible(plan, result)
+    if suggestions is None:
+        suggestions = suggest_feasible(plan, result)
     if suggestions:
         lines.append(wrap_sentence(f"Try {join_or(suggestions)}.", ""))
     return "\n".join(lines)
@@ -68,6 +75,44 @@ def infeasible_message(
 def miss_texts(plan: Plan, result: SearchResult) -> list[str]:
     """Sentences on the nearest misses: what they need and what is available."""
     return [_sentence(plan, result, miss, miss.rejection, None) for miss in result.nearest_misses]
+
+
+def misfit_verdict(plan: Plan, evaluation: Evaluation) -> str:
+    """Return a sentence on why one configuration does not fit, does not start or cannot run."""
+    result, name = result_of(plan, evaluation), str(evaluation.rejected_by)
+    miss = next((miss for miss in result.nearest_misses if miss.rejection == name), None)
+    if miss is None:
+        return f"Cannot run: {_sentence(plan, result, None, name, evaluation)}."
+    if name not in plan.problem.sources[0].rejections:
+        return f"Fits, but misses a limit: {_sentence(plan, result, miss, name, evaluation)}."
+    if start := start_problem(miss):
+        return f"{start[0].upper()}{start[1:]}."
+    return f"Does not fit: {_memory_need(plan, miss)}."
+
+
+def _memory_need(plan: Plan, miss: NearestMiss) -> str:
+    """Return the memory that a configuration needs, and what is usable."""
+    host_memory = format_host_memory(miss.row, miss.source.inputs.machine)
+    bound, value = limit_texts(miss, plan.problem)
+    if miss.rejection == OUT_OF_HOST_MEMORY.name:
+        if host_memory:
+            peak = formatting.format_gib(number_of_row(miss.row, "peak_memory_gib") * GIB)
+            usable = formatting.format_gib(_usable(miss))
+            needs = f"the fullest GPU needs {peak.removesuffix(' GiB')} of {usable}"
+            return f"host memory {host_memory}; {needs}"
+        return f"{describe(plan.problem, miss.rejection)}: {value} against {bound}"
+    if room := _room(plan, miss):
+        needs = f"weights and the cache of all requests need {value}"
+        return f"{needs}, the engine may use {bound} ({room})"
+    usable, probability = _usable(miss), fit_probability(miss.row)
+    texts = []
+    if math.isfinite(probability):
+        texts.append(f"{formatting.format_probability(probability)} likely to fit")
+    if miss.value <= usable:
+        texts.append(f"at this confidence {bound} are usable")
+    of_usable = f"{value.removesuffix(' GiB')} of {formatting.format_gib(usable)}"
+    notes = f" ({'; '.join(texts)})" if texts else ""
+    return f"peak {of_usable} on the fullest GPU{notes}"
 
 
 def infeasible_reason(seen: PredictedPlan) -> str:
@@ -220,7 +265,8 @@ def start_problem(miss: NearestMiss) -> str:
     if slots > 1:
         capacity = f"{capacity} in each of {slots} slots"
     return (
-        f"{verb}: longest request {longest:,} tokens, the cache holds {capacity}; {option} {value}"
+        f"{verb}: the longest request needs {longest:,} tokens, the cache holds {capacity}; "
+        f"`{option} {value}` starts"
     )
 
 

@@ -10,6 +10,7 @@ from planner.base.csv_cells import Row
 from planner.base.units import GIB
 from planner.decide.explain.largest_fit import LargestFit, Methods
 from planner.errors import InfeasibleError
+from planner.optimize.source import first_row
 from planner.question.terms import is_answer_column
 from planner.show.output_blocks import (
     BEST,
@@ -29,19 +30,70 @@ from planner.show.presenters.format_results import (
     short_plan,
 )
 from planner.show.presenters.json_files import plan_manifest
+from planner.show.presenters.plan_summary import is_predicted
 from planner.show.presenters.question_summary import question_title
 from planner.show.presenters.row_files import RowFiles
 from planner.show.presenters.uncertainty import format_fit
+from planner.show.presenters.verdict import format_peak
+from planner.show.saved_blocks import save_blocks
 from planner.specs.serving_workload import ServingWorkload
 from planner.specs.validated import replace_unvalidated
 from planner.workloads.make_plan import Plan
+from planner.workloads.workload import Evaluation
 
 _PEAK = "peak_memory_gib"
 _COLUMNS = 3
 
 
-def largest_blocks(plan: Plan, row: Row, fits: Sequence[LargestFit]) -> Iterator[Block]:
-    """Yield the plan and the largest batch or length that fits, its limit and its results."""
+def largest_parts(
+    plan: Plan, evaluation: Evaluation, fits: Sequence[LargestFit]
+) -> dict[str, object]:
+    """Return the first screen and the full report of the largest batch or lengths, for JSON."""
+    title, row = question_title(plan), None
+    if is_predicted(evaluation):
+        row = first_row(evaluation.table())
+        title += f": {short_plan(plan, row)}"
+    first, *others = (largest_verdict(plan, fit) for fit in fits)
+    summary = {
+        "verdict": first,
+        "plan": title,
+        "load": [*others, *(" ".join(_limit_lines(plan, fit)) for fit in fits if fit.row)],
+        "tables": save_blocks(_short_table_blocks(plan, fits)),
+        "assumed": [name.replace("_", " ") for name in plan.defaults],
+    }
+    blocks = () if row is None else _full_blocks(plan, row, fits)
+    return {"summary": summary, "details": save_blocks(blocks)}
+
+
+def largest_verdict(plan: Plan, fit: LargestFit) -> str:
+    """Return a sentence on the largest batch or length that fits, and its memory."""
+    name = fit.name.replace("_", " ")
+    if fit.row is None:
+        return f"Does not fit: no {name} is feasible: {fit.reason}."
+    has = f"the plan has {fit.current:,}"
+    return f"Fits up to {name} {fit.largest:,} ({has}): {format_peak(plan, fit.row)}."
+
+
+def _short_table_blocks(plan: Plan, fits: Sequence[LargestFit]) -> Iterator[Block]:
+    """Yield a table of the plan's own and the largest size of each fit, with their results."""
+    shown = [(fit, number) for fit in fits for number in fit.rows
+             if number in (fit.current, fit.largest)]  # fmt: skip
+    if not shown:
+        return
+    columns = _result_columns(plan, shown[0][0])
+    rows = [
+        (
+            f"{fit.name.replace('_', ' ')} {number:,}{'*' * (number == fit.largest)}",
+            *(format_result(column, fit.rows[number][column]) for column in columns),
+        )
+        for fit, number in shown
+    ]
+    marks = [BEST if number == fit.largest else "" for fit, number in shown]
+    yield text_table(("* the largest", *map(label, columns)), rows, marked=marks)
+
+
+def _full_blocks(plan: Plan, row: Row, fits: Sequence[LargestFit]) -> Iterator[Block]:
+    """Yield the plan, and for each fit its limit and the results of all sizes tried."""
     yield make_lines(question_title(plan), mark=TOTAL, indent="")
     yield make_lines(short_plan(plan, row))
     work = plan.problem.inputs.workload
@@ -70,12 +122,19 @@ def _fit_lines(plan: Plan, fit: LargestFit, missed: Sequence[str]) -> Iterator[s
     capacity = plan.problem.inputs.machine.gpu.allocatable_memory / GIB
     if fit.row is None:
         matching = (texts for texts in missed if texts.startswith(fit.reason))
-        yield f"No {name} is feasible: {next(matching, fit.reason)}."
+        yield f"Does not fit: no {name} is feasible: {next(matching, fit.reason)}."
         return
     memory = f"{fit.row[_PEAK]:,.1f} of {capacity:,.1f} GiB"
     texts = [f"largest {name} {fit.largest:,} (the plan has {fit.current:,})", memory]
     yield ", ".join(filter(None, (*texts, format_fit(fit.row))))
+    yield from _limit_lines(plan, fit)
+
+
+def _limit_lines(plan: Plan, fit: LargestFit) -> Iterator[str]:
+    """Yield the host memory of the largest size, and what limits it."""
     inputs = plan.problem.inputs
+    if fit.row is None:
+        return
     if host_memory := format_host_memory(fit.row, inputs.machine):
         yield f"in host memory {host_memory}"
     if fit.name == "sequence_length" and fit.largest:
@@ -85,7 +144,7 @@ def _fit_lines(plan: Plan, fit: LargestFit, missed: Sequence[str]) -> Iterator[s
             )
         )
     if fit.following is not None:
-        yield f"{fit.following:,}: {fit.reason}"
+        yield f"{fit.name.replace('_', ' ')} {fit.following:,}: {fit.reason}"
     elif fit.ends_at:
         yield f"Bounded by {fit.ends_at}, not by memory."
     else:
@@ -94,14 +153,7 @@ def _fit_lines(plan: Plan, fit: LargestFit, missed: Sequence[str]) -> Iterator[s
 
 def _rows_blocks(plan: Plan, fit: LargestFit) -> Iterator[Block]:
     """Yield a table of the tried batches or lengths with their memory and main results."""
-    work = plan.problem.inputs.workload
-    embeds = isinstance(work, ServingWorkload) and work.embeds
-    shown_columns = [
-        name
-        for name in plan.workload.wording.shown_columns
-        if name in next(iter(fit.rows.values())) and not (embeds and is_answer_column(name))
-    ]
-    columns = [_PEAK, *shown_columns[:_COLUMNS]]
+    columns = _result_columns(plan, fit)
     rows = [
         (
             f"{number:,}{'*' * (number == fit.largest)}",
@@ -114,10 +166,25 @@ def _rows_blocks(plan: Plan, fit: LargestFit) -> Iterator[Block]:
     yield text_table(heads, rows, text_columns=(), marked=marks)
 
 
+def _result_columns(plan: Plan, fit: LargestFit) -> list[str]:
+    """Return the columns of peak memory and of the main results of a fit."""
+    work = plan.problem.inputs.workload
+    embeds = isinstance(work, ServingWorkload) and work.embeds
+    shown_columns = [
+        name
+        for name in plan.workload.wording.shown_columns
+        if name in next(iter(fit.rows.values())) and not (embeds and is_answer_column(name))
+    ]
+    return [_PEAK, *shown_columns[:_COLUMNS]]
+
+
 def methods_blocks(methods: Methods) -> Iterator[Block]:
     """Yield a table row for each method with its largest batch, and why each batch ends."""
+    feasible = sum(method.row is not None for method in methods.methods)
+    count = f"{feasible:,} of {len(methods.methods):,} methods"
+    verdict = f"Fits with {count}" if feasible else f"Does not fit with any of {count}"
+    yield make_lines(f"{verdict}; the table has the largest {_batch(methods)} of each.", mark=BEST)
     yield make_lines(question_title(methods.plan), mark=TOTAL, indent="")
-    yield make_lines(f"largest {_batch(methods)} of {len(methods.methods):,} methods")
     yield GAP
     reasons = dict.fromkeys(method.reason for method in methods.methods)
     marks = {reason: f"({number})" for number, reason in enumerate(reasons, 1)}
@@ -144,7 +211,8 @@ def require_feasible_method(methods: Methods) -> None:
     """Raises InfeasibleError with the reasons if no method is feasible."""
     if not any(method.row for method in methods.methods):
         reasons = "; ".join(dict.fromkeys(method.reason for method in methods.methods))
-        raise InfeasibleError(f"No {_batch(methods)} is feasible with any method: {reasons}.")
+        text = f"no {_batch(methods)} is feasible with any method: {reasons}."
+        raise InfeasibleError(f"Does not fit: {text}")
 
 
 def _columns(methods: Methods, reasons: Sequence[str]) -> list[Column]:

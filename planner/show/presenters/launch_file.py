@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from planner.base import formatting
 from planner.base.csv_cells import Row
 from planner.base.formatting import format_fit_probability as fits_text
 from planner.base.formatting import format_parameter as shown
 from planner.base.formatting import format_probability
-from planner.base.units import GIB
-from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY
 from planner.decide.explain.largest_fit import largest_length
 from planner.decide.fitting import MoreGpus
 from planner.decide.near import Change
 from planner.decide.suggestions.launch_changes import Attempts
 from planner.documents.shell.scope import ONLY_IN_SOME
-from planner.estimators.inference.batch_share import ServingInputs
 from planner.launch import MANIFEST
 from planner.launch.read.hf_trainer.derive_settings import UNPACKED
 from planner.launch.read.import_launch import ImportedLaunch
@@ -30,6 +26,7 @@ from planner.launch.targets import targets
 from planner.launch.write.rewrite_launch import RewriteResult
 from planner.launch.write.write_launch import WrittenLaunch
 from planner.optimize.result_columns import fit_probability
+from planner.question.names import GPU, MODE, MODEL, NUM_GPUS
 from planner.question.request import Request
 from planner.question.terms import Term, columns_about, glossary, terms_of
 from planner.show.output_blocks import (
@@ -43,42 +40,27 @@ from planner.show.output_blocks import (
     text_table,
 )
 from planner.show.presenters.format_results import (
-    format_host_memory,
     format_result,
     label,
-    memory_parts,
     share,
-    short_plan,
 )
-from planner.show.presenters.load_check import start_pairs
-from planner.show.presenters.question_summary import question_blocks
+from planner.show.presenters.plan_summary import lost_line
 from planner.show.presenters.search import estimate_command
-from planner.show.presenters.uncertainty import format_fit
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import Evaluation
 
+_NOT_EXPRESSED = " The file cannot express all of it."
+_NO_BETTER = "No small change improves the plan."
+_NONE_FEASIBLE = "No change of 1 to 3 settings that planner tries makes the plan feasible."
 _UNPACKED = UNPACKED.partition("{")[0]
-_MAX_NAMED = 6
-_MIN_SHOWN_SHARE = 0.01
-_MAX_PARTS = 3
+_MAX_IGNORED, _MAX_SETTINGS = 3, 6
+_IN_TITLE = (MODEL, GPU, NUM_GPUS, MODE)
 _SPEED_COLUMNS = columns_about("speed")
 _REQUEST_TIMES = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
-_WASTED = {
-    "time_recompute_s": "recomputation",
-    "time_pipeline_bubble_s": "idle pipeline stages",
-    "time_tensor_parallel_s": "tensor-parallel communication",
-    "time_context_parallel_s": "context-parallel communication",
-    "time_expert_parallel_s": "expert-parallel communication",
-    "time_data_parallel_s": "reduction of gradients",
-    "time_weight_gather_s": "gathering of weights",
-    "time_pipeline_transfer_s": "transfers between stages",
-    "time_offload_s": "copies to the host",
-    "time_launch_wait_s": "waiting for the host",
-}
 
 
-def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Block]:
-    """Yield the settings of a launch file, the assumed defaults and the ignored options."""
+def understood_blocks(imported: ImportedLaunch) -> Iterator[Block]:
+    """Yield the settings of a launch file, the assumed defaults and the meaning of each option."""
     target, command = imported.target, imported.command
     tool = f"{target.title} {imported.version}".strip()
     yield make_lines(
@@ -86,13 +68,9 @@ def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Bl
         mark=TOTAL,
         indent="",
     )
-    yield make_lines(f"  sets {_stated_settings(imported)}", indent="    ")
+    yield make_lines(f"  sets {', '.join(_stated_settings(imported))}", indent="    ")
     if imported.assumed:
-        assumed = (
-            f"{_parameter_label(name)} {_format_setting(imported.values[name])} ({reason})"
-            for name, reason in imported.assumed.items()
-        )
-        yield make_lines(f"  assumes {', '.join(assumed)}", indent="    ")
+        yield make_lines(f"  assumes {', '.join(_assumed_settings(imported))}", indent="    ")
     if imported.defaults:
         defaults = (
             f"{name.replace('_', ' ')} ({reason})" for name, reason in imported.defaults.items()
@@ -100,43 +78,67 @@ def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Bl
         yield make_lines(f"  takes as default {', '.join(defaults)}", indent="    ")
     for note in imported.notes:
         yield make_lines(f"  {note}")
-    if is_full:
-        yield from _lines_blocks(imported)
-        return
-    for status, prefix, suffix in (
-        (Status.OPEN, "The file alone does not say ", "."),
-        (Status.NOT_MODELLED, "Not modelled, may change the result: ", "."),
-        (
-            Status.UNKNOWN,
-            "Not understood, may change the result: ",
-            f" (no options of {target.tool}).",
-        ),
+    yield from _lines_blocks(imported)
+
+
+def read_lines(imported: ImportedLaunch, notes: Sequence[str]) -> Iterator[str]:
+    """Yield how a launch file was read, what may change the result, and the notes, in short."""
+    settings = [text for name, text in _settings(imported) if name not in _IN_TITLE]
+    tool = f"{imported.target.title} {imported.version}".strip()
+    texts = [", ".join([tool, *settings[:_MAX_SETTINGS]])]
+    if len(settings) > _MAX_SETTINGS:
+        texts[0] += f" and {len(settings) - _MAX_SETTINGS} more"
+    if assumed := [f"{_parameter_label(n)} {_format_setting(imported.values[n])}"
+                   for n in imported.assumed]:  # fmt: skip
+        texts.append(f"assumed: {', '.join(assumed)}")
+    if ignored := imported.lines_with_status(Status.IGNORED):
+        texts.append(f"ignored: {_format_options(ignored, _MAX_IGNORED)}")
+    yield f"Read as: {'; '.join(texts)}."
+    if doubts := [*_doubts(imported)]:
+        yield f"May change the result: {'; '.join(doubts)}."
+    all_notes = [*notes, *imported.notes]
+    if all_notes:
+        more = f" And {len(all_notes) - 1} more (--full)." if len(all_notes) > 1 else ""
+        yield f"{all_notes[0]}{more}"
+
+
+def _doubts(imported: ImportedLaunch) -> Iterator[str]:
+    """Yield the options of a file that are not understood, not modelled, or depend on a branch."""
+    for status, prefix in (
+        (Status.UNKNOWN, "not understood: "),
+        (Status.NOT_MODELLED, "not modelled: "),
+        (Status.OPEN, "not in the file alone: "),
     ):
         if lines := imported.lines_with_status(status):
-            yield make_lines(f"  {prefix}{_format_options(lines)}{suffix}")
+            yield f"{prefix}{_format_options(lines, _MAX_IGNORED)}"
     for line in imported.lines_with_status(Status.OPEN):
         if ONLY_IN_SOME in line.meaning:
-            yield make_lines(f"  {line.meaning.partition(';')[0]}.")
-    if ignored := imported.lines_with_status(Status.IGNORED):
-        is_single = len(ignored) == 1
-        yield make_lines(
-            f"  {len(ignored)} {'option has' if is_single else 'options have'} no effect on the "
-            f"prediction: {_format_options(ignored)}; --full shows each."
-        )
+            yield line.meaning.partition(";")[0]
 
 
-def _stated_settings(imported: ImportedLaunch) -> str:
+def _assumed_settings(imported: ImportedLaunch) -> list[str]:
+    return [
+        f"{_parameter_label(name)} {_format_setting(imported.values[name])} ({reason})"
+        for name, reason in imported.assumed.items()
+    ]
+
+
+def _stated_settings(imported: ImportedLaunch) -> list[str]:
     """Return the parameters and inputs that a launch file sets, in the order of the terms."""
+    return [text for _, text in _settings(imported)]
+
+
+def _settings(imported: ImportedLaunch) -> list[tuple[str, str]]:
+    """Return the names and texts of the settings that a launch file sets."""
     values = dict(imported.values)
     if str(values.get("quantization_bits")) == "8":
         values["adapter"] = "8-bit lora"
-    texts = [
-        f"{_parameter_label(name)} {_format_setting(values[name])}"
+    return [
+        (name, f"{_parameter_label(name)} {_format_setting(values[name])}")
         for name, term in glossary().items()
         if name in imported.values.keys() - imported.assumed.keys()
         and not _is_default(term, imported.values[name])
     ]
-    return ", ".join(texts)
 
 
 def _parameter_label(name: str) -> str:
@@ -153,10 +155,10 @@ def _format_setting(value: object) -> str:
     return text.rpartition("/")[2] if text.endswith(".toml") else shown(value)
 
 
-def _format_options(lines: list[Line]) -> str:
+def _format_options(lines: list[Line], most: int) -> str:
     names = list(dict.fromkeys(line.option for line in lines))
-    rest = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return ", ".join(names[:_MAX_NAMED]) + rest
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
 
 
 def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
@@ -167,25 +169,6 @@ def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
     ]
     yield GAP
     yield text_table(("line", "option", "value", "meaning"), rows, text_columns=(1, 2, 3))
-
-
-def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
-    """Yield the GPU and host memory that a configuration needs, and what is available."""
-    needs, gpu = row["peak_memory_gib"], plan.problem.inputs.machine.gpu
-    has = gpu.allocatable_memory / GIB
-    parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MAX_PARTS]
-    shares = ", ".join(f"{name.replace('_', ' ')} {share(size / needs)}" for name, size in parts)
-    yield from question_blocks(plan)
-    yield make_lines(short_plan(plan, row), mark=TOTAL, indent="")
-    likelihood = f" ({fit_text})" if (fit_text := format_fit(row)) else ""
-    phase = f", in the phase {row['fullest_phase']}" if row.get("fullest_phase") else ""
-    breakdown = f": {shares}" if shares else phase
-    peak = f"peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{likelihood}{breakdown}"
-    host_memory = format_host_memory(row, plan.problem.inputs.machine)
-    texts = [peak, f"host memory {host_memory}"] if host_memory else [peak]
-    if row["rejected_by"] == OUT_OF_HOST_MEMORY.name:
-        texts.reverse()
-    yield make_lines(f"Does not fit: {'; '.join(texts)}.")
 
 
 def other_counts_blocks(question: LaunchQuestion) -> Iterator[Block]:
@@ -204,29 +187,6 @@ def other_counts_blocks(question: LaunchQuestion) -> Iterator[Block]:
         yield make_lines(
             f"  {other_count.num_gpus:,}: {fits}, {', '.join([memory, *reached])}", indent="    "
         )
-
-
-def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
-    """Yield a line with the shares of the step time lost to overheads, the largest first."""
-    step = row.get("step_time_s")
-    if not step:
-        return
-    parts = {name: row.get(name) or 0.0 for name in _WASTED}
-    lost = sorted(((time / step, name) for name, time in parts.items()), reverse=True)
-    texts = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _MIN_SHOWN_SHARE]
-    if texts:
-        yield make_lines(f"Lost in each step: {', '.join(texts)}.")
-
-
-def started_blocks(plan: Plan, row: Row) -> Iterator[Block]:
-    """Yield the values that the engine's log shows at start; nothing for training."""
-    inputs = plan.source_of(row).inputs
-    pairs = {}
-    if isinstance(inputs, ServingInputs):
-        pairs = start_pairs(row, shortens=inputs.engine.memory.shortens_longest)
-    if pairs:
-        text = ", ".join(f"{name} {value}" for name, value in pairs.items())
-        yield make_lines(f"At start the engine logs: {text}.")
 
 
 def by_hand_blocks(rewritten: RewriteResult) -> Iterator[Block]:
@@ -266,28 +226,63 @@ def change_blocks(
     base_row: Row,
     *,
     is_running: bool,
-    fits: float,
     attempts: Attempts | None = None,
 ) -> Iterator[Block]:
-    """Yield the probability that a plan fits, and its best change or the failed attempts."""
+    """Yield the best change of a plan, or the failed attempts."""
     yield Title(text="The best change")
-    if is_running and math.isfinite(fits):
-        yield make_lines(f"Unchanged: {fits_text(fits)}.")
     if change is not None:
         yield make_lines(change_text(workload, change, base_row))
     elif attempts is not None:
         yield from attempts_blocks(workload, attempts, base_row)
     elif is_running:
-        yield make_lines("No small change improves the plan.")
+        yield make_lines(_NO_BETTER)
     else:
-        yield make_lines("No change of 1 to 3 settings that planner tries makes the plan feasible.")
+        yield make_lines(_NONE_FEASIBLE)
+
+
+def change_lines(
+    workload: str,
+    change: Change | None,
+    base_row: Row,
+    *,
+    is_running: bool,
+    attempts: Attempts | None = None,
+    rewritten: RewriteResult | None = None,
+    is_complete: bool = False,
+) -> Iterator[str]:
+    """Yield the best change of a plan in the words of its file, or what fits instead.
+
+    ``rewritten`` is the file with the change; ``is_complete``: it expresses all of it.
+    """
+    if change is not None:
+        if rewritten is not None and is_complete:
+            words = f"`{'`, `'.join(_changed_options(rewritten))}`"
+        else:
+            names = terms_of(workload, "parameter")
+            changed = (f"{names[n].term} {shown(new)}" for n, (_, new) in change.changed.items())
+            words = ", ".join(changed)
+        text = change_text(workload, change, base_row, words)
+        yield f"Best change: {text}{_NOT_EXPRESSED if rewritten and not is_complete else ''}"
+    elif attempts is not None:
+        yield from _attempts_lines(workload, attempts, base_row)
+    else:
+        yield _NO_BETTER if is_running else _NONE_FEASIBLE
+
+
+def _changed_options(rewritten: RewriteResult) -> list[str]:
+    """Return the options that a change sets or removes, as the file has them."""
+    return [
+        f"without {option}" if words is None else f"{option} {' '.join(map(str, words))}".strip()
+        for option, words in rewritten.changes.items()
+    ]
 
 
 def next_blocks(
     workload: str, change: Change, others: list[Change], base_row: Row
 ) -> Iterator[Block]:
     """Yield the overheads after a change that makes the plan fit, and the best alternative."""
-    yield from wasted_blocks(change.row)
+    if line := lost_line(change.row):
+        yield make_lines(line)
     if others:
         best = max(others, key=lambda other: other.value)
         yield make_lines(f"Or {change_text(workload, best, base_row)}")
@@ -299,45 +294,50 @@ def attempts_blocks(workload: str, attempts: Attempts, base_row: Row) -> Iterato
         f"{name} {', '.join(map(shown, values))}" for name, values in attempts.tried.items()
     )
     if tried:
-        yield make_lines(f"Tried, alone and up to three together: {tried}. None of them fits.")
+        yield make_lines(f"Tried: {tried}.")
+    for line in _attempts_lines(workload, attempts, base_row):
+        yield make_lines(line)
+    if attempts.other is not None:
+        plan, change = attempts.other
+        yield Code(text=estimate_command(plan, change.row))
+
+
+def _attempts_lines(workload: str, attempts: Attempts, base_row: Row) -> Iterator[str]:
+    """Yield what fits where no small change of the file does."""
+    if attempts.tried:
+        count = formatting.format_counted(len(attempts.tried), "setting")
+        yield f"Tried {count}, alone and up to three together: none of them fits."
     else:
-        yield make_lines("No setting that planner tries saves memory here.")
+        yield "No setting that planner tries saves memory here."
     if attempts.other is not None:
         plan, change = attempts.other
         profile = change.row[plan.workload.profile_kind]
-        yield make_lines(
-            f"Another plan fits, as {profile}: {change_text(workload, change, base_row)}"
-        )
-        yield Code(text=estimate_command(plan, change.row))
-    else:
-        yield make_lines("More of them together do not fit either.")
+        yield f"Another plan fits, as {profile}: {change_text(workload, change, base_row)}"
+    elif attempts.tried:
+        yield "More of them together do not fit either."
     if attempts.unsaid is not None:
         text = change_text(workload, attempts.unsaid, base_row)
-        yield make_lines(f"The file has no option for this: {text}")
+        yield f"The file has no option for this: {text}"
     if attempts.adapter is not None:
         kind, row = attempts.adapter
-        yield make_lines(
-            f"With --adapter {kind} it fits, {format_probability(fit_probability(row))} likely."
-        )
+        yield f"With --adapter {kind} it fits, {format_probability(fit_probability(row))} likely."
     if attempts.gpus is not None:
-        yield from gpus_blocks(workload, attempts.gpus, base_row)
+        yield from _gpus_lines(workload, attempts.gpus, base_row)
 
 
-def gpus_blocks(workload: str, gpus: MoreGpus, base_row: Row) -> Iterator[Block]:
+def _gpus_lines(workload: str, gpus: MoreGpus, base_row: Row) -> Iterator[str]:
     """Yield the numbers of GPUs on which a plan fits, or the largest number tried."""
     for count, change in gpus.changes:
-        yield make_lines(
-            f"{formatting.format_gpus(count)} fit: {change_text(workload, change, base_row)}"
-        )
+        yield f"{formatting.format_gpus(count)} fit: {change_text(workload, change, base_row)}"
     if gpus.most and not gpus.changes:
-        yield make_lines(f"No number of these GPUs up to {gpus.most:,} fits.")
+        yield f"No number of these GPUs up to {gpus.most:,} fits."
 
 
-def change_text(workload: str, change: Change, base_row: Row) -> str:
+def change_text(workload: str, change: Change, base_row: Row, words: str = "") -> str:
     """Return a sentence on a change: new and old values, gain, and probability to fit.
 
-    More concurrent requests may increase latency, so the latencies are added if they change in the
-    shown digits.
+    ``words`` are the changed settings in short, without old values. More concurrent requests may
+    increase latency, so the latencies are added if they change in the shown digits.
     """
     terms = terms_of(workload, "parameter")
     changes = [
@@ -360,11 +360,13 @@ def change_text(workload: str, change: Change, base_row: Row) -> str:
                 format_result(name, base_row[name]),
             )
             # A plan that does not run has no times.
-            instead = f" instead of {before}" if math.isfinite(change.gain) else ""
+            has_before = math.isfinite(change.gain) and not words
+            instead = f" instead of {before}" if has_before else ""
             gains += [f"{label(name)} {after}{instead}"] if after != before else []
     fits = fits_text(change.fit_probability) if math.isfinite(change.fit_probability) else "fits"
     doubt = "" if change.is_significant else " The gain is within the error of the prediction."
-    return f"{', '.join(changes) or 'unchanged'}: {', '.join(gains)}; {fits}.{doubt}"
+    subject = words or ", ".join(changes) or "unchanged"
+    return f"{subject}: {', '.join(gains)}; {fits}.{doubt}"
 
 
 def translation_text(first_request: Request, other: Request, *rows: Row) -> str:
@@ -392,15 +394,13 @@ def translation_text(first_request: Request, other: Request, *rows: Row) -> str:
     return f"{same}: {'; '.join(texts)}."
 
 
-def shorter_blocks(imported: ImportedLaunch, plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+def shorter_lines(imported: ImportedLaunch, plan: Plan, evaluation: Evaluation) -> Iterator[str]:
     """Yield the longest unpacked samples [tokens] that fit where full sequences do not."""
     if not any(note.startswith(_UNPACKED) for note in imported.notes):
         return
     longest = largest_length(plan, evaluation, "sequence_length").largest
     if longest is not None:
-        yield make_lines(
-            f"Samples are not packed: the plan fits if none is longer than {longest:,} tokens."
-        )
+        yield f"Samples are not packed: the plan fits if none is longer than {longest:,} tokens."
 
 
 def launch_blocks(launch: WrittenLaunch, folder: Path) -> Iterator[Block]:

@@ -19,6 +19,9 @@ from planner.specs.training_workload import TrainingWorkload
 from planner.workloads.image_inputs import tower_lines
 from planner.workloads.make_plan import Plan
 
+ASSUMED = "Not given, assumed"
+"""Title of the values that planner assumed."""
+
 _SHOWN_AS = {kind.value.removesuffix("s"): kind.value for kind in SpecKind}
 
 
@@ -48,7 +51,7 @@ def question_lines(plan: Plan) -> list[str]:
 def defaults_blocks(plan: Plan) -> Iterator[Block]:
     """Every value that planner assumed because it was not specified."""
     if plan.defaults:
-        yield Title(text="Not given, assumed")
+        yield Title(text=ASSUMED)
         yield KeyValues(pairs=plan.defaults)
 
 

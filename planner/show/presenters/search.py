@@ -75,10 +75,10 @@ from planner.show.presenters.uncertainty import (
     short_assumption_lines,
     uncertainty_lines,
 )
-from planner.show.presenters.workload_details import details_of, memory_blocks
+from planner.show.presenters.workload_details import details_of
 from planner.workloads.make_plan import Plan
 from planner.workloads.saved_plan import all_answers, non_default_parameters
-from planner.workloads.workload import Evaluation, Workload
+from planner.workloads.workload import Workload
 
 if TYPE_CHECKING:
     from planner.decide.suggestions.cost_levers import CostLever
@@ -174,15 +174,6 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
         "Full report: add --full to this command, or for this plan only:", mark=TOTAL, indent=""
     )
     yield Code(text=estimate_command(plan, row))
-
-
-def single_plan_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """Yield the question of a single configuration, its results and its cost."""
-    row = first_row(evaluation.table())
-    yield from _question_blocks(plan)
-    yield GAP
-    yield make_lines(short_plan(plan, row), mark=TOTAL, indent="")
-    yield from _result_blocks(plan, evaluation.candidates, row)
 
 
 def _question_blocks(plan: Plan) -> Iterator[Block]:
@@ -595,30 +586,3 @@ def _option_arguments(term: Term, answer: object, default: object) -> list[str]:
         return [term.option_name if answer else f"--no-{term.option_name[2:]}"]
     text = str(answer).removesuffix(".0") if isinstance(answer, float) else str(answer)
     return [term.option_name, text]
-
-
-def estimate_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """Yield the question, the configuration, its memory, and its time by part and operator."""
-    details = details_of(plan)
-    yield from _configuration_blocks(plan, evaluation)
-    yield from details.memory_and_speed(plan, evaluation.candidates)
-    yield from details.more(plan, evaluation)
-    yield from assumed_blocks(plan)
-
-
-def misfit_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """The memory of a configuration that is valid but too large for the GPU."""
-    yield from _configuration_blocks(plan, evaluation)
-    yield from memory_blocks(evaluation.candidates)
-    yield GAP
-
-
-def _configuration_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """Yield the question, the defaults, the load check, and the settings of one plan."""
-    yield from question_blocks(plan)
-    yield from defaults_blocks(plan)
-    if line := load_line(plan, evaluation.candidates):
-        yield GAP
-        yield make_lines(line)
-    yield Title(text="The configuration")
-    yield make_lines(settings_text(plan, evaluation.candidates.row), indent="", most=100)

@@ -193,6 +193,17 @@ def _burst_blocks(burst: Burst) -> Iterator[Block]:
     )
 
 
+def burst_line(burst: Burst) -> str:
+    """Return a sentence on requests that arrive at once: when all are answered, and TTFT."""
+    firsts = {f"p{100 * s:.0f}": burst.first_within(s) for s in _SHARES}
+    return (
+        f"A burst of {formatting.format_count(burst.num_requests)} requests is answered in "
+        f"{formatting.format_duration(burst.makespan)}, in waves of "
+        f"{formatting.format_count(burst.in_a_wave)} requests a replica; "
+        f"TTFT {_format_latencies(firsts)}."
+    )
+
+
 def _format_latencies(seconds: dict[str, float]) -> str:
     return ", ".join(
         f"{name} {formatting.format_duration(value)}" for name, value in seconds.items()

@@ -17,7 +17,6 @@ from planner.show.output_blocks import (
     TIE,
     Bars,
     Block,
-    Cell,
     Column,
     Figure,
     Page,
@@ -42,7 +41,6 @@ from planner.show.presenters.format_results import (
     format_scaled,
     label,
     layout_of,
-    number_cell,
     number_of,
 )
 from planner.show.presenters.services import MOST_TOKENS, PER_MEGAWATT, carried_columns
@@ -56,7 +54,6 @@ from planner.show.presenters.sizes import (
 )
 from planner.show.reports import (
     ComparedResult,
-    ExplanationReport,
     PlansReport,
     ResultRow,
     SizeReport,
@@ -209,37 +206,6 @@ def _parts(report: PlansReport, names: Sequence[str]) -> Iterator[Block]:
             name = caption.lower().replace(" ", "_")
             yield Bars(name=name, caption=f"{caption}: the parts in which they differ", unit=unit,
                        labels=names, parts=shown)  # fmt: skip
-
-
-def bounds_section(report: ExplanationReport) -> Section:
-    """Return a section on the bottlenecks of each step of a plan, and its longest parts."""
-    blocks: list[Block] = []
-    for step in report.steps:
-        step_time = step.time_s or 1.0
-        causes = [
-            f"{name} {formatting.format_percent(time / step_time)}"
-            for name, time in sorted(step.bounds_s.items(), key=lambda item: -item[1])
-            if time
-        ]
-        percent = formatting.format_percent
-        rows: list[list[str | Cell]] = [
-            [
-                part.operator.replace("_", " "),
-                number_cell(part.time_s, formatting.format_duration),
-                number_cell(part.share, percent),
-                part.bound,
-                number_cell(part.of_roofline, percent),
-            ]
-            for part in step.operators[:_MOST_PARTS]
-        ]
-        heads = ("part", "time", "share", "bound by", "of roofline")
-        table = text_table(heads, rows, text_columns=(0, 3), name=f"bounds of {step.step}")
-        caption = (
-            f"The {step.step} takes {formatting.format_duration(step_time)}, bound by "
-            f"{formatting.join_words(causes)}"
-        )
-        blocks.append(replace(table, caption=caption))
-    return Section(title="What bounds it?", blocks=blocks)
 
 
 _HOUR, _COST = "time", "cost_usd"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from planner.base import formatting
 from planner.base.read_files import RESULT, read_json
 from planner.base.records import record
 from planner.decide.assumptions import SensitiveAssumption
+from planner.decide.explain.explanation import Explanation
 from planner.errors import InfeasibleError, PlannerError, SpecError
 from planner.question.names import GPU
 from planner.question.terms import glossary, terms_of
@@ -21,27 +22,29 @@ from planner.show.output_blocks import (
     TIE,
     Bars,
     Block,
-    Column,
     KeyValues,
+    Lines,
     Page,
     RankingChart,
     Section,
-    fit_table,
+    Title,
+    joined,
     text_table,
 )
+from planner.show.presenters.explanation import sensitivities_blocks
 from planner.show.presenters.format_results import (
     Ends,
     format_result,
     label,
     layout_of,
-    number_cell,
     number_of,
     plan_of,
 )
 from planner.show.presenters.infeasible import infeasible_message
-from planner.show.presenters.json_files import add_estimate
 from planner.show.presenters.load_check import start_pairs
 from planner.show.presenters.pareto_front import objective_column, percentile_columns
+from planner.show.presenters.plan_report import PlanReport, estimate_report, summary_blocks
+from planner.show.presenters.question_summary import ASSUMED
 from planner.show.presenters.search import compared_columns, fastest_line, format_tie
 from planner.show.presenters.uncertainty import (
     format_fit,
@@ -55,7 +58,7 @@ from planner.show.reports import (
     SUPPORTED_FILES,
     EstimateReport,
     ExplanationReport,
-    Json,
+    LargestReport,
     LimitChance,
     PlanEvidence,
     PlansReport,
@@ -66,11 +69,11 @@ from planner.show.reports import (
     SpecsReport,
     result_from_json,
     version_notes,
-    written_report,
 )
+from planner.show.saved_blocks import load_blocks
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.sweep_folder import Sweep
-from planner.ui.pages.comparison import bounds_section, plans_page, sizes_page, specs_page
+from planner.ui.pages.comparison import plans_page, sizes_page, specs_page
 from planner.ui.pages.headline import (
     ends_of_row,
     evidence,
@@ -145,35 +148,46 @@ def result_page(result: Report, catalogue: Catalogue) -> Page:
     if isinstance(result, SpecsReport):
         return specs_page(result)
     if isinstance(result, ExplanationReport):
-        page = plan_page(result.plan, result.where, catalogue)
-        return replace(
-            page,
-            title=f"Where do the time and memory of {page.subject} go?",
-            sections=[bounds_section(result), *page.sections],
-        )
+        page, _ = _predicted_page(result.plan, result.where, catalogue)
+        explained = summary_page(result, f"Where do the time and memory of {page.subject} go?")
+        sections = [*explained.sections, *page.sections]
+        return replace(page, title=explained.title, answer=explained.answer, sections=sections)
+    if isinstance(result, LargestReport):
+        return summary_page(result, LARGEST_TITLE)
     raise SpecError(f"{result.where}: no page can be made of this result: {SUPPORTED_FILES}.")
 
 
 def plan_page(pinned: SavedPlan, where: str, catalogue: Catalogue) -> Page:
     """Return the page of a plan file, with a new prediction."""
+    page, explained = _predicted_page(pinned, where, catalogue)
+    changes = Section(title=CHANGES, blocks=[*sensitivities_blocks(explained, is_full=False)])
+    return replace(page, sections=[*page.sections, changes])
+
+
+def _predicted_page(
+    pinned: SavedPlan, where: str, catalogue: Catalogue
+) -> tuple[Page, Explanation]:
+    """Return the page of a new prediction of a plan, and its explanation."""
     try:
         plan = make_single_plan(pinned.request())
         evaluation = evaluate(plan)
         if evaluation.rejected_by:
             raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
-        command = ["estimate", "--plan", where]
-        report = written_report(
-            lambda files: add_estimate(files, plan, evaluation, command), EstimateReport
-        )
+        report = estimate_report(plan, evaluation, ["estimate", "--plan", where])
     except PlannerError as error:
         raise type(error)(f"{where}: {error}") from error
     page = estimate_page(report, catalogue)
     notes = [line.replace("this page by", "estimated by") for line in version_notes(pinned.version)]
     if pinned.defaulted:
         notes.append(f"Missing parameters have their defaults: {', '.join(pinned.defaulted)}.")
-    return add_new_prediction(replace(page, question=[*page.question, *notes]), pinned)
+    page = replace(page, question=[*page.question, *notes])
+    return page, Explanation(plan=plan, evaluation=evaluation)
 
 
+LARGEST_TITLE = "What is the largest that fits?"
+"""Title of the pages of `planner max-batch` and `planner max-length`."""
+
+_SHOWN_SECTIONS = 3
 _PARTS = "Where do time and memory go?"
 _SIZE_OF = re.compile(r" \([\d.,]+ \w+ parameters[^)]*\)")
 _FIRST = 3
@@ -422,44 +436,72 @@ def _sentence(
 
 
 def estimate_page(report: EstimateReport, catalogue: Catalogue) -> Page:
-    """Return the page of a result of an estimate.
+    """Return the page of a result of an estimate: its screen, charts and full report.
 
     Raises SpecError if the result lacks a part or a column.
-    Raises InfeasibleError if the configuration is rejected.
     """
-    row, workload = report.rows[0], report.workload
-    if rejected := row.get("rejected_by"):
-        raise InfeasibleError(f"{report.where}: the configuration is rejected by {rejected}.")
-    settings = {  # every parameter without its default
-        label(name): formatting.format_parameter(row[name])
-        for name, term in terms_of(workload.name, "parameter", "derived", "pool").items()
-        if row.get(name) is not None and row[name] != term.default_value
-    }
+    page = summary_page(report, f"How fast is {_question_subject(report)}, and what does it cost?")
+    if not report.rows:
+        return page
+    row, workload, manifest = report.rows[0], report.workload, report.manifest
+    runs = not row.get("rejected_by")
     charts = breakdowns([layout_of(workload, row)], [row])
+    if not runs:
+        charts = [block for block in charts if getattr(block, "name", "").startswith("memory")]
     chart = next((block for block in charts if isinstance(block, Bars)), None)
-    sections = [
-        Section(title="What is the plan?", blocks=[KeyValues(pairs=settings)]),
-        Section(title=_PARTS, blocks=[block for block in charts if block is not chart]),
-        *([_operators(report.operators)] if report.operators else []),
-    ]
-    prediction = _Prediction(report.sure, report.limits, report.load, report.open_facts)
-    page = _page(report, catalogue, row, _goals(report, (), row), sections, prediction)
-    return with_glossary(replace(page, chart=chart), workload.name)
+    price_text = format_price(row)
+    chances = [limit.probability for limit in report.limits]
+    page = replace(
+        page,
+        question=[*page.question, *([f"Price: {price_text}."] if price_text else [])],
+        headline=page.headline or headline(workload, row, "runs"),
+        figures=figures(row, ends_of_row(row), chances) if runs else (),
+        evidence=evidence(report.sure.basis, row.get("evidence_runs")) if runs else None,
+        chart=chart,
+        sections=[
+            Section(title=_PARTS, blocks=[block for block in charts if block is not chart]),
+            *page.sections,
+            assumptions(used_specs(manifest.get("specs") or {}, [row]), catalogue, manifest),
+            manifest_section(manifest),
+        ],
+    )
+    return with_glossary(page, workload.name)
 
 
-def _operators(operators: Sequence[Json]) -> Section:
-    """Return a table of the time of every operator, the longest first."""
-    names = [*dict.fromkeys(name for row in operators for name in row)]
-    rows = sorted(operators, key=lambda row: -number_of(row, "total_s") if "total_s" in row else 0)
-    columns = [
-        Column(
-            name, [number_cell(1e3 * number_of(row, name), "{:,.2f}".format) for row in rows],
-            f"{name.removesuffix('_s').replace('_', ' ')} ms",
-        )
-        if name.endswith("_s")
-        else Column(name, [str(row.get(name) or "-") for row in rows], name.replace("_", " "),
-                    numeric=False)
-        for name in names
-    ]  # fmt: skip
-    table = replace(fit_table(columns), name="operators", caption="Time by operator, of a step")
-    return Section(title="Which operators take the time?", blocks=[table])
+def summary_page(report: PlanReport, title: str) -> Page:
+    """Return a page of a report: its first screen, and a section for each title of the details."""
+    blocks = [*summary_blocks(report)]
+    pairs = [block.pairs for block in blocks if isinstance(block, KeyValues)]
+    lines = [line for block in blocks if isinstance(block, Lines) for line in block.lines]
+    sure = report.summary.sure
+    tables = [block for block in blocks if not isinstance(block, KeyValues | Lines)]
+    manifest = report.manifest
+    first = "What the file sets" if "launch_file" in report.more else "What was asked"
+    return Page(
+        title=title,
+        subject=str(manifest.get("model") or "the model"),
+        question=[*map(str, manifest.get("question") or ()), *report.version_notes],
+        headline=report.summary.verdict,
+        answer=[line for line in (report.summary.plan, *lines) if line and line not in sure],
+        reached=pairs[0] if pairs else {},
+        sure=sure,
+        sections=[
+            *([Section(title="In short", blocks=tables)] if tables else []),
+            *(
+                replace(section, is_folded=number >= _SHOWN_SECTIONS)
+                for number, section in enumerate(split_sections(first, load_blocks(report.details)))
+                if section.title != ASSUMED
+            ),
+        ],
+    )
+
+
+def split_sections(title: str, blocks: Iterable[Block]) -> list[Section]:
+    """Return sections of blocks by their titles; ``title`` is for blocks before the first one."""
+    sections: list[tuple[str, list[Block]]] = [(title, [])]
+    for block in blocks:
+        if isinstance(block, Title):
+            sections.append((block.text, []))
+        else:
+            sections[-1][1].append(block)
+    return [Section(title=name, blocks=content) for name, content in sections if joined(content)]
