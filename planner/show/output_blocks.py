@@ -182,11 +182,15 @@ class RankingChart:
 
 @record(kw_only=True)
 class KeyValues:
-    """Names and values; ``is_two_column``: two pairs a line if the width allows."""
+    """Names and values; ``is_two_column``: two pairs a line if the width allows.
+
+    ``is_running``: as many pairs a line as the width allows, indented.
+    """
 
     kind: ClassVar[str] = "pairs"
     pairs: Mapping[str, str]
     is_two_column: bool = False
+    is_running: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(

@@ -147,8 +147,12 @@ def fold_command(command: str, width: int) -> str:
 
 
 def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
-    """Print names and values in aligned columns."""
+    """Print names and values in aligned columns, or one after the other."""
     items = [*pairs.pairs.items()]
+    if pairs.is_running:
+        for line in _running_lines(items, console.width):
+            console.print(line, soft_wrap=True)
+        return
     half = ceil_div(len(items), 2)
     lines: list[Sequence[str]] = [
         [*left, *right]
@@ -163,6 +167,22 @@ def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
     for line in lines if is_two_column else items:
         table.add_row(*line)
     console.print(table)
+
+
+def _running_lines(items: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Return names and values as lines; a pair is only folded if it is longer than a line."""
+    lines = [""]
+    for name, value in items:
+        pair = f"{name} {value}".strip()
+        if lines[-1] and len(lines[-1]) + len(pair) + 3 <= width:
+            lines[-1] += f"   {pair}"
+        else:
+            lines.append(f"  {pair}")
+    return [
+        folded
+        for line in lines[1:]
+        for folded in textwrap.wrap(line, width, subsequent_indent="    ") or [""]
+    ]
 
 
 def _write_table(console: Console, table: output_blocks.Table) -> None:
@@ -186,7 +206,7 @@ def _make_rich_table(console: Console, table: output_blocks.Table) -> RichTable:
         heads = [head for head in heads if not head.rank]
     names = {head.name for head in heads}
     shown_indexes = [index for index, head in enumerate(table.heads) if head.name in names]
-    stacked = [(h.text.split() or [""]) if table.is_whole else h.text.split("\n") for h in heads]
+    stacked = [_head_lines(h) if table.is_whole else h.text.split("\n") for h in heads]
     highest = max(map(len, stacked))
     widest = (
         max(
@@ -223,6 +243,11 @@ def _make_rich_table(console: Console, table: output_blocks.Table) -> RichTable:
     return rich_table
 
 
+def _head_lines(head: output_blocks.ColumnHead) -> list[str]:
+    """Return the lines of a head: those that it has, or else its words."""
+    return head.text.split("\n") if "\n" in head.text else head.text.split() or [""]
+
+
 def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> RichTable:
     """Return a rich table without rows, with ``gap`` spaces between its columns."""
     return RichTable(
@@ -246,7 +271,7 @@ def _fit_columns(
     ]
 
     def total(heads: Sequence[output_blocks.ColumnHead], gap: int) -> int:
-        head_widths = (max(map(len, head.text.split()), default=0) for head in heads)
+        head_widths = (max(map(len, _head_lines(head))) for head in heads)
         cell_widths = (widest[index_of[head.name]] for head in heads)
         return sum(map(max, head_widths, cell_widths)) + gap * (len(heads) - 1)
 
