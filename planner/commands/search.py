@@ -163,18 +163,17 @@ def _write_rows(
 
 def _present(searched: Searched, is_full: bool) -> Iterator[Block]:
     """Yield the answer and the API prices."""
-    from planner.show.presenters.search import search_blocks
-    from planner.show.presenters.workload_details import details_of
+    from planner.show.presenters.search import recommended_details, search_blocks
     from planner.show.reports import SearchReport, written_report
 
-    inputs, plan, best = searched.inputs, searched.plan, searched.result.recommended
-    if not searched.result.table or best is None:
+    inputs = searched.inputs
+    if not searched.result.table:
         return
     arguments = inputs.arguments if inputs.sink is None else ()  # rows of the file are others
     report = written_report(
         lambda files: _write_rows(files, searched, arguments, has_rows=True), SearchReport
     )
-    details = details_of(plan).memory_and_speed(plan, best) if is_full else ()
+    details = recommended_details(searched.plan, searched.result) if is_full else ()
     yield from search_blocks(
         report, inputs.top, is_full=is_full, details=details,
         shows_warnings=inputs.shows_interruption,

@@ -17,9 +17,7 @@ from planner.optimize.collector import CellResult
 from planner.optimize.problem import Cell, Problem, bad_case_factor, distinguishing_factors
 from planner.optimize.tie_breaking import ComplexityTieBreaker, RankedConfiguration
 
-RECOMMENDATION_RULE = (
-    "Rule: of the plans tied with the best bad case, the most evidence, then the simplest"
-)
+RECOMMENDATION_RULE = "Rule: of plans tied with the best bad case, most evidence, then the simplest"
 """What `recommend_plan` does, as a sentence."""
 
 
@@ -54,9 +52,7 @@ def tied_but_faster_plan(
     return min(better, key=lambda choice: choice.values[0], default=None)
 
 
-def is_tied_with(
-    problem: Problem, choice: RankedConfiguration, other: RankedConfiguration
-) -> bool:
+def is_tied_with(problem: Problem, choice: RankedConfiguration, other: RankedConfiguration) -> bool:
     """Whether two plans differ by less than the error of published runs; False for the same."""
     if choice is other or not problem.has_ties:
         return False

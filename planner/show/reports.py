@@ -228,6 +228,11 @@ class SearchReport(RowsReport):
     levers: tuple[LeverEffect, ...] = ()
     lever_notes: tuple[str, ...] = ()
 
+    @property
+    def best_row(self) -> ResultRow:
+        """The row of the recommended plan; empty without a plan."""
+        return self.recommended_row or ResultRow({}, self.where)
+
 
 @record(kw_only=True)
 class EstimateReport(RowsReport):

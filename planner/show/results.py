@@ -147,13 +147,11 @@ class SearchAnswer(_Deployable, SearchResult):
         return infeasible_message(self.plan, self) if self.recommended is None else ""
 
     def _feasible_blocks(self, full: bool) -> Iterable[Block]:
-        from planner.show.presenters.search import search_blocks
+        from planner.show.presenters.search import recommended_details, search_blocks
         from planner.show.presenters.search_file import search_report
-        from planner.show.presenters.workload_details import details_of
 
-        best = self.recommended
-        details = details_of(self.plan).memory_and_speed(self.plan, best) if full and best else ()
         report = search_report(self.plan, self)
+        details = recommended_details(self.plan, self) if full else ()
         return search_blocks(report, _ROWS, is_full=full, details=details)
 
 

@@ -154,18 +154,18 @@ def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
             console.print(line, soft_wrap=True)
         return
     half = ceil_div(len(items), 2)
-    lines: list[Sequence[str]] = [
+    paired: list[Sequence[str]] = [
         [*left, *right]
         for left, right in zip_longest(items[:half], items[half:], fillvalue=("", ""))
     ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*paired, strict=True)]
     is_two_column = pairs.is_two_column and sum(widths) + 2 * (len(widths) - 1) <= console.width
     table = _empty_table(console, has_head=False)
     for number in range(4 if is_two_column else 2):
         is_whole = not pairs.is_two_column and number == 0
         table.add_column(no_wrap=is_whole, overflow="ellipsis" if is_whole else "fold")
-    for line in lines if is_two_column else items:
-        table.add_row(*line)
+    for cells in paired if is_two_column else items:
+        table.add_row(*cells)
     console.print(table)
 
 
@@ -188,7 +188,7 @@ def _running_lines(items: Sequence[tuple[str, str]], width: int) -> list[str]:
 def _write_table(console: Console, table: output_blocks.Table) -> None:
     """Print a table with its notes; names the columns that do not fit if it must be complete."""
     console.print(_make_rich_table(console, table))
-    if table.is_whole:
+    if table.is_whole and table.elsewhere:
         names = {head.name for head in _fit_columns(table, console.width)[0]}
         missing = [head.name for head in table.heads if head.name not in names]
         if missing:

@@ -11,7 +11,7 @@ from planner.base.csv_cells import Row
 from planner.base.records import record
 from planner.optimize.result import SCALING_COLUMN as SCALING
 from planner.optimize.result_columns import RUNS
-from planner.question.terms import glossary, terms_about
+from planner.question.terms import glossary
 from planner.show.output_blocks import (
     BAD,
     BEST,
@@ -35,7 +35,6 @@ from planner.show.presenters.format_results import (
     number_of,
     result_cell,
     share,
-    short_plan_of,
     shortest_plan,
 )
 from planner.show.presenters.pareto_front import (
@@ -157,10 +156,11 @@ def alternatives_table(report: SearchReport, chosen: Alternatives) -> Table:
     texts, unit = format_in_common_unit(column, values)
     marks = [LOWEST * (value == chosen.best) for value in values]
     cells = [
-        replace(result_cell(column, row, f"{mark}{text}"), number=number_of(row, column))
-        for row, text, mark in zip(rows, texts, marks, strict=True)
+        Cell(text=f"{mark}{text}", number=value, ends=ends_in(column, row))
+        for row, value, text, mark in zip(rows, values, texts, marks, strict=True)
     ]
     names = [formatting.format_parameter(row[axis]) for row in rows] if axis else []
+    plans = [shortest_plan(report.workload, report.comparisons, row, axis) for row in rows]
     axis_label = AXES.get(axis) or axis.replace("_", " ")
     columns = [
         *([Column(axis, names, axis_label, numeric=False)] if axis else []),
@@ -170,13 +170,13 @@ def alternatives_table(report: SearchReport, chosen: Alternatives) -> Table:
         *_second_columns(report, rows, column) * (not axis),
         Column("change", _changes(report, chosen), "vs\nrec."),
         *_run_columns(rows),
-        Column("plan", [_plan_text(report, row, axis) for row in rows], "plan", numeric=False),
+        Column("plan", plans, "plan", numeric=False),
     ]  # fmt: skip
     row_marks = [
         BEST if n == chosen.recommended else TIE if tied else ""
         for n, tied in enumerate(chosen.tied)
     ]
-    table = fit_table(columns, lambda name: _RANKS.get(name, 0), row_marks)
+    table = fit_table(columns, lambda name: _RANKS.get(name, 0), row_marks, elsewhere="")
     caption = f"The recommended plan of each {axis_label}"
     return replace(
         table, name="alternatives", caption=caption if axis else "Plans along the front",
@@ -255,14 +255,6 @@ def _run_columns(rows: Sequence[ResultRow]) -> list[Column]:
     return [Column(RUNS, texts, "runs")]
 
 
-def _plan_text(report: SearchReport, row: ResultRow, axis: str) -> str:
-    if axis:
-        return shortest_plan(report.workload, report.comparisons, row, axis)
-    names = [name for name in terms_about("software") if row.get(name)]
-    software = [name for name in names if name in report.comparisons]
-    return short_plan_of(report.workload, [*report.comparisons, *software], row)
-
-
 def legend_lines(report: SearchReport, chosen: Alternatives) -> list[str]:
     """Return the meaning of a table's marks, and the rule if another row is first."""
     better = "lowest" if is_lower_better(report) else "highest"
@@ -270,34 +262,34 @@ def legend_lines(report: SearchReport, chosen: Alternatives) -> list[str]:
     if any(chosen.tied):
         parts.append(f"{TIED} tied: within the error")
     if any(math.isfinite(number_of(row, RUNS)) for row in chosen.rows):
-        parts.append("runs: published, on the GPU")
+        parts.append("runs: published")
     rule = report.recommended_rule
     return ["   ".join(parts), *([f"{rule}."] if rule and chosen.recommended else [])]
 
 
 def front_line(report: SearchReport) -> str:
     """Return plans of the front that are better in the second objective; "" if there are none."""
-    goals, best, rows = search_goals(report), report.recommended_row, ranked_rows(report)
-    number = front_size(rows)
-    if number < 2 or best is None:
+    goals, best = search_goals(report), report.recommended_row
+    if front_size(ranked_rows(report)) < 2 or best is None:
         return ""
-    count = f"{formatting.format_count(number)} on the front: --full"
     ahead = _better_in_second(report, best) if len(goals) > 1 and main_axis(report) else []
     if not ahead:
-        return f"{count[0].upper()}{count[1:]}"
+        return ""
     first, second = goals[:2]
-    steps = min(len(ahead), 4)
-    indexes = {round(n * (len(ahead) - 1) / max(steps - 1, 1)) for n in range(steps)}
+    steps = min(len(ahead), 3)
+    indexes = {round((n + 1) * (len(ahead) - 1) / steps) for n in range(steps)}
     shown = [ahead[index] for index in sorted(indexes)]
-    columns = [
+    (firsts, first_unit), (seconds, second_unit) = (
         format_in_common_unit(name, [number_of(row, name) for row in shown])
         for name in (first, second)
+    )
+    units = f" {first_unit or label(first)}", f" {second_unit}".rstrip()
+    pairs = [
+        f"{value}{'' if n else units[0]} at {other}{'' if n else units[1]}"
+        for n, (value, other) in enumerate(zip(firsts, seconds, strict=True))
     ]
-    pairs = [f"{one}/{other}" for one, other in zip(*(texts for texts, _ in columns), strict=True)]
-    units = [unit or label(name) for (_, unit), name in zip(columns, (first, second), strict=True)]
     more = "Less" if _second_sign(report) > 0 else "More"
-    name = label(second).replace("peak memory", "memory")
-    return f"{more} {name} ({'/'.join(units)}): {', '.join(pairs)} ({count})"
+    return f"{more} {label(second).replace('peak memory', 'memory')}: {', '.join(pairs)}"
 
 
 def _better_in_second(report: SearchReport, best: ResultRow) -> list[ResultRow]:
@@ -358,10 +350,10 @@ def _loss_text(sign: int, loss: float) -> str:
     return f"{'-' if is_less else '+'}{share(abs(loss))}" if loss else "as good"
 
 
-def axis_blocks(report: SearchReport, axis: str) -> Iterator[Block]:
+def axis_blocks(report: SearchReport, axis: str, *, has_table: bool = True) -> Iterator[Block]:
     """Yield a table with the recommended plan of each value of an input, and those without."""
     compared = report.comparisons[axis]
-    if compared.rows:
+    if compared.rows and has_table:
         yield GAP
         yield axis_table(report, axis)
     if axis == "contract":

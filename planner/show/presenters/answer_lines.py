@@ -24,7 +24,7 @@ _MOST_CHANGES = 2
 
 def section_line(title: str, text: str, mark: str = BEST) -> Lines:
     """Return the first line of a part of an answer: its title in capitals and its subject."""
-    return make_lines(f"{title}   {text}", mark=mark, indent="  ", most=3)
+    return make_lines(f"{title}  {text}", mark=mark, indent="  ", most=3)
 
 
 def price_text(row: Row) -> str:
@@ -68,11 +68,27 @@ def result_file(command: str) -> tuple[str, bool]:
     return _FILE, False
 
 
-def next_line(command: str) -> str:
-    """Return what to ask next of the answer of a command line."""
+def next_line(command: str, target: str = "") -> str:
+    """Return what to ask next of the answer of a command line.
+
+    ``target`` is the launch target that starts the plan; "" if there is none.
+    """
     name, is_written = result_file(command)
     start = "" if is_written else f"add --json {name}; then "
-    return f"Next: {start}planner explain | launch | estimate --from {shlex.quote(name)}"
+    launch = f" | launch {target}" if target else ""
+    return f"Next: {start}planner explain{launch} --from {shlex.quote(name)}"
+
+
+def launch_target(workload: str, software: object) -> str:
+    """Return the first launch target that starts plans of a framework or engine; "" if none."""
+    from planner.launch import TARGETS
+    from planner.launch.option_table import tool_row
+
+    for name in TARGETS:
+        row = tool_row(name)
+        if workload in row["workloads"].split("|") and software in row["profiles"].split("|"):
+            return name
+    return ""
 
 
 def count_lines(blocks: Iterable[Block], width: int = USUAL_COLUMNS) -> int:

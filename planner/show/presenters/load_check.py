@@ -201,7 +201,10 @@ def replay_result(plan: Plan, candidates: Candidates) -> ReplayResult:
     from planner.decide.trace_replay import LATENCIES, SHARES, replay_trace
 
     replay = replay_trace(candidates, plan.request)
-    heads = {None: "mean", **{share: f"p{100 * share:.0f}" for share in SHARES}}
+    heads: dict[float | None, str] = {
+        None: "mean",
+        **{share: f"p{100 * share:.0f}" for share in SHARES},
+    }
     latencies = [
         {"latency": name, "source": source, **{heads[share]: times[share] for share in heads}}
         for name in LATENCIES

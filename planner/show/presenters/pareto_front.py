@@ -48,7 +48,7 @@ _WORK = ("model", "adapter")
 
 def search_goals(report: SearchReport) -> list[str]:
     """The columns of the objectives of a search."""
-    row, wording = report.recommended_row or {}, report.workload.wording
+    row, wording = report.best_row, report.workload.wording
     names = report.manifest.get("objectives") or []
     return [objective_column(wording, report.comparisons, str(name), row) for name in names]
 

@@ -6,7 +6,6 @@ import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from planner.base import formatting
 from planner.base.csv_cells import Row
@@ -47,6 +46,7 @@ from planner.show.presenters.answer_lines import (
     assumed_count_line,
     change_lines,
     count_lines,
+    launch_target,
     next_line,
     price_text,
     result_file,
@@ -72,6 +72,7 @@ from planner.show.presenters.load_check import load_line, replay_blocks, replay_
 from planner.show.presenters.pareto_front import (
     are_same_plan,
     front_blocks,
+    front_size,
     is_lower_better,
     percentile_columns,
     percentile_limit_columns,
@@ -88,11 +89,13 @@ from planner.show.presenters.question_summary import (
     question_blocks,
 )
 from planner.show.presenters.uncertainty import (
+    evidence,
     format_regret,
     report_columns,
     result_pairs,
     short_assumption_lines,
     uncertainty_lines,
+    unnamed_lines,
 )
 from planner.show.presenters.workload_details import details_of, memory_blocks
 from planner.show.reports import LeverEffect, ResultRow, SearchReport
@@ -103,7 +106,7 @@ from planner.workloads.workload import Evaluation
 _MAX_ASSUMED = 4
 _LINES, _ALL_LINES = 7, 1000
 _MIN_DIFFERENCE = 1e-3
-_MOST_ALTERNATIVES, _LEAST_ALTERNATIVES = 8, 3
+_MOST_ALTERNATIVES, _LEAST_ALTERNATIVES, _MOST_CLOSING = 8, 3, 5
 _LIKELY = 0.9
 _VERBS = {"train": "Train", "serve": "Serve", "rl": "Train"}
 _SIZE_OF = re.compile(r" \([\d.,]+ \w+ parameters[^)]*\)")
@@ -151,26 +154,28 @@ def search_blocks(
 
 
 def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
-    """Return the answer in `MOST_LINES` lines if possible, without ``extra`` of them."""
-    chosen = alternatives(report)
-    better = better_lines(report)
-    first: list[Block] = [*_question_blocks(report), GAP, *recommended_blocks(report)]
-    if better:
-        first += [GAP, *_better_blocks(better)]
-    if chosen is None:
-        return [*first, GAP, *_closing_blocks(report, 0)]
-    number = len(chosen.rows)
-    shown, gap = min(_MOST_ALTERNATIVES, number), [GAP]
+    """Return the answer in `MOST_LINES` lines, less ``extra``, if possible.
+
+    Left out first: empty lines, then alternatives beyond three, then lines below the table.
+    """
+    chosen, better = alternatives(report), better_lines(report)
+    number = 0 if chosen is None else len(chosen.rows)
+    shown, gaps, most = min(_MOST_ALTERNATIVES, number), 2, _MOST_CLOSING
     while True:
-        table = _table_blocks(report, chosen.first(shown))
-        blocks = [*first, *gap, *table, *_closing_blocks(report, number - shown)]
+        blocks: list[Block] = [*_question_blocks(report), GAP, *recommended_blocks(report)]
+        blocks += [*[GAP] * (gaps > 1), *_better_blocks(better)] if better else []
+        blocks += [GAP] * (gaps > 0)
+        blocks += [] if chosen is None else _table_blocks(report, chosen.first(shown))
+        blocks += _closing_blocks(report, number - shown, most)
         beyond = count_lines(blocks) + extra - MOST_LINES
-        if beyond <= 0 or (shown <= _LEAST_ALTERNATIVES and not gap):
+        if beyond <= 0 or (shown <= _LEAST_ALTERNATIVES and most == 0):
             return blocks
-        if gap:
-            gap = []
-        else:
+        if gaps:
+            gaps -= 1
+        elif shown > _LEAST_ALTERNATIVES:
             shown = max(shown - beyond, _LEAST_ALTERNATIVES)
+        else:
+            most = max(most - beyond, 0)
 
 
 def _table_blocks(report: SearchReport, chosen: Alternatives) -> Iterator[Block]:
@@ -187,7 +192,7 @@ def _question_blocks(report: SearchReport) -> Iterator[Block]:
 
 def question_texts(report: SearchReport) -> list[str]:
     """Return the question: its title, the work and the price, and further lines."""
-    row = report.recommended_row or {}
+    row = report.best_row
     title, *lines = map(str, report.manifest.get("question") or [report.manifest.get("model")])
     verb = _VERBS.get(report.workload.name, "Run")
     work = []
@@ -199,13 +204,16 @@ def question_texts(report: SearchReport) -> list[str]:
         if number_of(row, "total_tokens") > 0:
             work.append(f"{formatting.format_large(row['total_tokens'])} tokens")
     gpu_text = f"{row.get('gpu')} " if GPU in report.comparisons else ""
-    work += [f"{gpu_text}{price}"] if (price := price_text(row)) else []
-    return [f"{verb} {_SIZE_OF.sub('', title)}", ", ".join(work), *lines]
+    price = f"{gpu_text}{price}" if (price := price_text(row)) else ""
+    title = f"{verb} {_SIZE_OF.sub('', title)}"
+    if not work:
+        return [", ".join(filter(None, (title, price))), "", *lines]
+    return [title, ", ".join(filter(None, (*work, price))), *lines]
 
 
 def recommended_blocks(report: SearchReport) -> Iterator[Block]:
     """Yield the recommended plan with its results, their evidence, and notes."""
-    yield section_line("RECOMMENDED", plan_title(report, report.recommended_row or {}))
+    yield section_line("RECOMMENDED", plan_title(report, report.best_row))
     yield KeyValues(pairs=answer_pairs(report), is_running=True)
     lines = [*evidence_lines(report), *note_lines(report)]
     yield make_lines(*(f"  {line}" for line in lines), most=2, indent="    ")
@@ -226,7 +234,7 @@ def plan_title(report: SearchReport, row: Row) -> str:
 
 def answer_pairs(report: SearchReport) -> dict[str, str]:
     """Return the results and costs of the recommended plan with their intervals, by name."""
-    row = report.recommended_row or ResultRow({}, report.where)
+    row = report.best_row
     limited = percentile_columns(report.manifest.get("constraints") or (), row)
     names = report_columns(report.workload.wording, search_goals(report), limited, row, row)
     if math.isfinite(number_of(row, _CALENDAR_TIME)) and _STEPS_TIME in names:
@@ -235,10 +243,11 @@ def answer_pairs(report: SearchReport) -> dict[str, str]:
     ends, shown = row_ends(row), set[str]()
     for name in names:  # quantities with the same error share the interval of the first
         groups = {key for key, columns in COLUMNS_BY_ERROR.items() if name in sum(columns, ())}
-        if groups & shown and not name.endswith("_usd"):
+        if groups & shown and not name.endswith(("_usd", "_days")):
             ends.pop(name, None)
         shown |= groups
-    return result_pairs(names, row, ends, capacity) | dict(report.recommended_host)
+    pairs = result_pairs(names, row, ends, capacity) | dict(report.recommended_host)
+    return {name.replace(label(_MEMORY), "memory"): text for name, text in pairs.items()}
 
 
 def row_ends(row: Row) -> dict[str, Ends]:
@@ -249,20 +258,19 @@ def row_ends(row: Row) -> dict[str, Ends]:
 
 def evidence_lines(report: SearchReport) -> list[str]:
     """Return the evidence of the intervals, and the probability to keep each limit."""
-    row = report.recommended_row or {}
+    row, basis = report.best_row, report.recommended_sure.basis
     limits = [
         {"name": limit.name, "bound": limit.bound, "probability": limit.probability}
         for limit in report.recommended_limits
     ]
-    return uncertainty_lines(
-        report.recommended_sure.basis, limits, report.open_facts, row.get(RUNS),
-        str(row.get("gpu") or ""),
-    )  # fmt: skip
+    lines = [f"90 % ranges; evidence: {evidence(basis, row.get(RUNS))}"] if basis else []
+    lines += unnamed_lines(str(row.get("gpu") or "")) if basis else []
+    return [*lines, *uncertainty_lines("", limits, ())]
 
 
 def note_lines(report: SearchReport) -> list[str]:
     """Return lines on the recommended plan: its load, evidence, contract, and surer plans."""
-    row = report.recommended_row or {}
+    row = report.best_row
     doubts = row.get("price_doubts")
     lines = [
         report.recommended_load,
@@ -279,7 +287,7 @@ def note_lines(report: SearchReport) -> list[str]:
 
 def proven_line(report: SearchReport) -> str:
     """Return the best plan with published runs, if the recommended one has none; else ""."""
-    row, other, goals = report.recommended_row or {}, report.proven_row, search_goals(report)
+    row, other, goals = report.best_row, report.proven_row, search_goals(report)
     if row.get(RUNS) != 0 or not goals:
         return ""
     software = row.get(report.workload.profile_kind)
@@ -313,15 +321,16 @@ def surer_line(options: Mapping[str, float]) -> str:
 
 def surer_plan_line(report: SearchReport) -> str:
     """Return the first plan of the front that is likely to keep the limits, if this one is not."""
-    row, goals = report.recommended_row or {}, search_goals(report)
+    row, goals = report.best_row, search_goals(report)
     chances = [limit.probability for limit in report.recommended_limits]
     known = [chance for chance in chances if chance is not None]
     if not known or min(known) >= _LIKELY or not goals:
         return ""
     surer = [
-        other.row for other in ranked_rows(report)
-        if number_of(other.row, _LIMITS) >= _LIKELY
-    ]  # fmt: skip
+        other.row
+        for other in ranked_rows(report)
+        if number_of(other.row, _LIMITS) >= _LIKELY and (other.row.get(RUNS) or not row.get(RUNS))
+    ]
     if not surer:
         return ""
     sign = 1 if is_lower_better(report) else -1
@@ -333,7 +342,7 @@ def surer_plan_line(report: SearchReport) -> str:
 
 def undoubted_price_line(report: SearchReport) -> str:
     """Return the first GPU whose price has no doubts, if that of the plan has; else ""."""
-    row, goals = report.recommended_row or {}, search_goals(report)
+    row, goals = report.best_row, search_goals(report)
     if not (goals and goals[0].endswith("_usd") and GPU in report.comparisons):
         return ""
     rows = report.comparisons[GPU].rows if row.get("price_doubts") else ()
@@ -356,6 +365,13 @@ def better_plan(report: SearchReport) -> ResultRow | None:
     return other if gain > max(report.recommended_sure.tie_factor, 1 + _MIN_DIFFERENCE) else None
 
 
+def better_sentence(report: SearchReport) -> str:
+    """Return `better_lines` as one sentence; "" if there is no such plan."""
+    first, *others = better_lines(report) or [""]
+    title, _, plan = first.partition("  ")
+    return f"{'; '.join([f'{title.capitalize()}: {plan}', *others])}." if plan else ""
+
+
 def better_lines(report: SearchReport) -> list[str]:
     """Return a better plan that is not recommended, why it is not, and its test; or nothing."""
     row, other = report.recommended_row, better_plan(report)
@@ -365,17 +381,17 @@ def better_lines(report: SearchReport) -> list[str]:
     title = "COULD BE CHEAPER" if column.endswith("_usd") else "COULD BE FASTER"
     if not column.endswith(("_usd", "_s", "_per_gpu", "_days")):
         title = "COULD BE BETTER"
-    reasons = [_compared_result(column, row, other)]
+    texts = [_compared_result(column, row, other)]
     if other.get(RUNS) == 0:
         gpu = "this GPU" if other["gpu"] == row["gpu"] else other["gpu"]
-        reasons.append(f"no run on {gpu}")
+        texts.append(f"no run on {gpu}")
     if number_of(other, _FITS) < min(_LIKELY, number_of(row, _FITS)):
         chance = formatting.format_probability(number_of(other, _FITS))
-        reasons.append(f"{chance} likely to fit")
+        texts.append(f"{chance} likely to fit")
     if number_of(other, _LIMITS) < number_of(row, _LIMITS):
         chance = formatting.format_probability(number_of(other, _LIMITS))
-        reasons.append(f"{chance} likely to keep the limits")
-    lines = [f"{title}   {plan_title(report, other)}", "; ".join(reasons)]
+        texts.append(f"{chance} likely to keep the limits")
+    lines = [f"{title}  {plan_title(report, other)}", "; ".join(texts)]
     if command := _test_command(report, other):
         test = "20 steps decide" if "step_time_s" in other else "A benchmark decides"
         lines.append(f"{test}: {command}")
@@ -389,7 +405,9 @@ def _test_command(report: SearchReport, other: ResultRow) -> str:
     if not any(rows) or len(shlex.split(command)) < 2:
         return ""
     name, _ = result_file(command)
-    return f"planner launch --from {shlex.quote(name)} --row {rows.index(True) + 1}"
+    target = launch_target(report.workload.name, other.get(report.workload.profile_kind))
+    start = f"planner launch {target}" if target else "planner estimate"
+    return f"{start} --from {shlex.quote(name)} --row {rows.index(True) + 1}"
 
 
 def _better_blocks(lines: Sequence[str]) -> Iterator[Block]:
@@ -397,36 +415,54 @@ def _better_blocks(lines: Sequence[str]) -> Iterator[Block]:
     yield make_lines(*(f"  {line}" for line in lines[1:]), indent="    ", most=2)
 
 
-def _closing_blocks(report: SearchReport, num_hidden: int) -> list[Block]:
+def _closing_blocks(report: SearchReport, num_hidden: int, most: int) -> list[Block]:
     """Return lines on the front, the assumptions, what would change the answer, and commands.
 
-    ``num_hidden`` is the number of alternatives that are not shown.
+    ``num_hidden`` is the number of alternatives that are not shown; ``most`` limits the lines
+    before the last two.
     """
     command = str(report.manifest.get("command") or "")
+    lines = [
+        *_no_plan_lines(report)[:1],
+        *change_lines(report.workload.wording, report.open_facts)[:1],
+        front_line(report),
+        *suggestion_lines(report.levers)[:1],
+        *change_lines(report.workload.wording, report.open_facts)[1:],
+        *other_axis_lines(report),
+        *_no_plan_lines(report)[1:],
+    ]
+    number = front_size(ranked_rows(report))
+    more = [
+        formatting.format_counted(num_hidden, "more alternative") if num_hidden else "",
+        f"{formatting.format_counted(number, 'plan')} on the front" if number > 1 else "",
+    ]
     hidden = {"space", *report.comparisons}
-    no_plan = [
-        line
+    assumed = assumed_count_line(
+        report.manifest.get("defaults") or {}, hidden, [*filter(None, more)]
+    )
+    blocks: list[Block] = [
+        make_lines(*[*filter(None, lines)][:most], most=1),
+        *([make_lines(assumed)] if assumed else []),
+    ]
+    if len(shlex.split(command)) > 1:
+        software = report.best_row.get(report.workload.profile_kind)
+        target = launch_target(report.workload.name, software)
+        return [*blocks, make_lines(next_line(command, target), most=2)]
+    return [
+        *blocks,
+        make_lines("Next, for this plan alone:"),
+        Code(text=report.recommended_command),
+    ]
+
+
+def _no_plan_lines(report: SearchReport) -> list[str]:
+    """Return the values without a plan of the inputs that list values, and of the software."""
+    names = [
+        axis
         for axis in report.comparisons
         if axis in report.requested_axes or axis == report.workload.profile_kind
-        for line in without_plan_lines(report, axis)
     ]
-    counted = formatting.format_counted(num_hidden, "more alternative")
-    more = [counted] if num_hidden and alternatives(report) is not None else []
-    blocks: list[Block] = [
-        make_lines(*no_plan[:2], *other_axis_lines(report)[:2], front_line(report), indent="  ",
-                   most=1 if no_plan else 2),
-        make_lines(*change_lines(report.workload.wording, report.open_facts), most=1),
-        make_lines(*suggestion_lines(report.levers)[:1], most=2),
-        make_lines(assumed_count_line(report.manifest.get("defaults") or {}, hidden, more)),
-    ]  # fmt: skip
-    if len(shlex.split(command)) > 1:
-        blocks.append(make_lines(next_line(command), most=2))
-    else:
-        blocks += [make_lines("Next, for this plan alone:"), Code(text=report.recommended_command)]
-    return [
-        replace(block, lines=[*filter(None, block.lines)]) if hasattr(block, "lines") else block
-        for block in blocks
-    ]
+    return [line for axis in names for line in without_plan_lines(report, axis)]
 
 
 def suggestion_lines(levers: Sequence[LeverEffect]) -> list[str]:
@@ -465,17 +501,16 @@ def _full_blocks(report: SearchReport, top: int, details: Iterable[Block]) -> It
     if (chosen := alternatives(report)) is not None:
         yield GAP
         yield from _table_blocks(report, chosen.first(_ALL_LINES))
+    main = "" if chosen is None else chosen.axis
     for axis in report.comparisons:
-        yield from axis_blocks(report, axis)
+        yield from axis_blocks(report, axis, has_table=axis != main)
     if line := regret_line(report):
         yield make_lines(line, indent="")
     yield from front_blocks(report, top)
     yield Title(text=f"The recommended {report.workload.wording.noun}")
-    text = row_settings_text(report.workload, report.recommended_row or {})
+    text = row_settings_text(report.workload, report.best_row)
     yield make_lines(text, indent="", most=_ALL_LINES)
     yield from details
-    yield Title(text="To see it in full")
-    yield Code(text=report.recommended_command)
     if lines := suggestion_lines(report.levers)[1:]:
         yield GAP
         yield make_lines("What would change the answer:", mark=TOTAL, indent="")
@@ -484,6 +519,16 @@ def _full_blocks(report: SearchReport, top: int, details: Iterable[Block]) -> It
     yield from assumed_number_blocks(
         report.manifest.get("assumed") or (), report.manifest.get("specs") or ()
     )
+
+
+def recommended_details(plan: Plan, result: SearchResult) -> Iterator[Block]:
+    """Yield memory and speed of the recommended plan, and the command that shows more."""
+    if (best := result.recommended) is None:
+        return
+    details = details_of(plan)
+    yield from details.memory_and_speed(plan, best)
+    yield Title(text=details.to_see)
+    yield Code(text=estimate_command(plan, best.row))
 
 
 def regret_line(report: SearchReport) -> str:

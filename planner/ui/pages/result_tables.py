@@ -36,6 +36,7 @@ from planner.show.presenters.format_results import (
     label,
     number_of,
 )
+from planner.show.presenters.row_tables import PLACEMENT_COLUMNS, Rows
 from planner.show.presenters.uncertainty import FOR_ASSUMED, effect_texts
 from planner.show.presenters.workload_details import details_of
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
@@ -44,25 +45,10 @@ from planner.workloads.make_plan import evaluate, make_single_plan
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import ResultWording
 
-Rows = Sequence[Row]
-
-MOST_ROWS = 1000
-"""Maximum rows of a table on a page: few browsers can sort more."""
-
-PLAN = "plan"
-"""The column with a short description of the layout."""
-
-PLACEMENT_COLUMNS = tuple(dict.fromkeys(["mode", *terms_about("system"), "num_gpus"]))
-"""Columns of the hardware and software of a row."""
-
-AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
-"""Labels of columns that differ from their names."""
-
 MOST_BARS = 6
 """Maximum number of plans in a chart of parts."""
 
 _MEMORY, _FITS = "peak_memory_gib", "fit_probability"
-_MAX_CELL_CHARACTERS = 60
 _HEADS = {"gpu": "GPU", "prefill_gpu": "prefill GPU"}
 
 # By name of a chart: prefix and suffix of its columns, their order, their sum, its caption.
