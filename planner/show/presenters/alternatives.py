@@ -11,6 +11,7 @@ from planner.base.csv_cells import Row
 from planner.base.records import record
 from planner.optimize.result import SCALING_COLUMN as SCALING
 from planner.optimize.result_columns import RUNS
+from planner.question.names import NUM_GPUS
 from planner.question.terms import glossary
 from planner.show.output_blocks import (
     BAD,
@@ -154,6 +155,8 @@ def alternatives_table(report: SearchReport, chosen: Alternatives) -> Table:
     rows, column, axis = chosen.rows, chosen.column, chosen.axis
     values = [number_of(row, column) for row in rows]
     texts, unit = format_in_common_unit(column, values)
+    if column == NUM_GPUS:
+        texts = [formatting.format_count(value) for value in values]
     marks = [LOWEST * (value == chosen.best) for value in values]
     cells = [
         Cell(text=f"{mark}{text}", number=value, ends=ends_in(column, row))

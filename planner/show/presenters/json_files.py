@@ -58,6 +58,7 @@ def plan_evidence(plan: Plan, candidates: Candidates) -> dict[str, object]:
 
 
 def plan_limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
+    """The limits of a question, and the probability that a plan keeps each."""
     constraints = with_rate_limit(plan.problem.constraints, plan.request.lasting_rate)
     return limit_rows(candidates, constraints)
 

@@ -23,8 +23,8 @@ from planner.show.presenters.pareto_front import (
     ranked_rows,
     search_goals,
 )
-from planner.show.presenters.row_tables import AXES, MOST_ROWS
-from planner.show.presenters.search import (
+from planner.show.presenters.recommendation import (
+    SIZE_OF,
     answer_pairs,
     better_sentence,
     evidence_lines,
@@ -34,6 +34,7 @@ from planner.show.presenters.search import (
     regret_line,
     row_ends,
 )
+from planner.show.presenters.row_tables import AXES, MOST_ROWS
 from planner.show.reports import ResultRow, SearchReport
 from planner.specs.catalogue import Catalogue
 from planner.ui.pages.headline import (
@@ -43,6 +44,7 @@ from planner.ui.pages.headline import (
     hints,
     ranking,
     suggestion_ranking,
+    verb,
     with_glossary,
 )
 from planner.ui.pages.result_tables import (
@@ -68,12 +70,13 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
     row, workload = report.recommended_row, report.workload
     if row is None:
         raise InfeasibleError(f"{report.where}: the search recommends no plan.")
-    title, *question = question_texts(report)
+    question = question_texts(report)[1:]
+    subject = SIZE_OF.sub("", str(next(iter(report.manifest.get("question") or ["it"]))))
     chosen = alternatives(report)
     changes = facts_section(workload.wording, report.open_facts)
     moved = suggestion_ranking(row, report.levers)
     page = Page(
-        title=title,
+        title=f"What is the best way to {verb(workload)} {subject}?",
         subject=str(report.manifest.get("model") or "the model"),
         question=[*filter(None, question), *report.price_lines, *report.version_notes],
         headline=headline(workload, row),
