@@ -115,9 +115,7 @@ def test_what_nobody_measured_does_not_win_silently(planner, tmp_path):
     even_out = planner(*even).out
     assert "RECOMMENDED  h100-sxm-80gb" in even_out
     assert "Not proven" not in even_out
-    assert re.search(
-        r"^mi325x\S* +~ +\*", even_out, re.MULTILINE
-    )  # tied, and predicted to be lower
+    assert re.search(r"^mi325x\S* +~ +\*", even_out, re.MULTILINE)  # tied, and lower
     assert "Rule: " in even_out
 
 

@@ -69,7 +69,10 @@ def test_the_winner_is_first_and_marked_wherever_choices_stand(page_made, name):
     assert marked or name == "compare.json"
     for marks in marked:
         best = [*marks].count(BEST)
-        assert [*marks[:best]] == [BEST] * best  # of a sweep the cheapest, the fastest, both
+        if name in ("train.json", "serve.json"):  # sorted by what is predicted
+            assert best == 1
+        else:  # of a sweep the cheapest, the fastest, both
+            assert [*marks[:best]] == [BEST] * best
     first = page_html(page).partition("What would change")[0]
     assert first.count('class="rank best"') == 1
 

@@ -154,9 +154,7 @@ def alternatives_table(report: SearchReport, chosen: Alternatives) -> Table:
     """Return a table of alternatives with their evidence and the change against the plan."""
     rows, column, axis = chosen.rows, chosen.column, chosen.axis
     values = [number_of(row, column) for row in rows]
-    texts, unit = format_in_common_unit(column, values)
-    if column == NUM_GPUS:
-        texts = [formatting.format_count(value) for value in values]
+    texts, unit = _texts_in_unit(column, values)
     marks = [LOWEST * (value == chosen.best) for value in values]
     cells = [
         Cell(text=f"{mark}{text}", number=value, ends=ends_in(column, row))
@@ -185,6 +183,13 @@ def alternatives_table(report: SearchReport, chosen: Alternatives) -> Table:
         table, name="alternatives", caption=caption if axis else "Plans along the front",
         is_small=True,
     )  # fmt: skip
+
+
+def _texts_in_unit(column: str, values: Sequence[float]) -> tuple[list[str], str]:
+    """Return the values of a column as texts in one unit, and the unit; counts as integers."""
+    if column == NUM_GPUS:
+        return [formatting.format_count(value) for value in values], ""
+    return format_in_common_unit(column, values)
 
 
 def _head(column: str, unit: str) -> str:
@@ -224,7 +229,7 @@ def _second_columns(report: SearchReport, rows: Sequence[ResultRow], column: str
     names = [name for name in search_goals(report)[1:2] if name != column and name in rows[0]]
     columns = []
     for name in names:
-        texts, unit = format_in_common_unit(name, [number_of(row, name) for row in rows])
+        texts, unit = _texts_in_unit(name, [number_of(row, name) for row in rows])
         columns.append(Column("second", texts, _head(name, unit)))
     return columns
 
@@ -283,8 +288,7 @@ def front_line(report: SearchReport) -> str:
     indexes = {round((n + 1) * (len(ahead) - 1) / steps) for n in range(steps)}
     shown = [ahead[index] for index in sorted(indexes)]
     (firsts, first_unit), (seconds, second_unit) = (
-        format_in_common_unit(name, [number_of(row, name) for row in shown])
-        for name in (first, second)
+        _texts_in_unit(name, [number_of(row, name) for row in shown]) for name in (first, second)
     )
     units = f" {first_unit or label(first)}", f" {second_unit}".rstrip()
     pairs = [

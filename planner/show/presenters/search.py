@@ -150,8 +150,10 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
         blocks += [] if chosen is None else _table_blocks(report, chosen.first(shown))
         blocks += _closing_blocks(report, number - shown, most)
         beyond = count_lines(blocks) + extra - MOST_LINES
-        if beyond <= 0 or (shown <= _LEAST_ALTERNATIVES and most == 0):
+        if beyond <= 0:
             return blocks
+        if shown <= _LEAST_ALTERNATIVES and most == 0 and not gaps:
+            return [block for block in blocks if not isinstance(block, Code)]
         if gaps:
             gaps -= 1
         elif shown > _LEAST_ALTERNATIVES:
@@ -210,11 +212,7 @@ def _closing_blocks(report: SearchReport, num_hidden: int, most: int) -> list[Bl
         software = report.best_row.get(report.workload.profile_kind)
         target = launch_target(report.workload.name, software)
         return [*blocks, make_lines(next_line(command, target), most=2)]
-    return [
-        *blocks,
-        make_lines("Next, for this plan alone:"),
-        Code(text=report.recommended_command),
-    ]
+    return [*blocks, Code(text=report.recommended_command)]
 
 
 def _no_plan_lines(report: SearchReport) -> list[str]:
