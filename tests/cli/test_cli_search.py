@@ -100,7 +100,7 @@ def test_what_nobody_measured_does_not_win_silently(planner, tmp_path):
              "--price", "mi325x=0.1,h100=3.9")  # fmt: skip
     out = " ".join(planner(*asked, "--json", path).out.split())
     assert "RECOMMENDED mi325x" in out
-    assert "no published run of NeMo on mi325x is known. Proven: 64 x h100-sxm-80gb, NeMo" in out
+    assert "no published run of NeMo on mi325x. Proven: 64 x h100-sxm-80gb, NeMo" in out
     document = json.loads(path.read_text())
     assert document["recommended_row"]["evidence_runs"] == 0
     assert document["proven_row"]["gpu"] == "h100-sxm-80gb"

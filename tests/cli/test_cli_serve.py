@@ -120,7 +120,7 @@ def test_sizing_tells_how_many_gpus(planner):
     ran = planner(*words, "--request-rate", "100")
     assert ran.exit_code == 0
     assert "lengths vary by 100 % and 100 %, 100 per second" in " ".join(ran.out.split())
-    assert re.search(r"^engine +GPUs ", ran.out, re.MULTILINE)
+    assert re.search(r"^mode +GPUs ", ran.out, re.MULTILINE)
     assert re.search(r"^Less request latency: \d+ GPUs|plans on the front", ran.out, re.MULTILINE)
 
 

@@ -74,19 +74,24 @@ def next_line(command: str, target: str = "") -> str:
     ``target`` is the launch target that starts the plan; "" if there is none.
     """
     name, is_written = result_file(command)
-    start = "" if is_written else f"add --json {name}; then "
+    start = "" if is_written else f"--json {name}; then "
     launch = f" | launch {target}" if target else ""
     return f"Next: {start}planner explain{launch} --from {shlex.quote(name)}"
 
 
 def launch_target(workload: str, software: object) -> str:
     """Return the first launch target that starts plans of a framework or engine; "" if none."""
-    from planner.launch import TARGETS
+    from planner.launch import READ_ONLY_TOOLS, TARGETS
     from planner.launch.option_table import tool_row
 
     for name in TARGETS:
         row = tool_row(name)
-        if workload in row["workloads"].split("|") and software in row["profiles"].split("|"):
+        has_workload = workload in row["workloads"].split("|")
+        if name in READ_ONLY_TOOLS:  # only its whole steps are written
+            is_match = not has_workload and str(software).lower().partition(" ")[0] == name
+        else:
+            is_match = has_workload and software in row["profiles"].split("|")
+        if is_match:
             return name
     return ""
 

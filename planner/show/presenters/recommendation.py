@@ -22,6 +22,7 @@ from planner.show.presenters.answer_lines import (
     section_line,
 )
 from planner.show.presenters.format_results import (
+    SHORT_WORDS,
     Ends,
     ends_in,
     format_result,
@@ -74,19 +75,20 @@ def question_texts(report: SearchReport) -> list[str]:
         )
         if number_of(row, "total_tokens") > 0:
             work.append(f"{formatting.format_large(row['total_tokens'])} tokens")
-    gpu_text = f"{row.get('gpu')} " if GPU in report.comparisons else ""
-    price = f"{gpu_text}{price}" if (price := price_text(row)) else ""
+    price = "" if GPU in report.comparisons else price_text(row)
     title = f"{verb} {SIZE_OF.sub('', title)}"
     if not work:
         return [", ".join(filter(None, (title, price))), "", *lines]
     return [title, ", ".join(filter(None, (*work, price))), *lines]
 
 
-def recommended_blocks(report: SearchReport) -> Iterator[Block]:
-    """Yield the recommended plan with its results, their evidence, and notes."""
+def recommended_blocks(report: SearchReport, most: int | None = None) -> Iterator[Block]:
+    """Yield the recommended plan with its results, their evidence, and at most ``most`` notes."""
     yield section_line("RECOMMENDED", plan_title(report, report.best_row))
-    yield KeyValues(pairs=answer_pairs(report), is_running=True)
-    lines = [*evidence_lines(report), *note_lines(report)]
+    price = price_text(report.best_row) if GPU in report.comparisons else ""
+    prices = {"price": price} if price else {}
+    yield KeyValues(pairs=answer_pairs(report) | prices, is_running=True)
+    lines = [*evidence_lines(report), *note_lines(report)[:most]]
     yield make_lines(*(f"  {line}" for line in lines), most=_MOST_NOTE_LINES, indent="    ")
     if report.recommended_replay is not None:
         yield from replay_blocks(report.recommended_replay)
@@ -100,7 +102,10 @@ def plan_title(report: SearchReport, row: Row) -> str:
     count = formatting.format_count(number_of(row, "num_gpus"))
     if "num_gpus" not in names and f"{count} x " not in question:
         names = dict.fromkeys(["num_gpus", *names])
-    return short_plan_of(report.workload, names, row)
+    return ", ".join(
+        SHORT_WORDS.get(part, part)
+        for part in short_plan_of(report.workload, names, row).split(", ")
+    )
 
 
 def answer_pairs(report: SearchReport) -> dict[str, str]:
@@ -111,6 +116,8 @@ def answer_pairs(report: SearchReport) -> dict[str, str]:
     if math.isfinite(number_of(row, _CALENDAR_TIME)) and _STEPS_TIME in names:
         names.remove(_STEPS_TIME)
     capacity = row[_MEMORY] + row["memory_headroom_gib"]
+    unknown = [name for name in names if name.endswith("_usd") and not row[name] >= 0]
+    names = [name for name in names if name not in unknown[1:]]
     ends, shown = row_ends(row), set[str]()
     for name in names:  # quantities with the same error share the interval of the first
         groups = {key for key, columns in COLUMNS_BY_ERROR.items() if name in sum(columns, ())}
@@ -134,24 +141,28 @@ def evidence_lines(report: SearchReport) -> list[str]:
         {"name": limit.name, "bound": limit.bound, "probability": limit.probability}
         for limit in report.recommended_limits
     ]
-    lines = [f"90 % ranges; evidence: {evidence(basis, row.get(RUNS))}"] if basis else []
+    runs = row.get(RUNS) or None  # a line of its own says that there are none
+    lines = [f"90 % ranges; evidence: {evidence(basis, runs)}"] if basis else []
     lines += unnamed_lines(str(row.get("gpu") or "")) if basis else []
     return [*lines, *uncertainty_lines("", limits, ())]
 
 
 def note_lines(report: SearchReport) -> list[str]:
-    """Return lines on the recommended plan: its load, evidence, contract, and surer plans."""
+    """Return lines on the recommended plan, the most important first.
+
+    They are on the plan of the user, the load, the price, the evidence and surer plans.
+    """
     row = report.best_row
     doubts = row.get("price_doubts")
     lines = [
+        *report.starting_plan,
         report.recommended_load,
+        f"Ask before signing: {doubts}" if doubts else "",
         proven_line(report),
         surer_line(report.recommended_surer),
-        surer_plan_line(report),
-        f"Ask before signing: {doubts}" if doubts else "",
-        undoubted_price_line(report),
         *commitment_lines(row),
-        *report.starting_plan,
+        undoubted_price_line(report),
+        surer_plan_line(report),
     ]
     return [*filter(None, lines)]
 
@@ -162,19 +173,22 @@ def proven_line(report: SearchReport) -> str:
     if row.get(RUNS) != 0 or not goals:
         return ""
     software = row.get(report.workload.profile_kind)
-    missing = f"Not proven: no published run of {software} on {row['gpu']} is known"
+    missing = f"Not proven: no published run of {software} on {row['gpu']}"
     if other is None:
-        return f"{missing}, nor of any other choice here."
-    place = f"{number_of(other, 'num_gpus'):,.0f} x {other['gpu']}"
+        return f"{missing}, nor of others"
+    number = number_of(other, "num_gpus")
+    is_elsewhere = other["gpu"] != row["gpu"] or number != number_of(row, "num_gpus")
+    place = f"{number:,.0f} x {other['gpu']}, " if is_elsewhere else ""
     return (
-        f"{missing}. Proven: {place}, {plan_of(report.workload, other)}; "
-        f"{_compared_result(goals[0], row, other)}"
+        f"{missing}. Proven: {place}{plan_of(report.workload, other)}; "
+        f"{_compared_result(goals[0], row, other, has_ends=False)}"
     )
 
 
-def _compared_result(column: str, row: Row, other: Row) -> str:
+def _compared_result(column: str, row: Row, other: Row, *, has_ends: bool = True) -> str:
     """Return a result of another plan with its change against ``row``: ``cost 3 USD, -7 %``."""
-    text = f"{label(column)} {format_result(column, other[column], ends_in(column, other))}"
+    ends = ends_in(column, other) if has_ends else None
+    text = f"{label(column)} {format_result(column, other[column], ends)}"
     current = number_of(row, column)
     change = number_of(other, column) / current - 1 if current else math.nan
     return f"{text}, {change_text(change)}" if math.isfinite(change) else text
@@ -207,8 +221,8 @@ def surer_plan_line(report: SearchReport) -> str:
     sign = 1 if is_lower_better(report) else -1
     other = min(surer, key=lambda plan: sign * number_of(plan, goals[0]))
     chance = formatting.format_probability(number_of(other, _LIMITS))
-    title, result = plan_title(report, other), _compared_result(goals[0], row, other)
-    return f"Surer: {title}: {chance} likely to keep the limits; {result}"
+    result = _compared_result(goals[0], row, other, has_ends=False)
+    return f"Surer: {plan_title(report, other)}: {chance} likely to keep the limits; {result}"
 
 
 def undoubted_price_line(report: SearchReport) -> str:

@@ -75,6 +75,7 @@ from planner.show.presenters.question_summary import (
 )
 from planner.show.presenters.recommendation import (
     better_lines,
+    note_lines,
     question_texts,
     recommended_blocks,
     regret_line,
@@ -94,6 +95,7 @@ from planner.workloads.workload import Evaluation
 _MAX_ASSUMED = 4
 _LINES, _ALL_LINES = 7, 1000
 _MIN_DIFFERENCE = 1e-3
+_NO_PLAN = "no plan: "
 _MOST_ALTERNATIVES, _LEAST_ALTERNATIVES, _MOST_CLOSING = 8, 3, 5
 
 
@@ -138,13 +140,19 @@ def search_blocks(
 def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
     """Return the answer in `MOST_LINES` lines, less ``extra``, if possible.
 
-    Left out first: empty lines, then alternatives beyond three, then lines below the table.
+    Left out first: empty lines, then alternatives beyond three, then lines below the table, then
+    notes on the plan.
     """
     chosen, better = alternatives(report), better_lines(report)
     number = 0 if chosen is None else len(chosen.rows)
     shown, gaps, most = min(_MOST_ALTERNATIVES, number), 2, _MOST_CLOSING
+    notes, has_gap = len(note_lines(report)), True
     while True:
-        blocks: list[Block] = [*_question_blocks(report), GAP, *recommended_blocks(report)]
+        blocks: list[Block] = [*_question_blocks(report), *[GAP] * has_gap]
+        blocks += recommended_blocks(report, notes)
+        blocks.append(
+            make_lines(*(f"  {line}" for line in question_texts(report)[3:]), indent="    ", most=2)
+        )
         blocks += [*[GAP] * (gaps > 1), *_better_blocks(better)] if better else []
         blocks += [GAP] * (gaps > 0)
         blocks += [] if chosen is None else _table_blocks(report, chosen.first(shown))
@@ -152,14 +160,18 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
         beyond = count_lines(blocks) + extra - MOST_LINES
         if beyond <= 0:
             return blocks
-        if shown <= _LEAST_ALTERNATIVES and most == 0 and not gaps:
+        if not has_gap:
             return [block for block in blocks if not isinstance(block, Code)]
         if gaps:
             gaps -= 1
         elif shown > _LEAST_ALTERNATIVES:
             shown = max(shown - beyond, _LEAST_ALTERNATIVES)
-        else:
+        elif most:
             most = max(most - beyond, 0)
+        elif notes > 1:
+            notes -= 1
+        else:
+            has_gap = False
 
 
 def _table_blocks(report: SearchReport, chosen: Alternatives) -> Iterator[Block]:
@@ -169,9 +181,9 @@ def _table_blocks(report: SearchReport, chosen: Alternatives) -> Iterator[Block]
 
 def _question_blocks(report: SearchReport) -> Iterator[Block]:
     """Yield what was asked: model and GPUs, the work, and the price of a GPU-hour."""
-    title, work, *others = question_texts(report)
+    title, *others = question_texts(report)[:3]
     yield make_lines(title, mark=TOTAL, indent="")
-    yield make_lines(*filter(None, [work, *others]), indent="", most=2)
+    yield make_lines(*filter(None, others), indent="", most=2)
 
 
 def _better_blocks(lines: Sequence[str]) -> Iterator[Block]:
@@ -204,8 +216,9 @@ def _closing_blocks(report: SearchReport, num_hidden: int, most: int) -> list[Bl
     assumed = assumed_count_line(
         report.manifest.get("defaults") or {}, hidden, [*filter(None, more)]
     )
+    shown = [*filter(None, lines)][:most]
     blocks: list[Block] = [
-        make_lines(*[*filter(None, lines)][:most], most=1),
+        *(make_lines(line, most=1 if line.startswith(_NO_PLAN) else 2) for line in shown),
         *([make_lines(assumed)] if assumed else []),
     ]
     if len(shlex.split(command)) > 1:
@@ -247,6 +260,7 @@ def suggestion_lines(levers: Sequence[LeverEffect]) -> list[str]:
 def _full_blocks(report: SearchReport, top: int, details: Iterable[Block]) -> Iterator[Block]:
     """Yield the answer, the assumptions, all comparisons, the front, and the plan in full."""
     yield from _question_blocks(report)
+    yield make_lines(*question_texts(report)[3:], indent="")
     yield GAP
     yield from recommended_blocks(report)
     if better := better_lines(report):
