@@ -23,7 +23,7 @@ from planner.show.presenters.recommendation import better_lines, better_plan, su
 from planner.show.reports import SearchReport, result_from_json
 
 NUMBER = 12
-MODELS = ("llama-2-7b", "llama-3.1-8b", "qwen2.5-7b", "qwen3-32b", "mixtral-8x7b", "llama-65b")
+MODELS = ("llama-2-7b", "llama-3.1-8b", "qwen2.5-7b", "qwen3-32b", "llama-2-13b")
 GPUS = ("a100", "h100", "h200", "b200", "mi300x", "h100,a100,b200")
 CLAIMS = re.compile(r"\b(cheapest|fastest|best|no plan beats|optimal)\b", re.IGNORECASE)
 
@@ -36,6 +36,7 @@ def _draw(number: int) -> tuple[str, ...]:
     count = draw.choice((8, 16, 64))
     words = ["search", "--model", model, "--gpu", gpu, "--gpus", str(count)]
     if workload == "train":
+        words[2] = draw.choice((*MODELS, "llama-65b", "mixtral-8x7b"))
         return (*words, *draw.choice(((), ("--objective", "cost"), ("--sequence-length", "8192"))))
     if workload == "finetune":
         return (*words[:-1], "8", "--adapter", draw.choice(("lora", "qlora")))

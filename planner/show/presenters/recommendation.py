@@ -16,6 +16,7 @@ from planner.question.terms import terms_about
 from planner.show.output_blocks import Block, KeyValues, make_lines
 from planner.show.presenters.alternatives import change_text
 from planner.show.presenters.answer_lines import (
+    USUAL_COLUMNS,
     launch_target,
     price_text,
     result_file,
@@ -82,13 +83,24 @@ def question_texts(report: SearchReport) -> list[str]:
     return [title, ", ".join(filter(None, (*work, price))), *lines]
 
 
+def further_lines(report: SearchReport) -> list[str]:
+    """Return the lines of a question that stand below the recommended plan."""
+    _, work, *lines = question_texts(report)
+    is_long = bool(work) and bool(lines) and len(lines[0]) > USUAL_COLUMNS
+    return lines if is_long else lines[1:]
+
+
 def recommended_blocks(report: SearchReport, most: int | None = None) -> Iterator[Block]:
-    """Yield the recommended plan with its results, their evidence, and at most ``most`` notes."""
+    """Yield the recommended plan with its results, their evidence, and notes.
+
+    ``most`` limits the number of `other_plan_lines`; None: all.
+    """
     yield section_line("RECOMMENDED", plan_title(report, report.best_row))
     price = price_text(report.best_row) if GPU in report.comparisons else ""
     prices = {"price": price} if price else {}
     yield KeyValues(pairs=answer_pairs(report) | prices, is_running=True)
-    lines = [*evidence_lines(report), *note_lines(report)[:most]]
+    others = other_plan_lines(report)[:most]
+    lines = [*evidence_lines(report), *note_lines(report), *others]
     yield make_lines(*(f"  {line}" for line in lines), most=_MOST_NOTE_LINES, indent="    ")
     if report.recommended_replay is not None:
         yield from replay_blocks(report.recommended_replay)
@@ -148,10 +160,7 @@ def evidence_lines(report: SearchReport) -> list[str]:
 
 
 def note_lines(report: SearchReport) -> list[str]:
-    """Return lines on the recommended plan, the most important first.
-
-    They are on the plan of the user, the load, the price, the evidence and surer plans.
-    """
+    """Return lines on the plan of the user, the load, doubts, the evidence and the contract."""
     row = report.best_row
     doubts = row.get("price_doubts")
     lines = [
@@ -161,10 +170,13 @@ def note_lines(report: SearchReport) -> list[str]:
         proven_line(report),
         surer_line(report.recommended_surer),
         *commitment_lines(row),
-        undoubted_price_line(report),
-        surer_plan_line(report),
     ]
     return [*filter(None, lines)]
+
+
+def other_plan_lines(report: SearchReport) -> list[str]:
+    """Return lines on plans with a price without doubts, and likely to keep the limits."""
+    return [*filter(None, [undoubted_price_line(report), surer_plan_line(report)])]
 
 
 def proven_line(report: SearchReport) -> str:
@@ -276,11 +288,22 @@ def better_lines(report: SearchReport) -> list[str]:
     if number_of(other, _LIMITS) < number_of(row, _LIMITS):
         chance = formatting.format_probability(number_of(other, _LIMITS))
         texts.append(f"{chance} likely to keep the limits")
+    if len(texts) == 1 and _has_worse_end(report, other):
+        texts.append("worse at the bad end of its range")
     lines = [f"{title}  {plan_title(report, other)}", "; ".join(texts)]
     if command := _test_command(report, other):
         test = "20 steps decide" if "step_time_s" in other else "A benchmark decides"
         lines.append(f"{test}: {command}")
     return lines
+
+
+def _has_worse_end(report: SearchReport, other: ResultRow) -> bool:
+    """Whether the bad end of a plan's range is worse than that of the recommended plan."""
+    column, is_low = search_goals(report)[0], is_lower_better(report)
+    ends, other_ends = ends_in(column, report.best_row), ends_in(column, other)
+    if ends is None or other_ends is None:
+        return False
+    return other_ends[1] > ends[1] if is_low else other_ends[0] < ends[0]
 
 
 def _test_command(report: SearchReport, other: ResultRow) -> str:

@@ -75,7 +75,8 @@ from planner.show.presenters.question_summary import (
 )
 from planner.show.presenters.recommendation import (
     better_lines,
-    note_lines,
+    further_lines,
+    other_plan_lines,
     question_texts,
     recommended_blocks,
     regret_line,
@@ -141,17 +142,17 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
     """Return the answer in `MOST_LINES` lines, less ``extra``, if possible.
 
     Left out first: empty lines, then alternatives beyond three, then lines below the table, then
-    notes on the plan.
+    other plans.
     """
     chosen, better = alternatives(report), better_lines(report)
     number = 0 if chosen is None else len(chosen.rows)
     shown, gaps, most = min(_MOST_ALTERNATIVES, number), 2, _MOST_CLOSING
-    notes, has_gap = len(note_lines(report)), True
+    notes, has_gap = len(other_plan_lines(report)), True
     while True:
         blocks: list[Block] = [*_question_blocks(report), *[GAP] * has_gap]
         blocks += recommended_blocks(report, notes)
         blocks.append(
-            make_lines(*(f"  {line}" for line in question_texts(report)[3:]), indent="    ", most=2)
+            make_lines(*(f"  {line}" for line in further_lines(report)), indent="    ", most=2)
         )
         blocks += [*[GAP] * (gaps > 1), *_better_blocks(better)] if better else []
         blocks += [GAP] * (gaps > 0)
@@ -168,7 +169,7 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
             shown = max(shown - beyond, _LEAST_ALTERNATIVES)
         elif most:
             most = max(most - beyond, 0)
-        elif notes > 1:
+        elif notes:
             notes -= 1
         else:
             has_gap = False
@@ -181,9 +182,10 @@ def _table_blocks(report: SearchReport, chosen: Alternatives) -> Iterator[Block]
 
 def _question_blocks(report: SearchReport) -> Iterator[Block]:
     """Yield what was asked: model and GPUs, the work, and the price of a GPU-hour."""
-    title, *others = question_texts(report)[:3]
+    title, *others = question_texts(report)
+    further = further_lines(report)
     yield make_lines(title, mark=TOTAL, indent="")
-    yield make_lines(*filter(None, others), indent="", most=2)
+    yield make_lines(*filter(None, others[: len(others) - len(further)]), indent="", most=2)
 
 
 def _better_blocks(lines: Sequence[str]) -> Iterator[Block]:
@@ -260,7 +262,7 @@ def suggestion_lines(levers: Sequence[LeverEffect]) -> list[str]:
 def _full_blocks(report: SearchReport, top: int, details: Iterable[Block]) -> Iterator[Block]:
     """Yield the answer, the assumptions, all comparisons, the front, and the plan in full."""
     yield from _question_blocks(report)
-    yield make_lines(*question_texts(report)[3:], indent="")
+    yield make_lines(*further_lines(report), indent="")
     yield GAP
     yield from recommended_blocks(report)
     if better := better_lines(report):

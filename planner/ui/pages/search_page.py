@@ -29,6 +29,7 @@ from planner.show.presenters.recommendation import (
     better_sentence,
     evidence_lines,
     note_lines,
+    other_plan_lines,
     plan_title,
     question_texts,
     regret_line,
@@ -85,6 +86,7 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
         answer=[
             f"Recommended: {plan_title(report, row)}.",
             *note_lines(report),
+            *other_plan_lines(report),
             *filter(None, [better_sentence(report)]),
         ],
         reached=answer_pairs(report),
