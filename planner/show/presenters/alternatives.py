@@ -150,8 +150,13 @@ def _along_front(report: SearchReport) -> list[ResultRow]:
     return [rows[index] for index in sorted(indexes)]
 
 
-def alternatives_table(report: SearchReport, chosen: Alternatives) -> Table:
-    """Return a table of alternatives with their evidence and the change against the plan."""
+def alternatives_table(
+    report: SearchReport, chosen: Alternatives, max_characters: int | None = None
+) -> Table:
+    """Return a table of alternatives with their evidence and the change against the plan.
+
+    ``max_characters`` limits the texts of plans; None: as long as they are.
+    """
     rows, column, axis = chosen.rows, chosen.column, chosen.axis
     values = [number_of(row, column) for row in rows]
     texts, unit = _texts_in_unit(column, values)
@@ -161,7 +166,10 @@ def alternatives_table(report: SearchReport, chosen: Alternatives) -> Table:
         for row, value, text, mark in zip(rows, values, texts, marks, strict=True)
     ]
     names = [formatting.format_parameter(row[axis]) for row in rows] if axis else []
-    plans = [shortest_plan(report.workload, report.comparisons, row, axis) for row in rows]
+    plans = [
+        _shorten(shortest_plan(report.workload, report.comparisons, row, axis), max_characters)
+        for row in rows
+    ]
     axis_label = AXES.get(axis) or axis.replace("_", " ")
     columns = [
         *([Column(axis, names, axis_label, numeric=False)] if axis else []),
@@ -183,6 +191,12 @@ def alternatives_table(report: SearchReport, chosen: Alternatives) -> Table:
         table, name="alternatives", caption=caption if axis else "Plans along the front",
         is_small=True,
     )  # fmt: skip
+
+
+def _shorten(text: str, max_characters: int | None) -> str:
+    if max_characters is None or len(text) <= max_characters:
+        return text
+    return f"{text[: max_characters - 3].rstrip(', ')}..."
 
 
 def _texts_in_unit(column: str, values: Sequence[float]) -> tuple[list[str], str]:

@@ -96,7 +96,7 @@ def recommended_blocks(report: SearchReport, most: int | None = None) -> Iterato
     ``most`` limits the number of `other_plan_lines`; None: all.
     """
     yield section_line("RECOMMENDED", plan_title(report, report.best_row))
-    price = price_text(report.best_row) if GPU in report.comparisons else ""
+    price = price_text(report.best_row).partition(" (")[0] if GPU in report.comparisons else ""
     prices = {"price": price} if price else {}
     yield KeyValues(pairs=answer_pairs(report) | prices, is_running=True)
     others = other_plan_lines(report)[:most]

@@ -97,6 +97,7 @@ _MAX_ASSUMED = 4
 _LINES, _ALL_LINES = 7, 1000
 _MIN_DIFFERENCE = 1e-3
 _NO_PLAN = "no plan: "
+_MOST_PLAN_CHARACTERS = 38
 _MOST_ALTERNATIVES, _LEAST_ALTERNATIVES, _MOST_CLOSING = 8, 3, 5
 
 
@@ -156,7 +157,11 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
         )
         blocks += [*[GAP] * (gaps > 1), *_better_blocks(better)] if better else []
         blocks += [GAP] * (gaps > 0)
-        blocks += [] if chosen is None else _table_blocks(report, chosen.first(shown))
+        blocks += (
+            []
+            if chosen is None
+            else _table_blocks(report, chosen.first(shown), _MOST_PLAN_CHARACTERS)
+        )
         blocks += _closing_blocks(report, number - shown, most)
         beyond = count_lines(blocks) + extra - MOST_LINES
         if beyond <= 0:
@@ -175,8 +180,10 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
             has_gap = False
 
 
-def _table_blocks(report: SearchReport, chosen: Alternatives) -> Iterator[Block]:
-    yield alternatives_table(report, chosen)
+def _table_blocks(
+    report: SearchReport, chosen: Alternatives, max_characters: int | None = None
+) -> Iterator[Block]:
+    yield alternatives_table(report, chosen, max_characters)
     yield make_lines(*legend_lines(report, chosen), most=2, indent="")
 
 
