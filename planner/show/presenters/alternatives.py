@@ -292,7 +292,7 @@ def legend_lines(report: SearchReport, chosen: Alternatives) -> list[str]:
 def front_line(report: SearchReport) -> str:
     """Return plans of the front that are better in the second objective; "" if there are none."""
     goals, best = search_goals(report), report.recommended_row
-    if front_size(ranked_rows(report)) < 2 or best is None:
+    if front_size(report) < 2 or best is None:
         return ""
     ahead = _better_in_second(report, best) if len(goals) > 1 and main_axis(report) else []
     if not ahead:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -63,8 +63,13 @@ def is_lower_better(report: SearchReport) -> bool:
 
 def are_same_plan(workload: Workload, first: ResultRow, second: ResultRow) -> bool:
     """Whether two rows have the same hardware, software and parameters."""
-    names = [*PLACEMENT_COLUMNS, *terms_of(workload.name, "parameter", "pool")]
-    return all(first.get(name) == second.get(name) for name in names)
+    return all(first.get(name) == second.get(name) for name in _identity(workload.name))
+
+
+@cache
+def _identity(workload: str) -> tuple[str, ...]:
+    """The columns in which different plans of a workload differ."""
+    return *PLACEMENT_COLUMNS, *terms_of(workload, "parameter", "pool")
 
 
 @record(kw_only=True)
@@ -120,9 +125,9 @@ def _rank_of(row: ResultRow) -> int | None:
     return int(rank) if np.isfinite(rank) else None
 
 
-def front_size(rows: Iterable[RankedRow]) -> int:
+def front_size(report: SearchReport) -> int:
     """The number of plans on the front; 0 if the rows have no ranks."""
-    return sum(row.rank is not None for row in rows)
+    return sum(_rank_of(row) is not None for row in report.rows)
 
 
 def front_table(report: SearchReport, rows: Sequence[RankedRow]) -> Table:
@@ -144,14 +149,14 @@ def front_table(report: SearchReport, rows: Sequence[RankedRow]) -> Table:
         factor = report.recommended_sure.tie_factor
         notes.append(f"{TIED} tied with #1: within x{factor:.2f}, the error between layouts")
     marks, first = [row.mark for row in rows], [Column("rank", ranks, "#")]
-    return make_table("front", front_title(report, rows, len(rows)), workload, plans, columns,
+    return make_table("front", front_title(report, len(rows)), workload, plans, columns,
                       marks, ["; ".join(notes)], first=first, goals=goals)  # fmt: skip
 
 
-def front_title(report: SearchReport, rows: Sequence[RankedRow], shown: int) -> str:
+def front_title(report: SearchReport, shown: int) -> str:
     """Return the title of the front: its objectives and how many of its plans are shown."""
     names = ", ".join(map(str, report.manifest.get("objectives") or ()))
-    number = front_size(rows)
+    number = front_size(report)
     if not number:
         return f"All plans that keep the limits, with {names}"
     shown_text = f"{shown} of {number}" if shown < number else f"all {number}"
@@ -166,7 +171,7 @@ def front_blocks(report: SearchReport, top: int) -> Iterator[Block]:
     is_spread = report.workload.wording.from_end_to_end
     shown = _shown_rows(rows, top, is_spread=is_spread)
     order = "from one end to the other" if is_spread else "by the first objective"
-    yield Title(text=f"{front_title(report, rows, len(shown))}, {order}")
+    yield Title(text=f"{front_title(report, len(shown))}, {order}")
     plans = [row.row for row in shown]
     table = {name: [row.get(name) for row in plans] for name in plans[0]}
     if legend := report.workload.wording.legend(table):

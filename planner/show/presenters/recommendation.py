@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import formatting
 from planner.base.csv_cells import Row
@@ -63,8 +63,8 @@ _LIMITS = "limits_probability"
 _STEPS_TIME, _CALENDAR_TIME = "time_to_train_days", "calendar_time_days"
 
 
-def question_texts(report: SearchReport) -> list[str]:
-    """Return the question: its title, the work and the price, and further lines."""
+def question_texts(report: SearchReport, *, has_price: bool = True) -> list[str]:
+    """Return the question: its title, the work and the price if shown, and further lines."""
     row = report.best_row
     title, *lines = map(str, report.manifest.get("question") or [report.manifest.get("model")])
     verb = _VERBS.get(report.workload.name, "Run")
@@ -76,7 +76,7 @@ def question_texts(report: SearchReport) -> list[str]:
         )
         if number_of(row, "total_tokens") > 0:
             work.append(f"{formatting.format_large(row['total_tokens'])} tokens")
-    price = "" if GPU in report.comparisons else price_text(row)
+    price = price_text(row) if has_price and GPU not in report.comparisons else ""
     title = f"{verb} {SIZE_OF.sub('', title)}"
     if not work:
         return [", ".join(filter(None, (title, price))), "", *lines]
@@ -90,16 +90,15 @@ def further_lines(report: SearchReport) -> list[str]:
     return lines if is_long else lines[1:]
 
 
-def recommended_blocks(report: SearchReport, most: int | None = None) -> Iterator[Block]:
+def recommended_blocks(report: SearchReport, others: Sequence[str]) -> Iterator[Block]:
     """Yield the recommended plan with its results, their evidence, and notes.
 
-    ``most`` limits the number of `other_plan_lines`; None: all.
+    ``others`` are the `other_plan_lines` to show.
     """
     yield section_line("RECOMMENDED", plan_title(report, report.best_row))
     price = price_text(report.best_row).partition(" (")[0] if GPU in report.comparisons else ""
     prices = {"price": price} if price else {}
     yield KeyValues(pairs=answer_pairs(report) | prices, is_running=True)
-    others = other_plan_lines(report)[:most]
     lines = [*evidence_lines(report), *note_lines(report), *others]
     yield make_lines(*(f"  {line}" for line in lines), most=_MOST_NOTE_LINES, indent="    ")
     if report.recommended_replay is not None:

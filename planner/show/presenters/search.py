@@ -63,7 +63,6 @@ from planner.show.presenters.pareto_front import (
     front_size,
     percentile_limit_columns,
     plan_objective_column,
-    ranked_rows,
 )
 from planner.show.presenters.prices import commitment_lines, plan_prices_lines
 from planner.show.presenters.question_summary import (
@@ -148,10 +147,12 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
     chosen, better = alternatives(report), better_lines(report)
     number = 0 if chosen is None else len(chosen.rows)
     shown, gaps, most = min(_MOST_ALTERNATIVES, number), 2, _MOST_CLOSING
-    notes, has_gap = len(other_plan_lines(report)), True
+    others, lines = other_plan_lines(report), _closing_lines(report)
+    first = [*_question_blocks(report)]
+    notes, has_gap = len(others), True
     while True:
-        blocks: list[Block] = [*_question_blocks(report), *[GAP] * has_gap]
-        blocks += recommended_blocks(report, notes)
+        blocks: list[Block] = [*first, *[GAP] * has_gap]
+        blocks += recommended_blocks(report, others[:notes])
         blocks.append(
             make_lines(*(f"  {line}" for line in further_lines(report)), indent="    ", most=2)
         )
@@ -162,7 +163,7 @@ def _first_blocks(report: SearchReport, extra: int) -> list[Block]:
             if chosen is None
             else _table_blocks(report, chosen.first(shown), _MOST_PLAN_CHARACTERS)
         )
-        blocks += _closing_blocks(report, number - shown, most)
+        blocks += _closing_blocks(report, number - shown, lines[:most])
         beyond = count_lines(blocks) + extra - MOST_LINES
         if beyond <= 0:
             return blocks
@@ -200,23 +201,29 @@ def _better_blocks(lines: Sequence[str]) -> Iterator[Block]:
     yield make_lines(*(f"  {line}" for line in lines[1:]), indent="    ", most=2)
 
 
-def _closing_blocks(report: SearchReport, num_hidden: int, most: int) -> list[Block]:
-    """Return lines on the front, the assumptions, what would change the answer, and commands.
-
-    ``num_hidden`` is the number of alternatives that are not shown; ``most`` limits the lines
-    before the last two.
-    """
-    command = str(report.manifest.get("command") or "")
+def _closing_lines(report: SearchReport) -> list[str]:
+    """Return what has no plan, the front, and what would change the answer, by importance."""
+    changes = change_lines(report.workload.wording, report.open_facts)
+    no_plan = _no_plan_lines(report)
     lines = [
-        *_no_plan_lines(report)[:1],
-        *change_lines(report.workload.wording, report.open_facts)[:1],
+        *no_plan[:1],
+        *changes[:1],
         front_line(report),
         *suggestion_lines(report.levers)[:1],
-        *change_lines(report.workload.wording, report.open_facts)[1:],
+        *changes[1:],
         *other_axis_lines(report),
-        *_no_plan_lines(report)[1:],
+        *no_plan[1:],
     ]
-    number = front_size(ranked_rows(report))
+    return [*filter(None, lines)]
+
+
+def _closing_blocks(report: SearchReport, num_hidden: int, lines: Sequence[str]) -> list[Block]:
+    """Return lines below the table, how much was assumed, and the next commands.
+
+    ``num_hidden`` is the number of alternatives that are not shown.
+    """
+    command = str(report.manifest.get("command") or "")
+    number = front_size(report)
     more = [
         formatting.format_counted(num_hidden, "more alternative") if num_hidden else "",
         f"{formatting.format_counted(number, 'plan')} on the front" if number > 1 else "",
@@ -225,9 +232,8 @@ def _closing_blocks(report: SearchReport, num_hidden: int, most: int) -> list[Bl
     assumed = assumed_count_line(
         report.manifest.get("defaults") or {}, hidden, [*filter(None, more)]
     )
-    shown = [*filter(None, lines)][:most]
     blocks: list[Block] = [
-        *(make_lines(line, most=1 if line.startswith(_NO_PLAN) else 2) for line in shown),
+        *(make_lines(line, most=1 if line.startswith(_NO_PLAN) else 2) for line in lines),
         *([make_lines(assumed)] if assumed else []),
     ]
     if len(shlex.split(command)) > 1:
@@ -271,7 +277,7 @@ def _full_blocks(report: SearchReport, top: int, details: Iterable[Block]) -> It
     yield from _question_blocks(report)
     yield make_lines(*further_lines(report), indent="")
     yield GAP
-    yield from recommended_blocks(report)
+    yield from recommended_blocks(report, other_plan_lines(report))
     if better := better_lines(report):
         yield GAP
         yield from _better_blocks(better)

@@ -167,13 +167,12 @@ def _question_subject(report: Report) -> str:
 
 @record()
 class _Prediction:
-    """What a file has of a predicted plan: evidence, limits, load, and what would change it."""
+    """What a file has of a predicted plan: evidence, limits, load and assumptions."""
 
     sure: PlanEvidence
     limits: Sequence[LimitChance]
     load: str
     facts: Sequence[SensitiveAssumption]
-    changes: Section | None = None
 
 
 def _page(
@@ -185,7 +184,7 @@ def _page(
     prediction: _Prediction,
 ) -> Page:
     """Return the page of a row's plan: its results, their uncertainty and its assumptions."""
-    manifest, is_search = report.manifest, isinstance(report, SearchReport)
+    manifest = report.manifest
     sure, limits, facts = prediction.sure, prediction.limits, prediction.facts
     wording, ends = report.workload.wording, ends_of_row(row)
     limited = percentile_columns(manifest.get("constraints") or (), row)
@@ -193,7 +192,6 @@ def _page(
     start_text = ", ".join(f"{name} {text}" for name, text in start_pairs(row).items())
     started = f"At its start the engine prints: {start_text}." if start_text else ""
     changes = facts_section(wording, facts)
-    moved = [] if prediction.changes is None else prediction.changes.blocks
     price_text = format_price(row)
     return Page(
         title=f"How fast is {_question_subject(report)}, and what does it cost?",
@@ -203,11 +201,11 @@ def _page(
             *([f"Price: {price_text}."] if price_text else []),
             *report.version_notes,
         ],
-        headline=headline(report.workload, row, "runs best" if is_search else "runs"),
+        headline=headline(report.workload, row),
         figures=figures(row, ends, [limit.probability for limit in limits]),
         evidence=evidence(sure.basis, row.get("evidence_runs")),
         answer=[
-            _sentence(report.workload, row, names, ends, "Recommended: " if is_search else ""),
+            _sentence(report.workload, row, names, ends),
             *filter(None, (prediction.load, started)),
         ],
         reached=result_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
@@ -220,7 +218,7 @@ def _page(
         ),
         sections=[
             *sections,
-            replace(changes, blocks=[*moved, *changes.blocks]),
+            changes,
             assumptions(used_specs(manifest.get("specs") or {}, [row]), catalogue, manifest),
             manifest_section(manifest),
         ],
@@ -238,7 +236,6 @@ def _sentence(
     row: ResultRow,
     names: Sequence[str],
     ends: Mapping[str, Ends],
-    prefix: str,
 ) -> str:
     """Return a sentence with the plan, its first results, and its probability to fit."""
     costs = [name for name in names if name.endswith("_usd")]
@@ -248,7 +245,7 @@ def _sentence(
         if math.isfinite(number_of(row, name))
     ]
     where = f"{formatting.format_count(row['num_gpus'])} x {row['gpu']}"
-    parts = [f"{prefix}{where}, {plan_of(workload, row)}", *results, format_fit(row)]
+    parts = [f"{where}, {plan_of(workload, row)}", *results, format_fit(row)]
     return f"{'; '.join(filter(None, parts))}."
 
 

@@ -17,6 +17,7 @@ from planner.show.presenters.alternatives import (
     legend_lines,
 )
 from planner.show.presenters.format_results import label, layout_of
+from planner.show.presenters.load_check import start_pairs
 from planner.show.presenters.pareto_front import (
     are_same_plan,
     front_table,
@@ -41,6 +42,7 @@ from planner.specs.catalogue import Catalogue
 from planner.ui.pages.headline import (
     evidence,
     figures,
+    format_price,
     headline,
     hints,
     ranking,
@@ -71,7 +73,10 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
     row, workload = report.recommended_row, report.workload
     if row is None:
         raise InfeasibleError(f"{report.where}: the search recommends no plan.")
-    question = question_texts(report)[1:]
+    question = question_texts(report, has_price=False)[1:]
+    price, starts = format_price(row), start_pairs(row)
+    question += [f"Price: {price}."] if price else []
+    start_text = ", ".join(f"{name} {text}" for name, text in starts.items())
     subject = SIZE_OF.sub("", str(next(iter(report.manifest.get("question") or ["it"]))))
     chosen = alternatives(report)
     changes = facts_section(workload.wording, report.open_facts)
@@ -88,6 +93,7 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
             *note_lines(report),
             *other_plan_lines(report),
             *filter(None, [better_sentence(report)]),
+            *([f"At its start the engine prints: {start_text}."] if starts else []),
         ],
         reached=answer_pairs(report),
         sure=[*evidence_lines(report), *filter(None, [regret_line(report)])],
