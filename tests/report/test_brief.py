@@ -159,7 +159,7 @@ def test_memory_far_below_the_capacity_fits_surely() -> None:
 
 def test_a_bound_has_no_interval() -> None:
     found = planner.search(model="llama-7b", num_gpus=8, space="small", ideal=True)
-    assert "In brackets" not in found.summary()
+    assert "90 % ranges" not in found.summary()
     assert "Ideal: every efficiency is 1" in found.summary()
 
 

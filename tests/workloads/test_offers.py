@@ -384,7 +384,7 @@ def test_beside_the_cheapest_gpu_with_a_doubtful_price_the_best_solid_one_stands
     asked = {**YEAR_OF_ONE, "gpu": ["h100", "gb200-nvl72"], "contract": "owned"}
     asked |= {"term_utilization": 1.0, "objectives": ["cost"], "num_gpus": 72}
     words = " ".join(planner.search(**asked).summary().split())
-    assert "Recommended: gb200-nvl72" in words
-    assert "Best at a solid price: h100-sxm-80gb" in words
+    assert "RECOMMENDED gb200-nvl72" in words
+    assert "At a price without doubts: h100-sxm-80gb" in words
     solid = planner.search(**{**asked, "gpu": ["h100", "b200"]}).summary()
-    assert "Best at a solid price" not in solid
+    assert "At a price without doubts" not in solid

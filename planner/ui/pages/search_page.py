@@ -16,7 +16,7 @@ from planner.show.presenters.alternatives import (
     front_line,
     legend_lines,
 )
-from planner.show.presenters.format_results import label, layout_of
+from planner.show.presenters.format_results import label, layout_of, plan_of
 from planner.show.presenters.load_check import start_pairs
 from planner.show.presenters.pareto_front import (
     are_same_plan,
@@ -31,7 +31,6 @@ from planner.show.presenters.recommendation import (
     evidence_lines,
     note_lines,
     other_plan_lines,
-    plan_title,
     question_texts,
     regret_line,
     row_ends,
@@ -89,7 +88,7 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
         figures=figures(row, row_ends(row), [o.probability for o in report.recommended_limits]),
         evidence=evidence(report.recommended_sure.basis, row.get("evidence_runs")),
         answer=[
-            f"Recommended: {plan_title(report, row)}.",
+            f"Recommended: {_format_gpus(row)}, {plan_of(workload, row)}.",
             *note_lines(report),
             *other_plan_lines(report),
             *filter(None, [better_sentence(report)]),
@@ -110,6 +109,10 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
         ],
     )
     return with_glossary(page, workload.name)
+
+
+def _format_gpus(row: ResultRow) -> str:
+    return f"{formatting.format_count(row['num_gpus'])} x {row['gpu']}"
 
 
 def _chart(report: SearchReport, chosen: Alternatives) -> RankingChart | None:
