@@ -40,7 +40,7 @@ from planner.show.presenters.pareto_front import (
     ranked_rows,
     search_goals,
 )
-from planner.show.presenters.prices import commitment_lines
+from planner.show.presenters.prices import DIFFERENT_BASES, commitment_lines
 from planner.show.presenters.uncertainty import (
     evidence,
     format_regret,
@@ -161,11 +161,13 @@ def evidence_lines(report: SearchReport) -> list[str]:
 def note_lines(report: SearchReport) -> list[str]:
     """Return lines on the plan of the user, the load, doubts, the evidence and the contract."""
     row = report.best_row
-    doubts = row.get("price_doubts")
+    doubts, hardware = row.get("price_doubts"), f"{row.get('gpu')} {row.get('contract') or ''}"
     lines = [
         *report.starting_plan,
         report.recommended_load,
-        f"Ask before signing: {doubts}" if doubts else "",
+        f"Ask before signing: {hardware}: {doubts}" if doubts else "",
+        undoubted_price_line(report),
+        *(line for line in report.price_lines if line.startswith(DIFFERENT_BASES)),
         proven_line(report),
         surer_line(report.recommended_surer),
         *commitment_lines(row),
@@ -174,8 +176,8 @@ def note_lines(report: SearchReport) -> list[str]:
 
 
 def other_plan_lines(report: SearchReport) -> list[str]:
-    """Return lines on plans with a price without doubts, and likely to keep the limits."""
-    return [*filter(None, [undoubted_price_line(report), surer_plan_line(report)])]
+    """Return a line on a plan that is likely to keep the limits; empty without one."""
+    return [*filter(None, [surer_plan_line(report)])]
 
 
 def proven_line(report: SearchReport) -> str:

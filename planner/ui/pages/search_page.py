@@ -75,6 +75,7 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
     question = question_texts(report, has_price=False)[1:]
     price, starts = format_price(row), start_pairs(row)
     question += [f"Price: {price}."] if price else []
+    notes = note_lines(report)
     start_text = ", ".join(f"{name} {text}" for name, text in starts.items())
     subject = SIZE_OF.sub("", str(next(iter(report.manifest.get("question") or ["it"]))))
     chosen = alternatives(report)
@@ -83,13 +84,17 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
     page = Page(
         title=f"What is the best way to {verb(workload)} {subject}?",
         subject=str(report.manifest.get("model") or "the model"),
-        question=[*filter(None, question), *report.price_lines, *report.version_notes],
+        question=[
+            *filter(None, question),
+            *(line for line in report.price_lines if line not in notes),
+            *report.version_notes,
+        ],
         headline=headline(workload, row),
         figures=figures(row, row_ends(row), [o.probability for o in report.recommended_limits]),
         evidence=evidence(report.recommended_sure.basis, row.get("evidence_runs")),
         answer=[
             f"Recommended: {_format_gpus(row)}, {plan_of(workload, row)}.",
-            *note_lines(report),
+            *notes,
             *other_plan_lines(report),
             *filter(None, [better_sentence(report)]),
             *([f"At its start the engine prints: {start_text}."] if starts else []),
