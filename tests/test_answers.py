@@ -87,11 +87,11 @@ def test_the_summary_is_the_short_answer(found: Any, width: int) -> None:
     text = found.summary(width=width)
     assert text.isascii()
     assert max(map(len, text.splitlines())) <= width
-    assert "Recommended: " in text
-    assert "Pareto front by" in text
-    assert "..." not in text.split("Recommended")[1]
+    assert "RECOMMENDED  " in text
+    assert "on the front (--full)" in " ".join(text.split())
+    assert "..." not in text.split("RECOMMENDED")[1].split("rec.")[0]
     if width >= 80:
-        assert len(text.splitlines()) <= 55
+        assert len(text.splitlines()) <= 24
 
 
 @each("width", [0, 19, 2.5, "80", True])
@@ -102,11 +102,9 @@ def test_a_width_that_is_none_is_refused(found: Any, width: Any) -> None:
 
 def test_a_notebook_shows_the_front_with_the_recommended_plan(found: Any) -> None:
     page = found._repr_html_()
-    every = [row[0] for row in Table(page).rows if row]
-    rows = every[every.index("#") :]
-    shown = [rank for rank in rows if rank.rstrip("=*").isdigit()]
-    assert len(shown) == min(10, len(found.table["num_gpus"]))
-    assert sum(rank.endswith("*") for rank in rows) == 1
+    rows = Table(page).rows
+    assert len(rows) >= 3
+    assert sum("<" in row for row in rows) == 1
     assert "color:" not in page.replace("background", "")  # that of the page, light or dark
 
 

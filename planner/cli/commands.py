@@ -47,6 +47,7 @@ def search(values: OptionValues) -> None:
     extra = {
         "has_levers": values["json"] is not None or (values["full"] and not values["quiet"]),
         "shows_interruption": not (uses_stdout(values) or shares_terminal),
+        "arguments": tuple(values["context"].obj or ()),
     }
     call = replace(call, extra={**call.extra, **extra})
     if values["all_rows"]:

@@ -13,7 +13,7 @@ from planner.errors import InfeasibleError, SearchSpaceError
 from planner.question.parse_values import format_input, parse_int
 from planner.show.output_blocks import Block
 from planner.show.presenters.infeasible import infeasible_message
-from planner.show.presenters.row_files import RowFiles, result_blocks
+from planner.show.presenters.row_files import RowFiles
 from planner.workloads.build_request import EXHAUSTIVE, read_driver
 from planner.workloads.make_plan import Plan, make_plan, with_assumption_notes
 
@@ -45,6 +45,7 @@ class SearchInputs:
     has_levers: bool = False
     top: int = ROWS
     shows_interruption: bool = True
+    arguments: Sequence[str] = ()
 
 
 @record(kw_only=True)
@@ -88,6 +89,7 @@ def _read(call: Call) -> SearchInputs:
         has_levers=bool(extra.get("has_levers")),
         top=parse_int(extra.get("top") or ROWS, name("top"), 1),
         shows_interruption=bool(extra.get("shows_interruption", True)),
+        arguments=cast("Sequence[str]", extra.get("arguments") or ()),
     )
 
 
@@ -141,57 +143,66 @@ def _problem(searched: Searched) -> InfeasibleError | None:
 
 def _write(files: RowFiles, searched: Searched, arguments: Sequence[str]) -> None:
     """Write the front, unless all rows were written, and the manifest with the plans."""
-    from planner.show.presenters.json_files import finish_search
-    from planner.show.presenters.pareto_front import marked_rows
+    _write_rows(files, searched, arguments, has_rows=searched.inputs.sink is None)
 
-    plan, result = searched.plan, searched.result
-    if searched.inputs.sink is None:
-        files.add(result_blocks(plan, marked_rows(plan, result)))
+
+def _write_rows(
+    files: RowFiles, searched: Searched, arguments: Sequence[str], *, has_rows: bool
+) -> None:
+    """Write the front if ``has_rows``, and the manifest with the plans."""
+    from planner.show.presenters.search_file import write_search
+
     more: dict[str, object] = {"api": searched.apis.to_dict()} if searched.apis else {}
-    if searched.levers is not None:
-        more["levers"] = [lever.to_dict() for lever in searched.levers]
-    finish_search(files, plan, result, arguments, searched.inputs.driver, **more)
+    if files.has_object and (lines := _starting_plan_lines(searched)):
+        more["starting_plan"] = lines
+    write_search(
+        files, searched.plan, searched.result, arguments, searched.inputs.driver,
+        has_rows=has_rows, levers=searched.levers, **more,
+    )  # fmt: skip
 
 
 def _present(searched: Searched, is_full: bool) -> Iterator[Block]:
-    """Yield the answer, the API prices, and the plan that the search started from."""
-    from planner.show.presenters.search import answer_blocks
+    """Yield the answer and the API prices."""
+    from planner.show.presenters.search import recommended_details, search_blocks
+    from planner.show.reports import SearchReport, written_report
 
-    inputs, plan = searched.inputs, searched.plan
+    inputs = searched.inputs
     if not searched.result.table:
         return
-    yield from answer_blocks(
-        plan, searched.result, inputs.top, is_full=is_full, levers=searched.levers or [],
-        shows_interruption=inputs.shows_interruption,
+    arguments = inputs.arguments if inputs.sink is None else ()  # rows of the file are others
+    report = written_report(
+        lambda files: _write_rows(files, searched, arguments, has_rows=True), SearchReport
+    )
+    details = recommended_details(searched.plan, searched.result) if is_full else ()
+    yield from search_blocks(
+        report, inputs.top, is_full=is_full, details=details,
+        shows_warnings=inputs.shows_interruption,
     )  # fmt: skip
     if searched.apis is not None:
         from planner.show.presenters.api_comparison import api_comparison_blocks
 
         yield from api_comparison_blocks(searched.apis, is_full=is_full)
-    yield from _starting_plan_blocks(searched)
 
 
-def _starting_plan_blocks(searched: Searched) -> Iterator[Block]:
-    """Yield the plan of the file, compared with the recommended plan."""
+def _starting_plan_lines(searched: Searched) -> list[str]:
+    """Return the plan of the file, compared with the recommended plan; empty without a file."""
     from planner.errors import PlannerError
     from planner.launch.read.launch_file import evaluate_launch, full_row
-    from planner.show.output_blocks import GAP, make_lines
     from planner.show.presenters.search import starting_plan_line, unchanged_settings_line
 
     best, starting_request = searched.result.recommended, searched.inputs.question.file_request
     if starting_request is None or best is None:
-        return
+        return []
     try:
         _, evaluation, _ = evaluate_launch(starting_request)
     except PlannerError:
-        return
+        return []
     row = full_row(evaluation)
     lines = (
         starting_plan_line(searched.plan, best.row, row, evaluation.rejected_by),
         unchanged_settings_line(searched.plan, row),
     )
-    yield GAP
-    yield from (make_lines(line) for line in lines if line)
+    return [line for line in lines if line]
 
 
 def _draw(picture: Picture, searched: Searched) -> None:

@@ -17,6 +17,9 @@ from planner.optimize.collector import CellResult
 from planner.optimize.problem import Cell, Problem, bad_case_factor, distinguishing_factors
 from planner.optimize.tie_breaking import ComplexityTieBreaker, RankedConfiguration
 
+RECOMMENDATION_RULE = "Rule: of plans tied with the best bad case, most evidence, then the simplest"
+"""What `recommend_plan` does, as a sentence."""
+
 
 def recommend_plan(
     problem: Problem, groups: Sequence[CellResult], *, is_proven: bool = False
@@ -47,6 +50,13 @@ def tied_but_faster_plan(
         and are_plans_tied(chosen_plan, standing)
     ]
     return min(better, key=lambda choice: choice.values[0], default=None)
+
+
+def is_tied_with(problem: Problem, choice: RankedConfiguration, other: RankedConfiguration) -> bool:
+    """Whether two plans differ by less than the error of published runs; False for the same."""
+    if choice is other or not problem.has_ties:
+        return False
+    return are_plans_tied(_ranked_plan(problem, choice), _ranked_plan(problem, other))
 
 
 def expected_regret(

@@ -27,6 +27,7 @@ from planner.optimize.recommendation import (
     bad_case_objective,
     cell_of,
     expected_regret,
+    is_tied_with,
     recommend_plan,
     tied_but_faster_plan,
 )
@@ -111,6 +112,7 @@ class Comparison:
     axis : name of the axis
     table : result columns, one row for each value, the recommended value first, then by bad case
     losses : first objective of each row relative to the first row, less 1
+    tied : whether each row is tied with the first one, within the error of predictions
     without_plan : reason by value that has no plan
     """
 
@@ -118,6 +120,7 @@ class Comparison:
     table: Columns
     losses: Sequence[float]
     without_plan: Mapping[Value, str]
+    tied: Sequence[bool] = ()
 
     def __repr__(self) -> str:
         best = f", best {self.table[self.axis][0]}" if self.losses else ""
@@ -309,6 +312,7 @@ class SearchResult:
             table={name: [row[name] for row in rows] for name in (rows[0] if rows else ())},
             losses=losses,
             without_plan=without,
+            tied=[is_tied_with(self.problem, plan, plans[0]) for plan in plans],
         )
 
     def _refusal(self, axis: str, value: object) -> str:

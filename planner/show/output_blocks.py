@@ -75,7 +75,8 @@ class Table:
     """Rows of cells; ``marked`` has the marks of the rows.
 
     ``is_small``: pages show no filter; ``is_folded``: collapsed until the reader opens it.
-    ``is_whole``: a terminal omits columns, lists them (see ``elsewhere``), and folds no cell;
+    ``is_whole``: a terminal omits columns, lists them with ``elsewhere`` if that has a text, and
+    folds no cell;
     ``is_low``: cells are aligned with the last line of a folded cell. ``hints``: further values of
     each row by name, shown as a tooltip.
     """
@@ -185,13 +186,14 @@ class KeyValues:
     """Names and values.
 
     ``is_two_column``: a terminal writes two pairs a line if the width allows; ``is_inline``: as
-    many as a line holds.
+    many as a line holds, after the ``indent``.
     """
 
     kind: ClassVar[str] = "pairs"
     pairs: Mapping[str, str]
     is_two_column: bool = False
     is_inline: bool = False
+    indent: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(

@@ -62,6 +62,10 @@ class JsonPart:
     more: Json = field(default_factory=dict)
     keys: tuple[str, ...] | None = field(default=None, compare=False)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the part as an object of JSON values."""
+        return {name: _to_json(value) for name, value in _parts(self).items()}
+
 
 @record(kw_only=True)
 class LimitChance(JsonPart):
@@ -88,10 +92,14 @@ class PlanEvidence(JsonPart):
 
 @record(kw_only=True)
 class ComparedValues(JsonPart):
-    """The best plan of each value of an axis, and the reason for values without a plan."""
+    """The best plan of each value of an axis, and the reason for values without a plan.
+
+    ``tied``: whether each plan is tied with the first, the recommended one.
+    """
 
     rows: tuple[ResultRow, ...]
     without_plan: Mapping[str, str] = field(default_factory=dict)
+    tied: tuple[bool, ...] = ()
 
 
 @record(kw_only=True)
@@ -150,6 +158,15 @@ class StepTimes(JsonPart):
 
 
 @record(kw_only=True)
+class ReplayResult(JsonPart):
+    """A replayed trace: latencies [s] by source, replayed and predicted, and notes."""
+
+    requests: int
+    latencies: tuple[Json, ...]
+    notes: tuple[str, ...] = ()
+
+
+@record(kw_only=True)
 class LargestValue(JsonPart):
     """The largest batch or length that fits, in sentences."""
 
@@ -190,10 +207,6 @@ class Report(JsonPart):
     manifest: Json
     where: str = field(default="the answer", compare=False)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as an object of JSON values."""
-        return {name: _to_json(value) for name, value in _parts(self).items()}
-
     @property
     def workload(self) -> Workload:
         """The workload of the result."""
@@ -214,7 +227,11 @@ class RowsReport(Report):
 
 @record(kw_only=True)
 class SearchReport(RowsReport):
-    """The result of a search: its front, the recommended plan, and what it is compared with."""
+    """The result of a search: its front, the recommended plan, and what it is compared with.
+
+    ``rejection_texts`` describe the rules and limits that rejected configurations.
+    ``starting_plan``: lines on the plan of the file that the search started from.
+    """
 
     recommended: SavedPlan | None = None
     recommended_row: ResultRow | None
@@ -227,7 +244,23 @@ class SearchReport(RowsReport):
     fastest: SavedPlan | None = None
     fastest_row: ResultRow | None = None
     comparisons: Mapping[str, ComparedValues] = field(default_factory=dict)
+    recommended_rule: str = ""
+    recommended_command: str = ""
+    recommended_surer: Mapping[str, float] = field(default_factory=dict)
+    recommended_host: Mapping[str, str] = field(default_factory=dict)
+    recommended_replay: ReplayResult | None = None
+    requested_axes: tuple[str, ...] = ()
+    price_lines: tuple[str, ...] = ()
+    rejection_texts: Mapping[str, str] = field(default_factory=dict)
+    starting_plan: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     levers: tuple[LeverEffect, ...] = ()
+    lever_notes: tuple[str, ...] = ()
+
+    @property
+    def best_row(self) -> ResultRow:
+        """The row of the recommended plan; empty without a plan."""
+        return self.recommended_row or ResultRow({}, self.where)
 
 
 @record(kw_only=True)

@@ -147,9 +147,12 @@ class SearchAnswer(_Deployable, SearchResult):
         return infeasible_message(self.plan, self) if self.recommended is None else ""
 
     def _feasible_blocks(self, full: bool) -> Iterable[Block]:
-        from planner.show.presenters.search import answer_blocks
+        from planner.show.presenters.search import recommended_details, search_blocks
+        from planner.show.presenters.search_file import search_report
 
-        return answer_blocks(self.plan, self, _ROWS, is_full=full)
+        report = search_report(self.plan, self)
+        details = recommended_details(self.plan, self) if full else ()
+        return search_blocks(report, _ROWS, is_full=full, details=details)
 
 
 @record(kw_only=True, repr=False)

@@ -151,44 +151,47 @@ def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
     """Print names and values in aligned columns, or one after the other if they are inline."""
     items = [*pairs.pairs.items()]
     if pairs.is_inline:
-        for text in _join_pairs(items, max(console.width, 20)):
+        for text in _join_pairs(items, max(console.width, 20), pairs.indent):
             console.print(text, soft_wrap=True)
         return
     half = ceil_div(len(items), 2)
-    lines: list[Sequence[str]] = [
+    paired: list[Sequence[str]] = [
         [*left, *right]
         for left, right in zip_longest(items[:half], items[half:], fillvalue=("", ""))
     ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*paired, strict=True)]
     is_two_column = pairs.is_two_column and sum(widths) + 2 * (len(widths) - 1) <= console.width
     table = _empty_table(console, has_head=False)
     for number in range(4 if is_two_column else 2):
         is_whole = not pairs.is_two_column and number == 0
         table.add_column(no_wrap=is_whole, overflow="ellipsis" if is_whole else "fold")
-    for line in lines if is_two_column else items:
-        table.add_row(*line)
+    for cells in paired if is_two_column else items:
+        table.add_row(*cells)
     console.print(table)
 
 
-def _join_pairs(items: Iterable[tuple[str, str]], width: int) -> list[str]:
+def _join_pairs(items: Iterable[tuple[str, str]], width: int, indent: str) -> list[str]:
     """Return lines of names and values; a pair is broken only if it is longer than a line."""
     lines = [""]
     for name, value in items:
-        pair = f"{name} {value}"
-        if lines[-1] and len(lines[-1]) + len(_PAIR_GAP) + len(pair) > width:
+        pair = f"{name} {value}".strip()
+        if lines[-1] and len(indent) + len(lines[-1]) + len(_PAIR_GAP) + len(pair) > width:
             lines.append("")
         lines[-1] += f"{_PAIR_GAP if lines[-1] else ''}{pair}"
+    further = f"{indent}  "
     return [
         text
         for line in lines
-        for text in textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False)
+        for text in textwrap.wrap(
+            line, width, initial_indent=indent, subsequent_indent=further, break_long_words=False
+        )
     ]
 
 
 def _write_table(console: Console, table: output_blocks.Table) -> None:
     """Print a table with its notes; names the columns that do not fit if it must be complete."""
     console.print(_make_rich_table(console, table))
-    if table.is_whole:
+    if table.is_whole and table.elsewhere:
         names = {head.name for head in _fit_columns(table, console.width)[0]}
         missing = [head.name for head in table.heads if head.name not in names]
         if missing:
@@ -206,7 +209,7 @@ def _make_rich_table(console: Console, table: output_blocks.Table) -> RichTable:
         heads = [head for head in heads if not head.rank]
     names = {head.name for head in heads}
     shown_indexes = [index for index, head in enumerate(table.heads) if head.name in names]
-    stacked = [(h.text.split() or [""]) if table.is_whole else h.text.split("\n") for h in heads]
+    stacked = [_head_lines(h) if table.is_whole else h.text.split("\n") for h in heads]
     highest = max(map(len, stacked))
     widest = (
         max(
@@ -243,6 +246,11 @@ def _make_rich_table(console: Console, table: output_blocks.Table) -> RichTable:
     return rich_table
 
 
+def _head_lines(head: output_blocks.ColumnHead) -> list[str]:
+    """Return the lines of a head: those that it has, or else its words."""
+    return head.text.split("\n") if "\n" in head.text else head.text.split() or [""]
+
+
 def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> RichTable:
     """Return a rich table without rows, with ``gap`` spaces between its columns."""
     return RichTable(
@@ -266,7 +274,7 @@ def _fit_columns(
     ]
 
     def total(heads: Sequence[output_blocks.ColumnHead], gap: int) -> int:
-        head_widths = (max(map(len, head.text.split()), default=0) for head in heads)
+        head_widths = (max(map(len, _head_lines(head))) for head in heads)
         cell_widths = (widest[index_of[head.name]] for head in heads)
         return sum(map(max, head_widths, cell_widths)) + gap * (len(heads) - 1)
 

@@ -15,11 +15,10 @@ SMALL = ("search", "--model", "llama-7b", "--gpus", "8", "--space", "small")
 def test_the_report_names_the_question_the_defaults_and_the_best(planner):
     ran = planner("search", "--model", "llama-65b", "--gpus", "2048", "--full")
     assert ran.exit_code == 0
-    assert ran.out.startswith("LLaMA 65B (65.29 billion parameters) on 2,048 x a100-sxm-80gb")
+    assert ran.out.startswith("Train LLaMA 65B on 2,048 x a100-sxm-80gb\n")
     for words in (
         "sequence_length    2,048 (published run of LLaMA 65B)",
         "Pareto front by throughput, memory_headroom",
-        "Same for all rows:",
         "Memory of the fullest GPU",
         "Time of a step",
         "MFU",
@@ -48,7 +47,7 @@ def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns, model, mo
 
 def test_a_narrow_table_says_which_columns_it_left_out(planner, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    ran = planner("search", "--model", "llama-65b", "--gpus", "2048")
+    ran = planner("search", "--model", "llama-65b", "--gpus", "2048", "--full")
     assert "Columns not shown: " in ran.out.replace("\n", " ")
 
 
@@ -68,7 +67,7 @@ def test_the_printed_memory_and_time_add_up(planner):
 
 
 def test_the_printed_command_shows_the_same_configuration(planner):
-    out = planner(*SMALL).out
+    out = planner(*SMALL, "--full").out
     found = re.search(r"planner (estimate (?:[^\\\n]|\\\n)*)", out)
     assert found is not None
     again = planner(*found[1].replace("\\\n", " ").split())
@@ -100,11 +99,8 @@ def test_what_nobody_measured_does_not_win_silently(planner, tmp_path):
              "--tokens", "100B", "--framework", "nemo", "--objective", "cost",
              "--price", "mi325x=0.1,h100=3.9")  # fmt: skip
     out = " ".join(planner(*asked, "--json", path).out.split())
-    assert "Recommended: mi325x" in out
-    assert "; not proven" in out
-    assert (
-        "no published run of NeMo on mi325x is known. Best proven: 64 x h100-sxm-80gb, NeMo" in out
-    )
+    assert "RECOMMENDED mi325x" in out
+    assert "no published run of NeMo on mi325x. Proven: 64 x h100-sxm-80gb, NeMo" in out
     document = json.loads(path.read_text())
     assert document["recommended_row"]["evidence_runs"] == 0
     assert document["proven_row"]["gpu"] == "h100-sxm-80gb"
@@ -116,10 +112,11 @@ def test_what_nobody_measured_does_not_win_silently(planner, tmp_path):
         for gpu in ("mi325x", "h100")
     ]
     even = [*asked[:-1], f"mi325x={0.97 * 3.9 * costs[1] / costs[0]:.3f},h100=3.9"]
-    first, tied, *_ = planner(*even).out.partition("Recommended: ")[2].split("\n")
-    assert first.startswith("h100-sxm-80gb")
-    assert "not proven" not in first
-    assert tied.startswith("Tied with mi325x, NeMo")  # which is said, with what it would gain
+    even_out = planner(*even).out
+    assert "RECOMMENDED  h100-sxm-80gb" in even_out
+    assert "Not proven" not in even_out
+    assert re.search(r"^mi325x\S* +~ +\*", even_out, re.MULTILINE)  # tied, and lower
+    assert "Rule: " in even_out
 
 
 def test_the_headline_says_how_surely_limits_hold(planner):
@@ -140,7 +137,9 @@ def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
     assert document.keys() == {
         *("manifest", "rows", "comparisons", "open_facts", "recommended_sure", "recommended_load"),
         *("recommended", "recommended_row", "recommended_limits", "fastest", "fastest_row"),
-        *("proven_row", "tied_row", "levers"),
+        *("proven_row", "tied_row", "levers", "lever_notes", "recommended_rule", "warnings"),
+        *("recommended_command", "recommended_surer", "recommended_host", "recommended_replay"),
+        *("requested_axes", "price_lines", "rejection_texts"),
     }
     manifest = document["manifest"]
     assert {
@@ -178,7 +177,7 @@ def test_all_writes_every_feasible_row(planner, tmp_path):
 def test_a_dash_writes_rows_to_stdout_and_tables_to_stderr(planner):
     ran = planner(*SMALL, "--json", "-")
     assert json.loads(ran.out)["rows"]
-    assert "Pareto front" in ran.err
+    assert "RECOMMENDED" in ran.err
 
 
 def test_unknown_cost_is_null_and_empty(planner, tmp_path):

@@ -106,7 +106,7 @@ def test_what_an_interrupted_search_found_is_shown_and_written(tmp_path, questio
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.startswith("Interrupted after ")
-    assert "Recommended: " in out
+    assert "RECOMMENDED  " in out
     assert "Interrupted after " in out
     content = json.loads(document.read_text())
     manifest = json.loads((tmp_path / "a.manifest.json").read_text())
@@ -215,7 +215,7 @@ def test_a_terminal_shows_once_that_a_search_was_interrupted(tmp_path):
             is_stopped = True
     os.close(main)
     assert process.wait(60) == 130
-    assert b"Recommended: " in sent
+    assert b"RECOMMENDED  " in sent
     assert sent.count(b"Interrupted after ") == 1
 
 

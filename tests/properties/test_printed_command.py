@@ -163,7 +163,7 @@ def check(question: Words, capsys: pytest.CaptureFixture[str], data: st.DataObje
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("planner.commands.search.make_plan", noted)
-        code = run(["search", *question, "--json", "found.json"])
+        code = run(["search", *question, "--full", "--json", "found.json"])
     out = capsys.readouterr().out
     assume(code not in (InfeasibleError.exit_code, SpecError.exit_code, SearchSpaceError.exit_code))
     assert code == 0
@@ -175,6 +175,7 @@ def check(question: Words, capsys: pytest.CaptureFixture[str], data: st.DataObje
     recommended = found["recommended_row"]
     show(["planner", "estimate", "--plan", "plan.json", *folder], recommended)
     show(shlex.split(printed[0].replace("\\\n", "")), recommended)
+    assert shlex.split(found["recommended_command"]) == shlex.split(printed[0].replace("\\\n", ""))
     any_row = data.draw(st.sampled_from(found["rows"]))
     show(shlex.split(estimate_command(plans[0], any_row)), any_row)
 

@@ -18,7 +18,7 @@ from planner.estimators.inference.replica_simulation import Requests, StepCosts,
 from planner.formulas.queueing import arrival_noise, fifo_queueing_delays, mean_queueing_delay
 from planner.logs.traces import read_trace
 from planner.optimize.exhaustive import exhaustive_search
-from planner.show.presenters.load_check import replay_blocks
+from planner.show.presenters.load_check import replay_blocks, replay_result
 from planner.specs.arrivals import LOADS, Arrivals
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
@@ -290,7 +290,9 @@ def test_why_a_replay_differs_is_said(
         replayed=seconds | {FIRST: dict.fromkeys((None, *SHARES), 0.5)},
     )
     monkeypatch.setattr("planner.decide.trace_replay.replay_trace", lambda *_: found)
-    told = [str(block) for block in replay_blocks(SimpleNamespace(request=None), None)]
+    told = [
+        str(block) for block in replay_blocks(replay_result(SimpleNamespace(request=None), None))
+    ]
     assert "mean TTFT" in told[-1]
     assert why in told[-1]
 

@@ -18,9 +18,11 @@ from planner.__main__ import run
 from planner.base.formatting import format_probability
 from planner.base.units import GIB
 from planner.optimize.result_columns import intervals
+from planner.show.presenters.alternatives import without_plan_lines
 from planner.show.presenters.format_results import format_result, label
 from planner.show.presenters.question_summary import question_lines
-from planner.show.presenters.search import recommended_pairs, without_plan_lines
+from planner.show.presenters.search import recommended_pairs
+from planner.show.presenters.search_file import search_report
 
 QUESTIONS = {
     "train": ("--model", "llama-65b", "--gpus", "512"),
@@ -52,19 +54,18 @@ def question(request: pytest.FixtureRequest) -> tuple[str, ...]:
 @pytest.mark.few(2)
 def test_it_is_whole_at_every_width(planner: Any, monkeypatch: Any, question: Any) -> None:
     found = {}
-    for width in (60, 120, 200):
+    for width in (60, 80, 120, 200):
         monkeypatch.setenv("COLUMNS", str(width))
         ran = planner("search", *question)
         assert ran.exit_code == 0, ran.err
         lines = ran.out.splitlines()
         assert ran.out.isascii()
         assert max(map(len, lines)) <= width
+        assert width != 80 or len(lines) <= 24
         assert all(line == line.rstrip() for line in lines)
-        told_of = ran.out.partition("Recommended: ")[2]
-        assert "..." not in told_of.partition("Pareto front")[0].partition("no plan:")[0]
-        found[width] = NUMBER.findall(told_of.partition("In brackets")[0])
-        if width == 80:
-            assert len(lines) <= 52
+        told_of = ran.out.partition("RECOMMENDED  ")[2]
+        assert "..." not in told_of.partition("rec.")[0]
+        found[width] = NUMBER.findall(told_of.partition("90 % ranges")[0])
     assert all(sorted(numbers) == sorted(found[200]) for numbers in found.values())
 
 
@@ -116,9 +117,8 @@ def as_terminal(**environment: str) -> str:
 
 def test_a_terminal_gets_colours_and_others_none(tmp_path: Path) -> None:
     sent = on_terminal(tmp_path)
-    assert re.search(r"\x1b\[1;32mRecommended: ", sent)
-    assert re.search(r"\x1b\[31m *-[\d.]+ %", sent)
-    assert re.search(r"\x1b\[35m *\d+=", sent)
+    assert re.search(r"\x1b\[1;32mRECOMMENDED  ", sent)
+    assert re.search(r"\x1b\[31m *\+[\d.]+ %", sent)
     plain = as_terminal(NO_COLOR="1")
     assert "\x1b[1m" in plain
     assert not COLOUR.search(plain)
@@ -159,7 +159,7 @@ def test_memory_far_below_the_capacity_fits_surely() -> None:
 
 def test_a_bound_has_no_interval() -> None:
     found = planner.search(model="llama-7b", num_gpus=8, space="small", ideal=True)
-    assert "In brackets" not in found.summary()
+    assert "90 % ranges" not in found.summary()
     assert "Ideal: every efficiency is 1" in found.summary()
 
 
@@ -167,7 +167,7 @@ def test_values_without_a_plan_share_their_reason() -> None:
     found = planner.search(
         model="llama-65b", num_gpus=8, gpu=("h100", "t4", "l4", "b200"), framework="megatron-lm"
     )
-    lines = without_plan_lines(found.plan, found.comparisons["gpu"])
+    lines = without_plan_lines(search_report(found.plan, found), "gpu")
     assert lines[0].startswith("no plan: 2 (the fullest GPU needs more")
     assert lines[0].endswith(": h100-sxm-80gb, l4-24gb")
     assert lines[1].startswith("no plan: t4-16gb (")

@@ -308,7 +308,7 @@ def test_the_command_line_has_it_all(folder: Path, planner: Any, tmp_path: Path)
     ran = planner(*asked, "--all", "--csv", table, "--save-plan", plan)
     assert ran.exit_code == 0, ran.err
     assert "Texts of 512 tokens" in ran.out
-    assert "Recommended: " in ran.out
+    assert "RECOMMENDED  " in ran.out
     whole = planner(*asked, "--full")
     assert "The recommended way" in whole.out
     rows = pd.read_csv(table)

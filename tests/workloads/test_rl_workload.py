@@ -102,7 +102,7 @@ def test_a_plan_is_estimated_again(planner, tmp_path):
     plan, again = tmp_path / "plan.toml", tmp_path / "again.json"
     ran = planner(*words("search", "--save-plan", plan))
     assert ran.exit_code == 0, ran.err
-    assert "Recommended: " in ran.out
+    assert "RECOMMENDED  " in ran.out
     whole = planner("estimate", "--plan", plan, "--json", again, "--full")
     assert whole.exit_code == 0, whole.err
     assert "is the bottleneck by" in whole.out

@@ -31,10 +31,13 @@ _RARE = 29
 
 def short_plan(plan: Plan, row: Row) -> str:
     """Return a row's plan as a short text with its value on every searched axis."""
-    wording = plan.workload.wording
-    return ", ".join(
-        [*_where(plan.problem.axes, row), (wording.format_brief or wording.format_short)(row)]
-    )
+    return short_plan_of(plan.workload, plan.problem.axes, row)
+
+
+def short_plan_of(workload: Workload, axes: Collection[str], row: Row) -> str:
+    """Return a row's plan as a short text with its hardware and software on ``axes``."""
+    wording = workload.wording
+    return ", ".join([*_where(axes, row), (wording.format_brief or wording.format_short)(row)])
 
 
 def shortest_plan(workload: Workload, axes: Collection[str], row: Row, without: str) -> str:
@@ -84,8 +87,13 @@ def plan_of(workload: Workload, row: Row) -> str:
 
 def settings_text(plan: Plan, row: Row) -> str:
     """Return the hardware and the value of every parameter of a row as one paragraph."""
-    parameters = terms_of(plan.workload.name, "parameter", "derived", "pool")
-    names = dict.fromkeys(["mode", "gpu", plan.workload.profile_kind, *parameters])
+    return row_settings_text(plan.workload, row)
+
+
+def row_settings_text(workload: Workload, row: Row) -> str:
+    """Return the hardware and the value of every parameter of a workload's row."""
+    parameters = terms_of(workload.name, "parameter", "derived", "pool")
+    names = dict.fromkeys(["mode", "gpu", workload.profile_kind, *parameters])
     return "  ".join(
         f"{name}={str(row[name]).lower() if isinstance(row[name], bool) else row[name]}"
         for name in names

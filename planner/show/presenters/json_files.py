@@ -12,9 +12,7 @@ from typing import Any
 from planner.base.atomic_write import write_atomically
 from planner.base.version import __version__
 from planner.decide.assumptions import sensitive_assumptions
-from planner.optimize.collector import full_rows, value_or_none
 from planner.optimize.problem import limit_rows, with_rate_limit
-from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.source import Candidates
 from planner.question.request import Request
 from planner.show.presenters.load_check import load_line
@@ -41,55 +39,12 @@ def document_text(manifest: Mapping[str, object], **parts: object) -> str:
     return json.dumps(document, indent=1, default=plain_value, allow_nan=False) + "\n"
 
 
-def finish_search(
-    files: RowFiles,
-    plan: Plan,
-    result: SearchResult,
-    command: Sequence[str],
-    how: Mapping[str, object],
-    **more: object,
-) -> None:
-    """Write what follows the rows of a search: manifest, plans and comparisons.
-
-    The manifest has the search settings ``how`` and counts. The recommended and the fastest plan
-    are written as a plan file and as a row. Comparisons have the best plan of every value of each
-    outer axis, and the reason if there is none.
-    """
-    best, chosen = result.recommended, dict[str, object]()
-    if files.has_object and best is not None and (fastest := result.fastest) is not None:
-        chosen = {
-            "recommended": SavedPlan.of(plan, best.row).to_dict(),
-            "recommended_row": _row(plan, best),
-            "recommended_limits": _limits(plan, best),
-            "recommended_load": load_line(plan, best),
-            "recommended_sure": {**_evidence(plan, best), "regret": value_or_none(result.regret)},
-            "open_facts": _open_facts(plan, best),
-            "proven_row": _row(plan, result.proven),
-            "tied_row": _row(plan, result.better_tied),
-            "fastest": SavedPlan.of(plan, fastest.row).to_dict(),
-            "fastest_row": _row(plan, fastest),
-            "comparisons": {
-                axis: _compared(plan, result, comparison)
-                for axis, comparison in result.comparisons.items()
-            },
-        }
-    counts = {
-        "configurations_evaluated": result.configurations_evaluated,
-        "configurations_predicted": result.configurations_predicted,
-        "configurations_feasible": result.configurations_feasible,
-        "rejected_by": dict(result.rejected_by),
-        "search_time_s": result.search_time,
-        "interrupted": result.interrupted,
-    }
-    files.finish({**plan_manifest(plan, command), **how, **counts}, **chosen, **more)
-
-
-def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, object]]:
+def plan_facts(plan: Plan, candidates: Candidates) -> list[dict[str, object]]:
     """The assumptions that change the predictions of a plan."""
     return [fact.to_dict() for fact in sensitive_assumptions(plan, candidates)]
 
 
-def _evidence(plan: Plan, candidates: Candidates) -> dict[str, object]:
+def plan_evidence(plan: Plan, candidates: Candidates) -> dict[str, object]:
     """Return the evidence of a plan's intervals, and the factor within which layouts tie.
 
     Empty without published runs.
@@ -102,29 +57,10 @@ def _evidence(plan: Plan, candidates: Candidates) -> dict[str, object]:
     return {"basis": confidence.basis, "tie_factor": factor, **missing}
 
 
-def _row(plan: Plan, candidates: Candidates | None) -> dict[str, object] | None:
-    """The row of a plan; None without a plan."""
-    if candidates is None:
-        return None
-    return dict(full_rows(candidates.columns(), plan.problem.sources)[0])
-
-
-def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
+def plan_limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
+    """The limits of a question, and the probability that a plan keeps each."""
     constraints = with_rate_limit(plan.problem.constraints, plan.request.lasting_rate)
     return limit_rows(candidates, constraints)
-
-
-def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, object]:
-    """Return the JSON object of one axis: the best plan of each value with its loss.
-
-    ``without_plan`` has the reason for each value that has no plan.
-    """
-    rows = full_rows(result.scaled(compared.table), plan.problem.sources)
-    loss_rows = zip(compared.losses, rows, strict=True)
-    return {
-        "rows": [{"loss": value_or_none(loss), **row} for loss, row in loss_rows],
-        "without_plan": {str(value): reason for value, reason in compared.without_plan.items()},
-    }
 
 
 def add_estimate(
@@ -138,9 +74,9 @@ def add_estimate(
     files.finish(
         plan_manifest(plan, command),
         operators=details.operators(evaluation),
-        open_facts=_open_facts(plan, evaluation.candidates),
-        sure=_evidence(plan, evaluation.candidates),
-        limits=_limits(plan, evaluation.candidates),
+        open_facts=plan_facts(plan, evaluation.candidates),
+        sure=plan_evidence(plan, evaluation.candidates),
+        limits=plan_limits(plan, evaluation.candidates),
         load=load_line(plan, evaluation.candidates),
         **more,
     )

@@ -12,6 +12,7 @@ from planner.optimize.problem import limit_probability, with_rate_limit
 from planner.optimize.source import Candidates
 from planner.show.output_blocks import Block, make_lines, text_table
 from planner.show.presenters.format_results import label, number_of
+from planner.show.reports import ReplayResult
 from planner.workloads.make_plan import Plan
 
 _MIN_SHOWN_PREEMPTION = 0.01
@@ -195,35 +196,48 @@ def _waiting_line(row: Row) -> str:
     )
 
 
-def replay_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
-    """Yield mean and percentiles of each latency from a replayed trace and as predicted."""
+def replay_result(plan: Plan, candidates: Candidates) -> ReplayResult:
+    """Return mean and percentiles [s] of each latency from a replayed trace and as predicted."""
     from planner.decide.trace_replay import LATENCIES, SHARES, replay_trace
 
     replay = replay_trace(candidates, plan.request)
-    heads = ("", "", "mean", *(f"p{100 * share:.0f}" for share in SHARES))
-    rows = [
-        (
-            latency_label,
-            source,
-            *(formatting.format_duration(latencies[share]) for share in (None, *SHARES)),
-        )
+    heads: dict[float | None, str] = {
+        None: "mean",
+        **{share: f"p{100 * share:.0f}" for share in SHARES},
+    }
+    latencies = [
+        {"latency": name, "source": source, **{heads[share]: times[share] for share in heads}}
         for name in LATENCIES
-        for latency_label, source, latencies in (
-            (label(f"{name}_s"), "replayed", replay.replayed[name]),
-            ("", "predicted", replay.predicted[name]),
+        for source, times in (
+            ("replayed", replay.replayed[name]),
+            ("predicted", replay.predicted[name]),
         )
     ]
-    yield make_lines(f"Replay of {formatting.format_count(replay.requests)} requests:")
-    yield text_table(heads, rows, text_columns=(0, 1))
+    notes = []
     if replay.hit_rates is not None:
         predicted, seen = (formatting.format_percent(share) for share in replay.hit_rates)
-        yield make_lines(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")
+        notes.append(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")
     if differing := replay.differs(_SHOWN_DIFFERENCE):
         names = ", ".join(label(f"{name}_s") for name in differing)
         reason = "has the order of these very requests; other hours have another."
         if replay.is_pipeline:
             reason = "takes a pipeline as if its prompts passed one stage."
-        yield make_lines(
+        notes.append(
             f"Prediction and replay differ by more than {_SHOWN_DIFFERENCE:.0%} in mean "
-            f"{names}: the replay " + reason
+            f"{names}: the replay {reason}"
         )
+    return ReplayResult(requests=replay.requests, latencies=tuple(latencies), notes=tuple(notes))
+
+
+def replay_blocks(replay: ReplayResult) -> Iterator[Block]:
+    """Yield a table of the latencies of a replayed trace, and its notes."""
+    heads = [*dict.fromkeys(name for row in replay.latencies for name in row)][2:]
+    rows, previous = [], ""
+    for row in replay.latencies:
+        name = label(f"{row['latency']}_s")
+        times = [formatting.format_duration(number_of(row, head)) for head in heads]
+        rows.append(("" if name == previous else name, str(row["source"]), *times))
+        previous = name
+    yield make_lines(f"Replay of {formatting.format_count(replay.requests)} requests:")
+    yield text_table(("", "", *heads), rows, text_columns=(0, 1))
+    yield from (make_lines(note) for note in replay.notes)

@@ -123,13 +123,15 @@ def summarize_plan(
             summary |= _reached(plan, evaluation.candidates, row)
             summary["load"] = [*_load_lines(plan, evaluation)]
             if plan.request.replay:
-                summary["tables"] = save_blocks(replay_blocks(plan, evaluation.candidates))
+                summary["tables"] = save_blocks(
+                    replay_blocks(replay_result(plan, evaluation.candidates))
+                )
     return {**summary, **more}
 
 
 def _reached(plan: Plan, candidates: Candidates, row: Row) -> dict[str, object]:
     """Return the fields on the results of a plan that runs, and on their evidence."""
-    confidence = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
+    confidence = plan.source_of(row).confidence_of(row)
     assumptions = sensitive_assumptions(plan, candidates)
     constraints = with_rate_limit(plan.problem.constraints, plan.request.lasting_rate)
     sure = uncertainty_lines(

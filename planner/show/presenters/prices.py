@@ -21,6 +21,9 @@ _MONEY = {
     "cost_per_million_tokens_usd": "a million tokens",
     "outlay_usd": "outlay",
 }
+DIFFERENT_BASES = "Owned prices have different bases"
+"""The start of `basis_line`."""
+
 _NO_TERMS_OF_A_SELLER = (Contract.OWNED, Contract.ON_DEMAND)
 
 
@@ -73,7 +76,7 @@ def basis_line(rows: Iterable[Row]) -> str:
         by_basis.setdefault(basis, []).append(gpu)
     texts = [f"{basis}: {', '.join(gpus)}" for basis, gpus in by_basis.items()]
     return (
-        f"Owned prices have different bases ({'; '.join(texts)}): compare prices of one kind, "
+        f"{DIFFERENT_BASES} ({'; '.join(texts)}): compare prices of one kind, "
         "or give quotes in an ownership.csv of --specs"
     )
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from planner.base import formatting
 from planner.confidence.intervals import MEDIAN
 from planner.estimators.machine import Machine
 from planner.layers.model import count_parameters
 from planner.optimize.problem import Problem
-from planner.optimize.result import SearchResult
 from planner.show.output_blocks import GAP, TOTAL, Block, KeyValues, Title, make_lines, text_table
+from planner.show.reports import SearchReport
 from planner.specs.model import ModelSpec
 from planner.specs.rollouts import RlWorkload
 from planner.specs.spec_paths import SpecKind
@@ -126,20 +126,21 @@ def _size(model: ModelSpec) -> str:
     return parameters
 
 
-def counts_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
+def counts_blocks(report: SearchReport) -> Iterator[Block]:
     """Yield the number of configurations, and how many each rule rejects."""
-    evaluated, seconds = result.configurations_evaluated, result.search_time
-    yield Title(text=f"{plan.workload.wording.noun}s".capitalize())
+    manifest, texts = report.manifest, report.rejection_texts
+    evaluated, seconds = manifest["configurations_evaluated"], manifest["search_time_s"]
+    yield Title(text=f"{report.workload.wording.noun}s".capitalize())
     rate = formatting.format_large(evaluated / max(seconds, 1e-9))
-    rejected = sorted(result.rejected_by.items(), key=lambda item: -item[1])
+    rejected = sorted(manifest["rejected_by"].items(), key=lambda item: -item[1])
     rows = [
         (
             formatting.format_count(evaluated),
             f"evaluated in {formatting.format_duration(seconds)} ({rate} per second)",
         ),
-        (formatting.format_count(result.configurations_feasible), "feasible"),
+        (formatting.format_count(manifest["configurations_feasible"]), "feasible"),
         *(
-            (formatting.format_count(n), f"rejected: {describe(plan.problem, name)}")
+            (formatting.format_count(n), f"rejected: {texts.get(name, name)}")
             for name, n in rejected
         ),
     ]
@@ -163,16 +164,21 @@ def describe(problem: Problem, rejection: str) -> str:
 
 def assumed_blocks(plan: Plan) -> Iterator[Block]:
     """Yield how many values of the specs are assumed, and where they are marked."""
-    if not plan.assumed:
+    yield from assumed_number_blocks(plan.assumed, plan.digests)
+
+
+def assumed_number_blocks(assumed: Sequence[str], specs: Iterable[str]) -> Iterator[Block]:
+    """Yield how many numbers of ``specs`` are ``assumed``, and where they are marked."""
+    if not assumed:
         return
-    kinds = {name.split()[0] for name in plan.assumed}
+    kinds = {name.split()[0] for name in assumed}
     yield GAP
     yield make_lines(
-        f"{len(plan.assumed)} numbers of these specs are assumed, or defaults of a class of GPUs. "
+        f"{len(assumed)} numbers of these specs are assumed, or defaults of a class of GPUs. "
         "They are marked in",
         indent="",
     )
-    for spec in plan.digests:
+    for spec in specs:
         kind, _, name = spec.partition(" ")
         if kind in kinds and kind in _SHOWN_AS:
             yield make_lines(

@@ -197,7 +197,14 @@ def assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> 
 
 def short_assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> list[str]:
     """A short line for each assumption with the quantity that it changes most."""
-    return [_short_line(plan, assumption) for assumption in assumptions]
+    return short_assumption_texts(plan.workload.wording, assumptions)
+
+
+def short_assumption_texts(
+    wording: ResultWording, assumptions: Sequence[SensitiveAssumption]
+) -> list[str]:
+    """A short text for each assumption with the quantity that it changes most."""
+    return [_short_line(wording, assumption) for assumption in assumptions]
 
 
 def _assumption_line(plan: Plan, assumption: SensitiveAssumption) -> str:
@@ -225,11 +232,11 @@ def effect_texts(
     return [*texts, misfit] if assumption.does_not_fit else texts
 
 
-def _short_line(plan: Plan, assumption: SensitiveAssumption) -> str:
+def _short_line(wording: ResultWording, assumption: SensitiveAssumption) -> str:
     """Return an assumed value with its largest effect, and values that do not fit."""
     moved = assumption.moved
     spreads = {n: h / low if low > 0 else math.inf for n, (low, h) in moved.items()}
-    columns = sorted(moved_columns(plan.workload.wording, assumption), key=spreads.__getitem__)
+    columns = sorted(moved_columns(wording, assumption), key=spreads.__getitem__)
     texts = other_formats(assumption)
     texts = texts or [format_column_range(name, *moved[name]) for name in columns[-1:]]
     if assumption.does_not_fit:

@@ -43,6 +43,13 @@ from planner.show.presenters.format_results import (
     layout_of,
     number_of,
 )
+from planner.show.presenters.row_tables import (
+    MOST_ROWS,
+    PLACEMENT_COLUMNS,
+    PLAN,
+    make_table,
+    shown_columns,
+)
 from planner.show.presenters.services import MOST_TOKENS, PER_MEGAWATT, carried_columns
 from planner.show.presenters.sizes import (
     BY_COST,
@@ -73,15 +80,10 @@ from planner.ui.pages.headline import (
 )
 from planner.ui.pages.result_tables import (
     MOST_BARS,
-    MOST_ROWS,
-    PLACEMENT_COLUMNS,
-    PLAN,
     assumptions,
     breakdowns,
     front_chart,
-    make_table,
     manifest_section,
-    shown_columns,
     specs_of_rows,
 )
 from planner.workloads.workload import Workload

@@ -15,21 +15,15 @@ from planner.base.records import record
 from planner.decide.assumptions import SensitiveAssumption
 from planner.decide.explain.explanation import Explanation
 from planner.errors import InfeasibleError, PlannerError, SpecError
-from planner.question.names import GPU
-from planner.question.terms import glossary, terms_of
 from planner.show.output_blocks import (
-    BEST,
-    TIE,
     Bars,
     Block,
     KeyValues,
     Lines,
     Page,
-    RankingChart,
     Section,
     Title,
     joined,
-    text_table,
 )
 from planner.show.presenters.explanation import sensitivities_blocks
 from planner.show.presenters.format_results import (
@@ -45,13 +39,10 @@ from planner.show.presenters.load_check import start_pairs
 from planner.show.presenters.pareto_front import objective_column, percentile_columns
 from planner.show.presenters.plan_report import PlanReport, estimate_report, summary_blocks
 from planner.show.presenters.question_summary import ASSUMED
-from planner.show.presenters.search import compared_columns, fastest_line, format_tie
 from planner.show.presenters.uncertainty import (
     format_fit,
-    format_regret,
     report_columns,
     result_pairs,
-    ties,
     uncertainty_lines,
 )
 from planner.show.reports import (
@@ -80,29 +71,18 @@ from planner.ui.pages.headline import (
     figures,
     format_price,
     headline,
-    hints,
-    ranking,
-    suggestion_ranking,
-    verb,
     with_glossary,
 )
 from planner.ui.pages.result_tables import (
-    AXES,
     CHANGES,
-    MOST_BARS,
-    MOST_ROWS,
-    PLACEMENT_COLUMNS,
-    PLAN,
     add_new_prediction,
     assumptions,
     breakdowns,
     facts_section,
-    front_chart,
-    make_table,
     manifest_section,
-    shown_columns,
     used_specs,
 )
+from planner.ui.pages.search_page import search_page
 from planner.ui.pages.sweep import sweep_page
 from planner.workloads.make_plan import evaluate, make_single_plan, result_of
 from planner.workloads.saved_plan import SavedPlan
@@ -194,88 +174,20 @@ _FIRST = 3
 _MEMORY = "peak_memory_gib"
 
 
-def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
-    """Return the page of a result of a search.
-
-    Raises SpecError if the result lacks a part or a column.
-    Raises InfeasibleError if the search recommends nothing.
-    """
-    row, workload = report.recommended_row, report.workload
-    if row is None:
-        raise InfeasibleError(f"{report.where}: the search recommends no plan.")
-    goals = _goals(report, report.comparisons, row)
-    sure = report.recommended_sure
-    best, other, lines = report.fastest_row, report.tied_row, list[str]()
-    if other is not None and goals:
-        lines.append(format_tie(workload, goals[0], row, other))
-    if best is not None and goals:
-        lines.append(fastest_line(goals[0], row, best, plan_of(workload, best)))
-    moved = suggestion_ranking(row, report.levers)
-    changes = Section(title=CHANGES, blocks=[moved] if moved else [])
-    page = _page(
-        report,
-        catalogue,
-        row,
-        goals,
-        [
-            *([_alternatives(report, goals)] if report.comparisons else []),
-            _front(report, row, goals),
-            _times(report, row),
-        ],
-        _Prediction(
-            sure, report.recommended_limits, report.recommended_load, report.open_facts, changes
-        ),
-    )
-    lost = format_regret(sure.regret, label(goals[0])) if goals else ""
-    page = replace(
-        page,
-        sure=[*page.sure, *([f"{lost}."] if lost else [])],
-        title=f"What is the best way to {verb(workload)} {_question_subject(report)}?",
-        answer=[*page.answer, *(f"{line}." for line in lines if line)],
-        chart=_best_of_each(report, row, goals) if goals else None,
-    )
-    return with_glossary(page, workload.name)
-
-
 def _question_subject(report: Report) -> str:
     """The model and its GPUs as in the question, without the size of the model."""
     first = next(iter(report.manifest.get("question") or ()), report.manifest.get("model"))
     return _SIZE_OF.sub("", str(first or "it"))
 
 
-def _best_of_each(
-    report: SearchReport, row: ResultRow, goals: Sequence[str]
-) -> RankingChart | None:
-    """Return a chart of the best plan for each GPU or other compared value, by objective.
-
-    Without a comparison, the chart has the first plans of the front.
-    """
-    workload, compared = report.workload, report.comparisons
-    shown = [axis for axis in (GPU, *compared) if axis in compared and len(compared[axis].rows) > 1]
-    rows: Sequence[ResultRow]
-    if shown:
-        rows = compared[shown[0]].rows
-        plans_text = f"the best plan of each {AXES.get(shown[0]) or shown[0].replace('_', ' ')}"
-        names = [str(plan_row[shown[0]]) for plan_row in rows]
-    else:
-        rows = [row, *(other for other in report.rows if not _is_same(workload, other, row))]
-        plans_text = "the first plans"
-        names = [layout_of(workload, plan_row) for plan_row in rows]
-    caption = f"The {label(goals[0])} of {plans_text}, and 90 % intervals"
-    named = {id(plan_row): name for plan_row, name in zip(rows, names, strict=True)}
-    factor = report.recommended_sure.tie_factor
-    return ranking(workload, rows, goals[0], lambda plan_row: named[id(plan_row)], caption, factor)
-
-
 @record()
 class _Prediction:
-    """What a file has of a predicted plan: evidence, limits, load, and what would change it."""
+    """What a file has of a predicted plan: evidence, limits, load and assumptions."""
 
     sure: PlanEvidence
     limits: Sequence[LimitChance]
     load: str
     facts: Sequence[SensitiveAssumption]
-    changes: Section | None = None
 
 
 def _page(
@@ -287,7 +199,7 @@ def _page(
     prediction: _Prediction,
 ) -> Page:
     """Return the page of a row's plan: its results, their uncertainty and its assumptions."""
-    manifest, is_search = report.manifest, isinstance(report, SearchReport)
+    manifest = report.manifest
     sure, limits, facts = prediction.sure, prediction.limits, prediction.facts
     wording, ends = report.workload.wording, ends_of_row(row)
     limited = percentile_columns(manifest.get("constraints") or (), row)
@@ -295,7 +207,6 @@ def _page(
     start_text = ", ".join(f"{name} {text}" for name, text in start_pairs(row).items())
     started = f"At its start the engine prints: {start_text}." if start_text else ""
     changes = facts_section(wording, facts)
-    moved = [] if prediction.changes is None else prediction.changes.blocks
     price_text = format_price(row)
     return Page(
         title=f"How fast is {_question_subject(report)}, and what does it cost?",
@@ -305,11 +216,11 @@ def _page(
             *([f"Price: {price_text}."] if price_text else []),
             *report.version_notes,
         ],
-        headline=headline(report.workload, row, "runs best" if is_search else "runs"),
+        headline=headline(report.workload, row),
         figures=figures(row, ends, [limit.probability for limit in limits]),
         evidence=evidence(sure.basis, row.get("evidence_runs")),
         answer=[
-            _sentence(report.workload, row, names, ends, "Recommended: " if is_search else ""),
+            _sentence(report.workload, row, names, ends),
             *filter(None, (prediction.load, started)),
         ],
         reached=result_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
@@ -322,91 +233,10 @@ def _page(
         ),
         sections=[
             *sections,
-            replace(changes, blocks=[*moved, *changes.blocks]),
+            changes,
             assumptions(used_specs(manifest.get("specs") or {}, [row]), catalogue, manifest),
             manifest_section(manifest),
         ],
-    )
-
-
-def _alternatives(report: SearchReport, goals: Sequence[str]) -> Section:
-    """Return a table for each axis, the recommended plan first; without plans folded."""
-    blocks: list[Block] = []
-    objectives = report.manifest.get("objectives") or [""]
-    term, workload = glossary().get(str(objectives[0])), report.workload
-    for axis, compared in report.comparisons.items():
-        rows = compared.rows
-        axis_label = AXES.get(axis) or axis.replace("_", " ")
-        if rows and term is not None:
-            first = compared_columns(
-                workload, report.comparisons, axis, rows, [number_of(row, "loss") for row in rows],
-                column=goals[0], goal=term.term, sign=term.sign,
-            )  # fmt: skip
-            shown = {PLAN, *(column.name for column in first)}
-            others = shown_columns(workload, rows, goals, dict.fromkeys([axis, *PLACEMENT_COLUMNS]))
-            names = [name for name in others if name not in shown]
-            factor = report.recommended_sure.tie_factor
-            tied = ties([number_of(row, goals[0]) for row in rows], factor)
-            caption = f"The best plan of each {axis_label}"
-            marks = [BEST, *[TIE if is_tied else "" for is_tied in tied[1:]]]
-            table = make_table(f"by_{axis}", caption, workload, rows, names, marks,
-                               is_small=True, first=first)  # fmt: skip
-            blocks.append(replace(table, hints=[hints(workload, row) for row in rows]))
-        reasons = [(n, reason.replace("_", " ")) for n, reason in compared.without_plan.items()]
-        if reasons:
-            no_plan = text_table(
-                (axis_label, "why it has no plan"), reasons, text_columns=(0, 1), name=f"no_{axis}"
-            )
-            caption = f"{formatting.format_count(len(reasons))} without a plan, and why"
-            blocks.append(replace(no_plan, caption=caption, is_folded=True))
-    return Section(title="How do the alternatives compare?", blocks=blocks)
-
-
-def _front(report: SearchReport, row: ResultRow, goals: Sequence[str]) -> Section:
-    """Return the front as a chart and a table; the recommended plan is marked and first."""
-    workload, rows, factor = report.workload, [*report.rows], report.recommended_sure.tie_factor
-    tied = [bool(candidate["tied"]) for candidate in rows if "tied" in candidate]
-    tied = tied or ties(
-        [number_of(candidate, goals[0] if goals else "") for candidate in rows], factor
-    )
-    best = [_is_same(workload, candidate, row) for candidate in rows]
-    marks = [BEST if b else TIE if tie else "" for b, tie in zip(best, tied, strict=True)]
-    first = marks.index(BEST) if BEST in marks else None
-    rows = [row, *(candidate for n, candidate in enumerate(rows) if n != first)]
-    marks = [BEST, *(mark for n, mark in enumerate(marks) if n != first)]
-    columns = shown_columns(workload, rows, goals)
-    notes = ["Marked: the recommended plan."]
-    if TIE in marks:
-        notes.append(f"~ tied with the best within x{factor:.2f}.")
-    names = " and ".join(label(name) for name in goals)
-    table = make_table("front", f"No plan beats these in {names}", workload, rows, columns, marks,
-                       notes)  # fmt: skip
-    table = replace(table, hints=[hints(workload, candidate) for candidate in rows[:MOST_ROWS]])
-    return Section(
-        title="Which plans are on the Pareto front?",
-        blocks=[*front_chart(table.name, columns, goals), table],
-    )
-
-
-def _is_same(workload: Workload, first: ResultRow, second: ResultRow) -> bool:
-    names = [*PLACEMENT_COLUMNS, *terms_of(workload.name, "parameter", "pool")]
-    return all(first.get(name) == second.get(name) for name in names)
-
-
-def _times(report: SearchReport, row: ResultRow) -> Section:
-    """Return charts of time and memory of the recommended, fastest and alternative plans."""
-    workload, fastest = report.workload, report.fastest_row
-    labelled_rows: list[tuple[str, ResultRow]] = [("recommended", row)]
-    if fastest is not None and not _is_same(workload, fastest, row):
-        labelled_rows.append(("best", fastest))
-    for axis, compared in report.comparisons.items():
-        labelled_rows += [(str(plan_row[axis]), plan_row) for plan_row in compared.rows[1:]]
-    labels = [
-        f"{name}: {layout_of(workload, plan_row)}" for name, plan_row in labelled_rows[:MOST_BARS]
-    ]
-    return Section(
-        title=_PARTS,
-        blocks=breakdowns(labels, [plan_row for _, plan_row in labelled_rows[:MOST_BARS]]),
     )
 
 
@@ -421,7 +251,6 @@ def _sentence(
     row: ResultRow,
     names: Sequence[str],
     ends: Mapping[str, Ends],
-    prefix: str,
 ) -> str:
     """Return a sentence with the plan, its first results, and its probability to fit."""
     costs = [name for name in names if name.endswith("_usd")]
@@ -431,7 +260,7 @@ def _sentence(
         if math.isfinite(number_of(row, name))
     ]
     where = f"{formatting.format_count(row['num_gpus'])} x {row['gpu']}"
-    parts = [f"{prefix}{where}, {plan_of(workload, row)}", *results, format_fit(row)]
+    parts = [f"{where}, {plan_of(workload, row)}", *results, format_fit(row)]
     return f"{'; '.join(filter(None, parts))}."
 
 

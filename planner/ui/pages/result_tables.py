@@ -20,54 +20,35 @@ from planner.show.output_blocks import (
     Block,
     Cell,
     Code,
-    Column,
     ColumnHead,
     KeyValues,
     Page,
     Scatter,
     Section,
     Table,
-    fit_table,
     make_lines,
     text_table,
 )
 from planner.show.presenters.explanation import sensitivities_blocks
 from planner.show.presenters.format_results import (
     common_scale,
-    description_of,
     format_scaled,
     label,
-    layout_of,
     number_of,
 )
-from planner.show.presenters.pareto_front import row_column, settings_of
+from planner.show.presenters.row_tables import PLACEMENT_COLUMNS, Rows
 from planner.show.presenters.uncertainty import FOR_ASSUMED, effect_texts
 from planner.show.presenters.workload_details import details_of
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 from planner.specs.catalogue import Catalogue
 from planner.workloads.make_plan import evaluate, make_single_plan
 from planner.workloads.saved_plan import SavedPlan
-from planner.workloads.workload import ResultWording, Workload
-
-Rows = Sequence[Row]
-
-MOST_ROWS = 1000
-"""Maximum rows of a table on a page: few browsers can sort more."""
-
-PLAN = "plan"
-"""The column with a short description of the layout."""
-
-PLACEMENT_COLUMNS = tuple(dict.fromkeys(["mode", *terms_about("system"), "num_gpus"]))
-"""Columns of the hardware and software of a row."""
-
-AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
-"""Labels of columns that differ from their names."""
+from planner.workloads.workload import ResultWording
 
 MOST_BARS = 6
 """Maximum number of plans in a chart of parts."""
 
 _MEMORY, _FITS = "peak_memory_gib", "fit_probability"
-_MAX_CELL_CHARACTERS = 60
 _HEADS = {"gpu": "GPU", "prefill_gpu": "prefill GPU"}
 
 # By name of a chart: prefix and suffix of its columns, their order, their sum, its caption.
@@ -86,80 +67,6 @@ _OTHERS = ("memory_headroom_gib",)
 _PREFIXES = ("time_to_", "time_per_")
 _HIDDEN = "hidden_phases"
 _MOST_PHASED = 2
-
-
-def shown_columns(
-    workload: Workload,
-    rows: Rows,
-    goals: Iterable[str] = (),
-    among: Iterable[str] = PLACEMENT_COLUMNS,
-) -> list[str]:
-    """Return the columns that differ between rows, and those of results and memory."""
-    wording, places = workload.wording, [*among]
-    table = {
-        name: [row.get(name) for row in rows]
-        for name in dict.fromkeys(n for row in rows for n in row)
-    }
-    hidden = {*wording.degrees, "layout"} - {*places}
-    differing = [
-        name
-        for name in settings_of(workload, places, table)
-        if name not in hidden and len({*table[name]}) > 1
-    ]
-    settings = [name for name in differing if name not in places]
-    reached = [*goals, *wording.results(()), *wording.shown_columns, _MEMORY, _FITS]
-    results = [name for name in dict.fromkeys(reached) if any(map(_has_value, table.get(name, ())))]
-    return [*(name for name in differing if name in places), PLAN, *settings, *results]
-
-
-def make_table(
-    name: str,
-    caption: str,
-    workload: Workload,
-    rows: Rows,
-    columns: Iterable[str],
-    marked: Sequence[str] = (),
-    notes: Sequence[str] = (),
-    is_small: bool = False,
-    first: Sequence[Column] = (),
-) -> Table:
-    """Return a table of at most `MOST_ROWS` rows; a note has the number of all rows.
-
-    ``first`` are columns of the terminal's tables.
-    """
-    all_notes = [*notes]
-    if len(rows) > MOST_ROWS:
-        all_notes.append(
-            f"The first {formatting.format_count(MOST_ROWS)} of "
-            f"{formatting.format_count(len(rows))} "
-            "rows; the file of the "
-            "result has all."
-        )
-        rows, marked = rows[:MOST_ROWS], marked[:MOST_ROWS]
-    shown = [
-        *(replace(column, cells=column.cells[: len(rows)]) for column in first),
-        *(
-            _plan_column(workload, rows) if column == PLAN else row_column(column, rows)
-            for column in columns
-        ),
-    ]
-    table = fit_table(shown, marked=marked)
-    heads = [
-        replace(head, title=description_of(head.name) or head.name.replace("_", " "))
-        for head in table.heads
-    ]
-    return replace(
-        table, name=name, caption=caption, heads=heads, notes=all_notes, is_small=is_small
-    )
-
-
-def _plan_column(workload: Workload, rows: Rows) -> Column:
-    texts = [layout_of(workload, row) if row.get("feasible", True) else "-" for row in rows]
-    return Column(PLAN, texts, numeric=False)
-
-
-def _has_value(value: object) -> bool:
-    return value not in (None, "") and not (isinstance(value, float) and not math.isfinite(value))
 
 
 def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Block]:

@@ -24,6 +24,13 @@ from planner.show.output_blocks import (  # fmt: skip
     Section,
     Table,
 )
+from planner.show.presenters.row_tables import (
+    AXES,
+    MOST_ROWS,
+    PLACEMENT_COLUMNS,
+    make_table,
+    shown_columns,
+)
 from planner.show.presenters.uncertainty import format_fit
 from planner.show.reports import ResultRow, version_notes
 from planner.specs.catalogue import Catalogue
@@ -50,15 +57,10 @@ from planner.sweeps.summary_blocks import (
 from planner.sweeps.sweep_folder import Sweep
 from planner.ui.pages.headline import evidence, figures, headline, hints, ranking, with_glossary
 from planner.ui.pages.result_tables import (
-    AXES,
-    MOST_ROWS,
-    PLACEMENT_COLUMNS,
     assumptions,
     breakdowns,
     front_chart,
-    make_table,
     manifest_section,
-    shown_columns,
     specs_of_rows,
 )
 from planner.workloads.registry import workload_of

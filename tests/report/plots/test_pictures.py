@@ -29,6 +29,7 @@ from planner.show.presenters.plots.picture import Picture, decades, draw
 from planner.show.presenters.plots.predicted_measured import compared_quantities
 from planner.show.presenters.plots.roofline import kernels_of
 from planner.show.presenters.plots.stacked_bars import part_bars
+from planner.show.presenters.search_file import search_report
 from planner.show.presenters.workload_details import details_of
 from planner.show.theme import DARK, LIGHT, THEMES
 from planner.specs.catalogue import Catalogue
@@ -142,7 +143,7 @@ def test_a_front_shows_every_plan_and_the_recommended_one(
 
 
 def test_intervals_are_those_of_the_columns(trained: Any) -> None:
-    found = front_points(trained.plan, trained)
+    found = front_points(search_report(trained.plan, trained))
     frame = trained.to_frame().sort_values("rank").dropna(subset="rank")
     assert found.first.ends[0].tolist() == frame.step_time_low_s.tolist()
     assert found.second.ends[1].tolist() == frame.peak_memory_high_gib.tolist()

@@ -25,6 +25,7 @@ from planner.show.presenters.format_results import label
 from planner.show.presenters.pareto_front import FrontPoints, Points, front_points
 from planner.show.presenters.plots.picture import Canvas, Picture, decades, drawing, log_where_wide
 from planner.show.presenters.question_summary import question_title
+from planner.show.presenters.search_file import search_report
 from planner.show.presenters.serving_details import LATENCIES, latency_distribution
 from planner.show.presenters.sizes import best_lines, question_lines
 from planner.show.theme import axis_label, blend, readable_on, shades
@@ -473,7 +474,7 @@ _MOST_INTERVALS = 24
 
 def draw_front(picture: Picture, plan: Plan, result: SearchResult) -> None:
     """Draw the front of a search into a file. Raises OutputError if the file cannot be written."""
-    front = front_points(plan, result)
+    front = front_points(search_report(plan, result))
     with drawing(picture, height=min(max(0.5 * picture.width, 320), 640)) as canvas:
         ((axes,),) = canvas.grid(1, 1)
         canvas.title(question_title(plan))
