@@ -94,8 +94,11 @@ def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
     work = scene.question.work
     if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
         notes["tuned"] = (
-            f"no, a first run: {usual:g} times as long as runs tuned as {profile.name}'s published "
-            f"ones, at most {slower:g} times (--tuned: as those)"
+            f"no, a first run, which takes {usual:g} times as long as one tuned as {profile.name}'s "
+            f"published runs, at most {slower:g} times (--tuned: as those)"
+            if not work.training_objective.needs_rollouts
+            else f"no, a first run, which may take {slower:g} times as long as one that was tuned as "
+            f"{profile.name}'s published runs were: intervals hold both (--tuned: as those)"
         )
     return notes
 
