@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from make_medians import FILE, medians, table
+from serving_cases import replicas, serving_setting
 
 import planner
 from planner.confidence.medians import Work, median_slowdown
@@ -15,7 +16,6 @@ from planner.estimators.inference.closed_loop import served_at_concurrency
 from planner.estimators.inference.continuous_batching import decode_batch
 from planner.estimators.inference.engine_step import step_time
 from planner.estimators.inference.serving_memory import serving_memory
-from serving_cases import replicas, serving_setting
 
 # Of llama-3.1-8b on one H100 before servers were slowed [s].
 TUNED_TOKEN_TIME = 0.007009930872640614

@@ -93,13 +93,11 @@ def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
     slower, usual = first_run_slowdown(label), usual_first_run_slowdown(label)
     work = scene.question.work
     if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
-        notes["tuned"] = (
-            f"no, a first run, which takes {usual:g} times as long as one tuned as {profile.name}'s "
-            f"published runs, at most {slower:g} times (--tuned: as those)"
-            if not work.training_objective.needs_rollouts
-            else f"no, a first run, which may take {slower:g} times as long as one that was tuned as "
-            f"{profile.name}'s published runs were: intervals hold both (--tuned: as those)"
-        )
+        like = f"as long as one tuned as {profile.name}'s published runs"
+        times = f"takes {usual:g} times {like}, at most {slower:g} times"
+        if work.training_objective.needs_rollouts:
+            times = f"may take {slower:g} times {like}"
+        notes["tuned"] = f"no, a first run, which {times} (--tuned: as those)"
     return notes
 
 
