@@ -141,8 +141,9 @@ def usual_first_run_slowdown(framework: str) -> float:
 def _first_runs(framework: str) -> list[float]:
     """Return how many times as long first runs took; empty for frameworks of other families."""
     rows = read_table("first_runs.csv")
-    is_known = framework in {row["framework"] for row in rows}
-    return [float(row["slower"]) for row in rows] if is_known else []
+    if framework not in {row["framework"] for row in rows}:
+        return []
+    return [float(row["slower"]) for row in rows]
 
 
 def is_first_run(tuned: bool | None, objective: TrainingObjective) -> bool:

@@ -279,26 +279,28 @@ def test_a_first_run_where_published_runs_are_recipes_is_less_sure() -> None:
     assert first_run_slowdown("HF Trainer") == 1  # published runs are people's own
 
 
-def _high(**asked: object) -> tuple[float, str]:
+def _step(**asked: object) -> tuple[float, float, float, str]:
+    """Step time, the ends of its interval [s], and the basis."""
     asked = {"model": "llama-3-8b", "gpu": "h100", "num_gpus": 8, "framework": "nemo"} | asked
     found = planner.estimate(**asked)  # type: ignore[arg-type]
     (row,) = found.to_frame().to_dict("records")
     basis = found.plan.source_of(row).confidence(8).basis
-    return row["step_time_high_s"] / row["step_time_s"], basis
+    return row["step_time_s"], row["step_time_low_s"], row["step_time_high_s"], basis
 
 
 def test_fine_tuning_is_a_first_run_until_somebody_says_it_is_tuned() -> None:
-    (unsaid, said), (first, _), (tuned, plain) = (
-        _high(training_objective="sft", tuned=tuned) for tuned in (None, False, True)
+    unsaid, first, tuned = (
+        _step(training_objective="sft", tuned=tuned) for tuned in (None, False, True)
     )
-    # What is shown is the median of first runs, twice the tuned time.
-    assert unsaid == first == pytest.approx(5 / 2 * tuned)
-    assert said == f"{plain}, first run (--tuned otherwise)"
-    (usual, basis), (first, _) = (_high(tuned=tuned) for tuned in (None, False))
-    assert first == pytest.approx(5 / 2 * usual)
-    assert "first" not in basis
+    assert unsaid[:3] == first[:3]
+    time, low, high, plain = tuned
+    assert unsaid[:3] == pytest.approx((2 * time, low, 5 * high))
+    assert unsaid[3] == f"{plain}, first run (--tuned otherwise)"
+    usual, first = (_step(tuned=tuned) for tuned in (None, False))
+    assert first[:3] == pytest.approx((2 * usual[0], usual[1], 5 * usual[2]))
+    assert "first" not in usual[3]
     # Of other frameworks people's own runs were published: nothing to add.
-    own = [_high(training_objective="sft", framework="hf-trainer", tuned=t) for t in (None, True)]
+    own = [_step(training_objective="sft", framework="hf-trainer", tuned=t) for t in (None, True)]
     assert own[0] == own[1]
 
 

@@ -92,7 +92,14 @@ def test_operators_add_up_to_the_step(model: str, gpus: int) -> None:
         layers = sum(n * sum(float(o.forward) for o in ops) for n, ops in step.layers)
         ends = sum(float(o.forward) for o in step.ends)
         assert layers + ends == pytest.approx(float(step.kernels))
-        parts = (step.kernels, step.pipeline, step.launch_wait, step.transfer_wait, step.overhead)
+        parts = (
+            step.kernels,
+            step.pipeline,
+            step.launch_wait,
+            step.transfer_wait,
+            step.overhead,
+            step.untuned,
+        )
         assert sum(map(float, parts)) == pytest.approx(float(step.total))
 
 

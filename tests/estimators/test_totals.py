@@ -25,7 +25,7 @@ MODELS = ("llama-65b", "gpt-3-175b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b"
 MODELS += ("glm-5", "nemotron-3-super-120b-a12b")
 FRAMEWORKS = tuple(names("frameworks"))
 OUTSIDE_LAYERS = ("launch_wait", "weight_gather", "offload", "pipeline_transfer", "pipeline_bubble")
-OUTSIDE_LAYERS += ("data_parallel", "optimizer", "overhead", "slow_nodes")
+OUTSIDE_LAYERS += ("data_parallel", "optimizer", "overhead", "slow_nodes", "untuned")
 
 
 def _ideal(real: TrainingInputs) -> TrainingInputs:

@@ -29,7 +29,12 @@ from planner.show.presenters.format_results import (
     short_plan,
 )
 from planner.show.presenters.infeasible import join_or
-from planner.show.presenters.load_check import load_line, replay_blocks, start_pairs
+from planner.show.presenters.load_check import (
+    load_line,
+    replay_blocks,
+    replay_result,
+    start_pairs,
+)
 from planner.show.presenters.pareto_front import percentile_limit_columns, plan_objective_column
 from planner.show.presenters.prices import commitment_lines, plan_prices_lines
 from planner.show.presenters.question_summary import (

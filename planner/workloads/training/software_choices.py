@@ -93,10 +93,11 @@ def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
     slower, usual = first_run_slowdown(label), usual_first_run_slowdown(label)
     work = scene.question.work
     if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
-        notes["tuned"] = (
-            f"no, a first run: {usual:g} times as long as runs tuned as {profile.name}'s published "
-            f"ones, at most {slower:g} times (--tuned: as those)"
-        )
+        like = f"as long as one tuned as {profile.name}'s published runs"
+        times = f"takes {usual:g} times {like}, at most {slower:g} times"
+        if work.training_objective.needs_rollouts:
+            times = f"may take {slower:g} times {like}"
+        notes["tuned"] = f"no, a first run, which {times} (--tuned: as those)"
     return notes
 
 
