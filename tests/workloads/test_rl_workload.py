@@ -121,6 +121,7 @@ def test_steps_are_sized_by_a_deadline(planner):
     ran = planner(
         "size", "--workload", "rl", "--model", "llama-3.1-8b", "--gpu", "h100",
         "--output-tokens", "1000", "--output-cap", "4096", "--steps", "500", "--deadline", "1d",
+        "--full",
     )  # fmt: skip
     assert ran.exit_code == 0, ran.err
     told = " ".join(ran.out.split())
