@@ -97,8 +97,8 @@ def _memory_need(plan: Plan, miss: NearestMiss) -> str:
     if miss.rejection == OUT_OF_HOST_MEMORY.name:
         if host_memory:
             peak = formatting.format_gib(number_of_row(miss.row, "peak_memory_gib") * GIB)
-            room = formatting.format_gib(_usable(miss))
-            needs = f"the fullest GPU needs {peak.removesuffix(' GiB')} of {room}"
+            of_usable = formatting.format_gib(_usable(miss))
+            needs = f"the fullest GPU needs {peak.removesuffix(' GiB')} of {of_usable}"
             return f"host memory {host_memory}; {needs}"
         return f"{describe(plan.problem, miss.rejection)}: {value} against {bound}"
     if room := _room(plan, miss):

@@ -87,7 +87,7 @@ def summary_blocks(report: PlanReport) -> Iterator[Block]:
         yield make_lines(line, most=3)
     if summary.results:
         yield KeyValues(pairs=summary.results, is_inline=True)
-    for lines, most in ((summary.sure, 2), ((summary.log,), 2), ((summary.lost,), 1)):
+    for lines, most in ((summary.sure, 2), ((summary.log,), 3), ((summary.lost,), 1)):
         yield from _lines(lines, most)
     yield from load_blocks(summary.tables)
     yield from _lines(summary.change, 3)
