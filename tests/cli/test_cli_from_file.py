@@ -41,7 +41,7 @@ def test_a_users_file_is_judged(planner, script) -> None:
     done = planner("estimate", "--from", script, "--gpu", "h100")
     assert done.exit_code == 0
     for words in (
-        "Read as: Megatron-LM, tp 8, pp 4,",
+        "Read as: Megatron-LM, framework Megatron-LM, tp 8, pp 4",
         "recompute full",
         "--no-such-option",
         "Llama 3 70B",
