@@ -213,7 +213,8 @@ def test_lengths_that_nobody_told_vary_as_those_of_services(
 
 
 SIZED = {
-    "workload": "serve", "model": "llama-3.1-70b", "gpu": ("h100", "a100"), "request_rate": 20,
+    "workload": "serve", "tuned": True,
+    "model": "llama-3.1-70b", "gpu": ("h100", "a100"), "request_rate": 20,
     "input_tokens": 2000, "output_tokens": 300, "mode": "aggregated",
 }  # fmt: skip
 

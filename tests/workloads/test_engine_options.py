@@ -41,7 +41,8 @@ def test_without_graphs_the_host_sets_the_pace() -> None:
 def step_of(model: str, enforce_eager: bool) -> float:
     """Seconds between two tokens of one of 8 sequences on an H100."""
     found = planner.estimate(
-        workload="serve", model=model, gpu="h100-sxm-80gb", engine="vllm", num_gpus=1,
+        workload="serve", tuned=True,
+        model=model, gpu="h100-sxm-80gb", engine="vllm", num_gpus=1,
         input_tokens=32, output_tokens=128, settings={"concurrency": 8},
         enforce_eager=enforce_eager,
     )  # fmt: skip
@@ -82,7 +83,8 @@ def test_copies_of_experts_take_memory() -> None:
 
     def weights(copies: int | None) -> float:
         found = planner.estimate(
-            workload="serve", model="deepseek-v3", gpu="h200", engine="sglang", num_gpus=64,
+            workload="serve", tuned=True,
+            model="deepseek-v3", gpu="h200", engine="sglang", num_gpus=64,
             settings=layout, redundant_experts=copies,
         )  # fmt: skip
         assert found.rejected_by == ""
@@ -102,7 +104,8 @@ def test_copies_of_experts_are_read_where_tokens_visit_them() -> None:
     def decode(copies: int) -> float:
         asked: dict[str, Any] = {"gpu": "h200", "engine": "sglang", "num_gpus": 8}
         found = planner.estimate(
-            workload="serve", model="mixtral-8x7b", settings=layout, redundant_experts=copies,
+            workload="serve", tuned=True,
+            model="mixtral-8x7b", settings=layout, redundant_experts=copies,
             input_tokens=16, output_tokens=1024, **asked,
         )  # fmt: skip
         return float(np.ravel(found.candidates.estimate.served.time_per_output_token)[0])
@@ -118,7 +121,8 @@ def test_copies_even_out_what_ranks_have_to_do() -> None:
 
     def prefill(copies: int) -> float:
         found = planner.estimate(
-            workload="serve", model="mixtral-8x7b", gpu="h200", engine="sglang", num_gpus=8,
+            workload="serve", tuned=True,
+            model="mixtral-8x7b", gpu="h200", engine="sglang", num_gpus=8,
             redundant_experts=copies, input_tokens=8000, output_tokens=10,
             settings={
                 "attention_data_parallel": 8, "expert_parallel": 8, "concurrency": 8,

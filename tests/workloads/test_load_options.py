@@ -113,7 +113,7 @@ def test_a_number_of_requests_without_a_concurrency_starts_together(
 ) -> None:
     """One by one they took 39.7 minutes; 63.5 s were measured of a server that nobody tuned."""
     found = planner.estimate(
-        workload="serve", model="qwen3-14b", gpu="h100", num_gpus=gpus, engine="vllm",
+        workload="serve", tuned=True, model="qwen3-14b", gpu="h100", num_gpus=gpus, engine="vllm",
         settings={"tensor_parallel": 1}, input_tokens=217, output_tokens=202, num_requests=1000,
     )  # fmt: skip
     row = found.candidates.row

@@ -12,6 +12,7 @@ import planner
 
 QUESTION: dict[str, Any] = {
     "workload": "serve",
+    "tuned": True,
     "model": "llama-3.1-8b",
     "gpu": "h100-sxm-80gb",
     "num_gpus": 8,
