@@ -224,7 +224,7 @@ class Collector:
     def _add_feasible(self, candidates: Candidates, source: Source, feasible: IndexArray) -> None:
         """Add feasible rows that may be on the front; rows wait until there are enough to merge."""
         values = self.problem.values(candidates, feasible)
-        self.simplest.add(candidates, feasible, values, source)
+        self.simplest.add(candidates, feasible, values, source, self.problem.risks)
         front_so_far = self._values
         # Just beyond the front of a sample, which stays undominated itself.
         if not len(front_so_far):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
+from statistics import NormalDist
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,17 +18,24 @@ from planner.base.records import record
 from planner.confidence.intervals import (
     BAD_CASE,
     FIXED,
+    MAX_CONFIDENCE,
     MEDIAN,
     Confidence,
     probability_below,
     quantile,
 )
 from planner.errors import SearchSpaceError, did_you_mean
+from planner.formulas.normal import normal_upper_tail
 from planner.optimize.goals import Constraint, Objective
 from planner.optimize.result_columns import COLUMNS_BY_ERROR
 from planner.optimize.source import Candidates, SearchInputs, Source, at_load
 from planner.question.terms import glossary, parse_percentile, term_of_column, terms_of
 
+_LEAST_CHANCE = 0.5
+"""Lowest weight of a probability: an unlikely fit doubles a minimized objective."""
+_UNKNOWN_RISK = 10.0
+"""What a plan without published runs like it counts worse by."""
+_AT_END = NormalDist().inv_cdf(MAX_CONFIDENCE)
 _PERCENTILE = re.compile(r"_p\d+$")
 
 
@@ -148,6 +156,45 @@ def limit_probability(candidates: Candidates, limit: Constraint) -> float:
         total, low, high = total + value, low + value * below, high + value * above
     share_below = probability_below(limit.bound, total, (low, high))
     return share_below if limit.sign > 0 else 1 - share_below
+
+
+def limit_probabilities(
+    candidates: Candidates, rows: IndexArray, limits: Iterable[Constraint]
+) -> FloatArray:
+    """The probability of rows at flat indices to keep the tightest of some limits.
+
+    Limits of quantities without published errors count as kept.
+    """
+    found = np.ones(len(rows))
+    for limit in limits:
+        total, low, high = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
+        for followed, part in candidates.addends(limit.name).items():
+            value = candidates.at(part, rows)
+            below, above = _ends_of_rows(candidates, rows, followed)
+            total, low, high = total + value, low + value * below, high + value * above
+        with np.errstate(divide="ignore", invalid="ignore"):
+            away = np.log(limit.bound / total)
+            spread = np.log(np.where(away > 0, high, low) / total) * np.sign(away)
+            score = limit.sign * np.sign(away) * _AT_END * np.abs(away) / spread
+        # Values that do not err are judged by the limit itself.
+        kept = np.where(spread > 0, normal_upper_tail(-score), 1.0)
+        found = np.minimum(found, np.where(np.isfinite(kept), kept, 1.0))
+    return found
+
+
+def _ends_of_rows(
+    candidates: Candidates, rows: IndexArray, name: str
+) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper factor of the 90 % interval of a quantity, per row; 1 where unknown."""
+    source = candidates.source
+    groups = candidates.at(source.evidence_groups(candidates.configurations), rows)
+    number = max(source.counts, default=1)
+    ends = {
+        group: _interval_of(source.confidence(number, group), name) or FIXED
+        for group in np.unique(groups).tolist()
+    }
+    pairs = np.array([ends[group] for group in groups.tolist()]).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
 
 
 def _interval_of(confidence_intervals: Confidence | None, name: str) -> tuple[float, float] | None:
@@ -376,6 +423,27 @@ class Problem:
                 is_feasible & is_violated(candidates, constraint), np.int8(number), codes
             )
         return codes
+
+    def risks(self, candidates: Candidates, rows: IndexArray) -> FloatArray:
+        """What the first objective of some rows is worse by in the bad case, at least 1.
+
+        The bad case is what 9 of 10 published runs like the plan keep, over the probability that it
+        fits in memory and the probability that it keeps the tightest limit of the user.
+        """
+        objective, source = self.objectives[0], candidates.source
+        groups = candidates.at(source.evidence_groups(candidates.configurations), rows)
+        number = max(source.counts, default=1)
+        factors = {
+            group: bad_case_factor(source.confidence(number, group), objective.name, objective.sign)
+            for group in np.unique(groups).tolist()
+        }
+        worse = np.array([factors[group] or _UNKNOWN_RISK for group in groups.tolist()])
+        worse = worse if objective.sign > 0 else 1 / worse
+        fits = np.nan_to_num(candidates.fit_probability_at(rows), nan=1.0)
+        given = (limit for limit in self.constraints if not limit.assumed)
+        keeps = limit_probabilities(candidates, rows, given)
+        chances = np.clip(fits, _LEAST_CHANCE, 1.0) * np.clip(keeps, _LEAST_CHANCE, 1.0)
+        return np.asarray(np.maximum(worse, 1.0) / chances)
 
     def values(self, candidates: Candidates, rows: IndexArray) -> FloatArray:
         """The objectives of some rows, shape (rows, objectives), negated where high is better.

@@ -14,10 +14,13 @@ from planner.confidence.ranking import (
     recommended_index,
 )
 from planner.optimize.collector import CellResult
-from planner.optimize.problem import Cell, Problem, bad_case_factor, distinguishing_factors
+from planner.optimize.problem import Cell, Problem, distinguishing_factors
 from planner.optimize.tie_breaking import ComplexityTieBreaker, RankedConfiguration
 
-RECOMMENDATION_RULE = "Rule: of plans tied with the best bad case, most evidence, then the simplest"
+RECOMMENDATION_RULE = (
+    "Rule: best value that 9 of 10 such runs reach, times the chance to fit and keep limits; of "
+    "ties the most evidence, then the simplest"
+)
 """What `recommend_plan` does, as a sentence."""
 
 
@@ -56,7 +59,9 @@ def is_tied_with(problem: Problem, choice: RankedConfiguration, other: RankedCon
     """Whether two plans differ by less than the error of published runs; False for the same."""
     if choice is other or not problem.has_ties:
         return False
-    return are_plans_tied(_ranked_plan(problem, choice), _ranked_plan(problem, other))
+    return are_plans_tied(
+        _ranked_plan(problem, choice, choice), _ranked_plan(problem, other, other)
+    )
 
 
 def expected_regret(
@@ -95,39 +100,25 @@ def rank_plans_by_bad_case(
         factor = fastest.tie_factor if fastest and problem.has_ties else 1.0
         if fastest is None or (chosen := tie_breaker.simplest_within(factor)) is None:
             continue
-        order = (
-            bad_case_objective(problem, fastest),
-            fastest.fit_weighted_objective,
-            *fastest.values,
-        )
-        choices.append((order, (_ranked_plan(problem, fastest), chosen)))
+        order = fastest.bad_case, *fastest.values
+        choices.append((order, (_ranked_plan(problem, fastest, chosen), chosen)))
     return [ranked for _, ranked in sorted(choices, key=lambda choice: choice[0])]
 
 
-def bad_case_objective(problem: Problem, choice: RankedConfiguration) -> float:
-    """The first objective in the bad case, minimized; 9 of 10 similar runs are better.
-
-    Infinite if no published run is like the plan.
-    """
-    goal = problem.objectives[0]
-    factor = bad_case_factor(choice.confidence, goal.name, goal.sign)
-    return math.inf if factor is None else choice.fit_weighted_objective * factor
-
-
-def _ranked_plan(problem: Problem, choice: RankedConfiguration) -> RankedPlan:
-    """The rank data of a plan by the first objective: value, interval, bad case, evidence."""
-    goal, confidence = problem.objectives[0].name, choice.confidence
-    value, (low, high) = (
-        abs(choice.fit_weighted_objective),
-        distinguishing_factors(confidence, goal) or (math.nan, math.nan),
-    )
+def _ranked_plan(
+    problem: Problem, fastest: RankedConfiguration, chosen: RankedConfiguration
+) -> RankedPlan:
+    """The rank data of a cell: the best plan's value and interval, the chosen one's evidence."""
+    name, confidence = problem.objectives[0].name, chosen.confidence
+    value = abs(float(fastest.values[0]))
+    low, high = distinguishing_factors(fastest.confidence, name) or (math.nan, math.nan)
     return RankedPlan(
         value=value,
         low=value * low,
         high=value * high,
-        bad=abs(bad_case_objective(problem, choice)),
-        error_group=tuple(choice.source.named.values()),
-        tie_factor=choice.tie_factor,
+        bad=abs(fastest.bad_case),
+        error_group=tuple(chosen.source.named.values()),
+        tie_factor=fastest.tie_factor,
         evidence_rank=evidence_rank("", math.nan)
         if confidence is None
         else evidence_rank(confidence.basis, confidence.runs),

@@ -24,7 +24,6 @@ from planner.optimize.collector import (
 )
 from planner.optimize.problem import Problem
 from planner.optimize.recommendation import (
-    bad_case_objective,
     cell_of,
     expected_regret,
     is_tied_with,
@@ -113,6 +112,7 @@ class Comparison:
     table : result columns, one row for each value, the recommended value first, then by bad case
     losses : first objective of each row relative to the first row, less 1
     tied : whether each row is tied with the first one, within the error of predictions
+    risks : what the first objective of each row counts worse by where plans are ranked
     without_plan : reason by value that has no plan
     """
 
@@ -121,6 +121,7 @@ class Comparison:
     losses: Sequence[float]
     without_plan: Mapping[Value, str]
     tied: Sequence[bool] = ()
+    risks: Sequence[float] = ()
 
     def __repr__(self) -> str:
         best = f", best {self.table[self.axis][0]}" if self.losses else ""
@@ -303,7 +304,7 @@ class SearchResult:
                 plans += [best] if value != chosen_value else []
             elif reason := _rejection_text(self.problem, groups) or self._refusal(axis, value):
                 without[value] = reason
-        plans.sort(key=lambda plan: (bad_case_objective(self.problem, plan), *plan.values))
+        plans.sort(key=lambda plan: (plan.bad_case, *plan.values))
         plans = plans if chosen is None else [chosen, *plans]
         rows = [self.recommended_row if plan is chosen else plan.judged.row for plan in plans]
         losses = [_relative_loss(plan.values[0], plans[0].values[0]) for plan in plans]
@@ -313,6 +314,7 @@ class SearchResult:
             losses=losses,
             without_plan=without,
             tied=[is_tied_with(self.problem, plan, plans[0]) for plan in plans],
+            risks=[plan.risk for plan in plans],
         )
 
     def _refusal(self, axis: str, value: object) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,9 +15,8 @@ from planner.confidence.intervals import Confidence
 from planner.configurations.configuration_tables import ConfigurationTable
 from planner.optimize.source import Candidates, Source
 
-_MIN_FIT_PROBABILITY = 0.5
-"""Lowest weight of a fit probability: an unlikely fit doubles a minimized objective."""
-
+Risks: TypeAlias = Callable[[Candidates, IndexArray], FloatArray]
+"""What the first objective of rows at flat indices is worse by in the bad case."""
 
 MAX_TIE_FACTOR = 1.25
 """Largest factor of a tie: beyond it no plan is as good, however wide the errors are."""
@@ -28,14 +28,14 @@ _UNPROVEN = 2**40
 class RankedConfiguration:
     """A configuration of a source with its objectives, minimized.
 
-    ``fit_weighted_objective`` is the first objective divided by the fit probability: a plan that
-    fits in half of all cases is worth half as much.
+    ``bad_case`` is the first objective in the bad case, made worse by the probability that the plan
+    fits and keeps its limits: one that does so in half of all cases is worth half as much.
     """
 
     source: Source
     configuration: ConfigurationTable
     values: FloatArray
-    fit_weighted_objective: float
+    bad_case: float
     complexity: int
     num_gpus: float
 
@@ -44,6 +44,12 @@ class RankedConfiguration:
         """The configuration with its predictions."""
         judged: Candidates = self.source.judged(self.configuration)
         return judged
+
+    @property
+    def risk(self) -> float:
+        """What its first objective is worse by in the bad case, at least 1."""
+        value = float(self.values[0])
+        return self.bad_case / value if value > 0 else value / self.bad_case
 
     @cached_property
     def confidence(self) -> Confidence | None:
@@ -61,8 +67,8 @@ class RankedConfiguration:
 class ComplexityTieBreaker:
     """Breaks ties: keeps the best row of each complexity near the best objective.
 
-    A layout that published runs have counts as simpler than all others. The first objective is
-    weighted by the fit probability. A row stays only if no simpler one is as good.
+    A layout that published runs have counts as simpler than all others. The first objective counts
+    in the bad case. A row stays only if no simpler one is as good.
     """
 
     def __init__(self) -> None:
@@ -75,7 +81,7 @@ class ComplexityTieBreaker:
             configuration for each in tie_breakers for configuration in each._configurations
         ]
         best = min(
-            (configuration.fit_weighted_objective for configuration in configurations),
+            (configuration.bad_case for configuration in configurations),
             default=np.inf,
         )
         tie_breaker = cls()
@@ -92,11 +98,19 @@ class ComplexityTieBreaker:
         return tie_breaker
 
     def add(
-        self, candidates: Candidates, rows: IndexArray, values: FloatArray, source: Source
+        self,
+        candidates: Candidates,
+        rows: IndexArray,
+        values: FloatArray,
+        source: Source,
+        risks: Risks,
     ) -> None:
-        """Add feasible candidates of a source at flat ``rows``, with their minimized objectives."""
+        """Add feasible candidates of a source at flat ``rows``, with their minimized objectives.
+
+        ``risks`` returns what the first objective is worse by in the bad case, at least 1.
+        """
         predicted = np.where(np.isnan(values).any(axis=1), np.inf, values[:, 0])
-        first = _fit_weighted_objectives(candidates, rows, predicted, self._best)
+        first = _bad_cases(candidates, rows, predicted, self._best, risks)
         best = min(float(first.min(initial=np.inf)), self._best)
         near = np.flatnonzero(
             (first <= largest_within_factor(best, MAX_TIE_FACTOR)) & np.isfinite(first)
@@ -108,7 +122,7 @@ class ComplexityTieBreaker:
         bounds = np.array(
             [
                 np.inf,
-                *(configuration.fit_weighted_objective for configuration in self._configurations),
+                *(configuration.bad_case for configuration in self._configurations),
             ]
         )
         better = first[near] < bounds[np.searchsorted(steps, complexity, side="right")]
@@ -124,7 +138,7 @@ class ComplexityTieBreaker:
                 source=source,
                 configuration=candidates.configurations.rows(rows[near[[place]]]),
                 values=values[near[place]],
-                fit_weighted_objective=float(first[near[place]]),
+                bad_case=float(first[near[place]]),
                 complexity=int(complexity[place]),
                 num_gpus=float(gpus[place]),
             )
@@ -133,22 +147,22 @@ class ComplexityTieBreaker:
         self._configurations = _best_by_complexity([*self._configurations, *improvements], best)
 
     def simplest_within(self, factor: float) -> RankedConfiguration | None:
-        """The simplest plan within a factor of the best objective; None: there is none."""
+        """The simplest plan within a factor of the best bad case; None: there is none."""
         within = (
             configuration
             for configuration in self._configurations
-            if configuration.fit_weighted_objective <= largest_within_factor(self._best, factor)
+            if configuration.bad_case <= largest_within_factor(self._best, factor)
         )
         return next(within, None)
 
     @property
     def best(self) -> RankedConfiguration | None:
-        """The plan with the best weighted first objective."""
+        """The plan with the best bad case."""
         return self._configurations[-1] if self._configurations else None
 
     @property
     def _best(self) -> float:
-        return self._configurations[-1].fit_weighted_objective if self._configurations else np.inf
+        return self._configurations[-1].bad_case if self._configurations else np.inf
 
 
 def largest_within_factor(best: float, factor: float) -> float:
@@ -156,28 +170,23 @@ def largest_within_factor(best: float, factor: float) -> float:
     return best * factor if best > 0 else best / factor
 
 
-def _fit_weighted_objectives(
-    candidates: Candidates, rows: IndexArray, predicted: FloatArray, best: float
+def _bad_cases(
+    candidates: Candidates, rows: IndexArray, predicted: FloatArray, best: float, risks: Risks
 ) -> FloatArray:
-    """The first objective weighted by fit probability; infinite for rows far from the best."""
-    weighted = np.full(predicted.shape, np.inf)
-    # Weighting makes no row better: the weighted value of the fastest row bounds useful rows.
+    """The first objective in the bad case; infinite for rows far from the best."""
+    bad_cases = np.full(predicted.shape, np.inf)
+    # No risk makes a row better: the bad case of the fastest row bounds useful rows.
     fastest = np.array([np.argmin(predicted)])
-    best_weighted = min(
-        best, float(_divide_by_fit_probability(candidates, rows[fastest], predicted[fastest])[0])
-    )
-    near = np.flatnonzero(predicted <= largest_within_factor(best_weighted, MAX_TIE_FACTOR))
-    weighted[near] = _divide_by_fit_probability(candidates, rows[near], predicted[near])
-    return weighted
+    of_fastest = _worsened(predicted[fastest], risks(candidates, rows[fastest]))
+    bound = largest_within_factor(min(best, float(of_fastest[0])), MAX_TIE_FACTOR)
+    near = np.flatnonzero(predicted <= bound)
+    bad_cases[near] = _worsened(predicted[near], risks(candidates, rows[near]))
+    return bad_cases
 
 
-def _divide_by_fit_probability(
-    candidates: Candidates, rows: IndexArray, predicted: FloatArray
-) -> FloatArray:
-    """Predicted objectives, made worse by the probability of fitting in memory."""
-    fit_probability = np.nan_to_num(candidates.fit_probability_at(rows), nan=1.0)
-    weight = np.clip(fit_probability, _MIN_FIT_PROBABILITY, 1.0)
-    return np.where(predicted > 0, predicted / weight, predicted * weight)
+def _worsened(minimized: FloatArray, factor: FloatArray) -> FloatArray:
+    """Minimized values, worse by a factor; maximized ones are negative."""
+    return np.where(minimized > 0, minimized * factor, minimized / factor)
 
 
 def _best_by_complexity(
@@ -187,11 +196,9 @@ def _best_by_complexity(
     stairs: list[RankedConfiguration] = []
     for choice in sorted(
         choices,
-        key=lambda choice: (choice.complexity, choice.fit_weighted_objective, *choice.values),
+        key=lambda choice: (choice.complexity, choice.bad_case, *choice.values),
     ):
-        is_near = choice.fit_weighted_objective <= largest_within_factor(best, MAX_TIE_FACTOR)
-        if is_near and (
-            not stairs or choice.fit_weighted_objective < stairs[-1].fit_weighted_objective
-        ):
+        is_near = choice.bad_case <= largest_within_factor(best, MAX_TIE_FACTOR)
+        if is_near and (not stairs or choice.bad_case < stairs[-1].bad_case):
             stairs.append(choice)
     return stairs

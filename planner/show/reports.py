@@ -94,12 +94,14 @@ class PlanEvidence(JsonPart):
 class ComparedValues(JsonPart):
     """The best plan of each value of an axis, and the reason for values without a plan.
 
-    ``tied``: whether each plan is tied with the first, the recommended one.
+    ``tied``: whether each plan is tied with the first, the recommended one. ``risks``: what its
+    first objective counts worse by where plans are ranked.
     """
 
     rows: tuple[ResultRow, ...]
     without_plan: Mapping[str, str] = field(default_factory=dict)
     tied: tuple[bool, ...] = ()
+    risks: tuple[float, ...] = ()
 
 
 @record(kw_only=True)

@@ -52,6 +52,10 @@ class Drawn:
         return self.complexity[rows]
 
 
+def _risks(candidates: Any, rows: np.ndarray) -> np.ndarray:
+    return 1 / np.nan_to_num(candidates.fit_probability_at(rows), nan=1.0)
+
+
 VALUES = st.floats(1, 2).map(lambda value: round(value, 2)) | st.just(np.nan)
 FITS = st.sampled_from([1.0, 0.8, 0.5, np.nan])
 ROWS = st.lists(st.tuples(VALUES, VALUES, st.integers(0, 6), FITS), min_size=1, max_size=30)
@@ -68,7 +72,8 @@ def test_the_choice_is_that_of_all_rows(rows, size, factor, sign):
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
         candidates: Any = Drawn(np.arange(len(rows))[part], complexity[part], fits[part])
-        simplest.add(candidates, np.arange(len(complexity[part])), values[part], candidates)
+        numbers = np.arange(len(complexity[part]))
+        simplest.add(candidates, numbers, values[part], candidates, _risks)
     several = enumerate(zip(complexity, weighed, values, strict=True))
     known = [(c, w, *v, n) for n, (c, w, v) in several if not np.isnan(v).any()]
     found = simplest.simplest_within(factor)
@@ -77,9 +82,9 @@ def test_the_choice_is_that_of_all_rows(rows, size, factor, sign):
         return
     best = min(row[1] for row in known)
     expected = min(row for row in known if row[1] <= largest_within_factor(best, factor))
-    assert (found.complexity, found.fit_weighted_objective) == (expected[0], expected[1])
+    assert (found.complexity, found.bad_case) == (expected[0], expected[1])
     assert values[found.configuration][0] == found.values[0]
-    assert simplest.best.fit_weighted_objective == best
+    assert simplest.best.bad_case == best
 
 
 @pytest.mark.parametrize(("best", "expected"), [(10.0, 12.0), (-12.0, -10.0)])

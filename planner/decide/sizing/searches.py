@@ -357,6 +357,8 @@ _CHEAPEST = ("cost_per_hour", *_FEWEST)
 
 # How often an assumed limit is doubled at most.
 _WIDEST = 8
+# An assumed limit stays if it takes at most so many times the GPUs of the work without it.
+_WORTH_WIDENING = 1.5
 # How often the GPUs of a plan that waits too long are doubled.
 _DOUBLINGS = 6
 # So many numbers of GPUs are searched at once.
@@ -366,7 +368,8 @@ _AT_ONCE = 4
 def relaxed_size(request: Request, searches: Searches) -> tuple[Size, Request]:
     """Size a service; return the size and the request with the limits that the size keeps.
 
-    A limit that planner assumes is doubled until it takes no more GPUs than the work without it.
+    A limit that planner assumes is doubled until it takes at most half as many GPUs again as the
+    work without it.
     Limits of the user stay.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
@@ -407,8 +410,10 @@ def _affordable_limits(
 
     every = {limit.name for limit in limits}
     least = fewest_within(widened(_WIDEST, *every))
-    if math.isinf(least) or (fewest is not None and fewest.num_gpus <= least):
+    if math.isinf(least) or (fewest is not None and fewest.num_gpus <= _WORTH_WIDENING * least):
         return []
+    if fewest is not None:
+        least *= _WORTH_WIDENING
     enough = range(1, _WIDEST)
     doublings = 1 + bisect_left(
         enough, True, key=lambda number: fewest_within(widened(number, *every)) <= least

@@ -61,7 +61,7 @@ _MOST_PLANS = 12
 _MIN_CHANGE = 5e-4
 _MEMORY = "peak_memory_gib"
 # A narrow terminal omits columns of high rank first.
-_RANKS = {"range": 4, "second": 3, RUNS: 2, "change": 1, "plan": 1}
+_RANKS = {"range": 4, "ranked_by": 3, "second": 3, RUNS: 2, "change": 1, "plan": 1}
 
 
 @record(kw_only=True)
@@ -69,6 +69,7 @@ class Alternatives:
     """Plans to choose from, sorted by the column of the first objective, the better one first.
 
     ``axis`` is the compared input; "": they are plans of the front. ``recommended`` is an index.
+    ``ranked_by`` are the values of the column in the bad case; empty: unknown.
     """
 
     axis: str
@@ -76,6 +77,7 @@ class Alternatives:
     rows: Sequence[ResultRow]
     tied: Sequence[bool]
     recommended: int
+    ranked_by: Sequence[float] = ()
 
     @property
     def best(self) -> float:
@@ -92,6 +94,7 @@ class Alternatives:
             rows=[self.rows[index] for index in indexes],
             tied=[self.tied[index] for index in indexes],
             recommended=indexes.index(self.recommended),
+            ranked_by=[self.ranked_by[index] for index in indexes] if self.ranked_by else (),
         )
 
 
@@ -104,9 +107,10 @@ def alternatives(report: SearchReport) -> Alternatives | None:
     if not goals or best is None:
         return None
     axis, column = main_axis(report), goals[0]
+    sign, risks = 1 if is_lower_better(report) else -1, list[float]()
     if axis:
         compared = report.comparisons[axis]
-        rows = [*compared.rows]
+        rows, risks = [*compared.rows], [*compared.risks]
         tied = [*compared.tied] or ties(
             [number_of(row, column) for row in rows], report.recommended_sure.tie_factor
         )
@@ -116,7 +120,6 @@ def alternatives(report: SearchReport) -> Alternatives | None:
         tied = ties(values, report.recommended_sure.tie_factor)
     if len(rows) < 2:
         return None
-    sign = 1 if is_lower_better(report) else -1
     order = sorted(
         range(len(rows)),
         key=lambda n: (not math.isfinite(v := number_of(rows[n], column)), sign * v, n),
@@ -127,6 +130,7 @@ def alternatives(report: SearchReport) -> Alternatives | None:
         rows=[rows[index] for index in order],
         tied=[tied[index] for index in order],
         recommended=order.index(0),
+        ranked_by=[number_of(rows[n], column) * risks[n] ** sign for n in order] if risks else (),
     )
 
 
@@ -175,6 +179,7 @@ def alternatives_table(
         *([Column(axis, names, axis_label, numeric=False)] if axis else []),
         Column("mark", _marks(chosen), " ", numeric=False),
         Column(column, cells, _head(column, unit)),
+        *_ranking_column(chosen),
         *_range_column(column, rows),
         *_second_columns(report, rows, column) * (not axis),
         Column("change", _changes(report, chosen), "vs\nrec."),
@@ -191,6 +196,17 @@ def alternatives_table(
         table, name="alternatives", caption=caption if axis else "Plans along the front",
         is_small=True,
     )  # fmt: skip
+
+
+def _ranking_column(chosen: Alternatives) -> list[Column]:
+    """Return the column of the values that plans are ranked by; empty if they are unknown."""
+    if not chosen.ranked_by:
+        return []
+    texts, _ = _texts_in_unit(chosen.column, [*chosen.ranked_by])
+    cells = [
+        Cell(text=text, number=value) for text, value in zip(texts, chosen.ranked_by, strict=True)
+    ]
+    return [Column("ranked_by", cells, "ranked\nby")]
 
 
 def _shorten(text: str, max_characters: int | None) -> str:

@@ -144,4 +144,5 @@ def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[st
         "rows": [{"loss": value_or_none(loss), **row} for loss, row in loss_rows],
         "without_plan": {str(value): reason for value, reason in compared.without_plan.items()},
         "tied": [bool(tied) for tied in compared.tied],
+        "risks": [float(risk) for risk in compared.risks],
     }

@@ -189,7 +189,7 @@ def assumed_lines(sizes: Sizes) -> list[str]:
             text += f" ({bound}: {effect})"
         texts.append(text)
     if texts:
-        lines.append(f"Assumed limits, not decisive: {'; '.join(texts)}. Give yours.")
+        lines.append(f"Assumed limits: {'; '.join(texts)}. Give yours.")
     chosen = [name.replace("_", " ") for name in fleet.chosen]
     if chosen:
         lines.append(f"Assumed: {', '.join(chosen)} (--full)")
