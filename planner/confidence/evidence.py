@@ -85,9 +85,9 @@ class Conditions:
         """The value of one condition as a phrase."""
         value = str(getattr(self, name))
         if name == "layout":
-            return " and ".join(_LAYOUT_WORDS[one] for one in value.split("+")) if value else ""
+            return " and ".join(_LAYOUT_WORDS[part] for part in value.split("+")) if value else ""
         if name == "layer_kinds":
-            return " and ".join(_KIND_WORDS.get(one, one) for one in value.split("+"))
+            return " and ".join(_KIND_WORDS.get(part, part) for part in value.split("+"))
         if name == "work":
             return _WORK_WORDS.get(value, value)
         if name == "number_format":
@@ -95,7 +95,7 @@ class Conditions:
         return "such GPUs"
 
 
-_NAMES = tuple(one.name for one in fields(Conditions))
+_NAMES = tuple(field.name for field in fields(Conditions))
 
 
 @record(kw_only=True)
@@ -115,15 +115,15 @@ class Evidence:
     missing: tuple[str, ...] = ()
 
 
-def classify(conditions: Conditions, known: Iterable[Conditions]) -> str:
-    """Return the basis of a prediction, from the conditions of its software's ``known`` runs.
+def classify(conditions: Conditions, published: Iterable[Conditions]) -> str:
+    """Return the basis of a prediction, from the conditions of its software's ``published`` runs.
 
     >>> here = Conditions(gpu_class="hopper", work="closed")
     >>> pipeline = replace(here, layout="pipeline")
     >>> classify(here, [here]), classify(pipeline, [here]), classify(here, [])
     ('measured', 'transferred', 'roofline')
     """
-    runs = list(known)
+    runs = list(published)
     if conditions in runs:
         return MEASURED
     near = any(run.gpu_class == conditions.gpu_class for run in runs)
@@ -140,21 +140,18 @@ def evidence_of(
     older releases of an engine, which are profiles named after its own, do too. ``is_assumed``: no
     publication states the efficiency of the GPU's kernels.
     """
-    own = [run for run in _published(tables) if run.is_of(rule)]
-    known = [run.conditions for run in own]
-    basis = classify(conditions, known)
+    published = [run for run in _published(tables) if run.is_of(rule)]
+    basis = classify(conditions, (run.conditions for run in published))
     if is_assumed and basis == ROOFLINE:
         basis = ASSUMED
-    similar = _SERVED if conditions.work in _SERVED else (conditions.work,)
+    similar_works = _SERVED if conditions.work in _SERVED else (conditions.work,)
+    similar = [run for run in published if run.conditions.work in similar_works]
     runs = sum(
-        run.runs
-        for run in own
-        if run.gpu == gpu
-        and run.conditions.layout == conditions.layout
-        and run.conditions.work in similar
+        run.runs for run in similar if run.gpu == gpu and run.conditions.layout == conditions.layout
     )
-    alike = [run for run in known if run.work in similar]
-    missing = _missing(conditions, alike) if alike or not known else (_WORK_WORDS[conditions.work],)
+    missing = [_WORK_WORDS.get(conditions.work, conditions.work)]
+    if similar or not published:
+        missing = [*_missing(conditions, [run.conditions for run in similar])]
     return Evidence(basis=basis, runs=runs, missing=tuple(missing))
 
 
@@ -178,13 +175,13 @@ def unmeasured_release(rule: Rule, release: str) -> str:
     return "" if Release(tool=tool, number=release).is_measured else f"release {release}"
 
 
-def _missing(conditions: Conditions, known: Sequence[Conditions]) -> Iterator[str]:
+def _missing(conditions: Conditions, published: Sequence[Conditions]) -> Iterator[str]:
     """Yield what none of the runs has, of the software and the same kind of work."""
-    if not known:
+    if not published:
         return
     for name in ("layout", "work", "layer_kinds", "number_format", "gpu_class"):
         value = getattr(conditions, name)
-        if value not in {getattr(run, name) for run in known}:
+        if value not in {getattr(run, name) for run in published}:
             words = conditions.missing_words(name)
             if words:
                 yield words
@@ -229,11 +226,11 @@ def _published(tables: ErrorTables) -> tuple[PublishedRuns, ...]:
 
 def evidence_rows(runs: Iterable[tuple[Rule, str, Conditions]]) -> list[tuple[object, ...]]:
     """Return the rows of a table of evidence, sorted: runs by software, GPU and conditions."""
-    found = Counter(
+    counts = Counter(
         (rule.label, rule.profile, int(rule.nearest), gpu, *_values(conditions))
         for rule, gpu, conditions in runs
     )
-    return [(*key, number) for key, number in sorted(found.items())]
+    return [(*key, number) for key, number in sorted(counts.items())]
 
 
 def _values(conditions: Conditions) -> tuple[str, ...]:

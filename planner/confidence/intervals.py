@@ -144,8 +144,8 @@ def interval_of(
     the interval. Where kernels are assumed, all intervals of the same kind of work count.
     """
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
-    found = [row for row in of_quantity if _matches_keys(row, keys)]
-    best = [max(found, key=lambda row: row.weight)] if found else []
+    matching = [row for row in of_quantity if _matches_keys(row, keys)]
+    best = [max(matching, key=lambda row: row.weight)] if matching else []
     if basis == ASSUMED:
         of_work = [(index, keys[index]) for index, key in enumerate(tables.keys) if key in WORK]
         best += [row for row in of_quantity if all(row.keys[i] == key for i, key in of_work)]

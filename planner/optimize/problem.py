@@ -165,7 +165,7 @@ def limit_probabilities(
 
     Limits of quantities without published errors count as kept.
     """
-    found = np.ones(len(rows))
+    chances = np.ones(len(rows))
     for limit in limits:
         total, low, high = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
         for followed, part in candidates.addends(limit.name).items():
@@ -177,9 +177,9 @@ def limit_probabilities(
             spread = np.log(np.where(away > 0, high, low) / total) * np.sign(away)
             score = limit.sign * np.sign(away) * _AT_END * np.abs(away) / spread
         # Values that do not err are judged by the limit itself.
-        kept = np.where(spread > 0, normal_upper_tail(-score), 1.0)
-        found = np.minimum(found, np.where(np.isfinite(kept), kept, 1.0))
-    return found
+        chance = np.where(spread > 0, normal_upper_tail(-score), 1.0)
+        chances = np.minimum(chances, np.where(np.isfinite(chance), chance, 1.0))
+    return chances
 
 
 def _ends_of_rows(
@@ -440,8 +440,8 @@ class Problem:
         worse = np.array([factors[group] or _UNKNOWN_RISK for group in groups.tolist()])
         worse = worse if objective.sign > 0 else 1 / worse
         fits = np.nan_to_num(candidates.fit_probability_at(rows), nan=1.0)
-        given = (limit for limit in self.constraints if not limit.assumed)
-        keeps = limit_probabilities(candidates, rows, given)
+        limits = (limit for limit in self.constraints if not limit.assumed)
+        keeps = limit_probabilities(candidates, rows, limits)
         chances = np.clip(fits, _LEAST_CHANCE, 1.0) * np.clip(keeps, _LEAST_CHANCE, 1.0)
         return np.asarray(np.maximum(worse, 1.0) / chances)
 

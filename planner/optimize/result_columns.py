@@ -263,11 +263,11 @@ def _evidence_groups(
     """The group of evidence of each row, as its source tells it."""
     if isinstance(which, int):
         return sources[which].evidence_groups_of(table)
-    found = np.zeros(len(table["num_gpus"]), dtype=np.intp)
+    groups = np.zeros(len(table["num_gpus"]), dtype=np.intp)
     for number in np.unique(which).tolist():
         rows = which == number
-        found[rows] = sources[number].evidence_groups_of(table)[rows]
-    return found
+        groups[rows] = sources[number].evidence_groups_of(table)[rows]
+    return groups
 
 
 def _confidence_of_key(

@@ -360,13 +360,13 @@ class Source(ABC):
         roofline bounds and set efficiencies, or if no similar runs are published.
         """
         key = num_gpus, self.groups[0] if group is None else group
-        if key not in self._known_confidence:
+        if key not in self._confidence_by_group:
             confidence = self._confidence(*key)
-            self._known_confidence[key] = confidence and with_prices(confidence, self.sites)
-        return self._known_confidence[key]
+            self._confidence_by_group[key] = confidence and with_prices(confidence, self.sites)
+        return self._confidence_by_group[key]
 
     @cached_property
-    def _known_confidence(self) -> dict[tuple[float, int], Confidence | None]:
+    def _confidence_by_group(self) -> dict[tuple[float, int], Confidence | None]:
         return {}
 
     def _confidence(self, num_gpus: float, group: int) -> Confidence | None:

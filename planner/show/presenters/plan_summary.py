@@ -145,6 +145,7 @@ def _reached(plan: Plan, candidates: Candidates, row: Row) -> dict[str, object]:
         assumptions,
         None if confidence is None else confidence.runs,
         str(row["gpu"]),
+        () if confidence is None else confidence.missing,
     )
     terms = commitment_lines({**candidates.source.question_columns, **row})
     return {

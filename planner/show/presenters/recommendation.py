@@ -148,12 +148,13 @@ def row_ends(row: Row) -> dict[str, Ends]:
 def evidence_lines(report: SearchReport) -> list[str]:
     """Return the evidence of the intervals, and the probability to keep each limit."""
     row, basis = report.best_row, report.recommended_sure.basis
+    missing = report.recommended_sure.missing
     limits = [
         {"name": limit.name, "bound": limit.bound, "probability": limit.probability}
         for limit in report.recommended_limits
     ]
     runs = row.get(RUNS) or None  # a line of its own says that there are none
-    lines = [f"90 % ranges; evidence: {evidence(basis, runs)}"] if basis else []
+    lines = [f"90 % ranges; evidence: {evidence(basis, runs, missing)}"] if basis else []
     lines += unnamed_lines(str(row.get("gpu") or "")) if basis else []
     return [*lines, *uncertainty_lines("", limits, ())]
 

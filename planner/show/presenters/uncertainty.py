@@ -44,11 +44,11 @@ _MAX_EFFECTS = 3
 EVIDENCE = {
     "measured": ("this hardware and software", "measured runs of this software on such GPUs"),
     "transferred": (
-        "similar hardware or software",
+        "similar runs",
         "measured runs of this software or of such GPUs",
     ),
     "roofline": (
-        "roofline, not fitted to runs",
+        "no similar runs",
         "no run of this software or of such GPUs was fitted",
     ),
     "assumed": ("kernel rates assumed", "its kernel efficiencies are assumed"),
@@ -76,7 +76,9 @@ def interval_pairs(row: Row, confidence: Confidence, capacity: float) -> dict[st
         del pairs[_label(_MEMORY)]
     if fit_text := format_fit(row):
         pairs["memory"] = fit_text
-    pairs["meaning"] = f"90 % interval; evidence: {evidence(confidence.basis, confidence.runs)}"
+    pairs["meaning"] = (
+        f"90 % interval; evidence: {evidence(confidence.basis, confidence.runs, confidence.missing)}"
+    )
     return pairs
 
 
@@ -107,6 +109,7 @@ def uncertainty_lines(
     assumptions: Sequence[SensitiveAssumption],
     runs: int | None = None,
     gpu: str = "",
+    missing: Sequence[str] = (),
 ) -> list[str]:
     """Return lines on the intervals, and the probability to keep each of `limit_rows`.
 
@@ -116,7 +119,7 @@ def uncertainty_lines(
     lines = []
     if basis:
         meaning = "90 % interval for the values assumed" if is_open else "90 % interval"
-        lines.append(f"In brackets: {meaning}; evidence: {evidence(basis, runs)}.")
+        lines.append(f"In brackets: {meaning}; evidence: {evidence(basis, runs, missing)}.")
         lines += unnamed_lines(gpu)
     terms, texts = glossary(), []
     for limit in limits:
@@ -132,18 +135,20 @@ def uncertainty_lines(
     return [*lines, f"{', '.join(texts)}."] if texts else lines
 
 
-def evidence(basis: str, runs: int | None = None) -> str:
+def evidence(basis: str, runs: int | None = None, missing: Sequence[str] = ()) -> str:
     """Return the evidence of a prediction as text, from ``basis``, whose first word is a code.
 
     ``runs`` is the number of runs of this software on this GPU; None if they are not counted.
+    ``missing`` is what no published run of the software has.
 
     >>> evidence("transferred, a first run", 3)
-    'similar hardware or software, a first run; 3 runs on this GPU'
+    'similar runs, a first run; 3 runs on this GPU'
     """
     code, comma, rest = basis.partition(",")
     run_text = f"; {formatting.format_counted(runs, 'run')} on this GPU" if runs else ""
     run_text = "; not proven, no runs on this GPU" if runs == 0 else run_text
-    return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{run_text}"
+    lacks = f"; no published run with {', '.join(missing)}" if missing else ""
+    return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{run_text}{lacks}"
 
 
 def unnamed_lines(gpu: str) -> list[str]:
