@@ -128,8 +128,8 @@ def test_what_does_not_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     # What helps is told below it, and takes longer to find out.
     monkeypatch.setattr("planner.show.presenters.infeasible.suggest_feasible", lambda *asked: [])
     one = planner.estimate(model="llama-65b", num_gpus=1, settings={"zero_stage": 0})
-    assert "does not fit" in one.summary()
-    assert "does not fit" in one._repr_html_()
+    assert "Does not fit" in one.summary()
+    assert "Does not fit" in one._repr_html_()
     nothing = planner.search(model="llama-65b", num_gpus=1, space="small")
     assert "No configuration of" in nothing.summary()
     assert "<pre>No configuration of" in nothing._repr_html_()

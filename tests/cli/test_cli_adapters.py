@@ -32,7 +32,7 @@ def test_search_of_adapters_can_be_reproduced(planner, tmp_path):
     asked = ("--adapter", "qlora", "--lora-rank", "8", "--lora-targets", "all-linear")
     ran = planner(
         "search", "--model", "llama-2-70b", "--gpus", "8", "--gpu", "rtx4090-24gb",
-        "--global-batch-size", "64", "--sequence-length", "2048", *asked, "--json", path,
+        "--global-batch-size", "64", "--sequence-length", "2048", *asked, "--json", path, "--full",
     )  # fmt: skip
     assert ran.exit_code == 0
     document = json.loads(path.read_text())

@@ -77,7 +77,7 @@ def test_cached_tokens_without_a_price_are_charged_as_input_and_that_is_said(pla
 
 
 def test_a_model_or_a_gpu_without_price_is_told_and_the_answer_still_there(planner):
-    ran = planner(*ONE, "--model", "llama-2-7b", "--compare-api")
+    ran = planner(*ONE, "--model", "llama-2-7b", "--compare-api", "--full")
     assert ran.exit_code == 0
     assert "Memory of the fullest GPU" in ran.out
     assert "No API price of llama-2-7b is known. Did you mean llama-" in ran.out
@@ -122,14 +122,14 @@ def test_a_faulty_list_is_told_before_the_search_with_every_fault(
 
 
 def test_an_estimate_tells_what_tokens_of_each_kind_cost(planner):
-    out = planner(*ONE, "--prefix-cache-hit-rate", "0.5", "--price", "3").out
+    out = planner(*ONE, "--prefix-cache-hit-rate", "0.5", "--price", "3", "--full").out
     (line,) = (line for line in out.splitlines() if line.startswith("cost of tokens"))
     assert re.fullmatch(
         r"cost of tokens +[\d.]+ in, [\d.]+ cached, [\d.]+ out, USD per million", line
     )
-    assert "cached" not in planner(*ONE, "--price", "3").out
-    batch = planner("estimate", "--workload", "inference", *ONE[3:])
+    assert "cached" not in planner(*ONE, "--price", "3", "--full").out
+    batch = planner("estimate", "--workload", "inference", *ONE[3:], "--full")
     assert re.search(r"\ncost of tokens +[\d.]+ in, [\d.]+ out, USD per million\n", batch.out)
-    run = planner("estimate", "--model", "llama-7b", "--gpus", "8", "--set", "tp=8")
+    run = planner("estimate", "--model", "llama-7b", "--gpus", "8", "--set", "tp=8", "--full")
     assert re.search(r"\nPFLOP/s-day +\d+ USD\n", run.out)
-    assert "cost of tokens" not in planner(*ONE, "--gpu", "h800").out
+    assert "cost of tokens" not in planner(*ONE, "--gpu", "h800", "--full").out

@@ -49,7 +49,7 @@ def test_the_command_under_a_front_repeats_the_recommended_plan(planner, tmp_pat
     chosen = ("recompute=full", f"recompute_num_layers={layers}")
     settings = [word for setting in chosen for word in ("--set", setting)]
     search = ("search", "--model", "llama-2-13b", "--gpus", "64", *settings)
-    words = command_of(planner(*search, "--json", tmp_path / "found.json").out)
+    words = command_of(planner(*search, "--full", "--json", tmp_path / "found.json").out)
     assert ("recompute_num_layers=1" in words) == (layers == "1")
     assert "recompute_num_layers=0" not in words
     best = json.loads((tmp_path / "found.json").read_text())["recommended_row"]
@@ -60,7 +60,8 @@ def test_the_command_under_a_front_repeats_the_recommended_plan(planner, tmp_pat
 
 @pytest.mark.parametrize("model", ["mixtral-8x7b", "deepseek-v3", "gpt-3-175b"])
 def test_every_kind_of_model_has_operators_that_add_up(planner, model):
-    words = command_of(planner("search", "--model", model, "--gpus", "1024", "--gpu", "h200").out)
+    asked = ("search", "--model", model, "--gpus", "1024", "--gpu", "h200", "--full")
+    words = command_of(planner(*asked).out)
     ran = planner(*words, "--json", "-", "--quiet")
     document = json.loads(ran.out)
     total = sum(operator["total_s"] for operator in document["operators"])

@@ -250,10 +250,10 @@ def test_a_stage_changes_in_the_document_that_the_script_names(planner, tmp_path
     done = planner("estimate", "--from", script, "--gpu", "h100", "--write")
     assert "`zero_optimization.stage 1`" in " ".join(done.out.split())
     assert '"stage": 1}' in config.read_text()
-    assert '"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto"' in (
+    assert '"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto"' in (
         config.read_text()
     )
-    assert "--per_device_train_batch_size 4 --gradient_accumulation_steps 4" in script.read_text()
+    assert "--per_device_train_batch_size 2 --gradient_accumulation_steps 8" in script.read_text()
     assert "--gradient_checkpointing false" in script.read_text()
     assert {one.name for one in tmp_path.iterdir()} == {
         *("run.sh", "run.sh.orig", "z3.json", "z3.json.orig")

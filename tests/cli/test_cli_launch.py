@@ -196,11 +196,11 @@ def test_names_of_specs_are_quoted(planner, tmp_path) -> None:
 def test_files_of_planner_know_their_gpu(planner, tmp_path) -> None:
     folder, copied = tmp_path / "run", tmp_path / "train.sh"
     planner("launch", "megatron-lm", *DENSE, "--output", folder, "--quiet")
-    done = planner("estimate", "--from", folder / "train.sh")
+    done = planner("estimate", "--from", folder / "train.sh", "--full")
     assert done.exit_code == 0
     assert "From plan.toml in the same folder: gpu h100" in " ".join(done.out.split())
     copied.write_text((folder / "train.sh").read_text())  # without the plan beside it
-    alone = " ".join(planner("estimate", "--from", copied).out.split())
+    alone = " ".join(planner("estimate", "--from", copied, "--full").out.split())
     assert "From plan.toml" not in alone
     assert "assumes gpu h100-sxm-80gb (h100-sxm-80gb is in its text or its path)" in alone
 
@@ -237,7 +237,7 @@ def test_a_plan_that_fits_in_the_other_framework_alone_is_written(planner, tmp_p
     asked = ("--from", file, "--model", "llama-3.1-8b", "--gpu", "h100")
     own = planner("estimate", *asked)
     assert own.exit_code == 4
-    assert "offload optimizer_weights instead of none" in " ".join(own.out.split())
+    assert "Does not fit" in own.out
     done = planner("launch", "torchtitan", *asked, "--output", tmp_path / "titan")
     assert done.exit_code == 0
     assert (tmp_path / "titan" / "train.sh").exists()

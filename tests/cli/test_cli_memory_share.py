@@ -43,7 +43,7 @@ def test_several_shares_are_searched_in_a_space(planner, tmp_path: Path) -> None
         f"concurrency = [16, 64]\ngpu_memory_utilization = {list(SHARES)}\n"
     )
     assert is_larger_by_its_share(rows_of(planner, "--space", str(space)))
-    done = planner(*QUESTION, "--space", str(space))
+    done = planner(*QUESTION, "--space", str(space), "--full")
     (line,) = (line for line in done.out.splitlines() if line.startswith("#  layout"))
     assert "gmu" in line.split()
 

@@ -12,7 +12,7 @@ OF_ONE = (
 )  # fmt: skip
 LENGTHS = (
     "--input-tokens", "1024", "--output-tokens", "128", "--input-variation", "0",
-    "--output-variation", "0",
+    "--output-variation", "0", "--tuned",
 )  # fmt: skip
 COMMANDS = (
     "estimate", "max-batch", "max-length", pytest.param("explain", marks=pytest.mark.drawn),

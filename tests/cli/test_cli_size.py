@@ -222,7 +222,7 @@ def test_services_share_a_stock(planner, tmp_path):
         '[services.a]\nmodel = "llama-3.1-8b"\nrequest_rate = 30\n'
         '[services.b]\nmodel = "llama-3.1-8b"\nrequest_rate = 3\nttft = "500ms"\n'
     )
-    asked = ("size", "--services", str(path), "--stock", "h100=8", "--price", "2")
+    asked = ("size", "--services", str(path), "--stock", "h100=16", "--price", "2")
     ran = planner(*asked, "--json", str(out))
     assert ran.exit_code == 0, ran.err
     assert "2 services on" in words_of(ran.out)

@@ -22,7 +22,7 @@ ONE: dict[str, Any] = {
 
 def row(**asked: Any) -> Any:
     """The one row of a plan."""
-    return planner.estimate(**{**ONE, **asked}).to_frame().iloc[0]
+    return planner.estimate(**{"tuned": True, **ONE, **asked}).to_frame().iloc[0]
 
 
 def test_what_piles_up_is_a_fluid():

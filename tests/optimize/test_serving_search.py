@@ -118,7 +118,8 @@ def test_both_modes_share_a_front_and_each_has_its_best():
     best = pd.DataFrame(result.comparisons["mode"].table)
     for mode, throughput in zip(best["mode"], best["output_tokens_per_s_per_gpu"], strict=True):
         of_mode = rows.loc[rows["mode"] == mode, "output_tokens_per_s_per_gpu"]
-        factor = result.recommended.source.confidence(8).layout_tie_factor
+        # The chance to keep the limits counts as much as the speed, down to one half.
+        factor = 2 * result.recommended.source.confidence(8).layout_tie_factor
         assert of_mode.max() / factor <= throughput <= of_mode.max()
 
 

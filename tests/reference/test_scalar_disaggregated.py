@@ -163,6 +163,7 @@ def test_plans_of_a_search_are_those_of_the_twin() -> None:
         workload="serve",
         mode="disaggregated",
         engine="vllm",
+        tuned=True,
         **request,
         **lengths,
         settings=fixed,

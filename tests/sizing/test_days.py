@@ -8,6 +8,7 @@ from planner.errors import SearchSpaceError
 
 QUIET = [14, 10, 8, 7, 7, 9, 14, 22, 33, 42, 47, 49, 48, 50, 50, 48, 45, 41, 37, 35, 33, 29, 24, 18]
 SERVICE = {
+    "tuned": True,
     "workload": "serve",
     "model": "llama-3.1-70b",
     "gpu": "h100",

@@ -16,7 +16,7 @@ from planner.workloads.build_request import make_request
 ASKED = {
     "workload": "serve", "model": "llama-3.1-70b", "gpu": "h100", "price": 2, "engine": "vllm",
     "mode": "aggregated", "request_rate": 500, "lengths": "servegen-large",
-    "constraints": {"time_to_first_token_p99": "1s"},
+    "constraints": {"time_to_first_token_p99": "1s"}, "confidence": 0.5,
 }  # fmt: skip
 # One kind of replica, without limits but those that are assumed.
 SMALL = {

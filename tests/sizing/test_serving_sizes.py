@@ -21,6 +21,7 @@ from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.optimize.problem import confidence_factor
 
 SERVICE = {
+    "tuned": True,
     "model": "llama-3.1-8b",
     "workload": "serve",
     "engine": "vllm",
@@ -79,7 +80,7 @@ def test_with_a_spare_one_of_each_worker_may_fail():
 def test_of_plans_of_as_many_gpus_size_takes_the_one_that_search_recommends():
     """And names it where it takes a little more than the fewest."""
     asked = {"model": "llama-3-70b", "workload": "serve", "gpu": "mi300x", "request_rate": 20}
-    asked |= {"confidence": 0.5, "constraints": {"ttft": "2s", "tpot": "50ms"}}
+    asked |= {"confidence": 0.9, "constraints": {"ttft": "2s", "tpot": "50ms"}}
     found = planner.search(**asked)
     (size,) = planner.size(**asked).sizes
     simplest = size.simplest or size.fewest
@@ -317,7 +318,7 @@ def test_pools_of_an_hour_are_no_more_than_those_of_a_busier_one(write):
     by_rate = sorted({(h.period.request_rate, h.num_gpus) for h in size.day.hours})
     numbers = [number for _, number in by_rate]
     assert numbers == sorted(numbers)
-    assert numbers[0] < numbers[-1] == size.fewest.num_gpus
+    assert numbers[0] < numbers[-1] <= size.fewest.num_gpus
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_intervals_are_those_of_each_row(request_: dict[str, Any]) -> None:
     quantity = "step_time" if "step_time_s" in columns else "time_to_first_token"
     factors = set()
     for _, row in found.iterrows():
-        sure = plan.source_of(row).confidence(row["num_gpus"])
+        sure = plan.source_of(row).confidence_of(row)
         low, high = sure.factors[quantity]
         factors.add((low, high))
         value = row[f"{quantity}_s"]
@@ -224,7 +224,7 @@ def test_a_reason_is_the_last_rule_that_any_configuration_came_to() -> None:
 def test_a_limit_that_the_recommended_plan_keeps_does_not_change_it() -> None:
     asked: dict[str, Any] = {"model": "llama-65b", "num_gpus": 2048}
     free = planner.search(**asked).recommended.row
-    limit = {"step_time": 1.005 * free["step_time_s"]}
+    limit = {"step_time": 3 * free["step_time_s"]}
     assert planner.search(**asked, constraints=limit).recommended.row == free
 
 

@@ -445,6 +445,8 @@ def serving_size(request: Request, searches: Searches) -> Size:
         cheapest = None
     elif request.prefill_gpu is not None:
         cheapest = _best_plan(*searches.of(replace(request, objectives=_CHEAPEST)))
+        if cheapest is not None and not cheapest.cost < fewest.cost:
+            cheapest = fewest  # it was searched by number of GPUs as well
     return replace(head, fewest=fewest, cheapest=cheapest, simplest=simplest)
 
 

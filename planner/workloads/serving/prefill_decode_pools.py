@@ -91,6 +91,11 @@ class PrefillDecodeSource(ServingSource):
         return np.asarray(disaggregated_group(quantization, load))
 
     @property
+    def serves_rate(self) -> bool:
+        """Whether requests arrive at a rate."""
+        return super().serves_rate or self.space.request_rate is not None
+
+    @property
     def gpus(self) -> tuple[str, ...]:
         """Names of the GPUs of both pools."""
         return self.gpu, self.prefill_gpu

@@ -96,6 +96,11 @@ class ReplicaSource(ServingSource):
         prefill = {f"prefill_{name}": value for name, value in OperatingTerms().columns.items()}
         return {**super().question_columns, **prefill}
 
+    @property
+    def serves_rate(self) -> bool:
+        """Whether requests arrive at a rate."""
+        return super().serves_rate or self.request_rate is not None
+
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """The one-based number of the first rule that each configuration breaks; 0: none."""
         return broken_serving_rule(self.inputs, configurations)

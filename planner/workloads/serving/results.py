@@ -122,8 +122,12 @@ class ServingSource(Source):
 
     def load_of(self, concurrency: Numeric) -> int | IndexArray:
         """The place in `planner.confidence.evidence.LOADS` for requests of a replica at once."""
-        is_rate = self.inputs.workload.request_rate is not None
-        return OPEN if is_rate else load_codes(concurrency)
+        return OPEN if self.serves_rate else load_codes(concurrency)
+
+    @property
+    def serves_rate(self) -> bool:
+        """Whether requests arrive at a rate."""
+        return self.inputs.workload.request_rate is not None
 
     def _confidence(self, num_gpus: float, group: int) -> Confidence | None:
         """The 90 % intervals of predictions on ``num_gpus`` GPUs, power and energy included."""
