@@ -92,8 +92,8 @@ def test_the_replay_is_the_simulation_of_the_tests(mixes: bool) -> None:
 
 
 ASKED = {
-    "workload": "serve", "tuned": True, "model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "engine": "vllm",
-    "num_gpus": 1, "mode": "aggregated", "precision": "w16a16",
+    "workload": "serve", "tuned": True, "model": "llama-3.1-8b", "gpu": "h100-sxm-80gb",
+    "engine": "vllm", "num_gpus": 1, "mode": "aggregated", "precision": "w16a16",
     "settings": {"kv_cache": "bf16", "max_num_batched_tokens": 8192},
 }  # fmt: skip
 

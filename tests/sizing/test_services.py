@@ -18,7 +18,8 @@ from planner.errors import InfeasibleError, SearchSpaceError
 
 CHAT = {"model": "llama-3.1-70b", "request_rate": 10}
 SMALL = {"model": "llama-3.1-8b", "request_rate": 40}
-COMMON = {"confidence": 0.5, "input_tokens": 2000, "output_tokens": 300, "engine": "vllm", "mode": "aggregated"}
+COMMON = {"confidence": 0.5, "input_tokens": 2000, "output_tokens": 300}
+COMMON |= {"engine": "vllm", "mode": "aggregated"}
 
 
 def test_what_is_needed_long_enough_is_held():

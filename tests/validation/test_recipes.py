@@ -26,7 +26,7 @@ from planner.workloads.make_plan import make_plan
 ACCEPTED = 103
 FITTING = 100
 RECOMMENDED = 31
-TIED = 96
+TIED = 95
 NEAR = 88
 
 

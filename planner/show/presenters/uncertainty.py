@@ -76,9 +76,8 @@ def interval_pairs(row: Row, confidence: Confidence, capacity: float) -> dict[st
         del pairs[_label(_MEMORY)]
     if fit_text := format_fit(row):
         pairs["memory"] = fit_text
-    pairs["meaning"] = (
-        f"90 % interval; evidence: {evidence(confidence.basis, confidence.runs, confidence.missing)}"
-    )
+    support = evidence(confidence.basis, confidence.runs, confidence.missing)
+    pairs["meaning"] = f"90 % interval; evidence: {support}"
     return pairs
 
 
