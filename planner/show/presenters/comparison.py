@@ -30,7 +30,7 @@ from planner.show.output_blocks import (
 from planner.show.presenters.explanation import predict_plan
 from planner.show.presenters.format_results import format_result, label, short_plan
 from planner.show.presenters.infeasible import infeasible_reason
-from planner.show.presenters.question_summary import question_title
+from planner.show.presenters.question_summary import where
 from planner.show.presenters.spec_numbers import scalar_fields, spec_table
 from planner.show.recommended_plan import recommended_of
 from planner.show.reports import (
@@ -48,14 +48,18 @@ from planner.workloads.build_request import OptionNamer, make_request
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """Labels of compared things."""
 
-_TERMS = 8
+_MOST_PLANS_WITH_INTERVALS = 2
+_SETTINGS, _PARTS = 4, 4
+_HEADROOM = "memory_headroom_gib"
+_FULL = 1000
 
 
 def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
     """Yield the compared plans, how they differ, their results, and the best per column."""
     for letter, seen in zip(LETTERS, comparison.predicted, strict=False):
         plan = f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
-        text = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
+        question = seen.plan.problem.inputs.model.name, where(seen.plan)
+        text = f"{letter}  {seen.name}: {' on '.join(question)}, {plan}"
         yield make_lines(text, indent="   ")
         if seen.reason:
             yield make_lines(f"   impossible: {infeasible_reason(seen)}", indent="   ")
@@ -90,20 +94,34 @@ def plan_subject(plan: ComparedPlan) -> str:
 
 
 def differences_blocks(report: PlansReport, *, is_full: bool = False) -> Iterator[Block]:
-    """Yield the settings, results and parts in which plans differ, and the verdict."""
+    """Yield the verdict, and the results, settings and parts in which plans differ."""
     letters = LETTERS[: len(report.plans)]
-    if report.settings:
-        yield GAP
-        yield settings_table(report, letters)
+    yield from (make_lines(line, indent="   ") for line in report.sentences)
+    if not is_full:
+        shown = [result for result in report.results if result.name != _HEADROOM]
+        report = replace(report, results=tuple(shown))
     if report.results:
         yield GAP
-        yield results_table(report, letters)
+        has_intervals = is_full or len(letters) <= _MOST_PLANS_WITH_INTERVALS
+        yield results_table(report, letters, has_intervals=has_intervals)
         has_ties = any(result.ties for result in report.results)
         marks = "* best; = tied with it" if has_ties else "* best"
-        yield make_lines(f"{marks}; in brackets: 90 % interval")
-    yield from _parts_blocks(report, letters, is_full=is_full)
-    for line in report.sentences:
-        yield make_lines(line)
+        intervals = "in brackets: 90 % interval" if has_intervals else "90 % intervals: --full"
+        yield make_lines(f"{marks}; {intervals}")
+    if report.settings:
+        yield GAP
+        yield settings_table(report, letters, _FULL if is_full else _SETTINGS)
+    if is_full:
+        yield from _parts_blocks(report, letters)
+        return
+    parts = _largest_parts(report, _PARTS)
+    if parts:
+        yield GAP
+        yield text_table(("largest differences", *letters), parts)
+    if hidden := max(len(report.settings) - _SETTINGS, 0):
+        yield make_lines(f"{hidden} more settings and all parts of time and memory: --full")
+    elif parts:
+        yield make_lines("All parts of time and memory: --full")
 
 
 def verdicts(comparison: ComparedPlans) -> list[str]:
@@ -114,69 +132,104 @@ def verdicts(comparison: ComparedPlans) -> list[str]:
             f"{LETTERS[index]} is best in "
             f"{formatting.join_words([label(name) for name in columns])}."
         )
-    tied: dict[tuple[int, ...], list[str]] = {}
+    tied: dict[tuple[str, float], list[str]] = {}
     for result in comparison.results:
         if result.ties:
-            tied.setdefault((result.best, *result.ties), []).append(result.name)
-    for group, columns in tied.items():
-        factor = max(comparison.tie_factor(group[0], index) for index in group[1:])
-        others = formatting.join_words([LETTERS[index] for index in sorted(group)])
-        lines.append(
-            f"{others} are tied within x{factor:.2f} in "
-            f"{formatting.join_words([label(name) for name in columns])}."
-        )
+            factor = max(comparison.tie_factor(result.best, index) for index in result.ties)
+            group = formatting.join_words(
+                [LETTERS[index] for index in sorted((result.best, *result.ties))]
+            )
+            tied.setdefault((group, factor), []).append(label(result.name))
+    lines += [
+        f"{group} are tied within x{factor:.2f} in {formatting.join_words(columns)}."
+        for (group, factor), columns in tied.items()
+    ]
     return lines or ["They do not differ."]
 
 
-def settings_table(report: PlansReport, plans: Sequence[str]) -> Table:
+def settings_table(report: PlansReport, plans: Sequence[str], max_rows: int = _FULL) -> Table:
     """Return a table of the settings that differ, with a column for each of ``plans``."""
     rows = [
         (
             name.replace("_", " "),
             *("-" if v is None else formatting.format_parameter(v) for v in values),
         )
-        for name, values in report.settings.items()
+        for name, values in [*report.settings.items()][:max_rows]
     ]
     heads = ("differs", *plans)
     return text_table(heads, rows, text_columns=range(len(heads)), name="settings")
 
 
-def results_table(report: PlansReport, plans: Sequence[str]) -> Table:
+def results_table(
+    report: PlansReport, plans: Sequence[str], *, has_intervals: bool = True
+) -> Table:
     """Return a table of predicted results with a column for each of ``plans``.
 
     ``*`` marks the best plan, ``=`` a tied one.
     """
     rows: list[list[str | Cell]] = [
-        [label(result.name), *(format_compared(result, n) for n in range(len(result.values)))]
+        [
+            label(result.name),
+            *(
+                format_compared(result, number, has_interval=has_intervals)
+                for number in range(len(result.values))
+            ),
+        ]
         for result in report.results
     ]
     heads = ("predicted", *plans)
     return text_table(heads, rows, text_columns=range(len(heads)), name="results")
 
 
-def format_compared(result: ComparedResult, index: int) -> Cell:
+def format_compared(result: ComparedResult, index: int, *, has_interval: bool = True) -> Cell:
     """Return the cell of the plan ``index``; ``*`` marks the best plan, ``=`` a tied one."""
     sign, mark = (
         ("*", BEST) if index == result.best else ("=", TIE) if index in result.ties else ("", "")
     )
-    text = format_result(result.name, result.values[index], result.intervals[index])
+    interval = result.intervals[index] if has_interval else None
+    text = format_result(result.name, result.values[index], interval)
     return Cell(text=f"{sign}{text}", mark=mark)
 
 
-def _parts_blocks(report: PlansReport, plans: Sequence[str], *, is_full: bool) -> Iterator[Block]:
+def _parts_blocks(report: PlansReport, plans: Sequence[str]) -> Iterator[Block]:
     """Yield tables of the parts of time [ms] and memory [GiB] that differ between plans."""
-    titles = {f"Time of the {kind}, ms": (terms, 1e3) for kind, terms in report.times_s.items()}
-    for title, (parts, scale) in {**titles, "Memory, GiB": (report.memory_gib, 1.0)}.items():
-        shown = [*parts.items()] if is_full else [*parts.items()][:_TERMS]
-        if not shown:
-            continue
-        yield Title(text=title)
+    for title, unit, parts, scale in _kinds_of_parts(report):
         rows = [
             (name.replace("_", " "), *cells)
-            for name, values in shown
-            if len({*(cells := [f"{scale * v:,.2f}" if v else "-" for v in values])}) > 1
+            for name, values in parts.items()
+            if len({*(cells := _format_part(values, scale))}) > 1
         ]
-        yield text_table(("part", *plans), rows)
+        if rows:
+            yield Title(text=f"{title}, {unit}")
+            yield text_table(("part", *plans), rows)
+
+
+def _kinds_of_parts(
+    report: PlansReport,
+) -> Iterator[tuple[str, str, Mapping[str, Sequence[float]], float]]:
+    """Yield the parts of each step and of memory: title, unit, values by name, scale."""
+    for kind, terms in report.times_s.items():
+        yield f"Time of the {kind}", "ms", terms, 1e3
+    yield "Memory", "GiB", report.memory_gib, 1.0
+
+
+def _largest_parts(report: PlansReport, count: int) -> list[tuple[str, ...]]:
+    """Return the ``count`` parts that differ most as a share of their step or of the memory."""
+    differences = []
+    for title, unit, parts, scale in _kinds_of_parts(report):
+        kind = title.removeprefix("Time of the ").lower()
+        totals = [sum(values) for values in zip(*parts.values(), strict=True)]
+        for name, values in parts.items():
+            difference = (max(values) - min(values)) / max(totals)
+            text = name.replace("_", " ")
+            subject = text if len(report.times_s) <= 1 and unit == "ms" else f"{kind}: {text}"
+            differences.append((difference, f"{subject}, {unit}", _format_part(values, scale)))
+    differences.sort(key=lambda difference: -difference[0])
+    return [(subject, *cells) for _, subject, cells in differences[:count]]
+
+
+def _format_part(values: Sequence[float], scale: float) -> list[str]:
+    return [f"{scale * value:,.2f}" if value else "-" for value in values]
 
 
 def comparison_dict(comparison: ComparedPlans) -> dict[str, object]:
@@ -188,7 +241,6 @@ _WORDS = ("notes", "aliases", "sources", "name", "source", "description")
 _IN_FOLDERS = (
     SpecKind.GPUS, SpecKind.CLUSTERS, SpecKind.FRAMEWORKS, SpecKind.ENGINES, SpecKind.MODELS,
 )  # fmt: skip
-_FULL = 1000
 _SHORT = 24
 
 
