@@ -222,7 +222,7 @@ def size_services(
     ...     stock={"h100": 8}, price=2, engine="vllm",
     ... )
     >>> fleet.pools[0].peak_gpus
-    4
+    5
     """
     call = _call(
         {**common, "contract": contract},
@@ -264,7 +264,7 @@ def size_pools(
     ...                     request_rate=100, lengths="azure-code", engine="vllm",
     ...                     mode="aggregated")
     >>> len(answer.pools.placements), answer.pools.num_gpus - answer.mixed.num_gpus
-    (2, 4)
+    (2, 1)
     """
     call = _call(
         {**request, "contract": contract},

@@ -22,7 +22,7 @@ TRAIN = Request(
 SERVE = Request(
     workload="serve", model="llama-3.1-8b", gpu="h100", engine=("vllm",), mode="aggregated",
     request_rate=20.0, input_tokens=6000, output_tokens=200, turns=12, think_time=25.0,
-    input_variation=0.0, output_variation=0.0, settings={
+    input_variation=0.0, output_variation=0.0, tuned=True, settings={
         "tensor_parallel": 1, "pipeline_parallel": 1, "quantization": "fp8", "kv_cache": "fp8",
         "max_num_batched_tokens": 8192, "concurrency": [16, 24, 32, 48, 64],
     },

@@ -81,13 +81,17 @@ def recommended_index(ordered: Sequence[RankedPlan]) -> int:
     """Return the index of the plan to recommend among plans sorted by their bad case.
 
     Among plans that are tied with the first, the first with the most evidence. A plan must also be
-    within the factor between layouts in the bad case: wide intervals alone do not justify a higher
-    cost.
+    within the factor between layouts, in the bad case and as predicted: wide intervals alone do not
+    justify a higher cost.
     """
     first, tied = ordered[0], [0]
+    sign = 1 if first.bad >= first.value else -1
     for index, plan in enumerate(ordered[1:], 1):
-        away = abs(math.log(plan.bad / first.bad)) if plan.bad > 0 and first.bad > 0 else math.inf
-        if away <= math.log(first.tie_factor) and are_plans_tied(first, plan):
+        if not (plan.bad > 0 and first.bad > 0 and plan.value > 0):
+            continue
+        away = abs(math.log(plan.bad / first.bad))
+        worse = sign * math.log(plan.value / first.value)
+        if max(away, worse) <= math.log(first.tie_factor) and are_plans_tied(first, plan):
             tied.append(index)
     return min(tied, key=lambda index: (ordered[index].evidence_rank, index))
 

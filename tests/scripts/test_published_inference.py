@@ -213,7 +213,7 @@ def test_times_of_published_recipes(gpu, precision, version, changes, first_toke
         **{"mode": "disagg", "framework": "trtllm", "framework_version": version, "num_gpus": "",
            "model": "deepseek-ai/DeepSeek-R1", "gpu": gpu, "weight_precision": precision,
            "input_tokens": "1024", "output_tokens": "1024", "prefill_tensor_parallel": "4",
-           "decode_tensor_parallel": "8", "source": "db-dump", **changes}
+           "decode_tensor_parallel": "8", "source": "db-dump", "tuned": "1", **changes}
     )  # fmt: skip
     complete = Run(line=2, cells={**run.cells, **inference_cells(run, Library())})
     (found,) = predict(Runs(columns=tuple(complete.cells), rows=(complete,)))

@@ -102,12 +102,12 @@ def _format_short(row: Mapping[str, object]) -> str:
 
 def _format_brief(row: Mapping[str, object]) -> str:
     """A row in one line: numbers and layout of workers, number formats, concurrency."""
-    workers, per_worker = f"{row['replicas']:,} x {_format_degrees(row, '')}", "in each replica"
+    workers = f"{row['replicas']:,} x {_format_degrees(row, '')}"
     if row.get("prefill_replicas") is not None:
         before = f"{row['prefill_replicas']:,} x {_format_degrees(row, PREFILL)} for prefill"
-        workers, per_worker = f"{before} + {workers} for decode", "in each"
+        workers = f"{before} + {workers} for decode"
     types = f"{row['quantization']}, {row['kv_cache']} cache"
-    return f"{workers}, {types}, {row['concurrency']:,} requests {per_worker}"
+    return f"{workers}, {types}, concurrency {row['concurrency']:,} each"
 
 
 def _format_broken_rule(candidates: Candidates, rule: str) -> str:
