@@ -33,6 +33,7 @@ from planner.decide.sizing.load_profile import LoadProfile
 from planner.decide.sizing.searches import Searches, TrainingSizer, relaxed_size, serving_size
 from planner.decide.sizing.size import DEFAULT_CONFIDENCE, GPUS_BY_CONFIDENCE, Size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
+from planner.estimators.inference.shared_predictions import shared_predictions
 from planner.optimize.collector import value_or_none
 from planner.optimize.exhaustive import StopSearch
 from planner.question.names import CONTRACT
@@ -343,6 +344,7 @@ def parse_contracts(value: object, option_name: str = "contract") -> list[str | 
 
 
 @snapshot_files()
+@shared_predictions()
 def _size_under_contracts(task: SizingTask) -> Sizing:
     """Size one GPU type under each contract; shared predictions run only once."""
     contracts = task.contracts if task.load is None else (None,)

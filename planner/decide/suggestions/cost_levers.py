@@ -25,6 +25,7 @@ from planner.workloads.saved_plan import SavedPlan
 
 if TYPE_CHECKING:
     from planner.optimize.result import SearchResult
+    from planner.optimize.source import Candidates
 
 # Cost columns; a plan has at least one, by the load if there is one.
 _RUN_COST, _HOURLY_COST = "cost_usd", "cost_per_hour_usd"
@@ -94,6 +95,29 @@ def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
         if math.isfinite(lever.change) and abs(lever.change) > MIN_RELATIVE_CHANGE
     ]
     return sorted(significant, key=lambda lever: -abs(math.log1p(max(lever.change, -0.999))))
+
+
+def faster_number_format(plan: Plan, best: Candidates) -> CostLever | None:
+    """Return the number format with which the first objective is over 10 % better; None: none.
+
+    Plans of the same software are searched. None also if several formats were searched.
+    """
+    workload, row, goal = plan.workload, best.row, plan.problem.objectives[0]
+    parameter, request = workload.precision, plan.request
+    mesh = best.source.mesh
+    if parameter not in row or mesh is None or len(mesh.values(parameter)) > 1:
+        return None
+    software = {workload.profile_kind: row[workload.profile_kind], "precision": None}
+    levers = []
+    for other in glossary()[parameter].common_values.split():
+        if other == row[parameter]:
+            continue
+        settings = {**request.settings, parameter: other}
+        changed = _recommended_row(request.changed(**software, settings=settings))
+        names = parameter, str(row[parameter]), other
+        levers.append(_compare_lever(names, goal.name, row, changed))
+    better = [lever for lever in levers if -goal.sign * lever.change > MIN_RELATIVE_CHANGE]
+    return min(better, key=lambda lever: goal.sign * lever.change, default=None)
 
 
 def _searched_levers(

@@ -28,6 +28,7 @@ from planner.estimators.inference.serving_memory import (
     sequence_bytes,
     serving_memory,
 )
+from planner.estimators.inference.shared_predictions import shared
 from planner.estimators.inference.speculative_decoding import drafted_prompt_time
 from planner.estimators.towers import encoder_time
 from planner.formulas.queueing import (
@@ -88,6 +89,7 @@ class DecodeWorkers:
     rejected_by: CodeArray
 
 
+@shared
 def prefill_workers(
     inputs: ServingInputs, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> PrefillWorkers:
@@ -142,6 +144,7 @@ def prefill_times(
     return (step.total + drafted)[0] * rounds + images, (service + images) / p
 
 
+@shared
 def decode_workers(
     inputs: ServingInputs, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> DecodeWorkers:

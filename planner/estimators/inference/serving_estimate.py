@@ -19,6 +19,7 @@ from planner.estimators.inference.serving_memory import (
     has_memory_to_start,
     serving_memory,
 )
+from planner.estimators.inference.shared_predictions import shared
 
 SERVING_REJECTIONS = tuple(rule.name for rule in SERVING_REJECTING)
 
@@ -60,6 +61,7 @@ class ServingEstimate:
         return self.memory.total
 
 
+@shared
 def evaluate_serving(
     inputs: ServingInputs,
     configurations: ServingConfigurations,
