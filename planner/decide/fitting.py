@@ -39,11 +39,12 @@ from planner.decide.near import (
 from planner.errors import PlannerError
 from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.optimize.collector import full_rows
+from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, remedies_of, terms_about
-from planner.workloads.make_plan import Plan, evaluate, make_single_plan
+from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
@@ -192,9 +193,22 @@ def options_that_raise_fit_probability(plan: Plan, row: Row) -> dict[str, float]
         ]:
             settings = (f"--set {name}={value}" for name, (_, value) in change.changed.items())
             options[" ".join(settings).lower()] = change.fit_probability
-    if adapter := adapter_that_fits(current):
+    if adapter := adapter_that_fits(current) or _adapter_of_other_software(plan):
         options[f"--adapter {adapter[0]}"] = fit_probability(adapter[1])
     return options
+
+
+def _adapter_of_other_software(plan: Plan) -> tuple[str, Row] | None:
+    """Return the first adapter with which a plan of any requested software fits; None: none."""
+    kinds, current = plan.workload.adapters, plan.request.adapter
+    for kind in kinds[kinds.index(current) + 1 :] if current in kinds else ():
+        with suppress(PlannerError):
+            best = exhaustive_search(make_plan(plan.request.changed(adapter=kind)).problem)
+            if best.recommended is not None:
+                row = best.recommended.row
+                if not fit_probability(row) < TARGET_FIT_PROBABILITY:
+                    return kind, row
+    return None
 
 
 def _layout(source: Source) -> tuple[str, ...]:

@@ -114,6 +114,7 @@ class LeverEffect(JsonPart):
     column: str
     value: float
     change: float
+    fit_probability: float | None = None
 
 
 @record(kw_only=True)
@@ -249,6 +250,7 @@ class SearchReport(RowsReport):
     recommended_rule: str = ""
     recommended_command: str = ""
     recommended_surer: Mapping[str, float] = field(default_factory=dict)
+    faster_format: LeverEffect | None = None
     recommended_host: Mapping[str, str] = field(default_factory=dict)
     recommended_replay: ReplayResult | None = None
     requested_axes: tuple[str, ...] = ()

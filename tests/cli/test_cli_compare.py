@@ -185,7 +185,7 @@ def test_launch_files_are_plans(planner, tmp_path):
     cache = told["memory_gib"]["kv_cache"]
     assert cache[0] - cache[1] == pytest.approx(0.45 * 79.1, rel=0.02)
     assert told["settings"]["concurrency"] == [220, 78]
-    assert "gpu memory utilization  0.95  0.5" in done.err
+    assert "gpu memory utilization 0.95 | 0.5" in done.err
 
 
 def test_a_launch_file_that_does_not_start_says_so(planner, tmp_path):

@@ -138,7 +138,13 @@ def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
         *("manifest", "rows", "comparisons", "open_facts", "recommended_sure", "recommended_load"),
         *("recommended", "recommended_row", "recommended_limits", "fastest", "fastest_row"),
         *("proven_row", "tied_row", "levers", "lever_notes", "recommended_rule", "warnings"),
-        *("recommended_command", "recommended_surer", "recommended_host", "recommended_replay"),
+        *(
+            "recommended_command",
+            "recommended_surer",
+            "faster_format",
+            "recommended_host",
+            "recommended_replay",
+        ),
         *("requested_axes", "price_lines", "rejection_texts"),
     }
     manifest = document["manifest"]

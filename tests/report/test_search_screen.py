@@ -92,6 +92,11 @@ def _check_better(report: SearchReport) -> None:
         (column, *_), sign = search_goals(report), 1 if is_lower_better(report) else -1
         ratio = (row[column] / other[column]) ** sign
         assert ratio > report.recommended_sure.tie_factor
+    if (faster := report.faster_format) is not None:
+        ratio = faster.value / report.best_row[faster.column]
+        assert faster.change == pytest.approx(ratio - 1)
+        assert abs(faster.change) > 0.1
+        assert (ratio < 1) == is_lower_better(report)
     if line := surer_plan_line(report):
         least = min(limit.probability or 0.0 for limit in report.recommended_limits)
         shown = re.search(r": (?:> )?(\d+) % likely", line)
@@ -133,3 +138,25 @@ def test_the_front_file_has_the_recommended_plan(planner: Any, tmp_path: Path) -
     assert {"recommended", "rank", "tied", "evidence_runs"} <= {*names}
     marks = [row.split(",")[names.index("recommended")] for row in rows]
     assert marks == ["True", *["False"] * (len(rows) - 1)]
+
+
+def test_a_faster_number_format_is_named(planner: Any) -> None:
+    """FP8 on H100 is a search of its own."""
+    asked = ("search", "--model", "llama-3.1-70b", "--gpu", "h100", "--gpus", "64")
+    report = json.loads(planner(*asked, "--json", "-", "--quiet").out)
+    other = json.loads(planner(*asked, "--precision", "fp8", "--json", "-", "--quiet").out)
+    effect = report["faster_format"]
+    assert (effect["lever"], effect["own"], effect["other"]) == ("precision", "bf16", "fp8")
+    assert effect["value"] <= report["recommended_row"]["step_time_s"] / 1.1
+    names = [row["framework"] for row in other["comparisons"]["framework"]["rows"]]
+    same = names.index(report["recommended_row"]["framework"])
+    assert effect["value"] == other["comparisons"]["framework"]["rows"][same]["step_time_s"]
+    assert re.search(r"With fp8: .*--precision fp8", planner(*asked).out)
+    assert "With fp8" not in planner(*asked[:4], "a100", *asked[5:]).out
+
+
+def test_an_adapter_that_fits_more_surely_is_searched_in_all_software(planner: Any) -> None:
+    """LoRA of 8 billion parameters barely fits 24 GiB, QLoRA does."""
+    asked = ("search", "--model", "llama-3.1-8b", "--gpu", "rtx4090", "--gpus", "1")
+    out = " ".join(planner(*asked, "--adapter", "lora").out.split())
+    assert "Surer: --adapter qlora" in out

@@ -12,6 +12,7 @@ from planner.base.enums import Contract
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
 from planner.decide.assumptions import MIN_RELATIVE_CHANGE
+from planner.decide.explain.plan_comparison import is_better_high
 from planner.decide.explain.sensitivity import contract_outcomes, plan_of_request
 from planner.errors import PlannerError
 from planner.optimize.collector import value_or_none
@@ -97,12 +98,13 @@ def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
     return sorted(significant, key=lambda lever: -abs(math.log1p(max(lever.change, -0.999))))
 
 
-def faster_number_format(plan: Plan, best: Candidates) -> CostLever | None:
-    """Return the number format with which the first objective is over 10 % better; None: none.
+def faster_number_format(plan: Plan, best: Candidates, column: str) -> CostLever | None:
+    """Return the number format with which a result is over 10 % better; None: none.
 
     Plans of the same software are searched. None also if several formats were searched.
     """
-    workload, row, goal = plan.workload, best.row, plan.problem.objectives[0]
+    workload, row = plan.workload, best.row
+    sign = 1 if is_better_high(column) else -1
     parameter, request = workload.precision, plan.request
     mesh = best.source.mesh
     if parameter not in row or mesh is None or len(mesh.values(parameter)) > 1:
@@ -115,9 +117,9 @@ def faster_number_format(plan: Plan, best: Candidates) -> CostLever | None:
         settings = {**request.settings, parameter: other}
         changed = _recommended_row(request.changed(**software, settings=settings))
         names = parameter, str(row[parameter]), other
-        levers.append(_compare_lever(names, goal.name, row, changed))
-    better = [lever for lever in levers if -goal.sign * lever.change > MIN_RELATIVE_CHANGE]
-    return min(better, key=lambda lever: goal.sign * lever.change, default=None)
+        levers.append(_compare_lever(names, column, row, changed))
+    better = [lever for lever in levers if sign * lever.change > MIN_RELATIVE_CHANGE]
+    return max(better, key=lambda lever: sign * lever.change, default=None)
 
 
 def _searched_levers(

@@ -202,7 +202,8 @@ def _ranking_column(chosen: Alternatives) -> list[Column]:
     """Return the column of the values that plans are ranked by; empty if they are unknown."""
     if not chosen.ranked_by:
         return []
-    texts, _ = _texts_in_unit(chosen.column, [*chosen.ranked_by])
+    scale, _ = common_scale(chosen.column, [number_of(row, chosen.column) for row in chosen.rows])
+    texts = [format_scaled(chosen.column, scale, value) for value in chosen.ranked_by]
     cells = [
         Cell(text=text, number=value) for text, value in zip(texts, chosen.ranked_by, strict=True)
     ]

@@ -49,9 +49,8 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """Labels of compared things."""
 
 _MOST_PLANS_WITH_INTERVALS = 2
-_SETTINGS, _PARTS = 4, 4
-_HEADROOM = "memory_headroom_gib"
-_FULL = 1000
+_RESULTS, _SETTINGS, _PARTS = 5, 3, 3
+_MEMORY, _HEADROOM = "peak_memory_gib", "memory_headroom_gib"
 
 
 def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
@@ -97,37 +96,55 @@ def differences_blocks(report: PlansReport, *, is_full: bool = False) -> Iterato
     """Yield the verdict, and the results, settings and parts in which plans differ."""
     letters = LETTERS[: len(report.plans)]
     yield from (make_lines(line, indent="   ") for line in report.sentences)
-    if not is_full:
-        shown = [result for result in report.results if result.name != _HEADROOM]
-        report = replace(report, results=tuple(shown))
-    if report.results:
+    results = report.results if is_full else _shown_results(report)
+    if results:
         yield GAP
         has_intervals = is_full or len(letters) <= _MOST_PLANS_WITH_INTERVALS
-        yield results_table(report, letters, has_intervals=has_intervals)
-        has_ties = any(result.ties for result in report.results)
+        shown = replace(report, results=tuple(results))
+        yield results_table(shown, letters, has_intervals=has_intervals)
+        has_ties = any(result.ties for result in results)
         marks = "* best; = tied with it" if has_ties else "* best"
         intervals = "in brackets: 90 % interval" if has_intervals else "90 % intervals: --full"
         yield make_lines(f"{marks}; {intervals}")
-    if report.settings:
-        yield GAP
-        yield settings_table(report, letters, _FULL if is_full else _SETTINGS)
     if is_full:
+        if report.settings:
+            yield GAP
+            yield settings_table(report, letters)
         yield from _parts_blocks(report, letters)
         return
-    parts = _largest_parts(report, _PARTS)
-    if parts:
+    if parts := _largest_parts(report, _PARTS):
         yield GAP
         yield text_table(("largest differences", *letters), parts)
-    if hidden := max(len(report.settings) - _SETTINGS, 0):
-        yield make_lines(f"{hidden} more settings and all parts of time and memory: --full")
-    elif parts:
-        yield make_lines("All parts of time and memory: --full")
+    if report.settings:
+        yield make_lines(_settings_line(report), indent="  ")
+
+
+def _shown_results(report: PlansReport) -> list[ComparedResult]:
+    """Return the results of the first screen: the first few, and the peak memory."""
+    results = [result for result in report.results if result.name != _HEADROOM]
+    memory = [result for result in results if result.name == _MEMORY]
+    others = [result for result in results if result.name != _MEMORY]
+    return [*others[:_RESULTS], *memory]
+
+
+def _settings_line(report: PlansReport) -> str:
+    """Return the first settings that differ with the value of each plan, as text."""
+    texts = []
+    for name, values in [*report.settings.items()][:_SETTINGS]:
+        each = ["-" if v is None else formatting.format_parameter(v) for v in values]
+        texts.append(f"{name.replace('_', ' ')} {' | '.join(each)}")
+    hidden = len(report.settings) - _SETTINGS
+    texts += [f"{hidden} more (--full)"] if hidden > 0 else []
+    return f"Settings: {'; '.join(texts)}"
 
 
 def verdicts(comparison: ComparedPlans) -> list[str]:
     """Return sentences that name the best plan for each result and the tied plans."""
     lines = []
-    for index, columns in comparison.wins.items():
+    for index, wins in comparison.wins.items():
+        columns = [name for name in wins if name != _HEADROOM]
+        if not columns:
+            continue
         lines.append(
             f"{LETTERS[index]} is best in "
             f"{formatting.join_words([label(name) for name in columns])}."
@@ -147,14 +164,14 @@ def verdicts(comparison: ComparedPlans) -> list[str]:
     return lines or ["They do not differ."]
 
 
-def settings_table(report: PlansReport, plans: Sequence[str], max_rows: int = _FULL) -> Table:
+def settings_table(report: PlansReport, plans: Sequence[str]) -> Table:
     """Return a table of the settings that differ, with a column for each of ``plans``."""
     rows = [
         (
             name.replace("_", " "),
             *("-" if v is None else formatting.format_parameter(v) for v in values),
         )
-        for name, values in [*report.settings.items()][:max_rows]
+        for name, values in report.settings.items()
     ]
     heads = ("differs", *plans)
     return text_table(heads, rows, text_columns=range(len(heads)), name="settings")
@@ -241,6 +258,7 @@ _WORDS = ("notes", "aliases", "sources", "name", "source", "description")
 _IN_FOLDERS = (
     SpecKind.GPUS, SpecKind.CLUSTERS, SpecKind.FRAMEWORKS, SpecKind.ENGINES, SpecKind.MODELS,
 )  # fmt: skip
+_FULL = 1000
 _SHORT = 24
 
 

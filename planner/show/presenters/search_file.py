@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from planner.decide.fitting import options_that_raise_fit_probability
+from planner.decide.suggestions.cost_levers import faster_number_format
 from planner.optimize.collector import full_rows, value_or_none
 from planner.optimize.recommendation import RECOMMENDATION_RULE
 from planner.optimize.result import Comparison, SearchResult
+from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates
 from planner.question.request import ALL
 from planner.show.presenters.format_results import format_host_memory, format_paged_states
@@ -19,7 +21,7 @@ from planner.show.presenters.json_files import (
     plan_manifest,
 )
 from planner.show.presenters.load_check import load_line, replay_result
-from planner.show.presenters.pareto_front import marked_rows
+from planner.show.presenters.pareto_front import marked_rows, plan_objective_column
 from planner.show.presenters.prices import charged_in_full_line, plan_prices_lines
 from planner.show.presenters.question_summary import describe
 from planner.show.presenters.row_files import RowFiles, result_blocks
@@ -94,6 +96,7 @@ def _chosen_plans(plan: Plan, result: SearchResult, best: Candidates) -> dict[st
         "recommended_rule": RECOMMENDATION_RULE,
         "recommended_command": estimate_command(plan, best.row),
         "recommended_surer": options_that_raise_fit_probability(plan, best.row),
+        "faster_format": _faster_format(plan, best),
         "recommended_host": {name: text for name, text in host.items() if text},
         "recommended_replay": replay,
         "open_facts": plan_facts(plan, best),
@@ -106,6 +109,15 @@ def _chosen_plans(plan: Plan, result: SearchResult, best: Candidates) -> dict[st
             for axis, comparison in result.comparisons.items()
         },
     }
+
+
+def _faster_format(plan: Plan, best: Candidates) -> dict[str, object] | None:
+    """Return the number format with which the first objective is much better; None: none."""
+    column = plan_objective_column(plan, plan.problem.objectives[0].name, best.row)
+    lever = faster_number_format(plan, best, column)
+    if lever is None:
+        return None
+    return {**lever.to_dict(), "fit_probability": value_or_none(fit_probability(lever.row))}
 
 
 def _question_parts(plan: Plan, result: SearchResult) -> dict[str, object]:

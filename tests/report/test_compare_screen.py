@@ -1,0 +1,90 @@
+"""The first screens of compare and size: short, the answer first, and every claim holds."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.decide.explain.plan_comparison import is_better_high
+
+CLAIMS = re.compile(r"\b(cheapest|fastest|optimal|no plan beats)\b", re.IGNORECASE)
+COMPARED = (
+    ("a100", "h100", "--model", "llama-7b", "--gpus", "8"),
+    ("h100", "b200", "mi300x", "--model", "llama-2-13b", "--gpus", "64"),
+    ("vllm", "sglang", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "1"),
+)
+SIZED = (
+    (
+        "--model",
+        "llama-3.1-8b",
+        "--workload",
+        "serve",
+        "--request-rate",
+        "20",
+        "--gpu",
+        "h100,l40s",
+    ),
+    (
+        "--model",
+        "qwen3-32b",
+        "--workload",
+        "serve",
+        "--request-rate",
+        "5",
+        "--tpot",
+        "40ms",
+        "--gpu",
+        "h200,b200",
+    ),
+    ("--model", "llama-7b", "--total-tokens", "1e11", "--deadline", "30d", "--gpu", "h100,a100"),
+)
+
+
+@pytest.mark.parametrize("words", COMPARED, ids=lambda words: "-".join(words[:3]))
+def test_sentences_of_a_comparison_are_those_of_its_table(
+    planner: Any, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    path = tmp_path / "a.json"
+    lines = planner("compare", *words, "--json", path).out.splitlines()
+    report = json.loads(path.read_text(encoding="utf-8"))
+    number = len(report["plans"])
+    assert len(lines) <= 24 + 3 * (number - 2)
+    assert not any(CLAIMS.search(line) for line in lines)
+    starts = [
+        next((n for n, line in enumerate(lines) if line.startswith(word)), len(lines))
+        for word in ("A  ", *[f"{letter} is best" for letter in "ABC"], "predicted")
+    ]
+    assert starts[0] < starts[4]
+    text = " ".join(report["sentences"])
+    assert " ".join(text.split()) in " ".join(" ".join(lines[: starts[4]]).split())
+    for result in report["results"]:
+        values = [value for value in result["values"] if value is not None]
+        best = (max if is_better_high(result["name"]) else min)(values)
+        assert result["values"][result["best"]] == best
+        if not result["ties"] and result["name"] != "memory_headroom_gib":
+            assert f"{'ABC'[result['best']]} is best in " in text
+
+
+@pytest.mark.parametrize("words", SIZED, ids=lambda words: "-".join(words[1:4]))
+def test_a_size_recommends_the_marked_row_and_counts_more_gpus_to_be_surer(
+    planner: Any, words: tuple[str, ...]
+) -> None:
+    lines = planner("size", *words).out.splitlines()
+    assert len(lines) <= 24
+    assert not any(CLAIMS.search(line) for line in lines)
+    (first,) = (line for line in lines[:4] if line.startswith("RECOMMENDED  "))
+    (marked,) = (line for line in lines if re.search(r" <  ", line) and "recommended" not in line)
+    assert marked.split()[0].split("-")[0] in first
+    rows = [line for line in lines if re.match(r"\S+\d\w+  [<~ ] .*\d", line)]
+    counts = {row: [*map(_whole, re.findall(r"(?<= )[\d,]+(?= )", row))][:2] for row in rows}
+    assert all(predicted <= sure for predicted, sure in counts.values())
+    (count,) = re.findall(r"RECOMMENDED  ([\d,]+) x", first)
+    assert _whole(count) in counts[marked]
+
+
+def _whole(text: str) -> int:
+    return int(text.replace(",", ""))
