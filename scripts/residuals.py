@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -63,9 +63,11 @@ _TOO_FEW = ("finetune",)
 class Residual:
     """Logarithm of measured over predicted of one run, and what kind of run it is.
 
-    ``fold`` is what is left out together: its publisher, or a part of what that has.
+    ``row`` is the number of the run; ``fold`` is what is left out together: its publisher, or a
+    part of what that has.
     """
 
+    row: int
     quantity: str
     tables: ErrorTables
     keys: Keys
@@ -164,8 +166,8 @@ def residuals(rows: Sequence[ComparedRun]) -> list[Residual]:
     Absurd ones are left out, and layouts that cannot be.
     """
     return [
-        _residual(row, case, one, ratio)
-        for row in rows
+        _residual(number, row, case, one, ratio)
+        for number, row in enumerate(rows)
         if (case := row.prediction.case) is not None and not row.prediction.impossible
         for one in row.kind.compared
         if (ratio := row.ratio(one)) is not None and abs(math.log(ratio)) < LARGEST
@@ -263,6 +265,33 @@ def _quantities(found: Iterable[Residual]) -> list[str]:
     return sorted({residual.quantity for residual in found})
 
 
+def shares_that_keep_all(
+    found: Sequence[Residual], sides: Mapping[str, int], confidence: float, name: str
+) -> dict[str, tuple[float, int]]:
+    """How many runs keep a limit on each measured quantity, each at its own ``confidence``.
+
+    A limit is the quantile of an interval made without the run's publisher; ``sides`` is 1 where a
+    quantity must not exceed it, -1 where it must not fall below. Returns the share and the number
+    of runs with two quantities or more, by the key ``name``.
+    """
+    kept: defaultdict[tuple[int, str], list[bool]] = defaultdict(list)
+    for quantity, side in sides.items():
+        for mine in _parts(found, quantity):
+            errors = _errors(mine)
+            out = left_out(errors)
+            ends = np.exp(np.stack((out.low, out.high), axis=1))
+            for residual, pair in zip(mine, ends.tolist(), strict=True):
+                limit = quantile((pair[0], pair[1]), confidence, side)
+                is_kept = limit is not None and side * math.exp(residual.value) <= side * limit
+                group = residual.keys[residual.tables.keys.index(name)]
+                kept[residual.row, group].append(is_kept)
+    by_group: defaultdict[str, list[bool]] = defaultdict(list)
+    for (_, group), each in kept.items():
+        if len(each) > 1:
+            by_group[group].append(all(each))
+    return {group: (sum(each) / len(each), len(each)) for group, each in by_group.items()}
+
+
 def _errors(mine: Sequence[Residual]) -> Errors:
     tables = mine[0].tables
     is_alike = bool({*mine[0].keys} & {*_TOO_FEW})
@@ -276,7 +305,14 @@ def _errors(mine: Sequence[Residual]) -> Errors:
         software=np.array([residual.software for residual in mine]),
         conditions=[residual.conditions for residual in mine],
         scaled=not is_alike,
+        setups=np.array([_setup(residual) for residual in mine]),
     )
+
+
+def _setup(residual: Residual) -> str:
+    """Who set up a server; empty for other runs."""
+    keys = residual.tables.keys
+    return residual.keys[keys.index("setup")] if "setup" in keys else ""
 
 
 def _part(residual: Residual, names: Sequence[str]) -> Keys:
@@ -284,11 +320,14 @@ def _part(residual: Residual, names: Sequence[str]) -> Keys:
     return tuple(key if name in names else "" for name, key in given)
 
 
-def _residual(row: ComparedRun, case: Case, compared: ComparedQuantity, ratio: float) -> Residual:
+def _residual(
+    number: int, row: ComparedRun, case: Case, compared: ComparedQuantity, ratio: float
+) -> Residual:
     source = publisher(row)
     # The models of a publisher of nearly all kinds of serving runs differ as sources do.
     fold = f"{source} {case.model.name}" if source == COLLECTION else source
     return Residual(
+        row=number,
         quantity=compared.interval,
         tables=row.kind.tables,
         keys=case.keys,
