@@ -1,4 +1,4 @@
-"""The table of docs/training.md that says the arguments of cli99/llm-analysis here."""
+"""The table of docs/reference/llm_analysis.md that says the arguments of cli99/llm-analysis here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from planner.cli.app import command_line
 from planner.configurations.enumerate import FOLLOWING, coded_values
 from planner.question.terms import terms_of
 
-_PAGE = Path(__file__).parent.parent / "docs" / "training.md"
+_PAGE = Path(__file__).parent.parent / "docs" / "reference" / "llm_analysis.md"
 _TITLE = "### Arguments of llm-analysis"
 
 # Of the functions train() and infer() at commit d841e40.
