@@ -92,7 +92,7 @@ COUNTS: list[tuple[str, str, tuple[Counted, ...]]] = [
     ),
     (
         "docs/how-to/rl.md",
-        r"All of (\d+) steps that ran are said to fit",
+        r"All of (\d+) steps that ran are predicted to fit",
         (lambda: cell("Reinforcement learning", "ran, said to run out", 0),),
     ),
     (
@@ -112,7 +112,7 @@ COUNTS: list[tuple[str, str, tuple[Counted, ...]]] = [
         r"All ([\d,]+) scenarios",
         (lambda: len(rows_of(SCENARIOS)),),
     ),
-    ("docs/how-to/training.md", r"chosen on (\d+) layouts", (lambda: len(rows_of(RECIPES)),)),
+    ("docs/background/uncertainty.md", r"chosen on (\d+) layouts", (lambda: len(rows_of(RECIPES)),)),
     (
         "docs/reference/recipes.md",
         r"`\. (\d+) layouts that NVIDIA",
