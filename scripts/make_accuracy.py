@@ -123,7 +123,16 @@ def shipped_rows() -> list[Sequence[ComparedRun]]:
 
 
 def readme_with(tables: str, text: str) -> str:
-    """The text of the README with the rows that it shows of the tables: *section, group*."""
+    """The text of the README with the rows that it shows of the tables: *section, group*, and
+    of the targets: *set*, *figure*, without the runs that were fitted and with them."""
+    targets = tables.partition("## Targets\n")[2].partition("\n## ")[0]
+    for line in targets.splitlines():
+        if line.startswith("| "):
+            name, figure, _, reached, unfitted, *_ = line.strip("| ").split(" | ")
+            old = re.compile(
+                rf"^{re.escape(f'| {name} | {figure} | ')}[^|]*\| [^|]* \|$", re.MULTILINE
+            )
+            text = old.sub(f"| {name} | {figure} | {unfitted} | {reached} |", text)
     head, mark, rest = text.partition("| errors of |")
     lines = rest.splitlines(keepends=True)
     for number, line in enumerate(lines):

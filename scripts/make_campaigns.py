@@ -34,9 +34,10 @@ _TEXT = """\
 A campaign of pretraining takes more GPU-hours than its steps and the failures of its GPUs:
 restarts by hand, evaluations, nodes that are slow for long, parts that are run again. What
 publishers say that their campaigns took, over what `planner` predicts for their steps, checkpoints
-and failures ([training](../how-to/training.md)), tells the **campaign factor {typical:.2f} [{low:.2f} to
-{high:.2f}]**. It is one number, never one of a model: the median, every publisher counting the
-same, and between what 9 of 10 lie beyond the error of the steps. It is in the money, the
+and failures ([failures](../how-to/failures.md)),
+tells the **campaign factor {typical:.2f} [{low:.2f} to {high:.2f}]**. It is one
+number, never one of a model: the median, every publisher counting the same, and between
+what 9 of 10 lie beyond the error of the steps. It is in the money, the
 GPU-hours of the campaign (`campaign_gpu_hours`), the calendar and the energy of pretraining, and in
 their intervals.
 `--campaign-factor 1` switches it off, `--campaign-factor 1.3` sets it. `--reliability ideal` has

@@ -1,4 +1,4 @@
-"""Make docs/reference/causes.md: causes of errors, what became of them, and their runs before and now.
+"""Make docs/reference/causes.md: causes of errors, what became of them, their runs then and now.
 
 Run it after a change of what is predicted; a test fails while the file is not what it makes:
 

@@ -1,4 +1,4 @@
-"""Make docs/reference/models_read.md: which types of models are read, and what of the others is missing.
+"""Make docs/reference/models_read.md: types of models that are read, and what others lack.
 
 Run it after a change of `planner/specs/hugging_face_families.toml`; a test fails while the file is
 not what it makes:

@@ -1,4 +1,4 @@
-"""Make the pictures of `docs/how-to/pictures.md` and `docs/how-to/report.md` again, by the commands above them.
+"""Make the pictures of `pictures.md` and `report.md` in `docs/how-to` again, by their commands.
 
 python scripts/make_pictures.py [NAME ...]    # those whose files have such a name; all by default
 """

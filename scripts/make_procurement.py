@@ -1,4 +1,4 @@
-"""Make docs/reference/procurement.md: a sweep over five models, twelve GPUs, six counts and three contracts.
+"""Make docs/reference/procurement.md: five models, twelve GPUs, six counts, three contracts.
 
 A table of the winners, a picture of every model, all scenarios as CSV. Run it after a change of
 predictions, prices or the plan; a test fails while the page is of another plan:

@@ -1,4 +1,4 @@
-"""Make docs/reference/launch_files_read.md: files in the style of public ones, and what is read in each.
+"""Make docs/reference/launch_files_read.md: files like public ones, and what is read in each.
 
 Run it after a change of what is read; a test fails while the file is not what it makes:
 

@@ -1,4 +1,4 @@
-"""Make the table and the picture of docs/background/traffic.md: public traces in closed form and replayed.
+"""Make the table and the picture of docs/background/traffic.md: public traces, also replayed.
 
 The traces are not shipped. Give the folder that has them, under the names that their repositories
 have (Azure/AzurePublicDataset, kvcache-ai/Mooncake):

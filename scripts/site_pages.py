@@ -26,12 +26,12 @@ _OF_THE_TOP = {
 }
 NAVIGATION = {
     "Start": "start/train start/serve start/buy start/check",
-    "How-to: train": "how-to/training how-to/layouts how-to/fine-tuning how-to/preferences how-to/rl "
-    "how-to/rl_files",
+    "How-to: train": "how-to/training how-to/layouts how-to/fine-tuning how-to/preferences "
+    "how-to/rl how-to/rl_files",
     "How-to: serve": "how-to/serving how-to/static_batches how-to/inputs how-to/traffic "
     "how-to/sessions how-to/fleets how-to/simulators",
-    "How-to: buy or rent": "how-to/sizing how-to/services how-to/sweeps how-to/clusters how-to/money "
-    "how-to/failures how-to/energy how-to/api_prices",
+    "How-to: buy or rent": "how-to/sizing how-to/services how-to/sweeps how-to/clusters "
+    "how-to/money how-to/failures how-to/energy how-to/api_prices",
     "How-to: launch and measure": "how-to/launch how-to/launch_from how-to/launch_targets "
     "how-to/measure how-to/calibration",
     "How-to: understand and share": "how-to/comparing how-to/explaining how-to/operators "

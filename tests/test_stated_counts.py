@@ -67,12 +67,6 @@ COUNTS: list[tuple[str, str, tuple[Counted, ...]]] = [
     # page, sentence with a group for each number, what computes it
     ("README.md", r"errors of ([\d,]+) published\s+runs", (shipped_runs,)),
     ("README.md", r"these and ([\d,]+) other rows", (shipped_runs,)),
-    (
-        "README.md",
-        r"Of (\d+) runs that ran out of memory (\d+) are said to fit",
-        (lambda: cell("Training", OUT, 0), lambda: cell("Training", OUT, 1)),
-    ),
-    ("README.md", r"a question of ([\d,]+) scenarios", (lambda: len(rows_of(SCENARIOS)),)),
     ("docs/index.md", r"([\d,]+) published\s+runs", (shipped_runs,)),
     ("docs/index.md", r"\[([\d,]+) scenarios\]", (lambda: len(rows_of(SCENARIOS)),)),
     (
@@ -112,7 +106,11 @@ COUNTS: list[tuple[str, str, tuple[Counted, ...]]] = [
         r"All ([\d,]+) scenarios",
         (lambda: len(rows_of(SCENARIOS)),),
     ),
-    ("docs/background/uncertainty.md", r"chosen on (\d+) layouts", (lambda: len(rows_of(RECIPES)),)),
+    (
+        "docs/background/uncertainty.md",
+        r"chosen on (\d+) layouts",
+        (lambda: len(rows_of(RECIPES)),),
+    ),
     (
         "docs/reference/recipes.md",
         r"`\. (\d+) layouts that NVIDIA",

@@ -1,4 +1,4 @@
-"""Launch targets of other packages: the one of ``docs/how-to/launch_targets.md``, and broken ones."""
+"""Launch targets of other packages: that of docs/how-to/launch_targets.md, and broken ones."""
 
 from __future__ import annotations
 
