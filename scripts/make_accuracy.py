@@ -1,4 +1,4 @@
-"""Make docs/accuracy_tables.md: errors of the shipped runs, by what they have in common.
+"""Make docs/reference/accuracy_tables.md: errors of the shipped runs, by what they have in common.
 
 They are those of `planner validate`, also by GPU and model. The rows that the README shows of them
 are written there. Run it after a change of what is predicted; tests fail while the files are not
@@ -37,7 +37,7 @@ from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL
 from planner.validation.spec_library import Library
 
 ROOT = Path(planner.__file__).parents[1]
-FILE = ROOT / "docs" / "accuracy_tables.md"
+FILE = ROOT / "docs" / "reference" / "accuracy_tables.md"
 README = ROOT / "README.md"
 
 _NAMED = re.compile(r"^\|.*\| `([\w-]+)` \|$", re.MULTILINE)
@@ -57,7 +57,7 @@ _TITLES = (
 _HEAD = f"""# Errors by group
 
 Made by `python scripts/make_accuracy.py` from what `planner validate` predicts for the published
-runs that ship with the package. [Accuracy](accuracy.md) says what to make of them.
+runs that ship with the package. [Accuracy](../background/accuracy.md) says what to make of them.
 
 - *runs* have a measurement, *predicted* of them a prediction. Groups of fewer than {_ENOUGH}
   predicted runs count in *all* alone.
@@ -71,7 +71,7 @@ runs that ship with the package. [Accuracy](accuracy.md) says what to make of th
 - Left out are runs whose columns cannot be their layout, and speeds that their source calls noise.
 - Models without a name of their own, given by their sizes alone, stand together under *gpt*.
 
-![Predicted against measured, every quantity of the runs](static/pictures/predicted.png)
+![Predicted against measured, every quantity of the runs](../static/pictures/predicted.png)
 
 `python scripts/make_pictures.py predicted` draws it again."""
 _COLUMNS = ("runs", "predicted", "mean", "median", "bias", "within", "score")
@@ -123,7 +123,16 @@ def shipped_rows() -> list[Sequence[ComparedRun]]:
 
 
 def readme_with(tables: str, text: str) -> str:
-    """The text of the README with the rows that it shows of the tables: *section, group*."""
+    """The text of the README with the rows that it shows of the tables: *section, group*, and
+    of the targets: *set*, *figure*, without the runs that were fitted and with them."""
+    targets = tables.partition("## Targets\n")[2].partition("\n## ")[0]
+    for line in targets.splitlines():
+        if line.startswith("| "):
+            name, figure, _, reached, unfitted, *_ = line.strip("| ").split(" | ")
+            old = re.compile(
+                rf"^{re.escape(f'| {name} | {figure} | ')}[^|]*\| [^|]* \|$", re.MULTILINE
+            )
+            text = old.sub(f"| {name} | {figure} | {unfitted} | {reached} |", text)
     head, mark, rest = text.partition("| errors of |")
     lines = rest.splitlines(keepends=True)
     for number, line in enumerate(lines):

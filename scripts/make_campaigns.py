@@ -3,7 +3,7 @@
 Published over predicted GPU-hours of whole campaigns (steps, checkpoints and failures as
 `planner.formulas.goodput` has them): the median, every publisher counting the same, and between
 what 9 of 10 lie beyond what the intervals of the steps hold already. Each publisher is judged by
-the others. Writes docs/campaigns.md and prints the table that
+the others. Writes docs/reference/campaigns.md and prints the table that
 hardware_specs/reliability/published.toml has:
 
     python scripts/make_campaigns.py
@@ -27,16 +27,17 @@ from planner.confidence.intervals import MAX_CONFIDENCE
 
 ROOT = Path(__file__).parents[1]
 CAMPAIGNS = ROOT / "scripts" / "published" / "campaigns.csv"
-PAGE = ROOT / "docs" / "campaigns.md"
+PAGE = ROOT / "docs" / "reference" / "campaigns.md"
 _TEXT = """\
 # Campaigns
 
 A campaign of pretraining takes more GPU-hours than its steps and the failures of its GPUs:
 restarts by hand, evaluations, nodes that are slow for long, parts that are run again. What
 publishers say that their campaigns took, over what `planner` predicts for their steps, checkpoints
-and failures ([training](training.md)), tells the **campaign factor {typical:.2f} [{low:.2f} to
-{high:.2f}]**. It is one number, never one of a model: the median, every publisher counting the
-same, and between what 9 of 10 lie beyond the error of the steps. It is in the money, the
+and failures ([failures](../how-to/failures.md)),
+tells the **campaign factor {typical:.2f} [{low:.2f} to {high:.2f}]**. It is one
+number, never one of a model: the median, every publisher counting the same, and between
+what 9 of 10 lie beyond the error of the steps. It is in the money, the
 GPU-hours of the campaign (`campaign_gpu_hours`), the calendar and the energy of pretraining, and in
 their intervals.
 `--campaign-factor 1` switches it off, `--campaign-factor 1.3` sets it. `--reliability ideal` has

@@ -1,4 +1,4 @@
-"""Make docs/causes.md: causes of errors, what became of them, and their runs before and now.
+"""Make docs/reference/causes.md: causes of errors, what became of them, their runs then and now.
 
 Run it after a change of what is predicted; a test fails while the file is not what it makes:
 
@@ -27,7 +27,7 @@ from planner.confidence.profile_rules import read_table
 from planner.validation.accuracy import ComparedRun
 
 ROOT = Path(planner.__file__).parents[1]
-FILE = ROOT / "docs" / "causes.md"
+FILE = ROOT / "docs" / "reference" / "causes.md"
 FINDINGS = "tests/validation/test_dissecting_findings.py"
 
 _HEAD = """# Causes of errors and what became of them
@@ -39,7 +39,7 @@ Each row is a cause of errors that was found in published runs, the runs that sh
 before (commit b899140e; of runs that came later, before they were looked at) and now on the same
 runs, and how it is modelled, or why it remains.
 Figures are means of |predicted / measured - 1| where they are not said to be another.
-[Accuracy](accuracy.md) has the errors of runs left out of the fits, [errors by
+[Accuracy](../background/accuracy.md) has the errors of runs left out of the fits, [errors by
 group](accuracy_tables.md) all others."""
 _FINDINGS = """## Findings of arXiv:2311.03687
 

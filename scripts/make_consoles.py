@@ -3,7 +3,7 @@
 Where a block leaves lines out (``...``), the lines that stand for what was shown are found by
 their words, whatever the numbers; places that are not found are told and left as they are:
 
-    python scripts/make_consoles.py [PAGE ...]
+    python scripts/make_consoles.py [PAGE ...]    # such as README.md, serving.md, start/train.md
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))
+PAGES = (ROOT / "README.md", *sorted(ROOT.glob("docs/[!g]*/*.md")))
 ELIDED = "..."
 _BLOCK = re.compile(r"(?<=```console\n).*?(?=```)", re.DOTALL)
 _NUMBERS = re.compile(r"[\d.,]+|[-=*]+")
@@ -116,10 +116,11 @@ def _likeness(one: str, other: str) -> float:
 def main(names: Sequence[str]) -> None:
     """Refresh every page, or those that are named."""
     for path in PAGES:
-        if names and path.name not in names:
+        page = str(path.relative_to(ROOT))
+        if names and not page.endswith(tuple(f"/{name}" for name in names)) and page not in names:
             continue
         text = path.read_text(encoding="utf-8")
-        new = _BLOCK.sub(lambda found, name=path.name: refreshed(found[0], name), text)
+        new = _BLOCK.sub(lambda found, name=page: refreshed(found[0], name), text)
         if new != text:
             path.write_text(new, encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Make docs/launch_options.md: which option of each target says which parameter.
+"""Make docs/reference/launch_options.md: which option of each target says which parameter.
 
 Run it after a change of ``planner/launch/options``; a test fails while the file is not what it
 makes:
@@ -16,14 +16,14 @@ from planner.launch.option_table import FLAG, VALUE, OptionRole, OptionRow, Opti
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import targets
 
-FILE = Path(planner.__file__).parents[1] / "docs" / "launch_options.md"
+FILE = Path(planner.__file__).parents[1] / "docs" / "reference" / "launch_options.md"
 
 _HEAD = """# Options of launch files
 
 Made by `python scripts/make_launch_tables.py` from the tables in `planner/launch/options`,
 which `planner launch` writes by and `--from` reads backwards. Every written option is one that the
 target's own parser accepts at the version named (`planner/launch/accepted`);
-[launch files](launch.md) says how they are used.
+[launch files](../how-to/launch.md) says how they are used.
 
 Parameters have the names of the [reference](reference.md); other names are sizes of the model or
 what a target works out of the plan. A value stands in the table where the row is of that value

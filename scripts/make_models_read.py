@@ -1,4 +1,4 @@
-"""Make docs/models_read.md: which types of models are read, and what of the others is missing.
+"""Make docs/reference/models_read.md: types of models that are read, and what others lack.
 
 Run it after a change of `planner/specs/hugging_face_families.toml`; a test fails while the file is
 not what it makes:
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from planner.specs.hugging_face_families import COMPOSITES, OTHER_NAMES, ROWS, UNMODELLED, Row
 
-FILE = Path(__file__).parents[1] / "docs" / "models_read.md"
+FILE = Path(__file__).parents[1] / "docs" / "reference" / "models_read.md"
 RELEASE = "5.24.0"
 """The release of transformers each of whose types with a language model is here."""
 
@@ -26,7 +26,7 @@ a language model: {{read}} are read from their `config.json`, with some of code 
 transformers, within 0.5 %, but for what stands under *counted otherwise*.
 
 A model of a type that is not here can be described in a file of its own
-([own specs](specs.md#models)).
+([own specs](../how-to/specs.md#models)).
 
 ## Language models
 

@@ -1,4 +1,4 @@
-"""Make the pictures of `docs/pictures.md` and `docs/report.md` again, by the commands above them.
+"""Make the pictures of `pictures.md` and `report.md` in `docs/how-to` again, by their commands.
 
 python scripts/make_pictures.py [NAME ...]    # those whose files have such a name; all by default
 """
@@ -21,7 +21,7 @@ from PIL import Image
 from planner.__main__ import run
 
 ROOT = Path(__file__).parents[1]
-PAGE, REPORTS = ROOT / "docs" / "pictures.md", ROOT / "docs" / "report.md"
+PAGE, REPORTS = ROOT / "docs" / "how-to" / "pictures.md", ROOT / "docs" / "how-to" / "report.md"
 PICTURES = "docs/static/pictures"
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _COLORS = 128

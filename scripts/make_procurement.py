@@ -1,4 +1,4 @@
-"""Make docs/procurement.md: a sweep over five models, twelve GPUs, six counts and three contracts.
+"""Make docs/reference/procurement.md: five models, twelve GPUs, six counts, three contracts.
 
 A table of the winners, a picture of every model, all scenarios as CSV. Run it after a change of
 predictions, prices or the plan; a test fails while the page is of another plan:
@@ -30,7 +30,7 @@ from planner.sweeps.sweep_folder import Sweep
 
 ROOT = Path(planner.__file__).parents[1]
 DOCS = ROOT / "docs"
-FILE = DOCS / "procurement.md"
+FILE = DOCS / "reference" / "procurement.md"
 NAME = "procurement"
 FOLDER = Path("static") / NAME
 SCENARIOS = FOLDER / "scenarios.csv"
@@ -102,9 +102,9 @@ def page() -> str:
         feasible=summary.feasible,
         answer=table(("model", "choice", "GPUs", "cost", "time", "plan"), _answers(summary)),
         scenarios=plan.num_scenarios,
-        csv=SCENARIOS,
+        csv=Path("..") / SCENARIOS,
         pictures="".join(
-            _MODEL.format(model=group.model, picture=picture_of(group.model))
+            _MODEL.format(model=group.model, picture=Path("..") / picture_of(group.model))
             for group in summary.groups
         ),
         digest=plan.digest[:16],

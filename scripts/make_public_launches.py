@@ -1,4 +1,4 @@
-"""Make docs/launch_files_read.md: files in the style of public ones, and what is read in each.
+"""Make docs/reference/launch_files_read.md: files like public ones, and what is read in each.
 
 Run it after a change of what is read; a test fails while the file is not what it makes:
 
@@ -24,7 +24,7 @@ from planner.launch.read.option_lines import Status
 from planner.launch.read.read_launch import read_launch
 
 ROOT = Path(planner.__file__).parents[1]
-FILE = ROOT / "docs" / "launch_files_read.md"
+FILE = ROOT / "docs" / "reference" / "launch_files_read.md"
 FOLDER = ROOT / "tests" / "launch" / "public"
 EXPECTED = "expected.toml"
 MODEL = "llama-3.1-8b"

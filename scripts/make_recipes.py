@@ -1,4 +1,4 @@
-"""Make docs/recipes.md: layouts that vendors tuned beside those that a search recommends.
+"""Make docs/reference/recipes.md: layouts that vendors tuned beside those that a search recommends.
 
 Run it after a change of estimator, rules, spaces or the order of simplicity; a test fails
 while the file is not what it makes:
@@ -24,7 +24,7 @@ from planner.optimize.result import SearchResult
 from planner.specs.catalogue import load_model
 
 ROOT = Path(planner.__file__).parents[1]
-FILE = ROOT / "docs" / "recipes.md"
+FILE = ROOT / "docs" / "reference" / "recipes.md"
 RECIPES = ROOT / "planner" / "validation" / "recipes.csv"
 REASONS = ROOT / "scripts" / "published" / "recipe_reasons.csv"
 MUCH = 0.1

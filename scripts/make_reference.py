@@ -1,4 +1,4 @@
-"""Make docs/reference.md from the table of terms and the commands.
+"""Make docs/reference/reference.md from the table of terms and the commands.
 
 Run it after a change of either; a test fails while the file is not what it makes:
 
@@ -20,7 +20,7 @@ from planner.cli.app import app, command_line
 from planner.cli.help import TITLES
 from planner.question.terms import Term, glossary
 
-FILE = Path(planner.__file__).parents[1] / "docs" / "reference.md"
+FILE = Path(planner.__file__).parents[1] / "docs" / "reference" / "reference.md"
 
 _WORKLOADS = {"train": "training", "inference": "static", "serve": "serving"}
 _TYPES = {

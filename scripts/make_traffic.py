@@ -1,4 +1,4 @@
-"""Make the table and the picture of docs/traffic.md: public traces in closed form and replayed.
+"""Make the table and the picture of docs/background/traffic.md: public traces, also replayed.
 
 The traces are not shipped. Give the folder that has them, under the names that their repositories
 have (Azure/AzurePublicDataset, kvcache-ai/Mooncake):
@@ -26,8 +26,8 @@ from planner.show.theme import axis_label
 from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import make_plan
 
-PAGE = Path(planner.__file__).parents[1] / "docs" / "traffic.md"
-PICTURE = PAGE.with_name("static") / "pictures" / "waits.png"
+PAGE = Path(planner.__file__).parents[1] / "docs" / "background" / "traffic.md"
+PICTURE = PAGE.parents[1] / "static" / "pictures" / "waits.png"
 TRACES = {
     "Azure conversation": "AzureLLMInferenceTrace_conv.csv",
     "Azure code": "AzureLLMInferenceTrace_code.csv",

@@ -3,7 +3,7 @@
 A fresh environment gets exactly the lower bounds of the dependencies and of every extra that users
 install; what these need themselves is the newest there is. Then the command of the README is run,
 the help of every command, and something of each extra. What worked is written into
-`docs/versions.md`; tests compare it with `pyproject.toml`.
+`docs/reference/versions.md`; tests compare it with `pyproject.toml`.
 
     python3.11 scripts/minimum_versions.py     # for the Python that runs it
 
@@ -27,7 +27,7 @@ from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "versions.md"
+PAGE = ROOT / "docs" / "reference" / "versions.md"
 OF_DEVELOPERS = ("test", "docs", "benchmark")
 """Extras whose versions users do not meet."""
 MINIMA, NEWEST = "lower bounds", "newest"
@@ -109,7 +109,7 @@ class Environment:
 
 def commands() -> list[str]:
     """The commands of the reference."""
-    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "reference.md").read_text(encoding="utf-8")
     names = re.findall(r"^### planner ?(.*)$", text, flags=re.MULTILINE)
     return [name.replace("_", "-") for name in names]
 

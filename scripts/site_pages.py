@@ -25,14 +25,26 @@ _OF_THE_TOP = {
     "CHANGELOG.md": "generated/changelog.md",
 }
 NAVIGATION = {
-    "Guides": "training fine-tuning rl serving traffic launch sizing sweeps procurement clusters "
-    "money failures campaigns energy api_prices comparing explaining operators largest pictures "
-    "report ui files specs models_read measure calibration drivers python simulators",
-    "Reference": "reference launch_options launch_targets generated/interface generated/gpus "
-    "generated/clusters generated/models generated/frameworks generated/engines",
-    "How well, and how": "accuracy accuracy_tables causes recipes launch_files_read "
-    "generated/formulas design speed versions",
-    "Project": "generated/contributing generated/changelog",
+    "Start": "start/train start/serve start/buy start/check",
+    "How-to: train": "how-to/training how-to/layouts how-to/fine-tuning how-to/preferences "
+    "how-to/rl how-to/rl_files",
+    "How-to: serve": "how-to/serving how-to/static_batches how-to/inputs how-to/traffic "
+    "how-to/sessions how-to/fleets how-to/simulators",
+    "How-to: buy or rent": "how-to/sizing how-to/services how-to/sweeps how-to/clusters "
+    "how-to/money how-to/failures how-to/energy how-to/api_prices",
+    "How-to: launch and measure": "how-to/launch how-to/launch_from how-to/launch_targets "
+    "how-to/measure how-to/calibration",
+    "How-to: understand and share": "how-to/comparing how-to/explaining how-to/operators "
+    "how-to/largest how-to/pictures how-to/report how-to/files how-to/ui how-to/python "
+    "how-to/drivers how-to/specs",
+    "Background": "background/prediction background/uncertainty background/accuracy "
+    "background/traffic background/design background/speed generated/formulas "
+    "generated/contributing",
+    "Reference": "reference/reference generated/interface generated/gpus generated/clusters "
+    "generated/models generated/frameworks generated/engines reference/launch_options "
+    "reference/launch_files_read reference/models_read reference/accuracy_tables reference/causes "
+    "reference/recipes reference/campaigns reference/procurement reference/llm_analysis "
+    "reference/versions generated/changelog",
 }
 _FORMULAS = """Formulas
 ========
@@ -43,7 +55,7 @@ specs or configurations. Quantities are in SI units. This page is made of what t
 _INTERFACE = """Python interface
 ================
 
-:doc:`../python` has examples.
+:doc:`../how-to/python` has examples.
 
 .. autofunction:: planner.search
 .. autofunction:: planner.estimate
@@ -141,8 +153,9 @@ def formulas() -> str:
 
 def prepare(name: str, source: list[str]) -> None:
     """Lead the links of a page to the site, and give its first page the navigation."""
+    to_docs = "../" * name.count("/")
     for path, page in _OF_THE_TOP.items():
-        source[0] = source[0].replace(f"](../{path}", f"]({page}")
+        source[0] = source[0].replace(f"]({to_docs}../{path}", f"]({to_docs}{page}")
     if name == "index":
         source[0] += "".join(_contents(caption, names) for caption, names in NAVIGATION.items())
 

@@ -32,15 +32,15 @@ _CLUSTERS = "# Clusters\n\nNodes and the networks between them, by name for `--c
 _MODELS = """# Models
 
 Names for `--model`, with the parameters that `planner` counts and the source of the architecture.
-Other models come from their `config.json`: [own specs](../specs.md#models)."""
+Other models come from their `config.json`: [own specs](../how-to/specs.md#models)."""
 _FRAMEWORKS = """# Frameworks
 
 Profiles for `--framework`: what training software does, and its times that were fitted to
-published runs. `planner validate` shows how well: [accuracy](../accuracy.md)."""
+published runs. `planner validate` shows how well: [accuracy](../background/accuracy.md)."""
 _ENGINES = """# Engines
 
 Profiles for `--engine`: the scheduler of serving software, and its times that were fitted to
-published runs. `planner validate` shows how well: [accuracy](../accuracy.md)."""
+published runs. `planner validate` shows how well: [accuracy](../background/accuracy.md)."""
 
 Row = Sequence[str]
 Defaults = dict[str, tuple[dict[str, Row], dict[str, str]]]

@@ -1,4 +1,4 @@
-"""The table of docs/training.md that says the arguments of cli99/llm-analysis here."""
+"""docs/reference/llm_analysis.md has every argument of cli99/llm-analysis."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from planner.cli.app import command_line
 from planner.configurations.enumerate import FOLLOWING, coded_values
 from planner.question.terms import terms_of
 
-_PAGE = Path(__file__).parent.parent / "docs" / "training.md"
-_TITLE = "### Arguments of llm-analysis"
+_PAGE = Path(__file__).parent.parent / "docs" / "reference" / "llm_analysis.md"
+_TITLE = "## Arguments of llm-analysis"
 
 # Of the functions train() and infer() at commit d841e40.
 _OF_BOTH = """

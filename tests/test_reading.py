@@ -116,7 +116,7 @@ def test_files_are_read_in_one_place() -> None:
 
 
 def test_the_table_of_exit_codes_is_that_of_the_errors() -> None:
-    table = (ROOT / "docs" / "files.md").read_text().partition("## Exit codes")[2]
+    table = (ROOT / "docs" / "how-to" / "files.md").read_text().partition("## Exit codes")[2]
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.M)}
     kinds = [one for one in vars(errors).values() if isinstance(one, type)]
     raised = {one.exit_code for one in kinds if issubclass(one, errors.PlannerError)}

@@ -14,7 +14,12 @@ from rows import each
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = {path.name: path.read_text(encoding="utf-8") for path in [README, *ROOT.glob("docs/*.md")]}
+DOCS = ROOT / "docs"
+# By their path in docs; the README by its name.
+PAGES = {
+    str(path.relative_to(ROOT if path == README else DOCS)): path.read_text(encoding="utf-8")
+    for path in [README, *DOCS.glob("*.md"), *DOCS.glob("[!g]*/*.md")]
+}
 # Times differ from run to run.
 TIMED = re.compile(r"evaluated in .* per second")
 ELIDED = "..."
@@ -214,7 +219,7 @@ def test_commands_that_are_named_can_be_given(page: str) -> None:
             if words[:1] != ["planner"]:
                 continue
             command: Any = command_line()
-            names = [word for word in words[1:3] if word.isalpha()]
+            names = [word for word in words[1:3] if re.fullmatch(r"[a-z][a-z-]*", word)]
             for name in names:
                 command = getattr(command, "commands", {}).get(name, command)
                 command = getattr(command, "built", command)
@@ -255,7 +260,7 @@ def test_commands_of_sh_blocks_end_well(
     (tmp_path / "docs" / "static" / "pictures").mkdir(parents=True)
     (tmp_path / "docs" / "samples").symlink_to(ROOT / "docs" / "samples")
     monkeypatch.chdir(tmp_path)
-    if page == "pictures.md" and "sweep show" in lines[0]:
+    if page == "how-to/pictures.md" and "sweep show" in lines[0]:
         planner("sweep", "llama-65b", "--output", "llama-65b", "--quiet")
     for line in lines:
         # Trials are fewer: how a command ends does not hang on their number.
@@ -267,7 +272,7 @@ def test_commands_of_sh_blocks_end_well(
 def test_commands_that_are_not_run_are_there() -> None:
     text = "\n".join(block for _, block in blocks("sh"))
     assert all(name in text for name in NOT_RUN)
-    assert f"```sh\n{ON_ROWS_OF_THE_PAGE}" in PAGES["measure.md"]
+    assert f"```sh\n{ON_ROWS_OF_THE_PAGE}" in PAGES["how-to/measure.md"]
 
 
 def look_up(given: dict[str, Any]) -> None:
@@ -304,23 +309,25 @@ def anchors(text: str) -> set[str]:
 
 @each("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    folder = ROOT if page == README.name else ROOT / "docs"
+    folder = ROOT if page == README.name else (DOCS / page).parent
     for link in re.findall(r"\]\(([^)]+)\)", PAGES[page]):
         if link.startswith("http"):
             continue
         path, _, anchor = link.partition("#")
-        target = (folder / path).resolve() if path else folder / page
+        target = (folder / path).resolve() if path else folder / Path(page).name
         assert target.exists(), link
         assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), link
 
 
-def test_the_readme_links_to_every_page() -> None:
-    linked = set(re.findall(r"\]\(docs/([^)#]+\.md)", PAGES[README.name]))
-    assert linked == set(PAGES) - {README.name}
+def test_the_four_doors_lead_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([^)#:]+\.md)", PAGES["index.md"]))
+    assert linked >= set(PAGES) - {README.name, "index.md"}
+    start = {f"docs/{page}" for page in PAGES if page.startswith(("start/", "index"))}
+    assert start <= set(re.findall(r"\]\(([^)#]+\.md)", PAGES[README.name]))
 
 
 def test_the_readme_is_short() -> None:
-    assert len(PAGES[README.name].splitlines()) <= 230
+    assert len(PAGES[README.name].splitlines()) <= 150
 
 
 def rows_of(text: str, after: str) -> dict[str, list[str]]:
@@ -335,11 +342,31 @@ def test_the_errors_of_the_readme_are_those_of_the_tables() -> None:
     """A row names a section and a row of it; it has runs, mean, median, and share within."""
     shown = rows_of(PAGES[README.name], "## Accuracy")
     assert shown.pop("errors of") == ["runs", "mean", "median", "within"]
-    assert len(shown) == 7
+    assert len(shown) == 5
     for name, cells in shown.items():
         section, _, group = name.rpartition(", ")
-        runs, _, mean, median, _, within, _ = rows_of(PAGES["accuracy_tables.md"], section)[group]
+        runs, _, mean, median, _, within, _ = rows_of(
+            PAGES["reference/accuracy_tables.md"], section
+        )[group]
         assert cells == [runs, mean, median, within], name
+
+
+def test_the_readme_shows_the_runs_that_no_fit_saw_first() -> None:
+    """A row has a set and a figure of the targets, without the runs that were fitted, and with."""
+    text = PAGES[README.name]
+    heading = "| published runs | figure | not fitted | all |"
+    assert text.index(heading) < text.index("| errors of |")
+    lines = text.partition(f"{heading}\n")[2].partition("\n\n")[0].splitlines()[1:]
+    shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    _, _, targets = PAGES["reference/accuracy_tables.md"].partition("## Targets\n")
+    known = {}
+    for line in targets.partition("\n## ")[0].splitlines():
+        if line.startswith("| "):
+            name, figure, _, reached, unfitted, *_ = (one.strip() for one in line[1:].split("|"))
+            known[name, figure] = [unfitted, reached]
+    assert len(shown) >= 6
+    for name, figure, *cells in shown:
+        assert cells == known[name, figure], name
 
 
 def test_the_known_runs_of_the_readme_are_predicted_so() -> None:
@@ -348,5 +375,5 @@ def test_the_known_runs_of_the_readme_are_predicted_so() -> None:
     text = PAGES[README.name]
     rows = rows_of(text, "## How good it is")
     assert len(rows.pop("run")) == 5
-    assert len(rows) >= 8
+    assert sum(row[-1].startswith("`") for row in rows.values()) >= 8
     assert make_accuracy.with_known_runs(text) == text

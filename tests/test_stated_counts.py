@@ -16,7 +16,7 @@ from planner.specs.catalogue import Catalogue
 from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL
 
 ROOT = Path(__file__).parents[1]
-ACCURACY = "docs/accuracy_tables.md"
+ACCURACY = "docs/reference/accuracy_tables.md"
 GROUPS = {"specs": {"list", "show", "validate", "add"}, "sweep": {"show"}}
 # In backticks, or what a line of a block begins with.
 WORDS = r"planner ([a-z][a-z-]*)(?: ([a-z][a-z-]*)(?=[ `\n]))?"
@@ -67,36 +67,30 @@ COUNTS: list[tuple[str, str, tuple[Counted, ...]]] = [
     # page, sentence with a group for each number, what computes it
     ("README.md", r"errors of ([\d,]+) published\s+runs", (shipped_runs,)),
     ("README.md", r"these and ([\d,]+) other rows", (shipped_runs,)),
-    (
-        "README.md",
-        r"Of (\d+) runs that ran out of memory (\d+) are said to fit",
-        (lambda: cell("Training", OUT, 0), lambda: cell("Training", OUT, 1)),
-    ),
-    ("README.md", r"a question of ([\d,]+) scenarios", (lambda: len(rows_of(SCENARIOS)),)),
     ("docs/index.md", r"([\d,]+) published\s+runs", (shipped_runs,)),
     ("docs/index.md", r"\[([\d,]+) scenarios\]", (lambda: len(rows_of(SCENARIOS)),)),
     (
-        "docs/accuracy.md",
+        "docs/background/accuracy.md",
         r"(\d+) published steps of NeMo-RL",
         (lambda: cell("Reinforcement learning", "all", 1),),
     ),
     (
-        "docs/accuracy.md",
+        "docs/background/accuracy.md",
         r"(\d+) of 100 lie inside the intervals",
         (lambda: cell("Reinforcement learning", "all", 5),),
     ),
     (
-        "docs/rl.md",
+        "docs/how-to/rl.md",
         r"`planner validate` predicts (\d+) published steps",
         (lambda: cell("Reinforcement learning", "all", 1),),
     ),
     (
-        "docs/rl.md",
-        r"All of (\d+) steps that ran are said to fit",
+        "docs/how-to/rl.md",
+        r"All of (\d+) steps that ran are predicted to fit",
         (lambda: cell("Reinforcement learning", "ran, said to run out", 0),),
     ),
     (
-        "docs/api_prices.md",
+        "docs/how-to/api_prices.md",
         r"has (\d+) prices of (\d+) models by (\d+) providers",
         (
             lambda: len(rows_of(API)),
@@ -104,12 +98,24 @@ COUNTS: list[tuple[str, str, tuple[Counted, ...]]] = [
             lambda: different(API, "provider"),
         ),
     ),
-    ("docs/money.md", r"catalogue of (over \d+) rents", (lambda: len(rows_of(RENTS)),)),
-    ("docs/specs.md", r"\((over \d+) GPUs\s", (lambda: specs("gpus"),)),
-    ("docs/specs.md", r"\((over \d+) models\)", (lambda: specs("models"),)),
-    ("docs/procurement.md", r"All ([\d,]+) scenarios", (lambda: len(rows_of(SCENARIOS)),)),
-    ("docs/training.md", r"chosen on (\d+) layouts", (lambda: len(rows_of(RECIPES)),)),
-    ("docs/recipes.md", r"`\. (\d+) layouts that NVIDIA", (lambda: len(rows_of(RECIPES)),)),
+    ("docs/how-to/money.md", r"catalogue of (over \d+) rents", (lambda: len(rows_of(RENTS)),)),
+    ("docs/how-to/specs.md", r"\((over \d+) GPUs\s", (lambda: specs("gpus"),)),
+    ("docs/how-to/specs.md", r"\((over \d+) models\)", (lambda: specs("models"),)),
+    (
+        "docs/reference/procurement.md",
+        r"All ([\d,]+) scenarios",
+        (lambda: len(rows_of(SCENARIOS)),),
+    ),
+    (
+        "docs/background/uncertainty.md",
+        r"chosen on (\d+) layouts",
+        (lambda: len(rows_of(RECIPES)),),
+    ),
+    (
+        "docs/reference/recipes.md",
+        r"`\. (\d+) layouts that NVIDIA",
+        (lambda: len(rows_of(RECIPES)),),
+    ),
 ]
 
 
@@ -131,7 +137,7 @@ def test_a_stated_count_is_what_the_program_counts(page, sentence, counts):
 
 
 def test_what_is_printed_of_all_runs_is_that_of_the_tables():
-    console = (ROOT / "docs" / "accuracy.md").read_text()
+    console = (ROOT / "docs" / "background" / "accuracy.md").read_text()
     printed = re.search(r"^all +([\d,]+) [\d,]+ +[\d.]+%", console, re.MULTILINE)
     assert printed
     assert number(printed[1]) == cell("Training", "all", 0)
@@ -140,7 +146,10 @@ def test_what_is_printed_of_all_runs_is_that_of_the_tables():
     assert [number(one) for one in out.groups()] == [cell("Training", OUT, at) for at in (1, 0)]
 
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/index.md")),
+    *sorted(ROOT.glob("docs/[!g]*/*.md")),
+]
 SOURCES = [path for kind in ("py", "csv", "toml") for path in (ROOT / "planner").rglob(f"*.{kind}")]
 
 

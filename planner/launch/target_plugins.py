@@ -2,7 +2,8 @@
 
 An entry point has the name of the target, and names a module. In the folder of the module lie
 ``target.csv``, a row of the columns of ``planner/launch/targets.csv``, and ``options.csv``, the
-rows of its option table (`planner.launch.option_table`). ``docs/launch_targets.md`` shows one.
+rows of its option table (`planner.launch.option_table`). ``docs/how-to/launch_targets.md`` shows
+one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Launch targets of other packages: the one of ``docs/launch_targets.md``, and broken ones."""
+"""Launch targets of other packages: that of docs/how-to/launch_targets.md, and broken ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from commands import Command
 from planner.launch import target_plugins, targets
 from planner.launch.option_table import OptionTable, _tool_rows
 
-PAGE = Path(__file__).parents[2].joinpath("docs", "launch_targets.md").read_text(encoding="utf-8")
+PAGE = (
+    Path(__file__)
+    .parents[2]
+    .joinpath("docs", "how-to", "launch_targets.md")
+    .read_text(encoding="utf-8")
+)
 PACKAGE = "planner_tinyserve"
 FILES = {
     "pyproject.toml": ("toml", 0),

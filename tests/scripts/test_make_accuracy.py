@@ -10,7 +10,7 @@ from make_accuracy import accuracy_tables
 from planner.validation.accuracy import ComparedRun
 
 ROOT = Path(__file__).parents[2]
-TABLES = (ROOT / "docs" / "accuracy_tables.md").read_text(encoding="utf-8")
+TABLES = (ROOT / "docs" / "reference" / "accuracy_tables.md").read_text(encoding="utf-8")
 
 
 def test_the_tables_are_made_by_their_script(

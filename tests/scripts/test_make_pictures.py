@@ -14,11 +14,11 @@ from planner.show.output_blocks import PICTURES
 
 def test_every_picture_of_the_page_is_made_by_a_command_above_it() -> None:
     text = make_pictures.PAGE.read_text(encoding="utf-8")
-    shown = re.findall(r"!\[[^]]+\]\((static/pictures/[a-z_]+\.png)\)", text)
+    shown = re.findall(r"!\[[^]]+\]\(\.\./(static/pictures/[a-z_]+\.png)\)", text)
     made = [make_pictures.file_of(words) for words in make_pictures.commands()]
     assert made == [f"docs/{path}" for path in shown]
     for path in made:
-        assert text.index(path) < text.index(f"({path.removeprefix('docs/')})")
+        assert text.index(path) < text.index(f"(../{path.removeprefix('docs/')})")
 
 
 def test_pictures_are_small_and_as_wide_as_asked() -> None:
@@ -41,7 +41,7 @@ def test_reports_are_shown_as_they_are_on_a_screen() -> None:
     assert [name for name, _ in make_pictures.reports()] == [*make_pictures.SCREENS]
     for name, (width, height, _) in make_pictures.SCREENS.items():
         path = f"static/pictures/{name}.png"
-        assert text.index(f"-o {name}.html") < text.index(f"({path})")
+        assert text.index(f"-o {name}.html") < text.index(f"(../{path})")
         content = (make_pictures.ROOT / "docs" / path).read_bytes()
         assert struct.unpack(">II", content[16:24]) == (width, height)
         assert len(content) < 100_000

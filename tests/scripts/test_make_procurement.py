@@ -21,7 +21,7 @@ def test_the_page_is_of_the_shipped_plan() -> None:
     for name in (load_model(name).name for name in axes["model"]):
         assert f"\n### {name}\n" in text
         assert f"\n| {name} | cheapest | " in text
-        assert f"]({script.picture_of(name)})" in text
+        assert f"](../{script.picture_of(name)})" in text
         assert (script.DOCS / script.picture_of(name)).is_file()
 
 

@@ -12,7 +12,7 @@ from make_reference import reference
 from planner.question.terms import glossary
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs" / "reference" / "reference.md").read_text(encoding="utf-8")
 
 
 def test_the_reference_is_made_by_its_script() -> None:

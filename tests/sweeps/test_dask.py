@@ -134,7 +134,7 @@ def test_a_fault_of_the_program_is_not_taken_for_one_of_the_cluster(
 def test_a_worker_that_is_lost_while_all_are_compared_is_no_other_planner(
     answer: Any, words: str
 ) -> None:
-    """docs/clusters.md: work of a lost worker is given to others."""
+    """docs/how-to/clusters.md: work of a lost worker is given to others."""
     found = dask_workers._describe_mismatch({"planner": "mine"}, answer)
     assert words in found if words else not found
 

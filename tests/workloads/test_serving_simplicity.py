@@ -202,5 +202,5 @@ def test_layouts_of_dense_models_are_told_apart_sooner_than_those_of_experts() -
         factors.append(sure[0].layout_tie_factor if sure[0] is not None else 0.0)
     dense, experts = factors
     assert 1.1 < dense < 1.15 < 1.25 < experts < 1.35
-    told = (Path(__file__).parents[2] / "docs" / "serving.md").read_text()
+    told = (Path(__file__).parents[2] / "docs" / "background" / "uncertainty.md").read_text()
     assert all(f"{factor:.2f} for" in told for factor in factors)
