@@ -280,6 +280,8 @@ class EngineMemory:
     gpu_memory_utilization : default share of the device that the engine uses
     reserved : context [bytes], graphs and communication buffers
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
+    windows_hold_step : the room for one request has the new tokens of a step beside each sliding
+        window
     memory_share : reference of the engine's option for the share of memory; None: no such option
     activation_copies : allocated activations over those that the largest layer needs at once
     communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
@@ -306,6 +308,7 @@ class EngineMemory:
     gpu_memory_utilization: Share
     reserved: BytesOrZero
     block_size: Count
+    windows_hold_step: bool = False
     memory_share: MemoryShare | None = None
     activation_copies: Ratio = 1.0
     communication: BytesOrZero = 0.0
@@ -385,6 +388,8 @@ class EngineProfile:
     pipelines_of_pools : prefill and decode workers of disaggregated plans may have pipeline stages
     fp8_block : the width of block-scaled 8-bit weights on a GPU is a multiple of this number; 0:
         any width
+    mxfp4_padding_by_architecture : multiples that the kernels of MXFP4 experts pad the inner width of
+        a GPU and the hidden width to, by GPU generation
     quantized_ends : embedding and logits have the type of the layers, as in GGUF files
     sliding_windows : attention and cache end at the model's window; otherwise they hold all tokens
     embeddings : supports embedding and scoring of prompts
@@ -431,6 +436,7 @@ class EngineProfile:
     redundant_experts: bool = False
     pipelines_of_pools: bool = True
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
+    mxfp4_padding_by_architecture: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     quantized_ends: bool = False
     sliding_windows: bool = True
     embeddings: bool = False
