@@ -101,6 +101,10 @@ class EngineExecution:
     hidden_copies : share of a step's computation that can hide offloading copies
     host_attention_fraction : bandwidth of decode attention over an offloaded 16-bit cache over that
         of host memory, if the host computes it; 0: the GPU computes it on a copy
+    host_product_fraction : bandwidth of decode products with offloaded weights over that of host
+        memory, if the host computes them; 0: the GPU computes them on a copy
+    separate_drafts : each token of a prediction module or head is drafted in a step of its own,
+        with its own host overhead
     quantized_bandwidth_fraction : ``weight_bandwidth_fraction`` of dense products of quantized
         weights over that of others
     vector_bandwidth : maximum read bandwidth of a multiprocessor in products of few rows [bytes/s];
@@ -163,6 +167,8 @@ class EngineExecution:
     host_link_fraction: Fraction = 0.8
     hidden_copies: Share = 1.0
     host_attention_fraction: FractionOrZero = 0.0
+    host_product_fraction: FractionOrZero = 0.0
+    separate_drafts: bool = False
     quantized_bandwidth_fraction: Fraction = 1.0
     vector_bandwidth: BytesPerSecondOrZero = 0.0
     score_passes: Ratio = 0.0
@@ -388,8 +394,8 @@ class EngineProfile:
     pipelines_of_pools : prefill and decode workers of disaggregated plans may have pipeline stages
     fp8_block : the width of block-scaled 8-bit weights on a GPU is a multiple of this number; 0:
         any width
-    mxfp4_padding_by_architecture : multiples that the kernels of MXFP4 experts pad the inner width of
-        a GPU and the hidden width to, by GPU generation
+    mxfp4_padding_by_architecture : multiples that the kernels of MXFP4 experts pad the inner width
+        of a GPU and the hidden width to, by GPU generation
     quantized_ends : embedding and logits have the type of the layers, as in GGUF files
     sliding_windows : attention and cache end at the model's window; otherwise they hold all tokens
     embeddings : supports embedding and scoring of prompts

@@ -70,7 +70,7 @@ def test_mxfp4_experts_are_padded_to_the_tiles_of_their_kernels(
 
 
 def test_a_sliding_window_holds_the_new_tokens_of_a_step_too() -> None:
-    """gpt-oss-120b needs 4.54 GiB for 131,072 tokens (github.com/vllm-project/vllm/issues/27508)."""
+    """github.com/vllm-project/vllm/issues/27508: gpt-oss-120b needs 4.54 GiB for 131,072 tokens."""
     row = next(row for row in start_logs() if row["case"] == "gpt-oss-120b")
     setting = setting_of(row)
     c = layout_of({**row, "max_num_batched_tokens": "1024"}, setting)

@@ -124,8 +124,8 @@ class ServerSettings(SettingsBuilder):
             values["replicas"] = copies
         return replace(self.build_for_workload("serve"), values=values, defaults=defaults)
 
-    def set_experts_on_host(self, model: ModelSpec, expert_share: float, program: str) -> None:
-        """Set ``weight_offload`` [1] from the fraction of experts in host memory; add a note."""
+    def set_experts_on_host(self, model: ModelSpec, expert_share: float) -> None:
+        """Set ``weight_offload`` [1] from the fraction of experts in host memory."""
         bytes_on_host = expert_share * sum(
             group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
             for group in model.layer_groups
@@ -133,12 +133,6 @@ class ServerSettings(SettingsBuilder):
         )
         share = round(bytes_on_host / count_parameters(model).total, 4)
         self.values["weight_offload"] = max(share, self.values.get("weight_offload") or 0.0)
-        self.notes.append(
-            f"Experts in host memory are {share:.0%} of the weights. The plan reads all of them "
-            f"over the link in a step; {program} computes the chosen ones on the host: it "
-            "is faster "
-            "than predicted."
-        )
 
     def build_for_workload(self, workload: str) -> LaunchSettings:
         """Return the settings; ``model`` is missing if the command does not name the model."""
