@@ -46,6 +46,8 @@ _PREFILL_ONLY = "0"
 _SIXTEEN_BIT = "w16a16"
 _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights have the same size on all
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
+# Checkpoints whose head scores or embeds: engines see it in their config and generate nothing.
+_SCORES = re.compile(r"(?i)seq[-_]?cls|rerank|embedding|(?:^|/)(?:bge|e5|gte|multilingual-e5)-")
 _LORA_RANK = 16
 _HEADS = (DraftMethod.EAGLE3, DraftMethod.EAGLE)
 _DEGREES = (
@@ -443,8 +445,9 @@ def note_lengths(server: ServerSettings, longest: int | None) -> None:
     if {*LENGTHS} <= {*server.reading.command.benchmark_load}:
         return
     limit = "" if longest is None else f", at most {longest:,} tokens together"
-    if server.reading.value("output_tokens") == _PREFILL_ONLY:
-        server.copy_values("output_tokens")
+    name = str(server.values.get("model") or "")
+    if server.reading.value("output_tokens") == _PREFILL_ONLY or _SCORES.search(name):
+        server.values["output_tokens"] = _PREFILL_ONLY
         server.notes.append(
             f"Prompts are embedded or scored. The command does not say how long they are{limit}: "
             "give --input-tokens."
