@@ -410,3 +410,9 @@ def test_gpus_by_the_names_of_drivers_clouds_and_people(text: str, gpu: str) -> 
 def test_other_cards_are_no_gpu_that_their_name_begins_with(text: str) -> None:
     with pytest.raises(SpecError, match="Unknown GPU"):
         Catalogue().load_gpu(text)
+
+
+def test_the_only_link_of_a_machine_is_its_network() -> None:
+    """NVIDIA DGX Spark user guide: ConnectX-7, 200 Gbit/s."""
+    spark = Catalogue().load_gpu("dgx-spark").spec
+    assert default_cluster(spark).scale_out.bandwidth == 25e9
