@@ -396,6 +396,10 @@ class EngineProfile:
         any width
     mxfp4_padding_by_architecture : multiples that the kernels of MXFP4 experts pad the inner width
         of a GPU and the hidden width to, by GPU generation
+    slow_experts_by_architecture : types of experts that the engine has no kernels of its own for,
+        by GPU generation: it takes others that are several times as slow
+    refused_experts_by_architecture : types of experts that the engine does not serve, by GPU
+        generation
     quantized_ends : embedding and logits have the type of the layers, as in GGUF files
     sliding_windows : attention and cache end at the model's window; otherwise they hold all tokens
     embeddings : supports embedding and scoring of prompts
@@ -443,6 +447,8 @@ class EngineProfile:
     pipelines_of_pools: bool = True
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     mxfp4_padding_by_architecture: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    slow_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    refused_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quantized_ends: bool = False
     sliding_windows: bool = True
     embeddings: bool = False
