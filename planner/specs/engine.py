@@ -288,6 +288,8 @@ class EngineMemory:
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
     windows_hold_step : the room for one request has the new tokens of a step beside each sliding
         window
+    window_pool_share : tokens that layers with a window have room for over those of other layers,
+        if the pools are divided at the start; 0: blocks of all layers come from one pool
     memory_share : reference of the engine's option for the share of memory; None: no such option
     activation_copies : allocated activations over those that the largest layer needs at once
     communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
@@ -315,6 +317,7 @@ class EngineMemory:
     reserved: BytesOrZero
     block_size: Count
     windows_hold_step: bool = False
+    window_pool_share: Ratio = 0.0
     memory_share: MemoryShare | None = None
     activation_copies: Ratio = 1.0
     communication: BytesOrZero = 0.0

@@ -201,11 +201,16 @@ def serving_confidence(
 
 
 def _lacks_expert_kernels(inputs: ServingInputs) -> bool:
-    """Whether the engine has no kernels for the published experts on this GPU generation."""
+    """Whether the engine has no kernels for the published experts on this GPU generation.
+
+    Those of Marlin, which others of these types take, add no biases.
+    """
     lacking = inputs.engine.slow_experts_by_architecture
     stored = inputs.model.expert_quantization or inputs.model.quantization
-    is_routed = inputs.model.num_experts > 1
-    return is_routed and stored in lacking.get(inputs.machine.gpu.architecture, ())
+    has_biases = any(
+        group.num_experts and group.feed_forward.bias for group in inputs.model.layer_groups
+    )
+    return has_biases and stored in lacking.get(inputs.machine.gpu.architecture, ())
 
 
 def with_energy(

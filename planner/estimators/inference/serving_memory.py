@@ -365,11 +365,13 @@ def _cache_bytes(
     rank = BatchShare(inputs=inputs, configurations=c, batch=Batch.of_decode(zero, zero))
     layers = inputs.model.num_hidden_layers
     uneven = np.ceil(layers / c.pipeline_parallel) / layers
-    parts = []
+    parts, pool_share = [], _window_pool_share(inputs)
     for group in inputs.model.layer_groups:
         layer = layer_of(inputs.model, group)
         window_size = window(inputs, layer.core) if layer.core else None
         window_tokens = np.minimum(tokens, window_size + step if window_size else tokens)
+        if window_size and pool_share:
+            window_tokens = pool_share * np.asarray(tokens)
         block_size = inputs.engine.memory.block_size
         paged = paged_kv_cache_tokens(tokens=window_tokens, block_size=block_size)
         cached = layer.core if layer.core and not layer.core.shares_cache else None
@@ -383,6 +385,14 @@ def _cache_bytes(
     total = add(parts) * uneven
     drafting = drafter(inputs, c)
     return total if drafting is None else total + _cache_bytes(*drafting, tokens, step)
+
+
+def _window_pool_share(inputs: ServingInputs) -> float:
+    """Tokens of the pool of windows over those of the other; 0 if the engine does not divide."""
+    cores = [layer_of(inputs.model, group).core for group in inputs.model.layer_groups]
+    held = [core for core in cores if core is not None]
+    is_divided = any(core.compress_ratio or not window(inputs, core) for core in held)
+    return inputs.engine.memory.window_pool_share if is_divided else 0.0
 
 
 def _activation_bytes(

@@ -578,7 +578,12 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
     server.values["engine"] = engine.profile or engine.name
     ranks = engine.layout(server, model)
     set_quantization(server, name, model)
-    server.copy_values("kv_cache", "gpu_memory_utilization")
+    is_compressed = model is not None and any(each.compress_ratio for each in model.attentions)
+    if is_compressed and reading.text("--kv-cache-dtype") in (None, "auto"):
+        server.assume("kv_cache", "fp8", "compressed attention is cached in 8 bit (fp8_ds_mla)")
+    else:
+        server.copy_values("kv_cache")
+    server.copy_values("gpu_memory_utilization")
     engine.batch(server, model, ranks)
     _put_batch(server, engine, ranks, pool)
     set_drafts(server, engine.drafts(reading), model)
