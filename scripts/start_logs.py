@@ -1,7 +1,8 @@
 """What engines logged of their memory at the start: ``published/start_logs.csv``.
 
 Rows with ``fitted`` 1 gave parameters of engine profiles, the others did not. Sources are issues,
-pull requests and tables of logs; ``quantization`` is empty where it is that of the checkpoint.
+pull requests and tables of logs; ``quantization`` is empty where it is that of the checkpoint. The
+share of gpt-oss-120b is what its weights, torch peak (7.4 GiB) and cache add up to.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.serving_memory import (
     ServingMemory,
+    longest_request,
     sequence_bytes,
     serving_memory,
 )
@@ -33,7 +35,6 @@ from planner.specs.serving_workload import ServingWorkload
 from planner.specs.software_profile import engine_on
 
 CATALOGUE = Catalogue(None)
-LONG = 2**16
 
 
 def start_logs() -> list[dict[str, str]]:
@@ -80,7 +81,8 @@ def predicted(row: dict[str, str]) -> tuple[ServingMemory, float]:
     """The memory, and the measured room in bytes or none."""
     setting = setting_of(row)
     layout = layout_of(row, setting)
-    each = float(sequence_bytes(setting, layout, LONG)[0]) / LONG
+    longest = longest_request(setting)  # of which engines print how many the cache holds
+    each = float(sequence_bytes(setting, layout, longest)[0]) / longest
     measured = float(row["measured_kv_cache_gib"] or 0) * GIB
     return serving_memory(setting, layout), measured or each * float(
         row["measured_kv_cache_tokens"] or np.nan

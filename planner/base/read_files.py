@@ -123,10 +123,19 @@ def read_json(path: Path, max_bytes: int = SMALL, error: Error = SpecError) -> o
     return parse_json(read_text(path, max_bytes, error), str(path), error)
 
 
-def parse_json(text: str, location: str, error: Error = SpecError) -> object:
-    """Parse JSON text; raise ``error`` with the location if invalid."""
+_INFINITE = {"NaN": math.nan}  # other constants of Python's JSON: null
+
+
+def parse_json(
+    text: str, location: str, error: Error = SpecError, *, infinite: bool = False
+) -> object:
+    """Parse JSON text; raise ``error`` with the location if invalid.
+
+    ``infinite``: Infinity, which Python's own writer makes, is read as null.
+    """
+    constant = _INFINITE.get if infinite else None
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=constant)
     except _PARSE_ERRORS as failure:
         raise error(f"{location}: is not valid JSON: {_reason(failure)}.") from failure
     return _check_value(value, location, error)

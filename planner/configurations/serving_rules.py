@@ -93,6 +93,9 @@ def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArra
     experts = _lacking(context, engine.unpacked_experts_by_architecture)
     if not context.model.num_experts:
         experts = dense
+    else:
+        refused = engine.refused_experts_by_architecture.get(context.gpu.architecture, ())
+        experts = experts | np.isin([code.word for code in Quantization], refused)
     return np.asarray(dense[c.quantization] | experts[c.expert_quantization])
 
 

@@ -101,6 +101,10 @@ class EngineExecution:
     hidden_copies : share of a step's computation that can hide offloading copies
     host_attention_fraction : bandwidth of decode attention over an offloaded 16-bit cache over that
         of host memory, if the host computes it; 0: the GPU computes it on a copy
+    host_product_fraction : bandwidth of decode products with offloaded weights over that of host
+        memory, if the host computes them; 0: the GPU computes them on a copy
+    separate_drafts : each token of a prediction module or head is drafted in a step of its own,
+        with its own host overhead
     quantized_bandwidth_fraction : ``weight_bandwidth_fraction`` of dense products of quantized
         weights over that of others
     vector_bandwidth : maximum read bandwidth of a multiprocessor in products of few rows [bytes/s];
@@ -163,6 +167,8 @@ class EngineExecution:
     host_link_fraction: Fraction = 0.8
     hidden_copies: Share = 1.0
     host_attention_fraction: FractionOrZero = 0.0
+    host_product_fraction: FractionOrZero = 0.0
+    separate_drafts: bool = False
     quantized_bandwidth_fraction: Fraction = 1.0
     vector_bandwidth: BytesPerSecondOrZero = 0.0
     score_passes: Ratio = 0.0
@@ -280,6 +286,10 @@ class EngineMemory:
     gpu_memory_utilization : default share of the device that the engine uses
     reserved : context [bytes], graphs and communication buffers
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
+    windows_hold_step : the room for one request has the new tokens of a step beside each sliding
+        window
+    window_pool_share : tokens that layers with a window have room for over those of other layers,
+        if the pools are divided at the start; 0: blocks of all layers come from one pool
     memory_share : reference of the engine's option for the share of memory; None: no such option
     activation_copies : allocated activations over those that the largest layer needs at once
     communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
@@ -306,6 +316,8 @@ class EngineMemory:
     gpu_memory_utilization: Share
     reserved: BytesOrZero
     block_size: Count
+    windows_hold_step: bool = False
+    window_pool_share: Ratio = 0.0
     memory_share: MemoryShare | None = None
     activation_copies: Ratio = 1.0
     communication: BytesOrZero = 0.0
@@ -385,6 +397,12 @@ class EngineProfile:
     pipelines_of_pools : prefill and decode workers of disaggregated plans may have pipeline stages
     fp8_block : the width of block-scaled 8-bit weights on a GPU is a multiple of this number; 0:
         any width
+    mxfp4_padding_by_architecture : multiples that the kernels of MXFP4 experts pad the inner width
+        of a GPU and the hidden width to, by GPU generation
+    slow_experts_by_architecture : types of experts that the engine has no kernels of its own for,
+        by GPU generation: it takes others that are several times as slow
+    refused_experts_by_architecture : types of experts that the engine does not serve, by GPU
+        generation
     quantized_ends : embedding and logits have the type of the layers, as in GGUF files
     sliding_windows : attention and cache end at the model's window; otherwise they hold all tokens
     embeddings : supports embedding and scoring of prompts
@@ -431,6 +449,9 @@ class EngineProfile:
     redundant_experts: bool = False
     pipelines_of_pools: bool = True
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
+    mxfp4_padding_by_architecture: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    slow_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    refused_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quantized_ends: bool = False
     sliding_windows: bool = True
     embeddings: bool = False

@@ -103,6 +103,19 @@ def load_cluster_with_provenance(name: str, folder: Path | None = None) -> Loade
     return load_spec(ClusterSpec, read_toml(path), path)
 
 
+def network_bandwidth(gpu: GpuSpec) -> float | None:
+    """Return the network bandwidth per GPU and direction in its file [bytes/s]; None without one.
+
+    The only link of a machine with one GPU, such as a DGX Spark, is the network.
+
+    Parameters
+    ----------
+    gpu : GPU
+    """
+    is_network = gpu.scale_up.kind is LinkKind.NETWORK
+    return gpu.scale_out_bandwidth or (gpu.scale_up.bandwidth if is_network else None)
+
+
 def default_cluster(gpu: GpuSpec) -> ClusterSpec:
     """Return the default cluster of a GPU, from the links in its file.
 
@@ -122,7 +135,7 @@ def default_cluster(gpu: GpuSpec) -> ClusterSpec:
         gpus_per_node=gpus_per_node,
         scale_up=scale_up,
         scale_out=ScaleOut(
-            bandwidth=gpu.scale_out_bandwidth or _ASSUMED_NODE_NETWORK / _CARDS_PER_NODE,
+            bandwidth=network_bandwidth(gpu) or _ASSUMED_NODE_NETWORK / _CARDS_PER_NODE,
             base_latency=19e-6,
             latency_per_doubling=12e-6,
             efficiency=0.94,

@@ -56,7 +56,7 @@ def read_config(path: Path, name: str | None = None) -> ModelSpec:
     path : ``config.json``
     name : name of the model; None: that of the folder
     """
-    values = parse_json(read_text(path), str(path))
+    values = parse_json(read_text(path), str(path), infinite=True)
     if not isinstance(values, dict):
         raise SpecError(f"{path}: must hold a JSON object.")
     family = values.get("model_type")

@@ -273,7 +273,7 @@ _ENDINGS = tuple(
     (rf"[-_.:](?:{pattern})$", quantization)
     for pattern, quantization in (
         (r"gguf|hf|safetensors|dynamic|qat|it-qat|unsloth|ud|kv|mtp|mlx|marlin|rocm", ""),
-        (r"instruct|chat|it|base", ""),
+        (r"instruct|chat|it|base|seq[-_]?cls", ""),
         (r"(?:a?sym|g\d{2,3}|\d{2,3}g|gs\d{2,3}|dwq)", ""),
         (r"\d{5}-of-\d{5}", ""),
         (r"(?P<gguf>i?q[1-8](?:_[a-z0-9]+)*)", ""),

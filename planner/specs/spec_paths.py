@@ -14,6 +14,7 @@ from pathlib import Path
 from planner.base.read_files import parse_toml
 from planner.errors import SpecError
 from planner.specs.file_cache import IDENTITY, cache_between_runs, cache_by_files, stamp
+from planner.specs.gpu_names import named_gpu
 from planner.specs.spec_files import read_text
 
 API_PRICES = "api_prices.csv"
@@ -264,7 +265,21 @@ def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
             return folders[word] / f"{word}.toml"
     if path := aliased(kind, name, folder):
         return path
+    if SpecKind(kind) is SpecKind.GPUS and (gpu := named_gpu(name, gpus_by_name(folder))):
+        return folders[gpu] / f"{gpu}.toml"
     raise UnknownSpecError(SpecKind(kind), name, folders, aliases_of(kind, folder))
+
+
+@cache_by_files
+def gpus_by_name(folder: Path | None = None) -> Mapping[str, str]:
+    """Return the names of GPU specs by name and alias.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    by_name = {name: name for name in names(SpecKind.GPUS, folder)}
+    return {**aliases_of(SpecKind.GPUS, folder), **by_name}
 
 
 def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path | None:

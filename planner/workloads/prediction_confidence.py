@@ -61,6 +61,11 @@ if TYPE_CHECKING:
 # Profiles that were fitted to runs whose tensor parallelism goes over nodes.
 _MEASURED_OVER_NODES = ("fastertransformer",)
 
+# How many times as slow servers without kernels of their own were, beside what is predicted of
+# kernels: gpt-oss in SGLang 3.5 and 4 on H100, 6.5 and 23 on A100 (GPUStack's performance lab).
+_WITHOUT_KERNELS = 6.5
+_SLOWED = {"time_to_first_token", "time_per_output_token", "throughput"}
+
 
 def training_memory_errors(inputs: TrainingInputs, num_gpus: int) -> MemoryErrors:
     """The distribution of needed over predicted memory of training runs."""
@@ -167,11 +172,13 @@ def serving_confidence(
     evidence = evidence_of(
         rule, machine.gpu.name, conditions, INFERENCE_TABLES, is_assumed=_is_assumed(machine)
     )
+    has_no_kernels = _lacks_expert_kernels(inputs)
     over_nodes = spans_nodes and rule.profile not in _MEASURED_OVER_NODES
     evidence = with_missing(
         evidence,
         "tensor parallelism over nodes" if over_nodes else "",
         unmeasured_release(rule, inputs.engine_version),
+        "fast kernels of these experts" if has_no_kernels else "",
     )
     factors = {
         name: serving_memory_errors(inputs).interval
@@ -179,6 +186,9 @@ def serving_confidence(
         else interval_of(name, keys, INFERENCE_TABLES, evidence.basis)
         for name in (*terms_about("measured", "serve"), "throughput")
     }
+    if has_no_kernels:
+        for name in _SLOWED & {*factors}:
+            factors[name] = factors[name][0], factors[name][1] * _WITHOUT_KERNELS
     low, high = factors["throughput"]
     factors["throughput"] = 1 / high, 1 / low if low else math.inf
     return Confidence(
@@ -188,6 +198,19 @@ def serving_confidence(
         runs=evidence.runs,
         missing=evidence.missing,
     )
+
+
+def _lacks_expert_kernels(inputs: ServingInputs) -> bool:
+    """Whether the engine has no kernels for the published experts on this GPU generation.
+
+    Those of Marlin, which others of these types take, add no biases.
+    """
+    lacking = inputs.engine.slow_experts_by_architecture
+    stored = inputs.model.expert_quantization or inputs.model.quantization
+    has_biases = any(
+        group.num_experts and group.feed_forward.bias for group in inputs.model.layer_groups
+    )
+    return has_biases and stored in lacking.get(inputs.machine.gpu.architecture, ())
 
 
 def with_energy(

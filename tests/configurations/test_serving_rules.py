@@ -88,3 +88,18 @@ def test_a_cache_of_8_bits_on_ampere_is_half_as_large_and_no_slower() -> None:
     # As measured at 8 requests of 1,000 tokens: github.com/vllm-project/vllm/issues/42058.
     faster = plain["time_per_output_token_s"] / packed["time_per_output_token_s"]
     assert 1.0 < faster < 1.1
+
+
+@pytest.mark.parametrize(
+    ("gpu", "engine", "rejected"),
+    [
+        ("l4", "tensorrt-llm", "quantization"),  # github.com/NVIDIA/TensorRT-LLM/issues/6717
+        ("a100", "tensorrt-llm", "quantization"),
+        ("h100", "tensorrt-llm", ""),
+        ("a100", "vllm", ""),  # by Marlin
+    ],
+)
+def test_experts_in_mxfp4_need_kernels_of_the_generation(
+    gpu: str, engine: str, rejected: str
+) -> None:
+    assert (row(gpu, engine, "gpt-oss-20b")["rejected_by"] or "") == rejected

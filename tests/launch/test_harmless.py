@@ -45,7 +45,7 @@ CHANGE_RESULTS = {
         "--attn-cp-size", "--moe-dp-size", "--attention-backend", "--page-size",
         "--enable-two-batch-overlap", "--num-continuous-decode-steps", "--max-total-tokens",
     ),
-    "llama-server": ("--spec-type", "--cache-type-k-draft", "--swa-full", "--spec-draft-n-min"),
+    "llama-server": ("--cache-type-k-draft", "--swa-full", "--spec-draft-n-min"),
     "tensorrt-llm": ("moe_config.backend", "stream_interval", "allreduce_strategy"),
     "tgi": ("--max-batch-total-tokens",),
     "megatron-lm": ("--rampup-batch-size", "--moe-expert-capacity-factor"),

@@ -107,6 +107,7 @@ def weights(world: ServingWorld, c: Replica) -> float:
         dense = part_bytes(world, c.quantization, part)
         one += _mlp(h, width, mlp) * dense / c.tensor_parallel
         routed = mlp.num_experts * _mlp(h, mlp.moe_intermediate_size, mlp)
+        routed *= padded(world, c, mlp)
         if mlp.num_experts:
             routed *= expert_slots(world, c, mlp) / mlp.num_experts
         one += routed * part_bytes(world, c.expert_quantization, "experts") / c.stage_gpus
@@ -118,6 +119,18 @@ def weights(world: ServingWorld, c: Replica) -> float:
         bytes_each = world.workload.embedding_bits / 8
     both = ends * model.vocab_size * model.hidden_size * bytes_each / c.tensor_parallel
     return total + (both / 2 if c.pipeline_parallel > 1 else both)
+
+
+def padded(world: ServingWorld, c: Replica, mlp: Any) -> float:
+    """Kernels of MXFP4 experts take multiples of the inner and of the hidden width alone."""
+    tiles = world.engine.mxfp4_padding_by_architecture.get(world.gpu.architecture)
+    if not mlp.num_experts or not tiles or c.expert_quantization != "mxfp4":
+        return 1.0
+    inner, hidden = (
+        mlp.moe_intermediate_size * c.expert_parallel / c.stage_gpus,
+        world.model.hidden_size,
+    )
+    return ceil(inner / tiles[0]) * tiles[0] / inner * ceil(hidden / tiles[1]) * tiles[1] / hidden
 
 
 def _of_latent(world: ServingWorld, c: Replica, a: Any) -> float:
@@ -176,7 +189,7 @@ def activations(world: ServingWorld, c: Replica, sampled: float) -> float:
         widths.append(heads * attention.head_dim)
         widths.append((2 if mlp.gated else 1) * dense)
         widths.append(2 * mlp.moe_intermediate_size * mlp.num_experts_per_tok)
-        if mlp.num_experts and memory.expert_workspace:
+        if mlp.num_experts and memory.expert_workspace and c.expert_quantization != "mxfp4":
             inner = mlp.moe_intermediate_size * c.expert_parallel / c.stage_gpus
             shared = max((2 if mlp.gated else 1) * inner, model.hidden_size)
             buffers.append(2 * tokens * mlp.num_experts_per_tok * (shared + inner))

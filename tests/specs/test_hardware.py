@@ -363,3 +363,56 @@ def test_every_gpu_with_tensor_cores_for_bf16_has_tf32_at_half_its_rate() -> Non
             assert peaks[Precision.TF32] == pytest.approx(peaks[Precision.BF16] / 2, rel=0.02), name
     assert Precision.TF32 not in load_gpu("mi355x").peak_flops
     assert load_gpu("a40").peak_flops[Precision.TF32] == 74.8e12  # NVIDIA A40 datasheet
+
+
+@each(
+    "text,gpu",
+    [
+        ("NVIDIA H100 80GB HBM3", "h100-sxm-80gb"),
+        ("NVIDIA H100 PCIe", "h100-pcie-80gb"),
+        ("NVIDIA H200 NVL", "h200-nvl-141gb"),
+        ("H100 94GB", "h100-nvl-94gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100-sxm-40gb"),
+        ("NVIDIA GH200 144G HBM3e", "gh200-144gb"),
+        ("NVIDIA GH200 480GB", "gh200-96gb"),
+        ("Tesla T4", "t4-16gb"),
+        ("Tesla V100-PCIE-32GB", "v100-pcie-32gb"),
+        ("NVIDIA B300 SXM6 AC", "b300-sxm"),
+        ("Quadro RTX 8000", "quadro-rtx8000-48gb"),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx6000-ada"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000"),
+        ("NVIDIA RTX PRO 5000 Blackwell", "rtx-pro-5000-48gb"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "rtx-pro-6000-max-q"),
+        ("NVIDIA GeForce RTX 4070", "rtx4070-12gb"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "rtx4070tisuper-16gb"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "rtx4090-laptop-16gb"),
+        ("NVIDIA Jetson Thor", "jetson-agx-thor-128gb"),
+        ("AMD Instinct MI300X", "mi300x-192gb"),
+        ("MI250X", "mi250x"),
+        ("AMD Radeon RX 7900 XT", "rx7900xt-20gb"),
+        ("Apple M4 Pro", "apple-m4pro-20c-64gb"),
+        ("p5.48xlarge", "h100-sxm-80gb"),
+        ("a3-highgpu-8g", "h100-sxm-80gb"),
+        ("ND96isr_H100_v5", "h100-sxm-80gb"),
+        ("BM.GPU.H200.8", "h200-sxm-141gb"),
+        ("gpu_8x_h100_sxm5", "h100-sxm-80gb"),
+        ("8xH100", "h100-sxm-80gb"),
+        ("L40S-48C", "l40s-48gb"),
+        ("DGX B200", "b200-sxm-180gb"),
+        ("gfx942", "mi300x-192gb"),
+    ],
+)
+def test_gpus_by_the_names_of_drivers_clouds_and_people(text: str, gpu: str) -> None:
+    assert Catalogue().load_gpu(text).spec.name == gpu
+
+
+@each("text", ["RTX 4090 48GB", "RTX 4090 Max-Q", "A100-SXM-64GB", "H100 80GB\0", "H9000"])
+def test_other_cards_are_no_gpu_that_their_name_begins_with(text: str) -> None:
+    with pytest.raises(SpecError, match="Unknown GPU"):
+        Catalogue().load_gpu(text)
+
+
+def test_the_only_link_of_a_machine_is_its_network() -> None:
+    """NVIDIA DGX Spark user guide: ConnectX-7, 200 Gbit/s."""
+    spark = Catalogue().load_gpu("dgx-spark").spec
+    assert default_cluster(spark).scale_out.bandwidth == 25e9

@@ -287,3 +287,10 @@ def test_nobody_waits_for_a_host_that_no_name_server_knows(
     monkeypatch.setattr("urllib.request.getproxies", dict)
     with pytest.raises(SpecError, match="not reachable"):
         find_config("someone/unknown")
+
+
+def test_an_infinite_limit_is_none(tmp_path: Path) -> None:
+    """time_step_limit of Nemotron's config.json is [0.0, Infinity]."""
+    limits = {"time_step_limit": [0.0, float("inf")]}
+    plain = CONFIGS["llama-2-70b"]
+    assert _read(tmp_path, plain | limits) == _read(tmp_path, plain)

@@ -19,6 +19,7 @@ from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.kernel_work import KernelWork
 from planner.estimators.layer_operators import layer_operators
 from planner.estimators.operators import Operator, attribute_work
+from planner.formulas.routing import experts_touched
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of
 from planner.layers.operators import AttentionCore
 from planner.specs.model import LayerGroup
@@ -28,23 +29,47 @@ def offload_wait(share: BatchShare, busy: FloatArray) -> FloatArray:
     """Return seconds per step in which the GPU waits for host copies, beyond ``busy`` time.
 
     Weights, and the cache where the GPU attends to it, are copied over the host link while the
-    GPU computes. Where the host attends to the cache, the GPU waits for that.
+    GPU computes. Where the host multiplies by its weights or attends to the cache, the GPU waits.
     """
     c, machine = share.configurations, share.machine
     if not np.any(c.weight_offload > 0) and not np.any(c.kv_offload > 0):
         return np.zeros(())
     execution = share.execution
     weights = c.weight_offload * weight_bytes(share.inputs, c).total * c.pipeline_parallel
+    multiplied = np.zeros(())
+    if execution.host_product_fraction > 0:
+        decodes = share.batch.decoding > 0
+        multiplied = np.where(decodes, _multiplied_on_host(share), 0.0)
+        weights = np.where(decodes, 0.0, weights)
     computes = execution.host_attention_fraction > 0
     by_host = np.asarray(computes and c.kv_cache == CacheType.BF16)
     cache = np.where(by_host, 0.0, _offloaded_cache(share))
     hidden = execution.hidden_copies * busy
     copied = machine.host_copy_time(weights + cache, execution.host_link_fraction)
     wait = np.maximum(copied - hidden, 0.0)
+    if np.any(multiplied):
+        wait = wait + machine.host_memory_time(multiplied, execution.host_product_fraction)
     if not np.any(by_host):
         return wait
     read = np.where(by_host, _offloaded_cache(share, for_each_head=True), 0.0)
     return wait + machine.host_memory_time(read, execution.host_attention_fraction)
+
+
+def _multiplied_on_host(share: BatchShare) -> FloatArray:
+    """Return bytes that each host reads in a decode step to multiply by offloaded weights.
+
+    Experts are offloaded first, and the chosen ones are read; stages compute one after the other.
+    """
+    weights, c = weight_bytes(share.inputs, share.configurations), share.configurations
+    offloaded = c.weight_offload * weights.total
+    experts = np.minimum(offloaded, weights.experts)
+    routed = (layer_of(share.inputs.model, g).experts for g in share.inputs.model.layer_groups)
+    kinds = ((each.num_experts, each.per_token) for each in routed if each)
+    number, chosen = next(kinds, (1, 1))
+    touched = experts_touched(
+        num_experts=number, num_experts_per_tok=chosen, tokens=share.tokens, dispersion=0.0
+    )
+    return np.asarray(offloaded - experts + experts * touched / number)
 
 
 def _offloaded_cache(share: BatchShare, for_each_head: bool = False) -> FloatArray:

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
-from planner.base.enums import LinkKind
+from planner.base.enums import LinkKind, Quantization
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.adapters import adapter_bytes
@@ -343,21 +343,35 @@ def _capacity_of_device(
 def sequence_bytes(
     inputs: ServingInputs, configurations: ServingConfigurations, tokens: float
 ) -> FloatArray:
-    """Return KV-cache bytes of one sequence on one GPU of the fullest stage, host part excluded."""
-    return _cache_bytes(inputs, configurations, tokens) * (1 - configurations.kv_offload)
+    """Return KV-cache bytes that an engine counts for one sequence, host part excluded.
+
+    They are those of one GPU of the fullest stage. vLLM's SlidingWindowSpec counts the new tokens
+    of a step beside the window (vllm/v1/kv_cache_interface.py, max_memory_usage_bytes).
+    """
+    c, step = configurations, 0.0
+    if inputs.engine.memory.windows_hold_step:
+        step = c.max_num_batched_tokens - 1.0
+    return _cache_bytes(inputs, c, tokens, step) * (1 - c.kv_offload)
 
 
-def _cache_bytes(inputs: ServingInputs, c: ServingConfigurations, tokens: Numeric) -> FloatArray:
-    """Return KV-cache bytes of one sequence on one GPU of the fullest stage, host part included."""
+def _cache_bytes(
+    inputs: ServingInputs, c: ServingConfigurations, tokens: Numeric, step: Numeric = 0.0
+) -> FloatArray:
+    """Return KV-cache bytes of one sequence on one GPU of the fullest stage, host part included.
+
+    ``step``: new tokens beside each sliding window.
+    """
     zero = np.zeros(())
     rank = BatchShare(inputs=inputs, configurations=c, batch=Batch.of_decode(zero, zero))
     layers = inputs.model.num_hidden_layers
     uneven = np.ceil(layers / c.pipeline_parallel) / layers
-    parts = []
+    parts, pool_share = [], _window_pool_share(inputs)
     for group in inputs.model.layer_groups:
         layer = layer_of(inputs.model, group)
         window_size = window(inputs, layer.core) if layer.core else None
-        window_tokens = np.minimum(tokens, window_size or tokens)
+        window_tokens = np.minimum(tokens, window_size + step if window_size else tokens)
+        if window_size and pool_share:
+            window_tokens = pool_share * np.asarray(tokens)
         block_size = inputs.engine.memory.block_size
         paged = paged_kv_cache_tokens(tokens=window_tokens, block_size=block_size)
         cached = layer.core if layer.core and not layer.core.shares_cache else None
@@ -370,7 +384,15 @@ def _cache_bytes(inputs: ServingInputs, c: ServingConfigurations, tokens: Numeri
         parts.append(group.num_hidden_layers * per_layer)
     total = add(parts) * uneven
     drafting = drafter(inputs, c)
-    return total if drafting is None else total + _cache_bytes(*drafting, tokens)
+    return total if drafting is None else total + _cache_bytes(*drafting, tokens, step)
+
+
+def _window_pool_share(inputs: ServingInputs) -> float:
+    """Tokens of the pool of windows over those of the other; 0 if the engine does not divide."""
+    cores = [layer_of(inputs.model, group).core for group in inputs.model.layer_groups]
+    held = [core for core in cores if core is not None]
+    is_divided = any(core.compress_ratio or not window(inputs, core) for core in held)
+    return inputs.engine.memory.window_pool_share if is_divided else 0.0
 
 
 def _activation_bytes(
@@ -386,12 +408,13 @@ def _activation_bytes(
     logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.head_columns / split
     expert_workspace: FloatArray = np.zeros(())
     if memory.expert_workspace:
-        # Inputs, outputs and inner activations of the experts.
+        # Inputs, outputs and inner activations of the experts; MXFP4 kernels keep no buffers.
+        keeps_buffers = c.expert_quantization != Quantization.MXFP4
         for experts in (layer.experts for layer in described if layer.experts):
             inner = experts.width / c.expert_tensor_parallel
             shared = np.maximum((experts.matrices - 1) * inner, model.hidden_size)
             workspace = 2.0 * (tokens * experts.per_token) * (shared + inner)
-            expert_workspace = np.maximum(expert_workspace, workspace)
+            expert_workspace = np.maximum(expert_workspace, keeps_buffers * workspace)
     queued: FloatArray = np.zeros(())
     if memory.queued_all_reduces:
         outputs = 2.0 * model.num_hidden_layers / c.pipeline_parallel

@@ -100,8 +100,9 @@ def drafting_time(inputs: ServingInputs, c: ServingConfigurations, batch: Batch)
     steps = work.drafted_in_a_row
     draft_batch = Batch.of_decode(batch.decoding, batch.context, work.draft_tokens / steps)
     step = step_time(*drafting, draft_batch, decoding=True)
-    # A prediction module or head runs in the model's step, with one host overhead.
-    shared = inputs.slowdown * step.overhead if work.draft_method.states else 0.0
+    # A prediction module or head usually runs in the model's step, with one host overhead.
+    joined = work.draft_method.states and not inputs.engine.execution.separate_drafts
+    shared = inputs.slowdown * step.overhead if joined else 0.0
     return np.asarray(steps * (step.total - shared))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.batch_share import ServingInputs
@@ -63,7 +64,11 @@ def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -
         for part, (number, layer) in zip(parts, groups, strict=True)
     )
     routed = add(
-        number * layer.experts * held_experts(inputs, group.num_experts, c) / group.num_experts
+        number
+        * layer.experts
+        * held_experts(inputs, group.num_experts, c)
+        / group.num_experts
+        * padded_experts(inputs, layer_of(model, group), c)
         for group, (number, layer) in zip(model.layer_groups, groups, strict=True)
         if group.num_experts
     )
@@ -89,6 +94,20 @@ def held_experts(inputs: ServingInputs, number: int, c: ServingConfigurations) -
     if not number or not inputs.engine.redundant_experts:
         return float(number)
     return number + redundant_experts(inputs.workload, number, c.expert_parallel)
+
+
+def padded_experts(inputs: ServingInputs, layer: Layer, c: ServingConfigurations) -> Numeric:
+    """Stored over counted weights of experts: kernels of MXFP4 pad both widths to their tiles."""
+    padding = inputs.engine.mxfp4_padding_by_architecture
+    tiles, experts = padding.get(inputs.machine.gpu.architecture), layer.experts
+    if not tiles or experts is None:
+        return 1.0
+    widths = (experts.width / c.expert_tensor_parallel, float(inputs.model.hidden_size))
+    ratios = [
+        np.ceil(width / tile) * tile / width for width, tile in zip(widths, tiles, strict=True)
+    ]
+    is_padded = c.expert_quantization == Quantization.MXFP4
+    return np.where(is_padded, ratios[0] * ratios[1], 1.0)
 
 
 def _of_latent(layer: Layer, t: FloatArray, stored: FloatArray) -> FloatArray:

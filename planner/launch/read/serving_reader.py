@@ -46,6 +46,8 @@ _PREFILL_ONLY = "0"
 _SIXTEEN_BIT = "w16a16"
 _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights have the same size on all
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
+# Checkpoints whose head scores or embeds: engines see it in their config and generate nothing.
+_SCORES = re.compile(r"(?i)seq[-_]?cls|rerank|embedding|(?:^|/)(?:bge|e5|gte|multilingual-e5)-")
 _LORA_RANK = 16
 _HEADS = (DraftMethod.EAGLE3, DraftMethod.EAGLE)
 _DEGREES = (
@@ -124,8 +126,8 @@ class ServerSettings(SettingsBuilder):
             values["replicas"] = copies
         return replace(self.build_for_workload("serve"), values=values, defaults=defaults)
 
-    def set_experts_on_host(self, model: ModelSpec, expert_share: float, program: str) -> None:
-        """Set ``weight_offload`` [1] from the fraction of experts in host memory; add a note."""
+    def set_experts_on_host(self, model: ModelSpec, expert_share: float) -> None:
+        """Set ``weight_offload`` [1] from the fraction of experts in host memory."""
         bytes_on_host = expert_share * sum(
             group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
             for group in model.layer_groups
@@ -133,12 +135,6 @@ class ServerSettings(SettingsBuilder):
         )
         share = round(bytes_on_host / count_parameters(model).total, 4)
         self.values["weight_offload"] = max(share, self.values.get("weight_offload") or 0.0)
-        self.notes.append(
-            f"Experts in host memory are {share:.0%} of the weights. The plan reads all of them "
-            f"over the link in a step; {program} computes the chosen ones on the host: it "
-            "is faster "
-            "than predicted."
-        )
 
     def build_for_workload(self, workload: str) -> LaunchSettings:
         """Return the settings; ``model`` is missing if the command does not name the model."""
@@ -449,8 +445,9 @@ def note_lengths(server: ServerSettings, longest: int | None) -> None:
     if {*LENGTHS} <= {*server.reading.command.benchmark_load}:
         return
     limit = "" if longest is None else f", at most {longest:,} tokens together"
-    if server.reading.value("output_tokens") == _PREFILL_ONLY:
-        server.copy_values("output_tokens")
+    name = str(server.values.get("model") or "")
+    if server.reading.value("output_tokens") == _PREFILL_ONLY or _SCORES.search(name):
+        server.values["output_tokens"] = _PREFILL_ONLY
         server.notes.append(
             f"Prompts are embedded or scored. The command does not say how long they are{limit}: "
             "give --input-tokens."
@@ -581,7 +578,12 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
     server.values["engine"] = engine.profile or engine.name
     ranks = engine.layout(server, model)
     set_quantization(server, name, model)
-    server.copy_values("kv_cache", "gpu_memory_utilization")
+    is_compressed = model is not None and any(each.compress_ratio for each in model.attentions)
+    if is_compressed and reading.text("--kv-cache-dtype") in (None, "auto"):
+        server.assume("kv_cache", "fp8", "compressed attention is cached in 8 bit (fp8_ds_mla)")
+    else:
+        server.copy_values("kv_cache")
+    server.copy_values("gpu_memory_utilization")
     engine.batch(server, model, ranks)
     _put_batch(server, engine, ranks, pool)
     set_drafts(server, engine.drafts(reading), model)

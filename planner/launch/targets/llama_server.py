@@ -8,9 +8,11 @@ from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable, Quantities, option_aliases
 from planner.launch.read.parsed_launch import ONGOING, LaunchSettings, OptionReader
 from planner.launch.read.serving_reader import (
+    DraftSettings,
     ServerSettings,
     find_model_by_name,
     parse_size,
+    set_drafts,
     with_variables,
 )
 from planner.launch.target import CommandWords, LaunchTarget, Process, ShellVariable
@@ -24,9 +26,11 @@ from planner.launch.write.server_groups import (
 from planner.launch.write.serving_writer import ServerCommand, server_hooks
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
+from planner.specs.serving_workload import DraftMethod
 
 _SINGLE_REQUEST_TOOLS = ("llama-cli", "llama-bench", "llama-batched-bench")
 _BATCH = 2048
+_DRAFTS = 3  # common/arg.cpp, --spec-draft-n-max
 _TABLE = OptionTable.load("llama-server")
 # Weight types in names of GGUF files that are not GGUF's own.
 _OTHER_TYPES = {
@@ -67,9 +71,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
             f"The slots share {context:,} tokens of context: {tokens_per_slot:,} for prompt and "
             f"answer of each{hint}."
         )
-    draft_tokens = parse_size(reading.value("drafts"))
-    if draft_tokens and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
-        server.values["draft_tokens"] = draft_tokens
+    _set_drafts(server)
     server.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
     return server.build_for_workload("inference")
 
@@ -155,6 +157,19 @@ def _set_weight_offload(server: ServerSettings) -> None:
     _set_expert_offload(server, model)
 
 
+def _set_drafts(server: ServerSettings) -> None:
+    """Set drafts by another model, or by the model's modules of multi-token prediction."""
+    reading = server.reading
+    number = parse_size(reading.value("drafts"))
+    kinds = (reading.text("--spec-type") or "").split(",")
+    if any(kind.endswith("mtp") for kind in kinds):
+        model = find_model_by_name(str(server.values.get("model") or ""))
+        drafting = DraftSettings(number=number or _DRAFTS, method=str(DraftMethod.MTP))
+        set_drafts(server, drafting, model)
+    elif number and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
+        server.values["draft_tokens"] = number
+
+
 def _set_expert_offload(server: ServerSettings, model: ModelSpec | None) -> None:
     """Set the fraction of weights in host memory if experts of some layers are there."""
     reading = server.reading
@@ -177,7 +192,7 @@ def _set_expert_offload(server: ServerSettings, model: ModelSpec | None) -> None
         if host_layers is None or reading.has("--cpu-moe")
         else min(host_layers / expert_layers, 1)
     )
-    server.set_experts_on_host(model, host_share, "llama.cpp")
+    server.set_experts_on_host(model, host_share)
 
 
 NAME = "llama-server"

@@ -42,7 +42,11 @@ def _set_experts_on_host(server: ServerSettings) -> None:
     gpu_experts = server.reading.number("--kt-num-gpu-experts")
     model = find_model_by_name(str(server.values.get("model") or ""))
     if gpu_experts is not None and model is not None and (experts := model.num_experts):
-        server.set_experts_on_host(model, max(1 - gpu_experts / experts, 0), "KTransformers")
+        server.set_experts_on_host(model, max(1 - gpu_experts / experts, 0))
+        server.notes.append(
+            "The plan reads all experts in host memory over the link in a step; KTransformers "
+            "computes the chosen ones on the host: it is faster than predicted."
+        )
 
 
 def _set_layout(server: ServerSettings, _: ModelSpec | None) -> int:

@@ -14,7 +14,8 @@ from planner.documents.shell.edits import ParsedOption, Span
 from planner.launch.option_table import shipped_rows
 from planner.launch.read.parsed_launch import JobResources
 from planner.specs.file_cache import cache_by_files
-from planner.specs.spec_paths import SpecKind, aliases_of, names
+from planner.specs.gpu_names import CloudInstance, cloud_instances, named_gpu
+from planner.specs.spec_paths import SpecKind, gpus_by_name, names
 
 _COUNT = re.compile(r"(?:([A-Za-z][\w.-]*):)?(?:([A-Za-z][\w.-]*):)?(\d+)(?:\(.*\))?")
 _GRES = re.compile(r"gpu(?::[A-Za-z_][\w.-]*)?:(\d+)|gpu:([A-Za-z_][\w.-]*)|gpu\b")
@@ -299,6 +300,8 @@ def _pbs_resources(directive: Directive) -> dict[str, ParsedOption]:
 
 
 _MAKERS = re.compile(r"^(?:nvidia|tesla|geforce|amd|instinct|gpu)-")
+# Another card than the one that the name begins with.
+_OTHER_CARD = re.compile(r"^-?(?:ti|super|laptop|mobile|max-q|d|xt)\b")
 _SIZE = re.compile(r"^[^\n]{0,12}?(?<!\d)(\d{2,3})\s?gi?b", re.IGNORECASE)
 _PCIE = re.compile(r"^[^\n]{0,12}?pcie", re.IGNORECASE)
 # Shorter words, and bare numbers, mean other things in a text more often than a GPU.
@@ -307,18 +310,7 @@ _OF_AMD = re.compile(r"(?<![a-z])(?:rocm|primus|amdgpu)(?![a-z])", re.IGNORECASE
 _USUAL_OF_AMD = "mi300x-192gb"
 
 
-@record(kw_only=True)
-class CloudInstance:
-    """A type of a cloud's machines: its GPU, and how many it has."""
-
-    gpu: str
-    gpus: int
-
-
-INSTANCES: Mapping[str, CloudInstance] = {
-    row["instance"]: CloudInstance(gpu=row["gpu"], gpus=int(row["gpus"]))
-    for row in shipped_rows("wrappers/instances.csv")
-}
+INSTANCES: Mapping[str, CloudInstance] = cloud_instances()
 """Types of machines of clouds by their names, in lower case."""
 
 
@@ -333,15 +325,15 @@ class NamedGpu:
 
 def parse_gpu_name(word: str, folder: Path | None = None) -> str | None:
     """Return the GPU that a scheduler, node label or ``nvidia-smi`` names; None if unknown."""
+    if (gpu := named_gpu(word, gpus_by_name(folder))) is not None:
+        return gpu
+    aliases = gpus_by_name(folder)
     normalized = re.sub(r"[\s_]+", "-", word.strip().lower())
     while stripped := _MAKERS.match(normalized):
         normalized = normalized[stripped.end() :]
-    if normalized in INSTANCES:
-        return INSTANCES[normalized].gpu
-    aliases = _gpu_aliases(folder)
-    if (gpu := aliases.get(normalized)) is not None:
-        return gpu
     match = _pattern(folder).match(normalized)
+    if match is not None and _OTHER_CARD.match(normalized[match.end() :]):
+        return None
     if match is None:  # for a short name its first part, as in l4-vws
         return aliases.get(normalized.partition("-")[0])
     return _of_size(match[0], normalized[match.end() :], folder)
@@ -384,7 +376,7 @@ def gpus_in_text(
 
 def _of_size(word: str, following: str, folder: Path | None) -> str:
     """Return the GPU that a name means; memory and form after the name choose its variant."""
-    normalized, aliases = re.sub(r"[\s_]+", "-", word), _gpu_aliases(folder)
+    normalized, aliases = re.sub(r"[\s_]+", "-", word), gpus_by_name(folder)
     while normalized not in aliases and (stripped := _MAKERS.match(normalized)):
         normalized = normalized[stripped.end() :]
     gpu = aliases[normalized]
@@ -404,22 +396,15 @@ def _of_size(word: str, following: str, folder: Path | None) -> str:
 
 
 @cache_by_files
-def _gpu_aliases(folder: Path | None) -> Mapping[str, str]:
-    """Names and aliases of GPUs, with the spec name of each."""
-    by_name = {name: name for name in names(SpecKind.GPUS, folder)}
-    return {**aliases_of(SpecKind.GPUS, folder), **by_name}
-
-
-@cache_by_files
 def _pattern(folder: Path | None) -> re.Pattern[str]:
     """Return a regular expression for GPU names and aliases in lower case; dashes may be blanks."""
     words = [
         word
-        for word in _gpu_aliases(folder)
+        for word in gpus_by_name(folder)
         if len(word) >= _SHORTEST and not word.isdigit() and re.search(r"\d", word)
     ]
     parts = [re.escape(word).replace(r"\-", "[-_ ]?") for word in sorted(words, key=len)[::-1]]
     # A short word is unambiguous with its vendor: Tesla T4, nvidia-l4.
-    short_names = [word for word in _gpu_aliases(folder) if re.fullmatch(r"[a-z]\d", word)]
+    short_names = [word for word in gpus_by_name(folder) if re.fullmatch(r"[a-z]\d", word)]
     parts += [rf"(?:tesla|nvidia)(?:[-_ ]tesla)?[-_ ]{word}" for word in short_names]
     return re.compile(rf"(?:(?<![a-z0-9.])|(?<=\d[x*]))(?:{'|'.join(parts)})(?![a-z0-9])")
