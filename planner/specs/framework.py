@@ -159,6 +159,9 @@ class States:
         all gradients are all-reduced
     gradients_persist : gradients have permanent buffers; otherwise a backward pass allocates them
         and the optimizer step frees them
+    unsynced_gradient : an unsharded gradient that waits for the last micro-batch of a step, if
+        sharded data parallelism reduces gradients only then (``no_sync``) [bytes/parameter]; 0:
+        each micro-batch reduces them
     fp16 : differences in fp16 training; None: no difference
     """
 
@@ -175,6 +178,7 @@ class States:
     accumulation_traffic: BytesOrZero = 0.0
     scattered_gradients: bool = True
     gradients_persist: bool = True
+    unsynced_gradient: BytesOrZero = 0.0
     fp16: Fp16States | None = None
 
 
