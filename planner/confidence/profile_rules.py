@@ -60,9 +60,9 @@ class FrameworkRule:
     recipes train a model's multi-token prediction. ``attention_kernel``: the kernels that runs have
     which say none, where they are not those of the profile. ``loops_experts_until``: the last year
     in which its experts are a loop, as those of Transformers before 5. ``copies_logits_until``:
-    the last year in which its loss shifts a copy of the logits, not the labels. ``fused_loss``: what its
-    users mean by a fused loss, where it is another: Liger and cut cross-entropy never have all
-    logits.
+    the last year in which its loss shifts a copy of the logits, not the labels. ``fused_loss``:
+    what its users mean by a fused loss, where it is another: Liger and cut cross-entropy never have
+    all logits.
     """
 
     label: str

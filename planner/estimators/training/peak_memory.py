@@ -82,9 +82,9 @@ def bytes_per_logit(inputs: TrainingInputs, default: FloatArray) -> FloatArray:
     """Return bytes per logit at the loss peak; ``default``: without reference or other passes.
 
     Passes without gradients run while the policy's logits wait for their backward pass: both have
-    all but the gradient, of 4 bytes, then, and 2 + 4 + 4 bytes in an eager loss (trl 1.10, trl/trainer/dpo_trainer.py, ``_compute_loss``;
-    LLaMA-Factory 0.9, train/dpo/trainer.py, ``get_batch_loss_metrics``). Those of rollouts are over
-    before the update begins.
+    all but the gradient, of 4 bytes, then, and 2 + 4 + 4 bytes in an eager loss (trl 1.10,
+    trl/trainer/dpo_trainer.py, ``_compute_loss``; LLaMA-Factory 0.9, train/dpo/trainer.py,
+    ``get_batch_loss_metrics``). Those of rollouts are over before the update begins.
     """
     work = inputs.workload
     if work.training_objective.needs_rollouts or not any(work.forward_passes):
