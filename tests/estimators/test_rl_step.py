@@ -156,7 +156,7 @@ def test_weights_of_a_7b_reach_the_engine_on_the_same_gpus_in_a_second():
         setting_of(model="qwen2-7b", framework="verl"),
         RlConfigurations.of(num_gpus=[8.0], global_batch_size=512, zero_stage=3),
     ).times["sync"]
-    assert float(sync[0]) == pytest.approx(0.95, abs=0.3)
+    assert float(np.max(sync)) == pytest.approx(0.95, abs=0.3)
     assert 2.5 < step_of().times["sync"] < 8
 
 
