@@ -74,8 +74,8 @@ from planner.estimators.training.step_time import (
     OperatorGroup,
     StepTime,
     gradient_accumulation,
-    layer_time,
     hook_launches,
+    layer_time,
     loop_launches,
 )
 from planner.formulas.collectives import exposed_time, unhidden_time
