@@ -59,9 +59,10 @@ class FrameworkRule:
     what it then adapts. ``sample_length``: tokens of a sample of fine-tuning. ``trains_mtp``: its
     recipes train a model's multi-token prediction. ``attention_kernel``: the kernels that runs have
     which say none, where they are not those of the profile. ``loops_experts_until``: the last year
-    in which its experts are a loop, as those of Transformers before 5. ``fused_loss``: what its
-    users mean by a fused loss, where it is another: Liger and cut cross-entropy never have all
-    logits.
+    in which its experts are a loop, as those of Transformers before 5. ``copies_logits_until``:
+    the last year in which its loss shifts a copy of the logits, not the labels. ``fused_loss``:
+    what its users mean by a fused loss, where it is another: Liger and cut cross-entropy never have
+    all logits.
     """
 
     label: str
@@ -83,6 +84,7 @@ class FrameworkRule:
     sample_length: int = 1024  # TRL's max_length
     attention_kernel: str = AttentionKernel.AUTO.word
     loops_experts_until: int | None = None
+    copies_logits_until: int | None = None
     fused_loss: str = LossKernel.FUSED.word
 
     def rule_for_adapter(self, *, fused: bool) -> FrameworkRule:

@@ -70,7 +70,11 @@ def fused_work(
 def training_attention(
     share: MicroBatchShare, op: AttentionCore, layer: Layer
 ) -> Iterator[Operator]:
-    """Yield scores, softmax and weighted values of attention, with ring context parallelism."""
+    """Yield scores, softmax and weighted values of attention, with ring context parallelism.
+
+    An indexer learns from the scores of the keys that it chose, which are made again for its loss
+    (arXiv:2512.02556, section 2.1.1).
+    """
     machine, fused = share.machine, share.flash_attention
     gpu = machine.gpu.efficiency
     rate_forward, rate_backward = rates(
@@ -82,9 +86,13 @@ def training_attention(
     slowdown = gpu.attention_backward_fraction * rate_backward / rate_forward
     faster_forward, faster_backward = machine.fp8_attention_rates(share.fp8_attention)
     fused_backward = _BACKWARD_FLOPS * fused_forward / slowdown
+    fused_forward = fused_forward / faster_forward
+    if op.index_topk and any(layer.of(IndexScores)):
+        _, qk_dim, v_dim = _kernel_heads(op)
+        fused_forward = fused_forward * (1 + qk_dim / (qk_dim + v_dim))
     core = make_operator(
         op,
-        forward=np.where(fused, fused_forward / faster_forward, unfused_forward),
+        forward=np.where(fused, fused_forward, unfused_forward),
         backward=np.where(fused, fused_backward / faster_backward, 2 * unfused_forward),
         flops=np.where(fused, flops, unfused_flops),
         parts={"core_attn": np.where(fused, 0.0, 1.0)},
@@ -192,24 +200,37 @@ def _falls_back(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
 def _fused_attention(
     share: MicroBatchShare, op: AttentionCore, rate: Numeric
 ) -> tuple[FloatArray, FloatArray]:
-    """Return forward seconds and FLOPs of fused attention; ``rate``: relative to measured."""
+    """Return forward seconds and FLOPs of fused attention; ``rate``: relative to measured.
+
+    Kernels of sparse attention have one latent of a key for all heads, so that latent attention
+    is not expanded, and work on all chosen keys of a query, those before the first token too [1]_.
+
+    References
+    ----------
+    .. [1] NVIDIA/cudnn-frontend, deepseek_sparse_attention: 576 numbers of a key and 512 of a
+       value for DeepSeek-V3.2; pull requests 318 and 817: FLOPs of all ``topk``.
+    """
     s = share.sequence_length
     heads = op.heads / share.tensor_parallel
-    keys = mean_keys_per_query(
-        sequence_length=s, sliding_window=op.most_keys or s, causal=op.causal
-    )
-    if op.compress_ratio:
-        entries = np.asarray(s) / op.compress_ratio
-        keys = keys + mean_keys_per_query(
-            sequence_length=entries, sliding_window=op.index_topk or entries, causal=True
+    key_value_heads, qk_dim, v_dim = _kernel_heads(op)
+    if op.index_topk:
+        keys = _chosen_keys(s, op)
+    else:
+        keys = mean_keys_per_query(
+            sequence_length=s, sliding_window=op.most_keys or s, causal=op.causal
         )
+        if op.compress_ratio:
+            entries = np.asarray(s) / op.compress_ratio
+            keys = keys + mean_keys_per_query(
+                sequence_length=entries, sliding_window=entries, causal=True
+            )
     flops, moved = fused_work(
         tokens=share.tokens,
         keys=keys,
         heads=heads,
-        key_value_heads=share.key_value_heads(op.key_value_heads),
-        qk_dim=op.qk_dim,
-        v_dim=op.v_dim,
+        key_value_heads=share.key_value_heads(key_value_heads),
+        qk_dim=qk_dim,
+        v_dim=v_dim,
         element_bytes=share.number_bytes,
     )
     steps, heads_at_once = _ring_step(share, heads)
@@ -219,10 +240,25 @@ def _fused_attention(
         share.sequences,
         heads_at_once,
         s,
-        op.qk_dim,
+        qk_dim,
         rate=rate * share.rate_in_32_bits,
     )
     return time, flops
+
+
+def _kernel_heads(op: AttentionCore) -> tuple[int, int, int]:
+    """Return the heads of keys of a fused training kernel, numbers of a key, and of a value."""
+    if op.index_topk and op.latent_width:
+        return 1, op.latent_width, op.latent_rank
+    return op.key_value_heads, op.qk_dim, op.v_dim
+
+
+def _chosen_keys(sequence_length: Numeric, op: AttentionCore) -> FloatArray:
+    """Return the keys that a kernel of sparse attention reads for a query, masked ones too."""
+    if not op.compress_ratio:
+        return np.minimum(np.asarray(sequence_length), float(op.index_topk))
+    window = np.minimum(np.asarray(sequence_length), float(op.sliding_window or 0))
+    return window + op.compressed_keys(sequence_length)
 
 
 def _ring_step(share: MicroBatchShare, heads: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -44,6 +44,8 @@ class Execution:
     expert_loop_time : host time to launch the forward pass of one expert in a loop over experts
         [s]; 0: no loop
     module_gather_time : host time to gather a single matrix [s], as ZeRO-3 does inside that loop
+    module_hook_time : host time of DeepSpeed's ZeRO-3 in the forward pass of a module with a matrix
+        [s], whose weights hooks gather before it and free after it
     expert_host_wait : additional time of each pass of a layer with experts [s], forward, repeated
         and backward, if the host waits for the number of tokens of each expert before it launches
         their kernels; 0: the GPU reads these numbers, or CUDA graphs contain complete layers
@@ -78,6 +80,7 @@ class Execution:
     expert_launch_time: Seconds = 0.0
     expert_loop_time: Seconds = 0.0
     module_gather_time: Seconds = 0.0
+    module_hook_time: Seconds = 0.0
     expert_host_wait: Seconds = 0.0
     node_reduce_wait: Seconds = 0.0
     expert_bias_passes: Ratio = 0.0
@@ -159,6 +162,9 @@ class States:
         all gradients are all-reduced
     gradients_persist : gradients have permanent buffers; otherwise a backward pass allocates them
         and the optimizer step frees them
+    unsynced_gradient : an unsharded gradient that waits for the last micro-batch of a step, if
+        sharded data parallelism reduces gradients only then (``no_sync``) [bytes/parameter]; 0:
+        each micro-batch reduces them
     fp16 : differences in fp16 training; None: no difference
     """
 
@@ -175,6 +181,7 @@ class States:
     accumulation_traffic: BytesOrZero = 0.0
     scattered_gradients: bool = True
     gradients_persist: bool = True
+    unsynced_gradient: BytesOrZero = 0.0
     fp16: Fp16States | None = None
 
 

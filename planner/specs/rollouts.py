@@ -95,6 +95,7 @@ class RolloutProfile:
     step_overhead : time of each step in which neither side works [s], such as rewards, advantages
         and moving batches
     sleep_time : time for a colocated engine to release or regain its memory [s]
+    ipc_start : additional time of a weight transfer to an engine on the same GPUs by CUDA IPC [s]
     sync_factor : time of a weight transfer over that of published transfers with its method
     calibration_runs : number of the user's steps that the parameters were fitted to
     calibration_gpus : GPUs of these steps
@@ -123,6 +124,7 @@ class RolloutProfile:
     pass_factor: Ratio = 1.0
     step_overhead: Seconds = 0.0
     sleep_time: Seconds = 1.5
+    ipc_start: Seconds = 0.0
     sync_factor: Ratio = 1.0
     calibration_runs: Annotated[int, Interval(ge=0)] = 0
     calibration_gpus: tuple[str, ...] = ()

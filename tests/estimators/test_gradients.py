@@ -102,3 +102,27 @@ def test_fused_attention_pads_its_heads() -> None:
     fused = _estimate("bigscience-gpt-205b", flash_attention=True)
     unfused = _estimate("bigscience-gpt-205b")
     assert _seconds(unfused, "attention_core") > 3 * _seconds(fused, "attention_core")
+
+
+@pytest.mark.parametrize(
+    ("framework", "each"), [("hf-fsdp", 2), ("litgpt", 2), ("nemo-automodel", 4)]
+)
+def test_gradients_wait_unsharded_for_the_last_micro_batch(framework: str, each: int) -> None:
+    """Transformers, Fabric and AutoModel turn off FSDP's reduction until then (no_sync)."""
+    batches = [8, 16]
+    c = configuration(
+        num_gpus=8, micro_batch_size=1, global_batch_size=batches, zero_stage=3,
+        recompute=Recompute.FULL,
+    )  # fmt: skip
+    inputs = setting("llama-3-8b", framework, gpu="h100-sxm-80gb")
+    at_once, later = evaluate(inputs, c).memory.moments[0][0].gathered
+    assert at_once < 4.5e9
+    assert each * 8.03e9 - at_once < later - at_once < each * 8.03e9
+
+
+def test_one_rank_of_fsdp_reduces_each_micro_batch_in_torchtitan() -> None:
+    """pytorch/torchtitan pull request 1710: it reduces by default, which is hidden."""
+    c = configuration(num_gpus=8, micro_batch_size=1, global_batch_size=[8, 16], zero_stage=3)
+    inputs = setting("llama-3-8b", "torchtitan", gpu="h100-sxm-80gb")
+    at_once, later = evaluate(inputs, c).memory.fullest.gathered
+    assert at_once == later

@@ -150,6 +150,16 @@ def test_weights_are_handed_over_by_the_method():
     assert step_of().method == WeightSync.IPC
 
 
+def test_weights_of_a_7b_reach_the_engine_on_the_same_gpus_in_a_second():
+    """verl pull request 1609: 0.95 s; NeMo-RL issue 959: 4 to 8 s of an 8B with its refit."""
+    sync = evaluate_rl(
+        setting_of(model="qwen2-7b", framework="verl"),
+        RlConfigurations.of(num_gpus=[8.0], global_batch_size=512, zero_stage=3),
+    ).times["sync"]
+    assert float(np.max(sync)) == pytest.approx(0.95, abs=0.3)
+    assert 2.5 < step_of().times["sync"] < 8
+
+
 def test_what_stays_on_the_gpu_is_no_longer_free():
     away, stays = step_of(), step_of(offload_train=False)
     generate, update = (MEMORY_PHASES.index(name) for name in ("generate", "update"))

@@ -194,7 +194,9 @@ class RlStep:
         seconds = weight_sync_time(
             num_bytes=num_bytes, start=start[self.method], rate=rate[self.method]
         )
-        return seconds * self.inputs.rollouts.sync_factor
+        rollouts = self.inputs.rollouts
+        start_time = np.where(self.method == WeightSync.IPC, rollouts.ipc_start, 0.0)
+        return (seconds + start_time) * rollouts.sync_factor
 
     @cached_property
     def _switch(self) -> FloatArray:

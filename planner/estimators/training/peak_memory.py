@@ -16,7 +16,7 @@ from planner.base.units import GIB
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.towers import TowerShare, frozen_tower_bytes
 from planner.estimators.training.bytes_per_element import WIDE_BYTES, GradientBytes, is_wide
-from planner.estimators.training.loss_kernels import logit_bytes
+from planner.estimators.training.loss_kernels import OWN_EAGER_BYTES, logit_bytes
 from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
 from planner.estimators.training.model_states import (
     HOST_GRADIENT_BYTES,
@@ -47,6 +47,7 @@ from planner.estimators.training.sharding import (
 from planner.formulas.pipeline import micro_batches_in_flight
 
 _LOGIT_GRADIENT = 4.0
+_EAGER_FORWARD_BYTES = 10.0
 
 
 def untrained_bytes(
@@ -81,14 +82,15 @@ def bytes_per_logit(inputs: TrainingInputs, default: FloatArray) -> FloatArray:
     """Return bytes per logit at the loss peak; ``default``: without reference or other passes.
 
     Passes without gradients run while the policy's logits wait for their backward pass: both have
-    all but the gradient, of 4 bytes, then (trl 1.10, trl/trainer/dpo_trainer.py, ``_compute_loss``;
-    LLaMA-Factory 0.9, train/dpo/trainer.py, ``get_batch_loss_metrics``). Those of rollouts are over
-    before the update begins.
+    all but the gradient, of 4 bytes, then, and 2 + 4 + 4 bytes in an eager loss (trl 1.10,
+    trl/trainer/dpo_trainer.py, ``_compute_loss``; LLaMA-Factory 0.9, train/dpo/trainer.py,
+    ``get_batch_loss_metrics``). Those of rollouts are over before the update begins.
     """
     work = inputs.workload
     if work.training_objective.needs_rollouts or not any(work.forward_passes):
         return default
-    return np.maximum(default, 2 * (default - _LOGIT_GRADIENT))
+    forward = np.where(default >= OWN_EAGER_BYTES, _EAGER_FORWARD_BYTES, default - _LOGIT_GRADIENT)
+    return np.maximum(default, 2 * forward)
 
 
 # A CUDA context with the kernels of PyTorch is 0.4 to 0.6 GiB.
@@ -648,7 +650,12 @@ def _gathered_bytes(
     """Return bytes of unsharded weights and gradients that ZeRO-3 has gathered at once.
 
     FSDP at stage 2 holds the weights of the whole stage. Behind a pipeline it adds up the
-    stage's gradients over the micro-batches before it scatters them.
+    stage's gradients over the micro-batches before it scatters them. Without ``no_sync`` turned
+    off, all gradients of a GPU wait unsharded for the last micro-batch [1]_.
+
+    References
+    ----------
+    .. [1] PyTorch, FullyShardedDataParallel.no_sync: it accumulates full gradients, not shards.
     """
     profile = share.inputs.framework
     states = profile.states
@@ -668,5 +675,10 @@ def _gathered_bytes(
         if profile.pipeline_parallel:
             unsharded = trained.dense[stage] + trained.experts[stage]
             gradients = np.where(c.pipeline_parallel > 1, unsharded, gradients)
-    both = weights + gradients * states.gradient_on_wire
-    return np.where(passing, both, 0.0)
+    gradients = gradients * states.gradient_on_wire
+    if states.unsynced_gradient:
+        of_stage = trained.dense[stage] + trained.experts[stage]
+        waiting = states.unsynced_gradient * of_stage
+        waits = (c.num_micro_batches > 1) & (c.zero_stage >= states.weights_sharded_from)
+        gradients = np.where(waits, np.maximum(gradients, waiting), gradients)
+    return np.where(passing, weights + gradients, 0.0)

@@ -18,6 +18,7 @@ from planner.estimators.operators import Operator
 from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.estimators.training.recomputation import Recomputation
 from planner.layers.model import Layer
+from planner.layers.operators import MatrixProduct
 from planner.question.terms import terms_about
 
 COLLECTIVES = terms_about("collective")
@@ -126,6 +127,22 @@ def loop_launches(share: MicroBatchShare, c: TrainingConfigurations, layer: Laye
     each = execution.expert_loop_time + execution.module_gather_time * gathers
     local = op.num_experts / share.expert_parallel
     return np.where(c.expert_compute == ExpertCompute.LOOP, local * each, 0.0)
+
+
+def hook_launches(
+    share: MicroBatchShare, c: TrainingConfigurations, layer: Layer, num_adapters: int
+) -> Numeric:
+    """Return host seconds of ZeRO-3's hooks around a layer's matrices in a forward pass.
+
+    Each matrix outside routed experts is a module with hooks of its own, and so are both of an
+    adapter (deepspeedai/DeepSpeed 0.19.6, runtime/zero/parameter_offload.py,
+    ``_register_deepspeed_module``).
+    """
+    each = share.execution.module_hook_time
+    if not each:
+        return 0.0
+    num_modules = sum(product.joined for product in layer.of(MatrixProduct)) + 2 * num_adapters
+    return np.where(c.zero_stage == ZeroStage.WEIGHTS, num_modules * each, 0.0)
 
 
 _ONCE_A_STEP = (

@@ -27,6 +27,7 @@ from planner.configurations.configuration_tables import (
 )
 from planner.configurations.training_rules import REJECTING, RULES, Context
 from planner.estimators.adapters import (
+    adapted_matrices,
     training_adapter_launches,
     training_adapters,
     without_adapters,
@@ -73,6 +74,7 @@ from planner.estimators.training.step_time import (
     OperatorGroup,
     StepTime,
     gradient_accumulation,
+    hook_launches,
     layer_time,
     loop_launches,
 )
@@ -264,8 +266,11 @@ def _blocks(
             ),
         )
         of_block, loops = launch / 2, loop_launches(share, c, layer)
-        base_launches = of_block * group.num_blocks, softmax_launches(share, layer.core), loops
-        launches_by_module = {"attention": of_block + softmax_launches(share, layer.core)}
+        adapters = adapted_matrices(inputs, group) if inputs.workload.is_frozen else ()
+        hooks = hook_launches(share, c, layer, len(adapters))
+        softmax = softmax_launches(share, layer.core)
+        base_launches = of_block * group.num_blocks, softmax, loops, hooks
+        launches_by_module = {"attention": of_block + softmax}
         launches_by_module["moe" if layer.experts else "mlp"] = of_block + loops
         of_modules = {
             name: launches_by_module[name] for name in launches_by_module if name in layer.modules

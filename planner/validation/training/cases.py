@@ -72,6 +72,8 @@ _FROM_SCRATCH = ("", "pretrain", "pretraining")
 # Default of a run: the rank of MLPerf's LoRA task.
 _LORA_RANK = 16
 _LONGEST_SEQUENCE = 100_000_000
+# Until 2024 Transformers made a shifted fp32 copy of the logits; the 16-bit ones waited for it.
+_SHIFTED_BYTES = 2.0
 _LOSSES = {code.word: code for code in LossKernel} | {"chunked": LossKernel.LINEAR}
 """Kernels of the loss by word; ``chunked``: the last product is in chunks of tokens, too."""
 
@@ -321,6 +323,8 @@ def _as_run(
     memory, execution = shipped.memory, shipped.execution
     if rule.per_logit is not None:
         memory = replace(memory, per_logit=rule.per_logit, loss_room=0.0)
+    elif _copies_logits(run, rule) and memory.per_logit > memory.per_logit_fused:
+        memory = replace(memory, per_logit=memory.per_logit + _SHIFTED_BYTES)
     if adapter is not AdapterKind.NONE and run.flag("fp8_activation_inputs"):
         memory = replace(memory, fp8_activation_inputs=True)
     if dispatcher := run.word("token_dispatcher"):
@@ -330,6 +334,12 @@ def _as_run(
     if memory is shipped.memory and execution is shipped.execution:
         return shipped
     return replace(shipped, memory=memory, execution=execution)
+
+
+def _copies_logits(run: Run, rule: FrameworkRule) -> bool:
+    """Return whether the run's loss shifted a copy of the logits, not the labels."""
+    year, last = run.number("year"), rule.copies_logits_until
+    return year is not None and last is not None and year <= last
 
 
 def _loss(run: Run, rule: FrameworkRule) -> tuple[str, LossKernel]:
