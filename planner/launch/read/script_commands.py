@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 from planner.base import read_files
@@ -94,7 +95,9 @@ def parse_script(
         return
     entry = entry_of(path, text)
     environment = {} if entry is None else entry.environment
-    script = read_script(text, {**environment, **(variables or {})}, path.name)
+    script = read_script(
+        text, {**environment, **(variables or {})}, path.name, partial(_nearby_text, path)
+    )
     if text.lstrip().startswith("-"):
         yield from _parse_argument_list(path, script)
         return
@@ -242,9 +245,31 @@ def find_sibling(
 ) -> tuple[Path, str] | None:
     """Return path and text of a program in the same folder that a command starts; else None."""
     name = next((word.text for word in words if (word.text or "").endswith(suffixes)), None)
-    for file in (path.parent / name, path.parent / Path(name).name) if name else ():
+    for file in nearby_files(path, name) if name else ():
         with suppress(MissingFileError):
             return file, read_files.read_text(file, LARGEST, MissingFileError)
+    return None
+
+
+def nearby_files(path: Path, name: str) -> tuple[Path, ...]:
+    """Return where a file of this name may be: as written, and by the ends of its path.
+
+    Commands name files relative to their working folder, often the root of the project, and
+    containers mount folders at other paths.
+    """
+    parts = Path(name).parts
+    ends = [Path(*parts[start:]) for start in range(1, len(parts))]
+    num_above = MAX_PARENT_FOLDERS if len(parts) > 1 else 2
+    above = [folder / name for folder in path.absolute().parents[1:num_above]]
+    return (path.parent / name, *(path.parent / end for end in ends), *above)
+
+
+def _nearby_text(path: Path, name: str) -> str | None:
+    """Return the text of a file near ``path`` that is not the file itself; None without one."""
+    for file in nearby_files(path, name.lstrip("/")):
+        with suppress(MissingFileError):
+            if file.resolve() != path.resolve():
+                return read_files.read_text(file, LARGEST, MissingFileError)
     return None
 
 
@@ -370,12 +395,7 @@ def _find_document(path: Path, script: Script, name: str) -> ParsedCommand | Non
             if (modelfile := modelfile_of(document.text, name)) is not None:
                 return modelfile
             return parse_here_document(path, script, document, Path(name).name)
-    parts = Path(name).parts  # containers may mount a folder at another path
-    path_ends = [Path(*parts[start:]) for start in range(1, len(parts))]
-    # Commands name files relative to their working folder, often the root of the project.
-    folders_above = path.absolute().parents[1:MAX_PARENT_FOLDERS] if len(parts) > 1 else ()
-    candidates = [path.parent / name, *(path.parent / end for end in path_ends)]
-    for file in (*candidates, *(folder / name for folder in folders_above)):
+    for file in nearby_files(path, name):
         try:
             text = read_files.read_text(file, LARGEST, MissingFileError)
         except MissingFileError:

@@ -102,6 +102,17 @@ def read_lines(imported: ImportedLaunch, notes: Sequence[str]) -> Iterator[str]:
         yield f"{all_notes[0]}{more}"
 
 
+def with_incompleteness(imported: ImportedLaunch, verdict: str) -> str:
+    """Return the verdict on a launch file; options that may change it and are not read come first.
+    """
+    options = imported.undecided
+    if not options:
+        return verdict
+    rest = f" and {len(options) - _MAX_IGNORED} more" if len(options) > _MAX_IGNORED else ""
+    names = ", ".join(options[:_MAX_IGNORED]) + rest
+    return f"Incomplete reading, {names} may change this. {verdict}"
+
+
 def _doubts(imported: ImportedLaunch) -> Iterator[str]:
     """Yield the options of a file that are not understood, not modelled, or depend on a branch."""
     for status, prefix in (
