@@ -66,6 +66,8 @@ from planner.launch.write.benchmark import (
 from planner.question.terms import terms_about
 from planner.specs.file_cache import snapshot_files
 
+SEVERAL_LAUNCHES = "The file has "
+"""Beginning of the note that a file has several launches."""
 _MAX_NAMED = 5
 _NUM_SEARCH_FOLDERS = 3
 PROSE_SUFFIXES = (".md", ".rst", ".markdown")
@@ -306,7 +308,7 @@ def _add_note_of_others(
     if len(launches) == 1:
         return launch
     labels = "; ".join(_launch_labels(launches)[:_MAX_NAMED])
-    note = f"The file has {len(launches)} different launches; this is one of them: {labels}."
+    note = f"{SEVERAL_LAUNCHES}{len(launches)} different launches; this is one of them: {labels}."
     return replace(launch, notes=(*launch.notes, note))
 
 

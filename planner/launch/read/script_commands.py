@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from planner.base import read_files
-from planner.documents.python_calls import parse_calls
+from planner.documents.python_calls import argument_defaults, parse_calls
 from planner.documents.shell import Script, Word
-from planner.documents.shell.edits import LARGEST, ParsedOption
+from planner.documents.shell.edits import LARGEST, ParsedOption, implied_option
 from planner.documents.shell.syntax import computed_text
 from planner.errors import LaunchError
 from planner.launch.option_table import ParserOptions
@@ -44,7 +44,7 @@ from planner.launch.wrappers.read_helm_charts import (
     kubectl_apply,
     without_positions,
 )
-from planner.launch.wrappers.read_nested_commands import nested_containers
+from planner.launch.wrappers.read_nested_commands import engine_mappings, nested_containers
 from planner.launch.wrappers.read_programs import (
     StartedProgram,
     inner_commands,
@@ -148,8 +148,11 @@ def _parse_commands(
             command = merge_torchtitan_function(command, path.parent)
         names = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
         names |= {name for file in command.files.values() for name in file.options} & {_MODEL_NAME}
-        if target.name not in _TRAINER_TARGETS or names & {_MODEL_NAME, "model", "config_file"}:
+        if target.name not in _TRAINER_TARGETS:
             yield command
+        elif names & {_MODEL_NAME, "model"}:
+            program = find_sibling(path, inner.words, (PYTHON_SUFFIX,))
+            yield command if program is None else _with_defaults(command, *program)
         else:
             yield from _parse_program_calls(path, script, inner, command)
 
@@ -199,7 +202,20 @@ def _parse_program_calls(
                 unknown=call.unknown,
             )
     if command is not None and not calls:
-        yield command
+        yield command if program is None else _with_defaults(command, *program)
+
+
+def _with_defaults(command: ParsedCommand, file: Path, text: str) -> ParsedCommand:
+    """Return a training command with the defaults of its program's own options."""
+    target = readers()[command.target]
+    with suppress(LaunchError):
+        for name, value in argument_defaults(text, file.name).items():
+            option = target.options.find(f"--{name}")
+            if option is None or option.name in command.options or isinstance(value, bool):
+                continue
+            default = implied_option(option.name, str(value), command.line)
+            command = replace(command, options={**command.options, option.name: default})
+    return command
 
 
 def parse_client(path: Path, script: Script, inner: StartedProgram) -> Iterator[ParsedCommand]:
@@ -286,8 +302,9 @@ def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
         if command.target
     ]
     if not commands and not is_toml:
-        nested = (*nested_containers(text, path.name),)
-        commands = [*_parse_container_commands(path, text, nested)]
+        for read_containers in (nested_containers, engine_mappings):
+            containers = (*read_containers(text, path.name),)
+            commands = commands or [*_parse_container_commands(path, text, containers)]
     yield from commands
 
 

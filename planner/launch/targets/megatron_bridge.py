@@ -78,6 +78,7 @@ _ARGUMENTS = ("megatron-lm-0.19.2",)
 _SECTIONS = (
     *("model.config.", "model.", "train.", "ddp.", "optimizer.", "dataset.", "checkpoint."),
     *("scheduler.", "trainer.strategy.", "trainer.", "data.", "mixed_precision.", "tokenizer."),
+    *("system.precision.", "system.logging.", "system.checkpoint.", "system."),  # of FlagScale
 )
 _NULL_TEXTS = ("", "null", "none", "~", "???")
 # Primus takes a variable of the environment, else what follows the colon.
@@ -297,8 +298,9 @@ def _complete_settings(
 
 
 def _megatron_keys(options: Mapping[str, ParsedOption]) -> frozenset[str]:
-    """Return the keys of Primus in the file that Megatron-LM has arguments for."""
-    keys = [name for name in options if name.startswith(_PRIMUS_TRAINERS)]
+    """Return the keys of Primus or FlagScale in the file that Megatron-LM has arguments for."""
+    is_flagscale = any(name.startswith("system.") for name in options)
+    keys = [name for name in options if is_flagscale or name.startswith(_PRIMUS_TRAINERS)]
     if not keys:
         return frozenset()
     accepted = ParserOptions.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
