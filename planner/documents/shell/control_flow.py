@@ -310,7 +310,9 @@ class SimpleCommands:
 
         Of a path with an unknown beginning, the known end counts.
         """
-        name = "".join("" if piece.unknown else piece.text for word in names for piece in word.pieces)
+        name = "".join(
+            "" if piece.unknown else piece.text for word in names for piece in word.pieces
+        )
         text = self.read_sourced(name) if self.read_sourced and name else None
         if text is None:
             return False

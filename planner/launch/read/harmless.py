@@ -65,7 +65,7 @@ def _normalized(option: str, texts: Sequence[str | None]) -> tuple[str, str]:
 
 @cache
 def _table(family: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ...]:
-    """Return reason, option pattern and harmless values (empty: any) for ``train``, ``serve`` or ``unknown``."""
+    """Return reason, option pattern and harmless values (empty: any) of a family of tools."""
     path = Path(__file__).parent / "harmless.toml"
     rows: Any = read_files.read_toml(path, LaunchError)["harmless"]
     table: list[tuple[str, re.Pattern[str], frozenset[str]]] = []

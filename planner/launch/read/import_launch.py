@@ -55,6 +55,11 @@ SPLITS = terms_about("parallel_degree", "train")
 MODEL_SPLITS = terms_about("model_parallel", "train")
 """Degrees that split one copy of the model."""
 _MAX_CANDIDATES = 3
+_OTHER_LAYERS = re.compile(
+    r"(?i)(?<![a-z])(?:rwkv|mamba|retnet|bert|t5|vit|llava|neva|clip|pi0)(?![a-z])"
+)
+"""Models in the name or folder of a file whose layers do not follow from sizes alone."""
+_NUM_PATH_PARTS = 5
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 # Terms that launch files of planner may leave to the user, or to the checkpoint.
 _PLAN_TERMS = ("model", *_GPU_TERMS)
@@ -149,9 +154,7 @@ class ImportedLaunch:
             if not has_harmless_name(line.option, line.text.split(), workloads)
         ]
         no_value = [
-            line.option
-            for line in self.lines_with_status(Status.OPEN)
-            if line.option in decisive
+            line.option for line in self.lines_with_status(Status.OPEN) if line.option in decisive
         ]
         return [*dict.fromkeys((*unknown, *no_value))]
 
@@ -269,6 +272,11 @@ def _drop_ineffective(
     return values
 
 
+def has_other_layers(path: Path) -> bool:
+    """Whether a file or its folder is named after models whose layers sizes do not give."""
+    return _OTHER_LAYERS.search("/".join(path.absolute().parts[-_NUM_PATH_PARTS:])) is not None
+
+
 def parse_count(value: object) -> int:
     """Parse a whole number, such as ``1_000`` or ``1,000``; 0 if it is no number, or several."""
     (text, *extra) = value if isinstance(value, list | tuple) else [value]
@@ -299,7 +307,7 @@ def import_launch(
         and option.texts != command.options[option.option].texts
     ]
     catalogue = Catalogue(specs)
-    if "model" not in values and answers.shape is not None:
+    if "model" not in values and answers.shape is not None and not has_other_layers(path):
         model, note = _model_of_shape(
             answers.shape, catalogue, path, _count_of(values.get("sequence_length")) or 0
         )

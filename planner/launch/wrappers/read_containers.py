@@ -21,8 +21,8 @@ from planner.documents.shell.syntax import (
     TextPiece,
     Word,
     computed_text,
-    unknown_text,
     text_of,
+    unknown_text,
 )
 from planner.documents.yaml_positions import YamlValue, documents
 from planner.launch.option_table import option_aliases

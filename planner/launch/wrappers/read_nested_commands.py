@@ -79,7 +79,7 @@ _ENGINE_KEYS = {
 
 
 def engine_mappings(text: str, name: str) -> Iterator[Container]:
-    """Yield an engine's command for each mapping in a text of YAML or JSON with its options as keys.
+    """Yield an engine's command for each mapping of a text with the engine's options as keys.
 
     Raises LaunchError if the text is no YAML, is too long or nested too deeply.
     """

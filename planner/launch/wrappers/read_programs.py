@@ -21,8 +21,10 @@ from planner.launch.wrappers.read_resources import (
 from planner.launch.wrappers.read_wrapped_commands import UnwrappedCommand, unwrap
 from planner.launch.write.write_launch import WRITTEN_BY
 
-_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-            "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
+_VISIBLE = (
+    *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    *("NVIDIA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES"),
+)
 
 _SELF_LAUNCHING = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner")
 # The programs that start one process unless a variable sets the number.

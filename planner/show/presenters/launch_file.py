@@ -106,8 +106,7 @@ def read_lines(imported: ImportedLaunch, notes: Sequence[str]) -> Iterator[str]:
 
 
 def with_incompleteness(imported: ImportedLaunch, verdict: str) -> str:
-    """Return the verdict on a launch file; options that may change it and are not read come first.
-    """
+    """Return the verdict on a launch file, after the options that may change it and are unread."""
     options = imported.undecided
     if not options:
         return verdict
