@@ -39,8 +39,10 @@ from planner.show.presenters.launch_file import (
     read_lines,
     shorter_lines,
     understood_blocks,
+    with_incompleteness,
 )
 from planner.show.presenters.plan_summary import full_blocks
+from planner.show.presenters.verdict import format_verdict
 from planner.workloads.make_plan import Plan, evaluate, make_single_plan
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
@@ -103,6 +105,7 @@ class LaunchChange:
         if self.is_complete and not self.is_saved:
             then = f"--write changes the file (--full: how) | {then}"
         return {
+            "verdict": with_incompleteness(imported, format_verdict(plan, evaluation)),
             "change": lines,
             "read_as": [*read_lines(imported, self.notes)],
             "assumed": names,

@@ -144,6 +144,21 @@ def parse_calls(
     return tuple(sorted(calls, key=lambda call: call.line))
 
 
+def argument_defaults(text: str, name: str) -> dict[str, Value]:
+    """Return the defaults of a program's command-line options by name, if its text has them.
+
+    They are those of ``add_argument`` and of the classes given to HfArgumentParser.
+    Raises LaunchError as `parse_calls`.
+    """
+    with _read(text, name) as program:
+        _take_options(program, {})
+        return {
+            option: default.value
+            for option, default in program.arguments.items()
+            if isinstance(default, ast.Constant) and default.value is not None
+        }
+
+
 def parse_functions(text: str, file_name: str) -> tuple[Function, ...]:
     """Return the functions of a program in order; reads values and raises as `parse_calls`."""
     with _read(text, file_name) as program:
@@ -237,7 +252,7 @@ def _gather(
             inner = program.members[node.name] = _Scope(above=scope)
         elif isinstance(node, ast.Assign):
             for target in node.targets:
-                is_part = isinstance(target, ast.Attribute)
+                is_part = isinstance(target, ast.Attribute | ast.Subscript)
                 _assign(target, node.value if is_sure or not is_part else None, scope)
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             _assign(node.target, node.value, scope)
@@ -301,7 +316,12 @@ def _assign(target: ast.AST, value: ast.expr | None, scope: _Scope) -> None:
         for element, element_value in zip(target.elts, values, strict=True):
             _assign(element, element_value, scope)
     elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-        scope.put(target.value.id, None)  # a mapping that is changed
+        key = target.slice.value if isinstance(target.slice, ast.Constant) else None
+        if isinstance(key, str):
+            changed = scope.changed.setdefault(target.value.id, [])
+            changed.append((key, ast.Name(id="") if value is None else value))
+        else:
+            scope.put(target.value.id, None)  # a mapping that is changed
     elif isinstance(target, ast.Attribute):
         name, _, path = ast.unparse(target).partition(".")
         changed = scope.changed.setdefault(name, [])
@@ -538,6 +558,9 @@ def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Valu
         for appended in defining_scope.added.get(name, []):
             extra = _value(appended, defining_scope, program, (*within, lookup_key))
             result = [*result, *(extra if isinstance(extra, list) else [_unknown_value(appended)])]
+    if changes and isinstance(result, dict):
+        again = UnknownValue(why=f"{name} is set more than once")
+        return {**result, **{key: again if key in result else new for key, new in changes}}
     if changes and isinstance(result, Call):
         return replace(result, keywords={**result.keywords, **dict(changes)})
     return UnknownValue(why=f"{name} is set more than once") if changes else result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from planner.documents.shell.control_flow import Follower, variable_word
@@ -20,9 +20,12 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def read_shell(
-    text: str, environment: Mapping[str, str] = _NOTHING, name: str = "the script"
+    text: str,
+    environment: Mapping[str, str] = _NOTHING,
+    name: str = "the script",
+    read_sourced: Callable[[str], str | None] | None = None,
 ) -> Script:
-    """Read a script's commands, variables and files; nothing is run, no other file is read.
+    """Read a script's commands, variables and files; nothing is run.
 
     Raises LaunchError if it is longer than 4 MB or no text, a quote or branch is never closed, or
     its variables expand to too much text.
@@ -32,11 +35,13 @@ def read_shell(
     text : text of the script
     environment : variables that the user sets; ``"1"`` is the script's first argument
     name : name of the file, for messages
+    read_sourced : returns the text of a file that the script sources, None if it cannot be read;
+        default: none is read
     """
     refuse_unreadable(text, name)
     source = Source(text, name)
     nodes = Parser(source).script()
-    follower = Follower(source, environment)
+    follower = Follower(source, environment, read_sourced)
     follower.script(nodes)
     if len(follower.commands) > MOST_COMMANDS:
         raise LaunchError(f"{name}: {too_many('commands', MOST_COMMANDS)}")

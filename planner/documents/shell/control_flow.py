@@ -15,6 +15,7 @@ from planner.documents.shell.expansion import (
     arithmetic_value,
     matches_pattern,
 )
+from planner.documents.shell.parser import Parser
 from planner.documents.shell.printed import printed_text
 from planner.documents.shell.scope import Scope, merge
 from planner.documents.shell.syntax import (
@@ -47,6 +48,7 @@ from planner.documents.shell.syntax import (
     unknown_text,
     why_unknown,
 )
+from planner.errors import LaunchError
 
 _COMPARED: dict[str, Callable[[int, int], bool]] = {
     "-eq": lambda a, b: a == b, "-ne": lambda a, b: a != b, "-lt": lambda a, b: a < b,
@@ -121,9 +123,15 @@ _SOURCES = frozenset(("source", "."))
 class SimpleCommands:
     """Variables, commands and files of a script so far."""
 
-    def __init__(self, source: Source, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        environment: Mapping[str, str],
+        read_sourced: Callable[[str], str | None] | None = None,
+    ) -> None:
         """Start with the variables of ``environment`` and no commands, files or functions yet."""
         self.source = source
+        self.read_sourced = read_sourced
         self.scope = Scope()
         for name, text in environment.items():
             self.scope.put(name, Variable((Element(computed_text(text)),)))
@@ -282,7 +290,7 @@ class SimpleCommands:
                 if target.isidentifier():
                     reason = f"${target} is read when it runs (line {line})"
                     self.put(target, Variable((), unknown=reason))
-        elif name in _SOURCES:
+        elif name in _SOURCES and not self._source_file(words[1:2]):
             shown = " ".join(words[1].raw.split()) if len(words) > 1 else "a file"
             self.expander.elsewhere = f" (line {line} reads {shown})"
         elif name == "shift":
@@ -292,6 +300,27 @@ class SimpleCommands:
         elif name == "set" and "--" in rest:
             after = words[rest.index("--") + 2 :]
             self.expander.arguments = tuple(Element(w.pieces, w.regions) for w in after)
+
+    def follow_sourced(self, source: Source) -> None:
+        """Takes the variables that a sourced file sets."""
+        raise NotImplementedError
+
+    def _source_file(self, names: Sequence[Word]) -> bool:
+        """Take the variables of a sourced file; return False if it cannot be read.
+
+        Of a path with an unknown beginning, the known end counts.
+        """
+        name = "".join(
+            "" if piece.unknown else piece.text for word in names for piece in word.pieces
+        )
+        text = self.read_sourced(name) if self.read_sourced and name else None
+        if text is None:
+            return False
+        try:
+            self.follow_sourced(Source(text, name))
+        except LaunchError:  # another program reads it
+            return False
+        return True
 
     def _read_whole(self, node: SimpleCommand, name: Word) -> None:
         """Set the variable of ``read -r -d '' NAME <<EOF`` to the here-document's text."""
@@ -398,6 +427,15 @@ class SimpleCommands:
         return TextPiece(self.source.text[start:end], start, end)
 
 
+def without_positions(variable: Variable) -> Variable:
+    """Return a variable of another file: no position of this one sets it."""
+    elements = tuple(
+        Element(tuple(TextPiece(piece.text, unknown=piece.unknown) for piece in element.pieces))
+        for element in variable.elements
+    )
+    return replace(variable, elements=elements, assigned=())
+
+
 def variable_word(expander: Expander, variable: Variable, start: int) -> Word:
     """Return a variable as one word; elements of an array are joined by blanks."""
     if variable.unknown or not variable.is_array:
@@ -408,7 +446,7 @@ def variable_word(expander: Expander, variable: Variable, start: int) -> Word:
     return expander.word(Element(tuple(pieces) or computed_text("")), start, start)
 
 
-_DEEPEST_CALL = 40
+_DEEPEST_CALL, _DEEPEST_SOURCE = 40, 3
 _VISIBLE_DEVICES_SUFFIX = "VISIBLE_DEVICES"
 _ARGUMENTS = frozenset(("#", "1", "@", "*"))
 _LEAVE = frozenset(("exit", "return", "break", "continue"))
@@ -418,6 +456,7 @@ class Follower(SimpleCommands):
     """Follows the commands of a script, and collects them with its variables."""
 
     _depth = 0
+    _num_sourcing = 0
 
     def script(self, nodes: Sequence[Node]) -> None:
         """Run a full script; functions that no command calls are run last."""
@@ -466,6 +505,18 @@ class Follower(SimpleCommands):
                 self.functions[node.name] = node
                 return True
         return None
+
+    def follow_sourced(self, source: Source) -> None:
+        """Take the variables of a sourced file; its words have no positions in this script."""
+        read_further = self.read_sourced if self._num_sourcing < _DEEPEST_SOURCE else None
+        follower = Follower(source, {}, read_further)
+        follower._num_sourcing = self._num_sourcing + 1
+        follower.enter(Scope(self.scope))
+        follower.script(Parser(source).script())
+        for name, variable in follower.scope.variables.items():
+            self.put(name, variable and without_positions(variable))
+        self.exported.update(follower.exported)
+        self._environment = None
 
     # Branches
 

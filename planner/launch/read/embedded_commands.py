@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from planner.base import read_files
 from planner.documents.code_blocks import blocks_of, without_prompts
 from planner.documents.python_calls import Call, cells_of, parse_calls, program_and_shell
 from planner.errors import LaunchError
@@ -95,6 +98,8 @@ def parse_program(path: Path, text: str) -> Iterator[ParsedCommand]:
         resources = merge_resources(command.resources, surrounding, path.name)
         yield replace(command, files={**files, **command.files}, resources=resources)
     yield from () if servers else docstring_commands
+    if not servers and any(call.name.startswith("bentoml.") for call in calls):
+        yield from _parse_bento(path)
     if shell.strip():
         yield from (replace(launched, text=code) for launched in parse_script(path, shell))
     for line, shell_command in process_commands(calls):
@@ -102,6 +107,37 @@ def parse_program(path: Path, text: str) -> Iterator[ParsedCommand]:
             resources = merge_resources(command.resources, surrounding, path.name)
             options = {**modal_concurrency(calls), **without_positions(command.options)}
             yield replace(command, text=code, resources=resources, options=options)
+
+
+_BENTO_OPTIONS = {
+    "tp": "--tensor-parallel-size",
+    "dp": "--data-parallel-size",
+    "max_model_len": "--max-model-len",
+    "kv_cache_dtype": "--kv-cache-dtype",
+}
+
+
+def _parse_bento(path: Path) -> Iterator[ParsedCommand]:
+    """Yield the vLLM command of a BentoML service by the arguments in its ``pyproject.toml``.
+
+    As the services of bentoml/BentoVLLM at 1.4.27 use them.
+    """
+    project = path.parent / "pyproject.toml"
+    try:
+        table: Any = read_files.read_toml(project, LaunchError)
+        arguments = table["tool"]["bentoml"]["build"]["args"]
+        words = ["vllm", "serve", arguments["model_id"]]
+    except (LaunchError, KeyError, TypeError):
+        return
+    for name, option in _BENTO_OPTIONS.items():
+        words += [option, str(arguments[name])] if arguments.get(name) else []
+    words += map(str, arguments.get("cli_args") or ())
+    for command in parse_script(path, shlex.join(words)):
+        resources = replace(command.resources, gpu=arguments.get("gpu_type"))
+        options = without_positions(command.options)
+        yield replace(
+            command, path=project, name=project.name, resources=resources, options=options
+        )
 
 
 def _parse_docstring(path: Path, text: str) -> Iterator[ParsedCommand]:

@@ -36,18 +36,36 @@ def harmless_reason(
     >>> harmless_reason("--decode-context-parallel-size", ["8"], ["serve"])
     ''
     """
-    name = option.rpartition(" ")[2].lstrip("-").replace("-", "_").lower()
-    value = " ".join(str(text).lower() for text in texts)
-    for reason, pattern, values in _table("train" if "train" in workloads else "serve"):
+    name, value = _normalized(option, texts)
+    for reason, pattern, values in _table(_family_of(workloads)):
         if pattern.fullmatch(name) and (not values or value in values):
             return reason
     is_default = default.lower() in _OFF if value in _OFF else default.lower() == value
     return _DEFAULT if texts and is_default else ""
 
 
+def has_harmless_name(option: str, texts: Sequence[str | None], workloads: Sequence[str]) -> bool:
+    """Whether an option that no tool is known to have changes nothing, by its name and value."""
+    name, value = _normalized(option, texts)
+    return bool(harmless_reason(option, texts, workloads)) or any(
+        pattern.fullmatch(name) and (not values or value in values)
+        for _, pattern, values in _table("unknown")
+    )
+
+
+def _family_of(workloads: Sequence[str]) -> str:
+    return "train" if "train" in workloads else "serve"
+
+
+def _normalized(option: str, texts: Sequence[str | None]) -> tuple[str, str]:
+    """Return name and value of an option in lower case, as the table spells them."""
+    name = option.rpartition(" ")[2].lstrip("-").replace("-", "_").lower()
+    return name, " ".join(str(text).lower() for text in texts)
+
+
 @cache
 def _table(family: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ...]:
-    """Return reason, option pattern and harmless values (empty: any) for ``train`` or ``serve``."""
+    """Return reason, option pattern and harmless values (empty: any) of a family of tools."""
     path = Path(__file__).parent / "harmless.toml"
     rows: Any = read_files.read_toml(path, LaunchError)["harmless"]
     table: list[tuple[str, re.Pattern[str], frozenset[str]]] = []

@@ -19,6 +19,7 @@ from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, PlannerError
 from planner.launch.model_shape import find_model, write_model
 from planner.launch.option_table import OptionRole
+from planner.launch.read.harmless import has_harmless_name
 from planner.launch.read.option_lines import Line, Status, describe_options, refuse_unknown_training
 from planner.launch.read.parsed_launch import (
     LENGTHS,
@@ -54,6 +55,12 @@ SPLITS = terms_about("parallel_degree", "train")
 MODEL_SPLITS = terms_about("model_parallel", "train")
 """Degrees that split one copy of the model."""
 _MAX_CANDIDATES = 3
+_OTHER_LAYERS = re.compile(
+    r"(?i)(?<![a-z])(?:rwkv|mamba|retnet|bert|t5|vit|llava|neva|clip|pi0)(?![a-z])"
+)
+"""Models in the name or folder of a file whose layers do not follow from sizes alone."""
+_NUM_PATH_PARTS = 5
+_VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 # Terms that launch files of planner may leave to the user, or to the checkpoint.
 _PLAN_TERMS = ("model", *_GPU_TERMS)
 _FORMATS = ("quantization", "expert_quantization")
@@ -131,6 +138,25 @@ class ImportedLaunch:
     def not_modelled(self) -> list[str]:
         """Options that may change the result, which planner does not model."""
         return [line.option for line in self.lines_with_status(Status.NOT_MODELLED)]
+
+    @property
+    def undecided(self) -> list[str]:
+        """Options that may decide the verdict, but are not understood or have no readable value."""
+        workloads = ["train" if self.workload in ("train", "rl") else "serve"]
+        decisive = {
+            row.option
+            for row in self.target.table.rows
+            if row.role in _VALUE_ROLES and row.parameter not in ("model", "program")
+        }
+        unknown = [
+            line.option
+            for line in self.lines_with_status(Status.UNKNOWN)
+            if not has_harmless_name(line.option, line.text.split(), workloads)
+        ]
+        no_value = [
+            line.option for line in self.lines_with_status(Status.OPEN) if line.option in decisive
+        ]
+        return [*dict.fromkeys((*unknown, *no_value))]
 
     def request(
         self, answers: Mapping[str, object], specs: Path | None, option_name: OptionNamer = str
@@ -246,6 +272,11 @@ def _drop_ineffective(
     return values
 
 
+def has_other_layers(path: Path) -> bool:
+    """Whether a file or its folder is named after models whose layers sizes do not give."""
+    return _OTHER_LAYERS.search("/".join(path.absolute().parts[-_NUM_PATH_PARTS:])) is not None
+
+
 def parse_count(value: object) -> int:
     """Parse a whole number, such as ``1_000`` or ``1,000``; 0 if it is no number, or several."""
     (text, *extra) = value if isinstance(value, list | tuple) else [value]
@@ -276,7 +307,7 @@ def import_launch(
         and option.texts != command.options[option.option].texts
     ]
     catalogue = Catalogue(specs)
-    if "model" not in values and answers.shape is not None:
+    if "model" not in values and answers.shape is not None and not has_other_layers(path):
         model, note = _model_of_shape(
             answers.shape, catalogue, path, _count_of(values.get("sequence_length")) or 0
         )

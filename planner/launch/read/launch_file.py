@@ -15,7 +15,13 @@ from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.errors import LaunchError, PlannerError
 from planner.launch.model_shape import find_model_in_text, find_model_of_name
-from planner.launch.read.import_launch import MODEL_SPLITS, SPLITS, ImportedLaunch, parse_count
+from planner.launch.read.import_launch import (
+    MODEL_SPLITS,
+    SPLITS,
+    ImportedLaunch,
+    has_other_layers,
+    parse_count,
+)
 from planner.launch.read.parsed_launch import LENGTHS, REPLICAS, parse_int
 from planner.launch.read.read_launch import PROSE_SUFFIXES, read_launch
 from planner.launch.wrappers.read_resources import gpus_in_text
@@ -262,6 +268,8 @@ class LaunchFile:
     def _model_of_path(self) -> Mapping[str, tuple[str, str]]:
         """Return the model that the file or folder name means, with the reason; else empty."""
         path = self.path.absolute()
+        if has_other_layers(path):
+            return {}
         for name in (path.name, path.parent.name):
             similar = nearest_model(name.replace("_", "-"), self.specs)
             if model := find_model_of_name(name) or similar or find_model_in_text(name):

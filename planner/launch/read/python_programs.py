@@ -172,7 +172,10 @@ def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[
         for call in calls
         if call.ends(*_ARGUMENT_CLASSES, *option_aliases("trl")) and call.keywords
     ]
-    for call in trainings:
+    has_engine = any(_engine_tool(call, calls) for call in calls)
+    has_trainer = any("train" in call.name.rpartition(".")[2].lower() for call in calls
+                      if call not in trainings)  # fmt: skip
+    for call in trainings if has_trainer or not has_engine else ():
         yield _training_command(call, calls, text, name)
     yield from (_nemo_recipe(call, calls, text, name) for call in calls if call.ends(_NEMO_CALL))
     if torchtitan_functions.has_torchtitan_functions(calls):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from planner.base import read_files
 from planner.documents.python_calls import parse_calls
 from planner.documents.shell.edits import LARGEST, implied_option
 from planner.errors import LaunchError, PlannerError
+from planner.launch.option_table import shipped_rows
 from planner.launch.read.embedded_commands import parse_program, parse_prose, read_calls
 from planner.launch.read.import_launch import (
     ImportedLaunch,
@@ -58,6 +60,7 @@ from planner.launch.wrappers.read_helm_charts import (
     without_positions,
 )
 from planner.launch.wrappers.read_programs import inner_commands, read_script
+from planner.launch.wrappers.read_resources import gpus_in_text
 from planner.launch.write.benchmark import (
     REQUESTS,
     client_only_note,
@@ -65,7 +68,10 @@ from planner.launch.write.benchmark import (
 )
 from planner.question.terms import terms_about
 from planner.specs.file_cache import snapshot_files
+from planner.specs.quantization import checkpoint_of
 
+SEVERAL_LAUNCHES = "The file has "
+"""Beginning of the note that a file has several launches."""
 _MAX_NAMED = 5
 _NUM_SEARCH_FOLDERS = 3
 PROSE_SUFFIXES = (".md", ".rst", ".markdown")
@@ -140,7 +146,44 @@ def _parse_by_format(path: Path, text: str) -> Iterator[ParsedCommand]:
 
 
 def _explain_no_launch(path: Path, text: str) -> str:
-    """Return the error message for a file that starts nothing supported."""
+    """Return the error message for a file that starts nothing supported.
+
+    It says what the file is, if that is known, and ends with a command that gets an answer.
+    """
+    for row in shipped_rows("wrappers/recognized.csv"):
+        is_named = re.fullmatch(row["file"], path.name) is not None
+        if is_named and (not row["pattern"] or re.search(row["pattern"], text)):
+            reason = f"{path}: is {row['what']}: it starts nothing that planner predicts. "
+            return f"{reason}Give {row['instead']}. {suggest_command(path, text)}"
+    return f"{_explain_by_format(path, text)} {suggest_command(path, text)}"
+
+
+_REPOSITORY = re.compile(r"(?<![\w./@:-])[A-Za-z][\w-]*/[\w.-]*\w(?![\w/:@])")
+_SERVES = re.compile(r"(?i)\bserv(e|er|ing)\b|inference|deploy")
+_TRAINS = re.compile(r"(?i)train|fine-?tun|\bsft\b|epochs?\b")
+_PER_NODE = re.compile(
+    r"(?:nproc[-_]per[-_]node|gres=gpu:(?:\w+:)?|nvidia\.com/gpu)\D{1,3}(\d{1,2})\b"
+)
+_NODES = re.compile(r"(?:nnodes|--nodes|num[-_]nodes)\D{1,3}(\d{1,3})\b")
+_MAX_REPOSITORIES = 50
+
+
+def suggest_command(path: Path, text: str) -> str:
+    """Return a sentence with a command for the run, with the model and GPUs that a text names."""
+    names = dict.fromkeys(_REPOSITORY.findall(text))
+    model = next(
+        (name for name in [*names][:_MAX_REPOSITORIES] if checkpoint_of(name).model), "MODEL"
+    )
+    per_node, nodes = _PER_NODE.search(text), _NODES.search(text)
+    count = str(int(per_node[1]) * (int(nodes[1]) if nodes else 1)) if per_node else "N"
+    gpu = next((mention.gpu for mention in gpus_in_text(text, path)), "GPU")
+    serves = len(_SERVES.findall(text)) > len(_TRAINS.findall(text))
+    workload = " --workload serve" if serves else ""
+    return f"Or describe it: planner estimate{workload} --model {model} --gpus {count} --gpu {gpu}"
+
+
+def _explain_by_format(path: Path, text: str) -> str:
+    """Return the error message for a file by its suffix."""
     supported = ", ".join(readers())
     if path.suffix.lower() in PROSE_SUFFIXES:
         return f"{path}: no code block starts anything supported. Supported: {supported}."
@@ -306,7 +349,7 @@ def _add_note_of_others(
     if len(launches) == 1:
         return launch
     labels = "; ".join(_launch_labels(launches)[:_MAX_NAMED])
-    note = f"The file has {len(launches)} different launches; this is one of them: {labels}."
+    note = f"{SEVERAL_LAUNCHES}{len(launches)} different launches; this is one of them: {labels}."
     return replace(launch, notes=(*launch.notes, note))
 
 

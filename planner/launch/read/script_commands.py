@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 from planner.base import read_files
-from planner.documents.python_calls import parse_calls
+from planner.documents.python_calls import argument_defaults, parse_calls
 from planner.documents.shell import Script, Word
-from planner.documents.shell.edits import LARGEST, ParsedOption
+from planner.documents.shell.edits import LARGEST, ParsedOption, implied_option
 from planner.documents.shell.syntax import computed_text
 from planner.errors import LaunchError
 from planner.launch.option_table import ParserOptions
@@ -43,7 +44,7 @@ from planner.launch.wrappers.read_helm_charts import (
     kubectl_apply,
     without_positions,
 )
-from planner.launch.wrappers.read_nested_commands import nested_containers
+from planner.launch.wrappers.read_nested_commands import engine_mappings, nested_containers
 from planner.launch.wrappers.read_programs import (
     StartedProgram,
     inner_commands,
@@ -94,7 +95,9 @@ def parse_script(
         return
     entry = entry_of(path, text)
     environment = {} if entry is None else entry.environment
-    script = read_script(text, {**environment, **(variables or {})}, path.name)
+    script = read_script(
+        text, {**environment, **(variables or {})}, path.name, partial(_nearby_text, path)
+    )
     if text.lstrip().startswith("-"):
         yield from _parse_argument_list(path, script)
         return
@@ -145,8 +148,11 @@ def _parse_commands(
             command = merge_torchtitan_function(command, path.parent)
         names = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
         names |= {name for file in command.files.values() for name in file.options} & {_MODEL_NAME}
-        if target.name not in _TRAINER_TARGETS or names & {_MODEL_NAME, "model", "config_file"}:
+        if target.name not in _TRAINER_TARGETS:
             yield command
+        elif names & {_MODEL_NAME, "model"}:
+            program = find_sibling(path, inner.words, (PYTHON_SUFFIX,))
+            yield command if program is None else _with_defaults(command, *program)
         else:
             yield from _parse_program_calls(path, script, inner, command)
 
@@ -196,7 +202,20 @@ def _parse_program_calls(
                 unknown=call.unknown,
             )
     if command is not None and not calls:
-        yield command
+        yield command if program is None else _with_defaults(command, *program)
+
+
+def _with_defaults(command: ParsedCommand, file: Path, text: str) -> ParsedCommand:
+    """Return a training command with the defaults of its program's own options."""
+    target = readers()[command.target]
+    with suppress(LaunchError):
+        for name, value in argument_defaults(text, file.name).items():
+            option = target.options.find(f"--{name}")
+            if option is None or option.name in command.options or isinstance(value, bool):
+                continue
+            default = implied_option(option.name, str(value), command.line)
+            command = replace(command, options={**command.options, option.name: default})
+    return command
 
 
 def parse_client(path: Path, script: Script, inner: StartedProgram) -> Iterator[ParsedCommand]:
@@ -242,9 +261,31 @@ def find_sibling(
 ) -> tuple[Path, str] | None:
     """Return path and text of a program in the same folder that a command starts; else None."""
     name = next((word.text for word in words if (word.text or "").endswith(suffixes)), None)
-    for file in (path.parent / name, path.parent / Path(name).name) if name else ():
+    for file in nearby_files(path, name) if name else ():
         with suppress(MissingFileError):
             return file, read_files.read_text(file, LARGEST, MissingFileError)
+    return None
+
+
+def nearby_files(path: Path, name: str) -> tuple[Path, ...]:
+    """Return where a file of this name may be: as written, and by the ends of its path.
+
+    Commands name files relative to their working folder, often the root of the project, and
+    containers mount folders at other paths.
+    """
+    parts = Path(name).parts
+    ends = [Path(*parts[start:]) for start in range(1, len(parts))]
+    num_above = MAX_PARENT_FOLDERS if len(parts) > 1 else 2
+    above = [folder / name for folder in path.absolute().parents[1:num_above]]
+    return (path.parent / name, *(path.parent / end for end in ends), *above)
+
+
+def _nearby_text(path: Path, name: str) -> str | None:
+    """Return the text of a file near ``path`` that is not the file itself; None without one."""
+    for file in nearby_files(path, name.lstrip("/")):
+        with suppress(MissingFileError):
+            if file.resolve() != path.resolve():
+                return read_files.read_text(file, LARGEST, MissingFileError)
     return None
 
 
@@ -261,8 +302,9 @@ def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
         if command.target
     ]
     if not commands and not is_toml:
-        nested = (*nested_containers(text, path.name),)
-        commands = [*_parse_container_commands(path, text, nested)]
+        for read_containers in (nested_containers, engine_mappings):
+            containers = (*read_containers(text, path.name),)
+            commands = commands or [*_parse_container_commands(path, text, containers)]
     yield from commands
 
 
@@ -370,12 +412,7 @@ def _find_document(path: Path, script: Script, name: str) -> ParsedCommand | Non
             if (modelfile := modelfile_of(document.text, name)) is not None:
                 return modelfile
             return parse_here_document(path, script, document, Path(name).name)
-    parts = Path(name).parts  # containers may mount a folder at another path
-    path_ends = [Path(*parts[start:]) for start in range(1, len(parts))]
-    # Commands name files relative to their working folder, often the root of the project.
-    folders_above = path.absolute().parents[1:MAX_PARENT_FOLDERS] if len(parts) > 1 else ()
-    candidates = [path.parent / name, *(path.parent / end for end in path_ends)]
-    for file in (*candidates, *(folder / name for folder in folders_above)):
+    for file in nearby_files(path, name):
         try:
             text = read_files.read_text(file, LARGEST, MissingFileError)
         except MissingFileError:

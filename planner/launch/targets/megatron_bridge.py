@@ -72,12 +72,13 @@ _NEMO_LLAMA = {
     "model.attention_dropout": "0.0",
 }
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
-_PRIMUS = "modules.pre_trainer."
+_PRIMUS_TRAINERS = ("modules.pre_trainer.", "modules.post_trainer.")
 _PRIMUS_KEYS = ("work_group", "user_name", "exp_name", "workspace")
 _ARGUMENTS = ("megatron-lm-0.19.2",)
 _SECTIONS = (
     *("model.config.", "model.", "train.", "ddp.", "optimizer.", "dataset.", "checkpoint."),
     *("scheduler.", "trainer.strategy.", "trainer.", "data.", "mixed_precision.", "tokenizer."),
+    *("system.precision.", "system.logging.", "system.checkpoint.", "system."),  # of FlagScale
 )
 _NULL_TEXTS = ("", "null", "none", "~", "???")
 # Primus takes a variable of the environment, else what follows the colon.
@@ -297,8 +298,9 @@ def _complete_settings(
 
 
 def _megatron_keys(options: Mapping[str, ParsedOption]) -> frozenset[str]:
-    """Return the keys of Primus in the file that Megatron-LM has arguments for."""
-    keys = [name for name in options if name.startswith(_PRIMUS)]
+    """Return the keys of Primus or FlagScale in the file that Megatron-LM has arguments for."""
+    is_flagscale = any(name.startswith("system.") for name in options)
+    keys = [name for name in options if is_flagscale or name.startswith(_PRIMUS_TRAINERS)]
     if not keys:
         return frozenset()
     accepted = ParserOptions.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
@@ -316,7 +318,7 @@ _USED_KEYS = re.compile(
 def _is_used(name: str, option: ParsedOption) -> bool:
     """Return whether the prediction depends on the option ``name``."""
     options = OptionTable.load("megatron-lm").options
-    if name.startswith(_PRIMUS) and _dashed(_strip_section(name)) in options:
+    if name.startswith(_PRIMUS_TRAINERS) and _dashed(_strip_section(name)) in options:
         return True
     return bool(option.texts and _USED_KEYS.search(name))
 
@@ -341,7 +343,9 @@ def _translate_keys(
 
 def _strip_section(name: str) -> str:
     """Return a key without its sections and under its current name."""
-    key = name.removeprefix(f"{_PRIMUS}overrides.")
+    key = name
+    for trainer in _PRIMUS_TRAINERS:
+        key = key.removeprefix(f"{trainer}overrides.")
     key = _SHORT.get(key, key.removeprefix("--"))
     for section in _SECTIONS:
         if key.startswith(section):
@@ -434,7 +438,8 @@ def _read_model(
     for program, argument in pairwise(words):
         if program.endswith(PROGRAM) and argument != SHAPE:
             return argument, ""
-    names = ("--recipe", "--model", "--factory", "-m", f"{_PRIMUS}model")
+    models = (f"{trainer}model" for trainer in _PRIMUS_TRAINERS)
+    names = ("--recipe", "--model", "--factory", "-m", *models)
     model_name = model_of_recipe(options) or next(
         (_text(options[name]) for name in names if _text(options.get(name))), None
     )
@@ -621,17 +626,19 @@ def _split_changes(command: ParsedCommand, changes: Changes) -> tuple[Changes, C
     Raises LaunchError if Primus has no argument for one of them.
     """
     keys_in_file = {_strip_section(name): name for name in command.options}
-    is_of_primus = any(name.startswith(_PRIMUS) for name in command.options)
+    trainer = next(
+        (t for t in _PRIMUS_TRAINERS if any(name.startswith(t) for name in command.options)), ""
+    )
     accepted = ParserOptions.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
     file_changes: dict[str, tuple[str, ...] | None] = {}
     for name, texts in changes.items():
         key = _strip_section(name)
         argument = accepted.find(_RENAMED.get(key, _dashed(key)))
-        if is_of_primus and key not in keys_in_file:
+        if trainer and key not in keys_in_file:
             if argument is None:
                 raise LaunchError(f"Primus has no argument for {name}.")
             words = argument.name.removeprefix("--").replace("-", "_")
-            file_changes[f"{_PRIMUS}overrides.{words}"] = texts
+            file_changes[f"{trainer}overrides.{words}"] = texts
         else:
             file_changes[keys_in_file.get(key, name)] = texts
     return file_changes, {}

@@ -21,6 +21,7 @@ from planner.documents.shell.syntax import (
     TextPiece,
     Word,
     computed_text,
+    text_of,
     unknown_text,
 )
 from planner.documents.yaml_positions import YamlValue, documents
@@ -274,7 +275,10 @@ def container_at(
 def compose_service(section: YamlValue, name: str) -> Container:
     """Return the container of a Compose service, with mounted folders as paths outside."""
     environment = environment_at(section.get("environment"))
-    volumes = (entry.text or "" for entry in section.get("volumes").entries())
+    volumes = (
+        text_of(apply_controller_variables(entry.pieces, _IN_COMPOSE, {})) or entry.text or ""
+        for entry in section.get("volumes").entries()
+    )
     mounts = [(inside, path) for path, _, inside in (volume.partition(":") for volume in volumes)]
     mounts = [(inside.partition(":")[0], path) for inside, path in mounts]
     words: list[Word] = []

@@ -34,7 +34,39 @@ def unwrap_frontend(words: Sequence[Word], environment: Mapping[str, Word]) -> t
     name = texts[0].rpartition("/")[2]
     if name == "nim":
         return (*_of_nim(words, environment), *words[3:])
+    if (name, *texts[1:2]) in (("swift", "deploy"), ("swift", "infer")):
+        return _of_swift(words)
     return _of_xinference(words) if (name, *texts[1:2]) == ("xinference", "launch") else (*words,)
+
+
+_SWIFT_BACKENDS = ("vllm", "sglang", "lmdeploy")
+"""Engines of ``swift deploy`` (modelscope/ms-swift 4, docs, Command-line parameters): their options
+have the engine's name in front."""
+_SWIFT_KEPT = ("--vllm_", "--sglang_", "--lmdeploy_", "--max_model_len", "--tensor_parallel_size")
+
+
+def _of_swift(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return the engine's command of ``swift deploy``; unchanged without an engine and a model."""
+    values: dict[str, Word] = {}
+    rest: list[Word] = []
+    for index, word in enumerate(words[2:], start=2):
+        name, equals, _ = word.begins.partition("=")
+        value = word.after(len(name) + 1) if equals else (*words, None)[index + 1]
+        if not name.startswith("--") or value is None:
+            continue
+        values[name] = value
+        if name.startswith(_SWIFT_KEPT) and (value.text or "").lower() not in ("false", "none"):
+            kept = re.sub(r"^--(?:vllm|sglang|lmdeploy)_", "--", name).replace("_", "-")
+            rest += _computed_words([kept], word.line)
+            rest += [value] if (value.text or "").lower() != "true" else []
+    backend = getattr(values.get("--infer_backend"), "text", None)
+    model = values.get("--model", values.get("--model_id_or_path"))
+    if backend not in _SWIFT_BACKENDS or model is None:
+        return (*words,)
+    if backend == "lmdeploy":
+        return (*_computed_words(["lmdeploy", "serve", "api_server"], words[0].line), model, *rest)
+    server = option_aliases("server")[backend].split()
+    return (*_computed_words(server, words[0].line), model, *rest)
 
 
 def _computed_words(texts: Sequence[str], line: int) -> Iterator[Word]:

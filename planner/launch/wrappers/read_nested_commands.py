@@ -71,6 +71,41 @@ def _containers_below(
         yield from _containers_below(entry, levels, name)
 
 
+_ENGINE_KEYS = {
+    "vllm serve": {"tensor_parallel_size", "gpu_memory_utilization", "max_model_len"},
+    "python3 -m sglang.launch_server": {"tp_size", "mem_fraction_static", "context_length"},
+}
+"""Programs whose options stand as keys in documents of any kind, and keys that are theirs alone."""
+
+
+def engine_mappings(text: str, name: str) -> Iterator[Container]:
+    """Yield an engine's command for each mapping of a text with the engine's options as keys.
+
+    Raises LaunchError if the text is no YAML, is too long or nested too deeply.
+    """
+    for document in documents(text, name):
+        yield from _engines_below(document, ())
+
+
+def _engines_below(section: YamlValue, around: tuple[YamlValue, ...]) -> Iterator[Container]:
+    levels = (*around, section) if section.is_mapping else around
+    values = dict(section.items())
+    program = next((p for p, keys in _ENGINE_KEYS.items() if len(keys & {*values}) > 1), None)
+    if program is not None:
+        words = [plain_word(word, section.line) for word in program.split()]
+        for key, value in values.items():
+            text = (value.text or "").lower()
+            if text in ("", "false", "null", "none") and not value.entries():
+                continue
+            words.append(plain_word(f"--{key.replace('_', '-')}", value.line))
+            if text != "true":
+                words += [word_at(entry.pieces, entry) for entry in value.entries() or (value,)]
+        yield _with_levels(words, levels, section.line)
+        return
+    for value in (*values.values(), *section.entries()):
+        yield from _engines_below(value, levels)
+
+
 def _command_words(key: str, value: YamlValue, name: str) -> tuple[Word, ...]:
     """Return the words of a command under a key: those of a list, or a script; else nothing."""
     entries = value.entries()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from planner.base.records import record
@@ -21,8 +21,10 @@ from planner.launch.wrappers.read_resources import (
 from planner.launch.wrappers.read_wrapped_commands import UnwrappedCommand, unwrap
 from planner.launch.write.write_launch import WRITTEN_BY
 
-_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-            "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
+_VISIBLE = (
+    *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    *("NVIDIA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES"),
+)
 
 _SELF_LAUNCHING = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner")
 # The programs that start one process unless a variable sets the number.
@@ -60,16 +62,23 @@ class StartedProgram:
             raise LaunchError(f"{name}: {self.conflict} Change one of them.")
 
 
-def read_script(text: str, environment: Mapping[str, str], name: str) -> Script:
+def read_script(
+    text: str,
+    environment: Mapping[str, str],
+    name: str,
+    read_sourced: Callable[[str], str | None] | None = None,
+) -> Script:
     """Read a shell script; variables that its scheduler sets are known in the script.
+
+    ``read_sourced`` returns the text of a file that it sources, None if there is none.
 
     Raises `LaunchError`: see `read_shell`.
     """
-    script = read_shell(text, environment, name)
+    script = read_shell(text, environment, name, read_sourced)
     set_by_scheduler = _scheduler_variables(script)
     if not set_by_scheduler:
         return script
-    return read_shell(text, {**set_by_scheduler, **environment}, name)
+    return read_shell(text, {**set_by_scheduler, **environment}, name, read_sourced)
 
 
 def inner_commands(script: Script) -> tuple[StartedProgram, ...]:

@@ -306,8 +306,13 @@ _SIZE = re.compile(r"^[^\n]{0,12}?(?<!\d)(\d{2,3})\s?gi?b", re.IGNORECASE)
 _PCIE = re.compile(r"^[^\n]{0,12}?pcie", re.IGNORECASE)
 # Shorter words, and bare numbers, mean other things in a text more often than a GPU.
 _SHORTEST = 3
-_OF_AMD = re.compile(r"(?<![a-z])(?:rocm|primus|amdgpu)(?![a-z])", re.IGNORECASE)
-_USUAL_OF_AMD = "mi300x-192gb"
+_USUAL_OF_SOFTWARE = {
+    "mi300x-192gb": re.compile(r"(?<![a-z])(?:rocm|primus|amdgpu)(?![a-z])", re.IGNORECASE),
+    "ascend-910b-64gb": re.compile(r"ASCEND_RT_VISIBLE_DEVICES|torch_npu|HCCL_\w+|vllm[-_]ascend"),
+    "gaudi2": re.compile(r"HABANA_\w+|optimum[-.]habana|gaudi_spawn"),
+    "inferentia2-32gb": re.compile(r"aws\.amazon\.com/neuron|NEURON_RT_\w+|optimum[-.]neuron"),
+}
+"""The GPU that is assumed where a text names only the software of its vendor."""
 
 
 INSTANCES: Mapping[str, CloudInstance] = cloud_instances()
@@ -369,9 +374,8 @@ def gpus_in_text(
             }
         if words_by_gpu:
             return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in words_by_gpu.items())
-    if software := _OF_AMD.search(text):
-        return (NamedGpu(gpu=_USUAL_OF_AMD, word=software[0]),)
-    return ()
+    found = ((gpu, pattern.search(text)) for gpu, pattern in _USUAL_OF_SOFTWARE.items())
+    return tuple(NamedGpu(gpu=gpu, word=word[0]) for gpu, word in found if word)[:1]
 
 
 def _of_size(word: str, following: str, folder: Path | None) -> str:

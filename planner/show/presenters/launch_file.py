@@ -22,6 +22,7 @@ from planner.launch.read.hf_trainer.derive_settings import UNPACKED
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.launch_file import LaunchQuestion
 from planner.launch.read.option_lines import Line, Status
+from planner.launch.read.read_launch import SEVERAL_LAUNCHES
 from planner.launch.targets import targets
 from planner.launch.write.rewrite_launch import RewriteResult
 from planner.launch.write.write_launch import WrittenLaunch
@@ -96,10 +97,22 @@ def read_lines(imported: ImportedLaunch, notes: Sequence[str]) -> Iterator[str]:
     yield f"Read as: {'; '.join(texts)}."
     if doubts := [*_doubts(imported)]:
         yield f"May change the result: {'; '.join(doubts)}."
-    all_notes = [*notes, *imported.notes]
+    all_notes = sorted(
+        [*notes, *imported.notes], key=lambda note: not note.startswith(SEVERAL_LAUNCHES)
+    )
     if all_notes:
         more = f" And {len(all_notes) - 1} more (--full)." if len(all_notes) > 1 else ""
         yield f"{all_notes[0]}{more}"
+
+
+def with_incompleteness(imported: ImportedLaunch, verdict: str) -> str:
+    """Return the verdict on a launch file, after the options that may change it and are unread."""
+    options = imported.undecided
+    if not options:
+        return verdict
+    rest = f" and {len(options) - _MAX_IGNORED} more" if len(options) > _MAX_IGNORED else ""
+    names = ", ".join(name.rpartition(".")[2] for name in options[:_MAX_IGNORED]) + rest
+    return f"Incomplete reading, {names} may change this. {verdict}"
 
 
 def _doubts(imported: ImportedLaunch) -> Iterator[str]:
