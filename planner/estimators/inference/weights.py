@@ -102,7 +102,10 @@ def padded_experts(inputs: ServingInputs, layer: Layer, c: ServingConfigurations
     tiles, experts = padding.get(inputs.machine.gpu.architecture), layer.experts
     if not tiles or experts is None:
         return 1.0
-    widths = (experts.width / c.expert_tensor_parallel, float(inputs.model.hidden_size))
+    widths: tuple[Numeric, Numeric] = (
+        experts.width / c.expert_tensor_parallel,
+        float(inputs.model.hidden_size),
+    )
     ratios = [
         np.ceil(width / tile) * tile / width for width, tile in zip(widths, tiles, strict=True)
     ]
