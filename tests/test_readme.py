@@ -32,6 +32,8 @@ NOT_RUN = {
     "planner ui": "serves until it is ended: tests/ui asks it",
     "--dask": "asks a cluster: tests/sweeps/test_dask.py does",
     "ours-2026": "a folder of a user",
+    "AzureLLM": "a public trace that does not ship",
+    "run.log": "a log of a user",
     "path/to/config.json": "a file of a user",
     "procurement": "takes minutes: the console blocks of its page show it",
 }
