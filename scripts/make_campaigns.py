@@ -33,9 +33,9 @@ _TEXT = """\
 
 A pre-training campaign takes more GPU-hours than its steps and the failures of its GPUs. Restarts
 by hand, evaluations, slow nodes and repeated parts add to it. The **campaign factor is
-{typical:.2f} [{low:.2f} to {high:.2f}]**: published GPU-hours over those that `planner` predicts for steps,
-checkpoints and [failures](../how-to/failures.md). It is one number for all models: the median, with
-every publisher counting the same, and the range of 9 of 10.
+{typical:.2f} [{low:.2f} to {high:.2f}]**: published GPU-hours over those that `planner`
+predicts for steps, checkpoints and [failures](../how-to/failures.md). It is one number for all
+models: the median, with every publisher counting the same, and the range of 9 of 10.
 
 The factor is in cost, `campaign_gpu_hours`, calendar time and energy of pre-training, and in their
 intervals. `--campaign-factor 1` switches it off, `--campaign-factor 1.3` sets it. `--reliability

@@ -22,8 +22,8 @@ _HEAD = f"""# Models that are read
 
 Made by `python scripts/make_models_read.py`. Of every `model_type` of transformers {RELEASE} with
 a language model, {{read}} are read from their `config.json`. Some need code outside
-transformers. {{refused}} are refused, and the second table has the reasons. Counts of parameters are
-those of transformers within 0.5 %, except under *counted otherwise*.
+transformers. {{refused}} are refused, and the second table has the reasons. Counts of
+parameters are those of transformers within 0.5 %, except under *counted otherwise*.
 
 A model of a type that is not here can be described in a file of its own
 ([own specs](../how-to/specs.md#models)).
