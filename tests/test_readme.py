@@ -33,7 +33,8 @@ NOT_RUN = {
     "--dask": "asks a cluster: tests/sweeps/test_dask.py does",
     "ours-2026": "a folder of a user",
     "AzureLLM": "a public trace that does not ship",
-    "run.log": "a log of a user",
+    "steps.csv": "made from logs of a user",
+    "my_verl.toml": "fitted to logs of a user",
     "path/to/config.json": "a file of a user",
     "procurement": "takes minutes: the console blocks of its page show it",
 }
