@@ -57,15 +57,16 @@ _TITLES = (
 _HEAD = f"""# Errors by group
 
 Made by `python scripts/make_accuracy.py` from what `planner validate` predicts for the published
-runs that ship with the package. [Accuracy](../background/accuracy.md) says what to make of them.
+runs that ship with the package. [Accuracy](../background/accuracy.md) explains them.
 
 - *runs* have a measurement, *predicted* of them a prediction. Groups of fewer than {_ENOUGH}
   predicted runs count in *all* alone.
-- *mean* and *median* are those of |predicted / measured - 1|; *bias* is the median of
-  predicted / measured - 1: above 0, we say slower, or more memory, than was measured; for
-  throughput, more of it.
-- *within* is the share of runs inside the {LEVEL:.0%} interval, *score* the mean interval score on
-  the logarithm: its width, and {2 / (1 - LEVEL):.0f} times what is beyond it; less is better.
+- *mean* and *median* are those of |predicted / measured - 1|.
+- *bias* is the median of predicted / measured - 1. Above 0 the prediction has more time, memory or
+  throughput than was measured.
+- *within* is the share of runs inside the {LEVEL:.0%} interval.
+- *score* is the mean interval score on the logarithm, less is better. It is the width of the
+  interval and {2 / (1 - LEVEL):.0f} times what lies beyond it.
 - *basis* is what an interval rests on: *measured*, runs of that software on that class of GPU;
   *transferred*, of one of the two; *roofline*, of neither. A prediction says its own.
 - Left out are runs whose columns cannot be their layout, and speeds that their source calls noise.

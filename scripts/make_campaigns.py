@@ -31,29 +31,25 @@ PAGE = ROOT / "docs" / "reference" / "campaigns.md"
 _TEXT = """\
 # Campaigns
 
-A campaign of pretraining takes more GPU-hours than its steps and the failures of its GPUs:
-restarts by hand, evaluations, nodes that are slow for long, parts that are run again. What
-publishers say that their campaigns took, over what `planner` predicts for their steps, checkpoints
-and failures ([failures](../how-to/failures.md)),
-tells the **campaign factor {typical:.2f} [{low:.2f} to {high:.2f}]**. It is one
-number, never one of a model: the median, every publisher counting the same, and between
-what 9 of 10 lie beyond the error of the steps. It is in the money, the
-GPU-hours of the campaign (`campaign_gpu_hours`), the calendar and the energy of pretraining, and in
-their intervals.
-`--campaign-factor 1` switches it off, `--campaign-factor 1.3` sets it. `--reliability ideal` has
-none, and neither has fine-tuning, of which nobody published campaigns. All plans of a comparison
-have it in common, so that it tells none from another: ties and choices are by the step.
+A pre-training campaign takes more GPU-hours than its steps and the failures of its GPUs. Restarts
+by hand, evaluations, slow nodes and repeated parts add to it. The **campaign factor is
+{typical:.2f} [{low:.2f} to {high:.2f}]**: published GPU-hours over those that `planner`
+predicts for steps, checkpoints and [failures](../how-to/failures.md). It is one number for all
+models: the median, with every publisher counting the same, and the range of 9 of 10.
+
+The factor is in cost, `campaign_gpu_hours`, calendar time and energy of pre-training, and in their
+intervals. `--campaign-factor 1` switches it off, `--campaign-factor 1.3` sets it. `--reliability
+ideal` and fine-tuning have none. All plans of a comparison share it, so it decides no choice.
 
 {number} campaigns of {publishers} publishers. With the factor of the other publishers half of them
 are within {error:.0f} %, without it within {plain:.0f} %; {inside} of {number} are in their 90 %
 interval.
 
-Layouts are what a search recommends for the stated software and GPUs, unless a paper states all of
-its own; where no software is known, it is predicted as Megatron-LM, and where no number of GPUs is,
-as 2,048. A publisher's own software may be better or worse than that: the spread holds it, as it
-holds what sources count differently. The GPU-hours are those of the sources, some read in texts
-about them; batches, lengths, numbers of GPUs and layouts that stand in
-`scripts/published/campaigns.csv` were not all checked against the papers: correct what differs.
+Layouts are those that a search recommends for the stated software and GPUs, unless a paper states
+its own. Unknown software counts as Megatron-LM, an unknown number of GPUs as 2,048. A publisher's
+own software may be better or worse, and the spread includes that. GPU-hours are those of the
+sources. Not all batches, lengths and layouts in `scripts/published/campaigns.csv` were checked
+against the papers.
 
 """
 

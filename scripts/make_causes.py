@@ -35,10 +35,9 @@ _HEAD = """# Causes of errors and what became of them
 Made by `python scripts/make_causes.py` from `scripts/published/causes.csv` and from what
 `planner validate` predicts for the published runs that ship with the package.
 
-Each row is a cause of errors that was found in published runs, the runs that showed it, the figure
-before (commit b899140e; of runs that came later, before they were looked at) and now on the same
-runs, and how it is modelled, or why it remains.
-Figures are means of |predicted / measured - 1| where they are not said to be another.
+Each row is a cause of errors in published runs, with the runs that showed it. It has the figure
+before (commit b899140e, or when the runs came) and now, and how the cause is modelled or why it
+remains. Figures are means of |predicted / measured - 1| unless the row names another.
 [Accuracy](../background/accuracy.md) has the errors of runs left out of the fits, [errors by
 group](accuracy_tables.md) all others."""
 _FINDINGS = """## Findings of arXiv:2311.03687

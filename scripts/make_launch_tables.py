@@ -21,14 +21,14 @@ FILE = Path(planner.__file__).parents[1] / "docs" / "reference" / "launch_option
 _HEAD = """# Options of launch files
 
 Made by `python scripts/make_launch_tables.py` from the tables in `planner/launch/options`,
-which `planner launch` writes by and `--from` reads backwards. Every written option is one that the
-target's own parser accepts at the version named (`planner/launch/accepted`);
-[launch files](../how-to/launch.md) says how they are used.
+which `planner launch` writes by and `--from` reads backwards. The
+target's own parser accepts every written option at the version named (`planner/launch/accepted`).
+[Launch files](../how-to/launch.md) explains their use.
 
-Parameters have the names of the [reference](reference.md); other names are sizes of the model or
-what a target works out of the plan. A value stands in the table where the row is of that value
-alone; `X` is the value itself. The last table holds for each target that trains, of the parameters
-that its own does not name."""
+Parameters have the names of the [reference](reference.md). Other names are sizes of the model or
+quantities that a target computes from the plan. A value stands in the table where the row holds for
+that value only, and `X` is any value. The last table holds for every training target and the
+parameters that its own table does not name."""
 _COLUMNS = ("| parameter | value | option | since | |", "|---|---|---|---|---|")
 _SHARED = OptionTable.load("training").rows
 _WORDS = {

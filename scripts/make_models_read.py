@@ -20,10 +20,10 @@ RELEASE = "5.24.0"
 
 _HEAD = f"""# Models that are read
 
-Made by `python scripts/make_models_read.py`. Every `model_type` of transformers {RELEASE} that has
-a language model: {{read}} are read from their `config.json`, with some of code beside transformers;
-{{refused}} are refused, for want of what the second table says. Counts of parameters are those of
-transformers, within 0.5 %, but for what stands under *counted otherwise*.
+Made by `python scripts/make_models_read.py`. Of every `model_type` of transformers {RELEASE} with
+a language model, {{read}} are read from their `config.json`. Some need code outside
+transformers. {{refused}} are refused, and the second table has the reasons. Counts of
+parameters are those of transformers within 0.5 %, except under *counted otherwise*.
 
 A model of a type that is not here can be described in a file of its own
 ([own specs](../how-to/specs.md#models)).
@@ -42,8 +42,8 @@ _REFUSED = """
 _SEVERAL = """
 ## Models of several modes
 
-The language model is read; a vision tower that is described is counted beside it, another is said
-to be left out.
+The language model is read. A vision tower that is described is counted, and answers name a tower
+that is left out.
 
 | language model | types |
 |---|---|

@@ -42,9 +42,10 @@ WIDTH = "900"
 
 _PAGE = """# A procurement question
 
-{description}: {scenarios:,} scenarios,
-of which {feasible:,} have a plan ({models} models, {gpus} GPUs, {numbers} numbers of GPUs,
-{contracts} contracts). One command:
+{description}.
+
+One command asks {scenarios:,} scenarios ({models} models, {gpus} GPUs, {numbers} numbers of GPUs,
+{contracts} contracts), and {feasible:,} have a plan:
 
 ```sh
 planner sweep {name} --output {name}
@@ -56,10 +57,10 @@ Cost with its 90 % interval, and the calendar time with failures:
 
 {answer}
 
-The pictures below show the cost of every scenario: `*` is the cheapest of a column, `~` is tied
-with it, a letter says why there is no plan, `-` that there is no price.
-[All {scenarios:,} scenarios]({csv}) are a CSV file, and
-`planner sweep show {name} --where "model == 'Llama 2 70B'" --full` says where one GPU overtakes
+The pictures below show the cost of every scenario. `*` is the cheapest of a column, `~` is tied
+with it, a letter is the reason why there is no plan, `-` a missing price.
+[All {scenarios:,} scenarios]({csv}) are a CSV file.
+`planner sweep show {name} --where "model == 'Llama 2 70B'" --full` shows where one GPU overtakes
 another.
 {pictures}
 ## The plan

@@ -32,16 +32,17 @@ MODEL = "llama-3.1-8b"
 
 _HEAD = """# Launch files of others, read
 
-Made by `python scripts/make_public_launches.py`. {number} files in the style of public ones, in
-`tests/launch/public/`: each was written for this repository after a public file, shortened, with
-its options, its values and what is hard in it. Tests hold what must be understood, asked for and
-not understood in each; this table says what `planner estimate --from FILE` makes of them.
+Made by `python scripts/make_public_launches.py`. The {number} files in
+`tests/launch/public/` are in the style of public ones. Each was written for this repository after a
+public file, with its options, its values and what is hard in it. This table has what
+`planner estimate --from FILE` makes of them, and tests hold it.
 
-*Understood* are options that a prediction uses, *defaults* what the tool does where the file says
-nothing, *no effect* options that change no prediction, such as paths and learning rates,
-*not modelled* options that may change the result and that planner does not model. What text
-alone does not tell is *assumed*, and said with its reason; a model that is not told is asked for,
-and is Llama 3.1 8B here. The verdict is that of the shortened file with these assumptions.
+- *Understood* options are used by a prediction.
+- *Defaults* are what the tool does where the file sets nothing.
+- *No effect* options change no prediction, such as paths and learning rates.
+- *Not modelled* options may change the result.
+- What the text leaves open is *assumed*. A missing model is *asked* for and is Llama 3.1 8B here.
+- The *verdict* is that of the shortened file with these assumptions.
 
 {summary}
 
@@ -156,7 +157,7 @@ def page() -> str:
     clear = sum(not told.unknown for told in read)
     summary = (
         f"{len(read)} of {len(outcomes)} are read and judged, {whole} of them as they stand, the "
-        f"others once their model is given; {clear} have no option that is not understood. "
+        f"others once their model is given. {clear} have no option that is not understood. "
         f"{len(outcomes) - len(read)} are refused, each with its reason."
     )
     head = _HEAD.format(number=len(outcomes), summary=summary)

@@ -39,16 +39,16 @@ _SIZES = {
     "micro_batch_size": "mbs",
 }
 _SCALED = {"fp8cs": "tensorwise", "fp8sc": "blockwise", "fp8mx": "mxfp8"}
-_HEAD = """# Vendors' layouts beside ours
+_HEAD = """# Vendors' layouts and ours
 
-Made by `python scripts/make_recipes.py`. {recipes} layouts that NVIDIA tuned and ships
-(`{source}`;
-carried in `planner/validation/recipes.csv`), each beside the plan that a search with the recipe's
-framework recommends for the same model, GPUs, length, batch, precision and scaling in 8 bit;
-it may hide the exchange of tokens between experts behind computation where the recipe does.
+Made by `python scripts/make_recipes.py`. {recipes} layouts that NVIDIA tuned
+(`{source}`) are
+compared with the plan that a search recommends. `planner/validation/recipes.csv` has them. The
+search has the recipe's framework, model, GPUs, length, batch, precision and 8-bit scaling. It may
+hide the exchange of tokens between experts where the recipe does.
 
-*Gain* is the predicted throughput of the recommended plan over that of the vendor's layout, less 1:
-a claim, as nobody ran both. Plans within a factor of {factor:.2f} of each other are ties.
+*Gain* is the predicted throughput of the recommended plan over that of the vendor's layout, less 1.
+It is a claim, because no published run has both. Plans within a factor of {factor:.2f} are ties.
 
 | of {recipes} layouts | |
 |---|--:|
@@ -59,10 +59,9 @@ a claim, as nobody ran both. Plans within a factor of {factor:.2f} of each other
 | gain of at most {much:.0%} either way | {near} |
 | gain above {much:.0%}, each with its reason | {claims} |
 
-The module *mlp* of `recompute_modules` is that of dense layers (Megatron-Core calls the other one
-*moe*): models with experts are taken to repeat what costs little, as with *mla_up_proj* alone.
-*Peak* is the predicted share of the GPU's memory. A size of 1 is not written. The last column is
-the number of the reason below.
+The module *mlp* of `recompute_modules` is that of dense layers; Megatron-Core calls the other one
+*moe*. Models with experts repeat only what costs little. *Peak* is the predicted share of the GPU's
+memory. A size of 1 is not written. The last column is the number of the reason below.
 
 | recipe | vendor's layout | peak | recommended | peak | gain | |
 |---|---|--:|---|--:|--:|---|

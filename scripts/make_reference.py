@@ -51,22 +51,22 @@ Made by `python scripts/make_reference.py` from the table of terms
 (`planner/question/terms.csv`) and the commands.
 
 A name is the same everywhere: in `--set`, search spaces, columns, plans and `planner.Request`.
-*Of* says which workloads know it: training (`--workload train`), static batches (`inference`),
-serving (`serve`).
+*Of* lists the workloads that know it: training (`--workload train`), static batches (`inference`),
+serving (`serve`), reinforcement learning (`rl`).
 
-Numbers may be written 8k (8,000), 2M, 1.4T, 8Ki (8,192) or 40%, on the command line and as text
-in Python; times and bytes have a unit (40ms, 6s, 20d, 8GiB), or are numbers in SI units in Python.
-What may be several is a text with commas, in Python also a list, set, range or array."""
+Numbers may be written 8k (8,000), 2M, 1.4T, 8Ki (8,192) or 40%, also as text in Python. Times and
+bytes have a unit (40ms, 6s, 20d, 8GiB); numbers in Python are in SI units. Several values are a
+text with commas, in Python also a list, set, range or array."""
 _PARAMETERS = """A configuration has a value of each: `--set NAME=VALUE[,VALUE]`, keys of a search
 space, columns of results; a few have an option of their own. `--set` and `settings` in Python take
-the *short* name, too. Without a default, the specs say the value."""
+the *short* name, too. Without a default the specs set the value."""
 _POOLS = """Of disaggregated plans, set like parameters. Prefill workers have the values of the
 plain names where they have no other."""
-_QUESTIONS = """What a user says beside the parameters: options, fields of `planner.Request`,
-answers of a plan."""
-_SIZING = "What `planner size` is asked beside that."
-_OPERATORS = """Of `planner operators` and `planner.operators`, each one or several; beside them
-`--gpus` and `--precision`. Without a default one that the operator has must be said."""
+_QUESTIONS = """What a user specifies in addition to parameters: options, fields of
+`planner.Request`, answers of a plan."""
+_SIZING = "Further options of `planner size`."
+_OPERATORS = """Options of `planner operators` and `planner.operators`, one value or several, with
+`--gpus` and `--precision`. A size of the operator without a default is required."""
 _COMMANDS = """`-h` behind any of them shows its help, `planner search --workload serve -h` that of
 one workload. `planner --install-completion` lets bash, zsh or fish complete commands, options,
 specs, parameters and their values; `planner --show-completion` prints what it would install."""

@@ -26,17 +26,7 @@ _OF_THE_TOP = {
 }
 NAVIGATION = {
     "Start": "start/train start/serve start/buy start/check",
-    "How-to: train": "how-to/training how-to/layouts how-to/fine-tuning how-to/preferences "
-    "how-to/rl how-to/rl_files",
-    "How-to: serve": "how-to/serving how-to/static_batches how-to/inputs how-to/traffic "
-    "how-to/sessions how-to/fleets how-to/simulators",
-    "How-to: buy or rent": "how-to/sizing how-to/services how-to/sweeps how-to/clusters "
-    "how-to/money how-to/failures how-to/energy how-to/api_prices",
-    "How-to: launch and measure": "how-to/launch how-to/launch_from how-to/launch_targets "
-    "how-to/measure how-to/calibration",
-    "How-to: understand and share": "how-to/comparing how-to/explaining how-to/operators "
-    "how-to/largest how-to/pictures how-to/report how-to/files how-to/ui how-to/python "
-    "how-to/drivers how-to/specs",
+    "How-to": "generated/train generated/serve generated/buy generated/launch generated/share",
     "Background": "background/prediction background/uncertainty background/accuracy "
     "background/traffic background/design background/speed generated/formulas "
     "generated/contributing",
@@ -46,6 +36,33 @@ NAVIGATION = {
     "reference/recipes reference/campaigns reference/procurement reference/llm_analysis "
     "reference/versions generated/changelog",
 }
+GROUPS = {
+    "train": (
+        "Train",
+        "how-to/training how-to/layouts how-to/fine-tuning how-to/preferences how-to/rl "
+        "how-to/rl_files",
+    ),
+    "serve": (
+        "Serve",
+        "how-to/serving how-to/static_batches how-to/inputs how-to/traffic how-to/sessions "
+        "how-to/fleets how-to/simulators",
+    ),
+    "buy": (
+        "Buy or rent",
+        "how-to/sizing how-to/services how-to/sweeps how-to/clusters how-to/money "
+        "how-to/failures how-to/energy how-to/api_prices",
+    ),
+    "launch": (
+        "Launch and measure",
+        "how-to/launch how-to/launch_from how-to/launch_targets how-to/measure how-to/calibration",
+    ),
+    "share": (
+        "Understand and share",
+        "how-to/comparing how-to/explaining how-to/operators how-to/largest how-to/pictures "
+        "how-to/report how-to/files how-to/ui how-to/python how-to/drivers how-to/specs",
+    ),
+}
+"""Pages of the site that list the How-to pages of a task: title and pages by name."""
 _FORMULAS = """Formulas
 ========
 
@@ -133,6 +150,9 @@ def pages() -> Iterator[tuple[str, str]]:
     catalogue = Catalogue(None)
     for kind in ("gpus", "clusters", "models", "frameworks", "engines"):
         yield f"{kind}.md", getattr(spec_pages, kind)(catalogue) + "\n"
+    for name, (title, listed) in GROUPS.items():
+        contents = "\n".join(f"/{page}" for page in listed.split())
+        yield f"{name}.md", f"# {title}\n\n```{{toctree}}\n{contents}\n```\n"
     yield "formulas.rst", formulas()
     yield "interface.rst", _INTERFACE
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):

@@ -32,6 +32,9 @@ NOT_RUN = {
     "planner ui": "serves until it is ended: tests/ui asks it",
     "--dask": "asks a cluster: tests/sweeps/test_dask.py does",
     "ours-2026": "a folder of a user",
+    "AzureLLM": "a public trace that does not ship",
+    "steps.csv": "made from logs of a user",
+    "my_verl.toml": "fitted to logs of a user",
     "path/to/config.json": "a file of a user",
     "procurement": "takes minutes: the console blocks of its page show it",
 }
@@ -324,6 +327,19 @@ def test_the_four_doors_lead_to_every_page() -> None:
     assert linked >= set(PAGES) - {README.name, "index.md"}
     start = {f"docs/{page}" for page in PAGES if page.startswith(("start/", "index"))}
     assert start <= set(re.findall(r"\]\(([^)#]+\.md)", PAGES[README.name]))
+
+
+# Words of a page without its blocks and tables that scripts make.
+MOST_WORDS = {"start": 400, "how-to": 950, "background": 1500}
+MADE = re.compile(r"^```.*?^```|^<!-- made by .*?^<!-- end -->", re.DOTALL | re.MULTILINE)
+
+
+@each("page", [page for page in PAGES if page.partition("/")[0] in MOST_WORDS])
+def test_a_page_is_short(page: str) -> None:
+    part = page.partition("/")[0]
+    assert len(MADE.sub("", PAGES[page]).split()) <= MOST_WORDS[part]
+    if part == "start":
+        assert len(PAGES[page].partition("```console")[0].split()) <= 80
 
 
 def test_the_readme_is_short() -> None:

@@ -26,8 +26,13 @@ def pages() -> dict[str, str]:
     return dict(site_pages.pages())
 
 
+def test_the_navigation_has_four_parts() -> None:
+    assert [*site_pages.NAVIGATION] == ["Start", "How-to", "Background", "Reference"]
+
+
 def test_every_page_is_in_the_navigation_once(pages: dict[str, str]) -> None:
-    listed = " ".join(site_pages.NAVIGATION.values()).split()
+    groups = (listed for _, listed in site_pages.GROUPS.values())
+    listed = " ".join([*site_pages.NAVIGATION.values(), *groups]).split()
     docs = ROOT / "docs"
     pages_of = (path.relative_to(docs).with_suffix("") for path in docs.glob("**/*.md"))
     written = {str(path) for path in pages_of if path.parts[0] not in ("index", "generated")}
