@@ -256,9 +256,9 @@ def _kernel_heads(op: AttentionCore) -> tuple[int, int, int]:
 def _chosen_keys(sequence_length: Numeric, op: AttentionCore) -> FloatArray:
     """Return the keys that a kernel of sparse attention reads for a query, masked ones too."""
     if not op.compress_ratio:
-        return np.minimum(np.asarray(sequence_length), float(op.index_topk))
+        return np.asarray(np.minimum(sequence_length, float(op.index_topk)))
     window = np.minimum(np.asarray(sequence_length), float(op.sliding_window or 0))
-    return window + op.compressed_keys(sequence_length)
+    return np.asarray(window + op.compressed_keys(sequence_length))
 
 
 def _ring_step(share: MicroBatchShare, heads: FloatArray) -> tuple[FloatArray, FloatArray]:

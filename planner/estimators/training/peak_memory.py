@@ -91,7 +91,7 @@ def bytes_per_logit(inputs: TrainingInputs, default: FloatArray) -> FloatArray:
     if work.training_objective.needs_rollouts or not any(work.forward_passes):
         return default
     forward = np.where(default >= OWN_EAGER_BYTES, _EAGER_FORWARD_BYTES, default - _LOGIT_GRADIENT)
-    return np.maximum(default, 2 * forward)
+    return np.asarray(np.maximum(default, 2 * forward))
 
 
 # A CUDA context with the kernels of PyTorch is 0.4 to 0.6 GiB.
