@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -127,3 +128,23 @@ def test_kernels_of_unsloth_keep_no_input_of_the_last_matrix() -> None:
         size = float(np.ravel(row["memory_activations_gib"])[0]) * GIB
         kept[framework] = size / profile.kept_activations
     assert kept["hf-trainer-triton"] - kept["unsloth"] == pytest.approx(32 * 1_024 * 2 * 11_008)
+
+
+@pytest.mark.parametrize(("tokens", "published"), [(65_536, 80.0), (102_400, None)])
+def test_unsloth_until_2025_has_all_logits_at_once(tokens: int, published: float | None) -> None:
+    """hiyouga/LlamaFactory issue 3638: an 8B in 4 bit fills an A100 at 65,536; 102,400 run out."""
+    request = Request(
+        model="llama-3-8b", gpu="a100", num_gpus=1, framework="unsloth", adapter="qlora",
+        lora_targets="query_value", sequence_length=tokens, global_batch_size=4,
+        settings={"loss_kernel": "fused"},
+    )  # fmt: skip
+    peak, in_chunks = (
+        evaluate(make_single_plan(each)).table()["peak_memory_gib"].item()
+        for each in (request, replace(request, settings={}))
+    )
+    assert in_chunks < 30
+    if published is None:
+        assert peak > 100
+    else:
+        assert peak == pytest.approx(published, rel=0.1)
+    assert "fused before" in make_plan(replace(request, settings={})).defaults["loss_kernel"]

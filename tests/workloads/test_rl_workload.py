@@ -483,3 +483,20 @@ def test_columns_of_the_question_have_the_order_of_the_table() -> None:
     table = [name for name in terms_of("rl", "question") if name in shared]
     assert len(table) > 5
     assert [name for name in shared if name in table] == table
+
+
+def test_a_step_fits_as_likely_as_its_trainer_in_the_room_that_the_engine_leaves() -> None:
+    """A larger engine and longer micro-batches leave less; another place leaves all."""
+
+    def chance(**settings: object) -> float:
+        asked = {**ASKED, "framework": "verl", "settings": {"zero_stage": 3, **settings}}
+        return planner.estimate(**asked).table()["fit_probability"].item()
+
+    colocated = {"placement": "colocated", "offload_train": False}
+    small, large = (
+        chance(**colocated, rollout_gpu_memory=share, rollout_tensor_parallel=2)
+        for share in (0.5, 0.75)
+    )
+    assert 0 <= large < small <= 1
+    separate = {"placement": "separate", "train_gpus": 8, "rollout_gpu_memory": 0.9}
+    assert chance(**separate) > 0.9

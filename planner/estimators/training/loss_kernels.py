@@ -39,7 +39,7 @@ def logit_bytes(share: MicroBatchShare) -> FloatArray:
             default,
             default if default >= OWN_EAGER_BYTES else EAGER_BYTES,
             min(default, _WHOLE_BYTES),
-            min(default, memory.per_logit_fused),
+            memory.per_logit_fused if memory.loss_room else min(default, memory.per_logit_fused),
             np.minimum(default, by_chunk),
             np.minimum(default, linear),
         ],

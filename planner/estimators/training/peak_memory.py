@@ -12,6 +12,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric, add, is_among, largest
 from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, ZeroStage
 from planner.base.records import record
+from planner.base.software_enums import LossKernel
 from planner.base.units import GIB
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.towers import TowerShare, frozen_tower_bytes
@@ -576,7 +577,8 @@ def _rebuilt_bytes(share: MicroBatchShare, counts: FloatArray, layer: FloatArray
 def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
     """Return bytes of logits and their copies at the peak of the cross-entropy on one GPU.
 
-    Some losses process as many tokens at a time as fit next to the ``other`` memory. Multi-token
+    Some losses process as many tokens at a time as fit next to the ``other`` memory, if no other
+    kernel is set. Multi-token
     prediction modules save the inputs of their norms and their projection.
     """
     model, memory = share.inputs.model, share.inputs.framework.memory
@@ -584,7 +586,8 @@ def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
     if memory.loss_room:
         free = share.machine.gpu.allocatable_memory - other.total
         chunk_bytes = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
-        logits = np.minimum(logits, chunk_bytes / WIDE_BYTES)
+        in_chunks = np.minimum(logits, chunk_bytes / WIDE_BYTES)
+        logits = np.where(share.loss_kernel == LossKernel.FUSED, logits, in_chunks)
     read = share.number_bytes * (2 + 2) * share.local_tokens * model.hidden_size
     each = logits * bytes_per_logit(share.inputs, logit_bytes(share))
     return np.asarray(each + model.mtp_num_layers * (each + read))

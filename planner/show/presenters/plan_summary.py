@@ -228,7 +228,8 @@ def _largest_assumption(plan: Plan, assumptions: Sequence[SensitiveAssumption]) 
     def spread(assumption: SensitiveAssumption) -> float:
         columns = moved_columns(plan.workload.wording, assumption)
         ends = (assumption.moved[name] for name in columns)
-        return max((high / low if low > 0 else math.inf for low, high in ends), default=0.0)
+        least = 1.0 if assumption.does_not_fit else 0.0
+        return max((high / low if low > 0 else math.inf for low, high in ends), default=least)
 
     largest = max(assumptions, key=spread, default=None)
     if largest is None or not spread(largest):

@@ -8,13 +8,21 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, IndexArray, Values, broadcast_flat, first
+from planner.base.arrays import (
+    CodeArray,
+    FloatArray,
+    IndexArray,
+    Values,
+    add,
+    broadcast_flat,
+    first,
+)
 from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.base.software_enums import Placement
 from planner.base.units import GIB, ceil_div
 from planner.confidence.error_classes import gpu_class, has_experts
-from planner.confidence.intervals import Confidence
+from planner.confidence.intervals import Confidence, fit_probability
 from planner.confidence.rl import FittedSteps, rl_confidence
 from planner.configurations.configuration_tables import first_broken
 from planner.configurations.enumerate import OpenMesh
@@ -33,6 +41,7 @@ from planner.question.terms import terms_of
 from planner.specs.operating_terms import OperatingTerms
 from planner.specs.training_workload import AdapterSetup
 from planner.workloads.complexity import packed
+from planner.workloads.prediction_confidence import training_memory_errors
 from planner.workloads.quantity import Quantity
 from planner.workloads.workload import format_parameter_column, repeated, term_columns
 
@@ -40,8 +49,14 @@ _BLOCK_ROWS = 2**20
 _CACHE, _HOST, _FULL = (np.int8(len(RL_RULES) + more) for more in range(3))
 _SPLITS = 128
 """Most splits of the GPUs to try, if the request sets none."""
+_ENGINE = "engine_"
 SIDES = ("trainer", "rollout")
 """What a step waits for."""
+
+
+def _is_trainer(part: str) -> bool:
+    """Whether a part of the memory of a phase is the trainer's."""
+    return not part.startswith(_ENGINE)
 
 
 def splits(count: int, node: int) -> list[float]:
@@ -108,6 +123,20 @@ class RlSource(Source):
         failures = calendar_factors(inputs.packed, self.site, num_gpus)
         together = range_of_product(confidence.factors["step_time"], failures)
         return replace(confidence, factors={**confidence.factors, "calendar_time": together})
+
+    def fit_probability(
+        self, num_gpus: FloatArray, trainer: FloatArray, usable: FloatArray
+    ) -> FloatArray:
+        """The probability that a trainer of ``trainer`` bytes fits in ``usable`` bytes of a GPU."""
+        counts, index = np.unique(num_gpus, return_inverse=True)
+        errors = [training_memory_errors(self.inputs.packed, int(count)) for count in counts]
+        center, deviation = (
+            np.reshape([getattr(error, name) for error in errors], -1)[index].reshape(
+                np.shape(num_gpus)
+            )
+            for name in ("center", "deviation")
+        )
+        return fit_probability(predicted=trainer, usable=usable, center=center, deviation=deviation)
 
     def broken(self, configurations: RlConfigurations) -> CodeArray:
         """The one-based number of the first rule that each configuration breaks; 0: none."""
@@ -202,6 +231,7 @@ class RlRuns(Candidates):
         lambda runs: np.asarray(1e6 * runs.cost / (runs.throughput * runs.time_to_train))
     )
     peak_memory = _Quantity(lambda runs: runs.step.peak_memory)
+    fit_probability = _Quantity(lambda runs: runs._least_fit_probability)
     memory_headroom = _Quantity(
         lambda runs: runs.source.inputs.machine.gpu.allocatable_memory - runs.peak_memory
     )
@@ -218,6 +248,23 @@ class RlRuns(Candidates):
         """Calendar time [s], GPU-seconds and cost of all steps, computed as for training."""
         inputs, site = self.source.inputs.packed, self.source.site
         return run_cost(inputs, site, duration=self.time_to_train, num_gpus=self.num_gpus)
+
+    @cached_property
+    def _least_fit_probability(self) -> FloatArray:
+        """The probability that the trainer fits in the phase that leaves it least room.
+
+        What the engine takes is set, as a share of the GPU or as the size of its weights; errors
+        are those of training.
+        """
+        usable = self.source.inputs.machine.gpu.allocatable_memory
+        least = np.ones(self.shape)
+        for parts in self.step.memory_parts:
+            trainer = np.asarray(add(part for name, part in parts.items() if _is_trainer(name)))
+            engine = add(parts.values()) - trainer
+            num_gpus, held, room = np.broadcast_arrays(self.num_gpus, trainer, usable - engine)
+            fits = self.source.fit_probability(num_gpus, held, np.maximum(room, 0.0))
+            least = np.minimum(least, np.where(held > 0, fits, 1.0))
+        return least
 
     def moved(self, source: RlSource) -> RlRuns:
         """The runs with the operating terms (prices, power) of ``source``; same predictions."""

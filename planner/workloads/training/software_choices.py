@@ -54,6 +54,7 @@ _OF_CLASS = {
 _FASTER = 1.05
 
 
+IN_CHUNKS = "in chunks, as Unsloth from 2025.8 on"
 # Of 16-bit logits and their gradient.
 _FEW_BYTES = 4.0
 
@@ -76,7 +77,11 @@ def software_default_notes(scene: HardwareScenario) -> dict[str, str]:
     if _LOSS not in specified and not profile.tensor_parallel:
         logits = scene.question.model.vocab_size * scene.question.work.sequence_length
         bytes_per_logit = profile.memory.per_logit
-        if bytes_per_logit > _FEW_BYTES and bytes_per_logit * logits > _MUCH * gpu.memory_capacity:
+        if profile.memory.loss_room:
+            notes[_LOSS] = f"{IN_CHUNKS}; fused before"
+        elif (
+            bytes_per_logit > _FEW_BYTES and bytes_per_logit * logits > _MUCH * gpu.memory_capacity
+        ):
             notes[_LOSS] = (
                 f"{bytes_per_logit:g} bytes per logit ({profile.name}'s default; linear, as "
                 "Liger's or cut "

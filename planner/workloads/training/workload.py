@@ -8,6 +8,7 @@ from planner.base.csv_cells import Value
 from planner.base.enums import (
     AdapterKind,
 )
+from planner.base.software_enums import LossKernel
 from planner.configurations.configuration_tables import (
     DEGREES,
     SHOWN_COLUMNS,
@@ -21,6 +22,7 @@ from planner.specs.training_workload import TrainingWorkload
 from planner.workloads.assumptions import (
     Assumption,
     EvaluatedChoice,
+    make_assumption,
     open_network,
     open_parameters,
 )
@@ -32,7 +34,11 @@ from planner.workloads.training.question import (
     objective_answers,
     sample_answers,
 )
-from planner.workloads.training.software_choices import alternative_software, software_default_notes
+from planner.workloads.training.software_choices import (
+    IN_CHUNKS,
+    alternative_software,
+    software_default_notes,
+)
 from planner.workloads.training.space import source_defaults, training_inputs, training_sources
 from planner.workloads.training.timed_steps import training_steps
 from planner.workloads.training.wording import (
@@ -78,14 +84,18 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
 
 
 def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The assumptions of a training plan: network, number format, recomputation.
+    """The assumptions of a training plan: network, number format, recomputation, Unsloth's loss.
 
-    Defaults of the framework's program do not count as assumptions.
+    Defaults of the framework's program do not count as assumptions, unless its releases differ.
     """
     inputs: Any = chosen.source.inputs
     defaults = inputs.framework.defaults.values(inputs.workload.adapter)
     names = [name for name in ("precision", "recompute") if name not in defaults]
-    return [*open_network(chosen), *open_parameters(chosen, names)]
+    assumptions = [*open_network(chosen), *open_parameters(chosen, names)]
+    if inputs.framework.memory.loss_room and chosen.is_open("loss_kernel"):
+        before = {"fused, before": chosen.with_value("loss_kernel", LossKernel.FUSED)}
+        assumptions.append(make_assumption("loss_kernel", IN_CHUNKS, before))
+    return assumptions
 
 
 TRAIN = Workload(
