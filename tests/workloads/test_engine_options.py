@@ -159,3 +159,31 @@ def test_a_model_that_drafts_by_name() -> None:
         planner.estimate(**ASKED, draft_model="llama-3.2-1b")
     best = planner.search(**{**asked, "num_gpus": 2}, draft_model="llama-3.2-1b")
     assert best.recommended is not None
+
+
+@pytest.mark.parametrize(("model", "shards"), [("deepseek-v3", 8.0), ("llama-3.1-70b", 1.0)])
+def test_ranks_hold_parts_of_a_cache_where_they_would_hold_copies(
+    model: str, shards: float
+) -> None:
+    """github.com/vllm-project/vllm/issues/26877: an eighth of one latent head, of 8 heads all."""
+    found = [
+        planner.estimate(
+            workload="serve", model=model, gpu="h200", num_gpus=8, engine="vllm",
+            settings={"tensor_parallel": 8, "concurrency": 4}, input_tokens=4096,
+            decode_context_parallel=ranks,
+        ).table()
+        for ranks in (1, 8)
+    ]  # fmt: skip
+    one, eight = (table["kv_cache_tokens"][0] for table in found)
+    assert eight / one == pytest.approx(shards, rel=0.01)
+    # Gathering queries and outputs takes longer than short contexts save.
+    times = [table["time_per_output_token_s"][0] for table in found]
+    assert (times[1] > times[0]) == (shards > 1)
+
+
+def test_context_parallelism_in_decoding_needs_an_engine_that_has_it() -> None:
+    with pytest.raises(SpecError, match="decode context parallelism"):
+        planner.estimate(
+            workload="serve", model="deepseek-v3", gpu="h200", num_gpus=8, engine="tgi",
+            settings={"tensor_parallel": 8}, decode_context_parallel=8,
+        )  # fmt: skip
