@@ -348,9 +348,8 @@ def sequence_bytes(
     They are those of one GPU of the fullest stage. vLLM's SlidingWindowSpec counts the new tokens
     of a step beside the window (vllm/v1/kv_cache_interface.py, max_memory_usage_bytes).
     """
-    c, step = configurations, 0.0
-    if inputs.engine.memory.windows_hold_step:
-        step = c.max_num_batched_tokens - 1.0
+    c, holds_step = configurations, inputs.engine.memory.windows_hold_step
+    step = c.max_num_batched_tokens - 1.0 if holds_step else np.zeros(())
     return _cache_bytes(inputs, c, tokens, step) * (1 - c.kv_offload)
 
 

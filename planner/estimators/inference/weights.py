@@ -102,12 +102,10 @@ def padded_experts(inputs: ServingInputs, layer: Layer, c: ServingConfigurations
     tiles, experts = padding.get(inputs.machine.gpu.architecture), layer.experts
     if not tiles or experts is None:
         return 1.0
-    widths = (experts.width / c.expert_tensor_parallel, float(inputs.model.hidden_size))
-    ratios = [
-        np.ceil(width / tile) * tile / width for width, tile in zip(widths, tiles, strict=True)
-    ]
+    inner, hidden = experts.width / c.expert_tensor_parallel, inputs.model.hidden_size
+    stored = np.ceil(inner / tiles[0]) * tiles[0] * np.ceil(hidden / tiles[1]) * tiles[1]
     is_padded = c.expert_quantization == Quantization.MXFP4
-    return np.where(is_padded, ratios[0] * ratios[1], 1.0)
+    return np.where(is_padded, stored / (inner * hidden), 1.0)
 
 
 def _of_latent(layer: Layer, t: FloatArray, stored: FloatArray) -> FloatArray:
