@@ -307,9 +307,7 @@ def common_quantities(worker: ServerGroup) -> MutableQuantities:
         "max_num_batched_tokens": worker.max_num_batched_tokens,
         "enforce_eager": bool(job["enforce_eager"]),
         "redundant_experts": worker.redundant_experts or None,
-        "decode_context_parallel": shards
-        if (shards := job["decode_context_parallel"]) > 1
-        else None,
+        "decode_context_parallel": cache_shards if cache_shards > 1 else None,
         "max_model_len": longest_request(job),
         "offloaded_gib": worker.offloaded_gib,
         "cache_on_host_gib": worker.cache_on_host_gib,
