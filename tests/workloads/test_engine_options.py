@@ -187,3 +187,18 @@ def test_context_parallelism_in_decoding_needs_an_engine_that_has_it() -> None:
             workload="serve", model="deepseek-v3", gpu="h200", num_gpus=8, engine="tgi",
             settings={"tensor_parallel": 8}, decode_context_parallel=8,
         )  # fmt: skip
+
+
+def test_the_stage_of_most_layers_decides_memory_and_rate() -> None:
+    """github.com/vllm-project/vllm/issues/34076: 16 and 32 layers leave no room where 24 do."""
+    asked: dict[str, Any] = {
+        "workload": "serve", "model": "qwen3-30b-a3b-2507", "gpu": "rtx5090", "num_gpus": 2,
+        "engine": "vllm", "max_model_len": 200_000,
+        "settings": {"pipeline_parallel": 2, "concurrency": 2, "quantization": "fp8_block",
+                     "expert_quantization": "fp8_block"},
+    }  # fmt: skip
+    even, uneven = (planner.estimate(**asked, stage_layers=layers) for layers in (None, 32))
+    assert even.rejected_by == ""
+    assert uneven.rejected_by == "out_of_memory"
+    weights = [each.table()["memory_weights_gib"][0] for each in (even, uneven)]
+    assert weights[1] / weights[0] == pytest.approx(32 / 24, rel=0.02)

@@ -46,7 +46,7 @@ def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -
         (group.num_hidden_layers, layer_parameters(hidden, group)) for group in model.layer_groups
     ]
     p = c.pipeline_parallel
-    uneven = np.ceil(model.num_hidden_layers / p) / model.num_hidden_layers
+    uneven = stage_layers(inputs, c) / model.num_hidden_layers
     formats, code, expert_code = inputs.weight_formats, c.quantization, c.expert_quantization
     of_end = formats.weight[code] if inputs.engine.quantized_ends else SIXTEEN_BIT_BYTES
     if inputs.workload.embedding_bits is not None:
@@ -87,6 +87,16 @@ def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -
         embedding=np.asarray(of_end * embedding * end_share / t),
         logits=np.asarray(of_end * logits * end_share / t + 2.0 * small * uneven),
     )
+
+
+def stage_layers(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
+    """Layers of the fullest pipeline stage: as specified, else as even as possible."""
+    layers = inputs.model.num_hidden_layers
+    specified = inputs.workload.stage_layers
+    even = np.ceil(layers / c.pipeline_parallel)
+    if specified is None:
+        return even
+    return np.where(c.pipeline_parallel > 1, np.clip(specified, even, layers), even)
 
 
 def held_experts(inputs: ServingInputs, number: int, c: ServingConfigurations) -> Numeric:
