@@ -81,9 +81,7 @@ def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 
 def _attention_data(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    has_experts = context.model.num_experts > 0
-    lone = c.concurrency < c.attention_data_parallel
-    return np.asarray((c.attention_data_parallel > 1) & (lone if has_experts else True))
+    return np.asarray((c.attention_data_parallel > 1) & (context.model.num_experts == 0))
 
 
 def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArray:
@@ -191,8 +189,7 @@ SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
         ("num_hidden_layers", "pipeline_parallel cannot exceed the layers", _layers),
         ("expert_parallel", "expert_parallel must divide the GPUs of a pipeline stage and the "
          "experts with their copies", _experts),
-        ("attention_data_parallel", "attention_data_parallel needs experts and at least one "
-         "request per rank", _attention_data),
+        ("attention_data_parallel", "attention_data_parallel needs experts", _attention_data),
         ("quantization", "the engine has no kernels for this quantization on this GPU",
          _quantization),
         ("kv_cache", "the engine has no cache of this type, or the GPU no fp8 and the engine no "

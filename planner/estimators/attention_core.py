@@ -107,6 +107,8 @@ def serving_attention(share: BatchShare, op: AttentionCore, layer: Layer) -> Ite
     """Yield attention kernels: fused for prompts, and reading the KV cache for decoding."""
     yield _prefill(share, op)
     yield _decode(share, op)
+    if share.inputs.workload.decode_context_parallel > 1:
+        yield _decode_exchange(share, op)
 
 
 def training_index_scores(
@@ -417,7 +419,9 @@ def _decode(share: BatchShare, op: AttentionCore) -> Operator:
     flops = attention_core_flops(
         num_queries=queries, keys_per_query=keys, num_heads=heads, qk_head_dim=qk, v_head_dim=v
     )
-    attended = cached_bytes(share, op) - (0.0 if op.compress_ratio else index_bytes(op))
+    attended = cached_bytes(share, op)
+    if not op.compress_ratio:
+        attended = attended - index_bytes(op) / cache_shards(share, op)
     time = share.kernels.decode_attention(
         sequences=sequences,
         context=keys,
@@ -446,6 +450,7 @@ def cached_bytes(share: BatchShare, op: AttentionCore | None) -> FloatArray:
     """
     if op is None or not op.causal:
         return np.zeros(())
+    shards = cache_shards(share, op)
     if op.latent_width:
         latent = mla_kv_cache_bytes_per_token(
             kv_lora_rank=op.latent_rank,
@@ -453,13 +458,40 @@ def cached_bytes(share: BatchShare, op: AttentionCore | None) -> FloatArray:
             element_bytes=share.cache_bytes,
         )
         # With compressed entries the indexer has one key per entry.
-        return latent if op.compress_ratio else latent + index_bytes(op)
-    return index_bytes(op) + kv_cache_bytes_per_token(
+        return (latent if op.compress_ratio else latent + index_bytes(op)) / shards
+    cached = index_bytes(op) + kv_cache_bytes_per_token(
         key_value_heads=share.key_value_heads(op.key_value_heads),
         qk_head_dim=op.qk_dim,
         v_head_dim=op.v_dim,
         element_bytes=share.cache_bytes,
     )
+    return cached / shards
+
+
+def cache_shards(share: BatchShare, op: AttentionCore) -> FloatArray:
+    """Return the parts that ranks hold of a sequence's cache; at most as many as copies [1]_.
+
+    References
+    ----------
+    .. [1] github.com/vllm-project/vllm/pull/23734: decode context parallelism.
+    """
+    heads = 1 if op.latent_width else op.key_value_heads
+    copies = np.maximum(share.tensor_parallel / heads, 1.0)
+    return np.minimum(share.inputs.workload.decode_context_parallel, copies)
+
+
+def _decode_exchange(share: BatchShare, op: AttentionCore) -> Operator:
+    """Return the gathering of queries, and of outputs, of ranks that hold parts of a cache."""
+    shards = cache_shards(share, op)
+    heads = op.heads / share.tensor_parallel * shards
+    queries = share.decoding * share.batch.tokens_per_sequence
+    qk, v = (op.latent_width, op.latent_rank) if op.latent_width else (op.qk_dim, op.v_dim)
+    group = CommunicationGroup(size=shards, stride=1)
+    gathered = share.machine.collective("all_gather", 2.0 * queries * heads * qk, group)
+    # Outputs are added in 16 bit, weighed by their sums.
+    scattered = share.machine.collective("reduce_scatter", 2.0 * queries * heads * v, group)
+    time = np.where(shards > 1, gathered + scattered, 0.0)
+    return Operator(name="attention_decode_exchange", module=op.module, forward=time)
 
 
 def visible_tokens(share: BatchShare, context: Numeric, op: AttentionCore) -> FloatArray:

@@ -393,6 +393,7 @@ class EngineProfile:
     one_split : tensor and pipeline parallelism exclude each other
     pads_heads : heads are padded with zeros if tensor parallelism does not divide them
     tensor_parallel_across_nodes : tensor parallelism may span nodes
+    decode_context_parallel : ranks of tensor parallelism can hold parts of a cache, not copies
     redundant_experts : supports copies of experts, so that all ranks have equal numbers
     pipelines_of_pools : prefill and decode workers of disaggregated plans may have pipeline stages
     fp8_block : the width of block-scaled 8-bit weights on a GPU is a multiple of this number; 0:
@@ -446,6 +447,7 @@ class EngineProfile:
     one_split: bool = False
     pads_heads: bool = False
     tensor_parallel_across_nodes: bool = False
+    decode_context_parallel: bool = False
     redundant_experts: bool = False
     pipelines_of_pools: bool = True
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0

@@ -230,6 +230,9 @@ class ServingWorkload:
     equal_lengths : all requests have the same lengths, so that those of a step end together
     equal_prompts : all prompts have the same tokens, so that a step visits the experts of one
         request
+    stage_layers : layers of the pipeline stage that has most; None: as even as possible
+    decode_context_parallel : ranks of tensor parallelism that hold parts of a sequence's cache in
+        decoding, where they would hold copies of key-value heads
     redundant_experts : copies of routed experts in a layer; None: the fewest that fill all ranks
     max_model_len : longest request that the engine accepts [tokens]; None: the longest that fits
     embedding_bits : bits of a weight of embedding and logits; None: as the engine stores them
@@ -263,6 +266,8 @@ class ServingWorkload:
     num_requests: Annotated[int, Interval(ge=1, lt=10**12)] | None = None
     equal_lengths: bool = False
     equal_prompts: bool = False
+    stage_layers: Annotated[int, Interval(ge=1, le=100_000)] | None = None
+    decode_context_parallel: Annotated[int, Interval(ge=1, le=10_000)] = 1
     redundant_experts: Annotated[int, Interval(ge=0, le=10_000)] | None = None
     max_model_len: Tokens | None = None
     embedding_bits: Annotated[int, Interval(ge=4, le=32)] | None = None

@@ -207,11 +207,8 @@ def _lacks_expert_kernels(inputs: ServingInputs) -> bool:
     """
     lacking = inputs.engine.slow_experts_by_architecture
     stored = inputs.model.expert_quantization or inputs.model.quantization
-    has_biases = any(
-        group.feed_forward.bias
-        for group in inputs.model.layer_groups
-        if group.num_experts and group.feed_forward is not None
-    )
+    blocks = (group.feed_forward for group in inputs.model.layer_groups)
+    has_biases = any(block is not None and block.num_experts and block.bias for block in blocks)
     return has_biases and stored in lacking.get(inputs.machine.gpu.architecture, ())
 
 

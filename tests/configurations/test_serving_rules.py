@@ -103,3 +103,18 @@ def test_experts_in_mxfp4_need_kernels_of_the_generation(
     gpu: str, engine: str, rejected: str
 ) -> None:
     assert (row(gpu, engine, "gpt-oss-20b")["rejected_by"] or "") == rejected
+
+
+def test_ranks_without_a_request_wait_for_the_others() -> None:
+    """github.com/NVIDIA/TensorRT-LLM/issues/3058: one user of a server with attention_dp."""
+    layout = {"attention_data_parallel": 8, "expert_parallel": 8}
+    one, eight = (
+        planner.estimate(
+            workload="serve", model="deepseek-v3", gpu="b200", num_gpus=8, engine="tensorrt-llm",
+            settings={**layout, "concurrency": requests},
+        )
+        for requests in (1, 8)
+    )  # fmt: skip
+    assert one.rejected_by == eight.rejected_by == ""
+    times = [each.table()["time_per_output_token_s"][0] for each in (one, eight)]
+    assert 0.7 * times[1] < times[0] < times[1]

@@ -37,7 +37,7 @@ OF_OTHERS = re.compile(
 """What has such a word in its name and belongs to evaluation, reports or saving."""
 CHANGE_RESULTS = {
     "vllm": (
-        "--decode-context-parallel-size", "--prefill-context-parallel-size", "--block-size",
+        "--prefill-context-parallel-size", "--block-size",
         "--enable-dbo", "--limit-mm-per-prompt", "--compilation-config", "--attention-backend",
         "--num-gpu-blocks-override", "--async-scheduling", "--api-server-count", "--ubatch-size",
     ),
@@ -151,7 +151,6 @@ def test_what_is_called_unread_changes_nothing_when_it_goes(case: Case) -> None:
 @each(
     "command, option",
     [
-        ("vllm serve MODEL -tp 8 --decode-context-parallel-size 8", "decode-context"),
         ("vllm serve MODEL -tp 8 --prefill-context-parallel-size 2", "prefill-con"),
         ("python -m sglang.launch_server --model-path MODEL --tp 8 --attn-cp-size 8", "attn-cp"),
     ],

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from commands import Command
 
 from planner.errors import LaunchError
 from planner.launch.read.import_launch import ImportedLaunch
@@ -28,7 +31,7 @@ def read(folder: Path, text: str, name: str = "run.sh") -> ImportedLaunch:
         ("qwen3:latest", "qwen3-8b q4_k_m"),
         ("deepseek-r1:671b", "deepseek-v3 q4_k_m"),
         ("deepseek-r1:70b-llama-distill-q8_0", "llama-3.3-70b q8_0"),
-        ("gpt-oss:120b", "gpt-oss-120b mxfp4"),
+        ("gpt-oss:120b", "gpt-oss-120b w16a16"),
         ("gemma2:27b", "gemma-2-27b q4_0"),
         ("someone/mixtral:8x7b", "mixtral-8x7b q4_0"),
         ("hf.co/bartowski/Llama-3.2-3B-Instruct-GGUF:Q8_0", "llama-3.2-3b q8_0"),
@@ -77,3 +80,36 @@ def test_a_script_that_writes_a_modelfile_is_no_modelfile(tmp_path: Path) -> Non
     text = "cat > x.modelfile <<E\nFROM qwen3:14b\nPARAMETER num_ctx 5003\nE\nvllm serve a/b"
 
     assert read(tmp_path, text).target.name == "vllm"
+
+
+@pytest.mark.parametrize(
+    ("command", "gigabytes"),
+    [
+        # ollama.com/library/gpt-oss: 14 and 65 GB; huggingface.co/ggml-org/gpt-oss-20b-GGUF: 12.1.
+        ("ollama run gpt-oss:20b", 13.8),
+        ("ollama run gpt-oss:120b", 65.0),
+        ("llama-server -hf ggml-org/gpt-oss-20b-GGUF:MXFP4 -np 1", 12.1),
+    ],
+)
+def test_files_of_gpt_oss_have_their_published_size(
+    planner: Command, tmp_path: Path, command: str, gigabytes: float
+) -> None:
+    row = row_of(planner, tmp_path, command, "b200")
+    assert row["memory_weights_gib"] * 2**30 / 1e9 == pytest.approx(gigabytes, rel=0.02)
+
+
+def test_what_has_no_room_stays_on_the_host(planner: Command, tmp_path: Path) -> None:
+    """github.com/ollama/ollama/issues/11688: gpt-oss:20b lies on the host in part, with 12 GB."""
+    command = "OLLAMA_CONTEXT_LENGTH=8192 ollama run gpt-oss:20b"
+    small, large = (row_of(planner, tmp_path, command, gpu) for gpu in ("rtx4070", "rtx4090"))
+    assert small["num_gpus"] == large["num_gpus"] == 1
+    assert small["weight_offload"] > 0 == large["weight_offload"]
+
+
+def row_of(planner: Command, tmp_path: Path, command: str, gpu: str) -> dict[str, Any]:
+    path, result = tmp_path / "run.sh", tmp_path / "result.json"
+    path.write_text(command, encoding="utf-8")
+    ran = planner("estimate", "--from", path, "--gpu", gpu, "--json", result, "--quiet")
+    assert ran.exit_code == 0, ran.err
+    row: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))["rows"][0]
+    return row

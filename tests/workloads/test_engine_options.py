@@ -159,3 +159,46 @@ def test_a_model_that_drafts_by_name() -> None:
         planner.estimate(**ASKED, draft_model="llama-3.2-1b")
     best = planner.search(**{**asked, "num_gpus": 2}, draft_model="llama-3.2-1b")
     assert best.recommended is not None
+
+
+@pytest.mark.parametrize(("model", "shards"), [("deepseek-v3", 8.0), ("llama-3.1-70b", 1.0)])
+def test_ranks_hold_parts_of_a_cache_where_they_would_hold_copies(
+    model: str, shards: float
+) -> None:
+    """github.com/vllm-project/vllm/issues/26877: an eighth of one latent head, of 8 heads all."""
+    found = [
+        planner.estimate(
+            workload="serve", model=model, gpu="h200", num_gpus=8, engine="vllm",
+            settings={"tensor_parallel": 8, "concurrency": 4}, input_tokens=4096,
+            decode_context_parallel=ranks,
+        ).table()
+        for ranks in (1, 8)
+    ]  # fmt: skip
+    one, eight = (table["kv_cache_tokens"][0] for table in found)
+    assert eight / one == pytest.approx(shards, rel=0.01)
+    # Gathering queries and outputs takes longer than short contexts save.
+    times = [table["time_per_output_token_s"][0] for table in found]
+    assert (times[1] > times[0]) == (shards > 1)
+
+
+def test_context_parallelism_in_decoding_needs_an_engine_that_has_it() -> None:
+    with pytest.raises(SpecError, match="decode context parallelism"):
+        planner.estimate(
+            workload="serve", model="deepseek-v3", gpu="h200", num_gpus=8, engine="tgi",
+            settings={"tensor_parallel": 8}, decode_context_parallel=8,
+        )  # fmt: skip
+
+
+def test_the_stage_of_most_layers_decides_memory_and_rate() -> None:
+    """github.com/vllm-project/vllm/issues/34076: 16 and 32 layers leave no room where 24 do."""
+    asked: dict[str, Any] = {
+        "workload": "serve", "model": "qwen3-30b-a3b-2507", "gpu": "rtx5090", "num_gpus": 2,
+        "engine": "vllm", "max_model_len": 200_000,
+        "settings": {"pipeline_parallel": 2, "concurrency": 2, "quantization": "fp8_block",
+                     "expert_quantization": "fp8_block"},
+    }  # fmt: skip
+    even, uneven = (planner.estimate(**asked, stage_layers=layers) for layers in (None, 32))
+    assert even.rejected_by == ""
+    assert uneven.rejected_by == "out_of_memory"
+    weights = [each.table()["memory_weights_gib"][0] for each in (even, uneven)]
+    assert weights[1] / weights[0] == pytest.approx(32 / 24, rel=0.02)

@@ -15,7 +15,7 @@ from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.adapters import serving_adapter_launches
 from planner.estimators.attention_core import cached_bytes, visible_tokens
 from planner.estimators.inference.batch_share import Batch, BatchShare, ServingInputs
-from planner.estimators.inference.weights import weight_bytes
+from planner.estimators.inference.weights import stage_layers, weight_bytes
 from planner.estimators.kernel_work import KernelWork
 from planner.estimators.layer_operators import layer_operators
 from planner.estimators.operators import Operator, attribute_work
@@ -171,7 +171,7 @@ def step_time(
     # The stages that have a layer more than others do not hold the logits as well.
     mean_layer = (busy - ends_time) / layer_count
     slowest = np.maximum(
-        np.ceil(layer_count / p) * mean_layer, np.floor(layer_count / p) * mean_layer + ends_time
+        stage_layers(inputs, c) * mean_layer, np.floor(layer_count / p) * mean_layer + ends_time
     )
     pipeline = np.asarray((p - 1) * send)
     beyond = inputs.slowdown - 1.0

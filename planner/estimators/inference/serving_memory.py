@@ -20,7 +20,7 @@ from planner.estimators.attention_core import (
 )
 from planner.estimators.inference.batch_share import Batch, BatchShare, ServingInputs
 from planner.estimators.inference.speculative_decoding import draft_weights, drafter
-from planner.estimators.inference.weights import weight_bytes
+from planner.estimators.inference.weights import stage_layers, weight_bytes
 from planner.estimators.towers import encoder_memory, tower_weights
 from planner.formulas.memory import (
     kv_cache_overflow_share,
@@ -348,10 +348,8 @@ def sequence_bytes(
     They are those of one GPU of the fullest stage. vLLM's SlidingWindowSpec counts the new tokens
     of a step beside the window (vllm/v1/kv_cache_interface.py, max_memory_usage_bytes).
     """
-    c = configurations
-    step: Numeric = 0.0
-    if inputs.engine.memory.windows_hold_step:
-        step = c.max_num_batched_tokens - 1.0
+    c, holds_step = configurations, inputs.engine.memory.windows_hold_step
+    step = c.max_num_batched_tokens - 1.0 if holds_step else np.zeros(())
     return _cache_bytes(inputs, c, tokens, step) * (1 - c.kv_offload)
 
 
@@ -364,8 +362,7 @@ def _cache_bytes(
     """
     zero = np.zeros(())
     rank = BatchShare(inputs=inputs, configurations=c, batch=Batch.of_decode(zero, zero))
-    layers = inputs.model.num_hidden_layers
-    uneven = np.ceil(layers / c.pipeline_parallel) / layers
+    uneven = stage_layers(inputs, c) / inputs.model.num_hidden_layers
     parts, pool_share = [], _window_pool_share(inputs)
     for group in inputs.model.layer_groups:
         layer = layer_of(inputs.model, group)

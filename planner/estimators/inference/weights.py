@@ -46,7 +46,7 @@ def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -
         (group.num_hidden_layers, layer_parameters(hidden, group)) for group in model.layer_groups
     ]
     p = c.pipeline_parallel
-    uneven = np.ceil(model.num_hidden_layers / p) / model.num_hidden_layers
+    uneven = stage_layers(inputs, c) / model.num_hidden_layers
     formats, code, expert_code = inputs.weight_formats, c.quantization, c.expert_quantization
     of_end = formats.weight[code] if inputs.engine.quantized_ends else SIXTEEN_BIT_BYTES
     if inputs.workload.embedding_bits is not None:
@@ -89,6 +89,16 @@ def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -
     )
 
 
+def stage_layers(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:
+    """Layers of the fullest pipeline stage: as specified, else as even as possible."""
+    layers = inputs.model.num_hidden_layers
+    specified = inputs.workload.stage_layers
+    even = np.ceil(layers / c.pipeline_parallel)
+    if specified is None:
+        return even
+    return np.where(c.pipeline_parallel > 1, np.clip(specified, even, layers), even)
+
+
 def held_experts(inputs: ServingInputs, number: int, c: ServingConfigurations) -> Numeric:
     """Experts that a layer holds on all ranks, copies of its ``number`` counted."""
     if not number or not inputs.engine.redundant_experts:
@@ -102,15 +112,10 @@ def padded_experts(inputs: ServingInputs, layer: Layer, c: ServingConfigurations
     tiles, experts = padding.get(inputs.machine.gpu.architecture), layer.experts
     if not tiles or experts is None:
         return 1.0
-    widths: tuple[Numeric, Numeric] = (
-        experts.width / c.expert_tensor_parallel,
-        float(inputs.model.hidden_size),
-    )
-    ratios = [
-        np.ceil(width / tile) * tile / width for width, tile in zip(widths, tiles, strict=True)
-    ]
+    inner, hidden = experts.width / c.expert_tensor_parallel, inputs.model.hidden_size
+    stored = np.ceil(inner / tiles[0]) * tiles[0] * np.ceil(hidden / tiles[1]) * tiles[1]
     is_padded = c.expert_quantization == Quantization.MXFP4
-    return np.where(is_padded, ratios[0] * ratios[1], 1.0)
+    return np.where(is_padded, stored / (inner * hidden), 1.0)
 
 
 def _of_latent(layer: Layer, t: FloatArray, stored: FloatArray) -> FloatArray:

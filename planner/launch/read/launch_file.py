@@ -431,11 +431,19 @@ class LaunchFile:
         }
         if not fallbacks:
             return best
-        changed = best.imported.complete(
-            {name: value for name, (value, _) in fallbacks.items()},
-            {name: reason for name, (_, reason) in fallbacks.items()},
-        )
-        return max(best, self._evaluate_imported(changed), key=lambda attempt: attempt.rank)
+        alternatives = [
+            value if isinstance(value, tuple) else (value,) for value, _ in fallbacks.values()
+        ]
+        attempts = [best]
+        for choice in product(*alternatives):
+            changed = best.imported.complete(
+                dict(zip(fallbacks, choice, strict=True)),
+                {name: reason for name, (_, reason) in fallbacks.items()},
+            )
+            attempts.append(self._evaluate_imported(changed))
+            if not attempts[-1].rejected_by:
+                break
+        return max(attempts, key=lambda attempt: attempt.rank)
 
     def _evaluate_imported(self, launch: ImportedLaunch) -> LaunchOnGpus:
         """Evaluate a launch with the user's answers; return results and the rule it breaks."""

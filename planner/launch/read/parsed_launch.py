@@ -95,8 +95,8 @@ class LaunchSettings:
     prediction, ``unread`` are options of the tool that planner does not read. ``defaults`` are
     reasons for defaults of the target, by term. ``missing`` are terms without value and default;
     ``notes`` are shown to the user. ``fallbacks`` are values to try if a default does not fit,
-    by term, each with the reason. ``required`` are terms that have no default here, each with the
-    reason.
+    by term, each with the reason; those of a tuple are tried in order. ``required`` are terms
+    that have no default here, each with the reason.
     """
 
     workload: str

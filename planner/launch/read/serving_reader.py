@@ -634,6 +634,8 @@ def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: s
         server.values["max_num_batched_tokens"] = max(tokens // divisor, 1)
     if reading.value("enforce_eager") == "true":
         server.values["enforce_eager"] = True
+    if shards := parse_size(reading.value("decode_context_parallel")):
+        server.values["decode_context_parallel"] = shards
     if copies := parse_size(reading.value("redundant_experts")):
         server.values["redundant_experts"] = copies
     if reading.value("prefix_caching") == "true" and engine.finds_prefixes(reading):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from planner.base.enums import Quantization
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable, Quantities, option_aliases
 from planner.launch.read.parsed_launch import ONGOING, LaunchSettings, OptionReader
@@ -30,6 +31,8 @@ from planner.specs.serving_workload import DraftMethod
 
 _SINGLE_REQUEST_TOOLS = ("llama-cli", "llama-bench", "llama-batched-bench")
 _BATCH = 2048
+# common/arg.cpp, --fit: weights that the GPUs have no room for stay in host memory.
+_HOST_SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _DRAFTS = 3  # common/arg.cpp, --spec-draft-n-max
 _TABLE = OptionTable.load("llama-server")
 # Weight types in names of GGUF files that are not GGUF's own.
@@ -100,7 +103,9 @@ def _set_model(server: ServerSettings) -> None:
     reason = f"the file's name has {weight_type}" + (
         "" if is_exact else ", whose nearest type this is"
     )
-    server.assume("quantization", quantization, reason)
+    # src/llama-quant.cpp: the type MXFP4_MOE is that of experts, other matrices have Q8_0.
+    dense = Quantization.Q8_0.word if quantization == Quantization.MXFP4.word else quantization
+    server.assume("quantization", dense, reason)
     server.assume("expert_quantization", quantization, reason)
 
 
@@ -154,6 +159,8 @@ def _set_weight_offload(server: ServerSettings) -> None:
         server.values["weight_offload"] = min(round(max(1 - gpu_layers / layers, 0.0), 4), 0.99)
     elif gpu_layers is not None and gpu_layers < 99:
         server.notes.append(f"{gpu_layers} layers are on the GPU: give --set weight_offload=SHARE.")
+    elif gpu_layers is None:
+        server.fallbacks["weight_offload"] = _HOST_SHARES, "what does not fit stays on the host"
     _set_expert_offload(server, model)
 
 
@@ -243,7 +250,10 @@ def _worker_quantities(worker: ServerGroup) -> Quantities:
 
 
 def _model_variable(worker: ServerGroup, _: str | None) -> ShellVariable:
-    file_type = _GGUF_TYPES.get(str(worker.values["quantization"]), "any type")
+    types = [str(worker.values[name]) for name in ("quantization", "expert_quantization")]
+    # A file is called by the type of its experts where these have a type of their own.
+    word = types[1] if worker.job.model.num_experts else types[0]
+    file_type = _GGUF_TYPES.get(word, "any type")
     return ShellVariable(
         name="MODEL", meaning=f"GGUF file of {worker.job.model.name} in {file_type}"
     )

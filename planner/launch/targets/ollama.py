@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from planner.base.enums import Quantization
 from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.launch.option_table import OptionTable, shipped_rows
 from planner.launch.read.parsed_launch import (
@@ -124,6 +125,9 @@ def _complete_settings(
     if not find_model_by_name(str(values.get("model") or "")):
         values.pop("model", None)
         notes += [f"planner does not know the model {name}."] if name else []
+    is_of_library = not _HUB.match(name) and not name.lower().endswith(".gguf")
+    if is_of_library and values.get("expert_quantization") == Quantization.MXFP4.word:
+        values["quantization"] = Quantization.W16A16.word  # gpt-oss:20b has 13.8 GB, :120b 65 GB
     if not values.get("num_gpus"):
         notes.append("Ollama uses one GPU if the model fits on it, else all GPUs.")
     defaults = dict(settings.defaults)

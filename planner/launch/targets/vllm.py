@@ -85,15 +85,15 @@ def _finish(server: ServerSettings) -> str:
 _PARTITION = "VLLM_PP_LAYER_PARTITION"
 
 
-def _note_uneven_stages(server: ServerSettings, stages: int) -> None:
-    """Add a note if the file splits layers unevenly; even stages are predicted."""
+def _set_uneven_stages(server: ServerSettings, stages: int) -> None:
+    """Set the layers of the fullest stage if the file splits layers unevenly; add a note."""
     partition = server.reading.command.environment.get(_PARTITION)
     layers = [parse_size(part) or 0 for part in ((partition and partition.single) or "").split(",")]
     if stages > 1 and max(layers) > ceil_div(sum(layers), stages):
+        server.values["stage_layers"] = max(layers)
         server.notes.append(
-            f"{_PARTITION} gives the stages {', '.join(map(str, layers))} layers; even stages are "
-            f"predicted. The fullest GPU has {max(layers) * stages / sum(layers):.2f} x the "
-            "weights and cache per layer of an even stage: less KV cache and a slower pipeline."
+            f"{_PARTITION} gives the stages {', '.join(map(str, layers))} layers: memory and the "
+            f"slowest stage are those of {max(layers)} layers."
         )
 
 
@@ -112,7 +112,7 @@ def _set_layout(server: ServerSettings, model: ModelSpec | None) -> int:
             f"The {data_parallel} data-parallel ranks of a dense model are replicas."
         )
     set_experts(server, model, tensor_parallel * data_parallel)
-    _note_uneven_stages(server, num_stages)
+    _set_uneven_stages(server, num_stages)
     return ranks
 
 

@@ -210,6 +210,8 @@ class ServerGroup:
             lora_rank=int(self.job["lora_rank"] or 0),
             max_loras=self.job["max_loras"],
             lora_targets=served_targets(self.job["lora_targets"]),
+            decode_context_parallel=self.job["decode_context_parallel"],
+            stage_layers=self.job["stage_layers"],
             redundant_experts=self.job["redundant_experts"],
         )
         inputs = ServingInputs(
@@ -298,7 +300,7 @@ def common_quantities(worker: ServerGroup) -> MutableQuantities:
     see `with_online`.
     """
     job, values, drafts = worker.job, worker.values, worker.draft_tokens
-    concurrency = int(values["concurrency"])
+    concurrency, cache_shards = int(values["concurrency"]), int(job["decode_context_parallel"])
     return {
         **values,
         "concurrency": concurrency if concurrency % worker.ranks else None,
@@ -306,6 +308,8 @@ def common_quantities(worker: ServerGroup) -> MutableQuantities:
         "max_num_batched_tokens": worker.max_num_batched_tokens,
         "enforce_eager": bool(job["enforce_eager"]),
         "redundant_experts": worker.redundant_experts or None,
+        "stage_layers": job["stage_layers"],
+        "decode_context_parallel": cache_shards if cache_shards > 1 else None,
         "max_model_len": longest_request(job),
         "offloaded_gib": worker.offloaded_gib,
         "cache_on_host_gib": worker.cache_on_host_gib,

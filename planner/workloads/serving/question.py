@@ -342,12 +342,18 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
 def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
     """The engine with the request's ``max_num_seqs``, LoRA slots and choice of CUDA graphs.
 
-    Raises SpecError if the request sets redundant experts and the engine has none.
+    Raises SpecError if the request sets redundant experts or decode context parallelism, and the
+    engine has none.
     """
     if request.redundant_experts and not engine.redundant_experts:
         raise SpecError(
             f"{engine.name} has no redundant experts: leave out --redundant-experts, or name "
             "an engine that does (vllm, sglang, tensorrt-llm)."
+        )
+    if request.decode_context_parallel > 1 and not engine.decode_context_parallel:
+        raise SpecError(
+            f"{engine.name} has no decode context parallelism: leave out "
+            "--decode-context-parallel, or name an engine that does (vllm)."
         )
     if request.max_num_seqs is not None:
         engine = with_sequence_limit(engine, request.max_num_seqs)

@@ -52,6 +52,8 @@ def requests(inputs: ServingInputs) -> list[str]:
         parts.append(_format_drafts(work))
     if work.embedding_bits is not None:
         parts.append(f"embedding and logits in {work.embedding_bits} bits")
+    if work.decode_context_parallel > 1:
+        parts.append(f"caches over {work.decode_context_parallel} ranks")
     if work.redundant_experts:
         parts.append(f"{work.redundant_experts} copies of experts in a layer")
     if work.lora_rank:

@@ -108,7 +108,8 @@ def test_the_name_of_the_file_tells_model_and_type(name: str, model: str, word: 
 
 def test_a_repository_with_its_type_behind() -> None:
     answers = TARGET.read_settings(found(TARGET, hf_repo="ggml-org/gpt-oss-20b-GGUF:MXFP4"))
-    assert (answers.values["model"], answers.values["quantization"]) == ("gpt-oss-20b", "mxfp4")
+    names = ("model", "quantization", "expert_quantization")
+    assert [answers.values[name] for name in names] == ["gpt-oss-20b", "q8_0", "mxfp4"]
 
 
 def test_layers_and_devices_of_a_command() -> None:

@@ -77,5 +77,7 @@ def test_stages_of_unequal_layers_are_noted(layers: str, is_noted: bool, tmp_pat
     path.write_text(
         f"VLLM_PP_LAYER_PARTITION={layers} vllm serve Qwen/Qwen3-30B-A3B -pp 2\n", encoding="utf-8"
     )
-    notes = " ".join(read_launch(path).notes)
+    launch = read_launch(path)
+    notes = " ".join(launch.notes)
+    assert launch.values.get("stage_layers") == (32 if is_noted else None)
     assert ("gives the stages 16, 32 layers" in notes) == is_noted
