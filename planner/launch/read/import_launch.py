@@ -46,7 +46,20 @@ from planner.workloads.registry import workload_of
 
 _REQUIRED_TERMS = terms_about("required")
 _GPU_TERMS = ("gpu", "cluster")
-_FOLDERS = ("/", "./", "../", "~", "$")
+_FOLDERS = (
+    *("/", "./", "../", "~", "$"),
+    *(
+        "output",
+        "ckpt",
+        "checkpoint",
+        "models/",
+        "saves/",
+        "results/",
+        "runs/",
+        "exp/",
+        "work_dirs",
+    ),
+)
 _PLACEHOLDER = re.compile(
     r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)|\S.* https?://.*"
 )
@@ -60,6 +73,7 @@ _OTHER_LAYERS = re.compile(
 )
 """Models in the name or folder of a file whose layers do not follow from sizes alone."""
 _NUM_PATH_PARTS = 5
+_MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 # Terms that launch files of planner may leave to the user, or to the checkpoint.
 _PLAN_TERMS = ("model", *_GPU_TERMS)
@@ -156,7 +170,8 @@ class ImportedLaunch:
         no_value = [
             line.option for line in self.lines_with_status(Status.OPEN) if line.option in decisive
         ]
-        return [*dict.fromkeys((*unknown, *no_value))]
+        slices = _MIG_SLICE.findall(self.command.text)
+        return [*dict.fromkeys((*unknown, *no_value, *(f"MIG slice {name}" for name in slices)))]
 
     def request(
         self, answers: Mapping[str, object], specs: Path | None, option_name: OptionNamer = str
@@ -484,7 +499,7 @@ def _name_model(
             "path of its config.json if they differ."
         )
         values["model"] = similar
-    elif str(values["model"]).startswith(_FOLDERS):
+    elif str(values["model"]).startswith(_FOLDERS) or not _is_known_name(str(values["model"])):
         notes.append(f"Unknown model {values.pop('model')}.")
     if checkpoint.quantization and "quantization" in answers.defaults:
         values["quantization"] = checkpoint.quantization
@@ -497,6 +512,13 @@ def _parse_checkpoint(name: object, specs: Path | None) -> CheckpointName | None
         return None
     checkpoint = checkpoint_of(str(name), specs)
     return None if checkpoint.model == str(name) else checkpoint
+
+
+def _is_known_name(name: str) -> bool:
+    """Whether a name without a folder is that of a known model, a repository or a file."""
+    from planner.specs.hugging_face import is_repository
+
+    return is_repository(name) or name.endswith((".json", ".toml"))
 
 
 def _similar_model(name: str, specs: Path | None) -> str | None:

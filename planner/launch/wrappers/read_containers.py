@@ -74,7 +74,8 @@ _SCRIPT_FLAG = re.compile(r"-([^-].*)?c", re.DOTALL)
 """The option of a shell before a script: ``-c``, ``-lc``."""
 _IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
 _IN_COMPOSE = re.compile(
-    r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
+    r"\$(?:(?P<escaped>\$)|(?P<bare>[A-Za-z_]\w*)"
+    r"|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>(?:[^${}]|\$\{[^{}]*\})*))?\})"
 )
 
 
@@ -111,7 +112,8 @@ def script_of(container: Container, text: str, name: str) -> Script:
     if index is not None and words[index + 1 : index + 2] and words[index + 1].text == "--":
         index += 1
     if shell in SHELLS and index is not None and index + 1 < len(words):
-        return read_inner(words[index + 1].pieces, container.environment, text, name)
+        arguments = words[index + 3 :] or None  # the word before them is the script's name
+        return read_inner(words[index + 1].pieces, container.environment, text, name, arguments)
     span = Span(0, 0)
     command = Command(
         words=words, environment=container.environment, line=container.line, span=span
@@ -397,10 +399,13 @@ def apply_controller_variables(
             passed = match.end()
             groups: dict[str, str | None] = match.groupdict()
             variable = str(groups["name"] or groups.get("bare"))
-            if variable in values:
+            if groups.get("escaped"):
+                done.append(piece.part(*match.span("escaped")))
+            elif variable in values:
                 done += values[variable]
             elif groups.get("default") is not None:
-                done.append(piece.part(*match.span("default")))
+                default = piece.part(*match.span("default"))
+                done += apply_controller_variables((default,), pattern, values)
             else:
                 done += unknown_text(f"{match.group()} is set by nothing in this file")
         done.append(piece.part(passed, len(piece.text)))
