@@ -16,6 +16,7 @@ from typing import Any
 
 from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
+from planner.documents.shell.scope import IN_BRANCHES
 from planner.errors import LaunchError, PlannerError
 from planner.launch.model_shape import find_model, write_model
 from planner.launch.option_table import OptionRole
@@ -73,6 +74,9 @@ _OTHER_LAYERS = re.compile(
 )
 """Models in the name or folder of a file whose layers do not follow from sizes alone."""
 _NUM_PATH_PARTS = 5
+_COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|parallel[-_]size$")
+_CONFIG_OPTION = re.compile(r"|--?\w*config\w*|-c|(?:--)?deepspeed")
+_CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 # Terms that launch files of planner may leave to the user, or to the checkpoint.
@@ -170,8 +174,26 @@ class ImportedLaunch:
         no_value = [
             line.option for line in self.lines_with_status(Status.OPEN) if line.option in decisive
         ]
-        slices = _MIG_SLICE.findall(self.command.text)
-        return [*dict.fromkeys((*unknown, *no_value, *(f"MIG slice {name}" for name in slices)))]
+        words = [
+            line.option
+            for line in self.lines_with_status(Status.OPEN)
+            if not line.option.startswith("-") and IN_BRANCHES in line.meaning
+        ]
+        counts = [name for name in self.not_modelled if _COUNT_OPTION.search(name.lower())]
+        slices = [f"MIG slice {name}" for name in _MIG_SLICE.findall(self.command.text)]
+        files = [f"{name} (not found)" for name in self._missing_files()]
+        return [*dict.fromkeys((*unknown, *no_value, *words, *counts, *files, *slices))]
+
+    def _missing_files(self) -> list[str]:
+        """Configurations that the command names, and that are not near its file."""
+        options = (*self.command.positional, *self.command.options.values())
+        return [
+            text
+            for option in (*options, *self.command.unknown)
+            if _CONFIG_OPTION.fullmatch(option.option)
+            for text in option.texts
+            if text and _CONFIG_FILE.search(text) and text not in self.command.files
+        ]
 
     def request(
         self, answers: Mapping[str, object], specs: Path | None, option_name: OptionNamer = str
