@@ -38,7 +38,12 @@ from planner.launch.read.removed import name_removed_program
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of
-from planner.launch.wrappers.read_containers import Container, config_maps, script_of
+from planner.launch.wrappers.read_containers import (
+    Container,
+    config_maps,
+    program_of_options,
+    script_of,
+)
 from planner.launch.wrappers.read_helm_charts import (
     helm_install,
     kubectl_apply,
@@ -340,20 +345,12 @@ def find_removed_program(path: Path, script: Script, inner: StartedProgram) -> P
     )
 
 
-_ENGINE_OPTIONS = {
-    "vllm serve": ("--gpu-memory-utilization", "--max-model-len", "--max-num-seqs",
-                   "--tensor-parallel-size"),
-    "python3 -m sglang.launch_server": ("--mem-fraction-static", "--tp-size", "--context-length"),
-}  # fmt: skip
-"""Programs, and options that are theirs alone: whatever has two of them starts one."""
-
-
 def _guess_engine(inner: StartedProgram) -> StartedProgram | None:
     """Return an unknown program, or arguments alone, with an engine's options as its command."""
-    names = {word.begins.partition("=")[0].replace("_", "-") for word in inner.words}
-    program = next((p for p, own in _ENGINE_OPTIONS.items() if len(names & {*own}) > 1), None)
+    names = {word.begins.partition("=")[0] for word in inner.words}
+    program = program_of_options(inner.words)
     first = next((i for i, word in enumerate(inner.words) if word.begins.startswith("--")), None)
-    if program is None or first is None:
+    if not program or first is None:
         return None
     line, started = inner.words[0].line, " ".join(word.text or "" for word in inner.words[:first])
     words = [Word.of(computed_text(text), line, text) for text in program.split()]

@@ -122,6 +122,19 @@ def script_of(container: Container, text: str, name: str) -> Script:
     return Script(name=name, text=text, commands=commands, variables={}, directives=(), files={})
 
 
+_ENGINE_OPTIONS = {
+    "vllm serve": {"--gpu-memory-utilization", "--max-model-len", "--max-num-seqs",
+                   "--tensor-parallel-size"},
+    "python3 -m sglang.launch_server": {"--mem-fraction-static", "--tp-size", "--context-length"},
+}  # fmt: skip
+
+
+def program_of_options(words: Sequence[Word]) -> str:
+    """Return the engine that two or more options are of, of whatever starts it; "" if none is."""
+    names = {word.begins.partition("=")[0].replace("_", "-") for word in words}
+    return next((p for p, own in _ENGINE_OPTIONS.items() if len(names & own) > 1), "")
+
+
 def program_of(
     image: str, words: Sequence[Word], line: int, gpus: ParsedOption | None = None
 ) -> tuple[Word, ...]:
@@ -137,6 +150,8 @@ def program_of(
         names_program = names_program and "://" not in (words[0].text or "")
     elif not command and "vllm" in image and words and not names_program:
         command = ("vllm", "serve")  # built by its Dockerfile under another name
+    elif not command and words and words[0].begins.startswith("--"):
+        command = tuple(program_of_options(words).split())  # a patch of another file
     is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
     if not command or (names_program and not is_model):
         return tuple(words)
