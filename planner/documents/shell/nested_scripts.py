@@ -38,8 +38,19 @@ _MOST_UNKNOWN = 0x1900
 _OUTSIDE = 2**40
 
 
+def _outer_element(word: Word) -> Element:
+    """Return a word of the text around a script as a value in the script."""
+    return Element(
+        tuple(_shifted(piece) for piece in word.pieces or computed_text(word.text or ""))
+    )
+
+
 def read_inner(
-    pieces: Pieces, environment: Mapping[str, Word], outer: str, name: str = "the script"
+    pieces: Pieces,
+    environment: Mapping[str, Word],
+    outer: str,
+    name: str = "the script",
+    arguments: Sequence[Word] | None = None,
 ) -> Script:
     """Read the script in a value of a file: commands, variables and files; nothing is run.
 
@@ -52,6 +63,7 @@ def read_inner(
     environment : exported variables
     outer : text of the file; spans and lines of the result refer to it
     name : name of the file, for messages
+    arguments : the script's own, from ``$1``; default: not known
     """
     inside = _NestedText.of(pieces, outer)
     refuse_unreadable(inside.text, name)
@@ -59,11 +71,10 @@ def read_inner(
     nodes = Parser(source).script()
     follower = Follower(source, {})
     for variable, word in environment.items():
-        outer_pieces = tuple(
-            _shifted(piece) for piece in word.pieces or computed_text(word.text or "")
-        )
-        follower.scope.put(variable, Variable((Element(outer_pieces),)))
+        follower.scope.put(variable, Variable((_outer_element(word),)))
         follower.exported[variable] = None
+    if arguments is not None:
+        follower.expander.arguments = tuple(map(_outer_element, arguments))
     follower.script(nodes)
     variables = {
         name_of_variable: value

@@ -20,6 +20,7 @@ _MOST_PLACES = 6
 _MOST_COMPARED = 10**6
 _LONGEST_SPLIT = 50_000
 ONLY_IN_SOME = "is set only in some branches"
+IN_BRANCHES = "assigned in several branches"
 
 
 class Scope:
@@ -167,4 +168,4 @@ def _several(name: str, assigned: Sequence[int], line: Callable[[int], int]) -> 
     where = f"line{'s' if len(lines) > 1 else ''} {places}" if lines else "the environment"
     if len(assigned) < 2:
         return f"${name} is changed in a branch or loop ({where})"
-    return f"${name} is assigned in several branches ({where})"
+    return f"${name} is {IN_BRANCHES} ({where})"

@@ -16,6 +16,7 @@ from typing import Any
 
 from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
+from planner.documents.shell.scope import IN_BRANCHES
 from planner.errors import LaunchError, PlannerError
 from planner.launch.model_shape import find_model, write_model
 from planner.launch.option_table import OptionRole
@@ -46,7 +47,20 @@ from planner.workloads.registry import workload_of
 
 _REQUIRED_TERMS = terms_about("required")
 _GPU_TERMS = ("gpu", "cluster")
-_FOLDERS = ("/", "./", "../", "~", "$")
+_FOLDERS = (
+    *("/", "./", "../", "~", "$"),
+    *(
+        "output",
+        "ckpt",
+        "checkpoint",
+        "models/",
+        "saves/",
+        "results/",
+        "runs/",
+        "exp/",
+        "work_dirs",
+    ),
+)
 _PLACEHOLDER = re.compile(
     r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)|\S.* https?://.*"
 )
@@ -60,6 +74,10 @@ _OTHER_LAYERS = re.compile(
 )
 """Models in the name or folder of a file whose layers do not follow from sizes alone."""
 _NUM_PATH_PARTS = 5
+_COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|parallel[-_]size$")
+_CONFIG_OPTION = re.compile(r"|--?\w*config\w*|-c|(?:--)?deepspeed")
+_CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
+_MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 # Terms that launch files of planner may leave to the user, or to the checkpoint.
 _PLAN_TERMS = ("model", *_GPU_TERMS)
@@ -156,7 +174,26 @@ class ImportedLaunch:
         no_value = [
             line.option for line in self.lines_with_status(Status.OPEN) if line.option in decisive
         ]
-        return [*dict.fromkeys((*unknown, *no_value))]
+        words = [
+            line.option
+            for line in self.lines_with_status(Status.OPEN)
+            if not line.option.startswith("-") and IN_BRANCHES in line.meaning
+        ]
+        counts = [name for name in self.not_modelled if _COUNT_OPTION.search(name.lower())]
+        slices = [f"MIG slice {name}" for name in _MIG_SLICE.findall(self.command.text)]
+        files = [f"{name} (not found)" for name in self._missing_files()]
+        return [*dict.fromkeys((*unknown, *no_value, *words, *counts, *files, *slices))]
+
+    def _missing_files(self) -> list[str]:
+        """Configurations that the command names, and that are not near its file."""
+        options = (*self.command.positional, *self.command.options.values())
+        return [
+            text
+            for option in (*options, *self.command.unknown)
+            if _CONFIG_OPTION.fullmatch(option.option)
+            for text in option.texts
+            if text and _CONFIG_FILE.search(text) and text not in self.command.files
+        ]
 
     def request(
         self, answers: Mapping[str, object], specs: Path | None, option_name: OptionNamer = str
@@ -484,7 +521,7 @@ def _name_model(
             "path of its config.json if they differ."
         )
         values["model"] = similar
-    elif str(values["model"]).startswith(_FOLDERS):
+    elif str(values["model"]).startswith(_FOLDERS) or not _is_known_name(str(values["model"])):
         notes.append(f"Unknown model {values.pop('model')}.")
     if checkpoint.quantization and "quantization" in answers.defaults:
         values["quantization"] = checkpoint.quantization
@@ -497,6 +534,13 @@ def _parse_checkpoint(name: object, specs: Path | None) -> CheckpointName | None
         return None
     checkpoint = checkpoint_of(str(name), specs)
     return None if checkpoint.model == str(name) else checkpoint
+
+
+def _is_known_name(name: str) -> bool:
+    """Whether a name without a folder is that of a known model, a repository or a file."""
+    from planner.specs.hugging_face import is_repository
+
+    return is_repository(name) or name.endswith((".json", ".toml"))
 
 
 def _similar_model(name: str, specs: Path | None) -> str | None:

@@ -300,6 +300,14 @@ class LaunchFile:
                 continue
             if not attempts[-1].rejected_by:
                 break
+        is_by_memory = any(attempt.rejected_by in ("", _OUT_OF_MEMORY) for attempt in attempts)
+        if not is_by_memory and not {*DEFAULT_GPUS} & {
+            str(c.get("gpu", ("",))[0]) for c in choices
+        }:
+            # GPUs that a text only mentions, such as ones without the file's precision
+            reason = "the GPUs in its text cannot run it"
+            others = ({**choices[0], "gpu": (gpu, reason)} for gpu in DEFAULT_GPUS)
+            return self._first_that_runs([*others])
         best = max(attempt.rank[:2] for attempt in attempts)
         attempt = next(attempt for attempt in attempts if attempt.rank[:2] == best)
         return LaunchQuestion(imported=attempt.imported, request=attempt.request)

@@ -28,6 +28,7 @@ MAX_PARENT_FOLDERS = 6
 LENGTHS = ("input_tokens", "output_tokens")
 """Terms of the lengths of requests."""
 _LARGEST = 1e18
+_PLACEHOLDER = re.compile(r"<.*>|[A-Z]+(_[A-Z]+)+")  # of a number
 
 
 @record(kw_only=True)
@@ -369,9 +370,11 @@ def flag(reading: OptionReader, *options: str, default: bool = False) -> bool:
 
 
 def has_unknown_value(reading: OptionReader, *options: str) -> bool:
-    """Whether one of these options has a value that is not readable."""
+    """Whether one of these options has a value that is not readable, or a placeholder."""
     present = (reading.command.options[name] for name in options if reading.has(name))
-    return any(None in option.texts for option in present)
+    return any(
+        text is None or _PLACEHOLDER.fullmatch(text) for option in present for text in option.texts
+    )
 
 
 def number(reading: OptionReader, *options: str) -> int | None:

@@ -38,7 +38,12 @@ from planner.launch.read.removed import name_removed_program
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of
-from planner.launch.wrappers.read_containers import Container, config_maps, script_of
+from planner.launch.wrappers.read_containers import (
+    Container,
+    config_maps,
+    program_of_options,
+    script_of,
+)
 from planner.launch.wrappers.read_helm_charts import (
     helm_install,
     kubectl_apply,
@@ -124,6 +129,8 @@ def _parse_commands(
             yield removed
             continue
         target = target_of_command(inner.words)
+        if target is None and (guessed := _guess_engine(inner)) is not None:
+            inner, target = guessed, target_of_command(guessed.words)
         if target is None and (sibling := find_sibling(path, inner.words, SCRIPTS)) is not None:
             yield from _parse_sibling_script(path, script, inner, sibling, depth)
             continue
@@ -338,6 +345,25 @@ def find_removed_program(path: Path, script: Script, inner: StartedProgram) -> P
     )
 
 
+def _guess_engine(inner: StartedProgram) -> StartedProgram | None:
+    """Return an unknown program, or arguments alone, with an engine's options as its command."""
+    names = {word.begins.partition("=")[0] for word in inner.words}
+    program = program_of_options(inner.words)
+    first = next((i for i, word in enumerate(inner.words) if word.begins.startswith("--")), None)
+    if not program or first is None:
+        return None
+    line, started = inner.words[0].line, " ".join(word.text or "" for word in inner.words[:first])
+    words = [Word.of(computed_text(text), line, text) for text in program.split()]
+    for word in inner.words[first:]:
+        name, equals, _ = word.begins.partition("=")
+        if name == "--model-path" and "--model" not in names and program == "vllm serve":
+            words.append(Word.of(computed_text("--model"), word.line, name))
+            words += [word.after(len(name) + 1)] if equals else []
+        else:
+            words.append(word)
+    return replace(inner, words=tuple(words), front=started or "A container's list of arguments")
+
+
 def target_of_command(words: Sequence[Word]) -> LaunchTarget | None:
     """Return the target that reads commands of this program; None if no target does."""
     texts = command_texts(words)
@@ -448,6 +474,8 @@ def _parse_container_commands(
                 yield removed
                 continue
             target = target_of_command(inner.words)
+            if target is None and (guessed := _guess_engine(inner)) is not None:
+                inner, target = guessed, target_of_command(guessed.words)
             if target is not None and not container.is_follower:
                 words = [*inner.words]
                 if container.role and not any(word.begins in POOL_OPTIONS for word in words):

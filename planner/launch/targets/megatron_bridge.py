@@ -320,6 +320,9 @@ def _is_used(name: str, option: ParsedOption) -> bool:
     options = OptionTable.load("megatron-lm").options
     if name.startswith(_PRIMUS_TRAINERS) and _dashed(_strip_section(name)) in options:
         return True
+    if "offload" in name:  # only what is translated
+        arguments = _arguments_of_key(_strip_section(name), option.single, set())
+        return any(argument in options for argument, _ in arguments)
     return bool(option.texts and _USED_KEYS.search(name))
 
 
@@ -403,12 +406,20 @@ def _list_argument(option: str) -> Callable[[str], list[tuple[str, _Texts]]]:
     return lambda text: [(option, (text.strip("[]").replace(",", " ").replace("  ", " "),))]
 
 
+def _offloaded_activations(text: str) -> list[tuple[str, _Texts]]:
+    """Return the argument for layers whose activations wait in host memory; nothing for 0."""
+    return [("--fine-grained-activation-offloading", ())] * (text not in ("0", "false"))
+
+
 _SPECIAL_KEYS: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
     "precision": _precision,
     "mixed_precision": _precision,
     "compute_dtype": lambda text: _precision(_COMPUTE_DTYPES.get(text.lower(), text)),
     "recompute_modules": _list_argument("--recompute-modules"),
     "offload_modules": _list_argument("--offload-modules"),
+    # NVIDIA-NeMo/Megatron-Bridge, scripts/performance/utils/overrides.py.
+    "activation_offload_layers": _offloaded_activations,
+    "cpu_offloading_num_layers": _offloaded_activations,
     "num_query_groups": lambda text: [
         ("--num-query-groups", (text,)),
         ("--group-query-attention", ()),

@@ -113,13 +113,14 @@ def matches_command(words: Sequence[str]) -> bool:
 
 def matches_document(values: Mapping[str, object]) -> bool:
     """Whether a document configures verl's training on rollouts."""
-    return f"{_MODEL}path" in values or f"{_ACTOR}ppo_mini_batch_size" in values
+    is_fine_tuning = {"model.partial_pretrain", "data.max_length"} <= {*values}
+    return f"{_MODEL}path" in values or f"{_ACTOR}ppo_mini_batch_size" in values or is_fine_tuning
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set what the option table does not read: the policy's update, or fine-tuning."""
     _note_other_program(reading, settings)
-    if any(
+    if reading.has("model.partial_pretrain") or any(
         (argument.single or "").endswith(_FINE_TUNING_PROGRAMS)
         for argument in reading.command.positional
     ):
@@ -191,6 +192,14 @@ def _set_fine_tuning(reading: OptionReader, settings: SettingsBuilder) -> None:
         settings.mark_missing("num_gpus")
     else:
         values["num_gpus"] = num_gpus
+    _, total_micro_batch = _FINE_TUNING_OPTIONS["micro"]
+    if not reading.has(_FINE_TUNING_OPTIONS["micro"][0]) and reading.has(total_micro_batch):
+        # fsdp_sft_trainer.py: it is divided by the data-parallel ranks
+        total = number(reading, total_micro_batch)
+        if total and num_gpus:
+            values["micro_batch_size"] = max(total // num_gpus, 1)
+        elif total:
+            settings.assume("micro_batch_size", 1, "the micro-batch is that of all GPUs")
     if epochs := number(reading, "trainer.total_epochs"):
         values["epochs"] = epochs
     settings.notes.append(UNPACKED.format(option="data.max_length"))

@@ -74,7 +74,8 @@ _SCRIPT_FLAG = re.compile(r"-([^-].*)?c", re.DOTALL)
 """The option of a shell before a script: ``-c``, ``-lc``."""
 _IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
 _IN_COMPOSE = re.compile(
-    r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
+    r"\$(?:(?P<escaped>\$)|(?P<bare>[A-Za-z_]\w*)"
+    r"|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>(?:[^${}]|\$\{[^{}]*\})*))?\})"
 )
 
 
@@ -111,13 +112,27 @@ def script_of(container: Container, text: str, name: str) -> Script:
     if index is not None and words[index + 1 : index + 2] and words[index + 1].text == "--":
         index += 1
     if shell in SHELLS and index is not None and index + 1 < len(words):
-        return read_inner(words[index + 1].pieces, container.environment, text, name)
+        arguments = words[index + 3 :] or None  # the word before them is the script's name
+        return read_inner(words[index + 1].pieces, container.environment, text, name, arguments)
     span = Span(0, 0)
     command = Command(
         words=words, environment=container.environment, line=container.line, span=span
     )
     commands = (command,) if words else ()
     return Script(name=name, text=text, commands=commands, variables={}, directives=(), files={})
+
+
+_ENGINE_OPTIONS = {
+    "vllm serve": {"--gpu-memory-utilization", "--max-model-len", "--max-num-seqs",
+                   "--tensor-parallel-size"},
+    "python3 -m sglang.launch_server": {"--mem-fraction-static", "--tp-size", "--context-length"},
+}  # fmt: skip
+
+
+def program_of_options(words: Sequence[Word]) -> str:
+    """Return the engine that two or more options are of, of whatever starts it; "" if none is."""
+    names = {word.begins.partition("=")[0].replace("_", "-") for word in words}
+    return next((p for p, own in _ENGINE_OPTIONS.items() if len(names & own) > 1), "")
 
 
 def program_of(
@@ -135,6 +150,8 @@ def program_of(
         names_program = names_program and "://" not in (words[0].text or "")
     elif not command and "vllm" in image and words and not names_program:
         command = ("vllm", "serve")  # built by its Dockerfile under another name
+    elif not command and words and words[0].begins.startswith("--"):
+        command = tuple(program_of_options(words).split())  # a patch of another file
     is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
     if not command or (names_program and not is_model):
         return tuple(words)
@@ -397,10 +414,13 @@ def apply_controller_variables(
             passed = match.end()
             groups: dict[str, str | None] = match.groupdict()
             variable = str(groups["name"] or groups.get("bare"))
-            if variable in values:
+            if groups.get("escaped"):
+                done.append(piece.part(*match.span("escaped")))
+            elif variable in values:
                 done += values[variable]
             elif groups.get("default") is not None:
-                done.append(piece.part(*match.span("default")))
+                default = piece.part(*match.span("default"))
+                done += apply_controller_variables((default,), pattern, values)
             else:
                 done += unknown_text(f"{match.group()} is set by nothing in this file")
         done.append(piece.part(passed, len(piece.text)))

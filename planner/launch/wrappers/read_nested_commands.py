@@ -36,11 +36,16 @@ _PROGRAM = re.compile(
     r"\b(?:vllm|sglang|trtllm\w*|tensorrt_llm|llama-server|text-generation-launcher|lmdeploy"
     r"|ollama|torchrun|accelerate|deepspeed|axolotl|llamafactory-cli|swift|tune) "
 )
+_PROGRAMS = {"vllm": "vllm serve", "sglang": "python3 -m sglang.launch_server"}
+"""Programs by the word in the name of their image."""
 _GPUS = ("accelerators", "accelerator", "gpu", "gpus", "gpu_type", "gpuType")
-_INSTANCES = ("instance_type", "instanceType")
-_COUNTS = ("num_gpus", "numGpus", "gpu_count", "gpuCount", "gpus_per_node", "gpusPerNode")
-_NODES = ("num_nodes", "numNodes", "nnodes", "nodes", "node_count", "nodeCount")
-_COPIES = ("replicas", "minReplicas", "replicaCount", "num_replicas")
+# The last of each are those of oracle-quickstart/oci-ai-blueprints.
+_INSTANCES = ("instance_type", "instanceType", "recipe_node_shape")
+_COUNTS = ("num_gpus", "numGpus", "gpu_count", "gpuCount", "gpus_per_node", "gpusPerNode",
+           "recipe_nvidia_gpu_count")  # fmt: skip
+_NODES = ("num_nodes", "numNodes", "nnodes", "nodes", "node_count", "nodeCount",
+          "multinode_num_nodes_to_use_from_shared_pool")  # fmt: skip
+_COPIES = ("replicas", "minReplicas", "replicaCount", "num_replicas", "recipe_replica_count")
 _ENVIRONMENTS = ("env", "envs", "environment", "environment_variables", "environmentVariables")
 
 
@@ -64,7 +69,13 @@ def _containers_below(
         yield _with_levels(container.words, levels, container.line)
     for key, value in section.items():
         is_part = key in ("command", "args") and value.entries()  # of the container above
-        if not is_part and (words := _command_words(key, value, name)):
+        words = () if is_part else _command_words(key, value, name)
+        if words and words[0].begins.startswith("--"):  # the program is that of an image
+            texts = " ".join(value.text or "" for value in dict(section.items()).values())
+            engine = next((word for word in _PROGRAMS if word in texts.lower()), "")
+            program = _PROGRAMS[engine].split() if engine else ()
+            words = (*(plain_word(word, value.line) for word in program), *words)
+        if words:
             yield _with_levels(words, levels, value.line)
         yield from _containers_below(value, levels, name)
     for entry in section.entries():

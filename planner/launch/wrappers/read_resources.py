@@ -306,6 +306,7 @@ _SIZE = re.compile(r"^[^\n]{0,12}?(?<!\d)(\d{2,3})\s?gi?b", re.IGNORECASE)
 _PCIE = re.compile(r"^[^\n]{0,12}?pcie", re.IGNORECASE)
 # Shorter words, and bare numbers, mean other things in a text more often than a GPU.
 _SHORTEST = 3
+_IN_VARIABLE = re.compile(r"[A-Z]_$")  # the name of a variable, such as ENABLE_P40
 _USUAL_OF_SOFTWARE = {
     "mi300x-192gb": re.compile(r"(?<![a-z])(?:rocm|primus|amdgpu)(?![a-z])", re.IGNORECASE),
     "ascend-910b-64gb": re.compile(r"ASCEND_RT_VISIBLE_DEVICES|torch_npu|HCCL_\w+|vllm[-_]ascend"),
@@ -361,6 +362,8 @@ def gpus_in_text(
             counts: Counter[str] = Counter()
             spellings: dict[str, str] = {}
             for match in _pattern(folder).finditer(source.lower()):
+                if _IN_VARIABLE.search(source[max(match.start() - 2, 0) : match.start()]):
+                    continue
                 gpu = _of_size(match[0], source[match.end() : match.end() + 20], folder)
                 counts[gpu] += 1
                 spellings.setdefault(gpu, match[0])
@@ -374,6 +377,8 @@ def gpus_in_text(
             }
         if words_by_gpu:
             return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in words_by_gpu.items())
+    if "nvidia" in text.lower():  # machines of several vendors
+        return ()
     found = ((gpu, pattern.search(text)) for gpu, pattern in _USUAL_OF_SOFTWARE.items())
     return tuple(NamedGpu(gpu=gpu, word=word[0]) for gpu, word in found if word)[:1]
 

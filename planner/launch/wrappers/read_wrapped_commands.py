@@ -154,13 +154,19 @@ def _option(program: WrapperRule, words: Sequence[Word], index: int, options: Op
     return 2
 
 
-def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tuple[Command, ...]:
+def script_in(
+    word: Word,
+    environment: Mapping[str, Word],
+    outer: Script,
+    arguments: Sequence[Word] | None = None,
+) -> tuple[Command, ...]:
     """Return the commands in a word that a shell parses again; positions refer to ``outer``.
 
+    ``arguments`` are those of the script in the word.
     Raises `LaunchError`: a quote in it is never closed.
     """
     name = f"{outer.name}:{word.line}, the script inside"
-    return read_inner(_pieces(word), environment, outer.text, name).commands
+    return read_inner(_pieces(word), environment, outer.text, name, arguments).commands
 
 
 def join_script(words: Sequence[Word]) -> Word:
@@ -411,7 +417,8 @@ def _shell(script: Script, state: UnwrappedCommand, depth: int) -> Iterator[Unwr
             del rest[:1]
     commands: Sequence[Command] | None
     if is_text:
-        commands = script_in(rest[0], state.environment, script) if rest else ()
+        arguments = rest[2:] or None  # the word before them is the script's name
+        commands = script_in(rest[0], state.environment, script, arguments) if rest else ()
     else:
         commands = _documents(script, state, rest)
     if commands is not None:

@@ -111,8 +111,13 @@ def with_incompleteness(imported: ImportedLaunch, verdict: str) -> str:
     if not options:
         return verdict
     rest = f" and {len(options) - _MAX_IGNORED} more" if len(options) > _MAX_IGNORED else ""
-    names = ", ".join(name.rpartition(".")[2] for name in options[:_MAX_IGNORED]) + rest
+    names = ", ".join(map(_short_option, options[:_MAX_IGNORED])) + rest
     return f"Incomplete reading, {names} may change this. {verdict}"
+
+
+def _short_option(name: str) -> str:
+    """Return a key without its sections."""
+    return name if " " in name or name.startswith("-") else name.rpartition(".")[2]
 
 
 def _doubts(imported: ImportedLaunch) -> Iterator[str]:

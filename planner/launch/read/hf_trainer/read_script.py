@@ -204,7 +204,10 @@ _TRAINER_ARGUMENTS = {
     "lora_r",
 }
 _TRAINER_PROGRAMS = ("run_clm.py", "sft.py")
-_TRL_SCRIPTS = "trl.scripts."
+_TRL_SCRIPTS = re.compile(
+    r"(?:^|/)trl[./]scripts[./]\w"
+    r"|(?:^|/)examples/scripts/(?:\w+_)?(?:sft|dpo|orpo|cpo|kto|bco|gkd|grpo|rloo|reward\w*)(?:_\w+)?\.py"
+)
 _MEGATRON_OPTIONS = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
 _ACCELERATE_FLAGS = {
     "--use_deepspeed": "DEEPSPEED",
@@ -231,7 +234,7 @@ def starts_trainer(words: Sequence[str]) -> bool:
     options = (word.partition("=") for word in words if word.startswith("--"))
     if words and script_of(words, {_option_name(name)[2:]: text for name, _, text in options}):
         return True
-    if any(word.endswith(_TRAINER_PROGRAMS) or _TRL_SCRIPTS in word for word in words[:3]):
+    if any(word.endswith(_TRAINER_PROGRAMS) or _TRL_SCRIPTS.search(word) for word in words[:3]):
         return True
     return bool(words) and bool(names & set(_TRAINER_MARKERS))
 
@@ -378,9 +381,15 @@ def build_settings(
 
 
 def _is_supervised(sources: OptionSources) -> bool:
-    """Return whether the script is TRL's, whose defaults differ from the Trainer's."""
+    """Return whether the script is TRL's, whose defaults differ from the Trainer's.
+
+    huggingface/trl 1.10, ``trl/trainer/base_config.py``: every class of it computes in bf16 and
+    repeats layers unless it is told otherwise; those of ``examples/scripts`` use these classes.
+    """
     words = sources.words[:3]
-    if any(word.endswith(("trl", "sft.py")) or _TRL_SCRIPTS in word for word in words):
+    if any(word.endswith(("trl", "sft.py")) or _TRL_SCRIPTS.search(word) for word in words):
+        return True
+    if not words and "--rlhf_type" in sources.script:  # a program with a configuration of TRL
         return True
     options = {"--max_length", "--use_peft", "--packing"}
     # A document without a command, with TRL's option of a data set on the hub.

@@ -1,0 +1,317 @@
+"""Kinds of files that public repositories have: what is read, and when a reading is incomplete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from commands import Command
+
+from planner.errors import LaunchError
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.read_launch import read_launch
+
+
+def _read(folder: Path, files: dict[str, str]) -> ImportedLaunch:
+    """Write files, and read the first."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return read_launch(folder / next(iter(files)))
+
+
+SERVE = "vllm serve Qwen/Qwen3-8B"
+
+
+# Incomplete readings
+
+
+@pytest.mark.parametrize(
+    ("text", "undecided"),
+    [
+        (f"{SERVE} --tensor-parallel-size $TP\n", ["--tensor-parallel-size"]),
+        (f"{SERVE} --max-tool-turns 4\n", ["--max-tool-turns"]),
+        (f"{SERVE} --wandb-name x --prompt-file y\n", []),
+        (f"{SERVE} $EXTRA_ARGS\n", []),
+        (f"{SERVE} --decode-context-parallel-size 2\n", ["--decode-context-parallel-size"]),
+        ("axolotl train path/32b-qlora.yaml\n", ["path/32b-qlora.yaml (not found)"]),
+        (f'if [ -z "$X" ]; then A="--a 1"; else A="--b 2"; fi\n{SERVE} $A\n', ["$A"]),
+        (f"# on a slice 1g.10gb\n{SERVE}\n", ["MIG slice 1g.10gb"]),
+    ],
+)
+def test_what_may_decide_the_verdict_is_named(
+    tmp_path: Path, text: str, undecided: list[str]
+) -> None:
+    assert _read(tmp_path, {"run.sh": text}).undecided == undecided
+
+
+def test_an_incomplete_reading_says_so_in_its_first_line(planner: Command, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"{SERVE} --max-tool-turns 4\n")
+
+    out = " ".join(planner("estimate", "--from", script, "--gpu", "h100").out.split())
+
+    assert out.startswith("Incomplete reading, --max-tool-turns may change this. Fits: peak ")
+
+
+def test_one_of_several_launches_says_so_on_the_screen(planner: Command, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"{SERVE} --port 1\nvllm serve Qwen/Qwen3-32B --port 2\n")
+
+    assert "The file has 2 different launches" in planner("estimate", "--from", script).out
+
+
+# Scripts
+
+
+def test_a_sourced_file_sets_variables_and_arrays(tmp_path: Path) -> None:
+    sourced = "TP=4\nexport LENGTH=${LENGTH:-8192}\nARGS=(--max-num-seqs 32)\nNAME=$UNSET\n"
+    script = 'HERE=$(cd "$(dirname "$0")" && pwd)\nsource "$HERE/../lib/env.sh"\n' + (
+        f'{SERVE} --tensor-parallel-size $TP --max-model-len $LENGTH "${{ARGS[@]}}"\n'
+    )
+
+    found = _read(tmp_path, {"scripts/run.sh": script, "lib/env.sh": sourced})
+
+    assert found.values["tensor_parallel"] == 4
+    assert found.values["max_model_len"] == "8192" or found.values["max_model_len"] == 8192
+    assert int(found.values["concurrency"]) == 32
+
+
+def test_scripts_that_source_each_other_end(tmp_path: Path) -> None:
+    files = {
+        "a.sh": f"source b.sh\n{SERVE} --tensor-parallel-size $TP\n",
+        "b.sh": "source a.sh\nTP=2\n",
+    }
+
+    assert _read(tmp_path, files).values["tensor_parallel"] == 2
+
+
+def test_a_program_stands_at_the_root_of_its_project(tmp_path: Path) -> None:
+    program = "from vllm import LLM\nLLM('Qwen/Qwen3-8B', tensor_parallel_size=2)\n"
+
+    found = _read(tmp_path, {"slurm/run.sh": "python src/serve.py\n", "src/serve.py": program})
+
+    assert found.values["tensor_parallel"] == 2
+
+
+def test_arguments_after_bash_c_are_those_of_its_script(tmp_path: Path) -> None:
+    text = """services:
+  a:
+    image: vllm/vllm-openai:v0.22.0
+    entrypoint:
+      - /bin/bash
+      - -c
+      - exec vllm serve "$$@"
+      - --
+    command: [--model, Qwen/Qwen3-8B, --tensor-parallel-size, "${TP:-${GPUS:-4}}"]
+"""
+
+    assert _read(tmp_path, {"compose.yaml": text}).values["tensor_parallel"] == 4
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python -m my.launcher --model-path Qwen/Qwen3-8B",
+        "python -m my.launcher --model-path=Qwen/Qwen3-8B",
+        "swift deploy --infer_backend vllm --model Qwen/Qwen3-8B --vllm_max_model_len 4096",
+    ],
+)
+def test_other_programs_with_the_options_of_an_engine_start_it(
+    tmp_path: Path, command: str
+) -> None:
+    options = "" if "swift" in command else " --max-model-len 4096 --gpu-memory-utilization 0.8"
+
+    found = _read(tmp_path, {"run.sh": command + options + "\n"})
+
+    assert (found.target.name, found.values["model"]) == ("vllm", "Qwen/Qwen3-8B")
+    assert int(found.values["max_model_len"]) == 4096
+
+
+def test_a_checkpoint_of_an_earlier_run_is_no_known_model(tmp_path: Path) -> None:
+    assert "model" not in _read(tmp_path, {"run.sh": "vllm serve outputs/x/cold_start\n"}).values
+    assert "model" not in _read(tmp_path, {"run.sh": "vllm serve merged-sft\n"}).values
+
+
+# Programs
+
+
+def test_a_program_sets_the_length_of_its_script(tmp_path: Path) -> None:
+    # tatsu-lab/stanford_alpaca, train.py: 512 tokens without the option
+    program = """from dataclasses import dataclass, field
+import transformers
+@dataclass
+class Arguments(transformers.TrainingArguments):
+    model_max_length: int = field(default=512)
+transformers.HfArgumentParser((Arguments,))
+"""
+    script = (
+        "torchrun --nproc_per_node=4 train.py --model_name_or_path facebook/opt-6.7b "
+        "--bf16 True --per_device_train_batch_size 4\n"
+    )
+
+    found = _read(tmp_path, {"run.sh": script, "train.py": program})
+
+    assert int(found.values["sequence_length"]) == 512
+
+
+def test_keys_that_a_branch_adds_are_open(tmp_path: Path) -> None:
+    text = """from vllm import LLM
+kwargs = dict(model='Qwen/Qwen3-8B')
+kwargs['max_model_len'] = 4096
+if x:
+    kwargs['tensor_parallel_size'] = 2
+LLM(**kwargs)
+"""
+
+    found = _read(tmp_path, {"p.py": text})
+
+    assert int(found.values["max_model_len"]) == 4096
+    assert found.undecided == ["--tensor-parallel-size"]
+
+
+def test_an_engine_beside_dummy_training_arguments_serves(tmp_path: Path) -> None:
+    # hiyouga/LLaMA-Factory, scripts/vllm_infer.py
+    text = """from transformers import Seq2SeqTrainingArguments
+from vllm import LLM
+arguments = Seq2SeqTrainingArguments(output_dir='dummy_dir')
+LLM(model='Qwen/Qwen3-8B')
+"""
+
+    assert _read(tmp_path, {"p.py": text}).target.name == "vllm"
+
+
+# huggingface/trl 1.10, trl/trainer/base_config.py
+@pytest.mark.parametrize("script", ["trl/scripts/dpo.py", "examples/scripts/orpo.py"])
+def test_every_trainer_of_trl_computes_in_bf16_and_repeats_layers(
+    tmp_path: Path, script: str
+) -> None:
+    command = f"python {script} --model_name_or_path Qwen/Qwen3-0.6B --output_dir x\n"
+
+    values = _read(tmp_path, {"run.sh": command}).values
+
+    assert (values["precision"], values["recompute"]) == ("bf16", "full")
+
+
+# Documents
+
+
+def test_options_of_an_engine_are_keys_of_any_document(tmp_path: Path) -> None:
+    # FlagOpen/FlagScale, examples/qwen2_5/conf/serve
+    text = """- serve_id: vllm_model
+  engine_args:
+    model: /models/Qwen2.5-7B-Instruct
+    tensor_parallel_size: 2
+    max_model_len: 32768
+    enforce_eager: true
+  resources:
+    num_replicas: 4
+"""
+
+    values = _read(tmp_path, {"7b.yaml": text}).values
+
+    assert (values["tensor_parallel"], values["num_gpus"]) == (2, 8)
+    assert values["enforce_eager"] is True
+
+
+def test_a_blueprint_of_oci_has_shape_nodes_and_arguments(tmp_path: Path) -> None:
+    text = """{"recipe_image_uri": "iad.ocir.io/x:ray2430_vllmv083",
+ "recipe_node_shape": "VM.GPU.A10.2", "recipe_nvidia_gpu_count": 2,
+ "multinode_num_nodes_to_use_from_shared_pool": 2,
+ "recipe_container_command_args": ["--model", "Qwen/Qwen3-8B", "--tensor-parallel-size", "2",
+                                   "--pipeline-parallel-size", "2"]}"""
+
+    values = _read(tmp_path, {"blueprint.json": text}).values
+
+    assert (values["gpu"], values["num_gpus"]) == ("a10-24gb", 4)
+
+
+def test_a_service_of_bentoml_has_the_arguments_of_its_project(tmp_path: Path) -> None:
+    project = """[tool.bentoml.build.args]
+model_id = "google/gemma-3-4b-it"
+tp = 2
+gpu_type = "nvidia-h100-80gb"
+cli_args = ["--max-model-len", "4096"]
+"""
+    files = {"service.py": "import bentoml\n@bentoml.service()\nclass A: ...\n",
+             "pyproject.toml": project}  # fmt: skip
+
+    values = _read(tmp_path, files).values
+
+    assert (values["tensor_parallel"], values["gpu"]) == (2, "h100-sxm-80gb")
+    assert int(values["max_model_len"]) == 4096
+
+
+def test_sizes_in_a_folder_of_another_architecture_name_no_model(tmp_path: Path) -> None:
+    # FlagOpen/FlagScale, examples/rwkv
+    text = """system: {tensor_model_parallel_size: 1, pipeline_model_parallel_size: 1}
+model: {num_layers: 32, hidden_size: 4096, num_attention_heads: 32, seq_length: 2048,
+        micro_batch_size: 1, global_batch_size: 8}
+"""
+
+    assert "model" in _read(tmp_path, {"dense/7b.yaml": text}).values
+    assert "model" not in _read(tmp_path, {"rwkv/7b.yaml": text}).values
+
+
+def test_layers_whose_activations_are_moved_are_read(tmp_path: Path) -> None:
+    # AI-Hypercomputer/gpu-recipes, a4x/llama31_405b on 64 GPUs
+    command = (
+        "python run_script.py --model_family_name llama --model_recipe_name llama31_405b "
+        "--num_gpus 64 --gpu gb200 --tensor_model_parallel_size 2 --activation_offload_layers {}\n"
+    )
+    offload = {
+        number: _read(tmp_path, {"run.sh": command.format(number)}).values.get("offload")
+        for number in (0, 95)
+    }
+
+    assert offload[95] == "activations"
+    assert offload[0] in (None, "none")
+
+
+def test_answers_of_a_fork_of_verl_count(tmp_path: Path) -> None:
+    # PeterGriffinJin/Search-R1: n_agent answers to a prompt
+    text = (
+        "python -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2.5-3B "
+        "algorithm.adv_estimator=grpo actor_rollout_ref.rollout.n_agent=5\n"
+    )
+    (tmp_path / "run.sh").write_text(text)
+
+    assert int(read_launch(tmp_path / "run.sh", workload="rl").values["samples_per_prompt"]) == 5
+
+
+def test_placeholders_of_nodes_are_not_one_node(tmp_path: Path) -> None:
+    text = (
+        "export NODES=TO_BE_FILLED\npython -m verl.trainer.main_ppo trainer.nnodes=$NODES "
+        "actor_rollout_ref.model.path=Qwen/Qwen2.5-3B\n"
+    )
+
+    assert "num_gpus" in _read(tmp_path, {"run.sh": text}).missing_terms({})
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("Makefile", "train:\n\tpython x.py\n", "is a Makefile.*Give the command"),
+        ("a.yaml", "strategy: fsdp\nppo_micro_batch_size: 4\n", "is a part of a configuration"),
+        (
+            "b.yaml",
+            "run: torchrun --nproc_per_node=8 --nnodes=2 other.py\nname: Qwen/Qwen3-8B on h100\n",
+            "planner estimate --model Qwen/Qwen3-8B --gpus 16 --gpu h100-sxm-80gb$",
+        ),
+    ],
+)
+def test_a_refusal_says_what_a_file_is_and_ends_with_a_command(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    with pytest.raises(LaunchError, match=message):
+        _read(tmp_path, {name: text})
+
+
+def test_names_of_variables_are_no_gpus(planner: Command, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(f"export ENABLE_P40=1\n{SERVE}\n")
+
+    assert "h100-sxm-80gb" in planner("estimate", "--from", script).out
