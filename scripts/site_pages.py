@@ -23,16 +23,17 @@ _OF_THE_TOP = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "generated/contributing.md",
     "CHANGELOG.md": "generated/changelog.md",
+    "SECURITY.md": "generated/security.md",
 }
 NAVIGATION = {
     "Guides": "training fine-tuning rl serving traffic launch sizing sweeps procurement clusters "
     "money failures campaigns energy api_prices comparing explaining operators largest pictures "
-    "report ui files specs models_read measure calibration drivers python simulators",
+    "report ui files install specs models_read measure calibration drivers python simulators",
     "Reference": "reference launch_options launch_targets generated/interface generated/gpus "
     "generated/clusters generated/models generated/frameworks generated/engines",
     "How well, and how": "accuracy accuracy_tables causes recipes launch_files_read "
     "generated/formulas design speed versions",
-    "Project": "generated/contributing generated/changelog",
+    "Project": "generated/contributing generated/changelog generated/security",
 }
 _FORMULAS = """Formulas
 ========
@@ -123,7 +124,7 @@ def pages() -> Iterator[tuple[str, str]]:
         yield f"{kind}.md", getattr(spec_pages, kind)(catalogue) + "\n"
     yield "formulas.rst", formulas()
     yield "interface.rst", _INTERFACE
-    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
         text = ROOT.joinpath(name).read_text(encoding="utf-8")
         yield name.lower(), text.replace("](docs/", "](../").replace("](README.md", "](../index.md")
 
