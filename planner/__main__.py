@@ -42,14 +42,16 @@ def run(arguments: Sequence[str], before: Callable[[], None] = lambda: None) -> 
     """Call ``before``, run a command, return its exit code; no exception leaves it."""
     from planner.errors import OutputError, PlannerError
 
-    debug = "--debug" in arguments
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    debug = "--debug" in arguments[:end]
+    own = [word for word in arguments[:end] if word != "--debug"]
     try:
         before()
-        return _invoke([word for word in arguments if word != "--debug"])
+        return _invoke([*own, *arguments[end:]])
     except BrokenPipeError:
         return _CLOSED_PIPE
-    except KeyboardInterrupt as end:
-        return _fail(str(end) or "Interrupted.", INTERRUPTED, debug)
+    except KeyboardInterrupt as interrupt:
+        return _fail(str(interrupt) or "Interrupted.", INTERRUPTED, debug)
     except PlannerError as error:
         return _fail(str(error), error.exit_code, debug)
     except MemoryError:

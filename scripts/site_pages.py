@@ -48,6 +48,7 @@ _INTERFACE = """Python interface
 
 .. autofunction:: planner.search
 .. autofunction:: planner.estimate
+.. autofunction:: planner.check
 .. autofunction:: planner.size
 .. autofunction:: planner.size_services
 .. autofunction:: planner.size_pools
