@@ -7,6 +7,7 @@ from planner.base.version import __version__
 TYPE_CHECKING = False  # without importing typing: a command listens to signals earlier
 if TYPE_CHECKING:
     from planner.api import (
+        check,
         compare,
         estimate,
         explain,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Request",
     "__version__",
+    "check",
     "compare",
     "estimate",
     "explain",

@@ -12,9 +12,9 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from planner.base.install_conflicts import warn_of_conflicts
+from planner.base.install_conflicts import check_conflicts
 from planner.base.signals import INTERRUPTED, install_handlers
 
 _CLOSED_PIPE = 141
@@ -30,8 +30,7 @@ def main() -> None:
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     _replace_closed_streams()
     warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
-    warn_of_conflicts()
-    code = run(sys.argv[1:])
+    code = run(sys.argv[1:], check_conflicts)
     # Python flushes once more at exit and would report the same error again.
     _silence_broken_streams()
     # Skip the last garbage collection: it takes a tenth of a short command.
@@ -39,17 +38,20 @@ def main() -> None:
     sys.exit(code)
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run a command and return its exit code; no exception leaves it."""
+def run(arguments: Sequence[str], before: Callable[[], None] = lambda: None) -> int:
+    """Call ``before``, run a command, return its exit code; no exception leaves it."""
     from planner.errors import OutputError, PlannerError
 
-    debug = "--debug" in arguments
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    debug = "--debug" in arguments[:end]
+    own = [word for word in arguments[:end] if word != "--debug"]
     try:
-        return _invoke([word for word in arguments if word != "--debug"])
+        before()
+        return _invoke([*own, *arguments[end:]])
     except BrokenPipeError:
         return _CLOSED_PIPE
-    except KeyboardInterrupt as end:
-        return _fail(str(end) or "Interrupted.", INTERRUPTED, debug)
+    except KeyboardInterrupt as interrupt:
+        return _fail(str(interrupt) or "Interrupted.", INTERRUPTED, debug)
     except PlannerError as error:
         return _fail(str(error), error.exit_code, debug)
     except MemoryError:

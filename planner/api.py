@@ -10,6 +10,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from planner.commands.check import CHECK
 from planner.commands.command import Call
 from planner.commands.compare import COMPARE
 from planner.commands.estimate import ESTIMATE
@@ -118,6 +119,30 @@ def estimate(
     """
     estimated = ESTIMATE.answer(_call(request, burst=burst, base=base))
     return EstimateAnswer.from_result(estimated.evaluation, plan=estimated.plan)
+
+
+def check(
+    program: str | Sequence[str], *, row: int | None = None, **request: object
+) -> EstimateAnswer:
+    """The prediction of a command that is about to start, as ``planner check`` reads it.
+
+    ``rejected_by`` of the answer is empty if the command fits. Nothing is run. Raises LaunchError
+    if nothing in the command is read; SpecError or SearchSpaceError if something is unknown or
+    impossible.
+
+    Parameters
+    ----------
+    program : the words of the command, or its line, such as ``"bash run.sh"``
+    row : which of several launches in it, from 1
+    request : the fields of `planner.Request` that the command does not say, such as ``gpu``
+
+    >>> answer = check("vllm serve meta-llama/Llama-3.1-8B-Instruct -tp 2", gpu="h100")
+    >>> answer.rejected_by, answer.plan.request.model
+    ('', 'meta-llama/Llama-3.1-8B-Instruct')
+    """
+    words = program if isinstance(program, str) else tuple(program)
+    checked = CHECK.answer(_call(request, program=words, row=row))
+    return EstimateAnswer.from_result(checked.evaluation, plan=checked.plan)
 
 
 def predictor(*, base: Request | None = None, **request: object) -> Predictor:

@@ -75,6 +75,12 @@ class WorkersLost(PlannerError):
     exit_code = 9
 
 
+class InstallError(PlannerError):
+    """Another distribution's package ``planner`` is installed over this one, or before it."""
+
+    exit_code = 10
+
+
 def require_installed(needs: str, extra: str, *modules: str) -> None:
     """Check that modules are installed; ``needs`` begins the message.
 

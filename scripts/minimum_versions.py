@@ -28,7 +28,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "versions.md"
-OF_DEVELOPERS = ("test", "docs", "benchmark")
+OF_DEVELOPERS = ("test", "docs", "benchmark", "release")
 """Extras whose versions users do not meet."""
 MINIMA, NEWEST = "lower bounds", "newest"
 _TABLE = re.compile(r"(?<=\n\| Python \| tried with \|\n\|---\|---\|\n)(?:\|.*\n)*")

@@ -23,18 +23,19 @@ _OF_THE_TOP = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "generated/contributing.md",
     "CHANGELOG.md": "generated/changelog.md",
+    "SECURITY.md": "generated/security.md",
 }
 NAVIGATION = {
     "Start": "start/train start/serve start/buy start/check",
     "How-to": "generated/train generated/serve generated/buy generated/launch generated/share",
     "Background": "background/prediction background/uncertainty background/accuracy "
     "background/traffic background/design background/speed generated/formulas "
-    "generated/contributing",
+    "generated/contributing generated/security",
     "Reference": "reference/reference generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines reference/launch_options "
     "reference/launch_files_read reference/models_read reference/accuracy_tables reference/causes "
     "reference/recipes reference/campaigns reference/procurement reference/llm_analysis "
-    "reference/versions generated/changelog",
+    "reference/versions reference/install generated/changelog",
 }
 GROUPS = {
     "train": (
@@ -76,6 +77,7 @@ _INTERFACE = """Python interface
 
 .. autofunction:: planner.search
 .. autofunction:: planner.estimate
+.. autofunction:: planner.check
 .. autofunction:: planner.size
 .. autofunction:: planner.size_services
 .. autofunction:: planner.size_pools
@@ -155,7 +157,7 @@ def pages() -> Iterator[tuple[str, str]]:
         yield f"{name}.md", f"# {title}\n\n```{{toctree}}\n{contents}\n```\n"
     yield "formulas.rst", formulas()
     yield "interface.rst", _INTERFACE
-    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
         text = ROOT.joinpath(name).read_text(encoding="utf-8")
         yield name.lower(), text.replace("](docs/", "](../").replace("](README.md", "](../index.md")
 

@@ -12,14 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rows import each
 
+import llm_gpu_planner
+import planner.__main__ as planner_main
 from planner.base import install_conflicts
 from planner.base.install_conflicts import (
+    check_conflicts,
     conflicting_distributions,
     version_line,
-    warn_of_conflicts,
 )
 from planner.base.version import DISTRIBUTION, __version__
+from planner.errors import InstallError
 
 ROOT = Path(__file__).parents[1]
 LONG_AGO = 1_000_000_000
@@ -154,11 +158,72 @@ def test_a_shell_that_completes_is_told_nothing(
     site = site_of(tmp_path, "planner-0.5.1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", [sys.path[0], str(site)])
-    warn_of_conflicts()
+    check_conflicts()
     assert "planner 0.5.1" in capsys.readouterr().err
     monkeypatch.setenv("_PLANNER_COMPLETE", "complete_bash")
-    warn_of_conflicts()
+    check_conflicts()
     assert capsys.readouterr().err == ""
+
+
+def test_files_of_another_among_ours_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = site_of(tmp_path, "planner-0.5.1", RECORD="planner/__init__.py,,\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", [sys.path[0], str(site)])
+    monkeypatch.setattr(install_conflicts, "_FOLDER", str(site))
+    assert planner_main.run(["--version"], check_conflicts) == InstallError.exit_code
+    ran = capsys.readouterr()
+    assert ran.out == ""
+    assert f"planner 0.5.1 has a package planner in {site}, too" in ran.err
+    assert f"pip uninstall planner {DISTRIBUTION}" in ran.err
+    assert f"pipx install {DISTRIBUTION}" in ran.err
+
+
+def test_a_command_of_our_name_mixes_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = site_of(tmp_path, "day-1.0", entry_points="[console_scripts]\nplanner = day:main")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", [sys.path[0], str(site)])
+    monkeypatch.setattr(install_conflicts, "_FOLDER", str(site))
+    check_conflicts()
+    assert "Warning: day 1.0" in capsys.readouterr().err
+
+
+OTHER = "print('the other ran')\n"
+
+
+@each(
+    ("files", "path", "reason"),
+    [
+        ({"planner/__init__.py": OTHER}, "", "Another distribution has overwritten"),
+        ({"before/planner.py": OTHER}, "before", "planner.py comes before"),
+        ({"before/planner/__init__.py": OTHER}, "before", "__init__.py comes before"),
+        ({}, "", "is missing"),
+    ],
+)
+def test_nothing_of_another_package_runs(files, path, reason, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("installed").resolve()
+    shutil.copy(ROOT / "llm_gpu_planner.py", folder)
+    for name, text in files.items():
+        folder.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+        folder.joinpath(name).write_text(text)
+    paths = os.pathsep.join(str(part) for part in ([folder / path] if path else []) + [folder])
+    command = [sys.executable, "-S", "-P", "-m", "llm_gpu_planner", "--version"]
+    environment = {**os.environ, "PYTHONPATH": paths}
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (ran.returncode, ran.stdout) == (InstallError.exit_code, "")
+    assert reason in ran.stderr
+    assert f"pipx install {DISTRIBUTION}" in ran.stderr
+
+
+def test_the_command_starts_our_package() -> None:
+    assert llm_gpu_planner.wrong_package() == ""
+    assert (
+        DISTRIBUTION,
+        InstallError.exit_code,
+    ) == (llm_gpu_planner.DISTRIBUTION, llm_gpu_planner.WRONG_PACKAGE)
 
 
 def test_the_version_names_distribution_and_folder(with_another: dict[str, str]) -> None:
@@ -170,7 +235,7 @@ def test_the_version_names_distribution_and_folder(with_another: dict[str, str])
 def test_the_name_is_that_of_the_distribution() -> None:
     project = tomllib.loads(ROOT.joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == DISTRIBUTION
-    assert project["scripts"] == {"planner": "planner.__main__:main"}
+    assert project["scripts"] == {"planner": "llm_gpu_planner:main"}
 
 
 def test_messages_install_the_distribution_by_its_name() -> None:

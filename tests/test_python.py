@@ -187,6 +187,7 @@ def test_every_field_completes(function):
 
 def test_the_package_shows_its_public_names():
     functions = [
+        "check",
         "compare",
         "estimate",
         "explain",

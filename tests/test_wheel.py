@@ -37,7 +37,7 @@ def test_spec_files_are_inside(wheel_names: set[str], folder: str, inside: str) 
 
 def test_glossary_types_and_licence_are_inside(wheel_names: set[str]) -> None:
     tables = {f"planner/question/{name}.csv" for name in ("terms", "groups", "errors")}
-    assert {*tables, "planner/py.typed"} <= wheel_names
+    assert {*tables, "planner/py.typed", "llm_gpu_planner.py"} <= wheel_names
     assert any(name.endswith("licenses/LICENSE") for name in wheel_names)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import sys
@@ -11,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import BinaryIO, TextIO, TypeVar
 
+from planner.base.file_locks import FLOCK, lock_file
 from planner.base.signals import remove_on_exit
 from planner.errors import OutputError
 
@@ -124,6 +124,8 @@ def _replace_file(target: Path, open_temporary: Callable[[Path], Stream]) -> Ite
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
+            if not FLOCK:
+                stream.close()  # Windows replaces no open file
             os.replace(temporary, target)  # before its lock goes
             stream.close()
         except BaseException:
@@ -135,8 +137,10 @@ def _replace_file(target: Path, open_temporary: Callable[[Path], Stream]) -> Ite
 
 def _lock_file(stream: TextIO | BinaryIO, path: Path) -> bool:
     """Lock a new temporary file; return False if another process removed it meanwhile."""
+    if not FLOCK:
+        return True  # Windows removes no open file
     try:
-        fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
+        lock_file(stream.fileno(), waits=True)
     except OSError:
         return True  # no locks on this file system: no process removes the file
     try:
@@ -149,9 +153,12 @@ def remove_unfinished(folder: Path) -> None:
     """Remove the unlocked, half-written files of killed writers from a folder."""
     for path in folder.glob(TEMPORARY):
         with suppress(OSError):  # another user's, or locked
+            if not FLOCK:
+                path.unlink()  # Windows refuses it for an open file
+                continue
             number = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
-                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(number)
                 path.unlink()
             finally:
                 os.close(number)

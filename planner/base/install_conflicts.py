@@ -1,7 +1,8 @@
 """Find other installed distributions with a package or a command named ``planner``.
 
-The wrong one would run, or a mixture of both. The check runs before every command, so its result
-for a folder of packages is cached until the folder changes, and few modules are imported.
+A mixture of both packages is refused; the module ``llm_gpu_planner`` refuses the wrong package.
+The check runs before every command, so its result for a folder of packages is cached until the
+folder changes, and few modules are imported.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from planner.base.user_cache import cache_file, read_lines, write_lines
 from planner.base.version import DISTRIBUTION, __version__
 
 PACKAGE = "planner"
+_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _MOST_KEPT = 64
 # A folder may change twice within one tick of its file system's clock.
 _SETTLED_AFTER_NS = 2_000_000_000
@@ -27,28 +29,50 @@ InstallCache = dict[
 
 def version_line() -> str:
     """Version, distribution and folder of the running package."""
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return f"planner {__version__} (distribution {DISTRIBUTION}, in {folder})"
+    return f"planner {__version__} (distribution {DISTRIBUTION}, in {_FOLDER}{os.sep}{PACKAGE})"
 
 
-def warn_of_conflicts() -> None:
-    """Print on stderr which other distributions contain a ``planner``, and what to do."""
+def check_conflicts() -> None:
+    """Print on stderr which other distributions contain a ``planner``, and what to do.
+
+    Raises InstallError if the files of one are mixed with those of this package.
+    """
     if "_PLANNER_COMPLETE" in os.environ:  # a shell reads the output
         return
     # The command itself reports a stream that cannot be written.
     with contextlib.suppress(OSError, ValueError):
         folders = sys.path[0 if sys.flags.safe_path else 1 :]  # the first is the script's own
         for other, folder in conflicting_distributions(folders, cache_file("distributions.tsv")):
-            print(_warning(other, folder), file=sys.stderr)
+            if _is_mixed(other, folder):
+                from planner.errors import InstallError
+
+                raise InstallError(
+                    f"{other} has a package planner in {folder}, too: its files are mixed with "
+                    f"those of {DISTRIBUTION}; nothing was run.\n{_remedy(other)}"
+                )
+            print(
+                f"Warning: {other} in {folder} also installs a package or command named planner, "
+                f"and overwrites that of {DISTRIBUTION}, or is overwritten by it.\n"
+                f"{_remedy(other)}",
+                file=sys.stderr,
+            )
 
 
-def _warning(other: str, folder: str) -> str:
-    """Return the warning that another distribution installs the same package or command."""
-    name = other.split()[0]
+def _remedy(other: str) -> str:
+    """Return how to keep one of two distributions, or both."""
     return (
-        f"Warning: {other} in {folder} also installs a package or command named planner, and "
-        f"overwrites that of {DISTRIBUTION}, or is overwritten by it.\n"
-        f"Keep one: pip uninstall {name} {DISTRIBUTION}, then install {DISTRIBUTION} again."
+        f"Keep one: pip uninstall {other.split()[0]} {DISTRIBUTION}, then install {DISTRIBUTION} "
+        f"again. Keep both: pipx install {DISTRIBUTION}, in an environment of its own."
+    )
+
+
+def _is_mixed(other: str, folder: str) -> bool:
+    """Whether a distribution has a package planner in the folder that has ours."""
+    if not os.path.samefile(folder, _FOLDER):
+        return False
+    return any(
+        name == other.split()[0] and _has_package(name, os.path.join(folder, entry))
+        for entry, name, _ in _distributions(folder)
     )
 
 
@@ -83,6 +107,13 @@ def conflicting_distributions(folders: Iterable[str], cache: str) -> list[tuple[
 
 def _others_in(folder: str) -> Iterator[str]:
     """Yield "name version" of each other distribution in a folder that has a planner package."""
+    for entry, name, version in _distributions(folder):
+        if name != DISTRIBUTION and _has_planner(name, os.path.join(folder, entry)):
+            yield f"{name} {version}".strip()
+
+
+def _distributions(folder: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the metadata folder, normalized name and version of each distribution in a folder."""
     try:
         entries = sorted(os.listdir(folder))
     except OSError:
@@ -92,15 +123,19 @@ def _others_in(folder: str) -> Iterator[str]:
         if kind in (".dist-info", ".egg-info"):
             name, _, version = stem.partition("-")
             normalized = name.replace("_", "-").replace(".", "-").lower()
-            if normalized != DISTRIBUTION and _has_planner(normalized, os.path.join(folder, entry)):
-                yield f"{normalized} {version.split('-')[0]}".strip()
+            yield entry, normalized, version.split("-")[0]
 
 
 def _has_planner(name: str, metadata: str) -> bool:
     """Return whether a distribution installs a package or command named planner."""
+    entry_points = read_lines(os.path.join(metadata, "entry_points.txt"))
+    return _names_command(entry_points) or _has_package(name, metadata)
+
+
+def _has_package(name: str, metadata: str) -> bool:
+    """Return whether a distribution installs a package named planner."""
     return (
         name == PACKAGE
-        or _names_command(read_lines(os.path.join(metadata, "entry_points.txt")))
         or PACKAGE in read_lines(os.path.join(metadata, "top_level.txt"))
         or any(
             line.startswith((f"{PACKAGE}/", f"{PACKAGE}.py,"))

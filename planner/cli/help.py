@@ -21,7 +21,7 @@ import typer
 
 from planner.base.enums import TemplateKind
 from planner.cli import completion
-from planner.cli.text_options import HELP, TextOptionCommand
+from planner.cli.text_options import HELP, TextOptionCommand, split_at_dashes
 from planner.commands.options import option_rows
 from planner.confidence.profile_rules import read_table
 from planner.errors import did_you_mean
@@ -159,7 +159,8 @@ class PlanningCommand(TextOptionCommand):
         options = {
             option for param in self.params for option in (*param.opts, *param.secondary_opts)
         }
-        arguments = _with_settings(args, options) if "--set" in options else [*args]
+        own, others = split_at_dashes(args)
+        arguments = _with_settings(own, options) if "--set" in options else own
         index = next(
             (index for index, argument in enumerate(arguments) if argument in HELP), len(arguments)
         )
@@ -169,7 +170,7 @@ class PlanningCommand(TextOptionCommand):
                 hint = did_you_mean(topic, TOPICS)
                 ctx.fail(f"There is no help on {topic!r}. Topics: {', '.join(TOPICS)}.{hint}")
             ctx.meta[_TOPIC] = TOPICS[topic]
-        return super().parse_args(ctx, arguments)
+        return super().parse_args(ctx, arguments + others)
 
     def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write what the command does, and examples."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ COMMANDS = {
     "search": "Find the best configurations of a space.",
     "size": "Find the fewest and the cheapest GPUs of each type and contract that keep the limits.",
     "estimate": "Show one configuration in full.",
+    "check": "Read the command you are about to start: whether it fits, and how fast it will be.",
     "explain": "Explain a plan, or the recommended one: what bounds it, what would change it.",
     "compare": "Compare plans, specs or sweeps: what differs, which is better, what is tied.",
     "max-batch": "Find the largest micro-batch, or the most concurrent requests, within memory and "
@@ -39,7 +40,7 @@ COMMANDS = {
 GROUPS = {
     "Ask": ("search", "size", "estimate", "max-batch", "max-length", "sweep"),
     "Understand": ("explain", "compare", "operators"),
-    "Use": ("launch", "report", "ui", "mcp"),
+    "Use": ("launch", "check", "report", "ui", "mcp"),
     "Own data": ("specs", "validate", "calibrate"),
 }
 """The groups of the list of commands, in order."""
@@ -97,6 +98,12 @@ def _with_text_options(params: list[Parameter]) -> list[Parameter]:
 _TOPIC = "planner.no_topic"
 
 
+def split_at_dashes(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the arguments before ``--``, which are planner's, and those from it on."""
+    index = arguments.index("--") if "--" in arguments else len(arguments)
+    return [*arguments[:index]], [*arguments[index:]]
+
+
 def _current_options(params: Iterable[Parameter], arguments: Iterable[str]) -> list[str]:
     """Arguments of a command line with the current names of renamed options."""
     options = {option for param in params for option in (*param.opts, *param.secondary_opts)}
@@ -111,7 +118,8 @@ class _FullHelpCommand:
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
     ) -> Context:
         """The context of the command; renamed options are read under their old names."""
-        arguments = _current_options(self.params, args)  # type: ignore[attr-defined]
+        own, others = split_at_dashes(args)
+        arguments = _current_options(self.params, own) + others  # type: ignore[attr-defined]
         context: Context = super().make_context(info_name, arguments, parent, **extra)  # type: ignore[misc]
         return context
 
@@ -121,11 +129,10 @@ class _FullHelpCommand:
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Read the options from the command line."""
-        position = next(
-            (index for index, argument in enumerate(args) if argument in HELP), len(args)
-        )
-        if position + 1 < len(args) and not args[position + 1].startswith("-"):
-            ctx.meta[_TOPIC] = args[position + 1]
+        own, _ = split_at_dashes(args)
+        position = next((index for index, argument in enumerate(own) if argument in HELP), len(own))
+        if position + 1 < len(own) and not own[position + 1].startswith("-"):
+            ctx.meta[_TOPIC] = own[position + 1]
         remaining: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         return remaining
 

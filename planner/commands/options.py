@@ -22,7 +22,7 @@ SERVER, PYTHON = "server", "python"
 _MODULES = {"max-batch": "max_batch", "max-length": "max_batch", "operators": "explain"}
 _NAMES = {"from_file": FILE, "objective": OBJECTIVES}
 """Options whose name in forms and in Python is another."""
-_FIRST = ("things", "target", "wrapper", "against")
+_FIRST = ("things", "program", "target", "wrapper", "against")
 _LAST_FIELDS = ("precision", "settings", OBJECTIVES)
 """Fields at the beginning and at the end of a form."""
 _OPTION_NAMES = {
@@ -81,6 +81,11 @@ OPTIONS: Mapping[str, CommandOptions] = {
             *_PLAN, "burst", "json", *_DRAWN, "timeline", "mocker_profile", "compare_api", "write",
             "full", *_LAST,
         ),
+        without=("space",),
+    ),
+    "check": CommandOptions(
+        kinds=_QUESTION,
+        names=("program", "row", *_NARROWED, "json", *_LAST),
         without=("space",),
     ),
     "explain": CommandOptions(

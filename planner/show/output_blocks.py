@@ -205,7 +205,8 @@ class KeyValues:
 class Lines:
     """Sentences, one line each.
 
-    A terminal folds a sentence over at most ``most`` lines, indented by ``indent``.
+    A terminal folds a sentence over at most ``most`` lines, indented by ``indent``; 0: it stays
+    one line.
     """
 
     kind: ClassVar[str] = "lines"

@@ -111,6 +111,9 @@ def _write_title(console: Console, title: output_blocks.Title) -> None:
 def _write_lines(console: Console, lines: output_blocks.Lines) -> None:
     """Print sentences wrapped between words."""
     for line in lines.lines:
+        if not lines.most:
+            console.print(line, style=_STYLES.get(lines.mark), soft_wrap=True)
+            continue
         folded = textwrap.wrap(
             line,
             max(console.width, 20),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ import numpy as np
 
 from planner.base.atomic_write import remove_unfinished, write_atomically, write_bytes_atomically
 from planner.base.csv_cells import Row, Value, cell_value, number_or_nan
+from planner.base.file_locks import lock_file
 from planner.base.read_files import (
     RESULT,
     TABLE,
@@ -290,7 +290,8 @@ def _close_locks() -> None:
     _lock_files.clear()
 
 
-os.register_at_fork(after_in_child=_close_locks)
+if hasattr(os, "register_at_fork"):  # not on Windows, which forks no process
+    os.register_at_fork(after_in_child=_close_locks)
 
 
 @contextmanager
@@ -313,7 +314,7 @@ def _exclusive_lock(path: Path) -> TextIO:
         try:
             file = path.open("a")
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file(file.fileno())
                 if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                     return file
             except BaseException:

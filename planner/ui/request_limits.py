@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
-import resource
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import replace
 from typing import Any
@@ -224,6 +223,10 @@ class Limits:
 
 def within_files(limits: Limits) -> Limits:
     """Return the limits with at most half as many connections as this process may open files."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return limits
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return limits

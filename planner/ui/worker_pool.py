@@ -7,7 +7,6 @@ import io
 import json
 import multiprocessing
 import os
-import resource
 import secrets
 import signal
 import threading
@@ -440,7 +439,9 @@ def _worker_loop(pipe: Connection, specs: Path | None, limits: Limits) -> None:
     """Answer questions from a pipe until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["HF_HUB_OFFLINE"] = "1"  # clients must not make the server download models
-    with suppress(OSError, ValueError):
+    with suppress(ImportError, OSError, ValueError):  # Windows has no such limits
+        import resource
+
         resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
     while True:
         try:

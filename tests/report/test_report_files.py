@@ -90,7 +90,7 @@ def test_a_file_that_was_taken_for_left_behind_is_begun_again(tmp_path, monkeypa
             taken[0].unlink()
         lock(number, how)
 
-    monkeypatch.setattr(atomic_write.fcntl, "flock", after_another_looked)
+    monkeypatch.setattr(fcntl, "flock", after_another_looked)
     with write_atomically(tmp_path / "a.txt") as stream:
         stream.write("new")
     assert len(taken) == 1
@@ -101,7 +101,7 @@ def test_where_there_are_no_locks_files_are_written_all_the_same(tmp_path, monke
     def none(number, how):
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(atomic_write.fcntl, "flock", none)
+    monkeypatch.setattr(fcntl, "flock", none)
     left = tmp_path / ".planner-0123456789ab.tmp"
     left.touch()
     with write_atomically(tmp_path / "a.txt") as stream:

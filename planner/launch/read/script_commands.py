@@ -243,7 +243,8 @@ def _parse_sibling_script(
     Nothing if it cannot be read, or scripts start each other too deeply.
     """
     file, text = sibling
-    if depth >= _MAX_DEPTH or file.samefile(path):
+    # The text of a command line is that of no file.
+    if depth >= _MAX_DEPTH or (path.exists() and file.samefile(path)):
         return
     index = next(
         (n for n, word in enumerate(inner.words) if (word.text or "").endswith(SCRIPTS)), 0
