@@ -338,20 +338,20 @@ def _with_first_columns(row: Mapping[str, Any], workload: Workload | None) -> di
     if workload is None or NUM_GPUS not in row:
         return dict([*row.items()][:MOST_COLUMNS])
     names = [workload.profile_kind, *COSTS]
-    shown = {name: row[name] for name in (*_PLACED, *names, *_SURE) if _is_known(row.get(name))}
+    shown = {name: row[name] for name in (*_PLACED, *names, *_SURE) if _has_value(row.get(name))}
     if shown.get("reason"):
         return shown
     shown["layout"] = layout_of(workload, row)
-    results = [name for name in workload.wording.results(()) if _is_known(row.get(name))]
+    results = [name for name in workload.wording.results(()) if _has_value(row.get(name))]
     for name in dict.fromkeys([*results, "peak_memory_gib"]):
-        ends = [column for column in ends_of(name) if _is_known(row.get(column))]
+        ends = [column for column in ends_of(name) if _has_value(row.get(column))]
         new = [column for column in (name, *ends) if column not in shown and column in row]
         if len(shown) + len(new) <= MOST_COLUMNS:
             shown |= {column: row[column] for column in new}
     return dict([*shown.items()][:MOST_COLUMNS])
 
 
-def _is_known(value: object) -> bool:
+def _has_value(value: object) -> bool:
     return value not in (None, "")
 
 

@@ -440,7 +440,12 @@ def _reject_above_budget(size: Size, budget: Budget | None) -> Size:
     if budget is None or best is None or best.cost <= budget.rate * HOUR:
         return size
     cost, limit = formatting.format_usd(best.cost), formatting.format_usd(budget.rate * HOUR)
-    reason = f"costs {cost} an hour, above the budget of {limit}"
+    share = budget.rate * HOUR / best.cost if best.cost else math.nan
+    reason = (
+        f"{formatting.format_gpus(best.num_gpus)} cost {cost} an hour, "
+        f"{formatting.format_percent(1 / share - 1)} above the budget of {limit}, which pays "
+        f"{formatting.format_percent(share)} of them"
+    )
     if math.isnan(best.cost):
         reason = "costs an unknown price: give --price"
     return Size(gpu=size.gpu, contract=size.contract, reason=reason)
