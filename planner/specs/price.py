@@ -227,6 +227,7 @@ class Price:
     outlay : of owned GPUs, purchase price of one with its network; None of rented ones [USD]
     basis : of owned GPUs, kind of the purchase price
     market : median on-demand price of all sellers [USD/s]; None: unknown, or it is on demand
+    running : of owned GPUs, electricity, room and operations, for all hours [USD/s]
     """
 
     value: float
@@ -249,6 +250,7 @@ class Price:
     outlay: float | None = None
     basis: str = ""
     market: float | None = None
+    running: float | None = None
 
     @property
     def when(self) -> str:
