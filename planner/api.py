@@ -170,6 +170,7 @@ def size(
     load: str | os.PathLike[str] | None = None,
     startup_time: float | str | None = None,
     budget: float | str | None = None,
+    price_change: float | str | None = None,
     progress: Progress | None = None,
     workers: int = 1,
     **request: object,
@@ -191,6 +192,7 @@ def size(
     budget : most USD to spend: in total on a run (``"2MUSD"``), per time on a service
         (``"50kUSD/month"``). Without a rate, a service is as large as the budget or a power limit
         allows
+    price_change : change of rental prices after the first year, ``"-30%"`` or ``"-15%/year"``
     progress : called with the number of GPUs done
     workers : processes that share the GPUs
     request : as in `search`, without ``objectives``. Training needs a limit of time or cost,
@@ -209,6 +211,7 @@ def size(
         load=load,
         startup_time=startup_time,
         budget=budget,
+        price_change=price_change,
         workers=workers,
     )
     return SizeAnswer.from_result(SIZE.answer(call))

@@ -51,6 +51,7 @@ def _workers(values: options.OptionValues) -> dict[str, int]:
 def report(values: options.OptionValues) -> None:
     """Write a result as one page: the answer, alternatives, the front, sources."""
     from planner.base.atomic_write import check_path
+    from planner.decide.sizing.purchase import read_price_change
     from planner.errors import SearchSpaceError
     from planner.show.html import markdown as as_markdown
     from planner.show.html import page_html
@@ -68,7 +69,10 @@ def report(values: options.OptionValues) -> None:
             raise SearchSpaceError(f"{path}: is the result itself; give another file.")
     if output is not None:
         require_installed("Pages need", "report", "jinja2")
-    page = read_page(result, values["specs"])
+    change = values["price_change"]
+    if change is not None:
+        change = read_price_change(change, "--price-change")
+    page = read_page(result, values["specs"], change)
     if output is not None:
         _write(output, page_html(page), values["quiet"])
     if markdown is not None:

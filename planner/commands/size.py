@@ -22,6 +22,7 @@ from planner.decide.sizing.length_pools import (
     read_pools,
 )
 from planner.decide.sizing.load_profile import read_load, read_load_or_trace
+from planner.decide.sizing.purchase import UNCHANGED, read_price_change
 from planner.decide.sizing.shared_services import (
     Service,
     SharedFleet,
@@ -39,7 +40,15 @@ from planner.decide.sizing.size_all import (
     without_contract,
 )
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.question.names import BUDGET, CONTRACT, LOAD, SERVICES, STARTUP_TIME, STOCK
+from planner.question.names import (
+    BUDGET,
+    CONTRACT,
+    LOAD,
+    PRICE_CHANGE,
+    SERVICES,
+    STARTUP_TIME,
+    STOCK,
+)
 from planner.question.parse_values import split_items
 from planner.question.request import Request
 from planner.show.output_blocks import Block
@@ -96,6 +105,9 @@ def _read(call: Call) -> SizeInputs:
     if several is None:
         return _read_one(call, options)
     values = {n: value for n, value in {**call.request, **extra}.items() if value is not None}
+    if PRICE_CHANGE in values:
+        option = name(PRICE_CHANGE)
+        raise SearchSpaceError(f"{option} is of one service: leave out {name(several)}.")
     if several == SERVICES:
         refuse_single_service_options(values, name)
         shared = {n: value for n, value in call.request.items() if n != "workload"}
@@ -131,8 +143,12 @@ def _read_one(call: Call, options: Mapping[str, Any]) -> SizeInputs:
         counts = tuple(sorted(gpu_counts(files[0][0].num_gpus))) if is_counted else ()
         fit = partial(fewest_gpus_that_fit, files, options["contracts"], counts)
         return SizeInputs(bar=call.bar, steps=len(files), unit="GPUs", size=fit)
+    change = UNCHANGED
+    if extra.get(PRICE_CHANGE) is not None:
+        change = read_price_change(extra[PRICE_CHANGE], name(PRICE_CHANGE))
     options = {**options, "load": load, "budget": budget}
     of_tasks = {n: value for n, value in options.items() if n != "workers"}
+    options["price_change"] = change
     steps = len(sizing_tasks(request, **of_tasks))
     size = partial(size_all, request, **options)
     return SizeInputs(bar=call.bar, steps=steps, unit="GPUs", size=size)

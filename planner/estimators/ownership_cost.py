@@ -11,10 +11,12 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.formulas.cost import (
+    capital_cost,
     charged_gpu_seconds,
     committed_gpu_seconds,
     gpu_seconds,
     owned_price,
+    residual_share,
 )
 from planner.formulas.power import range_of_product
 from planner.question.names import PURCHASE_PRICE
@@ -75,6 +77,23 @@ def owned_gpu_price(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) 
         in_use=values["utilization"],
         outlay=per_gpu / (1 - values["network_and_storage_share"]),
         basis=_price_basis(bought),
+        running=value * values["utilization"] - _capital(values),
+    )
+
+
+def _capital(values: Mapping[str, float]) -> float:
+    """Return the capital cost of one owned GPU [USD/s], from its purchase figures."""
+    price = values.get(PURCHASE_PRICE) or values["card_price"] / values["card_share_of_server"]
+    resale = residual_share(
+        after_three_years=values["residual_after_3_years"], lifetime=values["lifetime"]
+    )
+    return float(
+        capital_cost(
+            all_in_price=price / (1 - values["network_and_storage_share"]),
+            lifetime=values["lifetime"],
+            residual_share=resale,
+            financing_rate=values["financing_rate"],
+        )
     )
 
 

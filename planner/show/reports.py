@@ -289,6 +289,7 @@ class SizeReport(RowsReport):
 
     ``decision`` and ``assumed`` are the lines of the first screen above and below its table.
     ``days``, ``day`` and ``scaled`` are of a load over a day, ``pools`` and ``cuts`` of services.
+    ``options`` are ways to rent, reserve or own the GPUs (`planner.decide.sizing.purchase`).
     """
 
     question: tuple[str, ...] = ()
@@ -301,6 +302,10 @@ class SizeReport(RowsReport):
     scaled: tuple[ResultRow, ...] = ()
     pools: tuple[ResultRow, ...] = ()
     cuts: tuple[ResultRow, ...] = ()
+    options: tuple[Json, ...] = ()
+    other_precision: tuple[str, float] | None = None
+    price_change: str = ""
+    budget_per_year_usd: float | None = None
 
 
 @record(kw_only=True)

@@ -181,6 +181,8 @@ TERMS = {
 }
 """Duration of a contract [s]; 0: pay per use, NaN: unknown. Owned GPUs have a lifetime instead."""
 ESTIMATE = "estimate"
+FEWEST_SELLERS = 3
+"""Sellers from which the median of their prices counts as the price of a market."""
 LOW_TO_RENT, HIGH_TO_RENT = 0.3, 1.2
 """Plausible range of the cost of owning a GPU over its rent."""
 
@@ -224,6 +226,8 @@ class Price:
     in_use : of owned GPUs, share of the hours with work
     outlay : of owned GPUs, purchase price of one with its network; None of rented ones [USD]
     basis : of owned GPUs, kind of the purchase price
+    market : median on-demand price of all sellers [USD/s]; None: unknown, or it is on demand
+    running : of owned GPUs, electricity, room and operations, for all hours [USD/s]
     """
 
     value: float
@@ -245,6 +249,8 @@ class Price:
     in_use: float = 1.0
     outlay: float | None = None
     basis: str = ""
+    market: float | None = None
+    running: float | None = None
 
     @property
     def when(self) -> str:
@@ -269,9 +275,22 @@ class Price:
     def doubts(self) -> tuple[str, ...]:
         """Return reasons to doubt the price, as texts; empty if there are none."""
         doubts = []
-        is_single_seller = self.sellers == 1 and not self.chosen
-        if is_single_seller and (self.provider or self.basis):
-            doubts.append(f"one seller, {self.provider}" if self.provider else "one source")
+        is_listed = bool(self.provider or self.basis or self.sellers > 1) and not self.chosen
+        if is_listed and self.sellers < FEWEST_SELLERS:
+            number = "one" if self.sellers == 1 else str(self.sellers)
+            noun = "source" if self.basis else "seller"
+            name = f", {self.provider}" if self.provider else ""
+            doubts.append(f"{number} {noun}{'s' * (self.sellers > 1)}{name}")
+        if self.market and self.term and self.value > self.market:
+            above = f"{self.value / self.market - 1:.0%}".replace("%", " %")
+            usual = f"{self.market * HOUR:.2f} USD/h on demand"
+            text = f"{above} above {usual}: ask other sellers"
+            if self.on_demand and self.on_demand > self.value:
+                text = (
+                    f"{above} above {usual}, as its sellers ask "
+                    f"{self.on_demand * HOUR:.2f} on demand"
+                )
+            doubts.append(text)
         if self.is_old:
             doubts.append(self.when)
         if self.basis.endswith(ESTIMATE):
@@ -390,8 +409,19 @@ def price_of(
                 matching = [o for o in matching if _is(o.provider, provider)]
                 matching = [replace(offer, chosen=True) for offer in matching]
             if matching:
-                return replace(typical(matching), on_demand=_on_demand(matching, offers))
+                on_demand = _on_demand(matching, offers)
+                return replace(
+                    typical(matching), on_demand=on_demand, market=_market(matching, offers)
+                )
     return None
+
+
+def _market(chosen: Sequence[Price], offers: Sequence[Price]) -> float | None:
+    """Return the median on-demand price of all sellers; None: unknown, or the offers are it."""
+    on_demand = [offer for offer in offers if offer.contract == Contract.ON_DEMAND]
+    if chosen[0].contract == Contract.ON_DEMAND or chosen[0].chosen or not on_demand:
+        return None
+    return median(by_seller(not_outdated(on_demand)).values())
 
 
 def _on_demand(chosen: Sequence[Price], offers: Sequence[Price]) -> float | None:

@@ -29,7 +29,7 @@ from planner.commands.options import FILE
 from planner.errors import PlannerError, SearchSpaceError
 from planner.launch.targets import targets
 from planner.optimize.exhaustive import StopSearch
-from planner.show.html import environment, page_html
+from planner.show.html import environment, markdown, page_html
 from planner.show.output_blocks import PICTURES, Page
 from planner.show.presenters.plots.picture import Picture
 from planner.show.presenters.row_files import csv_cell
@@ -44,6 +44,7 @@ from planner.workloads.saved_plan import SavedPlan
 PLAN_FILE = "plan.toml"
 OBJECT_FILE = "answer.json"
 """The file with the object of an answer and the first lines of its page."""
+MARKDOWN_FILE = "page.md"
 
 
 @record(kw_only=True)
@@ -132,6 +133,7 @@ def make_file(
             return AnswerFile(name=name, kind=kind, content=read_bytes(path, TABLE))
         texts: dict[str, tuple[str, Callable[[], str]]] = {
             "page.html": ("text/html", lambda: page_html(command.page)),
+            MARKDOWN_FILE: ("text/markdown", lambda: markdown(command.page)),
             "table.csv": ("text/csv", lambda: _csv(command.object)),
         }
         if command.pinned is not None:

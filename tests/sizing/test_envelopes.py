@@ -1,11 +1,14 @@
 """What a megawatt, or a budget, carries."""
 
 import math
+import re
+from dataclasses import replace
 
 import pytest
 
 import planner
 from planner.decide.sizing.budget import read_budget
+from planner.decide.sizing.budget_search import BudgetSearch
 from planner.errors import PlannerError, SearchSpaceError
 from planner.specs.api_price import api_prices
 
@@ -208,8 +211,39 @@ def test_questions_without_an_envelope_are_refused(asked, word):
 
 
 def test_a_rate_above_the_budget_is_refused_with_its_cost():
+    """GPUs x 4 USD over 9 USD: by how much it is above, and how many GPUs are paid, by hand."""
     (size,) = planner.size(**SERVICE, request_rate=50, budget="9USD/h", price=4).sizes
-    assert "an hour, above the budget of 9.00 USD" in size.reason
+    match = re.fullmatch(
+        r"(\d+) GPUs cost ([\d.]+) USD an hour, ([\d,.]+) % above the budget of 9.00 USD, "
+        r"which pays ([\d.]+) % of them",
+        size.reason,
+    )
+    assert match, size.reason
+    gpus, cost, above, paid = (float(text.replace(",", "")) for text in match.groups())
+    assert cost == 4 * gpus
+    assert above == pytest.approx(100 * (cost / 9 - 1), rel=0.02)
+    assert paid == pytest.approx(100 * 9 / cost, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "tokens", "rate", "times"), [("h100", 500, 30, 1), ("h200", 200, 20, 2)]
+)
+def test_a_budget_carries_at_least_what_the_plan_of_a_rate_would(gpu, tokens, rate, times):
+    """The fleet for a rate, paid ``times`` over, serves no more than the budget of that price."""
+    asked = {"workload": "serve", "model": "llama-3.1-70b", "gpu": gpu, "input_tokens": 1000}
+    asked |= {"output_tokens": tokens}
+    asked["constraints"] = {"time_to_first_token": "2s", "time_per_output_token": "50ms"}
+    sized = planner.size(**asked, request_rate=rate)
+    fleet = sized.best.cheapest or sized.best.fewest
+    budget = times * fleet.cost * (1 + 1e-9)
+    (carried,) = planner.size(**asked, budget=f"{budget!r}/h").sizes
+    of_rate = BudgetSearch(
+        request=replace(sized.request, gpu=sized.best.gpu, request_rate=None), budget=budget / 3600
+    )._largest_load_of(fleet)
+    assert carried.fewest.cost <= budget
+    scaled = times * of_rate.fleet.row["requests_per_s"]
+    assert carried.fewest.row["requests_per_s"] >= 0.97 * scaled
+    assert carried.fewest.row["requests_per_s"] >= times * rate
 
 
 def test_a_run_within_watts_or_dollars():

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from planner.commands.options import option_name
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
+from planner.ui.mcp_server import COMMANDS, MOST_COLUMNS
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -85,6 +87,9 @@ async def everything(client: Client) -> dict[str, Any]:
         "rows": ("search", {**SMALL, "most_rows": 10**6}),
         "gpus": ("names", {"kind": "gpus", "like": "h100"}),
         "terms": ("names", {"kind": "terms", "like": "zero_stage"}),
+        "options": ("names", {"kind": "options", "command": "size", "like": "power"}),
+        "twice": ("search", {**SMALL, "options": {"model": "llama-2-7b"}}),
+        "file": ("estimate", {"options": {"from": "train.sh"}}),
         "kind": ("names", {"kind": "gpu"}),
         "no tool": ("serch", SMALL),
     }
@@ -103,37 +108,36 @@ def found() -> dict[str, Any]:
     return asked(everything, "--time-limit", "600")
 
 
-def test_every_question_is_a_tool_with_the_terms_of_the_table(found: dict[str, Any]) -> None:
+def test_every_question_is_a_tool_with_the_names_of_the_command_line(
+    found: dict[str, Any],
+) -> None:
     tools = {tool.name: tool for tool in found["tools"]}
-    assert [*tools] == [
-        "search",
-        "estimate",
-        "size",
-        "compare",
-        "explain",
-        "max-batch",
-        "max-length",
-        "names",
-    ]
+    assert [*tools] == [*COMMANDS, "report", "names"]
+    options = {option_name(name).lstrip("-") for name in terms_of("serve", "question", "limit")}
+    options |= {"gpus", "set", "workload", "options", "most_rows", "full"}
     fields = tools["search"].input_schema["properties"]
-    terms = terms_of("serve", "question")
-    missing = {name for name in terms if name not in fields} - {"prices"}
-    assert missing <= {name for name, term in terms.items() if "limit" in term.kind}
-    assert terms["model"].description in fields["model"]["description"]
-    assert "time_to_first_token" in fields["constraints"]["properties"]
-    assert "file" not in fields
-    assert all(len(str(tool.input_schema)) < 10_000 for tool in found["tools"])
+    missing = {*fields} - options - {"framework", "global-batch-size", "sequence-length"}
+    assert missing <= {option_name(name).lstrip("-") for name in terms_of("train", "limit")} | {
+        "tokens"
+    }
+    assert {"ttft", "request-rate", "gpus"} <= {*fields}
+
+
+def test_the_tool_list_is_small(found: dict[str, Any]) -> None:
+    """At most 15 kB as sent, and at most 20 fields a tool."""
+    texts = [tool.model_dump_json(by_alias=True, exclude_none=True) for tool in found["tools"]]
+    assert sum(len(text.encode()) for text in texts) <= 15_000
+    assert all(len(tool.input_schema["properties"]) <= 20 for tool in found["tools"])
+    questions = [tool for tool in found["tools"] if tool.name != "names"]
+    assert all(tool.input_schema["properties"]["options"] for tool in questions)
 
 
 def test_answers_are_what_their_schema_says(found: dict[str, Any]) -> None:
     """The client of the SDK holds every answer of this module to the schema of its tool."""
-    schemas = {tool.name: tool.output_schema for tool in found["tools"]}
+    schemas = {tool.name: tool.output_schema or {} for tool in found["tools"]}
     for word, tool in {"search": "search", "estimate": "estimate", "gpus": "names"}.items():
         answer = found[word].structured_content
         assert {*schemas[tool].get("required", ())} <= {*answer}
-    parts = schemas["search"]["properties"]
-    assert {*parts} <= {*found["full"].structured_content}
-    assert "manifest" not in schemas["names"].get("properties", {})
 
 
 def test_a_search_answers_with_the_object_and_the_sentence(found: dict[str, Any]) -> None:
@@ -144,9 +148,27 @@ def test_a_search_answers_with_the_object_and_the_sentence(found: dict[str, Any]
     assert "Llama 2 7B" in text_of(result)
     assert "rows are left out: ask with most_rows" in text_of(result)
     assert "Long parts are left out: comparisons" in text_of(result)
-    assert len(str(result.structured_content)) < 41_000
+    assert len(str(result.structured_content)) < 16_000
     assert "comparisons" in found["full"].structured_content
-    assert found["estimate"].structured_content["rows"][0]["tensor_parallel"] == 8
+    assert found["estimate"].structured_content["rows"][0]["layout"] == "tp8"
+
+
+def test_rows_have_at_most_15_columns_unless_all_are_requested(found: dict[str, Any]) -> None:
+    result = found["search"].structured_content
+    for row in [*result["rows"], result["recommended_row"], result["fastest_row"]]:
+        assert len(row) <= MOST_COLUMNS
+        assert {"gpu", "num_gpus", "framework", "layout", "step_time_s", "step_time_low_s"} <= {
+            *row
+        }
+    assert len(found["full"].structured_content["recommended_row"]) > 40
+    assert "Rows have their first 15 columns" in text_of(found["search"])
+
+
+def test_messages_speak_of_fields(found: dict[str, Any]) -> None:
+    assert "--" not in text_of(found["infeasible"])
+    assert "The tool search for workload train has no" in text_of(found["unknown field"])
+    assert "`planner mcp --specs DIR`" in text_of(found["path"])
+    assert "upload" not in text_of(found["path"])
 
 
 def one_of_each_tool(gpu: str) -> dict[str, dict[str, object]]:
@@ -189,7 +211,8 @@ def test_tools_the_command_and_python_give_the_same_rows(
     assert planner("search", *words, "--engine", "vllm", *files).exit_code == 0
     best = json.loads((tmp_path / "r.json").read_text())["recommended_row"]
     one = {name: best[name] for name in terms_of("serve", "parameter") if name != "num_gpus"}
-    found = in_process(pool, {"search": asked, "estimate": {**asked, "settings": one}})
+    whole = {**asked, "full": True}
+    found = in_process(pool, {"search": whole, "estimate": {**whole, "settings": one}})
     rows = [found["search"].structured_content["recommended_row"]]
     rows.append(found["estimate"].structured_content["rows"][0])
     rows.append(package.search(**asked).to_frame().iloc[0].to_dict())
@@ -211,6 +234,27 @@ def test_long_parts_are_named_and_what_is_required_stays(pool: Any) -> None:
     assert result.structured_content["largest"]["name"]
 
 
+def test_a_sweep_a_launch_and_a_page_are_tools_too(pool: Any) -> None:
+    served = {"workload": "serve", "model": "llama-3.2-1b", "request-rate": 1, "gpus": 1}
+    lengths = {"options": {"equal-lengths": True}, "input-tokens": 100, "output-tokens": 10}
+    one = {**served, "gpu": "h100", "engine": "vllm"}
+    found = in_process(
+        pool,
+        {
+            "sweep": {**served, **lengths, "gpu": "h100,a100-sxm-80gb"},
+            "launch": {**one, "target": "vllm"},
+            "report": {**one, **lengths, "command": "search"},
+        },
+    )
+    assert not any(result.is_error for result in found.values()), [*map(text_of, found.values())]
+    rows = found["sweep"].structured_content["rows"]
+    assert [row["gpu"] for row in rows] == ["h100-sxm-80gb", "a100-sxm-80gb"]
+    assert all(len(row) <= MOST_COLUMNS and row["layout"] for row in rows)
+    assert "vllm serve" in json.dumps(found["launch"].structured_content)
+    assert text_of(found["report"]).startswith("# ")
+    assert "h100-sxm-80gb" in text_of(found["report"])
+
+
 def test_an_object_loses_its_longest_entries_first() -> None:
     from planner.ui.mcp_server import _without_long_parts
 
@@ -225,7 +269,7 @@ def test_names_of_the_command_line_are_read_or_explained(pool: Any) -> None:
     options = {
         "workload": "serve", "model": "llama-3.2-1b", "gpu": "h100", "gpus": 1,
         "input-tokens": 500, "--output-tokens": 100, "ttft": "10s",
-        "set": {"concurrency": [1, 8]}, "most_rows": 0,
+        "set": {"concurrency": [1, 8]}, "most_rows": 0, "full": True,
     }  # fmt: skip
     result = in_process(pool, {"search": options})["search"]
     assert not result.is_error, text_of(result)
@@ -246,6 +290,8 @@ FAULTS = {
     "rows": "most_rows is a whole number up to 100",
     "kind": "Did you mean gpus",
     "no tool": "Did you mean search",
+    "twice": "model is given twice: leave it out of options",
+    "file": "MCP tools read no files",
 }
 
 
@@ -259,6 +305,7 @@ def test_names_and_terms_are_listed(found: dict[str, Any]) -> None:
     assert "h100-sxm-80gb" in found["gpus"].structured_content["gpus"]
     assert all("h100" in name for name in found["gpus"].structured_content["gpus"])
     assert "zero_stage: " in text_of(found["terms"])
+    assert [*found["options"].structured_content["options"]] == ["power"]
 
 
 def test_who_gives_up_leaves_the_worker_to_others(found: dict[str, Any]) -> None:

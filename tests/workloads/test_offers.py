@@ -336,6 +336,27 @@ def test_rows_say_what_a_price_rests_on() -> None:
     assert (solid["price_doubts"], solid["price_offers"]) == ("", 48)
 
 
+def test_prices_of_few_sellers_and_above_the_market_are_doubtful(tmp_path: Path) -> None:
+    """By hand: 3.00 and 5.00 USD for a year are 4.00, a third above the 3.00 of all sellers."""
+    lines = ["gpu,provider,contract,price,date"]
+    lines += ["h100,a,reserved-1y,3,2026-10", "h100,b,reserved-1y,5,2026-10"]
+    lines += ["h100,a,on-demand,6,2026-10", "h100,b,on-demand,6,2026-10"]
+    lines += ["h100,c,on-demand,2,2026-10", "h100,d,on-demand,3,2026-10"]
+    lines += ["h100,e,on-demand,2,2026-10"]
+    (tmp_path / "prices.csv").write_text("\n".join(lines) + "\n")
+    reserved = price_of(H100, "reserved-1y", folder=tmp_path)
+    assert reserved is not None
+    assert reserved.value * 3600 == pytest.approx(4)
+    assert (reserved.market or 0) * 3600 == pytest.approx(3)  # of 2, 2, 3, 6, 6
+    assert reserved.doubts == (
+        "2 sellers",
+        "33 % above 3.00 USD/h on demand, as its sellers ask 6.00 on demand",
+    )
+    on_demand = price_of(H100, folder=tmp_path)
+    assert on_demand is not None
+    assert not on_demand.doubts
+
+
 def test_several_owned_gpus_say_that_their_prices_are_of_different_things() -> None:
     asked = {**QUESTION, "gpu": ["h100", "gb200-nvl72"], "contract": "owned"}
     words = " ".join(planner.search(**asked).summary().split())
@@ -343,7 +364,8 @@ def test_several_owned_gpus_say_that_their_prices_are_of_different_things() -> N
     assert "Ask before signing: gb200-nvl72 owned: old: 2025-08-20; an estimate" in words
     alike_answer = planner.search(**{**asked, "gpu": ["h100", "b200"]})
     alike = " ".join(alike_answer.summary(full=True).split())
-    assert "Prices per GPU-hour: h100-sxm-80gb owned 2.22 USD (node of 8, trade price" in alike
+    owned = "h100-sxm-80gb owned 2.22 USD (node of 8, trade price"
+    assert f"Prices per GPU-hour in USD, without tax: {owned}" in alike
     assert "Owned prices have different bases" not in alike
 
 

@@ -42,6 +42,9 @@ _NODES = 8
 _MOST_AT_ONCE = 512
 # Layouts that are looked at on all GPUs, and how often their number is corrected.
 _LAYOUTS, _CORRECTIONS = 3, 8
+# Rates for which fleets within a budget are sized: each is the last one's scaled to all GPUs, and
+# at least so much larger than a rate that all GPUs serve.
+_RATES, _GROWTH = 4, 1.02
 _THROUGHPUT = ("throughput", "request_latency")
 _PER_TOKEN = {POWER: "energy_per_million_tokens", BUDGET: "cost_per_million_tokens"}
 _COLUMN = {POWER: "energy_per_million_tokens_kwh", BUDGET: "cost_per_million_tokens_usd"}
@@ -178,25 +181,23 @@ class BudgetSearch:
             if at_budget is None
             else _rate_at_confidence(at_budget) * max_gpus / at_budget.num_gpus
         )
-        searches = Searches((self.request.one_contract,))
-        size = serving_size(replace(self.request, request_rate=rate), searches)
-        first = size.cheapest or size.fewest
-        if first is None:
-            return []
-        step = sum(gpus_of_workers(first.row)) or 1
-        rate = (
-            _rate_at_confidence(first) * (max_gpus // step * step) / first.num_gpus * (1 - _ROUNDED)
-        )
-        fleets = {
-            fleet_at_rate.num_gpus: fleet_at_rate
-            for fleet_at_rate in (at_budget, first, self._fleet_at_rate(first, rate, max_gpus))
-            if fleet_at_rate
-        }
-        return [
-            carried
-            for num_gpus, fleet in fleets.items()
-            if num_gpus <= max_gpus and (carried := self._largest_load_of(fleet)) is not None
-        ]
+        fleets = [] if at_budget is None else [at_budget]
+        for _ in range(_RATES):
+            searches = Searches((self.request.one_contract,))
+            size = serving_size(replace(self.request, request_rate=rate), searches)
+            sized = size.cheapest or size.fewest
+            if sized is None:
+                break
+            fleets.append(sized)
+            at_confidence = _rate_at_confidence(sized)
+            step = sum(gpus_of_workers(sized.row)) or 1
+            scaled = at_confidence * (max_gpus // step * step) / sized.num_gpus * (1 - _ROUNDED)
+            if (larger := self._fleet_at_rate(sized, scaled, max_gpus)) is not None:
+                fleets.append(larger)
+            growth = max_gpus / sized.num_gpus
+            rate = at_confidence * (growth if growth < 1 else max(growth, _GROWTH))
+        loads = (self._largest_load_of(fleet) for fleet in fleets if fleet.num_gpus <= max_gpus)
+        return [load for load in loads if load is not None]
 
     def _fleet_at_rate(
         self, fleet: FeasiblePlan, rate: float, max_gpus: int

@@ -30,6 +30,7 @@ from planner.decide.sizing.budget_search import BudgetSearch
 from planner.decide.sizing.day_search import daily_schedules
 from planner.decide.sizing.fleet import DEADLINES, rank_row_by_cost
 from planner.decide.sizing.load_profile import LoadProfile
+from planner.decide.sizing.purchase import UNCHANGED, PriceChange
 from planner.decide.sizing.searches import Searches, TrainingSizer, relaxed_size, serving_size
 from planner.decide.sizing.size import DEFAULT_CONFIDENCE, GPUS_BY_CONFIDENCE, Size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
@@ -76,6 +77,7 @@ class Sizes:
     budget : budget; None: none
     is_memory_only : no time, cost or rate was requested, so that the fewest GPUs that fit are the
         answer
+    price_change : change of rental prices after the first year
     """
 
     request: Request
@@ -83,6 +85,7 @@ class Sizes:
     load: LoadProfile | None = None
     budget: Budget | None = None
     is_memory_only: bool = False
+    price_change: PriceChange = UNCHANGED
 
     def __repr__(self) -> str:
         """Return a short text: how many GPU types have a plan, and the cheapest type."""
@@ -185,6 +188,7 @@ def size_all(
     load: LoadProfile | None = None,
     startup: Startup = AT_ONCE,
     budget: Budget | None = None,
+    price_change: PriceChange = UNCHANGED,
     option_name: OptionNamer = str,
     progress: Progress | None = None,
     workers: int = 1,
@@ -228,7 +232,10 @@ def size_all(
     if len(errors) == len(sizes) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     sized_request = request if load is None else replace(request, request_rate=load.peak)
-    return Sizes(request=sized_request, sizes=recommended_first(sizes), load=load, budget=budget)
+    return Sizes(
+        request=sized_request, sizes=recommended_first(sizes), load=load, budget=budget,
+        price_change=price_change,
+    )  # fmt: skip
 
 
 def recommended_first(sizes: Sequence[Size]) -> tuple[Size, ...]:
@@ -440,7 +447,12 @@ def _reject_above_budget(size: Size, budget: Budget | None) -> Size:
     if budget is None or best is None or best.cost <= budget.rate * HOUR:
         return size
     cost, limit = formatting.format_usd(best.cost), formatting.format_usd(budget.rate * HOUR)
-    reason = f"costs {cost} an hour, above the budget of {limit}"
+    share = budget.rate * HOUR / best.cost if best.cost else math.nan
+    reason = (
+        f"{formatting.format_gpus(best.num_gpus)} cost {cost} an hour, "
+        f"{formatting.format_percent(1 / share - 1)} above the budget of {limit}, which pays "
+        f"{formatting.format_percent(share)} of them"
+    )
     if math.isnan(best.cost):
         reason = "costs an unknown price: give --price"
     return Size(gpu=size.gpu, contract=size.contract, reason=reason)

@@ -48,7 +48,7 @@ def prices_lines(rows: Iterable[Row]) -> list[str]:
         for (gpu, contract), row in rows_by_hardware.items()
         if (price := format_price(row))
     ]
-    lines = [f"Prices per GPU-hour: {'; '.join(texts)}"] if texts else []
+    lines = [f"Prices per GPU-hour in USD, without tax: {'; '.join(texts)}"] if texts else []
     return [*lines, *_doubts_lines(rows_by_hardware)]
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from planner.base import formatting
 from planner.base.csv_cells import Row, number_or_nan
 from planner.base.enums import Contract
+from planner.base.units import YEAR
 from planner.confidence.intervals import MEDIAN
 from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.decide.sizing.daily_schedule import DailySchedule
@@ -20,6 +21,7 @@ from planner.decide.sizing.fleet import (
     are_tied_with_first,
     order_by_cost,
 )
+from planner.decide.sizing.purchase import UNCHANGED, purchase_options
 from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import Sizes
 from planner.optimize.result_columns import RUNS
@@ -109,7 +111,9 @@ _MAX_TERMS = 8
 
 def sizes_blocks(sizes: Sizes, *, is_full: bool = False) -> Iterator[Block]:
     """Yield the answer of a size on one screen, or in ``is_full`` all choices and reasons."""
-    report = written_report(lambda files: add_sizes(files, sizes, ()), SizeReport)
+    report = written_report(
+        lambda files: add_sizes(files, sizes, (), has_options=is_full), SizeReport
+    )
     if not is_full:
         yield from screen_blocks(report)
         return
@@ -627,8 +631,31 @@ def _time(fleet: FeasiblePlan | None) -> float:
     return number_or_nan(row.get("calendar_time_days", row.get("time_to_train_days", math.inf)))
 
 
-def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:
-    """Write the rows of all choices, or of a day by hour, with question, answer and notes."""
+def _option_fields(sizes: Sizes) -> dict[str, object]:
+    """Return the ways to rent, reserve or own the GPUs of a service; {} for other sizes."""
+    best, budget = sizes.best, sizes.budget
+    row = {} if best is None or best.fewest is None else best.fewest.row
+    is_other = best is None or best.carried is not None or sizes.load is not None
+    if is_other or _HOURLY_COST not in row:
+        return {}
+    options = purchase_options(sizes.request, sizes.feasible)
+    if not options:
+        return {}
+    fields: dict[str, object] = {"options": [option.row for option in options]}
+    if sizes.price_change != UNCHANGED:
+        fields["price_change"] = sizes.price_change.text
+    if budget is not None and math.isfinite(budget.rate):
+        fields["budget_per_year_usd"] = budget.rate * YEAR
+    return fields
+
+
+def add_sizes(
+    files: RowFiles, sizes: Sizes, command: Sequence[str], *, has_options: bool = True
+) -> None:
+    """Write the rows of all choices, or of a day by hour, with question, answer and notes.
+
+    ``has_options``: with the ways to rent, reserve or own the GPUs of a service.
+    """
     files.add(blocks(sizes.hours if sizes.load else sizes.table))
     days = [size.day for size in sizes.feasible if size.day is not None]
     day_fields: dict[str, object] = {}
@@ -643,4 +670,5 @@ def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:
         assumed=assumed_lines(sizes),
         notes=[*filter(None, note_lines(sizes))],
         **day_fields,
+        **(_option_fields(sizes) if has_options and files.has_object else {}),
     )

@@ -9,6 +9,12 @@ from dataclasses import replace
 
 from planner.base import formatting
 from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH
+from planner.decide.sizing.purchase import (
+    UNCHANGED,
+    PriceChange,
+    PurchaseOption,
+    read_price_change,
+)
 from planner.optimize.result_columns import evidence_rank_of
 from planner.question.names import CONTRACT, GPU, NUM_GPUS
 from planner.question.terms import term_of_column
@@ -43,6 +49,7 @@ from planner.show.presenters.format_results import (
     layout_of,
     number_of,
 )
+from planner.show.presenters.purchase import budget_line, choice_line, decision_sections
 from planner.show.presenters.row_tables import (
     MOST_ROWS,
     PLACEMENT_COLUMNS,
@@ -211,16 +218,26 @@ def _parts(report: PlansReport, names: Sequence[str]) -> Iterator[Block]:
 
 
 _HOUR, _COST = "time", "cost_usd"
+_NONE = "No GPU does."
 _DAY_COLUMNS = ("hours", "base_contract", "hourly_contract", "cost_usd")
 _CHOICE_COLUMNS = (GPU, CONTRACT, "choice", NUM_GPUS)
 
 
-def sizes_page(report: SizeReport, catalogue: Catalogue) -> Page:
-    """Return the page of a result of `planner size`. Raises SpecError if it lacks a column."""
+def sizes_page(
+    report: SizeReport, catalogue: Catalogue, price_change: PriceChange | None = None
+) -> Page:
+    """Return the page of a result of `planner size`. Raises SpecError if it lacks a column.
+
+    ``price_change`` replaces that of the result.
+    """
+    options = [PurchaseOption.of_row(row) for row in report.options]
+    if price_change is None:
+        price_change = read_price_change(report.price_change) if report.price_change else UNCHANGED
     rows = feasible_rows(report)
     infeasible = [row for row in report.rows if not row.get("feasible", True)]
     is_carried = bool(rows) and PER_MEGAWATT in rows[0]  # the most tokens first
-    sections = []
+    stakes = [line for line in report.decision if "at stake" in line]
+    sections = [*decision_sections(options, price_change, report.other_precision, stakes)]
     if rows and _HOUR in rows[0]:
         sections.append(Section(title="What does the day take?", blocks=_day(report, rows)))
     elif report.pools:
@@ -242,9 +259,9 @@ def sizes_page(report: SizeReport, catalogue: Catalogue) -> Page:
     page = Page(
         title=f"How many GPUs does it take to {verb(report.workload)} {model}?",
         subject=model,
-        headline="No GPU does.",
+        headline=_NONE,
         question=[*report.question, *report.version_notes],
-        answer=report.answer or ["No GPU does."],
+        answer=[*_decision_lines(report, options, price_change), *report.answer] or [_NONE],
         sections=[
             *sections,
             assumptions(specs_of_rows(rows[:1]), catalogue),
@@ -261,6 +278,15 @@ def sizes_page(report: SizeReport, catalogue: Catalogue) -> Page:
         basis = evidence(rows[0].get("basis"), rows[0].get("evidence_runs"))
         page = replace(page, headline=page.answer[0], answer=page.answer[1:], evidence=basis)
     return with_glossary(page, report.workload.name)
+
+
+def _decision_lines(
+    report: SizeReport, options: Sequence[PurchaseOption], change: PriceChange
+) -> list[str]:
+    """Return whether to rent, reserve or own, and what a budget allows."""
+    budget = report.budget_per_year_usd
+    lines = [choice_line(options, change)]
+    return [*filter(None, [*lines, budget_line(options, budget) if budget else ""])]
 
 
 def _with_cheapest_choice(page: Page, workload: Workload, rows: Sequence[ResultRow]) -> Page:

@@ -14,7 +14,8 @@ from planner.base.read_files import RESULT, read_json
 from planner.base.records import record
 from planner.decide.assumptions import SensitiveAssumption
 from planner.decide.explain.explanation import Explanation
-from planner.errors import InfeasibleError, PlannerError, SpecError
+from planner.decide.sizing.purchase import PriceChange
+from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, SpecError
 from planner.show.output_blocks import (
     Bars,
     Block,
@@ -91,8 +92,12 @@ from planner.workloads.workload import Workload
 _PLAN_KEYS = {"workload", "answers", "parameters"}
 
 
-def read_page(path: Path, specs: Path | None = None) -> Page:
+def read_page(
+    path: Path, specs: Path | None = None, price_change: PriceChange | None = None
+) -> Page:
     """Return the page of a file with a result or a plan, or of the directory of a sweep.
+
+    ``price_change`` changes the rental prices of a size.
 
     Raises SpecError if the file cannot be read, is no result, or lacks a part or column.
     Raises SearchSpaceError or InfeasibleError if the plan is invalid now, or does not fit.
@@ -106,13 +111,17 @@ def read_page(path: Path, specs: Path | None = None) -> Page:
     if isinstance(table, Mapping) and {*table} >= _PLAN_KEYS:
         return plan_page(SavedPlan.from_dict(table, str(path)), str(path), catalogue)
     result = result_from_json(table, str(path))
-    page = result_page(result, catalogue)
+    if price_change is not None and not isinstance(result, SizeReport):
+        raise SearchSpaceError("--price-change is of a result of planner size.")
+    page = result_page(result, catalogue, price_change)
     if isinstance(result, SearchReport) and result.recommended is not None:
         return add_new_prediction(page, result.recommended)
     return page
 
 
-def result_page(result: Report, catalogue: Catalogue) -> Page:
+def result_page(
+    result: Report, catalogue: Catalogue, price_change: PriceChange | None = None
+) -> Page:
     """Return the page of the result of a command.
 
     Raises SpecError if it has no page, or lacks a column; InfeasibleError if it has no plan.
@@ -122,7 +131,7 @@ def result_page(result: Report, catalogue: Catalogue) -> Page:
     if isinstance(result, EstimateReport):
         return estimate_page(result, catalogue)
     if isinstance(result, SizeReport):
-        return sizes_page(result, catalogue)
+        return sizes_page(result, catalogue, price_change)
     if isinstance(result, PlansReport):
         return plans_page(result)
     if isinstance(result, SpecsReport):

@@ -1,0 +1,318 @@
+"""Rent, reserve or own the GPUs of a service: cash and cost by year, break-even, price scenarios.
+
+Prices are USD without tax; a year has 8,760 hours, in all of which the service runs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from planner.base.csv_cells import Value, number_or_nan
+from planner.base.enums import Contract
+from planner.base.records import record
+from planner.base.units import HOUR, YEAR
+from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Size
+from planner.errors import PlannerError, SearchSpaceError
+from planner.question.request import Request
+from planner.workloads.make_plan import make_plan
+
+HOURS_PER_YEAR = YEAR / HOUR
+YEARS = 5
+"""Years of the comparison."""
+RENT, RESERVE, OWN = "rent", "reserve", "own"
+KINDS = (RENT, RESERVE, OWN)
+"""Ways to get GPUs."""
+_CONTRACTS = (
+    Contract.ON_DEMAND, Contract.RESERVED_1Y, Contract.RESERVED_3Y, Contract.RESERVED_5Y,
+    Contract.OWNED,
+)  # fmt: skip
+_KIND_OF: Mapping[str, str] = {Contract.ON_DEMAND: RENT, Contract.OWNED: OWN}
+_NO_KIND = (Contract.SPOT, Contract.CAPACITY_BLOCK)
+_CHANGE = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(%?)\s*(?:(?:/|per|a)\s*(?:year|y))?")
+_MAX_GPUS = 8
+
+
+@record(kw_only=True)
+class PriceChange:
+    """A change of rental prices: a ``share`` after the first year, or each year.
+
+    A contract keeps its price until it ends; purchases are made in the first year.
+    """
+
+    share: float = 0.0
+    is_yearly: bool = False
+
+    def factor(self, year: int) -> float:
+        """Return the price of a contract signed after ``year`` years over today's.
+
+        >>> PriceChange(share=-0.3).factor(2), PriceChange(share=-0.1, is_yearly=True).factor(2)
+        (0.7, 0.81)
+        """
+        if not self.is_yearly:
+            return round(1.0 + self.share, 12) if year else 1.0
+        return round((1.0 + self.share) ** year, 12)
+
+    @property
+    def text(self) -> str:
+        """The change in words: ``-30 %``, ``-15 % a year``."""
+        return f"{100 * self.share:+g} %{' a year' * self.is_yearly}"
+
+
+UNCHANGED = PriceChange()
+SCENARIOS = (PriceChange(share=-0.3), UNCHANGED, PriceChange(share=-0.15, is_yearly=True),
+             PriceChange(share=0.3))  # fmt: skip
+"""Price scenarios that every page shows."""
+
+
+def read_price_change(value: object, option_name: str = "price_change") -> PriceChange:
+    """Parse a change of prices: ``-30%`` after the first year, or ``-15%/year``.
+
+    Raises SearchSpaceError if it is no share above -100 %.
+
+    >>> read_price_change("-15%/year")
+    PriceChange(share=-0.15, is_yearly=True)
+    """
+    text = str(value).strip()
+    match = _CHANGE.fullmatch(text)
+    share = float(match[1]) / (100 if match[2] else 1) if match else math.nan
+    if match is None or not -1 < share < 10:
+        raise SearchSpaceError(
+            f"{option_name} {text!r}: write -30% for lower prices after the first year, or "
+            "-15%/year."
+        )
+    return PriceChange(share=share, is_yearly="y" in text)
+
+
+@record(kw_only=True)
+class PurchaseOption:
+    """GPUs of one type under one contract that serve a load.
+
+    Parameters
+    ----------
+    gpu : GPU
+    contract : contract
+    num_gpus : GPUs that are paid, full nodes or racks where these are sold
+    price : price of a GPU [USD/h]; of owned ones, with financing and resale
+    low : lowest price [USD/h]
+    high : highest price [USD/h]
+    term : duration of the contract, or lifetime of what is owned [years]; 0: none
+    outlay : purchase price of all GPUs with network and storage [USD]; 0: rented
+    running : of owned GPUs, electricity, room and operations of all [USD/h]
+    predicted : GPUs at the prediction; None: unknown
+    at_90 : GPUs at 90 % confidence; None: unknown
+    used : GPUs that the plan needs
+    offers : number of offers
+    date : day of the newest offer
+    basis : kind of the price
+    doubts : reasons to doubt the price
+    """
+
+    gpu: str
+    contract: str
+    num_gpus: float
+    price: float
+    low: float
+    high: float
+    term: float = 0.0
+    outlay: float = 0.0
+    running: float = 0.0
+    predicted: float | None = None
+    at_90: float | None = None
+    used: float = 0.0
+    offers: float = 1
+    date: str = ""
+    basis: str = ""
+    doubts: str = ""
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Value]) -> PurchaseOption:
+        """Return the option of a row of a file; missing numbers are unknown."""
+        return cls(**{name: row[name] for name in cls.__dataclass_fields__ if name in row})  # type: ignore[arg-type]
+
+    @property
+    def row(self) -> dict[str, Value]:
+        """The option as a row of a file."""
+        return dict(vars(self))
+
+    @property
+    def kind(self) -> str:
+        """Whether it is rented, reserved or owned."""
+        return _KIND_OF.get(self.contract, RESERVE)
+
+    @property
+    def hourly(self) -> float:
+        """Cost of all GPUs [USD/h], at today's prices."""
+        return self.num_gpus * self.price
+
+    def cost(self, year: int, change: PriceChange = UNCHANGED) -> float:
+        """Return the cost of a year, the first one 1 [USD]."""
+        signed = _year_signed(self, year)
+        factor = 1.0 if self.kind == OWN else change.factor(signed)
+        return self.hourly * factor * HOURS_PER_YEAR
+
+    def cash(self, year: int, change: PriceChange = UNCHANGED) -> float:
+        """Return the payments of a year, the first one 1 [USD].
+
+        A purchase is paid when it is made, without a loan or resale; a contract month by month.
+        """
+        if self.kind != OWN:
+            return self.cost(year, change)
+        is_bought = _year_signed(self, year) == year - 1
+        return self.outlay * is_bought + self.running * HOURS_PER_YEAR
+
+    def total(self, change: PriceChange = UNCHANGED) -> float:
+        """Return the cost of all years [USD]."""
+        return sum(self.cost(year, change) for year in range(1, YEARS + 1))
+
+    def total_cash(self, change: PriceChange = UNCHANGED) -> float:
+        """Return the payments of all years [USD]."""
+        return sum(self.cash(year, change) for year in range(1, YEARS + 1))
+
+
+def _year_signed(option: PurchaseOption, year: int) -> int:
+    """Return after how many years the contract of a year (from 1) was signed."""
+    term = max(round(option.term), 1)
+    return (year - 1) // term * term
+
+
+def break_even_price(option: PurchaseOption, rent: PurchaseOption) -> float:
+    """Return the on-demand price of ``rent`` [USD/h] at which both cost the same over all years."""
+    return option.total() / (YEARS * HOURS_PER_YEAR * rent.num_gpus)
+
+
+def break_even_utilization(option: PurchaseOption, rent: PurchaseOption) -> float:
+    """Return the share of the hours above which ``option`` costs less than ``rent``.
+
+    Rented GPUs are paid for the hours in use, others for all.
+    """
+    return option.total() / rent.total()
+
+
+def best_of_each_kind(
+    options: Sequence[PurchaseOption], change: PriceChange = UNCHANGED
+) -> dict[str, PurchaseOption]:
+    """Return the option with the lowest cost of each kind, by kind."""
+    best: dict[str, PurchaseOption] = {}
+    for option in sorted(options, key=lambda option: option.total(change)):
+        best.setdefault(option.kind, option)
+    return {kind: best[kind] for kind in KINDS if kind in best}
+
+
+@record(kw_only=True)
+class Swing:
+    """The cost of the first year [USD] at the two ends of one assumption."""
+
+    name: str
+    low: float
+    high: float
+    low_text: str
+    high_text: str
+
+
+def cost_swings(
+    option: PurchaseOption, other_precision: tuple[str, float] | None = None
+) -> list[Swing]:
+    """Return what moves the yearly cost of an option most: price, confidence, load, hours in use.
+
+    The load changes the GPUs in proportion. ``other_precision`` is a number format with the GPUs
+    that it takes.
+    """
+    per_gpu = option.price * HOURS_PER_YEAR
+    base = option.hourly * HOURS_PER_YEAR
+    step = option.num_gpus / option.used if option.used else 1.0
+
+    def of_gpus(count: float) -> float:
+        return per_gpu * step * count
+
+    swings = [
+        Swing(
+            name="price", low=option.low / option.price * base,
+            high=option.high / option.price * base,
+            low_text=f"{option.low:.2f} USD/h", high_text=f"{option.high:.2f}",
+        ),
+        Swing(
+            name="load", low=of_gpus(math.ceil(0.7 * option.used)),
+            high=of_gpus(math.ceil(1.3 * option.used)), low_text="-30 %", high_text="+30 %",
+        ),
+    ]  # fmt: skip
+    counts = (number_or_nan(option.predicted), number_or_nan(option.at_90))
+    if all(map(math.isfinite, counts)):
+        low, high = sorted(counts)
+        swings.append(
+            Swing(
+                name="confidence", low=of_gpus(low), high=of_gpus(high),
+                low_text=f"50 %: {low:g} GPUs", high_text=f"90 %: {high:g}",
+            )
+        )  # fmt: skip
+    if other_precision is not None:
+        name, count = other_precision
+        ends = sorted((base, of_gpus(count)))
+        swings.append(
+            Swing(
+                name="precision", low=ends[0], high=ends[1], low_text="", high_text=(
+                    f"{name}: {count:g} GPUs"
+                ),
+            )
+        )  # fmt: skip
+    if option.kind == RENT:
+        swings.append(
+            Swing(
+                name="utilization", low=base / 2, high=base, low_text="half of the hours",
+                high_text="all hours",
+            )
+        )  # fmt: skip
+    return sorted(swings, key=lambda swing: swing.low - swing.high)
+
+
+def purchase_options(request: Request, sizes: Sequence[Size]) -> list[PurchaseOption]:
+    """Return every GPU type of some sizes under every contract with a price, the best size first.
+
+    The number of GPUs does not depend on the contract.
+    """
+    by_gpu: dict[str, list[Size]] = {}
+    for size in sizes:
+        if size.fewest is not None and size.carried is None and size.day is None:
+            by_gpu.setdefault(size.gpu, []).append(size)
+    options = []
+    for gpu, of_gpu in [*by_gpu.items()][:_MAX_GPUS]:
+        sized = [size.contract for size in of_gpu if size.contract not in _NO_KIND]
+        for contract in dict.fromkeys([*sized, *_CONTRACTS]):
+            size = next((size for size in of_gpu if size.contract == contract), of_gpu[0])
+            is_user_price = contract in sized
+            options += _options_of(request, size, gpu, str(contract), is_user_price)
+    return options
+
+
+def _options_of(
+    request: Request, size: Size, gpu: str, contract: str, is_user_price: bool
+) -> Iterator[PurchaseOption]:
+    """Yield the option of a GPU and contract; nothing if no price is known."""
+    fleet = size.cheapest or size.fewest
+    if fleet is None:
+        return
+    count = fleet.num_gpus
+    question = replace(request, gpu=gpu, contract=contract, num_gpus=count)
+    if not is_user_price:
+        question = replace(question, price=None)
+    try:
+        site = make_plan(question).problem.sources[0].site
+    except PlannerError:
+        return
+    offer = site.offer
+    if offer is None:
+        return
+    paid = float(site.had(count))
+    name = next((name for name in size.choices if "cheapest" in name), "fewest")
+    counts = size.gpus_by_confidence(name, request.limit_confidence)
+    low_count, high_count = (counts.get(column) for column in GPUS_BY_CONFIDENCE)
+    yield PurchaseOption(
+        gpu=gpu, contract=contract, num_gpus=paid, used=count,
+        price=site.charged_price * HOUR, low=offer.low * HOUR, high=offer.high * HOUR,
+        term=number_or_nan(offer.term) / YEAR if math.isfinite(offer.term) else 1.0,
+        outlay=(offer.outlay or 0.0) * paid, running=(offer.running or 0.0) * HOUR * paid,
+        predicted=low_count, at_90=high_count, offers=offer.offers, date=offer.when,
+        basis=offer.basis, doubts="; ".join(offer.doubts),
+    )  # fmt: skip

@@ -1,0 +1,249 @@
+"""The decision page of a size: rent, reserve or own, by year, and what would change the choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from planner.base import formatting
+from planner.decide.sizing.purchase import (
+    HOURS_PER_YEAR,
+    KINDS,
+    OWN,
+    RENT,
+    SCENARIOS,
+    UNCHANGED,
+    YEARS,
+    PriceChange,
+    PurchaseOption,
+    best_of_each_kind,
+    break_even_price,
+    break_even_utilization,
+    cost_swings,
+)
+from planner.show.output_blocks import (
+    BEST,
+    Block,
+    Cell,
+    RankingChart,
+    RankingRow,
+    Section,
+    Table,
+    make_lines,
+    text_table,
+)
+
+DECISION = "Rent, reserve or own?"
+"""The title of the section with the years."""
+_MILLION = 1e6
+_ALIKE = 0.01
+"""Costs that differ by less are called equal."""
+
+
+def choice_line(options: Sequence[PurchaseOption], change: PriceChange = UNCHANGED) -> str:
+    """Return which of rent, reserve and own costs least over all years, and why; "" if unknown."""
+    best = best_of_each_kind(options, change)
+    if not best:
+        return ""
+    ordered = sorted(best.values(), key=lambda option: option.total(change))
+    first, others = ordered[0], ordered[1:]
+    line = (
+        f"{first.kind.capitalize()}: {_name(first)} cost {_format_usd(first.total(change))} in "
+        f"{YEARS} years"
+    )
+    if others:
+        gain = 1 - first.total(change) / others[0].total(change)
+        less = "as much as" if gain < _ALIKE else f"{formatting.format_percent(gain)} less than"
+        line += f", {less} to {others[0].kind} ({_name(others[0])})"
+    if first.kind == OWN and RENT in best:
+        line += (
+            f". {_format_usd(first.cash(1, change))} of it is paid in the first year, against "
+            f"{_format_usd(best[RENT].cash(1, change))} for rent"
+        )
+    return f"{line}."
+
+
+def budget_line(options: Sequence[PurchaseOption], budget: float) -> str:
+    """Return whether the payments of each year stay below a budget [USD a year]."""
+    texts = []
+    for kind, option in best_of_each_kind(options).items():
+        most = max(option.cash(year) for year in range(1, YEARS + 1))
+        share = most / budget - 1
+        relation = "within it" if share <= 0 else f"{formatting.format_percent(share)} above it"
+        texts.append(f"{kind} takes at most {_format_usd(most)} a year, {relation}")
+    return f"Budget {_format_usd(budget)} a year: {'; '.join(texts)}." if texts else ""
+
+
+def decision_sections(
+    options: Sequence[PurchaseOption],
+    change: PriceChange = UNCHANGED,
+    other_precision: tuple[str, float] | None = None,
+    stakes: Sequence[str] = (),
+) -> Iterator[Section]:
+    """Yield the sections of a decision: years, break-even, scenarios, swings, prices, assumptions.
+
+    ``stakes`` are the sentences on what a measurement is worth.
+    """
+    best = best_of_each_kind(options, change)
+    if not best:
+        return
+    first = min(best.values(), key=lambda option: option.total(change))
+    yield Section(title=DECISION, blocks=[_years_table(best, change), *_break_even(best)])
+    yield Section(title="What if prices change?", blocks=[_scenarios_table(options, change)])
+    yield Section(
+        title="What moves the cost most?",
+        blocks=[_tornado(first, other_precision), *([make_lines(*stakes)] if stakes else [])],
+    )
+    yield Section(title="What is each price?", blocks=[_prices_table(options)])
+    yield Section(title="What is assumed, to sign", blocks=[make_lines(*assumption_lines(best))])
+
+
+def assumption_lines(best: Mapping[str, PurchaseOption]) -> list[str]:
+    """Return the assumptions behind the years."""
+    lines = [
+        "Prices are in USD, without sales tax or value-added tax.",
+        f"The service runs all {formatting.format_count(HOURS_PER_YEAR)} hours of a year; the "
+        f"load and the number of GPUs stay the same for {YEARS} years.",
+        "Rent follows the price of the year. A contract keeps its price until it ends, is paid "
+        "by the month, and is renewed at the price of that year.",
+    ]
+    if OWN in best:
+        own = best[OWN]
+        lines += [
+            f"Owned GPUs are bought in the first year and used for {own.term:g} years. Cash is the "
+            "purchase, electricity, room and operations; cost has financing and resale instead "
+            "of the purchase.",
+        ]
+    return [f"[ ] {line}" for line in lines]
+
+
+def _name(option: PurchaseOption) -> str:
+    return f"{formatting.format_count(option.num_gpus)} x {option.gpu} {option.contract}"
+
+
+def _format_usd(amount: float) -> str:
+    """Return an amount in millions of USD: ``4.87 M USD``."""
+    return f"{amount / _MILLION:.2f} M USD"
+
+
+def _millions(amount: float) -> Cell:
+    return Cell(text=f"{amount / _MILLION:.2f}", number=amount / _MILLION)
+
+
+def _years_table(best: Mapping[str, PurchaseOption], change: PriceChange) -> Table:
+    """Return cash, cost and GPUs by year of the best option of each kind."""
+    years = range(1, YEARS + 1)
+    rows: list[list[str | Cell]] = []
+    for kind, option in best.items():
+        for measure, of_year, total in (
+            ("cash", option.cash, option.total_cash(change)),
+            ("cost", option.cost, option.total(change)),
+        ):
+            count = Cell(text=formatting.format_count(option.num_gpus), number=option.num_gpus)
+            cells = [_millions(of_year(year, change)) for year in years]
+            where = f"{option.gpu} {option.contract}"
+            rows.append([kind, where, count, measure, *cells, _millions(total)])
+    note = "" if change == UNCHANGED else f"; rental prices {change.text}"
+    least = min(best.values(), key=lambda option: option.total(change)).kind
+    return text_table(
+        ("", "GPU", "GPUs", "", *(f"year {year}" for year in years), f"{YEARS} years"),
+        rows,
+        text_columns=(0, 1, 3),
+        marked=[BEST if row[0] == least else "" for row in rows],
+        name="years",
+        caption=f"Cash and cost by year in M USD{note}",
+    )
+
+
+def _break_even(best: Mapping[str, PurchaseOption]) -> Iterator[Block]:
+    """Yield from which price and from which use of rented GPUs the others cost less."""
+    if RENT not in best:
+        return
+    rent = best[RENT]
+    rows: list[list[str]] = []
+    for kind, option in best.items():
+        if kind == RENT:
+            continue
+        even, use = break_even_price(option, rent), break_even_utilization(option, rent)
+        change = even / rent.price - 1
+        rows.append(
+            [
+                kind,
+                f"{even:.2f}",
+                f"{100 * change:+.0f} %",
+                formatting.format_percent(use) if use <= 1 else "never",
+            ]
+        )
+    if rows:
+        heads = ("", "rent USD/GPU-h", "against today", "hours in use")
+        yield text_table(
+            heads, rows, name="break_even",
+            caption=f"It costs less than to rent {rent.gpu} at {rent.price:.2f} USD/GPU-h above "
+            "this price of rent, or above this share of the hours",
+        )  # fmt: skip
+
+
+def _scenarios_table(options: Sequence[PurchaseOption], change: PriceChange) -> Table:
+    """Return the cost over all years of each kind, by change of rental prices."""
+    changes = [*SCENARIOS] if change in SCENARIOS else [change, *SCENARIOS]
+    rows: list[list[str | Cell]] = []
+    kinds = [kind for kind in KINDS if kind in best_of_each_kind(options)]
+    for scenario in changes:
+        best = best_of_each_kind(options, scenario)
+        least = min(best.values(), key=lambda option: option.total(scenario))
+        name = "as today" if scenario == UNCHANGED else scenario.text
+        costs = [_millions(best[kind].total(scenario)) for kind in kinds]
+        rows.append([name, *costs, f"{least.kind}: {_name(least)}"])
+    return text_table(
+        ("rental prices", *kinds, "least"),
+        rows,
+        text_columns=(0, len(kinds) + 1),
+        name="scenarios",
+        caption=f"Cost of {YEARS} years in M USD; a change holds from the second year on",
+    )
+
+
+def _tornado(option: PurchaseOption, other_precision: tuple[str, float] | None) -> Block:
+    """Return a chart of the yearly cost at the two ends of each assumption, the widest first."""
+    base = option.hourly * HOURS_PER_YEAR
+    rows = [
+        RankingRow(
+            label=swing.name,
+            value=base / _MILLION,
+            text=f"{swing.low / _MILLION:.2f} to {swing.high / _MILLION:.2f} M USD"
+            f" ({' to '.join(filter(None, (swing.low_text, swing.high_text)))})",
+            ends=(swing.low / _MILLION, swing.high / _MILLION),
+        )
+        for swing in cost_swings(option, other_precision)
+        if math.isfinite(swing.low) and math.isfinite(swing.high)
+    ]
+    return RankingChart(
+        name="swings",
+        caption=f"Cost of the first year of {_name(option)}, one assumption changed at a time",
+        unit="M USD a year",
+        rows=rows,
+    )
+
+
+def _prices_table(options: Sequence[PurchaseOption]) -> Table:
+    """Return the price of each option: range, offers, date, basis, doubts."""
+    rows: list[list[str]] = [
+        [
+            f"{option.gpu} {option.contract}",
+            formatting.format_count(option.num_gpus),
+            f"{option.price:.2f}",
+            f"{option.low:.2f} to {option.high:.2f}",
+            f"{option.offers:g}",
+            option.date or "-",
+            option.basis or ("median of offers" if option.offers > 1 else "one offer"),
+            option.doubts or "-",
+        ]
+        for option in options
+    ]
+    return text_table(
+        ("option", "GPUs", "USD/GPU-h", "range", "offers", "date", "basis", "ask before signing"),
+        rows,
+        text_columns=(0, 5, 6, 7),
+        name="prices",
+        caption="Prices per GPU-hour in USD, without tax",
+    )
