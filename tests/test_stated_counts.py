@@ -86,7 +86,7 @@ COUNTS: list[tuple[str, str, tuple[Counted, ...]]] = [
     ),
     (
         "docs/how-to/rl.md",
-        r"All of (\d+) steps that ran are predicted to fit",
+        r"All of (\d+) steps\s+that ran are predicted to fit",
         (lambda: cell("Reinforcement learning", "ran, said to run out", 0),),
     ),
     (
