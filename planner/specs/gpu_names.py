@@ -89,9 +89,9 @@ def named_gpu(text: str, gpu_by_name: Mapping[str, str]) -> str | None:
     parts = _parts(lower.partition("mig-")[0])
     parts = [part for part in parts if not _COUNT.fullmatch(part)]
     for dropped in _DROPPED:
-        kept = [part for part in parts if part not in dropped]
-        for words in (kept, [_COUNTED.sub("", part) for part in kept]):
-            if gpu := by_letters.get(_join(words)) or _variant(words, by_letters):
+        name = [part for part in parts if part not in dropped]
+        for spelling in (name, [_COUNTED.sub("", part) for part in name]):
+            if gpu := by_letters.get(_join(spelling)) or _variant(spelling, by_letters):
                 return gpu
     return None
 

@@ -19,7 +19,7 @@ COMMANDS = {
     "tensorrt-llm": f"trtllm-serve {MODEL} --max_seq_len LONG",
     "tgi": f"text-generation-launcher --model-id {MODEL} --max-total-tokens LONG",
     "lmdeploy": f"lmdeploy serve api_server {MODEL} --session-len LONG",
-    "llama-server": "llama-server -m Llama-3.1-8B-Instruct-F16.gguf -c LONG",
+    "llama-server": "llama-server -m Llama-3.1-8B-Instruct-F16.gguf -ngl 99 -c LONG",
 }
 LONGEST = {
     "vllm": "--max-model-len",
