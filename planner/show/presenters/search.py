@@ -242,11 +242,11 @@ def _no_plan_lines(report: SearchReport) -> list[str]:
 
 
 def suggestion_lines(levers: Sequence[LeverEffect]) -> list[str]:
-    """Return a line with the two changes that move the cost most, then one for each input."""
+    """Return a line with the two changes that lower the cost most, then one for each input."""
     changes = [lever for lever in levers if math.isfinite(lever.value)]
     if not changes:
         return []
-    largest = sorted(changes, key=lambda lever: -abs(lever.change))[:2]
+    largest = sorted(changes, key=lambda lever: (lever.change > 0, -abs(lever.change)))[:2]
     texts = [f"{o.lever} {o.other} ({100 * o.change:+,.0f} %)" for o in largest]
     lines = [f"Changes of {label(changes[0].column)}: {', '.join(texts)}"]
     by_name: dict[str, list[LeverEffect]] = {}
