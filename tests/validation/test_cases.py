@@ -230,7 +230,7 @@ UNNAMED = dict.fromkeys(MODEL, "")
         ({"num_gpus": "7"}, "no layout"),
         ({"global_batch_size": "4"}, "no layout"),
         ({"recompute": "some"}, "recompute 'some'"),
-        ({"model": "DeepSeek-V4-Flash"}, "linear or compressed attention is not modelled yet"),
+        ({"model": "MiniMax-Text-01"}, "linear or compressed attention is not modelled yet"),
         ({"model": "Jamba 1.5 Mini"}, "state-space layers beside others are modelled in Nemotron"),
     ],
 )
