@@ -27,6 +27,7 @@ _MILLISECONDS = (
     "weight_broadcast_time",
     "node_reduce_wait",
     "module_gather_time",
+    "module_hook_time",
     "micro_batch_overhead",
     "step_overhead",
     "request_overhead",

@@ -230,7 +230,7 @@ UNNAMED = dict.fromkeys(MODEL, "")
         ({"num_gpus": "7"}, "no layout"),
         ({"global_batch_size": "4"}, "no layout"),
         ({"recompute": "some"}, "recompute 'some'"),
-        ({"model": "DeepSeek-V4-Flash"}, "linear or compressed attention is not modelled yet"),
+        ({"model": "RetNet linear 7B"}, "linear or compressed attention is not modelled yet"),
         ({"model": "Jamba 1.5 Mini"}, "state-space layers beside others are modelled in Nemotron"),
     ],
 )
@@ -382,3 +382,10 @@ def test_recomputed_modules(library):
 def test_prose_is_not_read(library):
     told = "TP=8 PP=4 GBS=8; w/o MTP; reserved memory; 4x100Gb; DeepEP; liger fused; 64 GB DRAM"
     assert case(library, notes=told) == case(library)
+
+
+def test_runs_that_multiply_in_32_bits_are_predicted_as_such(library):
+    """QLoRA without a compute type: bitsandbytes multiplies in fp32 (universal-llm-trainer)."""
+    assert {layout.precision for layout in case(library, precision="fp32").layouts} == {
+        ComputePrecision.FP32
+    }

@@ -10,7 +10,7 @@ from planner.estimators.training.micro_batch_share import MicroBatchShare
 
 EAGER_BYTES = 14.0
 """Bytes per logit of a loss in several kernels [1]_."""
-OWN_EAGER_BYTES = 12.0
+LEAST_EAGER_BYTES = 12.0
 """With as many or more, a framework's own loss is one of several kernels."""
 EAGER_PASSES = 14.0
 """Reads and writes of 16-bit logits that it makes."""
@@ -37,7 +37,7 @@ def logit_bytes(share: MicroBatchShare) -> FloatArray:
         kernel,
         [
             default,
-            default if default >= OWN_EAGER_BYTES else EAGER_BYTES,
+            default if default >= LEAST_EAGER_BYTES else EAGER_BYTES,
             min(default, _WHOLE_BYTES),
             memory.per_logit_fused if memory.loss_room else min(default, memory.per_logit_fused),
             np.minimum(default, by_chunk),

@@ -17,7 +17,7 @@ from planner.base.units import GIB
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.towers import TowerShare, frozen_tower_bytes
 from planner.estimators.training.bytes_per_element import WIDE_BYTES, GradientBytes, is_wide
-from planner.estimators.training.loss_kernels import OWN_EAGER_BYTES, logit_bytes
+from planner.estimators.training.loss_kernels import LEAST_EAGER_BYTES, logit_bytes
 from planner.estimators.training.micro_batch_share import MicroBatchShare, TrainingInputs
 from planner.estimators.training.model_states import (
     HOST_GRADIENT_BYTES,
@@ -90,7 +90,9 @@ def bytes_per_logit(inputs: TrainingInputs, default: FloatArray) -> FloatArray:
     work = inputs.workload
     if work.training_objective.needs_rollouts or not any(work.forward_passes):
         return default
-    forward = np.where(default >= OWN_EAGER_BYTES, _EAGER_FORWARD_BYTES, default - _LOGIT_GRADIENT)
+    forward = np.where(
+        default >= LEAST_EAGER_BYTES, _EAGER_FORWARD_BYTES, default - _LOGIT_GRADIENT
+    )
     return np.asarray(np.maximum(default, 2 * forward))
 
 

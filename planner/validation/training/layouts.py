@@ -167,7 +167,7 @@ def recipe_of(run: Run, precision: ComputePrecision) -> Fp8Recipe:
 
 def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:
     """Return the compute format of a word; raises NotPredicted if the GPU lacks the format."""
-    codes = {word: ComputePrecision[word.upper()] for word in ComputePrecision.usual()}
+    codes = {code.word: code for code in ComputePrecision if code is not ComputePrecision.INT8}
     code = codes.get(_PRECISIONS.get(word, word))
     if code is None:
         raise NotPredicted(f"training in {word} is not modelled yet")
