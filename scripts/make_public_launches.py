@@ -11,6 +11,7 @@ must be understood, asked for and not understood.
 
 from __future__ import annotations
 
+import csv
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "launch_files_read.md"
 FOLDER = ROOT / "tests" / "launch" / "public"
 EXPECTED = "expected.toml"
+DRAWN = ROOT / "tests" / "launch" / "drawn.csv"
 MODEL = "llama-3.1-8b"
 """What a user would add beside ``--from`` where a file does not say it."""
 
@@ -35,7 +37,10 @@ _HEAD = """# Launch files of others, read
 Made by `python scripts/make_public_launches.py`. {number} files in the style of public ones, in
 `tests/launch/public/`: each was written for this repository after a public file, shortened, with
 its options, its values and what is hard in it. Tests hold what must be understood, asked for and
-not understood in each; this table says what `planner estimate --from FILE` makes of them.
+not understood in each; this table says what `planner estimate --from FILE` makes of them. The
+files were known while the readers were written: the table shows that what was learned is kept,
+not how well a new file is read. For that see
+[files that nobody had read](#files-that-nobody-had-read).
 
 *Understood* are options that a prediction uses, *defaults* what the tool does where the file says
 nothing, *no effect* options that change no prediction, such as paths and learning rates,
@@ -49,6 +54,26 @@ and is Llama 3.1 8B here. The verdict is that of the shortened file with these a
 | assumed | asked | verdict |
 |---|---|--:|--:|--:|--:|---|---|---|---|
 """
+_DRAWN = """
+## Files that nobody had read
+
+{number} public files, drawn by a rule: of each repository the first file, by the SHA-256 of its
+name, that starts or configures a model; a few that do not stayed in as files to refuse. A right
+reading was judged by hand from the text of the file, by whoever repaired the readers. *Unseen* is
+the first run of the second draw, from other repositories, after the repairs that the first draw
+led to; *now* is after those of the second, which no longer counts as unseen. *Partial* readings
+name the options that may change the verdict; *one word* is the model that a file leaves to the user.
+
+| | first, before | first, now | second, before | second, unseen | second, now |
+|---|--:|--:|--:|--:|--:|
+{counts}
+Addresses and right readings are in `tests/launch/drawn.csv`. Wrong or wrongly refused when unseen:
+
+| file | right reading | unseen | now |
+|---|---|---|---|
+{rows}"""
+_OUTCOMES = ("right", "one word", "partial", "rightly refused", "wrongly refused", "wrong")
+_RUNS = (("1", "before"), ("1", "now"), ("2", "before"), ("2", "unseen"), ("2", "now"))
 _SOURCES = """
 ## What is hard in them
 
@@ -165,7 +190,27 @@ def page() -> str:
         f"| `{case.name}` | {case.source} | {_cell('; '.join(case.traps))} |\n"
         for case, _ in outcomes
     )
-    return head + rows + _SOURCES + sources
+    return head + rows + drawn_files() + _SOURCES + sources
+
+
+def drawn_files() -> str:
+    """The section on drawn files: outcomes by draw and run, and those that were wrong."""
+    with DRAWN.open(newline="", encoding="utf-8") as file:
+        drawn = [*csv.DictReader(file)]
+    counts = ""
+    for label in _OUTCOMES:
+        numbers = [
+            str(sum(row["draw"] == draw and row[run] == label for row in drawn))
+            for draw, run in _RUNS
+        ]
+        counts += f"| {label} | {' | '.join(numbers)} |\n"
+    rows = "".join(
+        f"| {row['repository']}: `{row['path'].rpartition('/')[2]}` "
+        f"| {_cell(row['right_reading'])} | {row['unseen']} | {row['now']} |\n"
+        for row in drawn
+        if "wrong" in row["unseen"]
+    )
+    return _DRAWN.format(number=len(drawn), counts=counts, rows=rows)
 
 
 def row_of_page(case: Case, told: Outcome) -> str:
