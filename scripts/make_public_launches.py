@@ -62,7 +62,8 @@ name, that starts or configures a model; a few that do not stayed in as files to
 reading was judged by hand from the text of the file, by whoever repaired the readers. *Unseen* is
 the first run of the second draw, from other repositories, after the repairs that the first draw
 led to; *now* is after those of the second, which no longer counts as unseen. *Partial* readings
-name the options that may change the verdict; *one word* is the model that a file leaves to the user.
+name the options that may change the verdict; *one word* is the model that a file leaves to the
+user.
 
 | | first, before | first, now | second, before | second, unseen | second, now |
 |---|--:|--:|--:|--:|--:|
