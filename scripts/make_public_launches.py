@@ -11,6 +11,7 @@ must be understood, asked for and not understood.
 
 from __future__ import annotations
 
+import csv
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "reference" / "launch_files_read.md"
 FOLDER = ROOT / "tests" / "launch" / "public"
 EXPECTED = "expected.toml"
+DRAWN = ROOT / "tests" / "launch" / "drawn.csv"
 MODEL = "llama-3.1-8b"
 """What a user would add beside ``--from`` where a file does not say it."""
 
@@ -35,7 +37,9 @@ _HEAD = """# Launch files of others, read
 Made by `python scripts/make_public_launches.py`. The {number} files in
 `tests/launch/public/` are in the style of public ones. Each was written for this repository after a
 public file, with its options, its values and what is hard in it. This table has what
-`planner estimate --from FILE` makes of them, and tests hold it.
+`planner estimate --from FILE` makes of them, and tests hold it. The files were known while the
+readers were written. [Files that nobody had read](#files-that-nobody-had-read) shows how well a new
+file is read.
 
 - *Understood* options are used by a prediction.
 - *Defaults* are what the tool does where the file sets nothing.
@@ -50,6 +54,27 @@ public file, with its options, its values and what is hard in it. This table has
 | assumed | asked | verdict |
 |---|---|--:|--:|--:|--:|---|---|---|---|
 """
+_DRAWN = """
+## Files that nobody had read
+
+{number} public files, drawn by a rule: of each repository the first file, by the SHA-256 of its
+name, that starts or configures a model; a few that do not stayed in as files to refuse. A right
+reading was judged by hand from the text of the file, by whoever repaired the readers. *Unseen* is
+the first run of the second draw, from other repositories, after the repairs that the first draw
+led to; *now* is after those of the second, which no longer counts as unseen. *Partial* readings
+name the options that may change the verdict; *one word* is the model that a file leaves to the
+user.
+
+| | first, before | first, now | second, before | second, unseen | second, now |
+|---|--:|--:|--:|--:|--:|
+{counts}
+Addresses and right readings are in `tests/launch/drawn.csv`. Wrong or wrongly refused when unseen:
+
+| file | right reading | unseen | now |
+|---|---|---|---|
+{rows}"""
+_OUTCOMES = ("right", "one word", "partial", "rightly refused", "wrongly refused", "wrong")
+_RUNS = (("1", "before"), ("1", "now"), ("2", "before"), ("2", "unseen"), ("2", "now"))
 _SOURCES = """
 ## What is hard in them
 
@@ -166,7 +191,27 @@ def page() -> str:
         f"| `{case.name}` | {case.source} | {_cell('; '.join(case.traps))} |\n"
         for case, _ in outcomes
     )
-    return head + rows + _SOURCES + sources
+    return head + rows + drawn_files() + _SOURCES + sources
+
+
+def drawn_files() -> str:
+    """The section on drawn files: outcomes by draw and run, and those that were wrong."""
+    with DRAWN.open(newline="", encoding="utf-8") as file:
+        drawn = [*csv.DictReader(file)]
+    counts = ""
+    for label in _OUTCOMES:
+        numbers = [
+            str(sum(row["draw"] == draw and row[run] == label for row in drawn))
+            for draw, run in _RUNS
+        ]
+        counts += f"| {label} | {' | '.join(numbers)} |\n"
+    rows = "".join(
+        f"| {row['repository']}: `{row['path'].rpartition('/')[2]}` "
+        f"| {_cell(row['right_reading'])} | {row['unseen']} | {row['now']} |\n"
+        for row in drawn
+        if "wrong" in row["unseen"]
+    )
+    return _DRAWN.format(number=len(drawn), counts=counts, rows=rows)
 
 
 def row_of_page(case: Case, told: Outcome) -> str:

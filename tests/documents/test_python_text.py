@@ -7,14 +7,8 @@ import json
 import pytest
 from rows import each
 
-from planner.documents.python_calls import (
-    Call,
-    UnknownValue,
-    cells_of,
-    parse_calls,
-    parse_functions,
-    program_and_shell,
-)
+from planner.documents.notebooks import cells_of, program_and_shell
+from planner.documents.python_calls import Call, UnknownValue, parse_calls, parse_functions
 from planner.errors import LaunchError
 
 

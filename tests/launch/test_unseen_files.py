@@ -9,6 +9,7 @@ from commands import Command
 
 from planner.errors import LaunchError
 from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.incomplete import undecided_options
 from planner.launch.read.read_launch import read_launch
 
 
@@ -42,7 +43,7 @@ SERVE = "vllm serve Qwen/Qwen3-8B"
 def test_what_may_decide_the_verdict_is_named(
     tmp_path: Path, text: str, undecided: list[str]
 ) -> None:
-    assert _read(tmp_path, {"run.sh": text}).undecided == undecided
+    assert undecided_options(_read(tmp_path, {"run.sh": text})) == undecided
 
 
 def test_an_incomplete_reading_says_so_in_its_first_line(planner: Command, tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ LLM(**kwargs)
     found = _read(tmp_path, {"p.py": text})
 
     assert int(found.values["max_model_len"]) == 4096
-    assert found.undecided == ["--tensor-parallel-size"]
+    assert undecided_options(found) == ["--tensor-parallel-size"]
 
 
 def test_an_engine_beside_dummy_training_arguments_serves(tmp_path: Path) -> None:

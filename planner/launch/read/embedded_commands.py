@@ -12,7 +12,8 @@ from typing import Any
 
 from planner.base import read_files
 from planner.documents.code_blocks import blocks_of, without_prompts
-from planner.documents.python_calls import Call, cells_of, parse_calls, program_and_shell
+from planner.documents.notebooks import cells_of, program_and_shell
+from planner.documents.python_calls import Call, parse_calls
 from planner.errors import LaunchError
 from planner.launch.read.parsed_launch import (
     ParsedCommand,

@@ -16,11 +16,9 @@ from typing import Any
 
 from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
-from planner.documents.shell.scope import IN_BRANCHES
 from planner.errors import LaunchError, PlannerError
 from planner.launch.model_shape import find_model, write_model
 from planner.launch.option_table import OptionRole
-from planner.launch.read.harmless import has_harmless_name
 from planner.launch.read.option_lines import Line, Status, describe_options, refuse_unknown_training
 from planner.launch.read.parsed_launch import (
     LENGTHS,
@@ -74,11 +72,6 @@ _OTHER_LAYERS = re.compile(
 )
 """Models in the name or folder of a file whose layers do not follow from sizes alone."""
 _NUM_PATH_PARTS = 5
-_COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|parallel[-_]size$")
-_CONFIG_OPTION = re.compile(r"|--?\w*config\w*|-c|(?:--)?deepspeed")
-_CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
-_MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
-_VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 # Terms that launch files of planner may leave to the user, or to the checkpoint.
 _PLAN_TERMS = ("model", *_GPU_TERMS)
 _FORMATS = ("quantization", "expert_quantization")
@@ -156,44 +149,6 @@ class ImportedLaunch:
     def not_modelled(self) -> list[str]:
         """Options that may change the result, which planner does not model."""
         return [line.option for line in self.lines_with_status(Status.NOT_MODELLED)]
-
-    @property
-    def undecided(self) -> list[str]:
-        """Options that may decide the verdict, but are not understood or have no readable value."""
-        workloads = ["train" if self.workload in ("train", "rl") else "serve"]
-        decisive = {
-            row.option
-            for row in self.target.table.rows
-            if row.role in _VALUE_ROLES and row.parameter not in ("model", "program")
-        }
-        unknown = [
-            line.option
-            for line in self.lines_with_status(Status.UNKNOWN)
-            if not has_harmless_name(line.option, line.text.split(), workloads)
-        ]
-        no_value = [
-            line.option for line in self.lines_with_status(Status.OPEN) if line.option in decisive
-        ]
-        words = [
-            line.option
-            for line in self.lines_with_status(Status.OPEN)
-            if not line.option.startswith("-") and IN_BRANCHES in line.meaning
-        ]
-        counts = [name for name in self.not_modelled if _COUNT_OPTION.search(name.lower())]
-        slices = [f"MIG slice {name}" for name in _MIG_SLICE.findall(self.command.text)]
-        files = [f"{name} (not found)" for name in self._missing_files()]
-        return [*dict.fromkeys((*unknown, *no_value, *words, *counts, *files, *slices))]
-
-    def _missing_files(self) -> list[str]:
-        """Configurations that the command names, and that are not near its file."""
-        options = (*self.command.positional, *self.command.options.values())
-        return [
-            text
-            for option in (*options, *self.command.unknown)
-            if _CONFIG_OPTION.fullmatch(option.option)
-            for text in option.texts
-            if text and _CONFIG_FILE.search(text) and text not in self.command.files
-        ]
 
     def request(
         self, answers: Mapping[str, object], specs: Path | None, option_name: OptionNamer = str
@@ -521,7 +476,7 @@ def _name_model(
             "path of its config.json if they differ."
         )
         values["model"] = similar
-    elif str(values["model"]).startswith(_FOLDERS) or not _is_known_name(str(values["model"])):
+    elif str(values["model"]).startswith(_FOLDERS) or not _names_repository(str(values["model"])):
         notes.append(f"Unknown model {values.pop('model')}.")
     if checkpoint.quantization and "quantization" in answers.defaults:
         values["quantization"] = checkpoint.quantization
@@ -536,7 +491,7 @@ def _parse_checkpoint(name: object, specs: Path | None) -> CheckpointName | None
     return None if checkpoint.model == str(name) else checkpoint
 
 
-def _is_known_name(name: str) -> bool:
+def _names_repository(name: str) -> bool:
     """Whether a name without a folder is that of a known model, a repository or a file."""
     from planner.specs.hugging_face import is_repository
 

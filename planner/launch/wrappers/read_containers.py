@@ -132,7 +132,7 @@ _ENGINE_OPTIONS = {
 def program_of_options(words: Sequence[Word]) -> str:
     """Return the engine that two or more options are of, of whatever starts it; "" if none is."""
     names = {word.begins.partition("=")[0].replace("_", "-") for word in words}
-    return next((p for p, own in _ENGINE_OPTIONS.items() if len(names & own) > 1), "")
+    return next((p for p, options in _ENGINE_OPTIONS.items() if len(names & options) > 1), "")
 
 
 def program_of(

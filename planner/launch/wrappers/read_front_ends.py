@@ -56,8 +56,8 @@ def _of_swift(words: Sequence[Word]) -> tuple[Word, ...]:
             continue
         values[name] = value
         if name.startswith(_SWIFT_KEPT) and (value.text or "").lower() not in ("false", "none"):
-            kept = re.sub(r"^--(?:vllm|sglang|lmdeploy)_", "--", name).replace("_", "-")
-            rest += _computed_words([kept], word.line)
+            engine_option = re.sub(r"^--(?:vllm|sglang|lmdeploy)_", "--", name).replace("_", "-")
+            rest += _computed_words([engine_option], word.line)
             rest += [value] if (value.text or "").lower() != "true" else []
     backend = getattr(values.get("--infer_backend"), "text", None)
     model = values.get("--model", values.get("--model_id_or_path"))

@@ -379,8 +379,8 @@ def gpus_in_text(
             return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in words_by_gpu.items())
     if "nvidia" in text.lower():  # machines of several vendors
         return ()
-    found = ((gpu, pattern.search(text)) for gpu, pattern in _USUAL_OF_SOFTWARE.items())
-    return tuple(NamedGpu(gpu=gpu, word=word[0]) for gpu, word in found if word)[:1]
+    matches = ((gpu, pattern.search(text)) for gpu, pattern in _USUAL_OF_SOFTWARE.items())
+    return tuple(NamedGpu(gpu=gpu, word=word[0]) for gpu, word in matches if word)[:1]
 
 
 def _of_size(word: str, following: str, folder: Path | None) -> str:

@@ -20,6 +20,7 @@ from planner.documents.shell.scope import ONLY_IN_SOME
 from planner.launch import MANIFEST
 from planner.launch.read.hf_trainer.derive_settings import UNPACKED
 from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.incomplete import undecided_options
 from planner.launch.read.launch_file import LaunchQuestion
 from planner.launch.read.option_lines import Line, Status
 from planner.launch.read.read_launch import SEVERAL_LAUNCHES
@@ -107,7 +108,7 @@ def read_lines(imported: ImportedLaunch, notes: Sequence[str]) -> Iterator[str]:
 
 def with_incompleteness(imported: ImportedLaunch, verdict: str) -> str:
     """Return the verdict on a launch file, after the options that may change it and are unread."""
-    options = imported.undecided
+    options = undecided_options(imported)
     if not options:
         return verdict
     rest = f" and {len(options) - _MAX_IGNORED} more" if len(options) > _MAX_IGNORED else ""

@@ -1,0 +1,57 @@
+"""Options of a launch file that may decide its verdict, and that are not read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from planner.documents.shell.scope import IN_BRANCHES
+from planner.launch.option_table import OptionRole
+from planner.launch.read.harmless import has_harmless_name
+from planner.launch.read.import_launch import ImportedLaunch
+from planner.launch.read.option_lines import Status
+
+_COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$")
+_CONFIG_OPTION = re.compile(r"|--?\w*config\w*|-c|(?:--)?deepspeed")
+_CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
+_MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
+_VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
+
+
+def undecided_options(launch: ImportedLaunch) -> list[str]:
+    """Return options that may decide the verdict, but are not understood or not readable.
+
+    They are unknown options, options of parameters without a value in the file, counts of GPUs
+    that are not modelled, configurations that are not near the file, and slices of a GPU.
+    """
+    return [*dict.fromkeys(_undecided(launch))]
+
+
+def _undecided(launch: ImportedLaunch) -> Iterator[str]:
+    workloads = ["train" if launch.workload in ("train", "rl") else "serve"]
+    decisive = {
+        row.option
+        for row in launch.target.table.rows
+        if row.role in _VALUE_ROLES and row.parameter not in ("model", "program")
+    }
+    for line in launch.lines_with_status(Status.UNKNOWN):
+        if not has_harmless_name(line.option, line.text.split(), workloads):
+            yield line.option
+    for line in launch.lines_with_status(Status.OPEN):
+        is_word = not line.option.startswith("-") and IN_BRANCHES in line.meaning
+        if line.option in decisive or is_word:
+            yield line.option
+    yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
+    yield from (f"{name} (not found)" for name in _missing_files(launch))
+    yield from (f"MIG slice {name}" for name in _MIG_SLICE.findall(launch.command.text))
+
+
+def _missing_files(launch: ImportedLaunch) -> Iterator[str]:
+    """Yield the configurations that the command names, and that are not near its file."""
+    command = launch.command
+    for option in (*command.positional, *command.options.values(), *command.unknown):
+        if not _CONFIG_OPTION.fullmatch(option.option):
+            continue
+        for text in option.texts:
+            if text and _CONFIG_FILE.search(text) and text not in command.files:
+                yield text
