@@ -159,8 +159,8 @@ class PlanningCommand(TextOptionCommand):
         options = {
             option for param in self.params for option in (*param.opts, *param.secondary_opts)
         }
-        own, others = split_at_dashes(args)
-        arguments = _with_settings(own, options) if "--set" in options else own
+        before_dashes, others = split_at_dashes(args)
+        arguments = _with_settings(before_dashes, options) if "--set" in options else before_dashes
         index = next(
             (index for index, argument in enumerate(arguments) if argument in HELP), len(arguments)
         )

@@ -14,17 +14,17 @@ import numpy as np
 Predict = TypeVar("Predict", bound=Callable[..., Any])
 
 _MOST_KEPT = 64
-_kept: ContextVar[deque[tuple[object, object, Any]] | None] = ContextVar("kept", default=None)
+_latest: ContextVar[deque[tuple[object, object, Any]] | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
 def shared_predictions() -> Iterator[None]:
     """Keep the latest predictions of `shared` functions, for searches with other limits."""
-    token = _kept.set(deque(maxlen=_MOST_KEPT))
+    token = _latest.set(deque(maxlen=_MOST_KEPT))
     try:
         yield
     finally:
-        _kept.reset(token)
+        _latest.reset(token)
 
 
 def shared(predict: Predict) -> Predict:
@@ -35,15 +35,15 @@ def shared(predict: Predict) -> Predict:
 
     @wraps(predict)
     def predict_once(inputs: object, *tables: object, **options: object) -> Any:
-        kept = _kept.get()
-        if kept is None:
+        latest = _latest.get()
+        if latest is None:
             return predict(inputs, *tables, **options)
         key = predict, *map(_content, tables), *options.items()
-        for other_inputs, other_key, prediction in kept:
+        for other_inputs, other_key, prediction in latest:
             if other_key == key and other_inputs == inputs:
                 return prediction
         prediction = predict(inputs, *tables, **options)
-        kept.append((inputs, key, prediction))
+        latest.append((inputs, key, prediction))
         return prediction
 
     return predict_once  # type: ignore[return-value]
