@@ -44,10 +44,10 @@ def run(arguments: Sequence[str], before: Callable[[], None] = lambda: None) -> 
 
     end = arguments.index("--") if "--" in arguments else len(arguments)
     debug = "--debug" in arguments[:end]
-    own = [word for word in arguments[:end] if word != "--debug"]
+    options = [word for word in arguments[:end] if word != "--debug"]
     try:
         before()
-        return _invoke([*own, *arguments[end:]])
+        return _invoke([*options, *arguments[end:]])
     except BrokenPipeError:
         return _CLOSED_PIPE
     except KeyboardInterrupt as interrupt:

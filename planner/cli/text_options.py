@@ -118,8 +118,8 @@ class _FullHelpCommand:
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
     ) -> Context:
         """The context of the command; renamed options are read under their old names."""
-        own, others = split_at_dashes(args)
-        arguments = _current_options(self.params, own) + others  # type: ignore[attr-defined]
+        options, program = split_at_dashes(args)
+        arguments = _current_options(self.params, options) + program  # type: ignore[attr-defined]
         context: Context = super().make_context(info_name, arguments, parent, **extra)  # type: ignore[misc]
         return context
 
@@ -129,10 +129,12 @@ class _FullHelpCommand:
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Read the options from the command line."""
-        own, _ = split_at_dashes(args)
-        position = next((index for index, argument in enumerate(own) if argument in HELP), len(own))
-        if position + 1 < len(own) and not own[position + 1].startswith("-"):
-            ctx.meta[_TOPIC] = own[position + 1]
+        options, _ = split_at_dashes(args)
+        position = next(
+            (index for index, option in enumerate(options) if option in HELP), len(options)
+        )
+        if position + 1 < len(options) and not options[position + 1].startswith("-"):
+            ctx.meta[_TOPIC] = options[position + 1]
         remaining: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         return remaining
 
