@@ -159,8 +159,9 @@ class PlanningCommand(TextOptionCommand):
         options = {
             option for param in self.params for option in (*param.opts, *param.secondary_opts)
         }
-        before_dashes, others = split_at_dashes(args)
-        arguments = _with_settings(before_dashes, options) if "--set" in options else before_dashes
+        arguments, program = split_at_dashes(args)
+        if "--set" in options:
+            arguments = _with_settings(arguments, options)
         index = next(
             (index for index, argument in enumerate(arguments) if argument in HELP), len(arguments)
         )
@@ -170,7 +171,7 @@ class PlanningCommand(TextOptionCommand):
                 hint = did_you_mean(topic, TOPICS)
                 ctx.fail(f"There is no help on {topic!r}. Topics: {', '.join(TOPICS)}.{hint}")
             ctx.meta[_TOPIC] = TOPICS[topic]
-        return super().parse_args(ctx, arguments + others)
+        return super().parse_args(ctx, arguments + program)
 
     def format_help_text(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write what the command does, and examples."""

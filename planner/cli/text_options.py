@@ -118,8 +118,8 @@ class _FullHelpCommand:
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
     ) -> Context:
         """The context of the command; renamed options are read under their old names."""
-        before_dashes, others = split_at_dashes(args)
-        arguments = _current_options(self.params, before_dashes) + others  # type: ignore[attr-defined]
+        options, program = split_at_dashes(args)
+        arguments = _current_options(self.params, options) + program  # type: ignore[attr-defined]
         context: Context = super().make_context(info_name, arguments, parent, **extra)  # type: ignore[misc]
         return context
 
@@ -129,13 +129,12 @@ class _FullHelpCommand:
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Read the options from the command line."""
-        before_dashes, _ = split_at_dashes(args)
+        options, _ = split_at_dashes(args)
         position = next(
-            (index for index, argument in enumerate(before_dashes) if argument in HELP),
-            len(before_dashes),
+            (index for index, option in enumerate(options) if option in HELP), len(options)
         )
-        if position + 1 < len(before_dashes) and not before_dashes[position + 1].startswith("-"):
-            ctx.meta[_TOPIC] = before_dashes[position + 1]
+        if position + 1 < len(options) and not options[position + 1].startswith("-"):
+            ctx.meta[_TOPIC] = options[position + 1]
         remaining: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         return remaining
 

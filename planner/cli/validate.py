@@ -27,19 +27,26 @@ def validate_log(values: OptionValues) -> None:
     from planner.base.atomic_write import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
     from planner.logs.formats import read_log
-    from planner.show.presenters.validation import add_row, comparison_blocks
+    from planner.show.presenters.validation import (
+        add_row,
+        comparison_blocks,
+        share_blocks,
+        write_shared_row,
+    )
     from planner.show.terminal import make_console, print_blocks
     from planner.validation.inference.cases import Mode
     from planner.validation.logs.log_comparison import compare
     from planner.validation.logs.predicted_run import PredictedRun
 
-    log, plan, output = values["log"], values["plan"], values["output"]
+    log, plan, output, share = (values[name] for name in ("log", "plan", "output", "share"))
     for name in ("runs", "template", "profile", "plot"):
         if values[name] is not None:
             option = "RUNS" if name == "runs" else f"--{name}"
             raise SpecError(f"--log compares a log with its plan alone: leave out {option}.")
     if log is None:
-        raise SpecError("--plan and --log-format belong to --log FILE, the log of the run.")
+        raise SpecError(
+            "--plan, --log-format and --share belong to --log FILE, the log of the run."
+        )
     if plan is None:
         raise SpecError(
             f"--log {log} needs --plan FILE, the plan that ran: `planner search --save-plan` "
@@ -49,12 +56,21 @@ def validate_log(values: OptionValues) -> None:
         if output == STDOUT:
             raise SpecError("--output adds the row of a log to a file, not to stdout.")
         check_path(output)
+    if share is not None:
+        if share == output:
+            raise SpecError("--share and --output are two files: one for others, one of yours.")
+        check_path(share)
     predicted_run = PredictedRun.read(plan, values["specs"])
     comparison = compare(read_log(log, values["log_format"]), predicted_run, log.name)
     if not values["quiet"]:
-        print_blocks(make_console(), comparison_blocks(comparison, predicted_run, log))
+        console = make_console(stderr=share == STDOUT)
+        print_blocks(console, comparison_blocks(comparison, predicted_run, log))
     if all(quantity.predicted is None for quantity in comparison.quantities):
         raise CalibrationError(f"{log}: nothing that it measured is predicted for {plan}.")
+    if share is not None:
+        write_shared_row(share, comparison, predicted_run)
+        if not values["quiet"]:
+            print_blocks(make_console(stderr=share == STDOUT), share_blocks(share, predicted_run))
     if output is None:
         return
     added = add_row(output, comparison, predicted_run)
@@ -71,10 +87,10 @@ def validate(values: options.OptionValues) -> None:
     """Predict measured runs and show the errors.
 
     The runs are of training or inference. Exits with 5 if no row has both a measurement and a
-    prediction. --log reads a run from its log, and --output adds it to a table for
-    `planner calibrate`.
+    prediction. --log reads a run from its log, --output adds it to a table for
+    `planner calibrate`, and --share writes it as an anonymous row for others.
     """
-    if any(values[name] is not None for name in ("log", "plan", "log_format")):
+    if any(values[name] is not None for name in ("log", "plan", "log_format", "share")):
         return validate_log(values)
     from planner.base.atomic_write import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError

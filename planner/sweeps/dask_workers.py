@@ -28,6 +28,9 @@ _POLL_S = 0.2
 _MIN_WAITING, _WAITING_PER_THREAD = 256, 4
 _CONNECTED = ("running", "connecting")
 _MOST_NAMED = 3
+_MOST_CALLS = 3
+_LOST = (OSError, CancelledError, asyncio.CancelledError, TimeoutError)
+"""Errors of a lost connection; distributed's own are OSErrors."""
 _RESUME_HINT = "Finished scenarios are kept: run the same command to continue."
 
 
@@ -209,12 +212,13 @@ def _check_workers(client: _Client, task: _Task) -> None:
 
     Workers that are lost meanwhile are ignored; workers that join later are checked per batch.
     """
+    identities = _ask_workers(client, task)
     with _scheduler_errors(client):
-        identities = client.run(identity_once, task.token, task.plan, on_error="return")
+        connected = {*client.nthreads()}
     mismatches = [
         f"worker {worker} {mismatch}"
         for worker, worker_identity in sorted(identities.items())
-        if (mismatch := _describe_mismatch(task.identity, worker_identity))
+        if worker in connected and (mismatch := _describe_mismatch(task.identity, worker_identity))
     ]
     if mismatches:
         more = f" and {len(mismatches) - _MOST_NAMED} more" if len(mismatches) > _MOST_NAMED else ""
@@ -224,13 +228,35 @@ def _check_workers(client: _Client, task: _Task) -> None:
         )
 
 
+def _ask_workers(client: _Client, task: _Task) -> Mapping[str, BaseException | Mapping[str, str]]:
+    """Return the identity of each worker, or its error.
+
+    A worker that is lost while it is asked may end the whole call: then the others are asked again,
+    and at last nobody, because every batch compares its worker. Raises ClusterError if the
+    scheduler is lost.
+    """
+    for _ in range(_MOST_CALLS):
+        try:
+            with _scheduler_errors(client):
+                return client.run(identity_once, task.token, task.plan, on_error="return")
+        except ClusterError:
+            if client.status not in _CONNECTED:
+                raise
+            with _scheduler_errors(client):
+                client.nthreads()
+    return {}
+
+
 def _describe_mismatch(
     expected: Mapping[str, str], actual: BaseException | Mapping[str, str]
 ) -> str:
-    """Say how a worker's planner differs from this one; empty: it matches or has no connection."""
-    from distributed.comm import CommClosedError
+    """Say how a worker's planner differs from this one; empty: it matches or has no connection.
 
-    if isinstance(actual, CommClosedError):
+    Dask raises errors of connections without a number; those of a worker's files have one.
+    """
+    if isinstance(actual, (*_LOST, EOFError)) and (
+        isinstance(actual, ConnectionError | TimeoutError) or not getattr(actual, "errno", None)
+    ):
         return ""
     if isinstance(actual, BaseException):
         return f"has no working planner ({_short_message(actual)})"
@@ -298,7 +324,7 @@ def _scheduler_errors(client: _Client) -> Iterator[None]:
     """Raise ClusterError in place of each error of a lost scheduler in the context."""
     try:
         yield
-    except (OSError, CancelledError, asyncio.CancelledError, TimeoutError) as error:
+    except _LOST as error:
         raise _connection_lost(client) from error
     except RuntimeError as error:  # a client that was closed
         if client.status in _CONNECTED:

@@ -138,6 +138,7 @@ def test_a_template_alone_is_named_as_one(tmp_path: Path) -> None:
         read_launch(tmp_path / "deployment.yaml")
 
 
+@pytest.mark.security
 def test_no_program_is_started_for_files_from_a_browser(chart: Path, arguments: Path) -> None:
     with (
         read_files.restrict_to_folders([chart]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,74 @@ def test_predict_launch_measure_calibrate_is_a_loop(
         measured = 1.25 * shipped.table()["step_time_s"][0]
         errors.append(abs(fitted.table()["step_time_s"][0] / measured - 1))
     assert max(errors) < 0.1  # of the shipped profile: 0.2
+
+
+@pytest.mark.parametrize(
+    ("asked", "log"),
+    [(TRAINED, "megatron.log"), (SERVED, "vllm.json"), (ROLLED, "verl.log")],
+)
+def test_a_shared_row_is_read_predicted_and_anonymous(
+    validate: Validate, tmp_path: Path, asked: dict[str, Any], log: str
+) -> None:
+    plan, own = tmp_path / "plan-of-alice.toml", tmp_path / "secret-host-log.txt"
+    own.write_text((LOGS / log).read_text())
+    made(plan, asked)
+    shared, output = tmp_path / "shared.csv", tmp_path / "own.csv"
+    told = ("--log", own, "--plan", plan, "--share", shared, "--output", output)
+    code, out, err = validate(*told)
+    assert (code, err) == (0, "")
+    assert out.count("[ ]") == 6
+    assert "planner validate" in out
+    (row,), (mine,) = rows(shared), rows(output)
+    assert row["id"].startswith("shared-")
+    assert row["source"] == "shared run"
+    for name in ("secret", "alice", str(tmp_path), "own measurement"):
+        assert name not in shared.read_text(), name
+    assert row["framework"] == mine["framework"].lower()
+    texts = ("id", "source", "notes", "framework")
+    assert {n: c for n, c in row.items() if c and n not in texts} == {
+        n: c for n, c in mine.items() if c and n not in texts
+    }
+    validate(*told, "--quiet")
+    assert rows(shared) == [row], "the same run has the same id"
+    assert [run.cells["id"] for run in read_runs(shared).rows] == [row["id"]]
+    predictions = [tmp_path / "predicted.csv", tmp_path / "own_predicted.csv"]
+    for table, predicted in zip((shared, output), predictions, strict=True):
+        code, _, err = validate(table, "--output", predicted, "--quiet")
+        assert (code, err) == (0, "")
+    (of_shared,), (of_own,) = map(rows, predictions)
+    names = [name for name in of_shared if name.startswith("predicted_")]
+    assert any(of_shared[name] for name in names)
+    assert [of_shared[name] for name in names] == [of_own[name] for name in names]
+
+
+def test_what_only_its_owner_has_is_not_shared(validate: Validate, tmp_path: Path) -> None:
+    from planner.specs.catalogue import Catalogue
+
+    specs = tmp_path / "specs" / "models"
+    specs.mkdir(parents=True)
+    text = Catalogue(None).find("models", "llama-2-13b").read_text()
+    shared, plan = tmp_path / "shared.csv", tmp_path / "plan.toml"
+    for name in ("secret-13b", "llama-2-13b"):  # also under the name of a shipped one
+        (specs / f"{name}.toml").write_text(re.sub(r"(?ms)^aliases = \[.*?\]\n", "", text))
+        made(plan, {**TRAINED, "model": name, "specs": specs.parent})
+        told = ("--log", LOGS / "megatron.log", "--plan", plan, "--share", shared)
+        code, _, err = validate(*told, "--specs", specs.parent)
+        assert code == 5
+        assert f"The model {name} is yours" in err
+        assert not shared.exists()
+        (specs / f"{name}.toml").unlink()
+
+
+def test_sharing_needs_a_log_and_a_file_of_its_own(validate: Validate, trained: Path) -> None:
+    code, _, err = validate("--share", trained.parent / "a.csv")
+    assert code == 2
+    assert "--share belong to --log" in err
+    told = ("--log", LOGS / "megatron.log", "--plan", trained)
+    same = trained.parent / "a.csv"
+    code, _, err = validate(*told, "--share", same, "--output", same)
+    assert code == 2
+    assert "two files" in err
 
 
 def test_the_row_is_predicted_like_the_plan(validate: Validate, trained: Path) -> None:

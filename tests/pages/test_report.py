@@ -209,6 +209,7 @@ def test_a_plan_is_estimated_anew_to_the_same_numbers(results, page_made):
     assert "Time of a step by operator, ms" in titles
 
 
+@pytest.mark.security
 def test_names_never_become_markup(changed):
     def rename(table):
         rows = [*table["rows"], table["recommended_row"], table["fastest_row"]]

@@ -131,6 +131,7 @@ def test_intervals_are_drawn_where_the_row_has_them(opened, pages, results):
     assert math.isclose((at - left) / (right - left), (peak - low) / (high - low), abs_tol=1e-4)
 
 
+@pytest.mark.security
 def test_names_never_become_markup_in_tables_or_charts(opened, changed, tmp_path):
     def rename(table):
         for row in [*table["rows"], table["recommended_row"]]:

@@ -51,6 +51,7 @@ def test_json_cells_are_those_of_the_standard_library(values):
     assert texts(values, json_cell, prefix='"a": ') == expected
 
 
+@pytest.mark.security
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", '=A1,"'])
 def test_a_text_is_no_formula(formula):
     (row,) = csv.reader([csv_cell(formula)])

@@ -127,6 +127,11 @@ def test_a_fault_of_the_program_is_not_taken_for_one_of_the_cluster(
     ("answer", "words"),
     [
         (CommClosedError("in rpc"), ""),
+        (OSError("Timed out trying to connect to tcp://10.0.0.1:40331 after 30 s"), ""),
+        (ConnectionRefusedError(111, "Connection refused"), ""),
+        (TimeoutError(), ""),
+        (CancelledError(), ""),
+        (FileNotFoundError(2, "No such file or directory", "gpus"), "no working planner"),
         (ModuleNotFoundError("No module named 'planner'"), "no working planner"),
         ({"planner": "another"}, "has another"),
     ],
@@ -137,6 +142,69 @@ def test_a_worker_that_is_lost_while_all_are_compared_is_no_other_planner(
     """docs/how-to/clusters.md: work of a lost worker is given to others."""
     found = dask_workers._describe_mismatch({"planner": "mine"}, answer)
     assert words in found if words else not found
+
+
+class OfScheduler:
+    """A client of a scheduler with these workers; ``answers`` are those of its calls, in order."""
+
+    status = "running"
+    scheduler = type("Scheduler", (), {"address": "tcp://10.0.0.1:8786"})()
+
+    def __init__(self, workers: list[str], answers: list[Any], is_lost: bool = False) -> None:
+        self.workers, self.answers, self.is_lost = workers, answers, is_lost
+
+    def nthreads(self) -> dict[str, int]:
+        if self.is_lost:
+            raise CommClosedError("in nthreads")
+        return dict.fromkeys(self.workers, 1)
+
+    def run(self, *arguments: Any, on_error: str) -> Any:
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+def check(plan: SweepPlan, client: OfScheduler) -> None:
+    """Compare the workers of a client with this process, whose planner is called mine."""
+    task = dask_workers._Task(plan=plan, identity={"planner": "mine"}, token="of this test")
+    dask_workers._check_workers(client, task)
+
+
+def test_a_worker_that_is_lost_in_the_start_check_is_not_the_scheduler(plan: SweepPlan) -> None:
+    same = {"a": {"planner": "mine"}}
+    for error in (CommClosedError("in rpc"), CancelledError(), TimeoutError()):
+        client = OfScheduler(["a"], [error, same])
+        check(plan, client)
+        assert not client.answers, "the others are asked again"
+        check(plan, OfScheduler(["a"], [error] * 9))  # each batch compares its worker
+    with pytest.raises(ClusterError, match="worker a has another planner"):
+        check(plan, OfScheduler(["a"], [CancelledError(), {"a": {"planner": "another"}}]))
+    check(plan, OfScheduler(["b"], [{"a": ValueError("killed while it answered")}]))
+    with pytest.raises(ClusterError, match="Lost the connection to the scheduler"):
+        check(plan, OfScheduler(["a"], [CommClosedError("in rpc")], is_lost=True))
+
+
+def test_a_worker_that_ends_in_the_start_check_does_not_end_the_sweep(
+    cluster: Any,
+    plan: SweepPlan,
+    here: dict[str, bytes],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended, results = tmp_path / "ended", tmp_path / "results"
+    identity = dask_workers.identity_once
+
+    def ends_once(token: str, plan: SweepPlan) -> Any:
+        if not ended.exists():
+            ended.touch()
+            os._exit(1)
+        return identity(token, plan)
+
+    monkeypatch.setattr(dask_workers, "identity_once", ends_once)
+    run_sweep(plan, results, run=on_dask(cluster.scheduler_address))
+    assert ended.exists()
+    assert contents(results) == here
 
 
 def test_the_user_stops_it_and_goes_on(

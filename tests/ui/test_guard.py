@@ -11,6 +11,8 @@ from served import PATIENCE_S, Served, server
 
 from planner.ui.request_limits import Limits, is_loopback
 
+pytestmark = pytest.mark.security
+
 TOKEN = "a long; token=ü"
 
 

@@ -148,6 +148,7 @@ def test_a_launch_file_is_read_with_the_files_beside_it():
     assert alone.assumed["gpu"].startswith("h100-sxm-80gb (")
 
 
+@pytest.mark.security
 def test_nothing_of_the_server_is_read_for_a_question(tmp_path):
     """A script may name any file; the command reads what the page must not."""
     secret = tmp_path / "ds.json"
@@ -289,6 +290,7 @@ def test_a_form_shows_what_was_given_first_and_what_was_assumed():
     assert [*groups["question"].assumed] == [first]
 
 
+@pytest.mark.security
 def test_uploads_are_texts_of_so_many_bytes_kept_by_what_they_say():
     uploads = Uploads(Limits(uploads_bytes=10))
     first = uploads.keep({"files": [{"name": "C:\\a\\..\\run.sh", "text": "123456"}]})

@@ -127,6 +127,7 @@ def test_a_file_of_predictions_is_read_again(validate, write_runs, tmp_path):
     assert validate(output, "--quiet") == (0, ("", ""))
 
 
+@pytest.mark.security
 def test_a_cell_is_no_formula_of_a_spreadsheet(validate, write_runs, tmp_path):
     output = tmp_path / "predictions.csv"
     odd = {"id": "=1+1", "source": "a, b\x1b[31m", "offset": "-5", "measured_step_time_s": "1"}

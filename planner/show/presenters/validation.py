@@ -36,6 +36,7 @@ from planner.validation.case_prediction import MEMORY, RATES
 from planner.validation.fitted_profile import unit_of
 from planner.validation.logs.log_comparison import Comparison, LoggedQuantity
 from planner.validation.logs.predicted_run import STATIC, PredictedRun
+from planner.validation.logs.shared_row import shared_cells
 from planner.validation.run_tables import (
     ADDED,
     MEASURED,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from planner.validation.fit_parameters import Fit
     from planner.validation.fit_parameters import FitErrors as Fitted
 
+_SHARED_TABLES = {"train": "training", "inference": "inference", "serve": "inference", "rl": "rl"}
 _MOST_CHOICES = 12
 _NAME_WIDTH = 31
 _NAMES = {"gpu": "GPU"}
@@ -372,6 +374,34 @@ def add_row(path: Path, comparison: Comparison, planned: PredictedRun) -> bool:
         for cells in (*padded, added):
             stream.write(",".join(map(plain_cell, cells)) + "\n")
     return True
+
+
+def write_shared_row(path: Path, comparison: Comparison, planned: PredictedRun) -> None:
+    """Write one anonymous row of a run, with the columns of the table of measured runs.
+
+    Raises CalibrationError if the run cannot be shared; OutputError if the file cannot be written.
+    """
+    cells = shared_cells(comparison, planned)
+    header = list(dict.fromkeys((*_header(planned), *cells)))
+    with write_atomically(path) as stream:
+        for row in (header, [cells.get(name, "") for name in header]):
+            stream.write(",".join(map(plain_cell, row)) + "\n")
+
+
+def share_blocks(path: Path, planned: PredictedRun) -> Iterator[Block]:
+    """Yield what to check before a shared row goes into a pull request."""
+    table = f"planner/validation/measurements/{_SHARED_TABLES[planned.pinned.workload]}.csv"
+    yield GAP
+    yield Title(text=f"{path}: one anonymous row. Before a pull request")
+    yield make_lines(
+        f"[ ] Read {path}: no name of a person, host or folder; you may publish its numbers.",
+        "[ ] GPU, number of GPUs, layout, batch, lengths and precision are those of the run.",
+        "[ ] Steady state: no warm-up, compilation, evaluation or checkpoint in the times.",
+        "[ ] Fill in year and framework_version; source_url, if the log is public.",
+        f"[ ] planner validate {path} reads it.",
+        f"[ ] Append the row to {table}, run scripts/compile_runs.py, open the pull request.",
+        indent="    ",
+    )
 
 
 def _header(planned: PredictedRun) -> list[str]:

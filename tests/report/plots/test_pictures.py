@@ -394,6 +394,7 @@ def test_steps_of_inference_are_panels(shown: Shown) -> None:
     assert [title.partition(":")[0] for title in titles] == ["Prefill step", "Decode step"]
 
 
+@pytest.mark.security
 def test_names_are_text_and_never_formulas_or_markup(tmp_path: Path) -> None:
     path = tmp_path / "picture.svg"
     odd = Curves(title="$x^2$ <script>\x1b[31m", x_label="x", y_label="y", curves=_curves(1).curves)
