@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from planner.base import formatting
 from planner.decide.sizing.purchase import (
@@ -40,34 +41,70 @@ _ALIKE = 0.01
 """Costs that differ by less are called equal."""
 
 
-def choice_line(options: Sequence[PurchaseOption], change: PriceChange = UNCHANGED) -> str:
-    """Return which of rent, reserve and own costs least over all years, and why; "" if unknown."""
-    best = best_of_each_kind(options, change)
-    if not best:
+def recommended_option(
+    options: Sequence[PurchaseOption],
+    change: PriceChange = UNCHANGED,
+    budget: float | None = None,
+) -> PurchaseOption | None:
+    """Return the option with the lowest cost over all years; None without options.
+
+    With a ``budget`` [USD a year] the lowest whose payments stay below it in each year, if any.
+    """
+    ordered = sorted(
+        best_of_each_kind(options, change).values(), key=lambda option: option.total(change)
+    )
+    within = [option for option in ordered if budget is None or _most_cash(option) <= budget]
+    return next(iter([*within, *ordered]), None)
+
+
+def choice_line(
+    options: Sequence[PurchaseOption],
+    change: PriceChange = UNCHANGED,
+    budget: float | None = None,
+) -> str:
+    """Return which of rent, reserve and own is recommended, and why; "" if unknown."""
+    first = recommended_option(options, change, budget)
+    if first is None:
         return ""
-    ordered = sorted(best.values(), key=lambda option: option.total(change))
-    first, others = ordered[0], ordered[1:]
+    best = best_of_each_kind(options, change)
+    others = sorted(
+        (option for kind, option in best.items() if kind != first.kind),
+        key=lambda option: option.total(change),
+    )
     line = (
         f"{first.kind.capitalize()}: {_name(first)} cost {_format_usd(first.total(change))} in "
         f"{YEARS} years"
     )
-    if others:
-        gain = 1 - first.total(change) / others[0].total(change)
-        less = "as much as" if gain < _ALIKE else f"{formatting.format_percent(gain)} less than"
-        line += f", {less} to {others[0].kind} ({_name(others[0])})"
+    if not others:
+        return f"{line}."
+    other = others[0]
+    gain = 1 - first.total(change) / other.total(change)
+    if gain < 0:
+        less = formatting.format_percent(1 - other.total(change) / first.total(change))
+        return (
+            f"{line}. To {other.kind} ({_name(other)}) costs {less} less, but takes "
+            f"{_format_usd(_most_cash(other))} in one year, above the budget."
+        )
+    less = "as much as" if gain < _ALIKE else f"{formatting.format_percent(gain)} less than"
+    line += f", {less} to {other.kind} ({_name(other)})"
     if first.kind == OWN and RENT in best:
         line += (
-            f". {_format_usd(first.cash(1, change))} of it is paid in the first year, against "
+            f". {_format_usd(first.cash(1, change))} are paid in the first year, against "
             f"{_format_usd(best[RENT].cash(1, change))} for rent"
         )
     return f"{line}."
+
+
+def _most_cash(option: PurchaseOption) -> float:
+    """Return the largest payments of a year [USD]."""
+    return max(option.cash(year) for year in range(1, YEARS + 1))
 
 
 def budget_line(options: Sequence[PurchaseOption], budget: float) -> str:
     """Return whether the payments of each year stay below a budget [USD a year]."""
     texts = []
     for kind, option in best_of_each_kind(options).items():
-        most = max(option.cash(year) for year in range(1, YEARS + 1))
+        most = _most_cash(option)
         share = most / budget - 1
         relation = "within it" if share <= 0 else f"{formatting.format_percent(share)} above it"
         texts.append(f"{kind} takes at most {_format_usd(most)} a year, {relation}")
@@ -77,7 +114,8 @@ def budget_line(options: Sequence[PurchaseOption], budget: float) -> str:
 def decision_sections(
     options: Sequence[PurchaseOption],
     change: PriceChange = UNCHANGED,
-    other_precision: tuple[str, float] | None = None,
+    budget: float | None = None,
+    other_precision: Mapping[str, float] = MappingProxyType({}),
     stakes: Sequence[str] = (),
 ) -> Iterator[Section]:
     """Yield the sections of a decision: years, break-even, scenarios, swings, prices, assumptions.
@@ -85,10 +123,12 @@ def decision_sections(
     ``stakes`` are the sentences on what a measurement is worth.
     """
     best = best_of_each_kind(options, change)
-    if not best:
+    first = recommended_option(options, change, budget)
+    if first is None:
         return
-    first = min(best.values(), key=lambda option: option.total(change))
-    yield Section(title=DECISION, blocks=[_years_table(best, change), *_break_even(best)])
+    yield Section(
+        title=DECISION, blocks=[_years_table(best, change, first.kind), *_break_even(best)]
+    )
     yield Section(title="What if prices change?", blocks=[_scenarios_table(options, change)])
     yield Section(
         title="What moves the cost most?",
@@ -130,7 +170,9 @@ def _millions(amount: float) -> Cell:
     return Cell(text=f"{amount / _MILLION:.2f}", number=amount / _MILLION)
 
 
-def _years_table(best: Mapping[str, PurchaseOption], change: PriceChange) -> Table:
+def _years_table(
+    best: Mapping[str, PurchaseOption], change: PriceChange, recommended: str
+) -> Table:
     """Return cash, cost and GPUs by year of the best option of each kind."""
     years = range(1, YEARS + 1)
     rows: list[list[str | Cell]] = []
@@ -141,17 +183,17 @@ def _years_table(best: Mapping[str, PurchaseOption], change: PriceChange) -> Tab
         ):
             count = Cell(text=formatting.format_count(option.num_gpus), number=option.num_gpus)
             cells = [_millions(of_year(year, change)) for year in years]
-            where = f"{option.gpu} {option.contract}"
+            where = f"{option.gpu} {option.contract}{' ?' * bool(option.doubts)}"
             rows.append([kind, where, count, measure, *cells, _millions(total)])
     note = "" if change == UNCHANGED else f"; rental prices {change.text}"
-    least = min(best.values(), key=lambda option: option.total(change)).kind
+    doubts = "; ? ask before signing" if any(option.doubts for option in best.values()) else ""
     return text_table(
         ("", "GPU", "GPUs", "", *(f"year {year}" for year in years), f"{YEARS} years"),
         rows,
         text_columns=(0, 1, 3),
-        marked=[BEST if row[0] == least else "" for row in rows],
+        marked=[BEST if row[0] == recommended else "" for row in rows],
         name="years",
-        caption=f"Cash and cost by year in M USD{note}",
+        caption=f"Cash and cost by year in M USD{note}{doubts}",
     )
 
 
@@ -203,15 +245,14 @@ def _scenarios_table(options: Sequence[PurchaseOption], change: PriceChange) -> 
     )
 
 
-def _tornado(option: PurchaseOption, other_precision: tuple[str, float] | None) -> Block:
+def _tornado(option: PurchaseOption, other_precision: Mapping[str, float]) -> Block:
     """Return a chart of the yearly cost at the two ends of each assumption, the widest first."""
     base = option.hourly * HOURS_PER_YEAR
     rows = [
         RankingRow(
-            label=swing.name,
+            label=f"{swing.name}: {swing.text}",
             value=base / _MILLION,
-            text=f"{swing.low / _MILLION:.2f} to {swing.high / _MILLION:.2f} M USD"
-            f" ({' to '.join(filter(None, (swing.low_text, swing.high_text)))})",
+            text=f"{swing.low / _MILLION:.2f} to {swing.high / _MILLION:.2f}",
             ends=(swing.low / _MILLION, swing.high / _MILLION),
         )
         for swing in cost_swings(option, other_precision)

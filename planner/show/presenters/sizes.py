@@ -21,7 +21,7 @@ from planner.decide.sizing.fleet import (
     are_tied_with_first,
     order_by_cost,
 )
-from planner.decide.sizing.purchase import UNCHANGED, purchase_options
+from planner.decide.sizing.purchase import UNCHANGED, other_precision, purchase_options
 from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import Sizes
 from planner.optimize.result_columns import RUNS
@@ -642,6 +642,8 @@ def _option_fields(sizes: Sizes) -> dict[str, object]:
     if not options:
         return {}
     fields: dict[str, object] = {"options": [option.row for option in options]}
+    if other := other_precision(sizes.request, best):
+        fields["other_precision"] = other
     if sizes.price_change != UNCHANGED:
         fields["price_change"] = sizes.price_change.text
     if budget is not None and math.isfinite(budget.rate):
