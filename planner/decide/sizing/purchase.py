@@ -25,14 +25,14 @@ from planner.workloads.make_plan import make_plan
 HOURS_PER_YEAR = YEAR / HOUR
 YEARS = 5
 """Years of the comparison."""
-RENT, RESERVE, OWN = "rent", "reserve", "own"
-KINDS = (RENT, RESERVE, OWN)
+RENT, RESERVE, PURCHASE = "rent", "reserve", "own"
+KINDS = (RENT, RESERVE, PURCHASE)
 """Ways to get GPUs."""
 _CONTRACTS = (
     Contract.ON_DEMAND, Contract.RESERVED_1Y, Contract.RESERVED_3Y, Contract.RESERVED_5Y,
     Contract.OWNED,
 )  # fmt: skip
-_KIND_OF: Mapping[str, str] = {Contract.ON_DEMAND: RENT, Contract.OWNED: OWN}
+_KIND_OF: Mapping[str, str] = {Contract.ON_DEMAND: RENT, Contract.OWNED: PURCHASE}
 _NO_KIND = (Contract.SPOT, Contract.CAPACITY_BLOCK)
 _CHANGE = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(%?)\s*(?:(?:/|per|a)\s*(?:year|y))?")
 _MAX_GPUS = 8
@@ -41,16 +41,25 @@ _BF16 = "w16a16"
 
 @record(kw_only=True)
 class PriceChange:
-    """A change of rental prices: a ``share`` after the first year, or each year.
+    """A change of rental prices after the first year.
 
     A contract keeps its price until it ends; purchases are made in the first year.
+
+    Parameters
+    ----------
+    share : change as a share of today's price, above -1
+    is_yearly : whether prices change by it each year
     """
 
     share: float = 0.0
     is_yearly: bool = False
 
     def factor(self, year: int) -> float:
-        """Return the price of a contract signed after ``year`` years over today's.
+        """Return the price of a contract signed after some years over today's.
+
+        Parameters
+        ----------
+        year : full years from today
 
         >>> PriceChange(share=-0.3).factor(2), PriceChange(share=-0.1, is_yearly=True).factor(2)
         (0.7, 0.81)
@@ -154,7 +163,7 @@ class PurchaseOption:
     def cost(self, year: int, change: PriceChange = UNCHANGED) -> float:
         """Return the cost of a year, the first one 1 [USD]."""
         signed = _year_signed(self, year)
-        factor = 1.0 if self.kind == OWN else change.factor(signed)
+        factor = 1.0 if self.kind == PURCHASE else change.factor(signed)
         return self.hourly * factor * HOURS_PER_YEAR
 
     def cash(self, year: int, change: PriceChange = UNCHANGED) -> float:
@@ -162,7 +171,7 @@ class PurchaseOption:
 
         A purchase is paid when it is made, without a loan or resale; a contract month by month.
         """
-        if self.kind != OWN:
+        if self.kind != PURCHASE:
             return self.cost(year, change)
         is_bought = _year_signed(self, year) == year - 1
         return self.outlay * is_bought + self.running * HOURS_PER_YEAR
@@ -207,7 +216,15 @@ def best_of_each_kind(
 
 @record(kw_only=True)
 class Swing:
-    """The cost of the first year [USD] at the two ends of one assumption, which ``text`` has."""
+    """The cost of the first year at the two ends of one assumption.
+
+    Parameters
+    ----------
+    name : what is assumed
+    low : lowest cost [USD]
+    high : highest cost [USD]
+    text : the two ends of the assumption
+    """
 
     name: str
     low: float

@@ -10,7 +10,7 @@ from planner.base import formatting
 from planner.decide.sizing.purchase import (
     HOURS_PER_YEAR,
     KINDS,
-    OWN,
+    PURCHASE,
     RENT,
     SCENARIOS,
     UNCHANGED,
@@ -37,7 +37,7 @@ from planner.show.output_blocks import (
 DECISION = "Rent, reserve or own?"
 """The title of the section with the years."""
 _MILLION = 1e6
-_ALIKE = 0.01
+_TIE = 0.01
 """Costs that differ by less are called equal."""
 
 
@@ -85,9 +85,9 @@ def choice_line(
             f"{line}. To {other.kind} ({_name(other)}) costs {less} less, but takes "
             f"{_format_usd(_most_cash(other))} in one year, above the budget."
         )
-    less = "as much as" if gain < _ALIKE else f"{formatting.format_percent(gain)} less than"
+    less = "as much as" if gain < _TIE else f"{formatting.format_percent(gain)} less than"
     line += f", {less} to {other.kind} ({_name(other)})"
-    if first.kind == OWN and RENT in best:
+    if first.kind == PURCHASE and RENT in best:
         line += (
             f". {_format_usd(first.cash(1, change))} are paid in the first year, against "
             f"{_format_usd(best[RENT].cash(1, change))} for rent"
@@ -147,12 +147,12 @@ def assumption_lines(best: Mapping[str, PurchaseOption]) -> list[str]:
         "Rent follows the price of the year. A contract keeps its price until it ends, is paid "
         "by the month, and is renewed at the price of that year.",
     ]
-    if OWN in best:
-        own = best[OWN]
+    if PURCHASE in best:
+        purchase = best[PURCHASE]
         lines += [
-            f"Owned GPUs are bought in the first year and used for {own.term:g} years. Cash is the "
-            "purchase, electricity, room and operations; cost has financing and resale instead "
-            "of the purchase.",
+            "Owned GPUs are bought in the first year and used for "
+            f"{purchase.term:g} years. Cash is the purchase, electricity, room and operations; "
+            "cost has financing and resale instead of the purchase.",
         ]
     return [f"[ ] {line}" for line in lines]
 

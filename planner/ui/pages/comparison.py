@@ -359,7 +359,7 @@ def _spread(figure: Figure, row: ResultRow, column: str) -> str:
         return f"{low:,.0f} predicted, {high:,.0f} at 90 %" if is_sized else ""
     price = number_of(row, "price_per_gpu_hour_usd")
     ends = [number_of(row, f"price_{end}_per_gpu_hour_usd") for end in ("low", "high")]
-    if figure.name != label(column) or not price > 0 or not ends[0] < ends[1]:
+    if "USD" not in figure.text or not price > 0 or not ends[0] < ends[1]:
         return ""
     shown = [format_result(column, number_of(row, column) * end / price) for end in ends]
     return f"{shown[0]} to {shown[1]} by seller"
