@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from planner.__main__ import run
+from planner.base.units import YEAR
 from planner.decide.sizing.purchase import (
     UNCHANGED,
     PriceChange,
@@ -21,7 +22,10 @@ from planner.decide.sizing.purchase import (
     read_price_change,
 )
 from planner.errors import SearchSpaceError
+from planner.estimators.ownership_cost import owned_gpu_price, used_figures
+from planner.show.presenters.prices import token_cost_line
 from planner.show.presenters.purchase import budget_line, choice_line, recommended_option
+from planner.specs.catalogue import Catalogue
 
 RENT = PurchaseOption(
     gpu="g", contract="on-demand", num_gpus=10, used=10, price=2.0, low=1.0, high=3.0,
@@ -195,3 +199,34 @@ def test_cheapest_is_said_of_what_is_cheapest(written: tuple[Any, str]) -> None:
     if least.contract != "on-demand":
         assert "is cheapest on-demand on" in headline
         assert "\nCheapest: " not in text
+
+
+def test_a_million_output_tokens_and_a_million_tokens_are_both_named() -> None:
+    """By hand: 36 USD/h are 0.01 USD/s; 1,000 output tokens/s of 6,000 tokens/s."""
+    row = {"cost_per_hour_usd": 36, "output_tokens_per_s": 1000, "tokens_per_s": 6000}
+    assert token_cost_line(row) == (
+        "Cost: 10.0 USD per million output tokens; 1.67 USD per million tokens, input tokens "
+        "included"
+    )
+    assert token_cost_line({"cost_usd": 5}) == ""
+
+
+def test_an_owned_gpu_runs_on_what_its_capital_does_not_pay() -> None:
+    """The price of owning in use is capital and running cost, over the share in use."""
+    catalogue = Catalogue(None)
+    gpu = catalogue.load_gpu("h100-sxm-80gb").spec
+    price = owned_gpu_price(gpu, catalogue)
+    assert price is not None
+    figures = {name: figure.value for name, figure in used_figures(gpu, catalogue).items()}
+    all_in = figures["purchase_price"] / (1 - figures["network_and_storage_share"])
+    assert price.outlay == pytest.approx(all_in)
+    years, rate = figures["lifetime"] / YEAR, figures["financing_rate"]
+    resale = figures["residual_after_3_years"] ** (years / 3)
+    annuity = rate / (1 - (1 + rate) ** -years)
+    capital = all_in * annuity * (1 - resale * (1 + rate) ** -years) / YEAR
+    assert price.value * price.in_use == pytest.approx(capital + (price.running or 0))
+    power = figures["power_per_gpu"]
+    electricity = power * figures["power_share"] * figures["pue"] * figures["electricity_price"]
+    room = power * figures["colocation_price"]
+    operations = figures["operations_share"] * capital
+    assert price.running == pytest.approx(electricity + room + operations)

@@ -281,7 +281,7 @@ def purchase_options(request: Request, sizes: Sequence[Size]) -> list[PurchaseOp
     for size in sizes:
         if size.fewest is not None and size.carried is None and size.day is None:
             by_gpu.setdefault(size.gpu, []).append(size)
-    options = []
+    options: list[PurchaseOption] = []
     for gpu, of_gpu in [*by_gpu.items()][:_MAX_GPUS]:
         sized = [size.contract for size in of_gpu if size.contract not in _NO_KIND]
         for contract in dict.fromkeys([*sized, *_CONTRACTS]):

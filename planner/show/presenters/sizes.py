@@ -61,7 +61,7 @@ from planner.show.presenters.margins import (
     limit_name,
     relaxed_lines,
 )
-from planner.show.presenters.prices import basis_line, terms_lines
+from planner.show.presenters.prices import basis_line, terms_lines, token_cost_line
 from planner.show.presenters.row_files import RowFiles, blocks
 from planner.show.presenters.services import (
     MOST_TOKENS,
@@ -355,6 +355,8 @@ def note_lines(sizes: Sizes) -> list[str]:
     if sizes.load is None:  # days have their own terms
         sizes_shown = [*_recommended(sizes), *sizes.feasible][:_MAX_TERMS]
         lines += terms_lines([_cheapest(size).row for size in sizes_shown])
+        if sizes.best is not None and sizes.best.carried is None:
+            lines += filter(None, [token_cost_line(_cheapest(sizes.best).row)])
         if basis := basis_line(_cheapest(size).row for size in sizes.feasible):
             lines.append(basis)
     lines += relaxed_lines(sizes)
@@ -635,8 +637,7 @@ def _option_fields(sizes: Sizes) -> dict[str, object]:
     """Return the ways to rent, reserve or own the GPUs of a service; {} for other sizes."""
     best, budget = sizes.best, sizes.budget
     row = {} if best is None or best.fewest is None else best.fewest.row
-    is_other = best is None or best.carried is not None or sizes.load is not None
-    if is_other or _HOURLY_COST not in row:
+    if best is None or best.carried is not None or _HOURLY_COST not in row or sizes.load:
         return {}
     options = purchase_options(sizes.request, sizes.feasible)
     if not options:
