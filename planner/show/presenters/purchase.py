@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.decide.sizing.purchase import (
     HOURS_PER_YEAR,
     KINDS,
@@ -33,6 +34,7 @@ from planner.show.output_blocks import (
     make_lines,
     text_table,
 )
+from planner.show.presenters.format_results import number_of
 
 DECISION = "Rent, reserve or own?"
 """The title of the section with the years."""
@@ -134,7 +136,7 @@ def decision_sections(
         title="What moves the cost most?",
         blocks=[_tornado(first, other_precision), *([make_lines(*stakes)] if stakes else [])],
     )
-    yield Section(title="What is each price?", blocks=[_prices_table(options)])
+    yield from prices_section(options)
     yield Section(title="What is assumed, to sign", blocks=[make_lines(*assumption_lines(best))])
 
 
@@ -266,6 +268,29 @@ def _tornado(option: PurchaseOption, other_precision: Mapping[str, float]) -> Bl
     )
 
 
+def priced_rows(rows: Sequence[Row]) -> list[PurchaseOption]:
+    """Return the price of each GPU and contract of result rows, once; without unknown prices."""
+    options: dict[tuple[str, str], PurchaseOption] = {}
+    for row in rows:
+        price = number_of(row, "price_per_gpu_hour_usd")
+        gpu, contract = str(row.get("gpu") or ""), str(row.get("contract") or "")
+        if not math.isfinite(price) or (gpu, contract) in options:
+            continue
+        options[gpu, contract] = PurchaseOption(
+            gpu=gpu, contract=contract, num_gpus=number_of(row, "num_gpus"), price=price,
+            low=number_of(row, "price_low_per_gpu_hour_usd"),
+            high=number_of(row, "price_high_per_gpu_hour_usd"),
+            offers=number_of(row, "price_offers"), date=str(row.get("price_date") or ""),
+            basis=str(row.get("price_basis") or ""), doubts=str(row.get("price_doubts") or ""),
+        )  # fmt: skip
+    return [*options.values()]
+
+
+def prices_section(options: Sequence[PurchaseOption]) -> list[Section]:
+    """Return the section with the price of each option; empty without options."""
+    return [Section(title="What is each price?", blocks=[_prices_table(options)])] * bool(options)
+
+
 def _prices_table(options: Sequence[PurchaseOption]) -> Table:
     """Return the price of each option: range, offers, date, basis, doubts."""
     rows: list[list[str]] = [
@@ -274,9 +299,9 @@ def _prices_table(options: Sequence[PurchaseOption]) -> Table:
             formatting.format_count(option.num_gpus),
             f"{option.price:.2f}",
             f"{option.low:.2f} to {option.high:.2f}",
-            f"{option.offers:g}",
+            formatting.format_count(option.offers) if math.isfinite(option.offers) else "-",
             option.date or "-",
-            option.basis or ("median of offers" if option.offers > 1 else "one offer"),
+            option.basis or _offer_basis(option.offers),
             option.doubts or "-",
         ]
         for option in options
@@ -288,3 +313,9 @@ def _prices_table(options: Sequence[PurchaseOption]) -> Table:
         name="prices",
         caption="Prices per GPU-hour in USD, without tax",
     )
+
+
+def _offer_basis(offers: float) -> str:
+    if math.isnan(offers):
+        return "as specified"
+    return "median of offers" if offers > 1 else "one offer"

@@ -54,6 +54,8 @@ from planner.show.presenters.purchase import (
     budget_line,
     choice_line,
     decision_sections,
+    priced_rows,
+    prices_section,
     recommended_option,
 )
 from planner.show.presenters.row_tables import (
@@ -246,6 +248,7 @@ def sizes_page(
     budget = report.budget_per_year_usd
     stakes = [line for line in report.decision if "at stake" in line]
     sections = [*decision_sections(options, price_change, budget, report.other_precision, stakes)]
+    priced = [] if options or report.pools else prices_section(priced_rows(rows))
     if rows and _HOUR in rows[0]:
         sections.append(Section(title="What does the day take?", blocks=_day(report, rows)))
     elif report.pools:
@@ -272,6 +275,7 @@ def sizes_page(
         answer=[*_decision_lines(report, options, price_change), *report.answer] or [_NONE],
         sections=[
             *sections,
+            *priced,
             assumptions(specs_of_rows(rows[:1]), catalogue),
             manifest_section(report.manifest),
         ],
