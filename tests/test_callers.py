@@ -22,9 +22,9 @@ from planner.confidence.profile_rules import read_table
 from planner.question.terms import glossary
 from planner.ui.form import field_groups
 from planner.ui.mcp_server import COMMANDS as TOOLS
-from planner.ui.mcp_server import _with_rows
+from planner.ui.mcp_server import _argument_name, _field_schemas, _option_descriptions
 from planner.ui.question import COMMANDS as FORMS
-from planner.ui.question import PLACED, Question, is_file, question_schema
+from planner.ui.question import PLACED, Question, is_file
 from planner.workloads.registry import workload_names
 
 FUNCTIONS = {
@@ -57,9 +57,8 @@ def test_the_form_and_the_tool_have_every_option(command: str) -> None:
         shown = {field.name for group in field_groups(question) for field in group.fields}
         assert shown == {*form_fields(command, workload)}
     if command in TOOLS:
-        properties = _with_rows(question_schema(command))["properties"]
-        limits = properties.get("constraints", {}).get("properties", {})
-        assert names <= {*properties, *limits} | {name for name in names if is_file(name)}
+        options = {*_field_schemas(command), *_option_descriptions(command)}
+        assert {_argument_name(name) for name in names if not is_file(name)} <= options
 
 
 @pytest.mark.parametrize("command", OPTIONS)

@@ -106,8 +106,9 @@ def _read(call: Call) -> SizeInputs:
         return _read_one(call, options)
     values = {n: value for n, value in {**call.request, **extra}.items() if value is not None}
     if PRICE_CHANGE in values:
-        option = name(PRICE_CHANGE)
-        raise SearchSpaceError(f"{option} is of one service: leave out {name(several)}.")
+        raise SearchSpaceError(
+            f"{name(PRICE_CHANGE)} is of one service: leave out {name(several)}."
+        )
     if several == SERVICES:
         refuse_single_service_options(values, name)
         shared = {n: value for n, value in call.request.items() if n != "workload"}

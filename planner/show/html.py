@@ -20,6 +20,7 @@ from planner.show.output_blocks import (
     KeyValues,
     Lines,
     Page,
+    RankingChart,
     SideBySide,
     Table,
     TextChart,
@@ -250,6 +251,10 @@ _WRITERS: Mapping[type[Any], Callable[[Any], Any]] = {
     ],
     TextChart: lambda block: _code(Code(text="\n".join(block.lines(80, True)))),
     KeyValues: lambda block: _pairs(block.pairs),
+    RankingChart: lambda block: [
+        *_title(block.caption),
+        *_pairs({row.label: row.text for row in block.rows}),
+    ],
     Lines: lambda block: [f"- {escape_markdown(line)}" for line in block.lines],
     Code: _code,
 }

@@ -303,7 +303,7 @@ class SizeReport(RowsReport):
     pools: tuple[ResultRow, ...] = ()
     cuts: tuple[ResultRow, ...] = ()
     options: tuple[Json, ...] = ()
-    other_precision: tuple[str, float] | None = None
+    other_precision: Mapping[str, float] = field(default_factory=dict)
     price_change: str = ""
     budget_per_year_usd: float | None = None
 

@@ -9,44 +9,57 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from planner.base.csv_cells import Value, number_or_nan
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import HOUR, YEAR
+from planner.decide.sizing.searches import Searches, serving_size
 from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Size
 from planner.errors import PlannerError, SearchSpaceError
+from planner.question.names import QUANTIZATION
 from planner.question.request import Request
 from planner.workloads.make_plan import make_plan
 
 HOURS_PER_YEAR = YEAR / HOUR
 YEARS = 5
 """Years of the comparison."""
-RENT, RESERVE, OWN = "rent", "reserve", "own"
-KINDS = (RENT, RESERVE, OWN)
+RENT, RESERVE, PURCHASE = "rent", "reserve", "own"
+KINDS = (RENT, RESERVE, PURCHASE)
 """Ways to get GPUs."""
 _CONTRACTS = (
     Contract.ON_DEMAND, Contract.RESERVED_1Y, Contract.RESERVED_3Y, Contract.RESERVED_5Y,
     Contract.OWNED,
 )  # fmt: skip
-_KIND_OF: Mapping[str, str] = {Contract.ON_DEMAND: RENT, Contract.OWNED: OWN}
+_KIND_OF: Mapping[str, str] = {Contract.ON_DEMAND: RENT, Contract.OWNED: PURCHASE}
 _NO_KIND = (Contract.SPOT, Contract.CAPACITY_BLOCK)
 _CHANGE = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(%?)\s*(?:(?:/|per|a)\s*(?:year|y))?")
 _MAX_GPUS = 8
+_BF16 = "w16a16"
 
 
 @record(kw_only=True)
 class PriceChange:
-    """A change of rental prices: a ``share`` after the first year, or each year.
+    """A change of rental prices after the first year.
 
     A contract keeps its price until it ends; purchases are made in the first year.
+
+    Parameters
+    ----------
+    share : change as a share of today's price, above -1
+    is_yearly : whether prices change by it each year
     """
 
     share: float = 0.0
     is_yearly: bool = False
 
     def factor(self, year: int) -> float:
-        """Return the price of a contract signed after ``year`` years over today's.
+        """Return the price of a contract signed after some years over today's.
+
+        Parameters
+        ----------
+        year : full years from today
 
         >>> PriceChange(share=-0.3).factor(2), PriceChange(share=-0.1, is_yearly=True).factor(2)
         (0.7, 0.81)
@@ -150,7 +163,7 @@ class PurchaseOption:
     def cost(self, year: int, change: PriceChange = UNCHANGED) -> float:
         """Return the cost of a year, the first one 1 [USD]."""
         signed = _year_signed(self, year)
-        factor = 1.0 if self.kind == OWN else change.factor(signed)
+        factor = 1.0 if self.kind == PURCHASE else change.factor(signed)
         return self.hourly * factor * HOURS_PER_YEAR
 
     def cash(self, year: int, change: PriceChange = UNCHANGED) -> float:
@@ -158,7 +171,7 @@ class PurchaseOption:
 
         A purchase is paid when it is made, without a loan or resale; a contract month by month.
         """
-        if self.kind != OWN:
+        if self.kind != PURCHASE:
             return self.cost(year, change)
         is_bought = _year_signed(self, year) == year - 1
         return self.outlay * is_bought + self.running * HOURS_PER_YEAR
@@ -203,22 +216,28 @@ def best_of_each_kind(
 
 @record(kw_only=True)
 class Swing:
-    """The cost of the first year [USD] at the two ends of one assumption."""
+    """The cost of the first year at the two ends of one assumption.
+
+    Parameters
+    ----------
+    name : what is assumed
+    low : lowest cost [USD]
+    high : highest cost [USD]
+    text : the two ends of the assumption
+    """
 
     name: str
     low: float
     high: float
-    low_text: str
-    high_text: str
+    text: str
 
 
 def cost_swings(
-    option: PurchaseOption, other_precision: tuple[str, float] | None = None
+    option: PurchaseOption, other_precision: Mapping[str, float] = MappingProxyType({})
 ) -> list[Swing]:
     """Return what moves the yearly cost of an option most: price, confidence, load, hours in use.
 
-    The load changes the GPUs in proportion. ``other_precision`` is a number format with the GPUs
-    that it takes.
+    The load changes the GPUs in proportion. ``other_precision`` has the GPUs by number format.
     """
     per_gpu = option.price * HOURS_PER_YEAR
     base = option.hourly * HOURS_PER_YEAR
@@ -231,39 +250,25 @@ def cost_swings(
         Swing(
             name="price", low=option.low / option.price * base,
             high=option.high / option.price * base,
-            low_text=f"{option.low:.2f} USD/h", high_text=f"{option.high:.2f}",
+            text=f"{option.low:.2f} to {option.high:.2f} USD/h",
         ),
         Swing(
             name="load", low=of_gpus(math.ceil(0.7 * option.used)),
-            high=of_gpus(math.ceil(1.3 * option.used)), low_text="-30 %", high_text="+30 %",
+            high=of_gpus(math.ceil(1.3 * option.used)), text="-30 to +30 %",
         ),
     ]  # fmt: skip
     counts = (number_or_nan(option.predicted), number_or_nan(option.at_90))
     if all(map(math.isfinite, counts)):
-        low, high = sorted(counts)
-        swings.append(
-            Swing(
-                name="confidence", low=of_gpus(low), high=of_gpus(high),
-                low_text=f"50 %: {low:g} GPUs", high_text=f"90 %: {high:g}",
-            )
-        )  # fmt: skip
-    if other_precision is not None:
-        name, count = other_precision
-        ends = sorted((base, of_gpus(count)))
-        swings.append(
-            Swing(
-                name="precision", low=ends[0], high=ends[1], low_text="", high_text=(
-                    f"{name}: {count:g} GPUs"
-                ),
-            )
-        )  # fmt: skip
+        low, high = counts
+        text = f"50 % ({low:g} GPUs) to 90 % ({high:g})"
+        swings.append(Swing(name="confidence", low=of_gpus(low), high=of_gpus(high), text=text))
+    for name, count in other_precision.items():
+        low, high = sorted((base, of_gpus(count)))
+        text = f"{name} ({count:g} GPUs)"
+        swings.append(Swing(name="precision", low=low, high=high, text=text))
     if option.kind == RENT:
-        swings.append(
-            Swing(
-                name="utilization", low=base / 2, high=base, low_text="half of the hours",
-                high_text="all hours",
-            )
-        )  # fmt: skip
+        text = "half to all of the hours"
+        swings.append(Swing(name="utilization", low=base / 2, high=base, text=text))
     return sorted(swings, key=lambda swing: swing.low - swing.high)
 
 
@@ -276,7 +281,7 @@ def purchase_options(request: Request, sizes: Sequence[Size]) -> list[PurchaseOp
     for size in sizes:
         if size.fewest is not None and size.carried is None and size.day is None:
             by_gpu.setdefault(size.gpu, []).append(size)
-    options = []
+    options: list[PurchaseOption] = []
     for gpu, of_gpu in [*by_gpu.items()][:_MAX_GPUS]:
         sized = [size.contract for size in of_gpu if size.contract not in _NO_KIND]
         for contract in dict.fromkeys([*sized, *_CONTRACTS]):
@@ -316,3 +321,24 @@ def _options_of(
         predicted=low_count, at_90=high_count, offers=offer.offers, date=offer.when,
         basis=offer.basis, doubts="; ".join(offer.doubts),
     )  # fmt: skip
+
+
+def other_precision(request: Request, size: Size) -> dict[str, float]:
+    """Return the GPUs that a service takes in another number format, by its name.
+
+    Empty if the format was specified, or the other one does not keep the limits.
+    """
+    fleet = size.cheapest or size.fewest
+    if fleet is None or QUANTIZATION not in fleet.chosen:
+        return {}
+    name = "fp8" if fleet.row[QUANTIZATION] == _BF16 else _BF16
+    settings = {**request.settings, QUANTIZATION: (name,)}
+    question = replace(
+        request, gpu=size.gpu, contract=size.contract or None, num_gpus=None, settings=settings
+    )
+    try:
+        sized = serving_size(question, Searches((question.one_contract,)))
+    except PlannerError:
+        return {}
+    other = sized.cheapest or sized.fewest
+    return {} if other is None else {name: float(other.num_gpus)}

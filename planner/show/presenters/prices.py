@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from planner.base import formatting
 from planner.base.csv_cells import Row
 from planner.base.enums import Contract
-from planner.base.units import DAY, YEAR
+from planner.base.units import DAY, HOUR, YEAR
 from planner.question.names import TERM_UTILIZATION
 from planner.question.terms import glossary
 from planner.show.presenters.format_results import ends_in, format_result, number_of, share
@@ -21,6 +21,7 @@ _MONEY = {
     "cost_per_million_tokens_usd": "a million tokens",
     "outlay_usd": "outlay",
 }
+_MILLION = 1e6
 DIFFERENT_BASES = "Owned prices have different bases"
 """The start of `basis_line`."""
 
@@ -128,6 +129,25 @@ def terms_lines(rows: Iterable[Row]) -> list[str]:
         prefix = f"{hardware}: " if len(rows_by_hardware) > 1 else ""
         lines += [f"{prefix}{line}" for line in commitment_lines(row)]
     return lines
+
+
+def token_cost_line(row: Row) -> str:
+    """Return the cost of a million output tokens and of a million of all tokens; "" if unknown.
+
+    >>> token_cost_line({"cost_per_hour_usd": 36, "output_tokens_per_s": 1000})
+    'Cost: 10.0 USD per million output tokens'
+    """
+    cost = number_of(row, "cost_per_hour_usd")
+    texts = []
+    for column, noun in (
+        ("output_tokens_per_s", "output tokens"),
+        ("tokens_per_s", "tokens, input tokens included"),
+    ):
+        rate = number_of(row, column)
+        if math.isfinite(cost) and rate > 0:
+            million = formatting.format_significant(cost / HOUR / rate * _MILLION)
+            texts.append(f"{million} USD per million {noun}")
+    return f"Cost: {'; '.join(texts)}" if texts else ""
 
 
 def _currency_lines(row: Row) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from planner.base import formatting
+from planner.base.csv_cells import Row
 from planner.decide.sizing.purchase import (
     HOURS_PER_YEAR,
     KINDS,
-    OWN,
+    PURCHASE,
     RENT,
     SCENARIOS,
     UNCHANGED,
@@ -32,42 +34,79 @@ from planner.show.output_blocks import (
     make_lines,
     text_table,
 )
+from planner.show.presenters.format_results import number_of
 
 DECISION = "Rent, reserve or own?"
 """The title of the section with the years."""
 _MILLION = 1e6
-_ALIKE = 0.01
+_TIE = 0.01
 """Costs that differ by less are called equal."""
 
 
-def choice_line(options: Sequence[PurchaseOption], change: PriceChange = UNCHANGED) -> str:
-    """Return which of rent, reserve and own costs least over all years, and why; "" if unknown."""
-    best = best_of_each_kind(options, change)
-    if not best:
+def recommended_option(
+    options: Sequence[PurchaseOption],
+    change: PriceChange = UNCHANGED,
+    budget: float | None = None,
+) -> PurchaseOption | None:
+    """Return the option with the lowest cost over all years; None without options.
+
+    With a ``budget`` [USD a year] the lowest whose payments stay below it in each year, if any.
+    """
+    ordered = sorted(
+        best_of_each_kind(options, change).values(), key=lambda option: option.total(change)
+    )
+    within = [option for option in ordered if budget is None or _most_cash(option) <= budget]
+    return next(iter([*within, *ordered]), None)
+
+
+def choice_line(
+    options: Sequence[PurchaseOption],
+    change: PriceChange = UNCHANGED,
+    budget: float | None = None,
+) -> str:
+    """Return which of rent, reserve and own is recommended, and why; "" if unknown."""
+    first = recommended_option(options, change, budget)
+    if first is None:
         return ""
-    ordered = sorted(best.values(), key=lambda option: option.total(change))
-    first, others = ordered[0], ordered[1:]
+    best = best_of_each_kind(options, change)
+    others = sorted(
+        (option for kind, option in best.items() if kind != first.kind),
+        key=lambda option: option.total(change),
+    )
     line = (
         f"{first.kind.capitalize()}: {_name(first)} cost {_format_usd(first.total(change))} in "
         f"{YEARS} years"
     )
-    if others:
-        gain = 1 - first.total(change) / others[0].total(change)
-        less = "as much as" if gain < _ALIKE else f"{formatting.format_percent(gain)} less than"
-        line += f", {less} to {others[0].kind} ({_name(others[0])})"
-    if first.kind == OWN and RENT in best:
+    if not others:
+        return f"{line}."
+    other = others[0]
+    gain = 1 - first.total(change) / other.total(change)
+    if gain < 0:
+        less = formatting.format_percent(1 - other.total(change) / first.total(change))
+        return (
+            f"{line}. To {other.kind} ({_name(other)}) costs {less} less, but takes "
+            f"{_format_usd(_most_cash(other))} in one year, above the budget."
+        )
+    less = "as much as" if gain < _TIE else f"{formatting.format_percent(gain)} less than"
+    line += f", {less} to {other.kind} ({_name(other)})"
+    if first.kind == PURCHASE and RENT in best:
         line += (
-            f". {_format_usd(first.cash(1, change))} of it is paid in the first year, against "
+            f". {_format_usd(first.cash(1, change))} are paid in the first year, against "
             f"{_format_usd(best[RENT].cash(1, change))} for rent"
         )
     return f"{line}."
+
+
+def _most_cash(option: PurchaseOption) -> float:
+    """Return the largest payments of a year [USD]."""
+    return max(option.cash(year) for year in range(1, YEARS + 1))
 
 
 def budget_line(options: Sequence[PurchaseOption], budget: float) -> str:
     """Return whether the payments of each year stay below a budget [USD a year]."""
     texts = []
     for kind, option in best_of_each_kind(options).items():
-        most = max(option.cash(year) for year in range(1, YEARS + 1))
+        most = _most_cash(option)
         share = most / budget - 1
         relation = "within it" if share <= 0 else f"{formatting.format_percent(share)} above it"
         texts.append(f"{kind} takes at most {_format_usd(most)} a year, {relation}")
@@ -77,7 +116,8 @@ def budget_line(options: Sequence[PurchaseOption], budget: float) -> str:
 def decision_sections(
     options: Sequence[PurchaseOption],
     change: PriceChange = UNCHANGED,
-    other_precision: tuple[str, float] | None = None,
+    budget: float | None = None,
+    other_precision: Mapping[str, float] = MappingProxyType({}),
     stakes: Sequence[str] = (),
 ) -> Iterator[Section]:
     """Yield the sections of a decision: years, break-even, scenarios, swings, prices, assumptions.
@@ -85,16 +125,18 @@ def decision_sections(
     ``stakes`` are the sentences on what a measurement is worth.
     """
     best = best_of_each_kind(options, change)
-    if not best:
+    first = recommended_option(options, change, budget)
+    if first is None:
         return
-    first = min(best.values(), key=lambda option: option.total(change))
-    yield Section(title=DECISION, blocks=[_years_table(best, change), *_break_even(best)])
+    yield Section(
+        title=DECISION, blocks=[_years_table(best, change, first.kind), *_break_even(best)]
+    )
     yield Section(title="What if prices change?", blocks=[_scenarios_table(options, change)])
     yield Section(
         title="What moves the cost most?",
         blocks=[_tornado(first, other_precision), *([make_lines(*stakes)] if stakes else [])],
     )
-    yield Section(title="What is each price?", blocks=[_prices_table(options)])
+    yield from prices_section(options)
     yield Section(title="What is assumed, to sign", blocks=[make_lines(*assumption_lines(best))])
 
 
@@ -107,12 +149,12 @@ def assumption_lines(best: Mapping[str, PurchaseOption]) -> list[str]:
         "Rent follows the price of the year. A contract keeps its price until it ends, is paid "
         "by the month, and is renewed at the price of that year.",
     ]
-    if OWN in best:
-        own = best[OWN]
+    if PURCHASE in best:
+        purchase = best[PURCHASE]
         lines += [
-            f"Owned GPUs are bought in the first year and used for {own.term:g} years. Cash is the "
-            "purchase, electricity, room and operations; cost has financing and resale instead "
-            "of the purchase.",
+            "Owned GPUs are bought in the first year and used for "
+            f"{purchase.term:g} years. Cash is the purchase, electricity, room and operations; "
+            "cost has financing and resale instead of the purchase.",
         ]
     return [f"[ ] {line}" for line in lines]
 
@@ -130,7 +172,9 @@ def _millions(amount: float) -> Cell:
     return Cell(text=f"{amount / _MILLION:.2f}", number=amount / _MILLION)
 
 
-def _years_table(best: Mapping[str, PurchaseOption], change: PriceChange) -> Table:
+def _years_table(
+    best: Mapping[str, PurchaseOption], change: PriceChange, recommended: str
+) -> Table:
     """Return cash, cost and GPUs by year of the best option of each kind."""
     years = range(1, YEARS + 1)
     rows: list[list[str | Cell]] = []
@@ -141,17 +185,17 @@ def _years_table(best: Mapping[str, PurchaseOption], change: PriceChange) -> Tab
         ):
             count = Cell(text=formatting.format_count(option.num_gpus), number=option.num_gpus)
             cells = [_millions(of_year(year, change)) for year in years]
-            where = f"{option.gpu} {option.contract}"
+            where = f"{option.gpu} {option.contract}{' ?' * bool(option.doubts)}"
             rows.append([kind, where, count, measure, *cells, _millions(total)])
     note = "" if change == UNCHANGED else f"; rental prices {change.text}"
-    least = min(best.values(), key=lambda option: option.total(change)).kind
+    doubts = "; ? ask before signing" if any(option.doubts for option in best.values()) else ""
     return text_table(
         ("", "GPU", "GPUs", "", *(f"year {year}" for year in years), f"{YEARS} years"),
         rows,
         text_columns=(0, 1, 3),
-        marked=[BEST if row[0] == least else "" for row in rows],
+        marked=[BEST if row[0] == recommended else "" for row in rows],
         name="years",
-        caption=f"Cash and cost by year in M USD{note}",
+        caption=f"Cash and cost by year in M USD{note}{doubts}",
     )
 
 
@@ -203,15 +247,14 @@ def _scenarios_table(options: Sequence[PurchaseOption], change: PriceChange) -> 
     )
 
 
-def _tornado(option: PurchaseOption, other_precision: tuple[str, float] | None) -> Block:
+def _tornado(option: PurchaseOption, other_precision: Mapping[str, float]) -> Block:
     """Return a chart of the yearly cost at the two ends of each assumption, the widest first."""
     base = option.hourly * HOURS_PER_YEAR
     rows = [
         RankingRow(
-            label=swing.name,
+            label=f"{swing.name}: {swing.text}",
             value=base / _MILLION,
-            text=f"{swing.low / _MILLION:.2f} to {swing.high / _MILLION:.2f} M USD"
-            f" ({' to '.join(filter(None, (swing.low_text, swing.high_text)))})",
+            text=f"{swing.low / _MILLION:.2f} to {swing.high / _MILLION:.2f}",
             ends=(swing.low / _MILLION, swing.high / _MILLION),
         )
         for swing in cost_swings(option, other_precision)
@@ -225,6 +268,29 @@ def _tornado(option: PurchaseOption, other_precision: tuple[str, float] | None) 
     )
 
 
+def priced_rows(rows: Sequence[Row]) -> list[PurchaseOption]:
+    """Return the price of each GPU and contract of result rows, once; without unknown prices."""
+    options: dict[tuple[str, str], PurchaseOption] = {}
+    for row in rows:
+        price = number_of(row, "price_per_gpu_hour_usd")
+        gpu, contract = str(row.get("gpu") or ""), str(row.get("contract") or "")
+        if not math.isfinite(price) or (gpu, contract) in options:
+            continue
+        options[gpu, contract] = PurchaseOption(
+            gpu=gpu, contract=contract, num_gpus=number_of(row, "num_gpus"), price=price,
+            low=number_of(row, "price_low_per_gpu_hour_usd"),
+            high=number_of(row, "price_high_per_gpu_hour_usd"),
+            offers=number_of(row, "price_offers"), date=str(row.get("price_date") or ""),
+            basis=str(row.get("price_basis") or ""), doubts=str(row.get("price_doubts") or ""),
+        )  # fmt: skip
+    return [*options.values()]
+
+
+def prices_section(options: Sequence[PurchaseOption]) -> list[Section]:
+    """Return the section with the price of each option; empty without options."""
+    return [Section(title="What is each price?", blocks=[_prices_table(options)])] * bool(options)
+
+
 def _prices_table(options: Sequence[PurchaseOption]) -> Table:
     """Return the price of each option: range, offers, date, basis, doubts."""
     rows: list[list[str]] = [
@@ -233,9 +299,9 @@ def _prices_table(options: Sequence[PurchaseOption]) -> Table:
             formatting.format_count(option.num_gpus),
             f"{option.price:.2f}",
             f"{option.low:.2f} to {option.high:.2f}",
-            f"{option.offers:g}",
+            formatting.format_count(option.offers) if math.isfinite(option.offers) else "-",
             option.date or "-",
-            option.basis or ("median of offers" if option.offers > 1 else "one offer"),
+            option.basis or _offer_basis(option.offers),
             option.doubts or "-",
         ]
         for option in options
@@ -247,3 +313,9 @@ def _prices_table(options: Sequence[PurchaseOption]) -> Table:
         name="prices",
         caption="Prices per GPU-hour in USD, without tax",
     )
+
+
+def _offer_basis(offers: float) -> str:
+    if math.isnan(offers):
+        return "as specified"
+    return "median of offers" if offers > 1 else "one offer"

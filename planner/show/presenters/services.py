@@ -357,7 +357,8 @@ def _budget_line(measure: str, size: Size, budget_result: BudgetResult) -> str:
     if math.isfinite(budget_result.fleet.cost):
         million = formatting.format_significant(_per_million(budget_result))
         parts.append(
-            f"{formatting.format_usd(budget_result.fleet.cost)} per hour, {million} USD/Mtok"
+            f"{formatting.format_usd(budget_result.fleet.cost)} per hour, {million} USD per "
+            "million output tokens"
         )
     if math.isfinite(budget_result.profit):
         parts.append(f"{formatting.format_usd(budget_result.profit)} profit per hour")

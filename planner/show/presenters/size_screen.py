@@ -42,6 +42,8 @@ ROWS = 8
 """Rows of the table of the first screen."""
 RECOMMENDED = "RECOMMENDED"
 MARKS = "< recommended   ~ tied with it: the difference is within the error"
+DOUBTFUL_MARKS = "< recommended   ~ tied: within the error   ? ask before signing: --full"
+_DOUBTS = "price_doubts"
 _LIMIT = "limit_"
 Rows = Sequence[Row]
 
@@ -214,8 +216,11 @@ def screen_table(rows: Rows) -> Iterator[Block]:
     marked = [BEST if signs[n] == "<" else "" for n in indexes]
     yield fit_table(columns, _RANKS.get, marked, "--full, --csv have them")  # type: ignore[arg-type]
     more = f"; {len(shown) - len(indexes)} more: --full" * (len(indexes) < len(shown))
+    has_doubts = any(shown[n].get(_DOUBTS) for n in indexes)
     if len(shown) > 1:
-        yield make_lines(MARKS + more)
+        yield make_lines((DOUBTFUL_MARKS if has_doubts else MARKS) + more)
+    elif has_doubts:
+        yield make_lines("? ask before signing: --full")
 
 
 def _choices(row: Row) -> list[str]:
@@ -239,7 +244,8 @@ _RANKS = {
 def _columns(rows: Rows, signs: Sequence[str]) -> Iterator[Column]:
     """Yield the columns of the first screen: GPUs by confidence, cost, limits and runs."""
     yield Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False)
-    yield Column("mark", signs, " ", numeric=False)
+    marks = [f"{sign}{'?' * bool(row.get(_DOUBTS))}" for sign, row in zip(signs, rows, strict=True)]
+    yield Column("mark", marks, " ", numeric=False)
     contracts = [str(row.get("contract") or "") for row in rows]
     if {*contracts} - {"", Contract.ON_DEMAND}:
         yield Column("contract", contracts, numeric=False)
@@ -270,7 +276,10 @@ def _columns(rows: Rows, signs: Sequence[str]) -> Iterator[Column]:
     head = "USD/h" if column == HOURLY_COST else f"{unit or 'USD'}"
     yield Column(
         "money",
-        [t if math.isfinite(c) else "unknown" for t, c in zip(texts, costs, strict=False)],
+        [
+            text if math.isfinite(cost) else "unknown"
+            for text, cost in zip(texts, costs, strict=False)
+        ],
         head,
     )
     if any(math.isfinite(sum(pair)) for pair in ends):

@@ -21,7 +21,7 @@ from planner.decide.sizing.fleet import (
     are_tied_with_first,
     order_by_cost,
 )
-from planner.decide.sizing.purchase import UNCHANGED, purchase_options
+from planner.decide.sizing.purchase import UNCHANGED, other_precision, purchase_options
 from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import Sizes
 from planner.optimize.result_columns import RUNS
@@ -61,7 +61,7 @@ from planner.show.presenters.margins import (
     limit_name,
     relaxed_lines,
 )
-from planner.show.presenters.prices import basis_line, terms_lines
+from planner.show.presenters.prices import basis_line, terms_lines, token_cost_line
 from planner.show.presenters.row_files import RowFiles, blocks
 from planner.show.presenters.services import (
     MOST_TOKENS,
@@ -355,6 +355,8 @@ def note_lines(sizes: Sizes) -> list[str]:
     if sizes.load is None:  # days have their own terms
         sizes_shown = [*_recommended(sizes), *sizes.feasible][:_MAX_TERMS]
         lines += terms_lines([_cheapest(size).row for size in sizes_shown])
+        if sizes.best is not None and sizes.best.carried is None:
+            lines += filter(None, [token_cost_line(_cheapest(sizes.best).row)])
         if basis := basis_line(_cheapest(size).row for size in sizes.feasible):
             lines.append(basis)
     lines += relaxed_lines(sizes)
@@ -635,13 +637,14 @@ def _option_fields(sizes: Sizes) -> dict[str, object]:
     """Return the ways to rent, reserve or own the GPUs of a service; {} for other sizes."""
     best, budget = sizes.best, sizes.budget
     row = {} if best is None or best.fewest is None else best.fewest.row
-    is_other = best is None or best.carried is not None or sizes.load is not None
-    if is_other or _HOURLY_COST not in row:
+    if best is None or best.carried is not None or _HOURLY_COST not in row or sizes.load:
         return {}
     options = purchase_options(sizes.request, sizes.feasible)
     if not options:
         return {}
     fields: dict[str, object] = {"options": [option.row for option in options]}
+    if other := other_precision(sizes.request, best):
+        fields["other_precision"] = other
     if sizes.price_change != UNCHANGED:
         fields["price_change"] = sizes.price_change.text
     if budget is not None and math.isfinite(budget.rate):

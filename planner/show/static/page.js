@@ -150,6 +150,9 @@
   const SHAPES = ["M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0Z", "M-4.4,-4.4H4.4V4.4H-4.4Z", "M0,-5.5L5.5,4H-5.5Z", "M0,-6L5,0L0,6L-5,0Z"];
   const STAR = "M0,-9L2.6,-3.2L8.6,-2.8L4,1.2L5.4,7.3L0,4L-5.4,7.3L-4,1.2L-8.6,-2.8L-2.6,-3.2Z";
 
+  // An axis is logarithmic, unless the reader chooses, where its values span more than this.
+  const DECADE = 10;
+
   class Scatter {
     constructor(figure, sheet) {
       const place = (name) => sheet.names.indexOf(name);
@@ -189,7 +192,7 @@
         axes.append(label);
       }
       const label = document.createElement("label");
-      this.log.addEventListener("change", () => this.draw());
+      this.log.addEventListener("change", () => { this.isLogChosen = true; this.draw(); });
       label.append(this.log, " logarithmic");
       axes.append(label);
     }
@@ -207,7 +210,9 @@
         const ends = hasEnds || row.classList.contains("best") ? this.ends(row, column) : [];
         return [value, ...ends.map((end) => Math.min(end, 3 * Math.abs(value)))];
       });
-      const isLog = this.log.checked && Math.min(...values) > 0;
+      const points = rows.map((row) => number(row.cells[column]));
+      const isWide = Math.max(...points) > DECADE * Math.min(...points);
+      const isLog = (this.isLogChosen ? this.log.checked : isWide) && Math.min(...values) > 0;
       let [low, high] = [Math.min(...values), Math.max(...values)];
       if (!rows.length) [low, high] = [0, 1];
       if (isLog) [low, high] = [low / 1.08, high * 1.08];
@@ -233,6 +238,7 @@
       const hasEnds = rows.length <= MOST_ENDS;
       const x = this.axis(rows, at.x, 64, width - 14, hasEnds);
       const y = this.axis(rows, at.y, height - 46, 26, hasEnds);
+      if (!this.isLogChosen) this.log.checked = x.isLog || y.isLog;
       const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
       svg.setAttribute("height", height);

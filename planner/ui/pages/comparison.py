@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from planner.base import formatting
+from planner.base.enums import Contract
 from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH
 from planner.decide.sizing.purchase import (
     UNCHANGED,
@@ -49,7 +50,14 @@ from planner.show.presenters.format_results import (
     layout_of,
     number_of,
 )
-from planner.show.presenters.purchase import budget_line, choice_line, decision_sections
+from planner.show.presenters.purchase import (
+    budget_line,
+    choice_line,
+    decision_sections,
+    priced_rows,
+    prices_section,
+    recommended_option,
+)
 from planner.show.presenters.row_tables import (
     MOST_ROWS,
     PLACEMENT_COLUMNS,
@@ -218,6 +226,7 @@ def _parts(report: PlansReport, names: Sequence[str]) -> Iterator[Block]:
 
 
 _HOUR, _COST = "time", "cost_usd"
+RENTED = str(Contract.ON_DEMAND)
 _NONE = "No GPU does."
 _DAY_COLUMNS = ("hours", "base_contract", "hourly_contract", "cost_usd")
 _CHOICE_COLUMNS = (GPU, CONTRACT, "choice", NUM_GPUS)
@@ -236,8 +245,10 @@ def sizes_page(
     rows = feasible_rows(report)
     infeasible = [row for row in report.rows if not row.get("feasible", True)]
     is_carried = bool(rows) and PER_MEGAWATT in rows[0]  # the most tokens first
+    budget = report.budget_per_year_usd
     stakes = [line for line in report.decision if "at stake" in line]
-    sections = [*decision_sections(options, price_change, report.other_precision, stakes)]
+    sections = [*decision_sections(options, price_change, budget, report.other_precision, stakes)]
+    priced = [] if options or report.pools else prices_section(priced_rows(rows))
     if rows and _HOUR in rows[0]:
         sections.append(Section(title="What does the day take?", blocks=_day(report, rows)))
     elif report.pools:
@@ -264,6 +275,7 @@ def sizes_page(
         answer=[*_decision_lines(report, options, price_change), *report.answer] or [_NONE],
         sections=[
             *sections,
+            *priced,
             assumptions(specs_of_rows(rows[:1]), catalogue),
             manifest_section(report.manifest),
         ],
@@ -274,10 +286,28 @@ def sizes_page(
         page = _with_services(page, report)
     elif rows and not is_carried and not report.cuts:
         page = _with_cheapest_choice(page, report.workload, rows)
+        option = recommended_option(options, price_change)
+        if option is not None and option.contract != (rows[0].get(CONTRACT) or RENTED):
+            page = _of_one_contract(page, rows[0])
     elif rows:  # within a budget, or in pools by length
         basis = evidence(rows[0].get("basis"), rows[0].get("evidence_runs"))
         page = replace(page, headline=page.answer[0], answer=page.answer[1:], evidence=basis)
     return with_glossary(page, report.workload.name)
+
+
+def _of_one_contract(page: Page, row: ResultRow) -> Page:
+    """Return the page without the claim that one contract is cheapest: another one is."""
+    contract = row.get(CONTRACT) or RENTED
+    return replace(
+        page,
+        headline=page.headline.replace("is cheapest on", f"is cheapest {contract} on"),
+        answer=[
+            line.replace("Cheapest: ", f"Cheapest {contract}: ", 1)
+            if line.startswith("Cheapest: ")
+            else line
+            for line in page.answer
+        ],
+    )
 
 
 def _decision_lines(
@@ -285,7 +315,7 @@ def _decision_lines(
 ) -> list[str]:
     """Return whether to rent, reserve or own, and what a budget allows."""
     budget = report.budget_per_year_usd
-    lines = [choice_line(options, change)]
+    lines = [choice_line(options, change, budget)]
     return [*filter(None, [*lines, budget_line(options, budget) if budget else ""])]
 
 
@@ -309,7 +339,10 @@ def _with_cheapest_choice(page: Page, workload: Workload, rows: Sequence[ResultR
         page,
         question=[*page.question, *([f"Price: {price_text}."] if price_text else [])],
         headline=f"{headline(workload, row, wins)}{confidence_note}",
-        figures=figures(row, ends_of_row(row), [confidence], [NUM_GPUS, column]),
+        figures=[
+            replace(figure, between=figure.between or _spread(figure, row, column))
+            for figure in figures(row, ends_of_row(row), [confidence], [NUM_GPUS, column])
+        ],
         evidence=evidence(row.get("basis"), row.get("evidence_runs")),
         chart=ranking(
             workload, choices, column,
@@ -320,6 +353,20 @@ def _with_cheapest_choice(page: Page, workload: Workload, rows: Sequence[ResultR
             "The cost on each GPU, the best first",
         ),
     )  # fmt: skip
+
+
+def _spread(figure: Figure, row: ResultRow, column: str) -> str:
+    """Return what a number of GPUs or an hourly cost lies between, as text; "" if unknown."""
+    low, high = number_of(row, "num_gpus_predicted"), number_of(row, "num_gpus_at_90")
+    if figure.name == label(NUM_GPUS):
+        is_sized = math.isfinite(low) and math.isfinite(high)
+        return f"{low:,.0f} predicted, {high:,.0f} at 90 %" if is_sized else ""
+    price = number_of(row, "price_per_gpu_hour_usd")
+    ends = [number_of(row, f"price_{end}_per_gpu_hour_usd") for end in ("low", "high")]
+    if "USD" not in figure.text or not price > 0 or not ends[0] < ends[1]:
+        return ""
+    shown = [format_result(column, number_of(row, column) * end / price) for end in ends]
+    return f"{shown[0]} to {shown[1]} by seller"
 
 
 def _with_cheapest_day(page: Page, report: SizeReport) -> Page:

@@ -53,7 +53,7 @@ _TIMES: Mapping[str, str] = {
 }
 _COSTS: Mapping[str, str] = {
     "cost_usd": "costs {}",
-    "cost_per_million_tokens_usd": "costs {} USD per million tokens",
+    "cost_per_million_tokens_usd": "costs {} USD per million output tokens",
     "cost_per_hour_usd": "costs {} an hour",
 }
 _FURTHER_COLUMNS = (
@@ -74,6 +74,8 @@ def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
         for phrases in (_TIMES, _COSTS)
         for name, phrase in _first_with_number(row, phrases)
     ]
+    if number_of(row, "output_tokens") == 0:  # prompts that are embedded or scored
+        statements = [text.replace("output tokens", "input tokens") for text in statements]
     plan = f"{f' with {software}' if software else ''} ({layout_of(workload, row)})"
     return f"{where}{plan}: it {' and '.join(statements)}." if statements else f"{where}{plan}."
 

@@ -24,6 +24,7 @@ from planner.show.output_blocks import (  # fmt: skip
     Section,
     Table,
 )
+from planner.show.presenters.purchase import priced_rows, prices_section
 from planner.show.presenters.row_tables import (
     AXES,
     MOST_ROWS,
@@ -118,7 +119,12 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         sure=[*price_difference_lines(plan, groups), BRACKETS, *marks_lines(groups)]
         if best
         else [],
-        sections=[*sections, assumptions(used, catalogue), manifest_section(manifest)],
+        sections=[
+            *sections,
+            *prices_section(priced_rows(rows)),
+            assumptions(used, catalogue),
+            manifest_section(manifest),
+        ],
     )
     if not best:
         return replace(page, headline="No scenario has a plan.")
