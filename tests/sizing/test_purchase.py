@@ -34,7 +34,7 @@ RENT = PurchaseOption(
 """10 GPUs x 2 USD/h x 8,760 h = 175,200 USD a year."""
 RESERVE = replace(RENT, contract="reserved-3y", price=1.5, term=3.0)
 """131,400 USD a year."""
-OWN = replace(
+PURCHASE = replace(
     RENT, contract="owned", num_gpus=16, price=1.0, term=5.0, outlay=500_000, running=4.0
 )  # fmt: skip
 """16 GPUs x 1 USD/h = 140,160 USD a year; 35,040 USD a year for power and room."""
@@ -48,20 +48,20 @@ def yearly(option: PurchaseOption, name: str, change: PriceChange = UNCHANGED) -
 
 def test_cash_and_cost_by_year() -> None:
     assert yearly(RENT, "cost") == yearly(RENT, "cash") == [175_200] * 5
-    assert yearly(OWN, "cost") == [140_160] * 5
-    assert yearly(OWN, "cash") == [535_040, 35_040, 35_040, 35_040, 35_040]
-    assert OWN.total_cash() == 500_000 + 5 * 35_040
+    assert yearly(PURCHASE, "cost") == [140_160] * 5
+    assert yearly(PURCHASE, "cash") == [535_040, 35_040, 35_040, 35_040, 35_040]
+    assert PURCHASE.total_cash() == 500_000 + 5 * 35_040
 
 
 def test_what_is_worn_out_is_bought_again() -> None:
-    assert yearly(replace(OWN, term=3.0), "cash") == [535_040, 35_040, 35_040, 535_040, 35_040]
+    assert yearly(replace(PURCHASE, term=3.0), "cash") == [535_040, 35_040, 35_040, 535_040, 35_040]
 
 
 def test_prices_that_change() -> None:
     """Rent falls after a year; three years keep their price until they end; owned GPUs do not."""
     assert yearly(RENT, "cost", FALL) == pytest.approx([175_200, *[122_640] * 4])
     assert yearly(RESERVE, "cost", FALL) == pytest.approx([*[131_400] * 3, *[91_980] * 2])
-    assert yearly(OWN, "cost", FALL) == [140_160] * 5
+    assert yearly(PURCHASE, "cost", FALL) == [140_160] * 5
     assert yearly(RENT, "cost", YEARLY) == pytest.approx(
         [175_200, 157_680, 141_912, 127_720.8, 114_948.72]
     )
@@ -71,14 +71,14 @@ def test_prices_that_change() -> None:
 
 def test_break_even() -> None:
     """140,160 USD a year are 1.60 USD/h for 10 GPUs, which is 80 % of the hours at 2 USD/h."""
-    assert break_even_price(OWN, RENT) == pytest.approx(1.6)
-    assert break_even_utilization(OWN, RENT) == pytest.approx(0.8)
+    assert break_even_price(PURCHASE, RENT) == pytest.approx(1.6)
+    assert break_even_utilization(PURCHASE, RENT) == pytest.approx(0.8)
     assert break_even_price(RESERVE, RENT) == pytest.approx(1.5)
 
 
 def test_at_the_break_even_price_both_cost_the_same() -> None:
-    even = replace(RENT, price=break_even_price(OWN, RENT))
-    assert even.total() == pytest.approx(OWN.total())
+    even = replace(RENT, price=break_even_price(PURCHASE, RENT))
+    assert even.total() == pytest.approx(PURCHASE.total())
 
 
 def test_what_moves_the_cost() -> None:
@@ -93,26 +93,26 @@ def test_what_moves_the_cost() -> None:
     }
     widths = [high - low for low, high in swings.values()]
     assert widths == sorted(widths, reverse=True)
-    assert "utilization" not in {swing.name for swing in cost_swings(OWN)}
+    assert "utilization" not in {swing.name for swing in cost_swings(PURCHASE)}
 
 
 def test_the_choice_and_its_reason() -> None:
-    options = [RENT, RESERVE, OWN]
+    options = [RENT, RESERVE, PURCHASE]
     assert [*best_of_each_kind(options)] == ["rent", "reserve", "own"]
     # 5 x 131,400 = 657,000, against 700,800 to own: 6.25 % less
     assert choice_line(options) == (
         "Reserve: 10 x g reserved-3y cost 0.66 M USD in 5 years, 6.2 % less than to own "
         "(16 x g owned)."
     )
-    assert choice_line([RENT, OWN]).startswith("Own: 16 x g owned cost 0.70 M USD")
+    assert choice_line([RENT, PURCHASE]).startswith("Own: 16 x g owned cost 0.70 M USD")
     assert "0.54 M USD are paid in the first year, against 0.18 M USD for rent" in choice_line(
-        [RENT, OWN]
+        [RENT, PURCHASE]
     )
 
 
 def test_a_budget_below_the_purchase_recommends_rent() -> None:
     """A purchase of 535,040 USD in a year is 167.5 % above 200,000 USD."""
-    options = [RENT, OWN]
+    options = [RENT, PURCHASE]
     option = recommended_option(options, UNCHANGED, 200_000)
     assert option is RENT
     line = choice_line(options, UNCHANGED, 200_000)
