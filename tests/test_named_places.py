@@ -34,7 +34,7 @@ PAGES = (
 )
 FOLDERS = ["benchmarks", "docs", "hardware_specs", "planner", "scripts", "search_spaces", "tests"]
 SUFFIXES = (".py", ".csv", ".toml", ".md")
-OF_OTHERS = {"config.json", "transformers", "sh", "exit code", "..."}
+OF_OTHERS = {"config.json", "transformers", "sh", "exit code", "...", "planner.targets"}
 """What pages for contributors name of other programs."""
 
 BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -44,10 +44,16 @@ DEFINITION = re.compile(r"^ *(?:def|class) (\w+)", re.MULTILINE)
 IN_DIAGRAM = re.compile(r"(?:^|; )\s*([a-z_/]+): ")
 
 
+_TOP = {
+    *FOLDERS, ".ci", ".github", ".pre-commit-config.yaml", "CITATION.cff", "Dockerfile",
+    "pyproject.toml",
+}  # fmt: skip
+
+
 @cache
 def paths() -> frozenset[str]:
     """Files and folders of the repository, folders with a slash behind them."""
-    tops = [path for path in ROOT.iterdir() if path.name in (*FOLDERS, ".ci", "pyproject.toml")]
+    tops = [path for path in ROOT.iterdir() if path.name in _TOP]
     found = [
         path for top in tops for path in (top, *top.rglob("*")) if "__pycache__" not in path.parts
     ]
@@ -206,7 +212,11 @@ def test_places_and_names_of_a_page_exist(page: str) -> None:
             path, _, test = word.partition("::")
             if "/" in path and first in FOLDERS and CALL.match(path):
                 is_right = is_place(path, anywhere=False) and (not test or test in names())
-            elif word.startswith("planner.") and not word.endswith(SUFFIXES):
+            elif (
+                word.startswith("planner.")
+                and not word.endswith(SUFFIXES)
+                and word not in OF_OTHERS
+            ):
                 is_right = is_dotted_name(re.sub(r"\(.*", "", word))
             elif method and names().get(method[1]):
                 is_right = method[2] in names()[method[1]]
