@@ -31,7 +31,9 @@ from planner.workloads.workload import Evaluation
 
 _NAME = "command line"
 """What messages call the text in place of a file."""
-_NUM_RESULTS = 4
+_WITH_FILE = "together with --from"
+"""Where messages say to set what a file does not specify."""
+_NUM_RESULTS, _NOT_SPEED = 3, ("cost", "request latency")
 _LARGEST = 2**20
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _SET_OUTSIDE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
@@ -57,19 +59,18 @@ def _read(call: Call) -> PlanQuestion:
     words = [str(word) for word in _words(call.extra.get("program"))]
     if not words:
         raise LaunchError("Give the command to check after --, such as: check -- bash run.sh")
-    # A word that is no file cannot be mistaken for a folder of that name.
     text = shlex.join([*_environment(words, os.environ), *words])
     extra = {name: value for name, value in call.extra.items() if name != "program"}
     try:
         return read_question(
             replace(call, extra={**extra, "from_file": Path(_NAME)}, launch_text=text)
         )
-    except LaunchError:
+    except LaunchError as error:
         for path in map(Path, words[1:]):
             if is_document(path) and path.is_file():
                 with suppress(LaunchError):
                     return read_question(replace(call, extra={**extra, "from_file": path}))
-        raise
+        raise LaunchError(str(error).replace(_WITH_FILE, "before --")) from error
 
 
 def _words(program: object) -> Iterable[object]:
@@ -113,8 +114,9 @@ def _line(checked: Checked) -> str:
     if evaluation.rejected_by:
         return f"{verdict.removesuffix('.')} ({gpus})"
     confidence = plan.source_of(row).confidence_of(row)
-    results = [*result_texts(plan, row, confidence).items()][:_NUM_RESULTS]
-    speed = ", ".join(f"{name} {text}" for name, text in results)
+    texts = result_texts(plan, row, confidence).items()
+    results = [f"{name} {text}" for name, text in texts if name not in _NOT_SPEED]
+    speed = ", ".join(results[:_NUM_RESULTS])
     basis = "no published run"
     if confidence is not None:
         basis = f"90 % intervals; {evidence(confidence.basis, confidence.runs, confidence.missing)}"

@@ -123,6 +123,16 @@ def test_what_nothing_reads_is_no_verdict(check):
     assert "starts nothing that is supported: it runs make" in done.err
 
 
+def test_what_the_command_lacks_is_set_before_the_dashes(check):
+    done = check("torchrun --nproc_per_node 8 -m axolotl.cli.train none.yaml", "--gpu", "h100")
+    assert done.exit_code == LaunchError.exit_code
+    assert "--from" not in done.err
+    assert done.err.endswith("does not specify the model (--model). Set it before --.\n")
+    set_too = check("torchrun --nproc_per_node 8 -m axolotl.cli.train none.yaml",
+                    "--gpu", "h100", "--model", "llama-2-7b", "--set", "zero=3")  # fmt: skip
+    assert set_too.exit_code == 0, set_too.err
+
+
 def test_the_verdict_is_that_of_the_file(check, planner, tmp_path):
     """The line of a command is the estimate of a script with it."""
     (tmp_path / "run.sh").write_text(f"{TRAIN}\n".replace("\n ", " \\\n"))
