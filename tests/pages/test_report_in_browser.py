@@ -110,8 +110,26 @@ def test_the_axes_of_a_chart_can_be_chosen(opened, pages):
     assert page.locator(".drawn .axis").first.text_content() == "peak memory GiB \u2192"
     places = "[...document.querySelectorAll('.point path')].map((p) => p.getAttribute('transform'))"
     before = page.evaluate(places)
-    page.locator(".axes input[type=checkbox]").check()
+    page.locator(".axes input[type=checkbox]").click()
     assert page.evaluate(places) != before
+
+
+def test_an_axis_is_logarithmic_where_its_values_span_more_than_a_decade(opened, pages):
+    page = opened(pages["train.json"])
+    box, selects = page.locator(".axes input[type=checkbox]"), page.locator(".axes select")
+    heads = """() => [...document.querySelectorAll('[data-table="front"] th')]
+      .map((head) => head.dataset.name)"""
+    names = page.evaluate(heads)
+    seen = set()
+    for index in selects.first.locator("option").evaluate_all("all => all.map((o) => o.value)"):
+        for axis in (0, 1):
+            selects.nth(axis).select_option(value=index)
+        texts = _column(page, "front", names[int(index)])
+        values = [float(text) for text in texts if re.fullmatch(r"-?[\d.e+-]*\d", text)]
+        is_wide = min(values) > 0 and max(values) > 10 * min(values)
+        assert box.is_checked() == is_wide, names[int(index)]
+        seen.add(is_wide)
+    assert seen == {False, True}
 
 
 def test_intervals_are_drawn_where_the_row_has_them(opened, pages, results):

@@ -244,7 +244,10 @@ _RANKS = {
 def _columns(rows: Rows, signs: Sequence[str]) -> Iterator[Column]:
     """Yield the columns of the first screen: GPUs by confidence, cost, limits and runs."""
     yield Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False)
-    marks = [f"{sign}{'?' * bool(row.get(_DOUBTS))}" for sign, row in zip(signs, rows, strict=True)]
+    marks = [
+        f"{sign}{' ?' * bool(row.get(_DOUBTS))}".strip()
+        for sign, row in zip(signs, rows, strict=True)
+    ]
     yield Column("mark", marks, " ", numeric=False)
     contracts = [str(row.get("contract") or "") for row in rows]
     if {*contracts} - {"", Contract.ON_DEMAND}:

@@ -227,6 +227,8 @@ def _parts(report: PlansReport, names: Sequence[str]) -> Iterator[Block]:
 
 _HOUR, _COST = "time", "cost_usd"
 RENTED = str(Contract.ON_DEMAND)
+_CHOICES = "Which choices are there?"
+_PLAN_LINES = ("Cheapest", "Recommended: ", "Simplest that ties", "Fewest: ", "Tied with it")
 _NONE = "No GPU does."
 _DAY_COLUMNS = ("hours", "base_contract", "hourly_contract", "cost_usd")
 _CHOICE_COLUMNS = (GPU, CONTRACT, "choice", NUM_GPUS)
@@ -256,9 +258,7 @@ def sizes_page(
             Section(title="Where does each service run?", blocks=[*size_tables(report)])
         )
     elif rows:
-        sections.append(
-            Section(title="Which choices are there?", blocks=_choices(report.workload, rows))
-        )
+        sections.append(Section(title=_CHOICES, blocks=_choices(report.workload, rows)))
     if infeasible and not report.pools:
         reasons = [(format_hardware(row), str(row["reason"] or "no plan")) for row in infeasible]
         sections.append(_no_plan_section(reasons, "GPU", " GPUs"))
@@ -289,10 +289,24 @@ def sizes_page(
         option = recommended_option(options, price_change)
         if option is not None and option.contract != (rows[0].get(CONTRACT) or RENTED):
             page = _of_one_contract(page, rows[0])
+        page = _with_plans_below(page)
     elif rows:  # within a budget, or in pools by length
         basis = evidence(rows[0].get("basis"), rows[0].get("evidence_runs"))
         page = replace(page, headline=page.answer[0], answer=page.answer[1:], evidence=basis)
     return with_glossary(page, report.workload.name)
+
+
+def _with_plans_below(page: Page) -> Page:
+    """Return the page with the sentences on single plans below the table that has their rows."""
+    plans = [line for line in page.answer if line.startswith(_PLAN_LINES)]
+    sections = [
+        replace(section, blocks=[*section.blocks, make_lines(*plans)])
+        if section.title == _CHOICES and plans
+        else section
+        for section in page.sections
+    ]
+    answer = [line for line in page.answer if line not in plans]
+    return replace(page, answer=answer, sections=sections)
 
 
 def _of_one_contract(page: Page, row: ResultRow) -> Page:
