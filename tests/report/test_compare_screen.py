@@ -88,3 +88,23 @@ def test_a_size_recommends_the_marked_row_and_counts_more_gpus_to_be_surer(
 
 def _whole(text: str) -> int:
     return int(text.replace(",", ""))
+
+
+def test_a_gpu_that_keeps_the_assumed_limits_is_recommended_before_others(planner: Any) -> None:
+    """MI300X costs less, but only where limits that planner assumes are widened for it."""
+    asked = (
+        "size", "--workload", "serve", "--model", "llama-3.1-70b", "--gpu", "b200,mi300x",
+        "--request-rate", "300", "--contract", "owned",
+    )  # fmt: skip
+    report = json.loads(planner(*asked, "--json", "-", "--quiet").out)
+    first, *others = report["rows"]
+    assert (first["gpu"], first["limits_widened"]) == ("b200-sxm-180gb", False)
+    assert first["sure_time_per_output_token_s"] <= 0.05
+    wider = [row for row in others if row["limits_widened"]]
+    assert wider
+    assert min(row["cost_per_hour_usd"] for row in wider) < first["cost_per_hour_usd"]
+    assert all(row["limit_time_per_output_token_s"] > 0.05 for row in wider)
+    lines = planner(*asked).out.splitlines()
+    (marked,) = (line for line in lines if re.search(r" w +owned", line))
+    assert marked.startswith("mi300x")
+    assert any(line.endswith("w keeps only wider limits") for line in lines)

@@ -57,6 +57,8 @@ _OF_REPLICAS = [
 _OF_WORK = terms_about("plan_purpose")
 FEWEST, CHEAPEST, FASTEST = "fewest", "cheapest", "fastest"
 SIMPLEST, MOST = "simplest", "most"
+LIMITS_WIDENED = "limits_widened"
+"""Column: a fleet keeps only wider limits than those that planner assumes."""
 
 
 @record(kw_only=True)
@@ -233,7 +235,7 @@ def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
     """Sort rows: the recommended one, then by cost in a bad case, then by number of GPUs.
 
     Recommended is the cheapest in a bad case, or a row tied with the cheapest that has more
-    evidence.
+    evidence. Rows that keep the assumed limits come before rows that keep only wider ones.
     """
 
     def order(row: Row) -> tuple[float, float]:
@@ -244,7 +246,8 @@ def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
     cheapest = [row for row in by_cost if CHEAPEST in str(row.get("choice") or CHEAPEST)]
     if not cheapest:
         return by_cost
-    first = cheapest[recommended_index([rank_row_by_cost(row) for row in cheapest])]
+    kept = [row for row in cheapest if not row.get(LIMITS_WIDENED)] or cheapest
+    first = kept[recommended_index([rank_row_by_cost(row) for row in kept])]
     return [first, *(row for row in by_cost if row is not first)]
 
 

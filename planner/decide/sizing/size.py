@@ -17,6 +17,7 @@ from planner.decide.sizing.fleet import (
     CHEAPEST,
     FASTEST,
     FEWEST,
+    LIMITS_WIDENED,
     MOST,
     SIMPLEST,
     SUFFIXES,
@@ -102,6 +103,15 @@ class Size:
         return choices
 
     @property
+    def has_wider_limits(self) -> bool:
+        """Whether the cheapest fleet keeps only wider limits than those that planner assumes."""
+        best = self.cheapest or self.fewest
+        margins = () if best is None else best.margins
+        return any(
+            self.assumed.get(margin.name, margin.bound) != margin.bound for margin in margins
+        )
+
+    @property
     def is_proven(self) -> bool:
         """Whether the software of the cheapest fleet was measured on its GPU."""
         best = self.cheapest or self.fewest
@@ -174,6 +184,7 @@ class Size:
                 before = self.fewest_at_assumed
                 choice_columns["assumed_limits"] = ", ".join(self.assumed)
                 choice_columns["num_gpus_at_assumed"] = None if before is None else before.num_gpus
+                choice_columns[LIMITS_WIDENED] = self.has_wider_limits
             choice_columns |= self.gpus_by_confidence(name, confidence)
             yield {
                 **choice_columns, "confidence": confidence,

@@ -166,10 +166,18 @@ class Sizes:
 
     @property
     def regret(self) -> float:
-        """Return the expected loss of the recommended size as a share of its cost; NaN: unknown."""
+        """Return the expected loss of the recommended size as a share of its cost; NaN: unknown.
+
+        Sizes that keep only wider limits are not among the others.
+        """
         if len(self.feasible) < 2 or self.feasible[0].carried is not None:
             return math.nan
-        return float(expected_regrets([size.ranked_plan for size in self.feasible])[0])
+        alike = [
+            size
+            for size in self.feasible
+            if size.has_wider_limits <= self.feasible[0].has_wider_limits
+        ]
+        return float(expected_regrets([size.ranked_plan for size in alike])[0])
 
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame with a row per choice; with a load, a row per GPU and period.
@@ -239,12 +247,16 @@ def size_all(
 
 
 def recommended_first(sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """Sort sizes by cost in a bad case, but the recommended one first (ties: more evidence)."""
+    """Sort sizes by cost in a bad case, but the recommended one first (ties: more evidence).
+
+    A size that keeps the assumed limits is recommended before one that keeps only wider ones.
+    """
     by_cost = sorted(sizes, key=lambda size: size.order)
     priced = [size for size in by_cost if size.fewest is not None and size.carried is None]
     if not priced or not math.isfinite(priced[0].ranked_plan.value):
         return tuple(by_cost)
-    first = priced[recommended_index([size.ranked_plan for size in priced])]
+    kept = [size for size in priced if not size.has_wider_limits] or priced
+    first = kept[recommended_index([size.ranked_plan for size in kept])]
     return (first, *(size for size in by_cost if size is not first))
 
 

@@ -14,6 +14,7 @@ from planner.decide.sizing.fleet import (
     CHEAPEST,
     FEWEST,
     HOURLY_COST,
+    LIMITS_WIDENED,
     RATE,
     RUN_COST,
     SUFFIXES,
@@ -42,9 +43,11 @@ ROWS = 8
 """Rows of the table of the first screen."""
 RECOMMENDED = "RECOMMENDED"
 MARKS = "< recommended   ~ tied with it: the difference is within the error"
+WIDENED_MARKS = "< recommended   ~ tied: within the error   w keeps only wider limits"
 DOUBTFUL_MARKS = "< recommended   ~ tied: within the error   ? ask before signing: --full"
 _DOUBTS = "price_doubts"
 _LIMIT = "limit_"
+_LEAST_REGRET = 5e-4
 Rows = Sequence[Row]
 
 
@@ -78,14 +81,16 @@ def decision_lines(sizes: Sizes, question: Sequence[str], answer: Sequence[str])
     cheaper = sizes.cheapest
     if cheaper is not None and cheaper is not best and (other := cheaper.cheapest) is not None:
         missing = (
-            "; no published run confirms it"
+            "; only with wider limits than assumed"
+            if cheaper.has_wider_limits and not best.has_wider_limits
+            else "; no published run confirms it"
             if not other.is_proven
             else "; within the error of predictions"
             if cheaper is sizes.better_tied
             else "; not in a bad case"
         )
         lines.append(f"Could be cheaper: {_format_gpus(cheaper, other)}{missing}")
-    if math.isfinite(sizes.regret):
+    if sizes.regret >= _LEAST_REGRET:
         lines.append(f"On average the best turns out {share(sizes.regret)} cheaper.")
     if spare := fleet.with_spare:
         gpus, cost = spare
@@ -210,7 +215,15 @@ def screen_table(rows: Rows) -> Iterator[Block]:
     shown = sorted(
         (row for row in rows if {FEWEST, CHEAPEST} & {*_choices(row)}), key=printed_cost_key
     )
-    signs = ["<" if row is recommended else "~" if id(row) in tied else "" for row in shown]
+    is_widened = [bool(row.get(LIMITS_WIDENED)) for row in shown]
+    has_widened = any(is_widened) and not recommended.get(LIMITS_WIDENED)
+    signs = [
+        "<" if row is recommended
+        else "w" if has_widened and row.get(LIMITS_WIDENED)
+        else "~" if id(row) in tied
+        else ""
+        for row in shown
+    ]  # fmt: skip
     indexes = [n for n in range(len(shown)) if n < ROWS or signs[n] == "<"]
     columns = [*_columns([shown[n] for n in indexes], [signs[n] for n in indexes])]
     marked = [BEST if signs[n] == "<" else "" for n in indexes]
@@ -218,7 +231,8 @@ def screen_table(rows: Rows) -> Iterator[Block]:
     more = f"; {len(shown) - len(indexes)} more: --full" * (len(indexes) < len(shown))
     has_doubts = any(shown[n].get(_DOUBTS) for n in indexes)
     if len(shown) > 1:
-        yield make_lines((DOUBTFUL_MARKS if has_doubts else MARKS) + more)
+        marks = DOUBTFUL_MARKS if has_doubts else WIDENED_MARKS if has_widened else MARKS
+        yield make_lines(marks + more)
     elif has_doubts:
         yield make_lines("? ask before signing: --full")
 
