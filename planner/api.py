@@ -250,7 +250,7 @@ def size_services(
     ...     stock={"h100": 8}, price=2, engine="vllm",
     ... )
     >>> fleet.pools[0].peak_gpus
-    5
+    6
     """
     call = _call(
         {**common, "contract": contract},

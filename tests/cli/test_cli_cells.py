@@ -51,7 +51,7 @@ LINES = [
     ("report", "f.json", "--output", "f.html"),
 ]
 # They write what others answer with, print alone, or write what somebody gave.
-NO_CELLS = {"ui", "mcp", "specs", "report", "calibrate"}
+NO_CELLS = {"ui", "mcp", "specs", "report", "calibrate", "check"}
 OBJECT = re.compile(r"\bnp\.\w+\(|^<.*>$|\bobject at 0x|^(nan|inf|-inf|None|NaN)$|^array\(|^dict\(")
 
 

@@ -162,7 +162,7 @@ def test_the_examples_run(planner, tmp_path, monkeypatch, line):
         (("search", "--workload", "trian"), "Did you mean train"),
         (("search", "--model", "llama-7b", "--gpus", "8", "--driver", "optna"), "mean optuna?"),
         (("search", "--model", "llama-7b", "--gpus", "8", "--gpu", "h10"), "Did you mean"),
-        (("search", "--model", "llama-7b", "--gpus", "8", "--gpu", "nvidia-h100"), "h100-sxm-80gb"),
+        (("search", "--model", "llama-7b", "--gpus", "8", "--gpu", "h100-smx"), "h100-sxm-80gb"),
         (("search", "--model", "llama-7b", "--gpus", "8", "--set", "zer=1"), "Did you mean zero"),
         (("search", "--model", "llama-7b", "--gpus", "8", "--objective", "cst"), "mean cost?"),
         (("search", "--model", "llama-7b", "--gpus", "8", "--set", "recompute=ful"), "mean full"),

@@ -112,7 +112,7 @@ def test_every_command_lowers_the_requests_to_the_room(
     words = " ".join((done.out + done.err).split())
     found = re.search(r"Its KV cache holds (\d+) requests at once, not for 256\.", words)
     assert found is not None
-    assert f"{found[1]} requests in each replica" in words
+    assert f"concurrency {found[1]} each" in words
 
 
 def test_the_answer_has_what_the_log_prints(planner, tmp_path: Path) -> None:

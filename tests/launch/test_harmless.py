@@ -172,14 +172,14 @@ LENGTHS = ("--input-tokens", "1000", "--output-tokens", "100")
 
 
 def test_an_optimizer_of_a_fork_is_not_understood(tmp_path: Path) -> None:
-    """Megatron-LLaMA (issue 16 of alibaba/Megatron-LLaMA) shards states by an option of its own."""
+    """A fork that shards states by an option of its own, as Megatron-LLaMA did (its issue 16)."""
     (tmp_path / "t.sh").write_text(
         "torchrun --nproc_per_node 8 pretrain_llama.py --num-layers 32 --hidden-size 4096 "
         "--num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 --global-batch-size 64 "
-        "--vocab-size 32000 --bf16 --overlapped-distributed-optimizer\n"
+        "--vocab-size 32000 --bf16 --layerwise-distributed-optimizer\n"
     )
     lines = {line.option: line for line in read_launch(tmp_path / "t.sh").lines}
 
-    line = lines["--overlapped-distributed-optimizer"]
+    line = lines["--layerwise-distributed-optimizer"]
     assert line.status is Status.UNKNOWN
     assert line.meaning.startswith("not understood: may change the result")

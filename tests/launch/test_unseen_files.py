@@ -34,7 +34,7 @@ SERVE = "vllm serve Qwen/Qwen3-8B"
         (f"{SERVE} --max-tool-turns 4\n", ["--max-tool-turns"]),
         (f"{SERVE} --wandb-name x --prompt-file y\n", []),
         (f"{SERVE} $EXTRA_ARGS\n", []),
-        (f"{SERVE} --decode-context-parallel-size 2\n", ["--decode-context-parallel-size"]),
+        (f"{SERVE} --prefill-context-parallel-size 2\n", ["--prefill-context-parallel-size"]),
         ("axolotl train path/32b-qlora.yaml\n", ["path/32b-qlora.yaml (not found)"]),
         (f'if [ -z "$X" ]; then A="--a 1"; else A="--b 2"; fi\n{SERVE} $A\n', ["$A"]),
         (f"# on a slice 1g.10gb\n{SERVE}\n", ["MIG slice 1g.10gb"]),

@@ -30,6 +30,7 @@ def _drawn(seed: int, *, fitted: bool = False) -> Errors:
         fitted=np.full(len(names), fitted),
         software=np.full(len(names), "one"),
         conditions=[KNOWN] * len(names),
+        setups=np.full(len(names), ""),
     )
 
 
@@ -61,6 +62,7 @@ def test_few_publishers_are_drawn_to_the_wider_kind() -> None:
         fitted=errors.fitted,
         software=errors.software,
         conditions=errors.conditions,
+        setups=errors.setups,
     )
     low, high, _ = pooled(own).ends[("own", "")]
     assert 0 < (low + high) / 2 < 0.5

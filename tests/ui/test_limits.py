@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import time
 from pathlib import Path
@@ -245,7 +246,7 @@ def test_a_worker_that_was_lost_before_it_was_asked_is_told(monkeypatch):
 
 def test_a_worker_has_so_much_memory_and_tells_that_it_is_not_enough(monkeypatch):
     given = []
-    monkeypatch.setattr(pools.resource, "setrlimit", lambda *what: given.append(what))
+    monkeypatch.setattr(resource, "setrlimit", lambda *what: given.append(what))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
     def none_left(*_):
@@ -264,7 +265,7 @@ def test_a_worker_has_so_much_memory_and_tells_that_it_is_not_enough(monkeypatch
 
     monkeypatch.setattr(pools, "answer", none_left)
     pools._worker_loop(Pipe(), None, Limits(memory_bytes=12345))
-    assert given == [(pools.resource.RLIMIT_AS, (12345, 12345))]
+    assert given == [(resource.RLIMIT_AS, (12345, 12345))]
     ((kind, error),) = Pipe.said
     assert (kind, error.status, "Not enough memory" in str(error)) == ("error", 413, True)
 
