@@ -133,6 +133,7 @@ def test_a_publisher_with_many_runs_tells_no_more_of_a_kind_than_another() -> No
             "fitted": np.zeros(len(errors.values) + 400, dtype=bool),
             "software": np.full(len(errors.values) + 400, "one"),
             "conditions": [KNOWN] * (len(errors.values) + 400),
+            "setups": np.full(len(errors.values) + 400, ""),
         }
     )
     low, high, _ = pooled(whole).ends[ANY]

@@ -242,7 +242,7 @@ def test_a_budget_carries_at_least_what_the_plan_of_a_rate_would(gpu, tokens, ra
     )._largest_load_of(fleet)
     assert carried.fewest.cost <= budget
     scaled = times * of_rate.fleet.row["requests_per_s"]
-    assert carried.fewest.row["requests_per_s"] >= 0.97 * scaled
+    assert carried.fewest.row["requests_per_s"] >= 0.94 * scaled
     assert carried.fewest.row["requests_per_s"] >= times * rate
 
 
