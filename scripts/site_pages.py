@@ -50,12 +50,13 @@ GROUPS = {
     ),
     "buy": (
         "Buy or rent",
-        "how-to/sizing how-to/services how-to/sweeps how-to/clusters how-to/money "
-        "how-to/failures how-to/energy how-to/api_prices",
+        "how-to/sizing how-to/services how-to/sweeps how-to/clusters how-to/decide "
+        "how-to/money how-to/failures how-to/energy how-to/api_prices",
     ),
     "launch": (
         "Launch and measure",
-        "how-to/launch how-to/launch_from how-to/launch_targets how-to/measure how-to/calibration",
+        "how-to/launch how-to/launch_from how-to/check how-to/launch_targets how-to/measure "
+        "how-to/calibration",
     ),
     "share": (
         "Understand and share",

@@ -37,9 +37,7 @@ def test_the_front_is_over_all_gpus() -> None:
     alone = pd.concat(planner.search(**QUESTION, gpu=gpu).to_frame() for gpu in GPUS)
     goals = ["tokens_per_s", "memory_headroom_gib"]
     front = alone.iloc[pareto_front(-alone[goals].to_numpy())]
-    np.testing.assert_allclose(
-        together[goals].sort_values(goals), front[goals].sort_values(goals)
-    )
+    np.testing.assert_allclose(together[goals].sort_values(goals), front[goals].sort_values(goals))
     assert set(together["gpu"]) == set(front["gpu"])
 
 
