@@ -121,10 +121,12 @@ def test_a_number_of_gpus_that_is_named_fits(seed: int) -> None:
 
 
 def test_other_formats_come_first_where_one_way_with_them_is_several_times_as_fast() -> None:
-    """States in 8 bit are three times as fast as what offloads those in 32."""
+    """States in 8 bit are three times as fast as any way that keeps those in 32."""
     _, plan, found = drawn_misfit(224)
     changes = changes_that_fit(plan, found, lambda *_: True).changes
     is_other = ["optimizer_state_precision" in change.changed for change in changes]
-    assert is_other == [True, False, False]
+    first = is_other.index(False)
+    assert first > 0
+    assert not any(is_other[first:])
     times = [number_or_nan(change.row["step_time_s"]) for change in changes]
-    assert 3 * times[0] < min(times[1:])
+    assert 3 * min(times[:first]) < min(times[first:])

@@ -142,7 +142,7 @@ def adapter_times(
         parts = (
             (
                 attention_parameters(world.model, group) / layout.tensor_parallel,
-                _attention_kernels(group),
+                attention_matrices(group),
             ),
             feed_forward_parameters(world.model, group, layout),
         )
@@ -153,8 +153,8 @@ def adapter_times(
     return times
 
 
-def _attention_kernels(group: LayerGroup) -> int:
-    """Queries, keys, values and output; layers with a state join the first three.
+def attention_matrices(group: LayerGroup) -> int:
+    """Matrices: queries, keys, values and output; layers with a state join the first three.
 
     Latents: keys and values down and up, the output; queries at once, or down and up; an indexer.
     """
@@ -173,7 +173,7 @@ def launches(world: World, layout: Layout, group: LayerGroup) -> float:
     execution = world.framework.execution
     seconds = len(thin_matrices(world, layout, group)) * execution.adapter_launch_time
     if world.workload.adapter == "qlora":
-        kernels = _attention_kernels(group) + feed_forward_parameters(world.model, group, layout)[1]
+        kernels = attention_matrices(group) + feed_forward_parameters(world.model, group, layout)[1]
         seconds += kernels * execution.dequantize_launch_time
     return seconds
 

@@ -41,4 +41,10 @@ def gathered(world: World, layout: Layout, stage: int) -> float:
     in_turns = not layout.layer_split and layout.pipeline_parallel > 1
     if states.weights_sharded_from == 2 and in_turns:
         gradients = sum(trained_in_stages(world, layout)[stage])
-    return weights + gradients * states.gradient_on_wire
+    reduced = gradients * states.gradient_on_wire
+    # Under no_sync every rank adds up its whole gradients until the last micro-batch.
+    is_sharded = layout.zero_stage >= states.weights_sharded_from
+    if is_sharded and layout.num_micro_batches > 1:
+        whole = sum(trained_in_stages(world, layout)[stage])
+        reduced = max(reduced, whole * states.unsynced_gradient)
+    return weights + reduced

@@ -21,6 +21,7 @@ from scalar_machine import (
     fused_attention,
     gemm,
     grouped_gemm,
+    kernel_dims,
     key_heads,
     of_gradients,
     own_tokens,
@@ -347,6 +348,10 @@ def _attention(world: World, layout: Layout, attention: AttentionSpec) -> Ops:
     rates = world.gpu.efficiency.fp8_attention
     if layout.fp8_attention and rates is not None:
         forward, backward = forward / rates.forward, backward / rates.backward
+    if attention.index_topk and attention.index_n_heads:
+        # The indexer's loss needs the scores of the chosen keys once more: half a core and less.
+        d_qk, d_v = kernel_dims(attention)
+        forward += forward * d_qk / (d_qk + d_v)
     ops = {"core": Op(forward=forward, backward=backward)}
     c = layout.context_parallel
     if c > 1 and layout.cp_comm_type == "a2a":  # arXiv:2309.14509

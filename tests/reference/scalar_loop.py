@@ -1,8 +1,10 @@
-"""A loop over experts, as Transformers before 5 has it."""
+"""What the host does for modules of their own: experts in a loop, matrices of ZeRO-3."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from scalar_adapters import attention_matrices, frozen, thin_matrices
 
 
 def loop_launches(world: Any, layout: Any, group: Any) -> float:
@@ -17,3 +19,17 @@ def loop_launches(world: Any, layout: Any, group: Any) -> float:
         if layout.zero_stage == 3:
             seconds += (3 if block.gated else 2) * execution.module_gather_time
     return seconds
+
+
+def hooks(world: Any, layout: Any, group: Any) -> float:
+    """ZeRO-3's hooks around each matrix outside routed experts, and both of an adapter, forward."""
+    if layout.zero_stage != 3:
+        return 0.0
+    count, block = attention_matrices(group), group.feed_forward
+    if block and block.num_experts:
+        count += 1 + (2 if block.moe_latent_size else 0)  # the router, latents down and up
+    if block and (block.shared_intermediate_size if block.num_experts else block.intermediate_size):
+        count += 3 if block.gated else 2
+    if frozen(world):
+        count += 2 * len(thin_matrices(world, layout, group))
+    return float(count * world.framework.execution.module_hook_time)

@@ -14,11 +14,17 @@ def loss_kernel(world: Any, layout: Any) -> str:
 
 
 def logit_bytes(world: Any, layout: Any) -> float:
-    """Eager: 2 + 4 + 4 + 4; fused and compiled ones keep the logits and their gradient."""
+    """Eager: 2 + 4 + 4 + 4; fused and compiled ones keep the logits and their gradient.
+
+    Software whose own loss keeps three fp32 tensors, 12 bytes, or more is eager already. Where the
+    own loss is in chunks, its fused kernel is that of an older release.
+    """
     memory, n = world.framework.memory, layout.loss_chunks
     own = float(memory.per_logit)
     if loss_kernel(world, layout) == "eager":
-        return max(own, 14.0)
+        return own if own >= 3 * 4 else 14.0
+    if loss_kernel(world, layout) == "fused" and memory.loss_room:
+        return float(memory.per_logit_fused)
     kept = {
         "compiled": 4.0,
         "fused": memory.per_logit_fused,

@@ -280,17 +280,36 @@ def grouped_gemm(
     return roofline(world, e, flops, read, precision)
 
 
+def reads_latent(attention: AttentionSpec) -> bool:
+    """Whether a sparse kernel reads the latent itself, one key for all heads (arXiv:2512.02556)."""
+    return attention.kind == "latent" and attention.index_topk > 0
+
+
+def kernel_dims(attention: AttentionSpec) -> tuple[int, int]:
+    """Numbers of a key and of a value in a fused kernel: 576 and 512 in DeepSeek-V3.2."""
+    if reads_latent(attention):
+        return attention.kv_lora_rank + attention.qk_rope_head_dim, attention.kv_lora_rank
+    return attention.head_dim, value_dim(attention)
+
+
 def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> float:
-    """FlashAttention forward, causal: 2 n k a (d_qk + d_v) FLOPs, q k v o through memory once."""
+    """FlashAttention forward, causal: 2 n k a (d_qk + d_v) FLOPs, q k v o through memory once.
+
+    Sparse kernels work on every chosen key of a query, masked ones too.
+    """
     s = world.workload.sequence_length
     a = attention.num_attention_heads / layout.tensor_parallel
-    window = min(attention.sliding_window or attention.index_topk or s, s)
+    window = min(attention.sliding_window or s, s)
     mean_keys = (window * (window + 1) / 2 + (s - window) * window) / s
-    dims = attention.head_dim + value_dim(attention)
+    if attention.index_topk:
+        mean_keys = min(attention.index_topk, s)
+    d_qk, d_v = kernel_dims(attention)
+    dims = d_qk + d_v
+    keys = 1.0 if reads_latent(attention) else key_heads(attention, layout)
     n = tokens(world, layout)
     written_for = attention_kernels(world, layout)
-    kernel = SimpleNamespace(heads=a, head_dim=attention.head_dim, kernels=written_for)
-    num_bytes = 2 * n * (a + key_heads(attention, layout)) * dims
+    kernel = SimpleNamespace(heads=a, head_dim=d_qk, kernels=written_for)
+    num_bytes = 2 * n * (a + keys) * dims
     c, steps = layout.context_parallel, 1.0
     if layout.cp_comm_type == "a2a":
         kernel.heads = a / c

@@ -23,7 +23,7 @@ from scalar_adapters import (
 from scalar_compile import launch_time
 from scalar_gathered import gathered, whole_weights
 from scalar_layer import Ops, accumulation, embedding, layer, logits, prediction, softmax_falls_back
-from scalar_loop import loop_launches
+from scalar_loop import hooks, loop_launches
 from scalar_loss import logit_bytes
 from scalar_machine import (
     Layout,
@@ -113,7 +113,7 @@ def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = 
         if softmax_falls_back(world, layout, group.attention):  # five kernels more than 18
             time += launch * 5 / 18
         looped = loop_launches(world, layout, group)
-        time += looped
+        time += looped + hooks(world, layout, group)
         added = accumulation(world, layout, trained_in_layer(world, layout, group))
         again = repeated_layers(world, layout) * time
         if layout.recompute == "feed_forward" and group.feed_forward:
@@ -340,7 +340,7 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
     if stage == layout.pipeline_parallel - 1:
         tokens = layout.micro_batch_size * world.workload.sequence_length / layout.context_parallel
         logits = tokens * model.vocab_size / layout.tensor_parallel
-        if memory.loss_room:
+        if memory.loss_room and layout.loss_kernel != "fused":
             lasting = sum(size for name, size in whole.items() if name != "temporary")
             taken = lasting + gathered_now + (1 + memory.fragmentation) * activations
             free = max(world.gpu.allocatable_memory - taken, 0.0)
