@@ -279,8 +279,14 @@ def _optimizer(world: World, layout: Layout) -> float:
 
 def peak_memory(world: World, layout: Layout) -> Parts:
     """Bytes by part on the fullest GPU of all stages, with their sum as ``total``."""
+    return max(peak_memories(world, layout), key=lambda parts: parts["total"])
+
+
+def peak_memories(world: World, layout: Layout) -> list[Parts]:
+    """The same of each stage that is as full as the fullest: paging fills several to the brim."""
     every = [stage_memory(world, layout, stage) for stage in range(layout.pipeline_parallel)]
-    return max(every, key=lambda parts: parts["total"])
+    totals = [parts["total"] for parts in every]
+    return [parts for parts in every if _tied(parts["total"], totals)]
 
 
 def stage_memory(world: World, layout: Layout, stage: int) -> Parts:

@@ -52,11 +52,13 @@ def _assert_equal(estimate: Estimate, row: int, world: World, layout: Layout) ->
     expected = [{name: time.get(name, 0.0) for name in parts} for time in times]
     matches = (pytest.approx(one, rel=1e-9, abs=1e-12) for one in expected)
     assert any(parts == match for match in matches), (layout, parts, expected)
-    memory = scalar_twin.peak_memory(world, layout)
-    assert at(estimate.peak_memory) == pytest.approx(memory.pop("total"), rel=1e-9), layout
+    memories = scalar_twin.peak_memories(world, layout)
+    totals = [memory.pop("total") for memory in memories]
+    assert at(estimate.peak_memory) == pytest.approx(max(totals), rel=1e-9), layout
     fullest = estimate.memory.fullest
-    sizes = {name: at(getattr(fullest, name)) for name in memory}
-    assert sizes == pytest.approx(memory, rel=1e-9), layout
+    sizes = {name: at(getattr(fullest, name)) for name in memories[0]}
+    same = (sizes == pytest.approx(memory, rel=1e-9) for memory in memories)
+    assert any(same), (layout, sizes, memories)
     assert_stages_equal(estimate, row, world, layout)
 
 
