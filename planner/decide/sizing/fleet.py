@@ -246,8 +246,8 @@ def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
     cheapest = [row for row in by_cost if CHEAPEST in str(row.get("choice") or CHEAPEST)]
     if not cheapest:
         return by_cost
-    kept = [row for row in cheapest if not row.get(LIMITS_WIDENED)] or cheapest
-    first = kept[recommended_index([rank_row_by_cost(row) for row in kept])]
+    within_limits = [row for row in cheapest if not row.get(LIMITS_WIDENED)] or cheapest
+    first = within_limits[recommended_index([rank_row_by_cost(row) for row in within_limits])]
     return [first, *(row for row in by_cost if row is not first)]
 
 

@@ -172,12 +172,12 @@ class Sizes:
         """
         if len(self.feasible) < 2 or self.feasible[0].carried is not None:
             return math.nan
-        alike = [
+        comparable = [
             size
             for size in self.feasible
             if size.has_wider_limits <= self.feasible[0].has_wider_limits
         ]
-        return float(expected_regrets([size.ranked_plan for size in alike])[0])
+        return float(expected_regrets([size.ranked_plan for size in comparable])[0])
 
     def to_frame(self) -> pd.DataFrame:
         """Return a data frame with a row per choice; with a load, a row per GPU and period.
@@ -255,8 +255,8 @@ def recommended_first(sizes: Sequence[Size]) -> tuple[Size, ...]:
     priced = [size for size in by_cost if size.fewest is not None and size.carried is None]
     if not priced or not math.isfinite(priced[0].ranked_plan.value):
         return tuple(by_cost)
-    kept = [size for size in priced if not size.has_wider_limits] or priced
-    first = kept[recommended_index([size.ranked_plan for size in kept])]
+    within_limits = [size for size in priced if not size.has_wider_limits] or priced
+    first = within_limits[recommended_index([size.ranked_plan for size in within_limits])]
     return (first, *(size for size in by_cost if size is not first))
 
 
