@@ -173,7 +173,7 @@ def test_no_module_lists_the_parameters_again():
     assert found == {}
 
 
-MOST_LITERALS = 12
+MOST_LITERALS = 10
 """They become fewer: a group or a column of the table of terms takes the place of one."""
 
 

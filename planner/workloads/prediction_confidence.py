@@ -61,10 +61,9 @@ if TYPE_CHECKING:
 # Profiles that were fitted to runs whose tensor parallelism goes over nodes.
 _MEASURED_OVER_NODES = ("fastertransformer",)
 
-# How many times as slow servers without kernels of their own were, beside what is predicted of
-# kernels: gpt-oss in SGLang 3.5 and 4 on H100, 6.5 and 23 on A100 (GPUStack's performance lab).
+# Measured over predicted time of servers without kernels of their own: gpt-oss in SGLang 3.5 and 4
+# on H100, 6.5 and 23 on A100 (GPUStack's performance lab).
 _WITHOUT_KERNELS = 6.5
-_SLOWED = {"time_to_first_token", "time_per_output_token", "throughput"}
 
 
 def training_memory_errors(inputs: TrainingInputs, num_gpus: int) -> MemoryErrors:
@@ -187,7 +186,7 @@ def serving_confidence(
         for name in (*terms_about("measured", "serve"), "throughput")
     }
     if has_no_kernels:
-        for name in _SLOWED & {*factors}:
+        for name in factors.keys() - {PEAK_MEMORY}:
             factors[name] = factors[name][0], factors[name][1] * _WITHOUT_KERNELS
     low, high = factors["throughput"]
     factors["throughput"] = 1 / high, 1 / low if low else math.inf

@@ -230,7 +230,7 @@ IDLE_PARTS: Mapping[str, IdlePart] = {
     ),
     "untuned": IdlePart(
         bounds=WAITING,
-        reason="measured set-ups that nobody tuned take this much longer (--tuned: without)",
+        reason="untuned set-ups were measured to take this much longer (--tuned: without)",
     ),
     "launch_wait": IdlePart(
         bounds=HOST,

@@ -111,15 +111,18 @@ def faster_number_format(plan: Plan, best: Candidates, column: str) -> CostLever
         return None
     software = {workload.profile_kind: row[workload.profile_kind], "precision": None}
     levers = []
-    for other in glossary()[parameter].common_values.split():
-        if other == row[parameter]:
-            continue
+    for other in _other_formats(parameter, row):
         settings = {**request.settings, parameter: other}
         changed = _recommended_row(request.changed(**software, settings=settings))
         names = parameter, str(row[parameter]), other
         levers.append(_compare_lever(names, column, row, changed))
     better = [lever for lever in levers if sign * lever.change > MIN_RELATIVE_CHANGE]
     return max(better, key=lambda lever: sign * lever.change, default=None)
+
+
+def _other_formats(parameter: str, row: Row) -> list[str]:
+    """Return the common number formats of a parameter other than that of a row."""
+    return [name for name in glossary()[parameter].common_values.split() if name != row[parameter]]
 
 
 def _searched_levers(
@@ -130,9 +133,8 @@ def _searched_levers(
     parameter = workload.precision
     current = str(base_row.get(parameter, ""))
     if parameter in base_row and parameter not in request.settings:
-        for other in glossary()[parameter].common_values.split():
-            if other != current:
-                yield "precision", current, other, {"precision": other}
+        for other in _other_formats(parameter, base_row):
+            yield "precision", current, other, {"precision": other}
     software = workload.profile_kind
     if isinstance(getattr(request, software), str) and getattr(request, software) != ALL:
         yield software, str(base_row[software]), "any", {software: None}

@@ -345,8 +345,8 @@ def sequence_bytes(
 ) -> FloatArray:
     """Return KV-cache bytes that an engine counts for one sequence, host part excluded.
 
-    They are those of one GPU of the fullest stage. vLLM's SlidingWindowSpec counts the new tokens
-    of a step beside the window (vllm/v1/kv_cache_interface.py, max_memory_usage_bytes).
+    They are those of one GPU of the fullest stage. vLLM's SlidingWindowSpec adds the new tokens
+    of a step to the window (vllm/v1/kv_cache_interface.py, max_memory_usage_bytes).
     """
     c, holds_step = configurations, inputs.engine.memory.windows_hold_step
     step = c.max_num_batched_tokens - 1.0 if holds_step else np.zeros(())
@@ -358,7 +358,7 @@ def _cache_bytes(
 ) -> FloatArray:
     """Return KV-cache bytes of one sequence on one GPU of the fullest stage, host part included.
 
-    ``step``: new tokens beside each sliding window.
+    ``step``: new tokens in addition to each sliding window.
     """
     zero = np.zeros(())
     rank = BatchShare(inputs=inputs, configurations=c, batch=Batch.of_decode(zero, zero))
@@ -386,7 +386,7 @@ def _cache_bytes(
 
 
 def _window_pool_share(inputs: ServingInputs) -> float:
-    """Tokens of the pool of windows over those of the other; 0 if the engine does not divide."""
+    """Return tokens of the window pool over tokens of the full pool; 0: one pool for both."""
     cores = [layer_of(inputs.model, group).core for group in inputs.model.layer_groups]
     held = [core for core in cores if core is not None]
     is_divided = any(core.compress_ratio or not window(inputs, core) for core in held)

@@ -14,7 +14,7 @@ import numpy as np
 Predict = TypeVar("Predict", bound=Callable[..., Any])
 
 _MOST_KEPT = 64
-_latest: ContextVar[deque[tuple[object, object, Any]] | None] = ContextVar("kept", default=None)
+_latest: ContextVar[deque[tuple[object, object, Any]] | None] = ContextVar("latest", default=None)
 
 
 @contextmanager

@@ -215,8 +215,9 @@ def screen_table(rows: Rows) -> Iterator[Block]:
     shown = sorted(
         (row for row in rows if {FEWEST, CHEAPEST} & {*_choices(row)}), key=printed_cost_key
     )
-    is_widened = [bool(row.get(LIMITS_WIDENED)) for row in shown]
-    has_widened = any(is_widened) and not recommended.get(LIMITS_WIDENED)
+    has_widened = not recommended.get(LIMITS_WIDENED) and any(
+        row.get(LIMITS_WIDENED) for row in shown
+    )
     signs = [
         "<" if row is recommended
         else "w" if has_widened and row.get(LIMITS_WIDENED)

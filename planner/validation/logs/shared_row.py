@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from planner.base.version import __version__
 from planner.errors import CalibrationError, PlannerError
+from planner.question.names import FRAMEWORK, GPU, MODEL
 from planner.specs.catalogue import Catalogue
 from planner.validation.logs.log_comparison import Comparison, schema_for
 from planner.validation.logs.predicted_run import PredictedRun
@@ -14,9 +15,9 @@ from planner.validation.run_tables import ColumnType, Schema
 
 SOURCE = "shared run"
 _KINDS: Mapping[str, tuple[str, ...]] = {
-    "model": ("models",),
-    "gpu": ("gpus",),
-    "framework": ("frameworks", "engines"),
+    MODEL: ("models",),
+    GPU: ("gpus",),
+    FRAMEWORK: ("frameworks", "engines"),
 }
 _ID_DIGITS = 12
 
@@ -43,7 +44,7 @@ def shared_cells(comparison: Comparison, planned: PredictedRun) -> dict[str, str
 
 
 def _is_shared(schema: Schema, name: str) -> bool:
-    """Whether a column says how the run was made or what it measured, not whose it is."""
+    """Whether a column describes the run or its results, not its owner."""
     column = schema.columns.get(name)
     is_for_people = column is None or column.type is ColumnType.DESCRIBED
     return not is_for_people and name not in ("source", "publisher")

@@ -384,7 +384,7 @@ def _is_supervised(sources: OptionSources) -> bool:
     """Return whether the script is TRL's, whose defaults differ from the Trainer's.
 
     huggingface/trl 1.10, ``trl/trainer/base_config.py``: every class of it computes in bf16 and
-    repeats layers unless it is told otherwise; those of ``examples/scripts`` use these classes.
+    recomputes layers by default; the scripts of ``examples/scripts`` use these classes.
     """
     words = sources.words[:3]
     if any(word.endswith(("trl", "sft.py")) or _TRL_SCRIPTS.search(word) for word in words):
