@@ -250,7 +250,7 @@ class SearchReport(RowsReport):
     recommended_rule: str = ""
     recommended_command: str = ""
     recommended_surer: Mapping[str, float] = field(default_factory=dict)
-    faster_format: LeverEffect | None = None
+    faster_options: tuple[LeverEffect, ...] = ()
     recommended_host: Mapping[str, str] = field(default_factory=dict)
     recommended_replay: ReplayResult | None = None
     requested_axes: tuple[str, ...] = ()

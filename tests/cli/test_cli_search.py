@@ -141,7 +141,7 @@ def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
         *(
             "recommended_command",
             "recommended_surer",
-            "faster_format",
+            "faster_options",
             "recommended_host",
             "recommended_replay",
         ),

@@ -92,7 +92,7 @@ def _check_better(report: SearchReport) -> None:
         (column, *_), sign = search_goals(report), 1 if is_lower_better(report) else -1
         ratio = (row[column] / other[column]) ** sign
         assert ratio > report.recommended_sure.tie_factor
-    if (faster := report.faster_format) is not None:
+    for faster in report.faster_options:
         ratio = faster.value / report.best_row[faster.column]
         assert faster.change == pytest.approx(ratio - 1)
         assert abs(faster.change) > 0.1
@@ -145,7 +145,7 @@ def test_a_faster_number_format_is_named(planner: Any) -> None:
     asked = ("search", "--model", "llama-3.1-70b", "--gpu", "h100", "--gpus", "64")
     report = json.loads(planner(*asked, "--json", "-", "--quiet").out)
     other = json.loads(planner(*asked, "--precision", "fp8", "--json", "-", "--quiet").out)
-    effect = report["faster_format"]
+    (effect,) = report["faster_options"]
     assert (effect["lever"], effect["own"], effect["other"]) == ("precision", "bf16", "fp8")
     assert effect["value"] <= report["recommended_row"]["step_time_s"] / 1.1
     names = [row["framework"] for row in other["comparisons"]["framework"]["rows"]]
@@ -153,6 +153,21 @@ def test_a_faster_number_format_is_named(planner: Any) -> None:
     assert effect["value"] == other["comparisons"]["framework"]["rows"][same]["step_time_s"]
     assert re.search(r"With fp8: .*--precision fp8", planner(*asked).out)
     assert "With fp8" not in planner(*asked[:4], "a100", *asked[5:]).out
+
+
+def test_a_faster_release_is_named(planner: Any) -> None:
+    """A plan on the V0 engine of vLLM names the current one."""
+    asked = ("search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100")
+    asked += ("--gpus", "1", "--engine", "vllm")
+    old = (*asked, "--engine-version", "0.6.4")
+    effects = json.loads(planner(*old, "--json", "-", "--quiet").out)["faster_options"]
+    (effect,) = [effect for effect in effects if effect["lever"] == "engine"]
+    current = json.loads(planner(*asked, "--json", "-", "--quiet").out)
+    assert effect["other"] == current["recommended_row"]["engine"].lower()
+    assert effect["value"] == current["recommended_row"][effect["column"]]
+    shown = " ".join(planner(*old).out.split())
+    assert re.search(r"With the current release, vllm: .*--engine vllm", shown)
+    assert all(effect["lever"] != "engine" for effect in current["faster_options"])
 
 
 def test_an_adapter_that_fits_more_surely_is_searched_in_all_software(planner: Any) -> None:

@@ -24,7 +24,12 @@ from planner.decide.sizing.day_search import cheapest_contracts
 from planner.decide.sizing.fleet import FeasiblePlan
 from planner.decide.sizing.load_profile import HOURS, LoadProfile, read_load
 from planner.decide.sizing.size import Size
-from planner.decide.sizing.size_all import Progress, current_gpus, size_all
+from planner.decide.sizing.size_all import (
+    Progress,
+    current_gpus,
+    size_all,
+    with_default_confidence,
+)
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, did_you_mean
 from planner.question.names import BUDGET, LOAD, SERVICES, STOCK
 from planner.question.parse_values import (
@@ -391,6 +396,8 @@ def _rows(placement: ServicePlacement) -> Iterator[dict[str, Value]]:
             "alone_per_day_usd": cost if math.isfinite(cost) else None,
         }
         if size.fewest is not None:
+            confidence = with_default_confidence(placement.service.request).limit_confidence
+            head |= size.peak_gpus_by_confidence(confidence) | {"confidence": confidence}
             head |= {name: value for name, value in peak_plan(size).row.items() if name not in head}
         yield head
 

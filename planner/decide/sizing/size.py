@@ -162,6 +162,17 @@ class Size:
             columns[column] = None if fleet is None else fleet.num_gpus
         return columns
 
+    def peak_gpus_by_confidence(self, confidence: float) -> dict[str, int | None]:
+        """Return the columns `GPUS_BY_CONFIDENCE` of the cheapest fleet; empty: not sized.
+
+        Parameters
+        ----------
+        confidence : probability to keep the limits of this size
+        """
+        choices = [*self.choices]
+        name = next((name for name in choices if CHEAPEST in name), next(iter(choices), ""))
+        return self.gpus_by_confidence(name, confidence) if name else {}
+
     def rows(self, confidence: float) -> Iterator[dict[str, Value]]:
         """Return a row of result columns per choice; without a plan, one row with the reason.
 

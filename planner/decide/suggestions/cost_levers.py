@@ -18,8 +18,12 @@ from planner.errors import PlannerError
 from planner.optimize.collector import value_or_none
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import full_row
+from planner.question.names import ENGINE
 from planner.question.request import ALL, Request
 from planner.question.terms import columns_about, glossary
+from planner.specs.catalogue import Catalogue
+from planner.specs.software_profile import runs_on
+from planner.specs.spec_paths import SpecKind
 from planner.workloads.make_plan import Plan, make_plan
 from planner.workloads.registry import workload_of
 from planner.workloads.saved_plan import SavedPlan
@@ -98,26 +102,49 @@ def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
     return sorted(significant, key=lambda lever: -abs(math.log1p(max(lever.change, -0.999))))
 
 
-def faster_number_format(plan: Plan, best: Candidates, column: str) -> CostLever | None:
-    """Return the number format with which a result is over 10 % better; None: none.
+def faster_options(plan: Plan, best: Candidates, column: str) -> list[CostLever]:
+    """Return a number format and a current release with which a result is over 10 % better.
 
-    Plans of the same software are searched. None also if several formats were searched.
+    Plans of the same software are searched. Values that were searched are left out.
     """
-    workload, row = plan.workload, best.row
     sign = 1 if is_better_high(column) else -1
+    levers = []
+    for tried in (_format_levers(plan, best, column), _release_levers(plan, best, column)):
+        better = [lever for lever in tried if sign * lever.change > MIN_RELATIVE_CHANGE]
+        levers += sorted(better, key=lambda lever: -sign * lever.change)[:1]
+    return levers
+
+
+def _format_levers(plan: Plan, best: Candidates, column: str) -> Iterator[CostLever]:
+    """Yield the other common number formats; none if several were searched."""
+    workload, row = plan.workload, best.row
     parameter, request = workload.precision, plan.request
     mesh = best.source.mesh
     if parameter not in row or mesh is None or len(mesh.values(parameter)) > 1:
-        return None
+        return
     software = {workload.profile_kind: row[workload.profile_kind], "precision": None}
-    levers = []
     for other in _other_formats(parameter, row):
         settings = {**request.settings, parameter: other}
         changed = _recommended_row(request.changed(**software, settings=settings))
-        names = parameter, str(row[parameter]), other
-        levers.append(_compare_lever(names, column, row, changed))
-    better = [lever for lever in levers if sign * lever.change > MIN_RELATIVE_CHANGE]
-    return max(better, key=lambda lever: sign * lever.change, default=None)
+        yield _compare_lever((parameter, str(row[parameter]), other), column, row, changed)
+
+
+def _release_levers(plan: Plan, best: Candidates, column: str) -> Iterator[CostLever]:
+    """Yield the current releases of an engine whose plan has an older one."""
+    kind = plan.workload.profile_kind
+    if kind != ENGINE:
+        return
+    catalogue, row = Catalogue(plan.request.specs), best.row
+    gpu = best.source.inputs.machine.gpu
+    used = catalogue.load_engine(str(row[kind])).spec
+    tool = used.since.partition(" ")[0]
+    if used.current or not tool:
+        return
+    for name in catalogue.names(SpecKind.ENGINES):
+        profile = catalogue.load_engine(name).spec
+        if profile.current and profile.since.startswith(f"{tool} ") and runs_on(profile, gpu):
+            changed = _recommended_row(plan.request.changed(engine=name, engine_version=None))
+            yield _compare_lever((kind, str(row[kind]), name), column, row, changed)
 
 
 def _other_formats(parameter: str, row: Row) -> list[str]:

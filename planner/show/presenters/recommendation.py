@@ -49,7 +49,7 @@ from planner.show.presenters.uncertainty import (
     uncertainty_lines,
     unnamed_lines,
 )
-from planner.show.reports import LeverEffect, ResultRow, SearchReport
+from planner.show.reports import ResultRow, SearchReport
 
 SIZE_OF = re.compile(r" \([\d.,]+ \w+ parameters[^)]*\)")
 """The number of parameters in a question."""
@@ -171,7 +171,7 @@ def note_lines(report: SearchReport) -> list[str]:
         *(line for line in report.price_lines if line.startswith(DIFFERENT_BASES)),
         proven_line(report),
         surer_line(report.recommended_surer),
-        faster_format_line(report),
+        *faster_option_lines(report),
         *commitment_lines(row),
     ]
     return [*filter(None, lines)]
@@ -219,22 +219,18 @@ def surer_line(options: Mapping[str, float]) -> str:
     return f"{likely}{', or '.join(texts)}." if texts else ""
 
 
-def faster_format_line(report: SearchReport) -> str:
-    """Return the number format with which the plan is predicted to be over 10 % better, or ""."""
-    other = report.faster_format
-    if other is None:
-        return ""
-    result = f"{label(other.column)} {format_result(other.column, other.value)}"
-    chance = other.fit_probability
-    fits = "" if chance is None else f"; {formatting.format_fit_probability(chance)}"
-    return f"With {other.other}: {result}, {change_text(other.change)}{fits} ({_option(other)})."
-
-
-def _option(effect: LeverEffect) -> str:
-    """Return the options that answer a question differently."""
-    if effect.lever == "precision":
-        return f"--precision {effect.other}"
-    return f"--set {effect.lever}={effect.other}"
+def faster_option_lines(report: SearchReport) -> Iterator[str]:
+    """Yield a number format and a release with which the plan is predicted over 10 % better."""
+    for other in report.faster_options:
+        result = f"{label(other.column)} {format_result(other.column, other.value)}"
+        chance = other.fit_probability
+        fits = "" if chance is None else f"; {formatting.format_fit_probability(chance)}"
+        option = f"--{other.lever} {other.other}"
+        if other.lever not in ("precision", "engine"):
+            option = f"--set {other.lever}={other.other}"
+        is_release = other.lever == "engine"
+        name = f"the current release, {other.other}" if is_release else other.other
+        yield f"With {name}: {result}, {change_text(other.change)}{fits} ({option})."
 
 
 def surer_plan_line(report: SearchReport) -> str:

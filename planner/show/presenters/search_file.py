@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from planner.decide.fitting import options_that_raise_fit_probability
-from planner.decide.suggestions.cost_levers import faster_number_format
+from planner.decide.suggestions.cost_levers import faster_options
 from planner.optimize.collector import full_rows, value_or_none
 from planner.optimize.recommendation import RECOMMENDATION_RULE
 from planner.optimize.result import Comparison, SearchResult
@@ -96,7 +96,7 @@ def _chosen_plans(plan: Plan, result: SearchResult, best: Candidates) -> dict[st
         "recommended_rule": RECOMMENDATION_RULE,
         "recommended_command": estimate_command(plan, best.row),
         "recommended_surer": options_that_raise_fit_probability(plan, best.row),
-        "faster_format": _faster_format(plan, best),
+        "faster_options": _faster_options(plan, best),
         "recommended_host": {name: text for name, text in host.items() if text},
         "recommended_replay": replay,
         "open_facts": plan_facts(plan, best),
@@ -111,13 +111,13 @@ def _chosen_plans(plan: Plan, result: SearchResult, best: Candidates) -> dict[st
     }
 
 
-def _faster_format(plan: Plan, best: Candidates) -> dict[str, object] | None:
-    """Return the number format with which the first objective is much better; None: none."""
+def _faster_options(plan: Plan, best: Candidates) -> list[dict[str, object]]:
+    """Return a number format and an engine with which the first objective is much better."""
     column = plan_objective_column(plan, plan.problem.objectives[0].name, best.row)
-    lever = faster_number_format(plan, best, column)
-    if lever is None:
-        return None
-    return {**lever.to_dict(), "fit_probability": value_or_none(fit_probability(lever.row))}
+    return [
+        {**lever.to_dict(), "fit_probability": value_or_none(fit_probability(lever.row))}
+        for lever in faster_options(plan, best, column)
+    ]
 
 
 def _question_parts(plan: Plan, result: SearchResult) -> dict[str, object]:

@@ -27,6 +27,7 @@ from planner.show.output_blocks import (  # fmt: skip
 from planner.show.presenters.format_results import layout_of, number_cells, number_of
 from planner.show.presenters.json_files import question_manifest
 from planner.show.presenters.row_files import RowFiles, blocks
+from planner.show.presenters.size_screen import AT_90, PREDICTED, gpu_count_columns
 from planner.show.reports import SizeReport, written_report
 from planner.workloads.registry import workload_of
 
@@ -39,7 +40,9 @@ Rows = Sequence[Row]
 _MOST_TYPES = 5
 # Rows of all tables and sentences of the first screen.
 _SHORT_ROWS, _SHORT_LINES = 8, 3
-_RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3}
+_RANKS = {
+    "service": 0, "gpu": 0, PREDICTED: 1, AT_90: 1, "sized": 1, "a_day": 1, "model": 2, "plan": 3,
+}  # fmt: skip
 
 
 def services_blocks(fleet: SharedFleet, *, is_full: bool = False) -> Iterator[Block]:
@@ -158,11 +161,11 @@ def placed_columns(rows: Rows) -> list[Column]:
         Column("model", [str(row["model"]) for row in placed], numeric=False),
         Column(
             "peak",
-            number_cells(placed, _PEAK, "{:g}".format),
+            number_cells(placed, _PEAK, formatting.format_significant),
             "requests /s",
         ),
         Column("gpu", [str(row["gpu"]) for row in placed], "GPU", numeric=False),
-        Column("number", number_cells(placed, "num_gpus"), "GPUs"),
+        *gpu_count_columns(placed),
         Column(
             "a_day",
             number_cells(placed, _STANDALONE_COLUMNS),

@@ -130,10 +130,9 @@ def _sure_line(sizes: Sizes, best: Size, fleet: FeasiblePlan) -> str:
 def peak_lines(sizes: Sizes) -> list[str]:
     """Return the GPUs at the peak of a day, as predicted and at 90 %."""
     best = sizes.best
-    if best is None or not best.choices:
+    if best is None:
         return []
-    name = next((name for name in best.choices if CHEAPEST in name), FEWEST)
-    counts = best.gpus_by_confidence(name, sizes.request.limit_confidence)
+    counts = best.peak_gpus_by_confidence(sizes.request.limit_confidence)
     if not counts.get(PREDICTED) or not counts.get(AT_90):
         return []
     return [f"GPUs at the peak: {counts[PREDICTED]:,} predicted, {counts[AT_90]:,} at 90 %"]
@@ -144,11 +143,11 @@ def stake_lines(sizes: Sizes) -> Iterator[str]:
     best = sizes.best
     if best is None or not best.choices:
         return
-    name, fleet = next(
-        (pair for pair in best.choices.items() if CHEAPEST in pair[0]),
-        next(iter(best.choices.items())),
+    fleet = next(
+        (fleet for name, fleet in best.choices.items() if CHEAPEST in name),
+        next(iter(best.choices.values())),
     )
-    counts = best.gpus_by_confidence(name, sizes.request.limit_confidence)
+    counts = best.peak_gpus_by_confidence(sizes.request.limit_confidence)
     low, high = counts.get(PREDICTED), counts.get(AT_90)
     if not low or not high or high <= AT_STAKE * low:
         return
@@ -280,13 +279,7 @@ def _columns(rows: Rows, signs: Sequence[str]) -> Iterator[Column]:
             " ",
             numeric=False,
         )
-    confidence = number_of(rows[0], "confidence")
-    if PREDICTED in rows[0]:
-        yield Column(PREDICTED, number_cells(rows, PREDICTED), "GPUs predicted")
-        yield Column(AT_90, number_cells(rows, AT_90), "GPUs at 90%")
-    if PREDICTED not in rows[0] or confidence not in GPUS_BY_CONFIDENCE.values():
-        suffix = f" at {100 * confidence:g}%" if PREDICTED in rows[0] else ""
-        yield Column("sized", number_cells(rows, "num_gpus"), f"GPUs{suffix}")
+    yield from gpu_count_columns(rows)
     column = RUN_COST if rows[0].get(RUN_COST) is not None else HOURLY_COST
     costs = [number_or_nan(row.get(column)) for row in rows]
     ends = [_interval(column, row) for row in rows]
@@ -303,10 +296,23 @@ def _columns(rows: Rows, signs: Sequence[str]) -> Iterator[Column]:
     if any(math.isfinite(sum(pair)) for pair in ends):
         low, high = texts[len(rows) :: 2], texts[len(rows) + 1 :: 2]
         yield Column("range", ["-".join(pair) for pair in zip(low, high, strict=True)], "range")
-    yield from _limit_columns(rows, confidence)
+    yield from _limit_columns(rows, number_of(rows[0], "confidence"))
     runs = [number_or_nan(row.get(RUNS)) for row in rows]
     if any(map(math.isfinite, runs)):
         yield Column("runs", ["-" if math.isnan(n) else f"{n:,.0f}" for n in runs], "runs")
+
+
+def gpu_count_columns(rows: Rows) -> Iterator[Column]:
+    """Yield the GPUs as predicted, at 90 %, and at another confidence if one was given."""
+    confidences = {number_of(row, "confidence") for row in rows}
+    has_counts = any(PREDICTED in row for row in rows)
+    if has_counts:
+        yield Column(PREDICTED, number_cells(rows, PREDICTED), "GPUs predicted")
+        yield Column(AT_90, number_cells(rows, AT_90), "GPUs at 90%")
+    if not has_counts or not confidences <= {*GPUS_BY_CONFIDENCE.values()}:
+        is_one = has_counts and len(confidences) == 1
+        suffix = f" at {100 * min(confidences):g}%" if is_one else ""
+        yield Column("sized", number_cells(rows, "num_gpus"), f"GPUs{suffix}")
 
 
 def _interval(column: str, row: Row) -> tuple[float, float]:
