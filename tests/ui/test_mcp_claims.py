@@ -49,7 +49,7 @@ def pool() -> Iterator[Any]:
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("command, fields", QUESTIONS, ids=lambda part: str(part)[:60])
+@pytest.mark.parametrize(("command", "fields"), QUESTIONS, ids=lambda part: str(part)[:60])
 def test_claims_agree_with_the_numbers(pool: Any, command: str, fields: dict[str, object]) -> None:
     (answer,) = in_process(pool, {command: fields}).values()
     assert not answer.is_error, text_of(answer)
