@@ -51,6 +51,8 @@ class EngineExecution:
     step_overhead : host time per step that the GPU waits for [s]
     sequence_overhead : host time per step for each sequence in it [s]: scheduling, sampling,
         detokenization
+    prompt_overhead : host time per step for each prompt in it that the GPU waits for [s]: blocks of
+        the cache, inputs of the model, sampling parameters
     request_overhead : time of tokenization and transport before a request's first step [s]
     elementwise_passes : traffic of elementwise kernels over that of fused ones
     weight_bandwidth_fraction : rate at which products read weights over the best measured rate on
@@ -148,6 +150,7 @@ class EngineExecution:
     fused_quantization: bool
     custom_all_reduce: bool
     sustained_clock: Share = 0.0
+    prompt_overhead: Seconds = 0.0
     joined_all_reduce: bool = False
     expert_launch_time: Seconds = 0.0
     decode_expert_launch_time: Seconds = 0.0

@@ -114,6 +114,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         is_open=w.request_rate is not None,
         mixes=scheduler.chunked_prefill,
         variation=w.input_variation,
+        answers=w.output_variation,
     )
 
     outside = 0.0 if demand.is_open else world.execution.request_overhead
@@ -144,10 +145,14 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         met_rate = own * rate * (1 - together)
         crowd = met_rate * steps * found.slope
         each = (base + behind) / max(1 - crowd - met_rate * prompt_at(met_rate), 1e-6)
-        if scheduler.chunked_prefill:
-            full = base + demand.per_step * found.prefill
-            each = min(each, full / max(1 - crowd, 1e-6))
-        return each
+        return min(each, full_step(rate)) if scheduler.chunked_prefill else each
+
+    def full_step(rate: float) -> float:
+        """Of an answer, with as many prompts as fill it."""
+        noise = scalar_waits.noise(min(rate * found.added, 0.98)) if demand.is_open else 1.0
+        base = found.fixed + found.slope * (noise + together * max(running - 1, 0.0))
+        crowd = own * rate * (1 - together) * steps * found.slope
+        return (base + demand.per_step * found.prefill) / max(1 - crowd, 1e-6)
 
     def flow(rate: float) -> tuple[float, Met, float, float]:
         answer = steps * step_at(rate)
@@ -171,13 +176,20 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         return rate * (first + answer) - held(rate)
 
     alone = found.prompt_time + steps * found.decode(1.0) + outside
-    taken = own * (found.prompt(found.most) + steps * found.slope)
+    others_come = 1.0 if demand.is_open else min(max(running - 1, 0.0), 1.0)
+    taken = others_come * (found.prompt(found.most) + steps * found.slope)
     if scheduler.chunked_prefill:
-        taken += own * found.fixed / min(demand.per_step, running)
+        taken += others_come * found.fixed / min(demand.per_step, running)
     fastest = min(running / alone, 1 / taken if taken else float("inf"))
     rate = enclosed(too_many, 0.0, fastest * (1 - 1e-6))
     answer, met, first, burst = flow(rate)
-    first = max(first, held(rate) / rate - answer)
+    # What is held and neither waits nor answers at this rate, but for the last wave.
+    left = max(held(rate) / rate - first - answer, 0.0) * (1 - 1 / max(number / running, 1.0))
+    longer = 0.0
+    if scheduler.chunked_prefill and not demand.is_open:
+        longer = min(left, max(steps * full_step(rate) - answer, 0.0) * others_come)
+    slower = (answer + longer) / answer if answer else 1.0
+    first, answer = first + left - longer, answer + longer
     late = steps * found.decode(running) * (1 - w.output_variation**2) / 2
     line = Line(
         number=number,
@@ -201,7 +213,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
             max(running - found.together, 0.0) / 2 * found.queued, burst / max(together, 1e-12)
         ),
         line=line,
-        per_token=(step_at(rate) + stalled - thinned) / per_step(world),
+        per_token=((step_at(rate) + stalled) * slower - thinned) / per_step(world),
         rate=rate,
         demand=demand,
         met=met,

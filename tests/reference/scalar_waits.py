@@ -22,6 +22,7 @@ class Demand:
     is_open: bool
     mixes: bool
     variation: float
+    answers: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +119,8 @@ def meets(demand: Demand, rate: float, decoding: float) -> Met:
     share = beside / d.per_step
     alone = d.prompt + share
     busy = min(load * alone / d.prompt, 0.98)
-    lined_up = busy * alone * (1 + d.variation**2) / (2 * (1 - busy)) + beside / 2
+    arrivals = 1.0 if d.is_open else d.answers**2
+    lined_up = busy * alone * (arrivals + d.variation**2) / (2 * (1 - busy)) + beside / 2
     wait = max(met / 2 + before + after, lined_up + min(share, beside / 2))
     share_of_places, time, variance = 0.0, 0.0, 0.0
     if d.is_open:

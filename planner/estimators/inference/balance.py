@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -135,9 +136,8 @@ class Loop:
     @cached_property
     def thinned(self) -> FloatArray:
         """Share of the sequences that a token misses at the end of a finite number of requests."""
-        waves = requests_sent(self.inputs, self.configurations) / self.running
         missed = 1 - mean_overlap_share(self.inputs.workload.output_variation)
-        return np.asarray(missed / np.maximum(waves, 1.0))
+        return np.asarray(missed / np.maximum(self.waves, 1.0))
 
     @property
     def outside(self) -> float:
@@ -177,17 +177,26 @@ class Loop:
             return 1.0
         return np.maximum(self.running - 1, 0.0) / self.running
 
+    @cached_property
+    def _meets_others(self) -> Numeric:
+        """0 of a request that is alone, else 1."""
+        return 1.0 if self._is_open else np.clip(self.running - 1, 0.0, 1.0)
+
+    @cached_property
+    def waves(self) -> FloatArray:
+        """Requests of a replica over those that run at once; infinite where they never end."""
+        return np.asarray(requests_sent(self.inputs, self.configurations) / self.running)
+
     @property
     def rate_bound(self) -> FloatArray:
         """Upper bound of a replica's request rate [1/s]: without waits, or with a busy engine."""
         costs, work = self.costs, self.work
         unloaded = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
-        busy_time = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
+        busy_time = costs.prompt(costs.most) + work.steps * costs.slope
         if self.inputs.engine.scheduler.chunked_prefill and not self.inputs.workload.embeds:
             # Steps that are full of prompts have a beginning, too.
-            busy_time = busy_time + self._others * costs.fixed / np.minimum(
-                work.per_step, self.running
-            )
+            busy_time = busy_time + costs.fixed / np.minimum(work.per_step, self.running)
+        busy_time = busy_time * self._meets_others
         if (prefixes := self.inputs.prefixes) is not None:
             busy_time = np.maximum(
                 busy_time, prefixes.cache_load_time
@@ -273,8 +282,31 @@ class Loop:
         step = (base + self._behind) / np.maximum(1 - crowd - stopped, LEAST_SHARE)
         if not self.inputs.engine.scheduler.chunked_prefill:
             return step
-        fullest = (base + work.per_step * costs.prefill) / np.maximum(1 - crowd, LEAST_SHARE)
-        return np.minimum(step, fullest)
+        return np.minimum(step, self._full_step(base, crowd))
+
+    def _full_step(self, base: FloatArray, crowd: FloatArray) -> FloatArray:
+        """Seconds of a step of an answer that is full of prompts."""
+        full = base + self.work.per_step * self.costs.prefill
+        return np.asarray(full / np.maximum(1 - crowd, LEAST_SHARE))
+
+    def saturated(self, rate: FloatArray, state: ReplicaState) -> ReplicaState:
+        """Return the state in which all requests that are held are somewhere at a ``rate`` [1/s].
+
+        Where prompts take all of the engine's time, some always wait. An engine that mixes them
+        with answers fills every step with them, and answers take as long; further requests wait
+        for their first token. None follow the last wave of a finite number.
+        """
+        spare = np.maximum(self.held(rate) / rate - state.first - state.answer, 0.0)
+        spare = spare * (1 - 1 / np.maximum(self.waves, 1.0))
+        answer = state.answer
+        if self.inputs.engine.scheduler.chunked_prefill and not self._is_open:
+            crowd = self._others * rate * (1 - self.together) * self.work.steps * self.costs.slope
+            full = self.work.steps * self._full_step(self._group_step_time, crowd)
+            full = np.maximum(full - answer, 0.0) * self._meets_others
+            answer = answer + np.minimum(spare, full)
+        longer = np.where(state.answer > 0, answer / np.maximum(state.answer, 1e-300), 1.0)
+        first = state.first + spare - (answer - state.answer)
+        return replace(state, step=state.step * longer, answer=answer, first=first)
 
 
 def _scheduled_after(inputs: ServingInputs, rate: FloatArray, step: FloatArray) -> FloatArray:

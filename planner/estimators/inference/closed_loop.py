@@ -436,9 +436,7 @@ def served_at_concurrency(
     work = step_demand(inputs, c, costs, running, places)
     loop = Loop(inputs=inputs, configurations=c, costs=costs, work=work, running=running)
     rate = solve_rate(excess=loop.full, upper_bound=loop.rate_bound * (1 - LEAST_SHARE))
-    state = loop.at(rate)
-    # If prompts take all of the time, the remaining requests queue for prefill.
-    first = np.maximum(state.first, loop.held(rate) / rate - state.answer)
+    state = loop.saturated(rate, loop.at(rate))
     # A client outside the engine is not in the queue.
     excess = np.maximum(clients - rate * loop.outside, running)
     line = Line(
@@ -451,8 +449,8 @@ def served_at_concurrency(
         in_flight=clients,
         decoding=rate * state.answer,
         utilization=np.minimum(rate * loop.prompt(rate), 1.0),
-        wait=first - loop.burst - costs.prompt_time + queued + state.queue.place_wait,
-        placed_first=first + queued + request_overhead(inputs) + adapter_load_time(inputs, c),
+        wait=state.first - loop.burst - costs.prompt_time + queued + state.queue.place_wait,
+        placed_first=state.first + queued + request_overhead(inputs) + adapter_load_time(inputs, c),
         burst=loop.burst,
         together=loop.together,
         spread=loop.spread,

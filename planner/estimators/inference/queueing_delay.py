@@ -114,7 +114,9 @@ def queue_state(
         together = np.maximum(c.concurrency - 1, 0.0)
         met = np.minimum(mean, step + together * work.prompt)
         busy = np.minimum(together, 1.0)
-        others, wait = _wait_times(work, mixed_step, load, met, w.input_variation)
+        others, wait = _wait_times(
+            work, mixed_step, load, met, w.input_variation, w.output_variation**2
+        )
         # What comes with one step fits the next, unless a prompt does not; where prompts stop
         # all answers, no other comes meanwhile.
         wait = np.where((work.per_step < 1) & mixes, wait, met / 2 + others)
