@@ -21,25 +21,29 @@ def room_error(row: dict[str, str]) -> float:
     return float(memory.room.size[0]) / measured - 1
 
 
+def plain_logs() -> list[dict[str, str]]:
+    """Logs of servers without LMCache, whose own buffers on the GPU no option tells."""
+    return [row for row in start_logs() if "LMCache" not in row["case"]]
+
+
 def test_room_of_engines_that_share_a_model_between_gpus() -> None:
-    rows = [
-        row for row in start_logs() if int(row["tensor_parallel"]) >= 4 and row["fitted"] == "0"
-    ]
+    rows = [row for row in plain_logs() if int(row["tensor_parallel"]) >= 4]
+    rows = [row for row in rows if row["fitted"] == "0"]
     errors = {
         row["case"] + row["version"]: room_error(row)
         for row in rows
         if row["measured_kv_cache_gib"] or row["measured_kv_cache_tokens"]
     }
-    assert len(errors) >= 7
-    assert max(abs(error) for error in errors.values()) < 0.1, errors
+    assert len(errors) >= 6
+    assert max(abs(error) for error in errors.values()) < 0.03, errors
 
 
 def test_room_of_all_logs() -> None:
-    errors = np.array([room_error(row) for row in start_logs()])
+    errors = np.array([room_error(row) for row in plain_logs()])
     errors = np.abs(errors[np.isfinite(errors)])
-    assert len(errors) >= 35
-    assert np.median(errors) < 0.01
-    assert np.mean(errors < 0.055) > 0.9
+    assert len(errors) >= 34
+    assert np.median(errors) < 0.005
+    assert np.mean(errors < 0.03) > 0.93
 
 
 @each("row", [row for row in start_logs() if row["measured_weights_gib"]])
@@ -93,7 +97,7 @@ def test_peers_over_pcie_need_no_buffers() -> None:
     row = next(row for row in start_logs() if row["case"] == "Qwen3 32B tp 2")
     fast = predicted(row)[0].reserved[0]
     slow = predicted({**row, "gpu": "rtx4090-24gb"})[0].reserved[0]
-    assert fast - slow == pytest.approx(1.85 * GIB)
+    assert fast - slow == pytest.approx(0.41 * GIB)
 
 
 def test_logs_say_how_sure_room_is() -> None:
