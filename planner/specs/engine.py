@@ -284,6 +284,8 @@ class EngineMemory:
     Parameters
     ----------
     gpu_memory_utilization : default share of the device that the engine uses
+    cache_share : share of the memory left beside weights and activations that the cache gets, where
+        the option is a share of the device
     reserved : context [bytes], graphs and communication buffers
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
     windows_hold_step : the room for one request has the new tokens of a step beside each sliding
@@ -298,7 +300,8 @@ class EngineMemory:
     gathered_logits : every rank of tensor parallelism samples from all logits, not from its share
         of them
     warm_up_logit_bytes : memory of each logit of every token of the largest prefill step at the
-        start, on each rank [bytes]; 0: only sampled logits are computed
+        start, on each rank and beside what layers leave allocated [bytes]; 0: only sampled logits
+        are computed
     profiled_seqs : default number of sequences that the engine samples in a step before it sizes
         the cache; 0: the cache gets the memory that the requests of the plan leave
     fixed_profiled_seqs : the number of profiled sequences is set explicitly, independent of the
@@ -319,6 +322,7 @@ class EngineMemory:
     windows_hold_step: bool = False
     window_pool_share: Ratio = 0.0
     memory_share: MemoryShare | None = None
+    cache_share: Share = 1.0
     activation_copies: Ratio = 1.0
     communication: BytesOrZero = 0.0
     logit_bytes: Ratio = 4.0

@@ -45,9 +45,7 @@ def test_every_interval_of_speed_is_wider_in_a_release_that_nobody_measured(gpu:
 
 
 def test_a_release_that_was_measured_is_as_sure_as_one_that_nobody_names() -> None:
-    assert (
-        sure_of(MEASURED, engine="vllm-0.8").factors == sure_of(None, engine="vllm-0.8").factors
-    )
+    assert sure_of(MEASURED, engine="vllm-0.8").factors == sure_of(None, engine="vllm-0.8").factors
 
 
 @pytest.mark.few(1)

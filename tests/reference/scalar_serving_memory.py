@@ -204,8 +204,10 @@ def activations(world: ServingWorld, c: Replica, sampled: float) -> float:
         queued = 2 * model.num_hidden_layers / c.pipeline_parallel * vectors
     at_start = 0.0
     if memory.warm_up_logit_bytes:
-        each = memory.warm_up_logit_bytes * model.vocab_size + 4 * model.hidden_size
-        at_start = max(most, world.workload.input_tokens) * each
+        each = (memory.warm_up_logit_bytes + (2 / t if t > 1 else 0)) * model.vocab_size
+        each += 4 * model.hidden_size
+        of_layer = (8 * model.hidden_size + 2 * max(widths) / t) * memory.activation_copies
+        at_start = max(most, world.workload.input_tokens) * (each + of_layer)
     return max(layer * memory.activation_copies, sampling, at_start) + queued
 
 
@@ -225,6 +227,13 @@ def drafter(world: ServingWorld, c: Replica) -> tuple[ServingWorld, Replica] | N
 
 
 def usable(world: ServingWorld, c: Replica, held: float, beside: float) -> float:
+    """Of what the engine's share leaves, the part of the cache, and all else."""
+    whole = of_share(world, c, held, beside)
+    left = whole - held - beside
+    return whole if left <= 0 else held + beside + world.engine.memory.cache_share * left
+
+
+def of_share(world: ServingWorld, c: Replica, held: float, beside: float) -> float:
     """Of a GPU, by the engine's own meaning of its share: of all, of weights and cache, of what
     is left."""
     size, memory = world.gpu.allocatable_memory, world.engine.memory

@@ -214,7 +214,7 @@ def test_static_batches(
         {},
         {"profiled_seqs": 0, "expert_workspace": False, "gathered_logits": False},
         {"queued_all_reduces": True, "logit_bytes": 14.0, "profiled_seqs": 16},
-        {"profiled_seqs": 0, "warm_up_logit_bytes": 4.0},
+        {"profiled_seqs": 0, "warm_up_logit_bytes": 4.0, "cache_share": 0.95},
         {"profiled_seqs": 1024, "fixed_profiled_seqs": True},
     ],
 )

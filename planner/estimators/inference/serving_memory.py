@@ -30,6 +30,7 @@ from planner.formulas.memory import (
 from planner.formulas.queueing import mean_residual
 from planner.layers.model import layer_of
 from planner.specs.engine import MemoryShare
+from planner.specs.quantization import SIXTEEN_BIT_BYTES
 
 
 @record(kw_only=True)
@@ -222,7 +223,9 @@ def usable_bytes(
         usable = weights + reserved + memory_share * np.maximum(size - weights - reserved, 0.0)
     else:
         usable = np.asarray(size * memory_share)
-    return np.where(memory_share > 0, usable, inputs.usable_memory)
+    usable = np.where(memory_share > 0, usable, inputs.usable_memory)
+    unused = (1 - inputs.engine.memory.cache_share) * (usable - weights - reserved)
+    return np.asarray(usable - np.maximum(unused, 0.0))
 
 
 def _memory_and_cache(
@@ -400,8 +403,8 @@ def _activation_bytes(
     model, memory, t = inputs.model, inputs.engine.memory, c.tensor_parallel
     described = [layer_of(model, group) for group in model.layer_groups]
     widest = max(each.widest for each in described)
-    of_layer = 2.0 * tokens * (3 * model.hidden_size + model.stream_width + widest / t)
-    of_layer = of_layer * memory.activation_copies
+    of_token = 2.0 * (3 * model.hidden_size + model.stream_width + widest / t)
+    of_token = of_token * memory.activation_copies
     split = 1.0 if memory.gathered_logits else t
     logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.head_columns / split
     expert_workspace: FloatArray = np.zeros(())
@@ -419,12 +422,14 @@ def _activation_bytes(
         queued = np.where(t > 1, outputs * 2.0 * tokens * model.hidden_size, 0.0)
     copies = 2 if memory.profiled_seqs else 4
     sampling = 2.0 * tokens * copies * model.hidden_size + logits
-    working = np.maximum(of_layer, sampling + expert_workspace)
+    working = np.maximum(tokens * of_token, sampling + expert_workspace)
     if memory.warm_up_logit_bytes:
-        # The largest step of prompts (the first is never split): logits and hidden states.
+        # The largest step of prompts (the first is never split). The blocks of its layers are too
+        # small for its logits, of which a rank of several has its shard beside all.
         tokens = np.maximum(c.max_num_batched_tokens, inputs.workload.input_tokens)
-        of_token = memory.warm_up_logit_bytes * model.vocab_size + 4.0 * model.hidden_size
-        working = np.maximum(working, np.asarray(tokens * of_token))
+        of_logit = memory.warm_up_logit_bytes + np.where(t > 1, SIXTEEN_BIT_BYTES / t, 0.0)
+        of_logits = of_logit * model.vocab_size + 4.0 * model.hidden_size
+        working = np.maximum(working, np.asarray(tokens * (of_token + of_logits)))
     seen, tower = encoder_memory(inputs, c, tokens)
     return np.maximum(working + queued + seen, tower)
 
