@@ -464,7 +464,9 @@ class Checkpoint:
     source : publication
     sixteen_bit : parts of every layer in 16 bit: ``attention``, ``feed_forward`` (dense) and
         ``shared_experts``; embeddings, logits, routers and norms always are
+    eight_bit : parts of every layer in 8-bit floats, where others have fewer bits
     sixteen_bit_layers : number of layers, such as the first and last, with all matrices in 16 bit
+    weight_bits : bits of a weight without scales; None: as the format
     group_size : weights that share a scale; None: as the format
     scale_bytes : size of a scale [bytes]
     zero_point_bytes : size of a zero point [bytes]
@@ -477,7 +479,9 @@ class Checkpoint:
     quantization: Annotated[str, PostValidator(quantization_word)]
     source: Annotated[str, MinLen(1)]
     sixteen_bit: Annotated[tuple[str, ...], PostValidator(check_parts)] = ()
+    eight_bit: Annotated[tuple[str, ...], PostValidator(check_parts)] = ()
     sixteen_bit_layers: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
+    weight_bits: Annotated[float, Interval(ge=1, le=16)] | None = None
     group_size: Annotated[int, Strict(), Interval(ge=1, le=10**6)] | None = None
     scale_bytes: Bytes = 2.0
     zero_point_bytes: Bytes = 0.0

@@ -147,7 +147,7 @@ def test_a_warm_up_computes_the_logits_of_all_tokens_of_a_step(
 def test_tokens_that_text_generation_inference_found_room_for(
     issue: int, model: str, gpu: str, engine: str, tensor_parallel: int, bound: int, tokens: int
 ) -> None:
-    """Logged as "Setting max batch total tokens" in issues of huggingface/text-generation-inference."""
+    """Logged as "Setting max batch total tokens" in its issues on GitHub."""
     setting = serving_setting(model, gpu, engine=engine, input_tokens=1024)
     c = replicas(
         num_gpus=tensor_parallel, tensor_parallel=tensor_parallel, max_num_batched_tokens=bound

@@ -74,9 +74,12 @@ def part_bytes(world: ServingWorld, word: str, part: str) -> float:
         fits = world.engine.name.lower() in engines and world.gpu.vendor.lower() in vendors
         if one.quantization != word or not fits:
             continue
+        bits = 0.5 if own < 1 else floor(own)
+        scales = own - bits
         if one.group_size:
-            bits = 0.5 if own < 1 else floor(own)
-            own = bits + (one.scale_bytes + one.zero_point_bytes) / one.group_size
+            scales = (one.scale_bytes + one.zero_point_bytes) / one.group_size
+        own = (one.weight_bits / 8 if one.weight_bits else bits) + scales
+        own = 1.0 if part in one.eight_bit else own
         own = 2.0 if part in one.sixteen_bit else own
         left = min(one.sixteen_bit_layers / world.model.num_hidden_layers, 1)
         return left * 2.0 + (1 - left) * own
@@ -88,7 +91,10 @@ def stored_form(world: ServingWorld, word: str, part: str) -> str:
     plain = replace(world, model=replace(world.model, checkpoints=tuple(
         replace(one, sixteen_bit_layers=0) for one in world.model.checkpoints
     )))  # fmt: skip
-    return "w16a16" if part_bytes(plain, word, part) == 2.0 else word
+    if part_bytes(plain, word, part) == 2.0:
+        return "w16a16"
+    served = [one for one in plain.model.checkpoints if one.quantization == word]
+    return "fp8" if any(part in one.eight_bit for one in served[:1]) else word
 
 
 def weights(world: ServingWorld, c: Replica) -> float:
