@@ -135,8 +135,8 @@ def _as_published(model: ModelSpec, repository: str) -> ModelSpec:
     """The model with the quantization of a checkpoint: a known one's, else that in its name."""
     by_repository = {one.repository.lower(): one.quantization for one in model.checkpoints}
     word = by_repository.get(repository.lower()) or format_of(repository)
-    is_own = word == "fp8" and model.quantization == "fp8_block"
-    return model if word is None or is_own else in_format(model, word)
+    is_block_scaled = word == "fp8" and model.quantization == "fp8_block"
+    return model if word is None or is_block_scaled else in_format(model, word)
 
 
 def in_format(model: ModelSpec, word: str) -> ModelSpec:

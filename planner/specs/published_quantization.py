@@ -31,8 +31,8 @@ _EXPERT_OR_ROUTER = re.compile(r"experts|\.gate$|router")
 # Modules beside the layers of the language model.
 _OTHER_MODULES = re.compile(r"visual|vision|mtp|embed|lm_head|audio|projector|norm|draft")
 _LEFT_OUT_KEYS = (
-    "ignore", "modules_to_not_convert", "exclude_modules", "exclude", "exclude_layers",
-    "llm_int8_skip_modules", "skip_modules",
+    "ignore", "ignored_layers", "modules_to_not_convert", "exclude_modules", "exclude",
+    "exclude_layers",    "llm_int8_skip_modules", "skip_modules",
 )  # fmt: skip
 
 
@@ -134,8 +134,10 @@ def published_types(values: _Table) -> dict[str, object]:
         raise SpecError(_unknown(config))
     words: dict[str, object] = {"quantization": dense.word} if dense else {}
     words["expert_quantization"] = (experts or main).word
-    if "fp4" in (config.get("expert_dtype"), shape.get("expert_dtype")):
-        words["expert_quantization"] = "mxfp4"  # an 8-bit exponent per 32, as in DeepSeek-V4
+    of_experts = (config.get("expert_dtype"), shape.get("expert_dtype"), config.get("store_dtype"))
+    if "fp4" in of_experts or "mxfp4" in of_experts:
+        # An 8-bit exponent per 32: DeepSeek-V4 by expert_dtype, MiMo-V2 by store_dtype.
+        words["expert_quantization"] = "mxfp4"
     if has_experts and any(_PARTS["attention"].search(name) for name in left_out):
         words.pop("quantization", None)
     stored = _sixteen_bit_parts(left_out, shape.get("num_hidden_layers") or 0) | eight_bit

@@ -23,6 +23,10 @@ CASES = {
         {"quant_method": "fp8", "weight_block_size": [128, 128]},
         {"quantization": "fp8_block", "expert_quantization": "fp8_block"},
     ),
+    "MiMo-V2": (
+        {"quant_method": "fp8", "weight_block_size": [128, 128], "store_dtype": "mxfp4"},
+        {"quantization": "fp8_block", "expert_quantization": "mxfp4"},
+    ),
     "fp8 per tensor": (
         {"quant_method": "fp8"},
         {"quantization": "fp8", "expert_quantization": "fp8"},
