@@ -133,7 +133,7 @@ def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
 
 def _as_published(model: ModelSpec, repository: str) -> ModelSpec:
     """The model with the quantization of a checkpoint: a known one's, else that in its name."""
-    by_repository = {one.repository.lower(): one.quantization for one in model.checkpoints}
+    by_repository = {stored.repository.lower(): stored.quantization for stored in model.checkpoints}
     word = by_repository.get(repository.lower()) or format_of(repository)
     is_block_scaled = word == "fp8" and model.quantization == "fp8_block"
     return model if word is None or is_block_scaled else in_format(model, word)

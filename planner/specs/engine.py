@@ -286,7 +286,8 @@ class EngineMemory:
     gpu_memory_utilization : default share of the device that the engine uses
     cache_share : share of the memory left beside weights and activations that the cache gets, where
         the option is a share of the device
-    reserved : context [bytes], graphs and communication buffers
+    reserved : context [bytes] and communication buffers, and graphs where these are not apart
+    graphs : memory of CUDA graphs that the engine takes off the cache [bytes]
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
     windows_hold_step : the room for one request has the new tokens of a step beside each sliding
         window
@@ -319,6 +320,7 @@ class EngineMemory:
     gpu_memory_utilization: Share
     reserved: BytesOrZero
     block_size: Count
+    graphs: BytesOrZero = 0.0
     windows_hold_step: bool = False
     window_pool_share: Ratio = 0.0
     memory_share: MemoryShare | None = None

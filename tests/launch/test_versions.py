@@ -68,7 +68,7 @@ def test_of_several_the_nearest_counts() -> None:
         ("0.7.3", "AMD", None),
         ("0.8", "AMD", "vllm-0.8"),
         ("0.16.1", None, "vllm-0.8"),
-        ("0.17.0", None, "vllm"),
+        ("0.17.0", None, "vllm-0.17"),
         ("0.27.1", None, "vllm"),
     ],
 )

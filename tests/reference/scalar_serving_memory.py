@@ -268,7 +268,7 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
         answers = w.output_tokens * (1 + w.output_variation**2)
         typical = cache(world, c, w.input_tokens + answers)
     ranks = c.attention_data_parallel
-    reserved = engine.memory.reserved
+    reserved = engine.memory.reserved + engine.memory.graphs
     if c.tensor_parallel > 1 and world.gpu.scale_up.kind != "pcie":
         reserved += engine.memory.communication
     working = activations(world, c, c.concurrency / ranks)

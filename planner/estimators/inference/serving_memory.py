@@ -201,7 +201,7 @@ def reserved_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArra
     memory, is_slow = inputs.engine.memory, inputs.machine.gpu.scale_up.kind is LinkKind.PCIE
     peers = 0.0 if is_slow else memory.communication
     shared = np.where(c.tensor_parallel > 1, peers, 0.0)
-    return np.asarray(memory.reserved + shared)
+    return np.asarray(memory.reserved + memory.graphs + shared)
 
 
 def usable_bytes(

@@ -399,4 +399,5 @@ def without_cuda_graphs(engine: EngineProfile) -> EngineProfile:
         expert_launch_time=max(e.expert_launch_time, routing),
         network_callback_time=0.0,
     )
-    return replace(engine, execution=execution)
+    memory = replace(engine.memory, graphs=0.0)
+    return replace(engine, execution=execution, memory=memory)
