@@ -293,11 +293,14 @@ class EngineMemory:
         window
     window_pool_share : tokens that layers with a window have room for over those of other layers,
         if the pools are divided at the start; 0: blocks of all layers come from one pool
+    pooled_states : a state of a recurrent layer takes pages of the cache as large as those of the
+        attention layers
     memory_share : reference of the engine's option for the share of memory; None: no such option
     activation_copies : allocated activations over those that the largest layer needs at once
     communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
         links are faster than PCIe
     logit_bytes : memory of each logit of the sampled sequences during sorting [bytes]
+    profiles_images : the engine encodes the largest image before it sizes the cache
     gathered_logits : every rank of tensor parallelism samples from all logits, not from its share
         of them
     warm_up_logit_bytes : memory of each logit of every token of the largest prefill step at the
@@ -323,11 +326,13 @@ class EngineMemory:
     graphs: BytesOrZero = 0.0
     windows_hold_step: bool = False
     window_pool_share: Ratio = 0.0
+    pooled_states: bool = False
     memory_share: MemoryShare | None = None
     cache_share: Share = 1.0
     activation_copies: Ratio = 1.0
     communication: BytesOrZero = 0.0
     logit_bytes: Ratio = 4.0
+    profiles_images: bool = False
     gathered_logits: bool = False
     warm_up_logit_bytes: Ratio = 0.0
     profiled_seqs: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
