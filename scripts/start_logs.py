@@ -21,6 +21,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.base.units import GIB
+from planner.confidence.profile_rules import rule_of_profile
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.serving_memory import (
@@ -90,7 +91,7 @@ def predicted(row: dict[str, str]) -> tuple[ServingMemory, float]:
 
 
 def logged_errors() -> Iterator[tuple[str, str, float, float]]:
-    """Engine, source, and logarithms of usable and of needed over predicted memory of each log.
+    """Class, source, and logarithms of usable and of needed over predicted memory of each log.
 
     Memory is what one sequence of the plan needs on the fullest GPU: the engine had the room that
     it logged, and all else was taken.
@@ -103,4 +104,6 @@ def logged_errors() -> Iterator[tuple[str, str, float, float]]:
         needed = float(memory.needed_for(1.0)[0])
         more = float(memory.room.size[0]) - measured
         error = math.log1p(more / needed)
-        yield setting.engine.name, row["source"], math.log(setting.usable_memory / needed), error
+        engine = CATALOGUE.load_engine(row["engine"]).spec
+        label = rule_of_profile(engine, row["gpu"]).label
+        yield label, row["source"], math.log(setting.usable_memory / needed), error

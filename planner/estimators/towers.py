@@ -242,6 +242,26 @@ def encoder_inputs(shared_inputs: ServingInputs) -> list[EncoderTokens]:
     return inputs
 
 
+def largest_image(inputs: ServingInputs) -> EncoderTokens | None:
+    """Return the largest image that an engine encodes at its start; None if it encodes none.
+
+    Its tokens are those of the most pixels or tiles of its processor, at most those of a request
+    (vllm 0.33, ``multimodal/encoder_budget.py``).
+    """
+    tower = inputs.model.vision_tower
+    if tower is None or not inputs.engine.memory.profiles_images:
+        return None
+    pixels_of_token = (tower.patch_size * tower.spatial_merge_size) ** 2
+    tokens = float(tower.tokens_per_image) * max(tower.max_tiles, 1)
+    if tower.max_pixels:
+        tokens = tower.max_pixels / pixels_of_token
+    if (longest := inputs.workload.max_model_len) is not None:
+        tokens = min(tokens, longest)
+    tiles, tokens_of_tile = _tiles(tower, tokens)
+    patches = tokens_of_tile * tower.patches_per_token
+    return EncoderTokens(tower=tower, parts=tiles, patches=patches, largest=round(tokens))
+
+
 def tower_weights(inputs: ServingInputs, configurations: ServingConfigurations) -> FloatArray:
     """Bytes of the towers on one GPU of the first stage; 0 for a text model."""
     towers = (inputs.model.vision_tower, inputs.model.audio_tower)
@@ -256,11 +276,13 @@ def encoder_memory(
 
     Both for the ``tokens`` of a step, or for one image or sound where that has more: at most so
     many are encoded before a step, and stored until their request has read them (vllm 0.33,
-    ``v1/core/encoder_cache_manager.py``, ``compute_mm_encoder_budget``). Nothing without any.
+    ``v1/core/encoder_cache_manager.py``, ``compute_mm_encoder_budget``). Nothing without any, but
+    for the image that the engine encodes at its start.
     """
     stored = working = np.zeros(())
     copies = SIXTEEN_BIT_BYTES * inputs.engine.memory.activation_copies
-    for encoder_input in encoder_inputs(inputs):
+    at_start = largest_image(inputs)
+    for encoder_input in [*encoder_inputs(inputs), *([at_start] if at_start else [])]:
         tower, encoded_tokens = encoder_input.tower, np.maximum(tokens, encoder_input.largest)
         widest = max(tower_layer(tower, group).widest for group in tower.layer_groups)
         width = _STREAMS * tower.hidden_size + widest / configurations.tensor_parallel

@@ -32,7 +32,15 @@ from planner.specs.quantization import checkpoint_of, format_of
 from planner.specs.search_space import SearchSpace
 from planner.specs.software_profile import load_engine, load_framework
 from planner.specs.spec_files import check_spec, digest, read_spec, read_toml
-from planner.specs.spec_paths import SpecKind, aliased, find, names, price_files, spec_folders
+from planner.specs.spec_paths import (
+    SpecKind,
+    aliased,
+    close_names,
+    find,
+    names,
+    price_files,
+    spec_folders,
+)
 
 _SIXTEEN_BIT = "w16a16"
 
@@ -83,7 +91,8 @@ def copied_from(name: str, folder: Path | None = None) -> str | None:
     if "/" in name:
         from planner.specs.hugging_face import cached_config, is_repository
 
-        if not is_repository(name) or cached_config(name):
+        repository = name.partition(":")[0]  # without the tag of a GGUF file
+        if not is_repository(repository) or cached_config(repository):
             return None
     base = checkpoint_of(name, folder).model
     return None if base == name else base
@@ -107,21 +116,27 @@ def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
         return read_config(Path(name))
     if os.path.isfile(os.path.join(name, "config.json")):
         return read_config(Path(name) / "config.json")
-    if is_repository(name):
+    if is_repository(name.partition(":")[0]):
         base = copied_from(name, folder)
         path = aliased(SpecKind.MODELS, base or name, folder)
         if base and path is None:
             path = find(SpecKind.MODELS, base, folder)
         if path is not None:
             return _as_published(_from_toml(path), name)
-        return read_config(find_config(name), name)
+        try:
+            config = find_config(name)
+        except SpecError as error:
+            raise SpecError(f"{error}{close_names(SpecKind.MODELS, name, folder)}") from error
+        return read_config(config, name)
     return _from_toml(find(SpecKind.MODELS, name, folder))
 
 
 def _as_published(model: ModelSpec, repository: str) -> ModelSpec:
-    """The model with the quantization in the name of a checkpoint."""
-    word = format_of(repository)
-    return model if word is None else in_format(model, word)
+    """The model with the quantization of a checkpoint: a known one's, else that in its name."""
+    by_repository = {stored.repository.lower(): stored.quantization for stored in model.checkpoints}
+    word = by_repository.get(repository.lower()) or format_of(repository)
+    is_block_scaled = word == "fp8" and model.quantization == "fp8_block"
+    return model if word is None or is_block_scaled else in_format(model, word)
 
 
 def in_format(model: ModelSpec, word: str) -> ModelSpec:

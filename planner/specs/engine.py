@@ -287,21 +287,28 @@ class EngineMemory:
     Parameters
     ----------
     gpu_memory_utilization : default share of the device that the engine uses
-    reserved : context [bytes], graphs and communication buffers
+    cache_share : share of the memory left beside weights and activations that the cache gets, where
+        the option is a share of the device
+    reserved : context [bytes] and communication buffers, and graphs where these are not apart
+    graphs : memory of CUDA graphs that the engine takes off the cache [bytes]
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
     windows_hold_step : the room for one request has the new tokens of a step beside each sliding
         window
     window_pool_share : tokens that layers with a window have room for over those of other layers,
         if the pools are divided at the start; 0: blocks of all layers come from one pool
+    pooled_states : a state of a recurrent layer takes pages of the cache as large as those of the
+        attention layers
     memory_share : reference of the engine's option for the share of memory; None: no such option
     activation_copies : allocated activations over those that the largest layer needs at once
     communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
         links are faster than PCIe
     logit_bytes : memory of each logit of the sampled sequences during sorting [bytes]
+    profiles_images : the engine encodes the largest image before it sizes the cache
     gathered_logits : every rank of tensor parallelism samples from all logits, not from its share
         of them
     warm_up_logit_bytes : memory of each logit of every token of the largest prefill step at the
-        start, on each rank [bytes]; 0: only sampled logits are computed
+        start, on each rank and beside what layers leave allocated [bytes]; 0: only sampled logits
+        are computed
     profiled_seqs : default number of sequences that the engine samples in a step before it sizes
         the cache; 0: the cache gets the memory that the requests of the plan leave
     fixed_profiled_seqs : the number of profiled sequences is set explicitly, independent of the
@@ -319,12 +326,16 @@ class EngineMemory:
     gpu_memory_utilization: Share
     reserved: BytesOrZero
     block_size: Count
+    graphs: BytesOrZero = 0.0
     windows_hold_step: bool = False
     window_pool_share: Ratio = 0.0
+    pooled_states: bool = False
     memory_share: MemoryShare | None = None
+    cache_share: Share = 1.0
     activation_copies: Ratio = 1.0
     communication: BytesOrZero = 0.0
     logit_bytes: Ratio = 4.0
+    profiles_images: bool = False
     gathered_logits: bool = False
     warm_up_logit_bytes: Ratio = 0.0
     profiled_seqs: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0

@@ -273,16 +273,28 @@ _ENDINGS = tuple(
     (rf"[-_.:](?:{pattern})$", quantization)
     for pattern, quantization in (
         (r"gguf|hf|safetensors|dynamic|qat|it-qat|unsloth|ud|kv|mtp|mlx|marlin|rocm", ""),
+        (r"preview|asq|fast|mixed|v\d|attnfp8|quark|torchao|ct", ""),
         (r"instruct|chat|it|base|seq[-_]?cls", ""),
         (r"(?:a?sym|g\d{2,3}|\d{2,3}g|gs\d{2,3}|dwq)", ""),
         (r"\d{5}-of-\d{5}", ""),
+        (r"mxfp4[-_](?:moe|q8)", "mxfp4"),
         (r"(?P<gguf>i?q[1-8](?:_[a-z0-9]+)*)", ""),
         (r"b?f(?:p|loat)?16", "w16a16"),
         (r"fp8[-_]block", "fp8_block"),
         (r"fp8", "fp8"),
         (r"mxfp4", "mxfp4"),
+        (r"mxfp8", "fp8_block"),
         (r"nvfp4a16|(?:nv)?fp4(?:-v\d)?", "nvfp4"),
         (r"w4a?fp8|w4a8", "w4a8"),
+        # Groups of 64 with scale and bias (MLX), or as many bits (EXL): the nearest type of GGUF
+        (r"(?:2[-_]?bit|2(?:\.\d+)?bpw)", "q2_k"),
+        (r"(?:3[-_]?bit|3(?:\.\d+)?bpw)", "iq3_s"),
+        (r"(?:5[-_]?bit|5(?:\.\d+)?bpw)", "q5_0"),
+        (r"(?:6[-_]?bit|6(?:\.\d+)?bpw)", "q6_k"),
+        (r"4(?:\.\d+)?bpw", "w4a16"),
+        (r"8(?:\.\d+)?bpw", "w8a16"),
+        (r"exl[23]|hqq", ""),
+        (r"gptq[-_]int4[-_]int8mix", "w4a16"),
         (r"(?:gptq|awq|int8)[-_]?(?:int8|8bit|auto-?round)|w8a16|(?:bnb[-_])?8[-_]?bit", "w8a16"),
         (r"(?:int4[-_])?auto-?round(?:[-_](?:int4|4bit))?", "w4a16"),
         (
@@ -464,7 +476,9 @@ class Checkpoint:
     source : publication
     sixteen_bit : parts of every layer in 16 bit: ``attention``, ``feed_forward`` (dense) and
         ``shared_experts``; embeddings, logits, routers and norms always are
+    eight_bit : parts of every layer in 8-bit floats, where others have fewer bits
     sixteen_bit_layers : number of layers, such as the first and last, with all matrices in 16 bit
+    weight_bits : bits of a weight without scales; None: as the format
     group_size : weights that share a scale; None: as the format
     scale_bytes : size of a scale [bytes]
     zero_point_bytes : size of a zero point [bytes]
@@ -477,7 +491,9 @@ class Checkpoint:
     quantization: Annotated[str, PostValidator(quantization_word)]
     source: Annotated[str, MinLen(1)]
     sixteen_bit: Annotated[tuple[str, ...], PostValidator(check_parts)] = ()
+    eight_bit: Annotated[tuple[str, ...], PostValidator(check_parts)] = ()
     sixteen_bit_layers: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
+    weight_bits: Annotated[float, Interval(ge=1, le=16)] | None = None
     group_size: Annotated[int, Strict(), Interval(ge=1, le=10**6)] | None = None
     scale_bytes: Bytes = 2.0
     zero_point_bytes: Bytes = 0.0

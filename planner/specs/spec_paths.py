@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from planner.base.read_files import parse_toml
+from planner.base.read_files import packaged_rows, parse_toml
 from planner.errors import SpecError
 from planner.specs.file_cache import IDENTITY, cache_between_runs, cache_by_files, stamp
 from planner.specs.gpu_names import named_gpu
@@ -292,7 +292,38 @@ def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     stem = aliases_of(kind, folder).get(_normalised(name))
+    if stem is None and SpecKind(kind) is SpecKind.MODELS and "/" not in name:
+        stem = _models_by_letters(folder).get(_letters(name))
     return None if stem is None else _folders(kind, folder)[stem] / f"{stem}.toml"
+
+
+def ollama_rows() -> list[dict[str, str]]:
+    """Return models and types of weights of Ollama's library by name and tag."""
+    return packaged_rows(Path(__file__).parent / "ollama.csv")
+
+
+@cache_by_files
+def _models_by_letters(folder: Path | None) -> Mapping[str, str]:
+    """Return models by their names and aliases without the characters between words.
+
+    Names of Ollama with a tag are among them; one of two models is not.
+    """
+    models: dict[str, set[str]] = {}
+    folders = _folders(SpecKind.MODELS, folder)
+    words = {**aliases_of(SpecKind.MODELS, folder), **{name: name for name in folders}}
+    tagged = {
+        f"{row['name']}:{row['tag']}": row["model"]
+        for row in ollama_rows()
+        if row["tag"] and row["model"] in folders
+    }
+    for word, stem in words.items():
+        models.setdefault(_letters(word), set()).add(stem)
+    models |= {_letters(word): {stem} for word, stem in tagged.items()}
+    return {letters: next(iter(stems)) for letters, stems in models.items() if len(stems) == 1}
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_:\s]+", "", name.strip().lower())
 
 
 @cache_by_files
@@ -351,10 +382,30 @@ def _aliases_in(path: Path) -> tuple[str, ...]:
     return tuple(word for word in words if isinstance(word, str)) if isinstance(words, list) else ()
 
 
+def close_names(kind: SpecKind | str, name: str, folder: Path | None = None) -> str:
+    """Return a sentence with the specs whose names or aliases are closest; "" if none is close.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    name : name of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    return _close_names(name.rpartition("/")[2], _folders(kind, folder), aliases_of(kind, folder))
+
+
 def _unknown(
     kind: SpecKind, name: str, files: Mapping[str, Path], aliases: Mapping[str, str]
 ) -> str:
     """Return the error message for an unknown spec name, with the closest names."""
+    hint = _close_names(name, files, aliases)
+    listing = f" `planner specs list {kind}` shows all {len(files)}."
+    if kind is SpecKind.SWEEPS:  # few, and questions rather than specs
+        listing = f" Known: {', '.join(sorted(files))}."
+    return f"Unknown {kind.singular} {name!r}.{hint}{listing}"
+
+
+def _close_names(name: str, files: Mapping[str, Path], aliases: Mapping[str, str]) -> str:
     from difflib import get_close_matches
 
     targets = {**aliases, **{file: file for file in files}}
@@ -366,8 +417,4 @@ def _unknown(
             :_MAX_SUGGESTIONS
         ]
     suggestions = list(dict.fromkeys(targets[word] for word in close))
-    hint = f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""
-    listing = f" `planner specs list {kind}` shows all {len(files)}."
-    if kind is SpecKind.SWEEPS:  # few, and questions rather than specs
-        listing = f" Known: {', '.join(sorted(files))}."
-    return f"Unknown {kind.singular} {name!r}.{hint}{listing}"
+    return f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""

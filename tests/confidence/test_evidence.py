@@ -77,7 +77,7 @@ def test_less_evidence_is_never_narrower(tables: ErrorTables, rule: Rule) -> Non
         ("vllm", "h100-sxm-80gb", "vLLM", "vllm"),
         ("vllm", "mi300x", "vLLM", "vllm"),
         ("vllm-rocm", "mi300x", "vLLM", "vllm-rocm"),
-        ("vllm-0.17", "h100-sxm-80gb", "vLLM", "vllm"),
+        ("vllm-0.8", "h100-sxm-80gb", "vLLM", "vllm"),
         ("vllm-0.7", "h100-sxm-80gb", "vLLM V0", "vllm-v0"),
         ("llama-cpp", "h100-sxm-80gb", "llama.cpp", "llama-cpp"),
         ("llama-cpp-2024", "h100-sxm-80gb", "llama.cpp", "llama-cpp-2024"),

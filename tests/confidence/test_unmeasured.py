@@ -45,9 +45,7 @@ def test_every_interval_of_speed_is_wider_in_a_release_that_nobody_measured(gpu:
 
 
 def test_a_release_that_was_measured_is_as_sure_as_one_that_nobody_names() -> None:
-    assert (
-        sure_of(MEASURED, engine="vllm-0.17").factors == sure_of(None, engine="vllm-0.17").factors
-    )
+    assert sure_of(MEASURED, engine="vllm-0.8").factors == sure_of(None, engine="vllm-0.8").factors
 
 
 @pytest.mark.few(1)
@@ -76,7 +74,7 @@ def test_the_release_of_a_file_reaches_every_answer(
 
 @pytest.mark.parametrize(
     ("engine", "version", "profile"),
-    [("vllm", "0.6.3", "vLLM V0"), ("vllm", "0.27.1", "vLLM 0.17"), ("sglang", "0.9", "SGLang")],
+    [("vllm", "0.6.3", "vLLM V0"), ("vllm", "0.11.2", "vLLM 0.8"), ("sglang", "0.9", "SGLang")],
 )
 def test_a_release_that_is_given_has_its_profile(engine, version, profile) -> None:
     found = planner.estimate(
@@ -92,11 +90,11 @@ def test_a_release_beside_a_file_replaces_that_of_the_file(planner: Any, tmp_pat
         "pip install vllm==0.6.3\nvllm serve meta-llama/Llama-3.1-8B --max-num-seqs 8\n"
     )
     asked = ("--from", file, "--gpu", "h100", "--max-model-len", 8192)
-    out = " ".join(planner("estimate", *asked, "--engine-version", "0.27.1").out.split())
-    assert "release 0.27.1" in out
-    kept = planner("estimate", *asked, "--engine-version", "0.27.1", "--json", tmp_path / "x.json")
+    out = " ".join(planner("estimate", *asked, "--engine-version", "0.11.2").out.split())
+    assert "vLLM 0.11.2" in out
+    kept = planner("estimate", *asked, "--engine-version", "0.11.2", "--json", tmp_path / "x.json")
     assert kept.exit_code == 0
-    assert "vLLM 0.17" in (tmp_path / "x.json").read_text()
+    assert "vLLM 0.8" in (tmp_path / "x.json").read_text()
 
 
 @pytest.mark.parametrize(

@@ -21,25 +21,29 @@ def room_error(row: dict[str, str]) -> float:
     return float(memory.room.size[0]) / measured - 1
 
 
+def plain_logs() -> list[dict[str, str]]:
+    """Logs of servers without LMCache, whose own buffers on the GPU no option tells."""
+    return [row for row in start_logs() if "LMCache" not in row["case"]]
+
+
 def test_room_of_engines_that_share_a_model_between_gpus() -> None:
-    rows = [
-        row for row in start_logs() if int(row["tensor_parallel"]) >= 4 and row["fitted"] == "0"
-    ]
+    rows = [row for row in plain_logs() if int(row["tensor_parallel"]) >= 4]
+    rows = [row for row in rows if row["fitted"] == "0"]
     errors = {
         row["case"] + row["version"]: room_error(row)
         for row in rows
         if row["measured_kv_cache_gib"] or row["measured_kv_cache_tokens"]
     }
-    assert len(errors) >= 7
-    assert max(abs(error) for error in errors.values()) < 0.1, errors
+    assert len(errors) >= 6
+    assert max(abs(error) for error in errors.values()) < 0.03, errors
 
 
 def test_room_of_all_logs() -> None:
-    errors = np.array([room_error(row) for row in start_logs()])
+    errors = np.array([room_error(row) for row in plain_logs()])
     errors = np.abs(errors[np.isfinite(errors)])
-    assert len(errors) >= 35
-    assert np.median(errors) < 0.01
-    assert np.mean(errors < 0.055) > 0.9
+    assert len(errors) >= 34
+    assert np.median(errors) < 0.005
+    assert np.mean(errors < 0.03) > 0.93
 
 
 @each("row", [row for row in start_logs() if row["measured_weights_gib"]])
@@ -93,7 +97,7 @@ def test_peers_over_pcie_need_no_buffers() -> None:
     row = next(row for row in start_logs() if row["case"] == "Qwen3 32B tp 2")
     fast = predicted(row)[0].reserved[0]
     slow = predicted({**row, "gpu": "rtx4090-24gb"})[0].reserved[0]
-    assert fast - slow == pytest.approx(1.85 * GIB)
+    assert fast - slow == pytest.approx(0.41 * GIB)
 
 
 def test_logs_say_how_sure_room_is() -> None:
@@ -111,20 +115,57 @@ def test_logs_say_how_sure_room_is() -> None:
 @pytest.mark.parametrize(
     ("input_tokens", "bound", "tensor_parallel", "expected"),
     [
-        # Gemma 2 has 256,000 words and hidden states of 3,584: 4 and 4 bytes of each.
-        (1000, 4096, 1, 4096 * 4 * (256_000 + 3_584)),
-        # A prompt is never cut, and every rank has all logits.
-        (8000, 4096, 2, 8000 * 4 * (256_000 + 3_584)),
-        (1000, 2048, 1, 2048 * 4 * (256_000 + 3_584)),
+        # Gemma 2 9B has 256,000 words, states of 3,584, and 28,672 inner elements of a gated block:
+        # 4 bytes of each logit, 4 of each state, 2 of what a layer needs at once.
+        (1000, 4096, 1, 4096 * (4 * (256_000 + 3_584) + 2 * (4 * 3_584 + 28_672))),
+        # A prompt is never cut; each of two ranks has its half of the logits beside all.
+        (8000, 4096, 2, 8000 * (5 * 256_000 + 4 * 3_584 + 2 * (4 * 3_584 + 14_336))),
+        (1000, 2048, 1, 2048 * (4 * (256_000 + 3_584) + 2 * (4 * 3_584 + 28_672))),
     ],
 )
 def test_a_warm_up_computes_the_logits_of_all_tokens_of_a_step(
     input_tokens: int, bound: int, tensor_parallel: int, expected: int
 ) -> None:
     """router/client and flash_causal_lm.py of Text Generation Inference, ``prefill_logprobs``."""
-    setting = serving_setting("gemma-2-9b", "l4-24gb", engine="tgi", input_tokens=input_tokens)
+    setting = serving_setting("gemma-2-9b", "l4-24gb", engine="tgi-2", input_tokens=input_tokens)
     c = replicas(
         num_gpus=tensor_parallel, tensor_parallel=tensor_parallel, max_num_batched_tokens=bound
     )
     found = float(serving_memory(setting, c).activations)
     assert found == pytest.approx(expected, rel=1e-12)
+
+
+@each(
+    ("issue", "model", "gpu", "engine", "tensor_parallel", "bound", "tokens"),
+    [
+        (1831, "mistral-7b-v0.2", "a100-sxm-80gb", "tgi-2", 1, 32_768, 425_472),
+        (2744, "llama-3.1-70b", "a100-sxm-80gb", "tgi-2", 2, 10_049, 30_816),
+        (832, "llama-2-70b", "a100-sxm-80gb", "tgi-1", 4, 4096, 406_560),
+        (653, "llama-2-7b", "a10g-24gb", "tgi-1", 1, 4096, 16_224),
+    ],
+)
+def test_tokens_that_text_generation_inference_found_room_for(
+    issue: int, model: str, gpu: str, engine: str, tensor_parallel: int, bound: int, tokens: int
+) -> None:
+    """Logged as "Setting max batch total tokens" in its issues on GitHub."""
+    setting = serving_setting(model, gpu, engine=engine, input_tokens=1024)
+    c = replicas(
+        num_gpus=tensor_parallel, tensor_parallel=tensor_parallel, max_num_batched_tokens=bound
+    )
+    room = float(serving_memory(setting, c).room.size)
+    of_token = float(sequence_bytes(setting, c, 4096)) / 4096
+    assert room / of_token == pytest.approx(tokens, rel=0.08), issue
+
+
+def test_the_newest_text_generation_inference_stays_within_its_share() -> None:
+    """TGI_WIGGLE_ROOM of 3.x counts what is taken as well; 2.x leaves 5 % of what is free."""
+    rooms = {}
+    for engine in ("tgi", "tgi-2"):
+        setting = serving_setting("llama-2-7b", "a100-sxm-80gb", engine=engine, input_tokens=1024)
+        memory = serving_memory(setting, replicas(max_num_batched_tokens=4096))
+        rooms[engine] = float(memory.room.size + memory.non_cache_bytes)
+        free = setting.machine.gpu.allocatable_memory - float(memory.non_cache_bytes)
+        assert engine == "tgi" or float(memory.room.size) == pytest.approx(0.95 * free)
+    size = setting.machine.gpu.allocatable_memory
+    assert rooms["tgi"] == pytest.approx(0.9 * size)
+    assert rooms["tgi-2"] > 0.94 * size

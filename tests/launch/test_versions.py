@@ -66,10 +66,10 @@ def test_of_several_the_nearest_counts() -> None:
         ("0.6.3", "NVIDIA", "vllm-v0"),
         ("0.7.3", "NVIDIA", "vllm-0.7"),
         ("0.7.3", "AMD", None),
-        ("0.8", "AMD", "vllm"),
-        ("0.16.1", None, "vllm"),
+        ("0.8", "AMD", "vllm-0.8"),
+        ("0.16.1", None, "vllm-0.8"),
         ("0.17.0", None, "vllm-0.17"),
-        ("0.27.1", None, "vllm-0.17"),
+        ("0.27.1", None, "vllm"),
     ],
 )
 def test_a_version_has_the_profile_of_the_last_release_before_it(
@@ -79,7 +79,7 @@ def test_a_version_has_the_profile_of_the_last_release_before_it(
 
 
 @pytest.mark.parametrize(
-    ("tag", "profile"), [("v0.6.3", "vllm-v0"), ("v0.9.0", "vllm"), ("v0.27.1", "vllm-0.17")]
+    ("tag", "profile"), [("v0.6.3", "vllm-v0"), ("v0.9.0", "vllm-0.8"), ("v0.27.1", "vllm")]
 )
 def test_the_image_of_a_pod_is_told_and_predicted(
     planner: Any, tmp_path: Any, tag: str, profile: str
@@ -114,11 +114,11 @@ def test_without_a_version_or_with_that_of_the_target_the_profile_is_the_usual_o
 
 def test_a_file_of_another_release_is_written_anew(planner: Any, tmp_path: Any) -> None:
     path = tmp_path / "serve.sh"
-    path.write_text(f"pip install vllm==0.27.1\n{SERVE.strip()} --max-num-seqs 8\n")
+    path.write_text(f"pip install vllm==0.11.2\n{SERVE.strip()} --max-num-seqs 8\n")
     words = ("launch", "vllm", "--from", path, "--gpu", "h100", "--output", tmp_path / "new")
     ran = planner(*words)
     assert ran.exit_code == 0
-    assert "predicted as for vLLM 0.17" in " ".join(ran.out.split())
+    assert "predicted as for vLLM 0.8" in " ".join(ran.out.split())
 
 
 def test_what_a_profile_extends_gives_it_no_release() -> None:
@@ -133,7 +133,7 @@ def test_a_copy_of_a_profile_is_not_taken_for_it(tmp_path: Any) -> None:
     copy.write_text(text.replace('name = "vLLM"', 'name = "Mine"'))
     catalogue = Catalogue(tmp_path)
     assert "vllm-mine" in catalogue.names("engines")
-    assert StatedVersion(tool="vllm", number="0.9", line=1).profile(catalogue) == "vllm"
+    assert StatedVersion(tool="vllm", number="0.27", line=1).profile(catalogue) == "vllm"
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,12 @@ def part_bytes(world: ServingWorld, word: str, part: str) -> float:
         fits = world.engine.name.lower() in engines and world.gpu.vendor.lower() in vendors
         if one.quantization != word or not fits:
             continue
+        bits = 0.5 if own < 1 else floor(own)
+        scales = own - bits
         if one.group_size:
-            bits = 0.5 if own < 1 else floor(own)
-            own = bits + (one.scale_bytes + one.zero_point_bytes) / one.group_size
+            scales = (one.scale_bytes + one.zero_point_bytes) / one.group_size
+        own = (one.weight_bits / 8 if one.weight_bits else bits) + scales
+        own = 1.0 if part in one.eight_bit else own
         own = 2.0 if part in one.sixteen_bit else own
         left = min(one.sixteen_bit_layers / world.model.num_hidden_layers, 1)
         return left * 2.0 + (1 - left) * own
@@ -88,7 +91,10 @@ def stored_form(world: ServingWorld, word: str, part: str) -> str:
     plain = replace(world, model=replace(world.model, checkpoints=tuple(
         replace(one, sixteen_bit_layers=0) for one in world.model.checkpoints
     )))  # fmt: skip
-    return "w16a16" if part_bytes(plain, word, part) == 2.0 else word
+    if part_bytes(plain, word, part) == 2.0:
+        return "w16a16"
+    served = [one for one in plain.model.checkpoints if one.quantization == word]
+    return "fp8" if any(part in one.eight_bit for one in served[:1]) else word
 
 
 def weights(world: ServingWorld, c: Replica) -> float:
@@ -204,8 +210,10 @@ def activations(world: ServingWorld, c: Replica, sampled: float) -> float:
         queued = 2 * model.num_hidden_layers / c.pipeline_parallel * vectors
     at_start = 0.0
     if memory.warm_up_logit_bytes:
-        each = memory.warm_up_logit_bytes * model.vocab_size + 4 * model.hidden_size
-        at_start = max(most, world.workload.input_tokens) * each
+        each = (memory.warm_up_logit_bytes + (2 / t if t > 1 else 0)) * model.vocab_size
+        each += 4 * model.hidden_size
+        of_layer = (8 * model.hidden_size + 2 * max(widths) / t) * memory.activation_copies
+        at_start = max(most, world.workload.input_tokens) * (each + of_layer)
     return max(layer * memory.activation_copies, sampling, at_start) + queued
 
 
@@ -225,6 +233,13 @@ def drafter(world: ServingWorld, c: Replica) -> tuple[ServingWorld, Replica] | N
 
 
 def usable(world: ServingWorld, c: Replica, held: float, beside: float) -> float:
+    """Of what the engine's share leaves, the part of the cache, and all else."""
+    whole = of_share(world, c, held, beside)
+    left = whole - held - beside
+    return whole if left <= 0 else held + beside + world.engine.memory.cache_share * left
+
+
+def of_share(world: ServingWorld, c: Replica, held: float, beside: float) -> float:
     """Of a GPU, by the engine's own meaning of its share: of all, of weights and cache, of what
     is left."""
     size, memory = world.gpu.allocatable_memory, world.engine.memory
@@ -253,7 +268,7 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
         answers = w.output_tokens * (1 + w.output_variation**2)
         typical = cache(world, c, w.input_tokens + answers)
     ranks = c.attention_data_parallel
-    reserved = engine.memory.reserved
+    reserved = engine.memory.reserved + engine.memory.graphs
     if c.tensor_parallel > 1 and world.gpu.scale_up.kind != "pcie":
         reserved += engine.memory.communication
     working = activations(world, c, c.concurrency / ranks)

@@ -214,7 +214,7 @@ def test_static_batches(
         {},
         {"profiled_seqs": 0, "expert_workspace": False, "gathered_logits": False},
         {"queued_all_reduces": True, "logit_bytes": 14.0, "profiled_seqs": 16},
-        {"profiled_seqs": 0, "warm_up_logit_bytes": 4.0},
+        {"profiled_seqs": 0, "warm_up_logit_bytes": 4.0, "cache_share": 0.95},
         {"profiled_seqs": 1024, "fixed_profiled_seqs": True},
     ],
 )
@@ -227,8 +227,12 @@ def test_memory_of_published_checkpoints(gpu: str, of_memory: dict[str, Any]) ->
             quantization="fp8", source="test", sixteen_bit=("attention", "shared_experts"),
             sixteen_bit_layers=3, vendors=("nvidia",),
         ),
+        Checkpoint(quantization="nvfp4", source="test", weight_bits=3.5, eight_bit=("attention",)),
     )  # fmt: skip
-    for name, word in (("llama-2-70b", "fp8"), ("deepseek-v3", "fp8"), ("mixtral-8x7b", "w4a16")):
+    for name, word in (
+        ("llama-2-70b", "fp8"), ("deepseek-v3", "fp8"), ("mixtral-8x7b", "w4a16"),
+        ("llama-2-70b", "nvfp4"),
+    ):  # fmt: skip
         setting = make_setting(name, gpu)
         engine = replace(setting.engine, memory=replace(setting.engine.memory, **of_memory))
         model = replace(setting.model, checkpoints=stored)

@@ -12,8 +12,10 @@ import planner
 from planner.base.enums import (
     Quantization,
 )
+from planner.errors import PlannerError, SpecError
 from planner.specs.catalogue import copied_from, load_model
 from planner.specs.quantization import CheckpointName, checkpoint_of
+from planner.specs.spec_paths import SpecKind, aliased, names
 
 
 @each(
@@ -56,6 +58,14 @@ from planner.specs.quantization import CheckpointName, checkpoint_of
         ("ISTA-DASLab/gemma-3-27b-it-GPTQ-4b-128g", "gemma-3-27b", "w4a16"),
         ("mlx-community/Llama-3.2-3B-Instruct-8bit", "llama-3.2-3b", "w8a16"),
         ("RedHatAI/Qwen3-32B-NVFP4A16", "qwen3-32b", "nvfp4"),
+        ("MiniMaxAI/MiniMax-M3-MXFP8", "minimax-m3", "fp8_block"),
+        ("amd/DeepSeek-R1-0528-MXFP4-Preview", "deepseek-v3", "mxfp4"),
+        ("amd/DeepSeek-R1-MXFP4-ASQ", "deepseek-v3", "mxfp4"),
+        ("mlx-community/gpt-oss-20b-MXFP4-Q8", "gpt-oss-20b", "mxfp4"),
+        ("mlx-community/Qwen3-Next-80B-A3B-Instruct-6bit", "qwen3-next-80b-a3b", "q6_k"),
+        ("turboderp/Llama-3.1-8B-Instruct-exl3:4.0bpw", "llama-3.1-8b", "w4a16"),
+        ("QuantTrio/GLM-4.6-GPTQ-Int4-Int8Mix", "glm-4.6", "w4a16"),
+        ("unsloth/Qwen3.6-35B-A3B-NVFP4-Fast", "qwen3.5-35b-a3b", "nvfp4"),
         ("/llm-folder", None, None),
         ("", None, None),
     ],
@@ -93,6 +103,69 @@ def test_a_model_by_the_name_of_a_checkpoint_has_its_weights(
 ) -> None:
     model = load_model(name)
     assert (model.quantization, model.expert_quantization) == (dense, experts)
+
+
+@each(
+    ("name", "model"),
+    [
+        ("llama3.1:8b", "Llama 3.1 8B"),
+        ("qwen3:30b-a3b", "Qwen3 30B-A3B"),
+        ("gemma3n:e4b", "Gemma 3n E4B"),
+        ("deepseek-r1:8b", "Qwen3 8B"),
+        ("deepseek-r1:70b", "Llama 3.3 70B"),
+        ("qwen2.5vl:7b", "Qwen2.5-VL 7B"),
+        ("phi4-mini", "Phi-4 mini"),
+        ("deepseek_ref", "DeepSeek-V3"),
+        ("minimax_m3", "MiniMax-M3"),
+        ("muse-glimmer", "Muse Glimmer 30B"),
+        ("stepfun-ai/Step-3.7-Flash-FP8", "Step 3.7 Flash"),
+        ("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-FP8", "Nemotron 3 Nano 30B-A3B"),
+        ("OpenGVLab/InternVL2_5-78B-MPO-AWQ", "InternVL3 78B"),
+        ("OpenGVLab/InternVL2_5-8B", "InternVL2.5 8B"),
+        ("amd/Qwen3.8-2.4T-A95B-Quark-MXFP4", "Qwen3.8 2.4T-A95B"),
+        ("unsloth/DeepSeek-V3.1-GGUF:UD-Q2_K_XL", "DeepSeek-V3"),
+    ],
+)
+def test_names_that_people_write(name: str, model: str) -> None:
+    assert load_model(name).name == model
+
+
+@each(
+    ("name", "stored"),
+    [
+        ("zai-org/GLM-5.3", ("fp8_block", "fp8_block")),
+        ("zai-org/GLM-5.3-FP8", ("fp8_block", "fp8_block")),
+        ("zai-org/GLM-5.2-FP8", ("fp8_block", "fp8_block")),
+        ("zai-org/GLM-5.2", (None, None)),
+        ("MiniMaxAI/MiniMax-M3-MXFP8", ("fp8_block", "fp8_block")),
+    ],
+)
+def test_a_known_checkpoint_has_its_own_format(
+    name: str, stored: tuple[str | None, str | None]
+) -> None:
+    model = load_model(name)
+    assert (model.quantization, model.expert_quantization) == stored
+
+
+def test_letters_of_two_models_name_neither() -> None:
+    """llama-3-18b would be 3.1 8b without what is between the words."""
+    with pytest.raises(SpecError, match="Did you mean"):
+        load_model("llama3")
+
+
+@given(st.sampled_from(sorted(names(SpecKind.MODELS))), st.sampled_from(["", "_", " ", ":"]))
+def test_a_name_of_the_catalogue_stays_its_own(name: str, between: str) -> None:
+    found = aliased(SpecKind.MODELS, name.replace("-", between))
+    assert found is None or found.stem == name or between == ""
+
+
+def test_a_repository_that_is_out_of_reach_is_refused_with_close_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(PlannerError, match=r"Did you mean .*qwen3\.5-35b-a3b"):
+        load_model("Qwen/Qwen3.9-35B-A3B")
 
 
 def test_weights_by_name_are_said_as_assumed() -> None:

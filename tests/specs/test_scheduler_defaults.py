@@ -85,7 +85,7 @@ def test_an_unknown_gpu_has_the_defaults_of_a_small_one() -> None:
 
 def test_profiles_of_one_engine_have_its_defaults_and_others_their_own() -> None:
     tables = {name: load_engine(name).spec.scheduler.defaults for name in ("vllm", "vllm-rocm")}
-    assert tables["vllm"] == tables["vllm-rocm"] == load_engine("vllm-0.17").spec.scheduler.defaults
+    assert tables["vllm"] == tables["vllm-rocm"] == load_engine("vllm-0.8").spec.scheduler.defaults
     lmdeploy = load_engine("lmdeploy").spec
     assert engine_on(lmdeploy, load_gpu("a100-sxm-80gb")) is lmdeploy
 

@@ -161,14 +161,15 @@ def test_a_model_that_drafts_by_name() -> None:
     assert best.recommended is not None
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize(("model", "shards"), [("deepseek-v3", 8.0), ("llama-3.1-70b", 1.0)])
 def test_ranks_hold_parts_of_a_cache_where_they_would_hold_copies(
-    model: str, shards: float
+    model: str, shards: float, engine: str
 ) -> None:
     """github.com/vllm-project/vllm/issues/26877: an eighth of one latent head, of 8 heads all."""
     found = [
         planner.estimate(
-            workload="serve", model=model, gpu="h200", num_gpus=8, engine="vllm",
+            workload="serve", model=model, gpu="h200", num_gpus=8, engine=engine,
             settings={"tensor_parallel": 8, "concurrency": 4}, input_tokens=4096,
             decode_context_parallel=ranks,
         ).table()

@@ -29,21 +29,17 @@ _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 class WeightFormats:
     """Bytes per weight by code of `planner.base.enums.Quantization`, as a checkpoint stores them.
 
-    ``stored_bytes``: by part, whether a code leaves it in 16 bit; ``whole_layers``: share of the
-    layers that stay in 16 bit with all their matrices.
+    ``stored``: by part, the code in which checkpoints of each code store it; ``whole_layers``:
+    share of the layers that stay in 16 bit with all their matrices.
     """
 
     weight: FloatArray
-    stored_bytes: dict[str, FloatArray]
+    stored: dict[str, CodeArray]
     whole_layers: FloatArray
 
     def bytes_of(self, part: str, code: CodeArray) -> FloatArray:
         """Return bytes per weight of a part of the layers, averaged over layers."""
-        bytes_per_weight = self.weight[code]
-        if part in self.stored_bytes:
-            bytes_per_weight = np.where(
-                self.stored_bytes[part][code] > 0, SIXTEEN_BIT_BYTES, bytes_per_weight
-            )
+        bytes_per_weight = self.weight[self.stored[part][code] if part in self.stored else code]
         unquantized_share = self.whole_layers[code]
         return np.asarray(
             unquantized_share * SIXTEEN_BIT_BYTES + (1 - unquantized_share) * bytes_per_weight
@@ -127,24 +123,29 @@ class ServingInputs:
         """
         weight = np.array([FORMATS[code].weight for code in Quantization])
         whole_layers = np.zeros(len(weight))
-        formats: dict[str, FloatArray] = {}
+        codes: dict[str, CodeArray] = {}
         checkpoints: dict[Quantization, Checkpoint] = {}
         for checkpoint in self.model.checkpoints:
             if checkpoint.is_served(self.engine.name, self.machine.gpu.vendor):
                 code = Quantization[checkpoint.quantization.upper()]
                 checkpoints.setdefault(code, checkpoint)
         for code, checkpoint in checkpoints.items():
-            default = weight[code]
+            bare = 0.5 if weight[code] < 1.0 else float(np.floor(weight[code]))
+            scales = weight[code] - bare
             if checkpoint.group_size is not None:
-                # With its share of a group's scale and zero point.
-                bare = 0.5 if default < 1.0 else float(np.floor(default))
                 of_group = checkpoint.scale_bytes + checkpoint.zero_point_bytes
-                weight[code] = bare + of_group / checkpoint.group_size
+                scales = of_group / checkpoint.group_size
+            stored = bare if checkpoint.weight_bits is None else checkpoint.weight_bits / 8
+            weight[code] = stored + scales
             layers = checkpoint.sixteen_bit_layers / self.model.num_hidden_layers
             whole_layers[code] = min(layers, 1.0)
-            for part in checkpoint.sixteen_bit:
-                formats.setdefault(part, np.zeros(len(weight)))[code] = 1.0
-        return WeightFormats(weight=weight, stored_bytes=formats, whole_layers=whole_layers)
+            for parts, wider in (
+                (checkpoint.eight_bit, Quantization.FP8),
+                (checkpoint.sixteen_bit, Quantization.W16A16),
+            ):
+                for part in parts:
+                    codes.setdefault(part, np.arange(len(weight), dtype=np.int8))[code] = wider
+        return WeightFormats(weight=weight, stored=codes, whole_layers=whole_layers)
 
     @property
     def profile(self) -> EngineProfile:
@@ -323,12 +324,9 @@ class BatchShare:
         return np.asarray(heads_on_rank(num_key_value_heads, self.tensor_parallel))
 
     def stored_code(self, part: str) -> CodeArray | None:
-        """Return codes with 16 bits where the checkpoint leaves ``part`` in 16 bits; else None."""
-        is_sixteen_bit = self.inputs.weight_formats.stored_bytes.get(part)
-        if is_sixteen_bit is None:
-            return None
-        code = self.configurations.quantization
-        return np.where(is_sixteen_bit[code] > 0, np.int8(Quantization.W16A16), code)
+        """Return the codes in which checkpoints store ``part``; None: all as the other matrices."""
+        stored = self.inputs.weight_formats.stored.get(part)
+        return None if stored is None else stored[self.configurations.quantization]
 
     def linear(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import fields, replace
 
@@ -29,7 +30,9 @@ from planner.formulas.memory import (
 )
 from planner.formulas.queueing import mean_residual
 from planner.layers.model import layer_of
+from planner.layers.operators import AttentionCore, Scan
 from planner.specs.engine import MemoryShare
+from planner.specs.quantization import SIXTEEN_BIT_BYTES
 
 
 @record(kw_only=True)
@@ -143,7 +146,7 @@ def serving_memory(inputs: ServingInputs, configurations: ServingConfigurations)
     longest = _cache_bytes(inputs, c, lengths.input_tokens + lengths.output_tokens)
     half_way = mean_residual(mean=lengths.output_tokens, variation=lengths.output_variation)
     mean = _cache_bytes(inputs, c, lengths.input_tokens + half_way)
-    shared = _cache_bytes(inputs, c, lengths.shared_prefix_tokens)
+    shared = _cache_bytes(inputs, c, lengths.shared_prefix_tokens, has_states=False)
     typical = typical_kv_cache_bytes(mean=mean, longest=longest, sequences=c.concurrency)
     if not inputs.engine.scheduler.continuous:
         typical = longest
@@ -200,7 +203,7 @@ def reserved_bytes(inputs: ServingInputs, c: ServingConfigurations) -> FloatArra
     memory, is_slow = inputs.engine.memory, inputs.machine.gpu.scale_up.kind is LinkKind.PCIE
     peers = 0.0 if is_slow else memory.communication
     shared = np.where(c.tensor_parallel > 1, peers, 0.0)
-    return np.asarray(memory.reserved + shared)
+    return np.asarray(memory.reserved + memory.graphs + shared)
 
 
 def usable_bytes(
@@ -222,7 +225,9 @@ def usable_bytes(
         usable = weights + reserved + memory_share * np.maximum(size - weights - reserved, 0.0)
     else:
         usable = np.asarray(size * memory_share)
-    return np.where(memory_share > 0, usable, inputs.usable_memory)
+    usable = np.where(memory_share > 0, usable, inputs.usable_memory)
+    unused = (1 - inputs.engine.memory.cache_share) * (usable - weights - reserved)
+    return np.asarray(usable - np.maximum(unused, 0.0))
 
 
 def _memory_and_cache(
@@ -354,15 +359,24 @@ def sequence_bytes(
 
 
 def _cache_bytes(
-    inputs: ServingInputs, c: ServingConfigurations, tokens: Numeric, step: Numeric = 0.0
+    inputs: ServingInputs,
+    c: ServingConfigurations,
+    tokens: Numeric,
+    step: Numeric = 0.0,
+    *,
+    has_states: bool = True,
 ) -> FloatArray:
     """Return KV-cache bytes of one sequence on one GPU of the fullest stage, host part included.
 
-    ``step``: new tokens in addition to each sliding window.
+    ``step``: new tokens in addition to each sliding window. ``has_states``: states of recurrent
+    layers are counted.
     """
     zero = np.zeros(())
     rank = BatchShare(inputs=inputs, configurations=c, batch=Batch.of_decode(zero, zero))
     uneven = stage_layers(inputs, c) / inputs.model.num_hidden_layers
+    pool = _state_pool(rank) if has_states else None
+    if pool is not None:
+        return pool.bytes_of(tokens) * uneven
     parts, pool_share = [], _window_pool_share(inputs)
     for group in inputs.model.layer_groups:
         layer = layer_of(inputs.model, group)
@@ -373,7 +387,9 @@ def _cache_bytes(
         block_size = inputs.engine.memory.block_size
         paged = paged_kv_cache_tokens(tokens=window_tokens, block_size=block_size)
         cached = layer.core if layer.core and not layer.core.shares_cache else None
-        per_layer = paged * cached_bytes(rank, cached) + state_bytes(rank, layer.scan)
+        per_layer = paged * cached_bytes(rank, cached)
+        if has_states:
+            per_layer = per_layer + state_bytes(rank, layer.scan)
         if layer.core and (ratio := layer.core.compress_ratio):
             entries = paged_kv_cache_tokens(tokens=np.ceil(tokens / ratio), block_size=block_size)
             per_layer = per_layer + entries * (
@@ -382,7 +398,77 @@ def _cache_bytes(
         parts.append(group.num_hidden_layers * per_layer)
     total = add(parts) * uneven
     drafting = drafter(inputs, c)
-    return total if drafting is None else total + _cache_bytes(*drafting, tokens, step)
+    if drafting is None:
+        return total
+    return total + _cache_bytes(*drafting, tokens, step, has_states=has_states)
+
+
+@record(kw_only=True)
+class StatePool:
+    """Pages that attention layers and states of recurrent layers share.
+
+    Layers of a kind form groups of ``layers``; the last one is padded. A page of a layer has
+    ``page_tokens`` tokens, in which a state fits. A sequence has ``states`` pages in each of
+    ``state_groups`` (vllm/v1/core/kv_cache_utils.py, _get_kv_cache_groups_uniform_page_size;
+    vllm/v1/kv_cache_interface.py, MambaSpec).
+    """
+
+    layers: int
+    attention_groups: int
+    state_groups: int
+    states: int
+    page_tokens: FloatArray
+    page_bytes: FloatArray
+
+    def bytes_of(self, tokens: Numeric) -> FloatArray:
+        """Return bytes of one sequence of so many tokens."""
+        pages = self.attention_groups * np.ceil(tokens / self.page_tokens)
+        return np.asarray(self.layers * self.page_bytes * (pages + self.state_groups * self.states))
+
+
+# Groups are as long as the kind with more layers, if it has at most so many times those of the
+# other kind; else as the kind with fewer.
+_GROUP_RATIO = 1.25
+
+
+def _state_pool(rank: BatchShare) -> StatePool | None:
+    """Return the pool of a model with recurrent and equal attention layers; None for others."""
+    inputs, c = rank.inputs, rank.configurations
+    if not inputs.engine.memory.pooled_states:
+        return None
+    attention: dict[AttentionCore, int] = {}
+    scans: dict[Scan, int] = {}
+    for group in inputs.model.layer_groups:
+        layer, number = layer_of(inputs.model, group), group.num_hidden_layers
+        if layer.scan is not None:
+            scans[layer.scan] = scans.get(layer.scan, 0) + number
+        if layer.core is not None and not layer.core.shares_cache:
+            attention[layer.core] = attention.get(layer.core, 0) + number
+    if len(attention) != 1 or len(scans) != 1:
+        return None
+    ((core, num_attention),) = attention.items()
+    ((scan, num_states),) = scans.items()
+    if core.most_keys or core.compress_ratio:
+        return None
+    drafting = drafter(inputs, c)
+    num_attention += drafting[0].model.num_hidden_layers if drafting is not None else 0
+    fewer, more = sorted((num_attention, num_states))
+    layers = more if more < _GROUP_RATIO * fewer else fewer
+    of_token = np.maximum(cached_bytes(rank, core), 1.0)
+    block_size = inputs.engine.memory.block_size
+    drafts = int(inputs.workload.draft_tokens)
+    # The convolution keeps an input less than it has taps, and those of drafted tokens.
+    more_inputs = SIXTEEN_BIT_BYTES * scan.mixed * (drafts - 1) / c.tensor_parallel
+    state = state_bytes(rank, scan) + more_inputs
+    page_tokens = block_size * np.ceil(state / (of_token * block_size))
+    return StatePool(
+        layers=layers,
+        attention_groups=math.ceil(num_attention / layers),
+        state_groups=math.ceil(num_states / layers),
+        states=1 + drafts,
+        page_tokens=page_tokens,
+        page_bytes=page_tokens * of_token,
+    )
 
 
 def _window_pool_share(inputs: ServingInputs) -> float:
@@ -400,8 +486,8 @@ def _activation_bytes(
     model, memory, t = inputs.model, inputs.engine.memory, c.tensor_parallel
     described = [layer_of(model, group) for group in model.layer_groups]
     widest = max(each.widest for each in described)
-    of_layer = 2.0 * tokens * (3 * model.hidden_size + model.stream_width + widest / t)
-    of_layer = of_layer * memory.activation_copies
+    of_token = 2.0 * (3 * model.hidden_size + model.stream_width + widest / t)
+    of_token = of_token * memory.activation_copies
     split = 1.0 if memory.gathered_logits else t
     logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.head_columns / split
     expert_workspace: FloatArray = np.zeros(())
@@ -419,12 +505,14 @@ def _activation_bytes(
         queued = np.where(t > 1, outputs * 2.0 * tokens * model.hidden_size, 0.0)
     copies = 2 if memory.profiled_seqs else 4
     sampling = 2.0 * tokens * copies * model.hidden_size + logits
-    working = np.maximum(of_layer, sampling + expert_workspace)
+    working = np.maximum(tokens * of_token, sampling + expert_workspace)
     if memory.warm_up_logit_bytes:
-        # The largest step of prompts (the first is never split): logits and hidden states.
+        # The largest step of prompts (the first is never split). The blocks of its layers are too
+        # small for its logits, of which a rank of several has its shard beside all.
         tokens = np.maximum(c.max_num_batched_tokens, inputs.workload.input_tokens)
-        of_token = memory.warm_up_logit_bytes * model.vocab_size + 4.0 * model.hidden_size
-        working = np.maximum(working, np.asarray(tokens * of_token))
+        of_logit = memory.warm_up_logit_bytes + np.where(t > 1, SIXTEEN_BIT_BYTES / t, 0.0)
+        of_logits = of_logit * model.vocab_size + 4.0 * model.hidden_size
+        working = np.maximum(working, np.asarray(tokens * (of_token + of_logits)))
     seen, tower = encoder_memory(inputs, c, tokens)
     return np.maximum(working + queued + seen, tower)
 

@@ -2,7 +2,7 @@
 
 Options and defaults are those of docs/modelfile.mdx, docs/faq.mdx, envconfig/config.go and
 server/sched.go of ollama/ollama at fb30760; models and types of weights of names without a tag are
-those of its library (``wrappers/ollama.csv``).
+those of its library (``planner/specs/ollama.csv``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from planner.base.enums import Quantization
 from planner.documents.shell.edits import ParsedOption, implied_option
-from planner.launch.option_table import OptionTable, shipped_rows
+from planner.launch.option_table import OptionTable
 from planner.launch.read.parsed_launch import (
     ONGOING,
     JobResources,
@@ -25,6 +25,7 @@ from planner.launch.read.serving_reader import find_model_by_name, parse_size
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import llama_server
 from planner.specs.quantization import checkpoint_of
+from planner.specs.spec_paths import ollama_rows
 
 NAME = "ollama"
 _HUB = re.compile(r"^(?:https?://)?(?:hf\.co|huggingface\.co)/")
@@ -158,7 +159,7 @@ def _weight_options(name: str) -> Mapping[str, str]:
         return {"--hf-repo": repository if ":" in repository else f"{repository}:{_DEFAULT_TYPE}"}
     base, _, tag = name.rpartition("/")[2].partition(":")
     type_match, size_match = _TYPE.search(tag), _TAG.match(tag)
-    rows = {(row["name"], row["tag"]): row for row in shipped_rows("wrappers/ollama.csv")}
+    rows = {(row["name"], row["tag"]): row for row in ollama_rows()}
     default = rows.get((base, ""))
     tagged = rows.get((base, size_match["size"])) if size_match else default
     if (

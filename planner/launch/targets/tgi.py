@@ -26,8 +26,8 @@ from planner.launch.target import LaunchTarget
 from planner.specs.model import ModelSpec
 
 NAME = "tgi"
-# Share of GPU memory in the profile, if the launcher may use all of it.
-_MEMORY_SHARE = 0.9
+# Shares of GPU memory in the profiles, if the launcher may use all of it: from 3.0 on, and before.
+_MEMORY_SHARE, _SECOND_MEMORY_SHARE = 0.9, 1.0
 _FIRST, _SECOND, _THIRD = (1,), (2,), (3,)
 _DEFAULT_MAX_MODEL_LEN = {_FIRST: 2048, _SECOND: 4096}
 _EXTRA_PREFILL_TOKENS = 50
@@ -52,8 +52,11 @@ def _finish(server: ServerSettings) -> None:
         )
     share = parse_float(server.reading.value("memory_fraction"))
     if share is not None and share < 1:
-        reason = f"{_MEMORY_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
-        server.assume("gpu_memory_utilization", round(_MEMORY_SHARE * share, 4), reason)
+        version = version_of(NAME, server.reading.command)
+        is_second = version is not None and version.parts < _THIRD
+        of_device = _SECOND_MEMORY_SHARE if is_second else _MEMORY_SHARE
+        reason = f"{of_device:g} of the {share:g} that --cuda-memory-fraction leaves"
+        server.assume("gpu_memory_utilization", round(of_device * share, 4), reason)
 
 
 def _prepare(reading: OptionReader, engine: EngineReader) -> OptionReader:

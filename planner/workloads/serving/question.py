@@ -353,7 +353,7 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
     if request.decode_context_parallel > 1 and not engine.decode_context_parallel:
         raise SpecError(
             f"{engine.name} has no decode context parallelism: leave out "
-            "--decode-context-parallel, or name an engine that does (vllm)."
+            "--decode-context-parallel, or name an engine that does (vllm, sglang)."
         )
     if request.max_num_seqs is not None:
         engine = with_sequence_limit(engine, request.max_num_seqs)
@@ -399,4 +399,5 @@ def without_cuda_graphs(engine: EngineProfile) -> EngineProfile:
         expert_launch_time=max(e.expert_launch_time, routing),
         network_callback_time=0.0,
     )
-    return replace(engine, execution=execution)
+    memory = replace(engine.memory, graphs=0.0)
+    return replace(engine, execution=execution, memory=memory)
