@@ -354,6 +354,8 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
         loss = logit_bytes(world, layout) * logits
         read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
         working = max(working, loss + model.mtp_num_layers * (loss + read))
+    if layout.attention_kernel == "masked" and layout.fused:
+        working += 2 * layout.micro_batch_size * world.workload.sequence_length**2
     temporary = at_once(world, layout, whole.pop("temporary"), stage)
     loss_or_backward = whole | {
         "activations": activations,

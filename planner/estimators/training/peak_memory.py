@@ -35,6 +35,7 @@ from planner.estimators.training.saved_activations import (
     all_bytes,
     layer_bytes,
     layer_input_bytes,
+    mask_bytes,
     rebuilt_bytes,
 )
 from planner.estimators.training.sharding import (
@@ -483,7 +484,7 @@ def _stage_memory(
     # Gradients in flight in one layer, and rebuilt activations of recomputation.
     late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
     working = np.maximum(late * (rebuilt + largest_layer / 4) + layer_input_bytes(share), loss)
-    backward = replace(backward, working=working)
+    backward = replace(backward, working=working + mask_bytes(share))
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     built_up = memory.optimizer_temporary or memory.step_gradients
     if not share.inputs.framework.states.gradients_persist or built_up:

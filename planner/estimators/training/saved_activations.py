@@ -17,7 +17,13 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
-from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
+from planner.base.software_enums import (
+    LAYER_INPUT,
+    MLPWI,
+    MLPWO,
+    AttentionKernel,
+    KeptTensors,
+)
 from planner.estimators.adapters import adapted_matrices, expert_matrices
 from planner.estimators.training.bytes_per_element import is_narrow, widen
 from planner.estimators.training.compilation import keeps_eager_copies, saved_activation_factor
@@ -143,6 +149,17 @@ def layer_bytes(
 def layer_input_bytes(share: MicroBatchShare) -> FloatArray:
     """Bytes of the residual stream that enters a layer."""
     return share.number_bytes * share.local_tokens * share.inputs.model.stream_width
+
+
+def mask_bytes(share: MicroBatchShare) -> FloatArray:
+    """Bytes of the mask over all pairs of tokens that all layers share, 16 bits each.
+
+    It is one for each sequence (huggingface/transformers 4.49, modeling_llama.py,
+    _prepare_4d_causal_attention_mask_with_cache_position).
+    """
+    pairs = share.sequences * np.square(np.asarray(share.sequence_length, np.float64))
+    is_masked = share.flash_attention & (share.attention_kernel == AttentionKernel.MASKED)
+    return np.where(is_masked, share.number_bytes * pairs, 0.0)
 
 
 def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
