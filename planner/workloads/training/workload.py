@@ -94,7 +94,7 @@ def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
     assumptions = [*open_network(chosen), *open_parameters(chosen, names)]
     if inputs.framework.memory.loss_room and chosen.is_open("loss_kernel"):
         before = {"fused, before": chosen.with_value("loss_kernel", LossKernel.FUSED)}
-        assumptions.append(make_assumption("loss_kernel", IN_CHUNKS, before))
+        assumptions.append(make_assumption("loss_kernel", IN_CHUNKS, before, of_release=True))
     return assumptions
 
 
