@@ -117,12 +117,14 @@ def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = 
         added = accumulation(world, layout, trained_in_layer(world, layout, group))
         again = repeated_layers(world, layout) * time
         if layout.recompute == "feed_forward" and group.feed_forward:
-            again = launch / 2 + looped
+            again = launch / 2 + looped + hooks(world, layout, group, "feed_forward")
         if names := modules(layout):
             of_core = launch * 5 / 18 * softmax_falls_back(world, layout, group.attention)
+            of_core += hooks(world, layout, group, "attention")
             again = (group.attention is not None and "attention" in names) * (launch / 2 + of_core)
             whole = group.feed_forward is not None and block(group) in names
-            again += whole * (launch / 2 + looped)
+            of_block = hooks(world, layout, group, "feed_forward")
+            again += whole * (launch / 2 + looped + of_block)
         ops = behind_others(world, layout, layer(world, layout, group) | added)
         sparse = group.feed_forward is not None and group.feed_forward.num_experts > 0
         host = world.framework.execution.expert_host_wait * sparse
