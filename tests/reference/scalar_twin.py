@@ -365,7 +365,9 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
         "gathered": gathered_now,
         "fragmentation": memory.fragmentation * (activations + working),
     }
-    if not world.framework.states.gradients_persist and layout.num_micro_batches == 1:
+    states = world.framework.states
+    is_whole = states.unsynced_gradient > 0 and layout.zero_stage >= states.weights_sharded_from
+    if not states.gradients_persist and (layout.num_micro_batches == 1 or is_whole):
         loss_or_backward["gradients"] = 0.0
     optimizer_step = whole | {
         "activations": 0.0,
