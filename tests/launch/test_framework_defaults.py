@@ -175,7 +175,8 @@ def test_printed_command_repeats_a_plan_of_a_framework_with_defaults(settings, p
 
 
 _LONG = """python src/train.py --stage sft --do_train \\
-  --model_name_or_path meta-llama/Meta-Llama-3-8B --dataset d --template llama3 --cutoff_len LENGTH --finetuning_type lora \\
+  --model_name_or_path meta-llama/Meta-Llama-3-8B --dataset d \\
+  --template llama3 --cutoff_len LENGTH --finetuning_type lora \\
   --lora_target q_proj,v_proj --output_dir o --per_device_train_batch_size 1 \\
   --gradient_accumulation_steps 4 --fp16 --flash_attn fa2 --use_unsloth --quantization_bit 4
 """
