@@ -15,6 +15,7 @@ from planner.base.software_enums import (
     AttentionKernel,
 )
 from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.decide.assumptions import sensitive_assumptions
 from planner.estimators.ideal_hardware import ideal_hardware
 from planner.estimators.kernel_work import rate_of_class, rates
 from planner.estimators.layer_operators import layer_operators
@@ -140,3 +141,30 @@ def test_the_mask_has_16_bits_for_each_pair_of_tokens() -> None:
     ]
     added = 2 * 2 * 8192**2 / 2**30
     assert added <= peaks[1] - peaks[0] <= 1.2 * added  # fragmentation
+
+
+def test_padding_makes_a_mask_for_what_pytorch_chooses() -> None:
+    """To the longest sample of a micro-batch it makes none in a micro-batch of one."""
+    asked = {"framework": "hf-trainer", "num_gpus": 1, "global_batch_size": 8, "adapter": "lora"}
+    asked |= {"sequence_length": 8192, "mean_sample_length": 4000}
+
+    def seconds(padding: str, kernel: str, batch: int) -> float:
+        settings = {"zero_stage": 0, "micro_batch_size": batch, "attention_kernel": kernel}
+        return float(_row(**asked, padding=padding, settings=settings)["step_time_s"])
+
+    for padding, batch, masks in (("longest", 1, False), ("longest", 2, True), ("full", 1, True)):
+        chosen, masked = (seconds(padding, kernel, batch) for kernel in ("sdpa", "masked"))
+        assert (chosen == masked) is masks, (padding, batch)
+        assert seconds(padding, "fa3", batch) < masked
+
+
+def test_what_padding_costs_is_told_where_it_is_not_known() -> None:
+    asked = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "num_gpus": 1, "adapter": "lora"}
+    asked |= {"sequence_length": 8192, "framework": "hf-trainer", "global_batch_size": 8}
+    plan = make_single_plan(Request(**asked, settings={"recompute": "full"}))
+    (fact,) = (
+        fact for fact in sensitive_assumptions(plan, evaluate(plan).candidates)
+        if fact.name == "attention kernel"
+    )  # fmt: skip
+    low, high = fact.moved["step_time_s"]
+    assert high > 1.5 * low
