@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from scalar_activations import kept_bytes, repeated_layers
+from scalar_activations import kept_bytes, rebuilt_experts, repeated_layers
 from scalar_adapters import (
     frozen,
     frozen_counts,
@@ -336,6 +336,7 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
         for group in held
         for name in modules(layout) & {"attention", "mlp", "moe", "shared_experts"}
     ]
+    at_a_time += [rebuilt_experts(world, layout, group) for group in held]
     rebuilt["selective"] = max(at_a_time, default=0)
     working = largest / 4 + rebuilt.get(layout.recompute, 0)
     working *= memory.sharded_copies if layout.zero_stage == 3 else 1.0

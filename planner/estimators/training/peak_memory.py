@@ -581,7 +581,7 @@ def _rebuilt_bytes(share: MicroBatchShare, counts: FloatArray, layer: FloatArray
     """Return activation bytes that recomputation rebuilds at once, of a layer or one block."""
     recomputation = share.recomputation
     rebuilt = np.where(recomputation.any_full, layer, 0.0)
-    if not recomputation.some:
+    if not (recomputation.some or recomputation.by_share.any()):
         return rebuilt
     blocks = [rebuilt_bytes(share, group) for group in share.inputs.model.layer_groups]
     return np.where(recomputation.any_full, rebuilt, _largest_held(blocks, counts))

@@ -138,12 +138,25 @@ def layer_bytes(
     if repeated and np.any(recomputation.by_share):
         eager_bytes = _eager_copies(share, _saved_tensors(share, group))
         rest = (1 - repeated) * (saved - eager_bytes) + repeated * layer_input
+        if (grouped := profile.execution.selective_grouped) is not None:
+            inside, brought = expert_bytes(share, group)
+            rest = rest + (repeated - grouped) * inside + repeated * brought
         saved = np.where(recomputation.by_share, rest, saved)
     tensors = kept_tensor_bytes(share, group, recomputation.saved | recomputation.offloaded)
     repeated_whole = recomputation.full * (layer_input + tensors)
     return np.where(
         recomputation.any_full, repeated_whole + (1 - recomputation.full) * all_saved, saved
     )
+
+
+def expert_bytes(share: MicroBatchShare, group: LayerGroup) -> tuple[FloatArray, FloatArray]:
+    """Return saved bytes inside a layer's experts, and of what an exchange brings from ranks."""
+    tensors = [t for t in _saved_tensors(share, group) if t.spread is RankSpread.EXPERTS]
+    if not tensors:
+        return np.zeros(()), np.zeros(())
+    inputs = [t for t in tensors if t.element is Element.FEED_FORWARD_INPUT]
+    brought = np.where(share.expert_parallel > 1, _allocated_bytes(share, inputs), 0.0)
+    return _allocated_bytes(share, tensors) - brought, brought
 
 
 def layer_input_bytes(share: MicroBatchShare) -> FloatArray:
@@ -170,6 +183,8 @@ def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 def rebuilt_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """Return bytes that recomputation of single blocks rebuilds at once, of the largest block."""
     recomputation, peak = share.recomputation, np.zeros(())
+    if (grouped := share.execution.selective_grouped) and recomputation.by_share.any():
+        peak = np.where(recomputation.by_share, grouped * expert_bytes(share, group)[0], 0.0)
     for module in ("attention", "mlp", "moe", "shared_experts"):
         if module in recomputation.some:
             tensors = [
