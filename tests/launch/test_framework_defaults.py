@@ -196,3 +196,15 @@ def test_what_a_release_of_the_software_decides_may_not_fit(planner, tmp_path) -
     full = " ".join(planner(*asked, "--loss-kernel", "fused").out.split())
     peak = float(full.partition("peak ")[2].split()[0])
     assert peak == pytest.approx(80, abs=3)
+
+
+def test_recipes_of_torchtune_recompute_by_flags_too():
+    """LoRA of Llama 3 8B on 24 GB runs with 2,048 and 4,096 tokens: meta-pytorch/torchtune#856."""
+    asked = {"model": "llama-3-8b", "framework": "torchtune", "gpu": "rtx4090", "num_gpus": 1}
+    asked |= {"adapter": "lora", "global_batch_size": 1}
+    for length in (2048, 4096):
+        found = estimate(**asked, sequence_length=length)
+        assert found.candidates.row["recompute"] == "full"
+        assert not found.rejected_by
+    litgpt = estimate(**{**asked, "framework": "litgpt"}, sequence_length=1024)
+    assert litgpt.candidates.row["recompute"] == "none"
