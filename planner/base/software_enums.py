@@ -17,7 +17,8 @@ class AttentionKernel(CodeEnum):
     ``AUTO``: those of the framework. ``EAGER``: products and a softmax of their own; ``SDPA``:
     what PyTorch's scaled_dot_product_attention chooses on the GPU; ``FA2``, ``FA3``, ``FA4``:
     FlashAttention's generations; ``CUDNN``: NVIDIA's; ``TRITON``: FlexAttention's and others that
-    are written for no one GPU.
+    are written for no one GPU; ``MASKED``: PyTorch's memory-efficient kernel, which SDPA takes
+    under a mask, as of padding. It scores all pairs of tokens, those above the diagonal too.
     """
 
     AUTO = 0
@@ -28,6 +29,7 @@ class AttentionKernel(CodeEnum):
     FA4 = 5
     CUDNN = 6
     TRITON = 7
+    MASKED = 8
 
 
 class LossKernel(CodeEnum):

@@ -52,7 +52,9 @@ class FrameworkRule:
     slash. ``recompute`` or ``virtual_pipeline`` None: several
     values are plausible. ``sharded_profile`` stands for runs on more than one GPU.
     ``fused_loss_from``: the loss is one kernel; before, or if None, it runs as several that
-    keep float32 copies of the logits. ``per_logit``: bytes where it is not the profile's loss.
+    keep float32 copies of the logits. ``per_logit``: bytes where it is not the profile's loss,
+    ``quantized_per_logit`` beside quantized weights, if that differs, as where these have no
+    compute type and PEFT casts the rest to fp32.
     ``memory_kind``: what the framework itself prints; empty if that is not known.
     ``adapter_profile`` stands for the framework where it trains an adapter, if another one
     does, ``fused_adapter_profile`` where it does so with fused kernels; ``lora_targets`` is
@@ -86,6 +88,7 @@ class FrameworkRule:
     loops_experts_until: int | None = None
     copies_logits_until: int | None = None
     fused_loss: str = LossKernel.FUSED.word
+    quantized_per_logit: float | None = None
 
     def rule_for_adapter(self, *, fused: bool) -> FrameworkRule:
         """The rule for a run that trains an adapter, with fused kernels or without."""

@@ -36,6 +36,7 @@ class SensitiveAssumption:
     moved : least and greatest prediction over assumption and alternatives, by result column
     each : predictions by value and result column
     does_not_fit : alternatives that do not fit in memory
+    of_release : whether the installed release of the software decides, not a choice
     """
 
     name: str
@@ -44,6 +45,7 @@ class SensitiveAssumption:
     moved: Mapping[str, Ends]
     each: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     does_not_fit: tuple[str, ...] = ()
+    of_release: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """Return the assumption as a dictionary for JSON."""
@@ -52,6 +54,7 @@ class SensitiveAssumption:
             "assumed": self.assumed,
             "tried": list(self.tried),
             "does_not_fit": list(self.does_not_fit),
+            "of_release": self.of_release,
             "predictions": {name: [*map(value_or_none, each)] for name, each in self.moved.items()},
             "each": {label: dict(values) for label, values in self.each.items()},
         }
@@ -79,6 +82,7 @@ class SensitiveAssumption:
                 for label, values in require_entry({"each": {}, **table}, "each", dict).items()
             },
             does_not_fit=tuple(map(str, require_entry(table, "does_not_fit", list))),
+            of_release=require_entry({"of_release": False, **table}, "of_release", bool),
         )
 
 
@@ -130,6 +134,7 @@ def _evaluate_assumption(
         does_not_fit=tuple(
             label for label, judged in fact.tried.items() if _rejection_code(judged) >= first_memory
         ),
+        of_release=fact.of_release,
     )
 
 

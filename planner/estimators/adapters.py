@@ -60,7 +60,8 @@ _OF_EXPERTS = 2  # one set of kernels before the activation, one after it
 class AdaptedMatrix:
     """An unsharded matrix with an adapter; tensor parallelism splits one of its sides.
 
-    ``reads`` names what it is multiplied with.
+    ``reads`` names what it is multiplied with; ``repeated_by``: modules whose recomputation repeats
+    its matrix.
     """
 
     name: str
@@ -68,6 +69,7 @@ class AdaptedMatrix:
     depth: float
     columns: float
     split_depth: bool = False
+    repeated_by: tuple[str, ...] = ()
 
     def local(self, tensor_parallel: Numeric) -> tuple[Numeric, Numeric]:
         """Depth and columns on one tensor-parallel rank."""
@@ -206,6 +208,7 @@ def _adapted_parts(layer: Layer, targets: AdapterTargets) -> Iterator[AdaptedMat
                     depth=product.depth,
                     columns=part.columns,
                     split_depth=product.split is MatrixSplit.ROWS,
+                    repeated_by=product.repeated_by,
                 )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import AttentionKernels, ContextExchange
+from planner.base.software_enums import AttentionKernel
 from planner.estimators.inference.batch_share import BatchShare, ServingInputs
 from planner.estimators.kernel_work import rates, scan_work
 from planner.estimators.machine import CommunicationGroup
@@ -206,11 +207,16 @@ def _fused_attention(
 
     Kernels of sparse attention have one latent of a key for all heads, so that latent attention
     is not expanded, and work on all chosen keys of a query, those before the first token too [1]_.
+    Under a dense mask a kernel knows no diagonal and no window: it scores all pairs [2]_.
 
     References
     ----------
     .. [1] NVIDIA/cudnn-frontend, deepseek_sparse_attention: 576 numbers of a key and 512 of a
        value for DeepSeek-V3.2; pull requests 318 and 817: FLOPs of all ``topk``.
+    .. [2] huggingface/transformers 4.49, modeling_attn_mask_utils.py, _ignore_causal_mask_sdpa: a
+       mask with padding is passed on, and is_causal is not; pytorch 2.10,
+       aten/src/ATen/native/transformers/sdp_utils_cpp.h, check_for_attn_mask: FlashAttention
+       takes none.
     """
     s = share.sequence_length
     heads = op.heads / share.tensor_parallel
@@ -221,6 +227,7 @@ def _fused_attention(
         keys = mean_keys_per_query(
             sequence_length=s, sliding_window=op.most_keys or s, causal=op.causal
         )
+        keys = np.where(share.attention_kernel == AttentionKernel.MASKED, s, keys)
         if op.compress_ratio:
             entries = np.asarray(s) / op.compress_ratio
             keys = keys + mean_keys_per_query(

@@ -17,9 +17,16 @@ from planner.formulas.collectives import distinct_domain_share, unhidden_time
 from planner.formulas.routing import expert_imbalance_factor
 from planner.layers.model import Layer
 from planner.layers.operators import ExpertBias, ExpertExchange, Experts, Permute
+from planner.specs.framework import Execution
 
 # In fp32, two casts and two products of 8 bytes each and a sum of 4 for both gradients.
 _BIAS_BACKWARD = 1.5
+
+
+def repeated_grouped_share(execution: Execution) -> float:
+    """Share of the experts' products that selective recomputation without modules repeats."""
+    of_all, of_grouped = execution.selective_share, execution.selective_grouped
+    return of_all if of_grouped is None else of_grouped
 
 
 def training_experts(share: MicroBatchShare, op: Experts, layer: Layer) -> Iterator[Operator]:
@@ -50,6 +57,7 @@ def training_experts(share: MicroBatchShare, op: Experts, layer: Layer) -> Itera
         forward,
         backward + cast_outputs,
         2.0 * op.matrices * op.depth * op.width * pairs,
+        selective=repeated_grouped_share(share.execution),
         parts={"moe_act": activation / forward},
         weights=0.0 if is_frozen else matmul,
     )
@@ -98,7 +106,7 @@ def permute(share: MicroBatchShare, op: Permute, layer: Layer) -> Iterator[Opera
     elements = share.expert_pairs(op.per_token) * op.columns.total
     traffic = 2 * share.number_bytes * 2 * share.execution.permute_passes * elements
     time = share.machine.memory_time(traffic, kernels=2)
-    yield make_operator(op, time, time)
+    yield make_operator(op, time, time, selective=repeated_grouped_share(share.execution))
 
 
 def expert_bias(share: MicroBatchShare, op: ExpertBias, layer: Layer) -> Iterator[Operator]:

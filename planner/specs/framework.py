@@ -30,6 +30,8 @@ class Execution:
     deduplicated_dispatch : a token crosses to a scale-up domain once, not per expert
     selective_share : share of a layer that selective recomputation repeats in addition to an
         unfused attention core: 0 in Megatron-LM, about half if every other product is saved
+    selective_grouped : the same of the grouped products of experts, of which rules by operator may
+        save less; None: ``selective_share``
     selective_outputs : with a fused attention, selective recomputation of a model with experts
         repeats norms, the experts' activation function and the up-projections of latent attention
     full_recompute_skips_last_product : full recomputation does not repeat the last product of a
@@ -73,6 +75,7 @@ class Execution:
     permute_passes: Ratio
     deduplicated_dispatch: bool
     selective_share: Share
+    selective_grouped: Share | None = None
     selective_outputs: bool = False
     full_recompute_skips_last_product: bool = False
     softmax_multiple: Annotated[int, Interval(ge=1)] = 1

@@ -31,12 +31,14 @@ _DEFAULT_CLUSTER_SUFFIX = "-default"
 class Assumption:
     """An assumption of a plan: its ``name``, the ``assumed`` value, and the alternatives.
 
-    ``tried`` maps the text of each alternative to the plan evaluated with it.
+    ``tried`` maps the text of each alternative to the plan evaluated with it. ``of_release``: which
+    holds depends on the release of the software that is installed, not on a choice.
     """
 
     name: str
     assumed: str
     tried: Mapping[str, Candidates]
+    of_release: bool = False
 
 
 @record(kw_only=True)
@@ -127,9 +129,13 @@ def _is_published(chosen: EvaluatedChoice, name: str, word: str) -> bool:
     return word not in (map(str, values) if isinstance(values, tuple | list) else (str(values),))
 
 
-def make_assumption(name: str, assumed: str, alternatives: Mapping[str, Candidates]) -> Assumption:
+def make_assumption(
+    name: str, assumed: str, alternatives: Mapping[str, Candidates], *, of_release: bool = False
+) -> Assumption:
     """The assumption of a parameter or option ``name``, which may have underscores."""
-    return Assumption(name=name.replace("_", " "), assumed=assumed, tried=alternatives)
+    return Assumption(
+        name=name.replace("_", " "), assumed=assumed, tried=alternatives, of_release=of_release
+    )
 
 
 class PlanNotes:

@@ -71,3 +71,16 @@ def test_a_loop_needs_experts_and_a_framework_that_has_one() -> None:
     assert _row(dense, zero_stage=3, expert_compute="loop")["rejected_by"] == "expert_routing"
     megatron = {**ASKED, "framework": "megatron-lm"}
     assert _row(megatron, zero_stage=1, expert_compute="loop")["rejected_by"] == "framework"
+
+
+def test_hooks_of_zero_3_are_called_again_for_the_matrices_of_repeated_blocks() -> None:
+    """Of 7 matrices of a layer of Llama its feed-forward has 3, and half of the launches."""
+    asked = {**ASKED, "model": "llama-3.1-8b", "sequence_length": 128}
+    times = {
+        recompute: _row(asked, zero_stage=3, recompute=recompute)["step_time_s"]
+        for recompute in ("none", "feed_forward", "full")
+    }
+    hook, launch, layers = 0.4e-3, 0.583e-3, 32
+    full, block = (times[name] - times["none"] for name in ("full", "feed_forward"))
+    assert full == pytest.approx(layers * (7 * hook + launch), rel=0.02)
+    assert block == pytest.approx(layers * (3 * hook + launch / 2), rel=0.02)

@@ -115,9 +115,13 @@ def test_gradients_wait_unsharded_for_the_last_micro_batch(framework: str, each:
         recompute=Recompute.FULL,
     )  # fmt: skip
     inputs = setting("llama-3-8b", framework, gpu="h100-sxm-80gb")
-    at_once, later = evaluate(inputs, c).memory.moments[0][0].gathered
+    backward, update, *_ = evaluate(inputs, c).memory.moments[0]
+    at_once, later = backward.gathered
     assert at_once < 4.5e9
     assert each * 8.03e9 - at_once < later - at_once < each * 8.03e9
+    # Shards are made of them after that: they have none beside them, and are there at the update.
+    assert not np.any(backward.gradients)
+    assert np.all(update.gradients > 0)
 
 
 def test_one_rank_of_fsdp_reduces_each_micro_batch_in_torchtitan() -> None:

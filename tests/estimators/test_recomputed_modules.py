@@ -22,7 +22,7 @@ from planner.configurations.training_rules import RULES
 from planner.errors import SearchSpaceError
 from planner.estimators.training.flops import recomputed_flops_per_token
 from planner.estimators.training.micro_batch_share import MicroBatchShare
-from planner.estimators.training.saved_activations import layer_bytes
+from planner.estimators.training.saved_activations import all_bytes, expert_bytes, layer_bytes
 from planner.estimators.training.training_estimate import broken_rule, evaluate
 from planner.optimize.source import first_row
 
@@ -185,3 +185,33 @@ def test_modules_that_cannot_be_are_refused(
 def test_an_unknown_module_is_told_with_those_that_there_are() -> None:
     with pytest.raises(SearchSpaceError, match=r"core_attn, attention, layernorm.*not 'norm2'"):
         asked("norm2")
+
+
+def test_rules_by_operator_save_no_grouped_products() -> None:
+    """torchtitan saves every other aten.mm, attention, and what all-to-alls bring.
+
+    The grouped products of experts, and what is between them, are all made again.
+    """
+    s = world("qwen3-30b-a3b", "torchtitan")
+    one = {"num_gpus": 8, "zero_stage": 3}
+    selective, every = (evaluate(s, layout(recompute=code, **one)) for code in (1, 0))
+    times = {
+        operator.name: float(phases["recompute"] / phases["forward"])
+        for operator, phases in selective.time.operator_times()
+        if phases["forward"] and not operator.part.endswith("parallel")
+    }
+    assert times["experts"] == times["permute"] == pytest.approx(1)
+    assert times["qkv"] == times["attention_output"] == pytest.approx(0.5)
+    assert times["attention_core"] == 0
+    (group,) = s.model.layer_groups
+    shares = [
+        MicroBatchShare.of(s, layout(recompute=1, expert_parallel=ep, **one)) for ep in (1, 8)
+    ]
+    kept = [float(layer_bytes(share, group)) for share in shares]
+    inside, brought = expert_bytes(shares[0], group)
+    assert brought == 0
+    rest = float(all_bytes(shares[0], group) - inside)
+    layer_input, sent = 2 * LENGTH * 2048, 2 * 8 * LENGTH * 2048
+    assert kept[0] == pytest.approx((rest + layer_input) / 2)
+    assert kept[1] == pytest.approx(kept[0] + sent)
+    assert float(selective.memory.peak) < float(every.memory.peak)

@@ -172,3 +172,39 @@ def test_printed_command_repeats_a_plan_of_a_framework_with_defaults(settings, p
     words = shlex.split(estimate_command(found.plan, row))[1:]
     (again,) = json.loads(planner(*words, "--json", "-", "--quiet").out)["rows"]
     assert {n: again[n] for n in _DEFAULTS} == {n: row[n] for n in _DEFAULTS}
+
+
+_LONG = """python src/train.py --stage sft --do_train \\
+  --model_name_or_path meta-llama/Meta-Llama-3-8B --dataset d \\
+  --template llama3 --cutoff_len LENGTH --finetuning_type lora \\
+  --lora_target q_proj,v_proj --output_dir o --per_device_train_batch_size 1 \\
+  --gradient_accumulation_steps 4 --fp16 --flash_attn fa2 --use_unsloth --quantization_bit 4
+"""
+
+
+def test_what_a_release_of_the_software_decides_may_not_fit(planner, tmp_path) -> None:
+    """65,536 tokens filled 80 GB and 102,400 ran out, in May 2024: hiyouga/LlamaFactory#3638."""
+    file = tmp_path / "run.sh"
+    file.write_text(_LONG.replace("LENGTH", "102400"), encoding="utf-8")
+    asked = ("estimate", "--from", str(file), "--gpu", "a100-sxm-80gb")
+    verdict = " ".join(planner(*asked).out.split())
+    assert verdict.startswith("May not fit: peak ")
+    assert "as Unsloth from 2025.8 on; does not fit with fused, before." in verdict
+    known = " ".join(planner(*asked, "--loss-kernel", "chunked").out.split())
+    assert known.startswith("Fits: peak ")
+    file.write_text(_LONG.replace("LENGTH", "65536"), encoding="utf-8")
+    full = " ".join(planner(*asked, "--loss-kernel", "fused").out.split())
+    peak = float(full.partition("peak ")[2].split()[0])
+    assert peak == pytest.approx(80, abs=3)
+
+
+def test_recipes_of_torchtune_recompute_by_flags_too():
+    """LoRA of Llama 3 8B on 24 GB runs with 2,048 and 4,096 tokens: meta-pytorch/torchtune#856."""
+    asked = {"model": "llama-3-8b", "framework": "torchtune", "gpu": "rtx4090", "num_gpus": 1}
+    asked |= {"adapter": "lora", "global_batch_size": 1}
+    for length in (2048, 4096):
+        found = estimate(**asked, sequence_length=length)
+        assert found.candidates.row["recompute"] == "full"
+        assert not found.rejected_by
+    litgpt = estimate(**{**asked, "framework": "litgpt"}, sequence_length=1024)
+    assert litgpt.candidates.row["recompute"] == "none"

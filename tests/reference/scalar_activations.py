@@ -89,7 +89,27 @@ def kept_bytes(world: World, layout: Layout, group: LayerGroup, recompute: str) 
     of_share = recompute == "selective" and not told and dropped
     beside = 0.0 if of_share else _eager_copies(world, layout, group, names | again_too)
     copies = kept_activations(world, layout)
-    return (1 - again) * copies * sum(kept.values()) + again * layer_input + beside
+    grouped = world.framework.execution.selective_grouped
+    if grouped is None or not again:
+        return (1 - again) * copies * sum(kept.values()) + again * layer_input + beside
+    of_experts = {what: kept.pop(what) for what in _INSIDE if what in kept}
+    brought = of_experts.pop("dispatched", 0.0) if layout.expert_parallel > 1 else 0.0
+    left = (1 - again) * sum(kept.values()) + (1 - grouped) * sum(of_experts.values()) + brought
+    return copies * left + again * layer_input + beside
+
+
+_INSIDE = ("dispatched", "expert_outputs", "expert_activation_inputs", "expert_down_inputs")
+
+
+def rebuilt_experts(world: World, layout: Layout, group: LayerGroup) -> float:
+    """What recomputation by operator makes again of a layer's experts at once."""
+    grouped = world.framework.execution.selective_grouped
+    if not grouped or not group.feed_forward or modules(layout):
+        return 0.0
+    kept = _feed_forward(world, layout, group.feed_forward)
+    inside = set(_INSIDE) - ({"dispatched"} if layout.expert_parallel > 1 else set())
+    of_experts = sum(size for what, size in kept.items() if what in inside)
+    return grouped * kept_activations(world, layout) * of_experts
 
 
 def _eager_copies(world: World, layout: Layout, group: LayerGroup, names: set[str]) -> float:

@@ -406,6 +406,8 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     experts += local * world.framework.execution.expert_launch_time
     activation = elementwise(world, 2 * matrices * pairs * width)
     gradients = 1 if frozen(world) else 2
+    grouped = world.framework.execution.selective_grouped
+    grouped = world.framework.execution.selective_share if grouped is None else grouped
     passes = world.framework.execution.permute_passes
     permute = sum(elementwise(world, passes * 4 * pairs * h) for _ in ("there", "back"))
     there_and_back = _expert_exchange(world, layout, h, mlp.num_experts_per_tok)
@@ -423,10 +425,11 @@ def _experts(world: World, layout: Layout, mlp: FeedForwardSpec) -> Ops:
     return bias | {
         "router": router,
         **{f"latent_{name}": op for name, op in latent.items()},
-        "permute": Op(forward=permute, backward=permute),
+        "permute": Op(forward=permute, backward=permute, selective=grouped),
         "experts": Op(
             forward=experts + activation + cast_inputs,
             backward=gradients * experts + 2 * activation + cast_outputs,
+            selective=grouped,
             weights=0.0 if frozen(world) else experts,
         ),
         "all_to_all": Op(forward=there_and_back, backward=there_and_back, part="expert_parallel"),

@@ -21,15 +21,19 @@ def loop_launches(world: Any, layout: Any, group: Any) -> float:
     return seconds
 
 
-def hooks(world: Any, layout: Any, group: Any) -> float:
-    """ZeRO-3's hooks around each matrix outside routed experts, and both of an adapter, forward."""
+def hooks(world: Any, layout: Any, group: Any, part: str = "") -> float:
+    """ZeRO-3's hooks around each matrix outside routed experts, and both of an adapter, forward.
+
+    ``part``: of attention or of the feed-forward alone, for models that are trained whole.
+    """
     if layout.zero_stage != 3:
         return 0.0
-    count, block = attention_matrices(group), group.feed_forward
+    attention, block, count = attention_matrices(group), group.feed_forward, 0
     if block and block.num_experts:
         count += 1 + (2 if block.moe_latent_size else 0)  # the router, latents down and up
     if block and (block.shared_intermediate_size if block.num_experts else block.intermediate_size):
         count += 3 if block.gated else 2
-    if frozen(world):
+    count = {"": attention + count, "attention": attention, "feed_forward": count}[part]
+    if frozen(world) and not part:
         count += 2 * len(thin_matrices(world, layout, group))
     return float(count * world.framework.execution.module_hook_time)

@@ -301,6 +301,8 @@ def fused_attention(world: World, attention: AttentionSpec, layout: Layout) -> f
     a = attention.num_attention_heads / layout.tensor_parallel
     window = min(attention.sliding_window or s, s)
     mean_keys = (window * (window + 1) / 2 + (s - window) * window) / s
+    if layout.attention_kernel == "masked":
+        mean_keys = s
     if attention.index_topk:
         mean_keys = min(attention.index_topk, s)
     d_qk, d_v = kernel_dims(attention)

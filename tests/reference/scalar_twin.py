@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from scalar_activations import kept_bytes, repeated_layers
+from scalar_activations import kept_bytes, rebuilt_experts, repeated_layers
 from scalar_adapters import (
     frozen,
     frozen_counts,
@@ -117,12 +117,14 @@ def stage_parts(world: World, layout: Layout, stage: int, aside: Parts | None = 
         added = accumulation(world, layout, trained_in_layer(world, layout, group))
         again = repeated_layers(world, layout) * time
         if layout.recompute == "feed_forward" and group.feed_forward:
-            again = launch / 2 + looped
+            again = launch / 2 + looped + hooks(world, layout, group, "feed_forward")
         if names := modules(layout):
             of_core = launch * 5 / 18 * softmax_falls_back(world, layout, group.attention)
+            of_core += hooks(world, layout, group, "attention")
             again = (group.attention is not None and "attention" in names) * (launch / 2 + of_core)
             whole = group.feed_forward is not None and block(group) in names
-            again += whole * (launch / 2 + looped)
+            of_block = hooks(world, layout, group, "feed_forward")
+            again += whole * (launch / 2 + looped + of_block)
         ops = behind_others(world, layout, layer(world, layout, group) | added)
         sparse = group.feed_forward is not None and group.feed_forward.num_experts > 0
         host = world.framework.execution.expert_host_wait * sparse
@@ -334,6 +336,7 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
         for group in held
         for name in modules(layout) & {"attention", "mlp", "moe", "shared_experts"}
     ]
+    at_a_time += [rebuilt_experts(world, layout, group) for group in held]
     rebuilt["selective"] = max(at_a_time, default=0)
     working = largest / 4 + rebuilt.get(layout.recompute, 0)
     working *= memory.sharded_copies if layout.zero_stage == 3 else 1.0
@@ -354,6 +357,8 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
         loss = logit_bytes(world, layout) * logits
         read = 2 * own_tokens(world, layout) * 2 * (2 * model.hidden_size)
         working = max(working, loss + model.mtp_num_layers * (loss + read))
+    if layout.attention_kernel == "masked" and layout.fused:
+        working += 2 * layout.micro_batch_size * world.workload.sequence_length**2
     temporary = at_once(world, layout, whole.pop("temporary"), stage)
     loss_or_backward = whole | {
         "activations": activations,
@@ -361,7 +366,9 @@ def _moments(world: World, layout: Layout, stage: int) -> list[Parts]:
         "gathered": gathered_now,
         "fragmentation": memory.fragmentation * (activations + working),
     }
-    if not world.framework.states.gradients_persist and layout.num_micro_batches == 1:
+    states = world.framework.states
+    is_whole = states.unsynced_gradient > 0 and layout.zero_stage >= states.weights_sharded_from
+    if not states.gradients_persist and (layout.num_micro_batches == 1 or is_whole):
         loss_or_backward["gradients"] = 0.0
     optimizer_step = whole | {
         "activations": 0.0,

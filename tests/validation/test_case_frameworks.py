@@ -3,6 +3,7 @@
 import pytest
 from sample_runs import case, run_of
 
+from planner.base.software_enums import AttentionKernel
 from planner.validation.training.cases import training_case
 
 FP8 = {"gpu": "h100-sxm-80gb", "precision": "fp8"}
@@ -90,3 +91,19 @@ def test_experts_of_transformers_are_a_loop_in_runs_up_to_2025(library):
     experts = {"num_experts": "8", "num_experts_per_tok": "2", "moe_intermediate_size": "512"}
     assert ways("2025", **experts) == {"loop"}
     assert ways("2026", **experts) == ways("2025") == {"auto"}
+
+
+@pytest.mark.parametrize(
+    ("workload", "bytes_per_logit"), [("full_finetune", 8), ("lora", 8), ("qlora", 16)]
+)
+def test_a_program_without_a_compute_type_has_wide_logits_beside_quantized_weights(
+    library, workload, bytes_per_logit
+):
+    """universal-llm-trainer: PEFT casts all that is not quantized to fp32, and nothing casts back.
+
+    Its loss is one kernel of the logits as they are, under masks of padded samples.
+    """
+    asked = {"framework": "HF Transformers + PEFT (universal-llm-trainer)", "workload": workload}
+    found = case(library, model="llama-3.1-8b", year="2025", lora_rank="8", **asked)
+    assert found.framework.memory.per_logit == bytes_per_logit
+    assert found.layouts[0].attention_kernel == AttentionKernel.MASKED

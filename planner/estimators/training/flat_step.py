@@ -41,6 +41,7 @@ def _recomputed(inputs: TrainingInputs, c: TrainingConfigurations) -> FloatArray
         inputs.recomputation(c),
         c.flash_attention,
         inputs.framework.execution.selective_share,
+        inputs.framework.execution.selective_grouped,
     )
 
 

@@ -201,17 +201,24 @@ def recomputed_flops_per_token(
     recomputation: Recomputation,
     flash_attention: BoolArray,
     selective_share: float = 0.0,
+    selective_grouped: float | None = None,
 ) -> FloatArray:
     """Return FLOPs per token that full or selective recomputation repeats.
 
-    ``selective_share`` of the matrices is repeated where a framework has no modules but shares;
-    a fused attention core is no module of its own.
+    ``selective_share`` of the matrices is repeated where a framework has no modules but shares,
+    ``selective_grouped`` of those of experts, if that is another; a fused attention core is no
+    module of its own.
     """
     attention = attention_flops_per_token(model, sequence_length)
     matrices = 2.0 * (matmul_parameters(model) - logits_per_token(model))
     partly = add(repeated_modules_flops(model, sequence_length, recomputation, flash_attention))
     if selective_share:
-        partly = partly + np.where(recomputation.by_share, selective_share * matrices, 0.0)
+        more = 0.0 if selective_grouped is None else selective_grouped - selective_share
+        of_experts = _layer_flops_per_token(
+            model, sequence_length, lambda op: more * isinstance(op, Experts)
+        )
+        shares = selective_share * matrices + of_experts
+        partly = partly + np.where(recomputation.by_share, shares, 0.0)
     spared_ones: Numeric = 0.0
     if recomputation.spares:
         spared_ones = _layer_flops_per_token(

@@ -11,7 +11,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.base.enums import Fp8Recipe, Padding
 from planner.base.records import record
-from planner.base.software_enums import TorchCompile
+from planner.base.software_enums import AttentionKernel, TorchCompile
 from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.enumerate import NOTHING_SPECIFIED, SpecifiedValues
 from planner.estimators.machine import CommunicationGroup, Machine
@@ -60,6 +60,19 @@ class TrainingInputs:
             reads_without_overlap=reads_without_overlap,
             repeats_outputs=repeats_outputs,
         )
+
+
+def kernels_under_padding(work: TrainingWorkload, c: TrainingConfigurations) -> CodeArray:
+    """Return the attention kernels: PyTorch chooses another where padding makes a mask.
+
+    Padding to the longest sample makes none in a micro-batch of one.
+    """
+    is_padded = work.padding in (Padding.LONGEST, Padding.FULL)
+    chosen = c.attention_kernel == AttentionKernel.SDPA
+    if not is_padded or not np.any(chosen):
+        return c.attention_kernel
+    has_mask = chosen & ((work.padding is Padding.FULL) | (c.micro_batch_size > 1))
+    return np.where(has_mask, AttentionKernel.MASKED, c.attention_kernel).astype(np.int8)
 
 
 INPUTS = ("norm", "fc1", "activation", "fc2")
@@ -113,7 +126,7 @@ class MicroBatchShare:
             kernel_format=training_format(c.precision, recipe_of(inputs, c)),
             sequence_parallel=c.sequence_parallel,
             flash_attention=c.fused_attention,
-            attention_kernel=c.attention_kernel,
+            attention_kernel=kernels_under_padding(inputs.workload, c),
             torch_compile=c.torch_compile,
             loss_kernel=c.loss_kernel,
             loss_chunks=c.loss_chunks,

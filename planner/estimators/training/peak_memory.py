@@ -9,7 +9,7 @@ from itertools import chain
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric, add, is_among, largest
+from planner.base.arrays import BoolArray, FloatArray, Numeric, add, is_among, largest
 from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, ZeroStage
 from planner.base.records import record
 from planner.base.software_enums import LossKernel
@@ -35,6 +35,7 @@ from planner.estimators.training.saved_activations import (
     all_bytes,
     layer_bytes,
     layer_input_bytes,
+    mask_bytes,
     rebuilt_bytes,
 )
 from planner.estimators.training.sharding import (
@@ -483,7 +484,7 @@ def _stage_memory(
     # Gradients in flight in one layer, and rebuilt activations of recomputation.
     late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
     working = np.maximum(late * (rebuilt + largest_layer / 4) + layer_input_bytes(share), loss)
-    backward = replace(backward, working=working)
+    backward = replace(backward, working=working + mask_bytes(share))
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     built_up = memory.optimizer_temporary or memory.step_gradients
     if not share.inputs.framework.states.gradients_persist or built_up:
@@ -534,13 +535,23 @@ def _moments(
     backward: MemoryBreakdown,
     temporary: FloatArray,
 ) -> tuple[MemoryBreakdown, ...]:
-    """Return breakdowns of the backward pass and of the optimizer step (without activations)."""
+    """Return breakdowns of the backward pass and of the optimizer step (without activations).
+
+    A rank that waits to scatter whole gradients has no shards of them before.
+    """
     zero = np.zeros(())
     update = replace(backward, allocated_activations=zero, working=temporary, gathered=zero)
     if not share.inputs.framework.states.gradients_persist:
-        earlier = np.where(c.num_micro_batches > 1, backward.gradients, 0.0)
-        backward = replace(backward, gradients=earlier)
+        has_earlier = (c.num_micro_batches > 1) & ~_waits_to_scatter(share, c)
+        backward = replace(backward, gradients=np.where(has_earlier, backward.gradients, 0.0))
     return backward, update
+
+
+def _waits_to_scatter(share: MicroBatchShare, c: TrainingConfigurations) -> BoolArray:
+    """Return a mask: True where whole gradients are added up until the last micro-batch."""
+    states = share.inputs.framework.states
+    is_sharded = c.zero_stage >= states.weights_sharded_from
+    return np.asarray(is_sharded & (c.num_micro_batches > 1) & (states.unsynced_gradient > 0))
 
 
 def _in_flight(c: TrainingConfigurations, rank: FloatArray) -> FloatArray:
@@ -570,7 +581,7 @@ def _rebuilt_bytes(share: MicroBatchShare, counts: FloatArray, layer: FloatArray
     """Return activation bytes that recomputation rebuilds at once, of a layer or one block."""
     recomputation = share.recomputation
     rebuilt = np.where(recomputation.any_full, layer, 0.0)
-    if not recomputation.some:
+    if not (recomputation.some or recomputation.by_share.any()):
         return rebuilt
     blocks = [rebuilt_bytes(share, group) for group in share.inputs.model.layer_groups]
     return np.where(recomputation.any_full, rebuilt, _largest_held(blocks, counts))
@@ -684,6 +695,6 @@ def _gathered_bytes(
     if states.unsynced_gradient:
         of_stage = trained.dense[stage] + trained.experts[stage]
         waiting = states.unsynced_gradient * of_stage
-        waits = (c.num_micro_batches > 1) & (c.zero_stage >= states.weights_sharded_from)
+        waits = _waits_to_scatter(share, c)
         gradients = np.where(waits, np.maximum(gradients, waiting), gradients)
     return np.where(passing, weights + gradients, 0.0)

@@ -17,7 +17,13 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
-from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
+from planner.base.software_enums import (
+    LAYER_INPUT,
+    MLPWI,
+    MLPWO,
+    AttentionKernel,
+    KeptTensors,
+)
 from planner.estimators.adapters import adapted_matrices, expert_matrices
 from planner.estimators.training.bytes_per_element import is_narrow, widen
 from planner.estimators.training.compilation import keeps_eager_copies, saved_activation_factor
@@ -132,6 +138,9 @@ def layer_bytes(
     if repeated and np.any(recomputation.by_share):
         eager_bytes = _eager_copies(share, _saved_tensors(share, group))
         rest = (1 - repeated) * (saved - eager_bytes) + repeated * layer_input
+        if (grouped := profile.execution.selective_grouped) is not None:
+            inside, brought = expert_bytes(share, group)
+            rest = rest + (repeated - grouped) * inside + repeated * brought
         saved = np.where(recomputation.by_share, rest, saved)
     tensors = kept_tensor_bytes(share, group, recomputation.saved | recomputation.offloaded)
     repeated_whole = recomputation.full * (layer_input + tensors)
@@ -140,9 +149,30 @@ def layer_bytes(
     )
 
 
+def expert_bytes(share: MicroBatchShare, group: LayerGroup) -> tuple[FloatArray, FloatArray]:
+    """Return saved bytes inside a layer's experts, and of what an exchange brings from ranks."""
+    tensors = [t for t in _saved_tensors(share, group) if t.spread is RankSpread.EXPERTS]
+    if not tensors:
+        return np.zeros(()), np.zeros(())
+    inputs = [t for t in tensors if t.element is Element.FEED_FORWARD_INPUT]
+    brought = np.where(share.expert_parallel > 1, _allocated_bytes(share, inputs), 0.0)
+    return _allocated_bytes(share, tensors) - brought, brought
+
+
 def layer_input_bytes(share: MicroBatchShare) -> FloatArray:
     """Bytes of the residual stream that enters a layer."""
     return share.number_bytes * share.local_tokens * share.inputs.model.stream_width
+
+
+def mask_bytes(share: MicroBatchShare) -> FloatArray:
+    """Bytes of the mask over all pairs of tokens that all layers share, 16 bits each.
+
+    It is one for each sequence (huggingface/transformers 4.49, modeling_llama.py,
+    _prepare_4d_causal_attention_mask_with_cache_position).
+    """
+    pairs = share.sequences * np.square(np.asarray(share.sequence_length, np.float64))
+    is_masked = share.flash_attention & (share.attention_kernel == AttentionKernel.MASKED)
+    return np.where(is_masked, share.number_bytes * pairs, 0.0)
 
 
 def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
@@ -153,6 +183,8 @@ def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 def rebuilt_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """Return bytes that recomputation of single blocks rebuilds at once, of the largest block."""
     recomputation, peak = share.recomputation, np.zeros(())
+    if (grouped := share.execution.selective_grouped) and recomputation.by_share.any():
+        peak = np.where(recomputation.by_share, grouped * expert_bytes(share, group)[0], 0.0)
     for module in ("attention", "mlp", "moe", "shared_experts"):
         if module in recomputation.some:
             tensors = [

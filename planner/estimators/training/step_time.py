@@ -13,6 +13,7 @@ from planner.base.enums import ZeroStage
 from planner.base.records import record
 from planner.base.software_enums import ExpertCompute
 from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.estimators.adapters import AdaptedMatrix
 from planner.estimators.kernel_work import KernelWork
 from planner.estimators.operators import Operator
 from planner.estimators.training.micro_batch_share import MicroBatchShare
@@ -130,18 +131,25 @@ def loop_launches(share: MicroBatchShare, c: TrainingConfigurations, layer: Laye
 
 
 def hook_launches(
-    share: MicroBatchShare, c: TrainingConfigurations, layer: Layer, num_adapters: int
+    share: MicroBatchShare,
+    c: TrainingConfigurations,
+    layer: Layer,
+    adapters: Sequence[AdaptedMatrix],
+    module: str = "",
 ) -> Numeric:
     """Return host seconds of ZeRO-3's hooks around a layer's matrices in a forward pass.
 
-    Each matrix outside routed experts is a module with hooks of its own, and so are both of an
+    Of those that recomputation of ``module`` repeats, if one is named. Each matrix outside routed
+    experts is a module with hooks of its own, and so are both of an
     adapter (deepspeedai/DeepSpeed 0.19.6, runtime/zero/parameter_offload.py,
     ``_register_deepspeed_module``).
     """
     each = share.execution.module_hook_time
     if not each:
         return 0.0
-    num_modules = sum(product.joined for product in layer.of(MatrixProduct)) + 2 * num_adapters
+    products = [op for op in layer.of(MatrixProduct) if not module or module in op.repeated_by]
+    adapted = [matrix for matrix in adapters if not module or module in matrix.repeated_by]
+    num_modules = sum(product.joined for product in products) + 2 * len(adapted)
     return np.where(c.zero_stage == ZeroStage.WEIGHTS, num_modules * each, 0.0)
 
 

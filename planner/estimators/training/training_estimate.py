@@ -267,13 +267,15 @@ def _blocks(
         )
         of_block, loops = launch / 2, loop_launches(share, c, layer)
         adapters = adapted_matrices(inputs, group) if inputs.workload.is_frozen else ()
-        hooks = hook_launches(share, c, layer, len(adapters))
+        hooks = partial(hook_launches, share, c, layer, adapters)
         softmax = softmax_launches(share, layer.core)
-        base_launches = of_block * group.num_blocks, softmax, loops, hooks
+        base_launches = of_block * group.num_blocks, softmax, loops, hooks()
         launches_by_module = {"attention": of_block + softmax}
         launches_by_module["moe" if layer.experts else "mlp"] = of_block + loops
         of_modules = {
-            name: launches_by_module[name] for name in launches_by_module if name in layer.modules
+            name: launches_by_module[name] + hooks(name)
+            for name in launches_by_module
+            if name in layer.modules
         }
         waits = inputs.framework.execution.expert_host_wait if layer.experts else 0.0
         operators = _overlap_expert_exchange(share, c, operators)

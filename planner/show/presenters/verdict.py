@@ -7,6 +7,7 @@ import math
 from planner.base import formatting
 from planner.base.csv_cells import Row
 from planner.base.units import GIB
+from planner.decide.assumptions import sensitive_assumptions
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
 from planner.show.presenters.format_results import number_of
@@ -18,10 +19,18 @@ _EVEN = 0.5
 
 
 def format_verdict(plan: Plan, evaluation: Evaluation) -> str:
-    """Return a sentence on whether a configuration fits, starts and runs, with its peak memory."""
+    """Return a sentence on whether a configuration fits, starts and runs, with its peak memory.
+
+    What fits with one release of the software alone may not fit.
+    """
     if evaluation.rejected_by:
         return misfit_verdict(plan, evaluation)
     row = first_row(evaluation.table())
+    for assumption in sensitive_assumptions(plan, evaluation.candidates):
+        if assumption.of_release and assumption.does_not_fit:
+            other = " or ".join(assumption.does_not_fit)
+            condition = f"with the {assumption.name} {assumption.assumed}"
+            return f"May not fit: {format_peak(plan, row)} {condition}; does not fit with {other}."
     verb = "May not fit" if fit_probability(row) < _EVEN else "Fits"
     return f"{verb}: {format_peak(plan, row)}."
 

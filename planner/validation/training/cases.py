@@ -321,8 +321,11 @@ def _as_run(
     on the GPU avoid these.
     """
     memory, execution = shipped.memory, shipped.execution
-    if rule.per_logit is not None:
-        memory = replace(memory, per_logit=rule.per_logit, loss_room=0.0)
+    per_logit = rule.per_logit
+    if adapter is AdapterKind.QLORA and rule.quantized_per_logit is not None:
+        per_logit = rule.quantized_per_logit
+    if per_logit is not None:
+        memory = replace(memory, per_logit=per_logit, loss_room=0.0)
     elif _copies_logits(run, rule) and memory.per_logit > memory.per_logit_fused:
         memory = replace(memory, per_logit=memory.per_logit + _SHIFTED_BYTES)
     if adapter is not AdapterKind.NONE and run.flag("fp8_activation_inputs"):

@@ -11,6 +11,7 @@ from planner.base.enums import (
     AttentionKernels,
 )
 from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
+from planner.base.training_aliases import TrainingObjective
 from planner.confidence.profile_rules import (
     first_run_slowdown,
     framework_rule,
@@ -19,6 +20,7 @@ from planner.confidence.profile_rules import (
 )
 from planner.configurations.training_rules import has_kernel
 from planner.estimators.kernel_work import rates
+from planner.estimators.training.micro_batch_share import TrainingInputs
 from planner.optimize.source import Source
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
@@ -55,6 +57,8 @@ _FASTER = 1.05
 
 
 IN_CHUNKS = "in chunks, as Unsloth from 2025.8 on"
+WITHOUT_PADDING = "flash attention, as in packed sequences"
+UNDER_PADDING = "masked, as PyTorch's in padded ones"
 # Of 16-bit logits and their gradient.
 _FEW_BYTES = 4.0
 
@@ -143,6 +147,17 @@ def alternative_software(source: Source, row: Mapping[str, object]) -> dict[str,
         since = "from 5 on" if loops else "before 5"
         alternatives[f"{_EXPERTS} {choice} (Transformers {since})"] = {_EXPERTS: choice}
     return alternatives
+
+
+def may_pad(inputs: TrainingInputs) -> bool:
+    """Whether a run fine-tunes by software on Transformers that may attend under a mask."""
+    work, rule = inputs.workload, framework_rule(inputs.framework.name)
+    fine_tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
+    return (
+        fine_tunes
+        and rule.loops_experts_until is not None
+        and not inputs.framework.memory.loss_room
+    )
 
 
 def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:

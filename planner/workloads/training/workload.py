@@ -8,7 +8,7 @@ from planner.base.csv_cells import Value
 from planner.base.enums import (
     AdapterKind,
 )
-from planner.base.software_enums import LossKernel
+from planner.base.software_enums import AttentionKernel, LossKernel
 from planner.configurations.configuration_tables import (
     DEGREES,
     SHOWN_COLUMNS,
@@ -36,7 +36,10 @@ from planner.workloads.training.question import (
 )
 from planner.workloads.training.software_choices import (
     IN_CHUNKS,
+    UNDER_PADDING,
+    WITHOUT_PADDING,
     alternative_software,
+    may_pad,
     software_default_notes,
 )
 from planner.workloads.training.space import source_defaults, training_inputs, training_sources
@@ -84,7 +87,7 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
 
 
 def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The assumptions of a training plan: network, number format, recomputation, Unsloth's loss.
+    """The assumptions of a plan: network, number format, recomputation, Unsloth's loss, padding.
 
     Defaults of the framework's program do not count as assumptions, unless its releases differ.
     """
@@ -94,7 +97,10 @@ def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
     assumptions = [*open_network(chosen), *open_parameters(chosen, names)]
     if inputs.framework.memory.loss_room and chosen.is_open("loss_kernel"):
         before = {"fused, before": chosen.with_value("loss_kernel", LossKernel.FUSED)}
-        assumptions.append(make_assumption("loss_kernel", IN_CHUNKS, before))
+        assumptions.append(make_assumption("loss_kernel", IN_CHUNKS, before, of_release=True))
+    if chosen.is_open("attention_kernel") and may_pad(inputs):
+        masked = {UNDER_PADDING: chosen.with_value("attention_kernel", AttentionKernel.MASKED)}
+        assumptions.append(make_assumption("attention_kernel", WITHOUT_PADDING, masked))
     return assumptions
 
 
