@@ -20,6 +20,7 @@ from planner.launch.read.parsed_launch import (
     OptionReader,
     SettingsBuilder,
     flag,
+    has_unknown_value,
     number,
     option_text,
     parse_int,
@@ -197,4 +198,5 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         "has": has,
         "lists": lists,
         "count": count,
+        "unknown": lambda *options: has_unknown_value(reading, *options),
     }
