@@ -225,7 +225,7 @@ class OptionTable:
             OptionRow(**{**row, "role": OptionRole(row["role"])})  # type: ignore[arg-type]
             for row in _option_rows(target)
         ]
-        parameters = {row.parameter for row in all_rows}
+        parameters = {row.parameter for row in all_rows if row.role not in EXPRESSION_ROLES}
         special_roles = (
             OptionRole.USED,
             OptionRole.IGNORED,
