@@ -3,10 +3,11 @@
     python scripts/make_launch_environments.py [DIRECTORY] [--torch-index URL]
 
 DIRECTORY is that of PLANNER_LAUNCH_ENVIRONMENTS, else ~/.cache/planner/launch. `train` has
-Megatron-LM, torchtitan, DeepSpeed, transformers, TRL, accelerate and peft, `serve` vLLM and SGLang.
-It takes minutes and 4 GB, wants Python 3.11, a Rust compiler for vLLM, and goes on where it
-stopped: a step that was done is not done again. Name an index of CPU builds of torch with
---torch-index where pip would find one with CUDA, of several GB.
+Megatron-LM, torchtitan, DeepSpeed, transformers, TRL, accelerate and peft, `serve` vLLM and SGLang,
+`schemas` has MaxText, Axolotl, verl and OpenRLHF without torch. It takes minutes and 5 GB, wants
+Python 3.11, a Rust compiler for vLLM, and goes on where it stopped: a step that was done is not
+done again. Name an index of CPU builds of torch with --torch-index where pip would find one with
+CUDA, of several GB.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ VERSIONS = {
     "trl": "1.16.0",
     "torchao": "0.18.0",
     "axolotl": "0.21.0",
+    "maxtext": "0.2.5",
+    "verl": "0.9.0",
+    "openrlhf": "0.11.0",
     "vllm": "0.33.0",
     "sglang": "0.5.23",
 }
@@ -92,6 +96,12 @@ STEPS = {
         Step(arguments=("--no-deps", *pinned("sglang"))),
         Step(arguments=(TORCH, f"--requirement={LISTS / 'serving.txt'}")),
         Step(arguments=("--no-deps", f"--requirement={LISTS / 'serving_alone.txt'}")),
+    ],
+    "schemas": [
+        Step(arguments=("hydra-core==1.3.2", "pydantic>=2.11", "jax==0.7.2", "flax", "jinja2")),
+        Step(arguments=("addict", "annotated-types", "packaging", "pillow", "pyyaml")),
+        Step(arguments=(*FOR_312, *pinned("maxtext", "axolotl", "verl")), target="site"),
+        Step(arguments=(*FOR_312, *pinned("openrlhf")), target="openrlhf"),
     ],
 }
 

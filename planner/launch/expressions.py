@@ -16,13 +16,13 @@ is loaded:
     functions of values: ``max`` and ``min`` skip what is no number; ``ends(text, 'a', 'b')`` is
     true for a text that ends with one of the words, ``starts`` and ``contains`` likewise;
     ``last('a.b.C')`` is ``C``
-``number amount text name joined flag has lists count``
+``number amount text name joined flag has lists count unknown``
     functions of options, in readers only: the first option with a positive whole number, with a
     number, with a text (in lower case), with a text as written; all texts of an option in lower
     case with blanks between, ``none`` too; whether the first set option is
     on (``flag('a', default=true)``); whether one is set (names may end with ``*``); the first of
     some words that the options of a name with ``*`` have (``lists('layers*', 'mamba', 'rwkv')``);
-    how many values an option has
+    how many values an option has; whether the value of one of them is not readable
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "contains": lambda text, *words: any(word in str(text or "") for word in words),
     "last": lambda text: str(text or "").rpartition(".")[2] or None,
 }
-OPTION_FUNCTIONS = ("number", "amount", "text", "name", "joined", "flag", "has", "lists", "count")
+OPTION_FUNCTIONS = (
+    *("number", "amount", "text", "name", "joined", "flag", "has", "lists", "count", "unknown"),
+)
 """Functions of options, which a reader has."""
 _KEYWORD = "default"
 _NODES: tuple[type[ast.AST], ...] = (

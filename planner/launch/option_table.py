@@ -22,7 +22,8 @@ A row of ``options/<target>.csv``:
     ``read``: the parameter is ``text`` in a file, unless an earlier row sets it; ``size``: the same
     for a size of the model; ``write``: the parameter or quantity is ``text`` of the plan;
     ``required``: it is missing in the file if no row sets it; ``noted``, ``refused``: the user gets
-    ``note``, or an error with it, for a file of which ``text`` is true
+    ``note``, or an error with it, for a file of which ``text`` is true; ``impossible``: an error
+    with it, for a plan
 ``option``, ``text``
     its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
     ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:
@@ -86,11 +87,12 @@ class OptionRole(StrEnum):
     REQUIRED = "required"
     NOTED = "noted"
     REFUSED = "refused"
+    IMPOSSIBLE = "impossible"
 
 
 EXPRESSION_ROLES = (
     *(OptionRole.READ, OptionRole.SIZE, OptionRole.WRITE),
-    *(OptionRole.REQUIRED, OptionRole.NOTED, OptionRole.REFUSED),
+    *(OptionRole.REQUIRED, OptionRole.NOTED, OptionRole.REFUSED, OptionRole.IMPOSSIBLE),
 )
 """Roles of rows whose ``value`` and ``text`` are expressions."""
 
@@ -223,7 +225,7 @@ class OptionTable:
             OptionRow(**{**row, "role": OptionRole(row["role"])})  # type: ignore[arg-type]
             for row in _option_rows(target)
         ]
-        parameters = {row.parameter for row in all_rows}
+        parameters = {row.parameter for row in all_rows if row.role not in EXPRESSION_ROLES}
         special_roles = (
             OptionRole.USED,
             OptionRole.IGNORED,

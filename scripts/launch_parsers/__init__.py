@@ -25,6 +25,10 @@ ENVIRONMENTS = {
     "peft": "train",
     "trl": "train",
     "axolotl": "train",
+    "axolotl_schema": "schemas",
+    "maxtext": "schemas",
+    "verl": "schemas",
+    "openrlhf": "schemas",
     "vllm": "serve",
     "sglang": "serve",
 }

@@ -101,6 +101,8 @@ def type_text(annotation: Any) -> str:
 
 
 def simple_text(kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, enum.IntEnum):
+        return "int"
     if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, enum.Enum)):
         return "str"
     if isinstance(kind, type) and not get_args(kind):
@@ -114,7 +116,7 @@ def choices_text(annotation: Any) -> str:
         if get_origin(kind) is Literal:
             found += get_args(kind)
         elif isinstance(kind, type) and issubclass(kind, enum.Enum):
-            found += list(kind)
+            found += [int(x) if isinstance(x, enum.IntEnum) else x for x in kind]
     return "|".join(value_text(x) for x in found)
 
 

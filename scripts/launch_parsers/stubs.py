@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -34,6 +35,12 @@ class Anything:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
+
+    def __enter__(self) -> Anything:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def __or__(self, _: object) -> Anything:
         return Anything()
@@ -84,3 +91,10 @@ class Finder(MetaPathFinder, Loader):
 def install(*names: str) -> None:
     """Stand in for these packages from now on."""
     sys.meta_path.append(Finder(names))
+
+
+def pass_over(folder: Path, *packages: str) -> None:
+    """Let modules of packages in a folder be imported without what the packages import first."""
+    for name in packages:
+        sys.modules[name] = module = ModuleType(name)
+        module.__path__ = [str(folder.joinpath(*name.split(".")))]

@@ -137,6 +137,16 @@ def test_written_quantities_are_computed_from_the_plan() -> None:
     assert found == {"num_prompts": 6, "limit": 5, "lora_rank": None}
 
 
+def test_a_row_refuses_a_plan() -> None:
+    rows = table(
+        ("samples", "", "write", "prompts * 2", ""),
+        ("", "steps > 1", "impossible", "samples % 8", "{samples} answers: --set prompts=4"),
+    )
+    assert write_quantities(rows, {"prompts": 3, "steps": 1}.get) == {"samples": 6}
+    with pytest.raises(LaunchError, match=r"^6 answers: --set prompts=4$"):
+        write_quantities(rows, {"prompts": 3, "steps": 2}.get)
+
+
 def test_an_option_of_an_expression_is_used() -> None:
     row = table(("a", "flag('on')", "read", "number('x', 'y') or text('z')", "")).expressions[0]
     assert row.read_options == {"on", "x", "y", "z"}

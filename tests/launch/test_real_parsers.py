@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from real import derive, missing
 from real.plans import CONFIGS, HF, MEGATRON, SERVING, TITAN, Plan
-from real.written import Started, commands
+from real.written import NUMBERS, Started, commands
+from worked.asked import job as job_of
+from worked.plans import PLANS
 
 from planner.launch.model_shape import config_json
-from planner.launch.target import LaunchJob
+from planner.launch.target import LaunchDraft, LaunchJob, Process, ShellVariable
 from planner.launch.targets import target_of
 from planner.launch.write.write_launch import make_launch
 from planner.layers.model import count_parameters
@@ -400,3 +404,98 @@ def test_sglang(tmp_path: Path) -> None:
             found["max_running_requests"] = (answer["max_running_requests"], job["concurrency"])
         wrong |= {f"{name}: {key}": value for key, value in found.items()}
     assert not wrong
+
+
+# Programs whose words are asked as they are drafted, of the plans of the worked tables.
+
+
+def words(process: Process) -> list[str]:
+    """Words of a process, with a value for each variable of the user."""
+    every = [word for argument in process.arguments for word in argument.words]
+    return [
+        f"{word.prefix}{NUMBERS.get(word.name, f'/of/{word.name}')}{word.suffix}"
+        if isinstance(word, ShellVariable)
+        else word
+        for word in every
+    ]
+
+
+def drafts(target: str) -> Iterator[tuple[str, LaunchJob, LaunchDraft, Process]]:
+    """Processes of a target's worked plans, with the benchmarks."""
+    for name, plan in PLANS[target].items():
+        job = job_of(plan)
+        draft = target_of(target).make_draft(job)
+        for process in (*draft.processes, *draft.benchmark):
+            yield f"{name}, {process.name}", job, draft, process
+
+
+def behind(process: Process, end: str) -> list[str]:
+    """Words of a process from the first that ends so."""
+    every = words(process)
+    return every[next(number for number, word in enumerate(every) if word.endswith(end)) :]
+
+
+def asked_otherwise(
+    parser: str, cases: dict[str, Any], jobs: dict[str, LaunchJob], *names: str
+) -> dict[str, Any]:
+    """What a parser derives otherwise than the plans have it, of these names and what it lacks."""
+    wrong = {}
+    for case, answer in answered(parser, cases).items():
+        expected = {name: jobs[case][name] for name in names}
+        expected |= {name: [] for name in ("unknown", "warnings") if name in answer}
+        wrong |= {f"{case}: {k}": v for k, v in differences(answer, expected).items()}
+    return wrong
+
+
+def test_maxtext() -> None:
+    cases, jobs = {}, {}
+    for name, job, _, process in drafts("maxtext"):
+        cases[name] = {
+            "argv": behind(process, ".yml"),
+            "nodes": process.num_nodes,
+            "gpus_per_node": process.gpus_per_node,
+        }
+        jobs[name] = job
+    wrong = asked_otherwise("maxtext", cases, jobs, "global_batch_size", "sequence_length")
+    adapted = {name for name, job in jobs.items() if job["adapter"] not in (None, "none")}
+    answers = answered("maxtext", cases)
+    assert {name for name, answer in answers.items() if answer["adapter"]} == adapted
+    assert not wrong
+
+
+def test_axolotl(tmp_path: Path) -> None:
+    cases, jobs = {}, {}
+    for number, (name, job, draft, process) in enumerate(drafts("axolotl")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for file in draft.files:
+            (folder / file.name).write_text(file.text)
+        given = behind(process, ".yaml")[1:]
+        options = {
+            key.lstrip("-").replace("-", "_"): yaml.safe_load(value) if value != "no" else value
+            for key, value in zip(given[::2], given[1::2], strict=True)
+        }
+        values = yaml.safe_load((folder / "axolotl.yaml").read_text()) | options
+        cases[name] = {
+            "values": values,
+            "folder": str(folder),
+            "gpus": job.num_gpus,
+            "nodes": job.num_nodes,
+        }
+        jobs[name] = job
+    assert not asked_otherwise(
+        "axolotl_schema", cases, jobs, "micro_batch_size", "gradient_accumulation_steps",
+        "sequence_length",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["verl", "openrlhf"])
+def test_steps_of_reinforcement_learning(target: str) -> None:
+    cases, jobs = {}, {}
+    for name, job, _, process in drafts(target):
+        every = words(process)
+        given = every[every.index("-m") + 1 :]
+        cases[name] = {"argv": given if target == "verl" else given[1:]}
+        jobs[name] = job
+    names = ("global_batch_size", "samples_per_prompt", "rollout_tensor_parallel")
+    assert not asked_otherwise(target, cases, jobs, *names)

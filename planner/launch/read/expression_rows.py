@@ -20,6 +20,7 @@ from planner.launch.read.parsed_launch import (
     OptionReader,
     SettingsBuilder,
     flag,
+    has_unknown_value,
     number,
     option_text,
     parse_int,
@@ -61,7 +62,7 @@ def apply_read_rows(
 
     functions = _option_functions(reading)
     for row in table.expressions:
-        if row.role is OptionRole.WRITE or not _holds(row, lookup, functions):
+        if row.role in _ROLES_OF_PLANS or not _holds(row, lookup, functions):
             continue
         if row.role is OptionRole.REQUIRED:
             if settings.values.get(row.parameter) is None:
@@ -95,19 +96,27 @@ def apply_read_rows(
     return sizes if all(sizes.get(name) for name in _NEEDED_SIZES) else None
 
 
+_ROLES_OF_PLANS = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)
 _NEEDED_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 
 
 def write_quantities(table: OptionTable, plan_value: ValueLookup) -> Quantities:
-    """Return the quantities that the rows of a table compute from the values of a plan."""
+    """Return the quantities that the rows of a table compute from the values of a plan.
+
+    Raises LaunchError if a row says that the plan is impossible.
+    """
     quantities: MutableQuantities = {}
 
     def lookup(name: str) -> ExpressionValue:
         return quantities[name] if name in quantities else plan_value(name)
 
     for row in table.expressions:
-        if row.role is OptionRole.WRITE and _holds(row, lookup, {}):
-            quantities[row.parameter] = row.expression.evaluate(lookup)
+        if row.role in _ROLES_OF_PLANS and _holds(row, lookup, {}):
+            value = row.expression.evaluate(lookup)
+            if row.role is OptionRole.WRITE:
+                quantities[row.parameter] = value
+            elif value:
+                raise LaunchError(_fill(row.note, lookup))
     return quantities
 
 
@@ -189,4 +198,5 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         "has": has,
         "lists": lists,
         "count": count,
+        "unknown": lambda *options: has_unknown_value(reading, *options),
     }

@@ -165,7 +165,7 @@ def maxtext_name(model: ModelSpec) -> str | None:
 def model_of_maxtext(name: str) -> str | None:
     """Return the model of a name or configuration file of MaxText; None if unknown."""
     stem = name.rpartition("/")[2].removesuffix(".yml").removesuffix(".yaml")
-    if stem in ("base", "default", ""):
+    if stem in ("base", "default", "sft", ""):
         return None
     return find_model_of_name(_MODELS_BY_NAME.get(stem, stem))
 
@@ -307,7 +307,9 @@ def _read_settings(reading: OptionReader) -> LaunchSettings:
     return settings.build(
         shape=shape if model is None else None,
         used_options=frozenset(
-            name for name in unknown_options if name.strip("\"'").endswith("/configs/base.yml")
+            name
+            for name in unknown_options
+            if name.strip("\"'").endswith((f"/configs/{_CONFIG}", f"/configs/{_ADAPTER_CONFIG}"))
         ),
     )
 
@@ -363,7 +365,7 @@ def _name_of(reading: OptionReader) -> str | None:
 
 _MODULE = "maxtext.trainers.pre_train.train"
 _ADAPTER_MODULE = "maxtext.trainers.post_train.sft.train_sft"
-_CONFIG = "src/maxtext/configs/base.yml"
+_CONFIG, _ADAPTER_CONFIG = "base.yml", "post_train/sft.yml"
 _PORT = "29500"
 
 
@@ -375,8 +377,22 @@ def _quantities(job: LaunchJob) -> Quantities:
         **_batch_quantities(job),
         **policy_quantities(job),
         "save_interval": megatron_lm.save_interval(job),
-        "fp8_quantization": _QUANTIZATIONS.get(megatron_lm.fp8_recipe_of(job, "delayed") or ""),
+        "fp8_quantization": _fp8_quantization(job),
     }
+
+
+def _fp8_quantization(job: LaunchJob) -> str | None:
+    """Return MaxText's name of the FP8 recipe; None without FP8.
+
+    Raises LaunchError if gradients accumulate, which its delayed scaling does not allow.
+    """
+    accumulates = int(job["gradient_accumulation_steps"]) > 1 and int(job["pipeline_parallel"]) == 1
+    recipe = megatron_lm.fp8_recipe_of(job, "tensorwise" if accumulates else "delayed")
+    if accumulates and recipe == "delayed":
+        raise LaunchError(
+            "MaxText accumulates no gradients with delayed scaling: --set fp8_recipe=tensorwise."
+        )
+    return _QUANTIZATIONS.get(recipe or "")
 
 
 def _model_quantities(job: LaunchJob) -> MutableQuantities:
@@ -449,8 +465,11 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     """Build the MaxText command of a job; with LoRA adapters it starts another module."""
     is_adapted = job["adapter"] not in (None, "none")
     module = _ADAPTER_MODULE if is_adapted else _MODULE
-    config = ShellVariable(name="MAXTEXT_PATH", meaning="folder of a checkout of MaxText",
-                      suffix=f"/{_CONFIG}")  # fmt: skip
+    config = ShellVariable(
+        name="MAXTEXT_PATH",
+        meaning="folder of a checkout of MaxText",
+        suffix=f"/src/maxtext/configs/{_ADAPTER_CONFIG if is_adapted else _CONFIG}",
+    )
     return training_draft(
         job,
         "maxtext",

@@ -576,6 +576,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         "shape": SHAPE,
         "is_adapted": is_adapted,
         "function": "finetune" if is_adapted else "pretrain",
+        "precision": "fp16" if job["precision"] == "fp16" else "bf16",
     }
     program = fill_template("bridge_train.txt", values)
     return training_draft(

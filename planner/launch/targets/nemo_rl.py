@@ -10,17 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from typing import Any
 
-from planner.base.software_enums import Placement
-from planner.base.training_aliases import Algorithm, TrainingObjective
+from planner.base.training_aliases import Algorithm
 from planner.documents.shell.edits import ParsedOption
 from planner.documents.yaml_writer import yaml_text
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTexts, ParameterNote, Quantities
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.hf_trainer.option_sources import TEACHER_NOTE
 from planner.launch.read.hf_trainer.write_script import nest_options
-from planner.launch.read.import_launch import MODEL_SPLITS
 from planner.launch.read.parsed_launch import (
     NOTHING,
     LaunchSettings,
@@ -29,7 +28,6 @@ from planner.launch.read.parsed_launch import (
     SettingsBuilder,
     flag,
     number,
-    option_text,
     with_unknown_options,
 )
 from planner.launch.target import (
@@ -44,22 +42,20 @@ from planner.launch.target import (
 )
 from planner.launch.targets.rl_reader_writer import (
     OUTPUT,
+    apply_step_rows,
     fsdp_quantities,
     reader_of_steps,
     set_dynamic_sampling,
     set_lengths,
-    set_placement,
     step_draft,
     step_quantities,
 )
 from planner.launch.targets.training_reader import (
     classify_unused_options,
-    fsdp_profile,
     note_updates,
     require_model_ranks,
     set_full_training,
     set_lora,
-    set_megatron_parallelism,
     set_objective,
     set_token_budget,
 )
@@ -67,10 +63,7 @@ from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
 _PROGRAM = re.compile(r"run_(vlm_)?(grpo|sft|dpo|rm|ppo|distillation)\w*\.py")
-_OTHER_OBJECTIVES = ("sft", "dpo", "rm")
-_DTENSOR, _MEGATRON = "policy.dtensor_cfg.", "policy.megatron_cfg."
-_TOKEN_BATCHING_DEFAULTS = {"policy.sequence_packing": True, "policy.dynamic_batching": False}
-"""Sections that batch by tokens, and whether grpo_math_1B.yaml enables them."""
+_LORA, _MEGATRON = "policy.dtensor_cfg.lora_cfg.", "policy.megatron_cfg."
 _ALGORITHMS = ("grpo.", "ppo.", "distillation.", "sft.", "dpo.", "rm.")
 _CONFIG_SECTIONS = (*_ALGORITHMS, "policy.", "cluster.")
 _SECTIONS = (
@@ -115,49 +108,36 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     reading = replace(reading, command=command)
     settings = option_texts(reading, "NeMo-RL")
     values = settings.values
-    precision = "fp8" if flag(reading, "policy.megatron_cfg.fp8_cfg.enabled") else "bf16"
+    precision = "fp8" if flag(reading, f"{_MEGATRON}fp8_cfg.enabled") else "bf16"
     set_full_training(settings, precision)
     model = reading.text("policy.model_name") or ""
     settings.require("model", None if model.lower() in NOTHING else model)
     if missing_files:
         names = " and ".join(missing_files)
         settings.notes.append(f"{names} not found: the values of grpo_math_1B.yaml are used.")
-    is_megatron = flag(reading, f"{_MEGATRON}enabled")
-    (_set_megatron_parallelism if is_megatron else _set_dtensor_parallelism)(reading, settings)
-    length = number(reading, "policy.max_total_sequence_length")
-    batch = number(reading, "policy.train_global_batch_size")
-    micro_batch = number(reading, "policy.train_micro_batch_size")
-    for term, size, default in (
-        ("sequence_length", length, 512),
-        ("global_batch_size", batch, 512),
-        ("micro_batch_size", micro_batch, 4),
-    ):
-        settings.set(term, size)
-        settings.assume(term, default, f"{default} is the default of grpo_math_1B.yaml")
-    _set_gpus(reading, settings)
-    if "num_gpus" in values:  # with packing, this many sequences set the tokens
-        ranks = int(values["num_gpus"]) // prod(int(values[name]) for name in MODEL_SPLITS)
-        max_micro_batch = max(int(values["global_batch_size"]) // max(ranks, 1), 1)
-        values["micro_batch_size"] = min(int(values["micro_batch_size"]), max_micro_batch)
-    objective = next((name for name in _OTHER_OBJECTIVES if _has_section(reading, name)), None)
-    if objective is not None:
-        values["training_objective"] = objective
-    elif _has_section(reading, "distillation"):
-        values["training_objective"] = str(TrainingObjective.SFT)
-        settings.notes.append(TEACHER_NOTE)
-    else:
-        penalty = reading.amount("loss_fn.reference_policy_kl_penalty")
-        skips_reference = flag(
-            reading, *(f"{algorithm}{_SKIPS_REFERENCE}" for algorithm in _ALGORITHMS[:2])
+    read: dict[str, Any] = {}
+    apply_read_rows(reading, TARGET.table, settings, read)
+    if rank := values.get("lora_rank"):
+        takes_all = flag(reading, f"{_LORA}match_all_linear", default=True)
+        dtensor_modules = () if takes_all else (f"{_LORA}target_modules",)
+        megatron_modules = (f"{_MEGATRON}peft.target_modules",)
+        set_lora(
+            reading, settings, rank, *(megatron_modules if read["is_megatron"] else dtensor_modules)
         )
-        has_reference = not skips_reference and (penalty is None or penalty > 0)
-        set_objective(settings, has_reference, has_critic=_has_section(reading, "ppo"))
-        _note_updates(reading, settings)
+    if num_gpus := values.get("num_gpus"):
+        require_model_ranks(reading, settings, num_gpus)
+        for tokens in filter(None, map(read.get, ("packed_tokens", "sorted_tokens"))):
+            set_token_budget(settings, tokens, read.get("sequences_per_rank"))
+        # With packing, this many sequences set the tokens.
+        most = max(values["global_batch_size"] // read["copies"], 1)
+        values["micro_batch_size"] = min(values["micro_batch_size"], most)
+    if read.get("is_distilled"):
+        settings.notes.append(TEACHER_NOTE)
+    elif "training_objective" not in values:
+        set_objective(settings, read["has_reference"], read["has_critic"])
+        note_updates(settings, "NeMo-RL", read.get("generated"), values["global_batch_size"])
     used = TARGET.table.used
     return settings.build(used_options=used, **classify_unused_options(reading, _SECTIONS, used))
-
-
-_SKIPS_REFERENCE = "skip_reference_policy_logprobs_calculation"
 
 
 def _merge_config_files(command: ParsedCommand) -> tuple[ParsedCommand, list[str]]:
@@ -209,175 +189,34 @@ def _has_section(reading: OptionReader, name: str) -> bool:
     return any(option.startswith(f"{name}.") for option in reading.command.options)
 
 
-def _set_dtensor_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set parallelism, offload and recomputation of the DTensor (FSDP2) backend."""
-    values = settings.values
-    if flag(reading, f"{_DTENSOR}lora_cfg.enabled"):
-        rank = number(reading, f"{_DTENSOR}lora_cfg.dim") or _DEFAULT_LORA_RANK
-        is_all = flag(reading, f"{_DTENSOR}lora_cfg.match_all_linear", default=True)
-        target_options = [] if is_all else [f"{_DTENSOR}lora_cfg.target_modules"]
-        set_lora(reading, settings, rank, *target_options)
-    values["tensor_parallel"] = number(reading, f"{_DTENSOR}tensor_parallel_size") or 1
-    values["context_parallel"] = number(reading, f"{_DTENSOR}context_parallel_size") or 1
-    values["pipeline_parallel"] = 1
-    if expert_parallel := number(reading, f"{_DTENSOR}expert_parallel_size"):
-        values["expert_parallel"] = expert_parallel
-    values["framework"] = fsdp_profile(values)
-    values["zero_stage"] = 3
-    values["sequence_parallel"] = flag(reading, f"{_DTENSOR}sequence_parallel")
-    offloads = flag(reading, f"{_DTENSOR}cpu_offload")
-    values["offload"] = "optimizer_weights" if offloads else "none"
-    values["recompute"] = "full" if flag(reading, f"{_DTENSOR}activation_checkpointing") else "none"
-
-
-_DEFAULT_LORA_RANK = 8
-
-
-def _set_megatron_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set parallelism, offload and recomputation of the Megatron-Core backend."""
-    values = settings.values
-    values["framework"] = "Megatron-Bridge"
-    if flag(reading, f"{_MEGATRON}peft.enabled"):
-        rank = number(reading, f"{_MEGATRON}peft.dim") or _DEFAULT_LORA_RANK
-        set_lora(reading, settings, rank, f"{_MEGATRON}peft.target_modules")
-    set_megatron_parallelism(reading, settings, _MEGATRON)
-    if values.get("expert_parallel", 1) == 1:
-        values.pop("expert_parallel", None)
-        values.pop("expert_tensor_parallel", None)
-    else:
-        values.setdefault("expert_tensor_parallel", 1)
-    values["sequence_parallel"] = flag(reading, f"{_MEGATRON}sequence_parallel")
-    is_sharded = flag(reading, f"{_MEGATRON}optimizer.use_distributed_optimizer", default=True)
-    values["zero_stage"] = 1 if is_sharded else 0
-    offloads = flag(reading, f"{_MEGATRON}optimizer.optimizer_cpu_offload")
-    values["offload"] = "optimizer" if offloads else "none"
-    recomputes = flag(reading, f"{_MEGATRON}activation_checkpointing")
-    granularity = option_text(reading, f"{_MEGATRON}recompute_granularity") or "full"
-    values["recompute"] = granularity if recomputes else "none"
-
-
-def _set_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the GPUs that train: all GPUs of the cluster except those that only generate."""
-    values = settings.values
-    gpus_per_node, num_nodes = (
-        number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes")
-    )
-    if gpus_per_node is None:
-        settings.mark_missing("num_gpus")
-        return
-    num_gpus = gpus_per_node * (num_nodes or 1)
-    if not flag(reading, "policy.generation.colocated.enabled", default=True):
-        section = "policy.generation.colocated.resources."
-        rollout_gpus = number(reading, f"{section}gpus_per_node") or gpus_per_node
-        rollout_gpus *= number(reading, f"{section}num_nodes") or 1
-        if rollout_gpus < num_gpus:
-            settings.notes.append(
-                f"{rollout_gpus} of {num_gpus} GPUs only generate: {num_gpus - rollout_gpus} train."
-            )
-            num_gpus -= rollout_gpus
-    values["num_gpus"] = num_gpus
-    _set_token_budget(
-        reading, settings, num_gpus // require_model_ranks(reading, settings, num_gpus)
-    )
-
-
-def _set_token_budget(reading: OptionReader, settings: SettingsBuilder, copies: int) -> None:
-    """Set the micro-batch from a token budget if sequences are packed or sorted by length."""
-    for section, default in _TOKEN_BATCHING_DEFAULTS.items():
-        tokens = number(reading, f"{section}.train_mb_tokens")
-        if tokens and flag(reading, f"{section}.enabled", default=default):
-            batch = int(settings.values["global_batch_size"])
-            set_token_budget(settings, tokens, None if batch % copies else batch // copies)
-
-
-def _note_updates(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Add a note on how many updates one NeMo-RL step has, if several."""
-    sections = _ALGORITHMS[:3]
-    prompts = number(reading, *(f"{section}num_prompts_per_step" for section in sections))
-    samples_per_prompt = number(
-        reading, *(f"{section}num_generations_per_prompt" for section in sections)
-    )
-    batch = settings.values["global_batch_size"]
-    note_updates(settings, "NeMo-RL", (prompts or 0) * (samples_per_prompt or 0), int(batch))
-
-
 _GENERATION = "policy.generation."
-_ASYNC = ("grpo.async_grpo.", "ppo.async_ppo.")
-_ASYNC_CONTROLLER, _SAMPLER, _IN_ORDER_SAMPLER = "async_rl.", "async_rl.sampler.", "in_order"
-"""Options of its single controller, which changes weights during generation."""
 
 
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set what the option table does not read: lengths, micro-batches and placement."""
+    """Set algorithm and lengths, and what the option table reads for a full step."""
     values = settings.values
-    is_megatron = flag(reading, f"{_MEGATRON}enabled")
-    values["framework"] = "NeMo-RL" if is_megatron else "NeMo-RL DTensor"
     normalizes_rewards = flag(reading, "grpo.normalize_rewards", default=True)
     values["algorithm"] = str(Algorithm.GRPO if normalizes_rewards else Algorithm.RLOO)
     if flag(reading, "grpo.use_dynamic_sampling"):
         set_dynamic_sampling(settings)
-    if _has_section(reading, "ppo"):
+    if any(option.startswith("ppo.") for option in reading.command.options):
         values["algorithm"] = str(Algorithm.PPO)
     length = int(update.values["sequence_length"])
     prompt_length = number(reading, "data.max_input_seq_length")
     # The recipe sets it to the length of the whole sequence.
     bounds_prompt = prompt_length is not None and prompt_length < length
-    set_lengths(
-        settings,
-        length,
-        number(reading, f"{_GENERATION}max_new_tokens"),
-        prompt_length if bounds_prompt else None,
-    )
-    values["micro_batch_tokens"] = (number(reading, "policy.train_micro_batch_size") or 4) * length
-    for section, default in _TOKEN_BATCHING_DEFAULTS.items():
-        tokens = number(reading, f"{section}.train_mb_tokens")
-        if tokens and flag(reading, f"{section}.enabled", default=default):
-            values["micro_batch_tokens"] = tokens
-    steps = number(reading, "grpo.max_num_steps")
-    settings.set("max_steps", None if steps == _UNBOUNDED_STEPS else steps)
-    _set_placement(reading, update, settings)
-
-
-_UNBOUNDED_STEPS = 1_000_000
-"""``max_num_steps`` of grpo_math_1B.yaml: epochs bound it."""
-
-
-def _set_placement(
-    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
-) -> None:
-    """Set on which GPUs trainer and engine run, and how many updates old the weights may be."""
-    values = settings.values
+    max_answer = number(reading, f"{_GENERATION}max_new_tokens")
+    set_lengths(settings, length, max_answer, prompt_length if bounds_prompt else None)
     if values.get("engine") == "sglang":
         share = reading.amount(f"{_GENERATION}sglang_cfg.mem_fraction_static")
         settings.set("rollout_gpu_memory", share)
-    is_separate = not flag(reading, f"{_GENERATION}colocated.enabled", default=True)
-    age = number(reading, *(f"{section}max_trajectory_age_steps" for section in _ASYNC)) or 1
-    is_partial = flag(reading, *(f"{section}in_flight_weight_updates" for section in _ASYNC))
-    is_async = any(flag(reading, f"{section}enabled") for section in _ASYNC)
-    if any(name.startswith(_ASYNC_CONTROLLER) for name in reading.command.options):
-        is_ordered = (
-            option_text(reading, f"{_SAMPLER}name") or _IN_ORDER_SAMPLER
-        ) == _IN_ORDER_SAMPLER
-        window = "max_lookahead_versions" if is_ordered else "max_staleness_versions"
-        versions_ahead = reading.number(f"{_SAMPLER}{window}")
-        age = 1 if versions_ahead is None else versions_ahead
-        is_async = is_partial = age > 0
-    separate_placement = Placement.ASYNC if is_async else Placement.SEPARATE
-    if is_async:
-        values |= {"staleness": age, "partial_rollout": is_partial}
-    train_gpus = update.values.get("num_gpus")
-    gpus_per_node, num_nodes = (
-        number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes")
-    )
-    rollout_gpus = (gpus_per_node or 0) * (num_nodes or 1) - int(train_gpus or 0)
-    set_placement(
-        settings,
-        separate_placement if is_separate else Placement.COLOCATED,
-        train_gpus,
-        rollout_gpus,
-    )
+    read: dict[str, Any] = {
+        "sequence_length": length,
+        "trainer_gpus": update.values.get("num_gpus"),
+    }
+    apply_step_rows(reading, "nemo-rl", settings, read)
 
 
 CONFIG = "grpo.yaml"

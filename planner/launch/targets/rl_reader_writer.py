@@ -231,7 +231,7 @@ def apply_step_rows(
     if (checkpoint_of(str(quantities.get("engine_model"))).quantization or "").startswith("fp8"):
         settings.values["rollout_quantization"] = "fp8"
     engine_gpus, trainer_gpus = map(quantities.get, ("engine_gpus", "trainer_gpus"))
-    train_gpus = int(trainer_gpus) if engine_gpus and trainer_gpus is not None else None
+    train_gpus = None if engine_gpus is None or trainer_gpus is None else int(trainer_gpus)
     placement = Placement[settings.values["placement"].upper()]
     set_placement(settings, placement, train_gpus, int(engine_gpus or 0))
 

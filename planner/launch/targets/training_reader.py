@@ -18,29 +18,24 @@ from planner.base.training_aliases import (
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import PlannerError
 from planner.launch.option_table import (
-    VALUE,
     MutableQuantities,
-    OptionRole,
     OptionTable,
     matches_option,
     tool_row,
 )
 from planner.launch.read.expression_rows import apply_read_rows
-from planner.launch.read.import_launch import MODEL_SPLITS
 from planner.launch.read.parsed_launch import (
     NOTHING,
     LaunchSettings,
     OptionReader,
     ParsedCommand,
     SettingsBuilder,
-    number,
     require_split,
     with_unknown_options,
     without_null_keys,
 )
 from planner.launch.read.training_values import model_degrees
 from planner.launch.target import LaunchTarget, option_texts
-from planner.question.terms import terms_about
 from planner.specs.catalogue import load_model
 
 RowsHook: TypeAlias = Callable[[MutableQuantities], MutableQuantities | None]
@@ -146,17 +141,6 @@ def published_layers(model: str | None) -> int | None:
         return None
 
 
-_MODEL_DEGREES = {*terms_about("layout_size", "train"), "expert_tensor_parallel"}
-
-
-def fsdp_profile(values: Mapping[str, object]) -> str:
-    """Return the nearest FSDP profile, by adapter and by tensor, context and expert parallelism."""
-    if values["adapter"] != "none":
-        return "HF Trainer FSDP"
-    is_split = any(values.get(name, 1) != 1 for name in terms_about("collective"))
-    return "NeMo AutoModel" if is_split else "FSDP"
-
-
 def set_full_training(settings: SettingsBuilder, precision: str = "bf16") -> None:
     """Set an update of all weights in a precision, without adapter and multi-token prediction."""
     settings.set("precision", precision)
@@ -183,18 +167,6 @@ def set_lora(reading: OptionReader, settings: SettingsBuilder, rank: int, *optio
 
 
 _MODULE = re.compile(r"[\w.*-]+")
-
-
-def set_megatron_parallelism(
-    reading: OptionReader, settings: SettingsBuilder, section: str
-) -> None:
-    """Set the degrees of parallelism from a section with Megatron-Core's keys."""
-    for row in OptionTable.load("megatron-bridge").rows:
-        key = row.option.rpartition(".")[2]
-        if row.role is OptionRole.IS and row.parameter in _MODEL_DEGREES and VALUE in row.text:
-            settings.set(row.parameter, number(reading, f"{section}{key}"))
-    for term in MODEL_SPLITS:
-        settings.values.setdefault(term, 1)
 
 
 def require_model_ranks(reading: OptionReader, settings: SettingsBuilder, num_gpus: int) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import ceil
+from typing import Any
 
 from planner.base.software_enums import Placement
 from planner.base.training_aliases import Algorithm
@@ -21,21 +21,18 @@ from planner.base.units import ceil_div
 from planner.errors import LaunchError
 from planner.launch.option_table import (
     MutableQuantities,
+    OptionTable,
     OptionText,
     OptionTexts,
     ParameterNote,
     Quantities,
 )
-from planner.launch.read.hf_trainer.derive_settings import UNPACKED
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
     SettingsBuilder,
     flag,
-    has_unknown_value,
-    number,
-    option_text,
-    total_gpus,
     with_unknown_options,
 )
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, override
@@ -43,23 +40,20 @@ from planner.launch.targets.rl_reader_writer import (
     FSDP_SUFFIX,
     MODEL,
     OUTPUT,
+    apply_step_rows,
     fsdp_quantities,
     has_separate_gpus,
     reader_of_steps,
     set_dynamic_sampling,
-    set_placement,
     set_sequences_per_micro_batch,
     step_draft,
     step_quantities,
     tokens_per_rank,
 )
 from planner.launch.targets.training_reader import (
-    fsdp_profile,
     make_update_reader,
-    note_updates,
     require_model_ranks,
     set_lora,
-    set_megatron_parallelism,
     set_objective,
     set_token_budget,
 )
@@ -118,30 +112,28 @@ def matches_document(values: Mapping[str, object]) -> bool:
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set what the option table does not read: the policy's update, or fine-tuning."""
+    """Set what the option table reads for the policy's update, or fine-tuning, and its adapter."""
     _note_other_program(reading, settings)
-    if reading.has("model.partial_pretrain") or any(
-        (argument.single or "").endswith(_FINE_TUNING_PROGRAMS)
-        for argument in reading.command.positional
-    ):
-        _set_fine_tuning(reading, settings)
+    words = (argument.single or "" for argument in reading.command.positional)
+    read: dict[str, Any] = {
+        "is_fine_tuning": any(word.endswith(_FINE_TUNING_PROGRAMS) for word in words),
+        "has_megatron_keys": any(name.startswith(_MEGATRON) for name in reading.command.options),
+    }
+    apply_read_rows(reading, OptionTable.load("verl"), settings, read)
+    values, section = settings.values, "model." if read["kind"] == "sft" else _MODEL
+    if rank := values.get("lora_rank"):
+        set_lora(reading, settings, rank, *(f"{section}{name}" for name in _LORA_TARGET_KEYS))
+    if read["kind"] == "sft":
         return
-    if rank := number(reading, f"{_MODEL}lora_rank", f"{_MODEL}lora.rank"):
-        set_lora(reading, settings, rank, *(f"{_MODEL}{name}" for name in _LORA_TARGET_KEYS))
-    strategy = (
-        option_text(reading, f"{_ACTOR}strategy") or option_text(reading, "--config-name") or ""
-    )
-    is_megatron = "megatron" in strategy or (
-        not strategy and any(name.startswith(_MEGATRON) for name in reading.command.options)
-    )
-    (_set_megatron_parallelism if is_megatron else _set_fsdp_parallelism)(reading, settings)
-    length = _set_sequence_length(reading, settings)
-    _set_batch(reading, settings, length)
-    has_reference = flag(reading, f"{_ACTOR}use_kl_loss")
-    has_critic = (option_text(reading, "algorithm.adv_estimator") or "gae") == "gae"
-    has_reference = has_reference or flag(reading, "algorithm.use_kl_in_reward")
-    set_objective(settings, has_reference, has_critic=has_critic)
-    if any(flag(reading, f"{part}{name}") for part in (_FSDP, _MEGATRON) for name in _OFFLOAD_KEYS):
+    if num_gpus := values.get("num_gpus"):
+        require_model_ranks(reading, settings, num_gpus)
+    if budget := read.get("token_budget"):
+        batch, copies = values["global_batch_size"], read.get("copies")
+        set_token_budget(
+            settings, budget, batch // copies if copies and batch % copies == 0 else None
+        )
+    set_objective(settings, bool(read["has_reference"]), bool(read["has_critic"]))
+    if read["offloads_between"]:
         settings.notes.append(_OFFLOAD_NOTE)
 
 
@@ -154,322 +146,42 @@ def _note_other_program(reading: OptionReader, settings: SettingsBuilder) -> Non
         )
 
 
-_FINE_TUNING_OPTIONS = {
-    "rank": ("model.lora_rank", "model.lora.rank"),
-    "ulysses": ("ulysses_sequence_parallel_size", "engine.ulysses_sequence_parallel_size"),
-    "length": ("data.max_length",),
-    "batch": ("data.train_batch_size",),
-    "micro": ("data.micro_batch_size_per_gpu", "data.micro_batch_size"),
-    "repeats": ("model.enable_gradient_checkpointing",),
-    "offload": ("model.fsdp_config.cpu_offload", "engine.offload_policy"),
-}
-_SFT_DEFAULTS = {"length": 1024, "batch": 256, "micro": 4}
-
-
-def _set_fine_tuning(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set what the option table does not read for supervised fine-tuning with FSDP.
-
-    Raises LaunchError if another engine than FSDP trains.
-    """
-    values = settings.values
-    if (engine := option_text(reading, "engine", "model.strategy")) and not engine.startswith(
-        "fsdp"
-    ):
-        raise LaunchError(
-            f"{reading.position}: {engine} of verl's fine-tuning is not read: only FSDP is."
-        )
-    if rank := number(reading, *_FINE_TUNING_OPTIONS["rank"]):
-        set_lora(reading, settings, rank, *(f"model.{name}" for name in _LORA_TARGET_KEYS))
-    values["training_objective"] = "sft"
-    _set_fsdp_sharding(reading, settings, _FINE_TUNING_OPTIONS)
-    names = {"length": "sequence_length", "batch": "global_batch_size", "micro": "micro_batch_size"}
-    for key, name in names.items():
-        size = number(reading, *_FINE_TUNING_OPTIONS[key])
-        values[name] = size or _SFT_DEFAULTS[key]
-        if size is None:
-            settings.defaults[name] = f"{_SFT_DEFAULTS[key]:,} is verl's"
-    if (num_gpus := total_gpus(reading.command.resources)) is None:
-        settings.mark_missing("num_gpus")
-    else:
-        values["num_gpus"] = num_gpus
-    _, total_micro_batch = _FINE_TUNING_OPTIONS["micro"]
-    if not reading.has(_FINE_TUNING_OPTIONS["micro"][0]) and reading.has(total_micro_batch):
-        # fsdp_sft_trainer.py: it is divided by the data-parallel ranks
-        total = number(reading, total_micro_batch)
-        if total and num_gpus:
-            values["micro_batch_size"] = max(total // num_gpus, 1)
-        elif total:
-            settings.assume("micro_batch_size", 1, "the micro-batch is that of all GPUs")
-    if epochs := number(reading, "trainer.total_epochs"):
-        values["epochs"] = epochs
-    settings.notes.append(UNPACKED.format(option="data.max_length"))
-
-
-_OFFLOAD_KEYS = ("param_offload", "optimizer_offload", "grad_offload")
-
-
-def _set_fsdp_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set degrees of parallelism, ZeRO stage, offload and recomputation of the FSDP backend."""
-    name = "ulysses_sequence_parallel_size"
-    options = {
-        "ulysses": (f"{_ACTOR}{name}", f"{_FSDP}{name}"),
-        "offload": (f"{_FSDP}offload_policy",),
-        "repeats": (f"{_MODEL}enable_gradient_checkpointing",),
-    }
-    _set_fsdp_sharding(reading, settings, options)
-    if flag(reading, f"{_MODEL}enable_activation_offload"):
-        settings.values["offload"] = "activations"
-    if not flag(reading, f"{_FSDP}reshard_after_forward", default=True):
-        settings.values["zero_stage"] = 2
-
-
-def _set_fsdp_sharding(
-    reading: OptionReader, settings: SettingsBuilder, option_names: Mapping[str, Sequence[str]]
-) -> None:
-    """Set Ulysses degree, ZeRO stage, offload and recomputation from the named options."""
-    values = settings.values
-    values["tensor_parallel"] = values["pipeline_parallel"] = 1
-    values["context_parallel"] = number(reading, *option_names["ulysses"]) or 1
-    values |= {"framework": fsdp_profile(values), "zero_stage": 3}
-    if values["context_parallel"] > 1:
-        values |= {"cp_comm_type": "a2a", "framework": "HF Trainer FSDP"}
-    values["offload"] = "optimizer_weights" if flag(reading, *option_names["offload"]) else "none"
-    if any(map(reading.has, option_names["repeats"])):
-        values["recompute"] = "full" if flag(reading, *option_names["repeats"]) else "none"
-    settings.assume("recompute", "full", "full: verl's default")
-
-
-def _set_megatron_parallelism(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set parallelism, ZeRO stage, offload and recomputation of the Megatron-Core backend."""
-    values = settings.values
-    values["framework"] = "Megatron-LM" if values["adapter"] == "none" else "Megatron-Bridge"
-    set_megatron_parallelism(reading, settings, _MEGATRON)
-    is_sequence_split = flag(reading, f"{_MEGATRON}sequence_parallel", default=True)
-    values["sequence_parallel"] = is_sequence_split and values["tensor_parallel"] > 1
-    is_sharded = flag(reading, f"{_MEGATRON}use_distributed_optimizer", default=True)
-    values["zero_stage"] = 1 if is_sharded else 0
-    offload_option = f"{_ACTOR}optim.override_optimizer_config.optimizer_cpu_offload"
-    values["offload"] = "optimizer" if flag(reading, offload_option) else "none"
-    granularity = option_text(reading, f"{_OVERRIDES}recompute_granularity")
-    layers = number(reading, f"{_OVERRIDES}recompute_num_layers")
-    values["recompute"] = granularity if granularity in ("full", "selective") else "none"
-    if (
-        granularity == "full"
-        and layers
-        and option_text(reading, f"{_OVERRIDES}recompute_method") == "block"
-    ):
-        values["recompute_num_layers"] = layers * int(values.get("virtual_pipeline", 1))
-    if granularity is None:
-        settings.defaults["recompute"] = "none: verl sets no recompute_granularity"
-
-
-def _set_sequence_length(reading: OptionReader, settings: SettingsBuilder) -> int | None:
-    """Set and return the most tokens of a prompt plus answer; None if a value is unknown."""
-    names = ("data.max_prompt_length", "data.max_response_length")
-    if has_unknown_value(reading, *names):
-        settings.mark_missing("sequence_length")
-        return None
-    lengths = [number(reading, name) for name in names]
-    length = sum(part_length or _DEFAULT_LENGTH for part_length in lengths)
-    settings.values["sequence_length"] = length
-    if None in lengths:
-        settings.defaults["sequence_length"] = (
-            f"{_DEFAULT_LENGTH} of a prompt or an answer are verl's"
-        )
-    return length
-
-
-_DEFAULT_LENGTH, _DEFAULT_MINI_BATCH, _DEFAULT_GPUS_PER_NODE = 512, 256, 8
-
-
-def _set_batch(reading: OptionReader, settings: SettingsBuilder, length: int | None) -> None:
-    """Set the number of GPUs, and the sequences of an optimizer step and of a micro-batch.
-
-    ``ppo_mini_batch_size`` counts prompts, each with its ``rollout.n`` answers.
-    """
-    values = settings.values
-    num_gpus = model_ranks = None
-    if has_unknown_value(reading, "trainer.nnodes", "trainer.n_gpus_per_node"):
-        settings.mark_missing("num_gpus")
-    else:
-        nodes = number(reading, "trainer.nnodes") or 1
-        num_gpus = nodes * (number(reading, "trainer.n_gpus_per_node") or _DEFAULT_GPUS_PER_NODE)
-        values["num_gpus"] = num_gpus
-        model_ranks = require_model_ranks(reading, settings, num_gpus)
-    mini_batch_option = f"{_ACTOR}ppo_mini_batch_size"
-    if has_unknown_value(reading, mini_batch_option, "actor_rollout_ref.rollout.n"):
-        settings.mark_missing("global_batch_size")
-        return
-    mini_batch, samples_per_prompt = (
-        number(reading, mini_batch_option),
-        number(reading, "actor_rollout_ref.rollout.n"),
-    )
-    batch = (mini_batch or _DEFAULT_MINI_BATCH) * (samples_per_prompt or 1)
-    values["global_batch_size"] = batch
-    if mini_batch is None:
-        settings.defaults["global_batch_size"] = (
-            f"ppo_mini_batch_size of {_DEFAULT_MINI_BATCH} prompts is verl's"
-        )
-    copies = num_gpus // model_ranks if num_gpus and model_ranks else None
-    batch_per_copy = batch // copies if copies and batch % copies == 0 else None
-    steps = number(reading, "trainer.total_training_steps")
-    prompts_per_step = number(reading, "data.train_batch_size")
-    note_updates(settings, "verl", prompts_per_step, mini_batch or _DEFAULT_MINI_BATCH)
-    if steps and prompts_per_step and length:
-        values["total_tokens"] = steps * prompts_per_step * (samples_per_prompt or 1) * length
-    if flag(reading, f"{_ACTOR}use_dynamic_bsz") and length:
-        budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _DEFAULT_TOKEN_BUDGET
-        set_token_budget(settings, budget * int(values["context_parallel"]), batch_per_copy)
-    else:
-        _set_micro_batch(reading, settings, copies)
-
-
-def _set_micro_batch(reading: OptionReader, settings: SettingsBuilder, copies: int | None) -> None:
-    """Set the sequences of a micro-batch per rank; older keys count the sequences of all ranks."""
-    total_micro_batch = number(reading, f"{_ACTOR}ppo_micro_batch_size")
-    micro_batch = number(reading, f"{_ACTOR}ppo_micro_batch_size_per_gpu")
-    if micro_batch is None and total_micro_batch and copies:
-        micro_batch = max(total_micro_batch // copies, 1)
-    settings.require("micro_batch_size", micro_batch)
-    if flag(reading, f"{_MODEL}use_remove_padding"):
-        settings.notes.append(
-            "Padding is removed: micro-batches with answers below max_response_length have "
-            "fewer tokens than predicted. use_dynamic_bsz bounds them."
-        )
-
-
-_DEFAULT_TOKEN_BUDGET = 16384
-_PROMPTS_PER_STEP, _DEFAULT_PROMPTS_PER_STEP = "data.train_batch_size", 1024
-_ROLLOUT = "actor_rollout_ref.rollout."
-_ASYNC = "async_training."
-_V1 = "trainer.v1."
-_DEFAULT_WARMUP_BATCHES, _MAX_VERSIONS = 1, 8
-"""Defaults of ``num_warmup_batches``, by which prompts run ahead of training, and of
-``max_off_policy_threshold``, above which answers are dropped."""
-_DEFAULT_STALENESS, _DEFAULT_UPDATES_PER_SYNC, _DEFAULT_CONCURRENT_PROMPTS = 0.1, 4, 16
-"""Defaults of ``fully_async_ppo_trainer.yaml``: share of older answers, updates between two
-weight transfers, concurrent prompts of each engine."""
+_MAX_VERSIONS = 7
+"""Default of ``max_off_policy_threshold``, above which answers are dropped, less that of
+``num_warmup_batches``, by which prompts run ahead of training."""
 
 
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set what the option table does not read for a full step: placement, passes, offload."""
+    """Set what the option table reads for a full step, and what later programs bound."""
     values = settings.values
     _note_other_program(reading, settings)
-    is_megatron = str(update.values["framework"]).startswith("Megatron")
-    values["framework"] = "verl Megatron" if is_megatron else "verl"
-    values["old_logprob"] = not flag(reading, "algorithm.rollout_correction.bypass_mode")
     if flag(reading, "algorithm.filter_groups.enable"):
         set_dynamic_sampling(settings)
-    section = _MEGATRON if is_megatron else _FSDP
-    offload_flags = [flag(reading, f"{section}{name}") for name in _OFFLOAD_KEYS[:2]]
-    values["offload_train"] = all(offload_flags)
-    if any(offload_flags) and not all(offload_flags):
-        settings.notes.append(
-            "The file offloads either weights or states: planner assumes that both stay."
-        )
-    if has_unknown_value(reading, _PROMPTS_PER_STEP):
-        settings.mark_missing("prompts_per_step")
-    else:  # asynchronous trainers set 0
-        settings.set("prompts_per_step", number(reading, _PROMPTS_PER_STEP))
-        settings.assume(
-            "prompts_per_step",
-            _DEFAULT_PROMPTS_PER_STEP,
-            f"{_DEFAULT_PROMPTS_PER_STEP:,}, verl's default",
-        )
-    _set_micro_batch_tokens(reading, update, settings)
-    _set_placement(reading, update, settings)
-
-
-def _set_micro_batch_tokens(
-    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
-) -> None:
-    """Set the tokens of a micro-batch, from a token budget or a number of sequences."""
-    if flag(reading, f"{_ACTOR}use_dynamic_bsz"):
-        budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _DEFAULT_TOKEN_BUDGET
-        settings.values["micro_batch_tokens"] = budget * int(update.values["context_parallel"])
-        return
-    micro_batch, sequence_length = (
-        update.values.get(n) for n in ("micro_batch_size", "sequence_length")
-    )
-    if micro_batch is not None and sequence_length is not None:
-        is_packed = flag(reading, f"{_MODEL}use_remove_padding", default=True)
-        set_sequences_per_micro_batch(
-            settings, int(str(micro_batch)), int(str(sequence_length)), is_packed=is_packed
-        )
-
-
-def _set_placement(
-    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
-) -> None:
-    """Set on which GPUs trainer and engine run, and how many updates old the weights may be."""
-    values = settings.values
     words = [text for argument in reading.command.positional for text in argument.texts if text]
-    words += filter(None, [reading.text("--config-name")])
-    mode = option_text(reading, f"{_V1}trainer_mode") or ""
-    placement = Placement.COLOCATED
-    if any("one_step_off" in word for word in words):
-        placement, values["staleness"] = Placement.ONE_STEP_OFF, 1
-    elif any("fully_async" in word for word in words):
-        placement = Placement.ASYNC
-        _set_async_step(reading, settings)
-    elif mode.endswith("_async"):
-        placement = Placement.ASYNC if mode.startswith("separate") else Placement.COLOCATED
-        warmup_batches = reading.number(f"{_V1}{mode}.num_warmup_batches")
-        values["staleness"] = _DEFAULT_WARMUP_BATCHES if warmup_batches is None else warmup_batches
-        values["partial_rollout"] = values["staleness"] > 0
-    elif not flag(reading, "actor_rollout_ref.hybrid_engine", default=True):
-        placement = Placement.SEPARATE
-    sections = ("rollout.", _ROLLOUT)
-    num_nodes, gpus_per_node = (
-        number(reading, *(f"{section}{name}" for section in sections))
-        for name in ("nnodes", "n_gpus_per_node")
-    )
-    train_gpus = update.values.get("num_gpus")
-    set_placement(
-        settings,
-        placement,
-        train_gpus,
-        (num_nodes or 1) * (gpus_per_node or _DEFAULT_GPUS_PER_NODE),
-    )
-
-
-def _set_async_step(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set prompts, staleness and concurrency of a step of the fully asynchronous trainer.
-
-    The staleness threshold is a share of the answers of a step; it is rounded up to steps.
-    """
-    values = settings.values
-    mini_batch = number(reading, f"{_ACTOR}ppo_mini_batch_size") or _DEFAULT_MINI_BATCH
-    batches = number(reading, f"{_ASYNC}require_batches") or 1
-    updates = number(reading, f"{_ASYNC}trigger_parameter_sync_step") or _DEFAULT_UPDATES_PER_SYNC
-    values["prompts_per_step"] = mini_batch * batches * updates
+    read: dict[str, Any] = {
+        "program": " ".join([*words, reading.text("--config-name") or ""]),
+        "update_framework": update.values["framework"],
+        "trainer_gpus": update.values.get("num_gpus"),
+    }
+    apply_step_rows(reading, "verl", settings, read)
+    num_sequences, length = map(update.values.get, ("micro_batch_size", "sequence_length"))
+    if "micro_batch_tokens" not in values and num_sequences and length:
+        is_packed = flag(reading, f"{_MODEL}use_remove_padding", default=True)
+        set_sequences_per_micro_batch(settings, num_sequences, length, is_packed=is_packed)
+    if not read["is_streaming"]:
+        return
     if "global_batch_size" in values:
-        values["global_batch_size"] = int(values["global_batch_size"]) * batches
-    settings.defaults.pop("prompts_per_step", None)
-    settings.missing = [name for name in settings.missing if name != "prompts_per_step"]
-    threshold = reading.amount(f"{_ASYNC}staleness_threshold")
-    values["staleness"] = ceil(_DEFAULT_STALENESS if threshold is None else threshold)
-    is_partial = flag(reading, f"{_ASYNC}partial_rollout", default=True)
-    values["partial_rollout"] = is_partial and values["staleness"] > 0
-    prompts = (
-        number(reading, f"{_ASYNC}concurrent_samples_per_replica") or _DEFAULT_CONCURRENT_PROMPTS
-    )
-    max_sequences = prompts * int(values.get("samples_per_prompt", 0))
+        values["global_batch_size"] = int(values["global_batch_size"]) * int(read["batches"])
+    max_sequences = int(read["engine_prompts"]) * int(values.get("samples_per_prompt", 0))
     if 0 < max_sequences < int(values.get("max_num_seqs", 0)):
         values["max_num_seqs"] = max_sequences
         settings.defaults.pop("max_num_seqs", None)
         settings.notes.append(
-            f"Each engine has {prompts} concurrent prompts: {max_sequences:,} answers."
+            f"Each engine has {read['engine_prompts']} concurrent prompts: "
+            f"{max_sequences:,} answers."
         )
-    values["old_logprob"] = not flag(
-        reading,
-        "algorithm.rollout_correction.bypass_mode",
-        f"{_ACTOR}use_rollout_log_probs",
-        f"{_ASYNC}use_rollout_log_probs",
-        default=True,
-    )
 
 
 _SEPARATED_PACKAGE = "verl.experimental"
@@ -565,7 +277,7 @@ def _colocated_quantities(job: LaunchJob) -> MutableQuantities:
     if not job["partial_rollout"]:
         return {"trainer_mode": "sync"}
     batches_ahead = int(job["staleness"])
-    max_versions = _MAX_VERSIONS - _DEFAULT_WARMUP_BATCHES + batches_ahead
+    max_versions = _MAX_VERSIONS + batches_ahead
     return {
         "trainer_mode": "colocate_async",
         "batches_ahead": batches_ahead,

@@ -82,7 +82,7 @@ HF = {
     "zero 2": train("llama-2-7b", 8, 64, zero_stage=2, recompute="full"),
     "zero 3": train("llama-2-7b", 16, 64, zero_stage=3, recompute="full", micro_batch_size=2),
     "offload": train("llama-2-7b", 8, 64, zero_stage=3, offload="optimizer", recompute="full"),
-    "experts": train("mixtral-8x7b", 64, 128, zero_stage=3, recompute="full"),
+    "experts": train("mixtral-8x7b", 64, 128, "h200-sxm", zero_stage=3, recompute="full"),
 }
 
 

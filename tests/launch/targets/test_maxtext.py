@@ -289,7 +289,7 @@ def test_policies_and_places_that_do_not_exist_are_refused() -> None:
 
 
 def test_adapters_are_judged_as_a_framework_that_trains_them() -> None:
-    sizes = {"ici_fsdp_parallelism": "8", "lora_rank": "8", "enable_lora": "true"}
+    sizes = {"ici_fsdp_parallelism": "8", "lora.lora_rank": "8", "lora.enable_lora": "true"}
     adapted = read(model_name="llama2-7b", **sizes).values
     assert adapted["adapter"] == "lora"
     assert Catalogue(None).load_framework(adapted["framework"]).spec.adapters

@@ -151,7 +151,7 @@ AXOLOTL = {
     "triton": hugging_face(
         "llama-2-7b", 8, 104, micro_batch_size=13, adapter="lora", lora_rank=23,
         lora_targets="all_linear", framework="hf-trainer-triton", flash_attention=False,
-        optimizer_state_precision="int8", zero_stage=0, offload="activations",
+        optimizer_state_precision="int8", zero_stage=0, offload="activations", recompute="full",
     ),
     # 24 = tensor 2 x data 12; 420 = 5 x 12 x 7.
     "deepspeed": hugging_face(
