@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from planner.documents.shell.scope import IN_BRANCHES
+from planner.documents.shell.scope import IN_BRANCHES, ONLY_IN_SOME
 from planner.launch.option_table import OptionRole
 from planner.launch.read.harmless import has_harmless_name
 from planner.launch.read.import_launch import ImportedLaunch
@@ -15,6 +15,7 @@ _COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*p
 _CONFIG_OPTION = re.compile(r"|--?\w*config\w*|-c|(?:--)?deepspeed")
 _CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
+_CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 
 
@@ -39,8 +40,13 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
             yield line.option
     for line in launch.lines_with_status(Status.OPEN):
         is_word = not line.option.startswith("-") and IN_BRANCHES in line.meaning
-        if line.option in decisive or is_word:
-            yield line.option
+        if is_word and ONLY_IN_SOME in line.meaning:
+            for option in line.meaning.partition(f" {ONLY_IN_SOME}")[0].split(", "):
+                if not has_harmless_name(option.partition("=")[0], [], workloads):
+                    yield f"{option} (in some branches)"
+        elif line.option in decisive or is_word:
+            choices = _CHOICES.match(line.meaning)
+            yield f"{line.option} ({choices['choices']})" if choices else line.option
     yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
     yield from (f"{name} (not found)" for name in _missing_files(launch))
     yield from (f"MIG slice {name}" for name in _MIG_SLICE.findall(launch.command.text))

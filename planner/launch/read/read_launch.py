@@ -157,12 +157,23 @@ def _explain_no_launch(path: Path, text: str) -> str:
 
     It says what the file is, if that is known, and ends with a command that gets an answer.
     """
+    return _recognized(path, text) or (
+        f"{_explain_by_format(path, text)} {suggest_command(path, text)}"
+    )
+
+
+def _recognized(path: Path, text: str, when: str | None = None) -> str:
+    """Return what a file that nothing here predicts is, and what to give instead; "" if unknown.
+
+    ``when``: only what is recognized then; ``first`` is before anything in the file is read.
+    """
     for row in shipped_rows("wrappers/recognized.csv"):
         is_named = re.fullmatch(row["file"], path.name) is not None
-        if is_named and (not row["pattern"] or re.search(row["pattern"], text)):
+        is_due = when is None or row["when"] == when
+        if is_due and is_named and (not row["pattern"] or re.search(row["pattern"], text)):
             reason = f"{path}: is {row['what']}: it starts nothing that planner predicts. "
             return f"{reason}Give {row['instead']}. {suggest_command(path, text)}"
-    return f"{_explain_by_format(path, text)} {suggest_command(path, text)}"
+    return ""
 
 
 _REPOSITORY = re.compile(r"(?<![\w./@:-])[A-Za-z][\w-]*/[\w.-]*\w(?![\w/:@])")
@@ -291,6 +302,8 @@ def _file_commands(path: Path, text: str | None) -> list[tuple[Path, ParsedComma
     """
     text = text or launch_text(path)
     is_yaml = path.suffix.lower() in YAML_SUFFIXES
+    if reason := _recognized(path, text, "first"):
+        raise LaunchError(reason)
     chart = find_chart(path) if is_yaml else None
     is_chart = chart is not None or (is_yaml and is_template(text))
     try:
