@@ -43,11 +43,8 @@ def powershell_as_shell(text: str) -> str:
     text = _CONTINUED.sub("\\\\\n", text).replace('`"', '\\"').replace("`", "")
     text = _default_parameters(text)
     text = _flat_arrays(text)
-    lines: list[str] = []
     opened: list[str] = []
-    for line in text.split("\n"):
-        lines.append(_shell_line(line, opened))
-    return "\n".join(lines)
+    return "\n".join([_shell_line(line, opened) for line in text.split("\n")])
 
 
 def _quoted(text: str) -> str:
@@ -142,8 +139,13 @@ def _shell_line(line: str, opened: list[str]) -> str:
 
 _CMD_CONTINUED = re.compile(r"\^[ \t]*\n")
 _CMD_VARIABLE = re.compile(r"%(\w+)%|!(\w+)!")
-_CMD_SET = re.compile(r"^\s*@?set\s+(?:/a\s+)?\"?(?P<name>\w+)=(?P<value>[^\"\n]*)\"?\s*$", re.I)
-_CMD_SKIPPED = re.compile(r"^\s*@?(?:rem\b|::|echo\b|if\b|for\b|goto\b|:\w|\)|setlocal|pause)", re.I)
+_CMD_SET = re.compile(
+    r"^\s*@?set\s+(?:/a\s+)?\"?(?P<name>\w+)=(?P<value>[^\"\n]*)\"?\s*$", re.IGNORECASE
+)
+_CMD_SKIPPED = re.compile(
+    r"^\s*@?(?:rem\b|::|echo\b|if\b|for\b|goto\b|:\w|\)|setlocal|pause)", re.IGNORECASE
+)
+_CMD_START = re.compile(r"^\s*@?(?:start\s+(?:\"[^\"]*\"\s+)?(?:/\w+\s+)*|call\s+)?", re.IGNORECASE)
 
 
 def batch_as_shell(text: str) -> str:
@@ -155,15 +157,14 @@ def batch_as_shell(text: str) -> str:
     "M='a/b'\nllama-server -m ${M} \\\n  -c 4096"
     """
     text = _CMD_CONTINUED.sub("\\\\\n", text.replace("\r\n", "\n").replace("\\", "/"))
-    lines: list[str] = []
-    for line in text.split("\n"):
-        if match := _CMD_SET.match(line):
-            value = match["value"].strip()
-            variable = _CMD_VARIABLE.sub(r"${\1\2}", value)
-            lines.append(f"{match['name']}=" + (f'"{variable}"' if "$" in variable else f"'{value}'"))
-        elif _CMD_SKIPPED.match(line):
-            lines.append("")
-        else:
-            line = re.sub(r"^\s*@?(?:start\s+(?:\"[^\"]*\"\s+)?(?:/\w+\s+)*|call\s+)?", "", line, count=1, flags=re.I)
-            lines.append(_CMD_VARIABLE.sub(r"${\1\2}", line))
-    return "\n".join(lines)
+    return "\n".join(map(_line_of_batch, text.split("\n")))
+
+
+def _line_of_batch(line: str) -> str:
+    if match := _CMD_SET.match(line):
+        value = _CMD_VARIABLE.sub(r"${\1\2}", match["value"].strip())
+        quote = '"' if "$" in value else "'"
+        return f"{match['name']}={quote}{value}{quote}"
+    if _CMD_SKIPPED.match(line):
+        return ""
+    return _CMD_VARIABLE.sub(r"${\1\2}", _CMD_START.sub("", line, count=1))

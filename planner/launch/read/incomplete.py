@@ -33,7 +33,9 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
     decisive = {
         row.option
         for row in launch.target.table.rows
-        if row.role in _VALUE_ROLES and row.parameter not in ("model", "program")
+        if row.role in _VALUE_ROLES
+        and row.parameter not in ("model", "program")
+        and row.parameter not in launch.answered
     }
     for line in launch.lines_with_status(Status.UNKNOWN):
         if not has_harmless_name(line.option, line.text.split(), workloads):

@@ -437,7 +437,9 @@ def _only_generates(texts: Sequence[str]) -> bool:
     if words[:2] == ["accelerate", "launch"]:
         start = next((n for n, word in enumerate(words) if word.endswith(".py")), len(words))
         words = words[start:]
-    names = {word.partition("=")[0].lstrip("-").replace("-", "_") for word in words if word[:1] == "-"}
+    names = {
+        word.partition("=")[0].lstrip("-").replace("-", "_") for word in words if word[:1] == "-"
+    }
     generates = any(map(_GENERATES.fullmatch, names)) or bool(
         words and _USES_MODEL.search(words[0].lower())
     )

@@ -29,8 +29,8 @@ def started_by_image(text: str) -> str:
     starts what the image below does: the command is a ``docker run`` of that image. After
     docs.docker.com, Dockerfile reference, of 1.20.
 
-    >>> started_by_image('FROM a\nENV M=x/y\nENTRYPOINT ["vllm", "serve"]\nCMD ["x/y", "--port", "80"]')
-    'export M=x/y\nvllm serve x/y --port 80'
+    >>> started_by_image('FROM a\nENV M=x/y\nENTRYPOINT ["vllm", "serve"]\nCMD ["x/y"]')
+    'export M=x/y\nvllm serve x/y'
     >>> started_by_image('FROM vllm/vllm-openai:v0.9.0\nCMD ["--model", "a/b"]')
     'docker run vllm/vllm-openai:v0.9.0 --model a/b'
     """
@@ -87,4 +87,6 @@ def _words(rest: str) -> str:
 
 
 def _begins_with_program(command: str) -> bool:
-    return bool(command) and not command.startswith("-") and "/" not in command.split()[0].strip("'")
+    return (
+        bool(command) and not command.startswith("-") and "/" not in command.split()[0].strip("'")
+    )

@@ -318,7 +318,9 @@ _USUAL_OF_SOFTWARE = {
         r"aws\.amazon\.com/neuron|NEURON_RT_\w+|NEURON_CC_\w+|optimum[-.]neuron"
         r"|neuronx[-_]distributed|--device[ =\"',]+neuron"
     ),
-    "tpu-v5e": re.compile(r"google\.com/tpu|vllm[-_]tpu|(?:--device|PJRT_DEVICE)[ =\"',]+(?:tpu|TPU)"),
+    "tpu-v5e": re.compile(
+        r"google\.com/tpu|vllm[-_]tpu|(?:--device|PJRT_DEVICE)[ =\"',]+(?:tpu|TPU)"
+    ),
 }
 """The GPU that is assumed where a text names only the software of its vendor."""
 
