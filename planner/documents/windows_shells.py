@@ -145,7 +145,9 @@ _CMD_SET = re.compile(
 _CMD_SKIPPED = re.compile(
     r"^\s*@?(?:rem\b|::|echo\b|if\b|for\b|goto\b|:\w|\)|setlocal|pause)", re.IGNORECASE
 )
-_CMD_START = re.compile(r"^\s*@?(?:start\s+(?:\"[^\"]*\"\s+)?(?:/\w+\s+)*|call\s+)?", re.IGNORECASE)
+_CMD_START = re.compile(
+    r"^(\s*)(?:@|call\s+|start\s+(?:\"[^\"]*\"\s+)?(?:/\w+\s+)*)+", re.IGNORECASE
+)
 
 
 def batch_as_shell(text: str) -> str:
@@ -167,4 +169,4 @@ def _line_of_batch(line: str) -> str:
         return f"{match['name']}={quote}{value}{quote}"
     if _CMD_SKIPPED.match(line):
         return ""
-    return _CMD_VARIABLE.sub(r"${\1\2}", _CMD_START.sub("", line, count=1))
+    return _CMD_VARIABLE.sub(r"${\1\2}", _CMD_START.sub(r"\1", line, count=1))
