@@ -32,6 +32,7 @@ from planner.documents.yaml_tree import flattened, plain_text
 from planner.errors import LaunchError
 from planner.launch.option_table import option_aliases
 from planner.launch.read import torchtitan_functions
+from planner.launch.read.nemo_programs import nemo_configurations
 from planner.launch.read.parsed_launch import ONGOING, JobResources, ParsedCommand
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers, target_of, xtuner
@@ -177,7 +178,8 @@ def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[
                       if call not in trainings)  # fmt: skip
     for call in trainings if has_trainer or not has_engine else ():
         yield _training_command(call, calls, text, name)
-    yield from (_nemo_recipe(call, calls, text, name) for call in calls if call.ends(_NEMO_CALL))
+    for options, line in nemo_configurations(calls, text):
+        yield _configuration_command("megatron-bridge", options, text, name, line)
     if torchtitan_functions.has_torchtitan_functions(calls):
         for function, overrides in torchtitan_functions.configuration_functions(
             parse_functions(text, name)
@@ -229,27 +231,6 @@ def _configuration_command(
         key: _parsed_option(key, value, line) for key, value in values.items() if value is not None
     }
     return ParsedCommand(target=target, name=name, text=text, line=line, options=options)
-
-
-# NVIDIA/NeMo 2, scripts/performance/helpers.py, and llm/recipes/llama3_70b.py for adapters.
-_NEMO_CALL = "set_primary_perf_configs"
-
-
-def _nemo_recipe(call: Call, calls: Sequence[Call], text: str, name: str) -> ParsedCommand:
-    """Return a Megatron-Bridge command for a NeMo benchmark: its recipe and changed values."""
-    recipe = next((call for call in calls if call.ends("pretrain_recipe", "finetune_recipe")), None)
-    values: dict[str, Value] = {
-        option: call.keywords.get(key) for key, option in option_aliases("nemo").items()
-    }
-    tensor_parallel = call.keywords.get("tp_size")
-    values["model.sequence_parallel"] = isinstance(tensor_parallel, int) and tensor_parallel > 1
-    if recipe is not None:
-        values["--recipe"] = recipe.name.rpartition(".")[0].rpartition(".")[2] or None
-        values["--seq_length"] = recipe.keywords.get("seq_length")
-        if recipe.ends("finetune_recipe") and recipe.keywords.get("peft_scheme", "lora") == "lora":
-            lora_keywords = next((call.keywords for call in calls if call.ends("LoRA")), {})
-            values |= {"--mode": "lora", "peft.dim": lora_keywords.get("dim", 16)}
-    return _configuration_command("megatron-bridge", values, text, name, call.line)
 
 
 def _engine_tool(call: Call, calls: Sequence[Call]) -> str:
