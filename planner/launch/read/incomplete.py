@@ -12,7 +12,7 @@ from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.option_lines import Status
 
 _COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$")
-_CONFIG_OPTION = re.compile(r"|--?\w*config\w*|-c|(?:--)?deepspeed")
+_CONFIG_OPTION = re.compile(r"|--?[\w.-]*config[\w-]*|-c|(?:--)?deepspeed")
 _CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
 _CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
@@ -57,9 +57,10 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
 def _missing_files(launch: ImportedLaunch) -> Iterator[str]:
     """Yield the configurations that the command names, and that are not near its file."""
     command = launch.command
-    for option in (*command.positional, *command.options.values(), *command.unknown):
-        if not _CONFIG_OPTION.fullmatch(option.option):
-            continue
+    variables = (option for name, option in command.environment.items() if name == "CONFIG_FILE")
+    options = (*command.positional, *command.options.values(), *command.unknown)
+    named = [option for option in options if _CONFIG_OPTION.fullmatch(option.option)]
+    for option in (*named, *variables):
         for text in option.texts:
             if text and _CONFIG_FILE.search(text) and text not in command.files:
                 yield text

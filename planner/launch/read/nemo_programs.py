@@ -1,7 +1,7 @@
 """Programs of NeMo 2: its recipes with changed values, and its trainer, strategy and data.
 
-Source: NVIDIA/NeMo at 8cfedd7, ``scripts/performance/helpers.py``, ``nemo/collections/llm/recipes``,
-``nemo/lightning/pytorch/strategies/megatron_strategy.py`` and ``scripts/llm``.
+Source: NVIDIA/NeMo at 8cfedd7, ``scripts/performance/helpers.py``, ``scripts/llm``,
+``nemo/collections/llm/recipes``, ``nemo/lightning/pytorch/strategies/megatron_strategy.py``.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def _recipe(call: Call, calls: Sequence[Call], text: str) -> dict[str, Value]:
     """Return the options of a recipe by its name, with the values that the program changes."""
     aliases = {"num_nodes": "trainer.num_nodes", "num_gpus_per_node": "trainer.devices"}
     values = {option: call.keywords.get(key) for key, option in aliases.items()}
-    values["--factory"] = call.name.rpartition(".")[0].rpartition(".")[2] or None
+    name = call.name.rpartition(".")[0].rpartition(".")[2]
+    values["--factory"] = f"{name}_finetune" if call.ends("finetune_recipe") else name or None
     values["--seq_length"] = call.keywords.get("seq_length")
     values |= _adapter(call, calls)
     line = text.split("\n")[call.line - 1] if call.line else ""

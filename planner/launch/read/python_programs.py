@@ -178,8 +178,8 @@ def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[
                       if call not in trainings)  # fmt: skip
     for call in trainings if has_trainer or not has_engine else ():
         yield _training_command(call, calls, text, name)
-    for options, line in nemo_configurations(calls, text):
-        yield _configuration_command("megatron-bridge", options, text, name, line)
+    for nemo_values, line in nemo_configurations(calls, text):
+        yield _configuration_command("megatron-bridge", nemo_values, text, name, line)
     if torchtitan_functions.has_torchtitan_functions(calls):
         for function, overrides in torchtitan_functions.configuration_functions(
             parse_functions(text, name)

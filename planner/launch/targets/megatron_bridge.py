@@ -117,6 +117,9 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
             **{key: implied_option(key, text) for key, text in _NEMO_LLAMA.items()},
             **options,
         }
+    if "finetune" in words and (factory := options.get("--factory")) is not None:
+        # Recipes for fine-tuning are not in the table.
+        options["--factory"] = factory.with_value(f"{factory.single}_finetune")
     has_gpus = total_gpus(command.resources) is not None or bool({*options} & {*_GPU_COUNTS})
     recipe = choose_recipe(options, command.resources.gpu, has_gpus=has_gpus)
     merged = (
@@ -146,8 +149,8 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     framework = "NeMo" if any(name.startswith("trainer.") for name in merged) else "Megatron-Bridge"
     settings = read_megatron_arguments(inner, framework)
     model, model_note = _read_model(reading, merged)
-    if recipe is not None and recipe.model is not None:
-        model = find_model_of_name(recipe.model) or recipe.model
+    if model is None and recipe is not None:
+        model = recipe.model
     values = {**settings.values, **_read_bridge_rows(reading, inner)}
     model_spec = find_model_by_name(model)
     if model_spec is not None and not model_spec.num_experts:

@@ -122,7 +122,8 @@ def choose_recipe(
 ) -> Recipe | None:
     """Return the recipe that options choose; ``gpu`` is used if no option names a GPU.
 
-    ``has_gpus``: the job sets its number of GPUs. None where they are of another program, or no recipe has their model, GPU and format.
+    ``has_gpus``: the job sets its number of GPUs. None where the options are of another program,
+    or no recipe has their model, GPU and format.
     """
     model, gpu_option = model_of_recipe(options), _first_text(options, *_GPU_OPTIONS)
     if (named := _recipe_of_name(options, has_gpus)) is not None:
