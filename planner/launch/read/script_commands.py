@@ -383,9 +383,26 @@ def find_removed_program(path: Path, script: Script, inner: StartedProgram) -> P
     )
 
 
+# Options that no other trainer has: OpenRLHF/OpenRLHF 021d1b0, openrlhf/cli/train_sft.py.
+_OPENRLHF_OPTIONS = {"--pretrain", "--micro_train_batch_size", "--zero_stage", "--max_epochs"}
+_OPENRLHF_PROGRAM = re.compile(
+    r"(?:.*[./])?(?P<name>train_(?:sft|dpo|rm|kto|ppo_ray|kd|prm))(?:\.py)?"
+)
+_MIN_OWN_OPTIONS = 3
+
+
 def _guess_engine(inner: StartedProgram) -> StartedProgram | None:
-    """Return an unknown program, or arguments alone, with an engine's options as its command."""
+    """Return an unknown program, or arguments alone, with a tool's options as its command."""
     names = {word.begins.partition("=")[0] for word in inner.words}
+    index = int(bool(inner.words) and inner.words[0].text == "-m")
+    started = inner.words[index].text if inner.words[index:] else None
+    if (match := _OPENRLHF_PROGRAM.fullmatch(started or "")) and (
+        len(names & _OPENRLHF_OPTIONS) >= _MIN_OWN_OPTIONS
+    ):
+        module = f"openrlhf.cli.{match['name']}"
+        word = Word.of(computed_text(module), inner.words[index].line, module)
+        words = (word, *inner.words[index + 1 :])
+        return replace(inner, words=words, front=f"{started}, which has the options of OpenRLHF,")
     program = program_of_options(inner.words)
     first = next((i for i, word in enumerate(inner.words) if word.begins.startswith("--")), None)
     if not program or first is None:
@@ -468,7 +485,7 @@ def parse_command(
         positional=tuple(arguments.positional),
         environment={name: option_of_value(name, word) for name, word in inner.environment.items()},
         resources=inner.resources,
-        notes=(f"{inner.front} is read as {target.title}, which it starts.",) * bool(inner.front),
+        notes=(f"{inner.front} is read as {target.title}.",) * bool(inner.front),
         files=find_files(
             path, script, [*arguments.options.values(), *arguments.positional, *config_options]
         ),
