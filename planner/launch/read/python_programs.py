@@ -30,7 +30,7 @@ from planner.documents.python_calls import (
 from planner.documents.shell.edits import LARGEST, ParsedOption, implied_option
 from planner.documents.yaml_tree import flattened, plain_text
 from planner.errors import LaunchError
-from planner.launch.option_table import option_aliases
+from planner.launch.option_table import option_aliases, program_defaults
 from planner.launch.read import torchtitan_functions
 from planner.launch.read.nemo_programs import nemo_configurations
 from planner.launch.read.parsed_launch import ONGOING, JobResources, ParsedCommand
@@ -52,8 +52,8 @@ _LOADING_KEYWORDS = (
     *("torch_dtype", "dtype", "attn_implementation", "use_flash_attention_2"),
     *("load_in_4bit", "load_in_8bit"),
 )
-_LORA_RANK, _UNSLOTH_RANK = 8, 16
-_ALL_MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_LORA_RANK = 8
+_UNSLOTH_DEFAULTS = {row.into: row.word for row in program_defaults("unsloth")}
 _KBIT_PREPARATIONS = ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 _CHECKPOINTING_METHOD = "gradient_checkpointing_enable"
 _LENGTHS = ("max_length", "max_seq_length", "max_seq_len")
@@ -407,11 +407,17 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
     keywords = loaded.keywords
     line = loaded.lines.get("model_name", loaded.line)
     options.put("model_name_or_path", keywords.get("model_name", _first_argument(loaded)), line)
-    options.put("max_seq_length", keywords.get("max_seq_length", 2048), loaded.line)
+    options.put(
+        "max_seq_length",
+        keywords.get("max_seq_length", int(_UNSLOTH_DEFAULTS["--max_seq_length"])),
+        loaded.line,
+    )
     options.put_implied("use_unsloth", "true")
     if not {"--bf16", "bf16", "--fp16", "fp16"} & set(options.options):
         options.put_implied("bf16", "true")
-    checkpointing = keywords.get("use_gradient_checkpointing", "unsloth")
+    checkpointing = keywords.get(
+        "use_gradient_checkpointing", _UNSLOTH_DEFAULTS["--gradient_checkpointing"]
+    )
     is_full_finetuning = keywords.get("full_finetuning") is True
     if is_full_finetuning and keywords.get("float32_mixed_precision") is not True:
         options.put_implied("dtype", "bfloat16")  # see hf_trainer/weights.csv
@@ -425,9 +431,11 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
             options.put_implied("use_bnb_nested_quant", "true")
         adapter_keywords = {} if peft is None else peft.keywords
         adapter_line = loaded.line if peft is None else peft.line
-        rank = adapter_keywords.get("r", _UNSLOTH_RANK)
+        rank = adapter_keywords.get("r", int(_UNSLOTH_DEFAULTS["--lora_r"]))
         options.put("lora_r", rank, adapter_line)
-        modules = adapter_keywords.get("target_modules", [*_ALL_MATRICES])
+        modules = adapter_keywords.get(
+            "target_modules", _UNSLOTH_DEFAULTS["--lora_target_modules"].split()
+        )
         if modules == "all-linear" or (
             peft is not None and peft.ends("FastVisionModel.get_peft_model")
         ):

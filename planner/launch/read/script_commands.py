@@ -401,8 +401,11 @@ def _guess_engine(inner: StartedProgram) -> StartedProgram | None:
     ):
         module = f"openrlhf.cli.{match['name']}"
         word = Word.of(computed_text(module), inner.words[index].line, module)
-        words = (word, *inner.words[index + 1 :])
-        return replace(inner, words=words, front=f"{started}, which has the options of OpenRLHF,")
+        return replace(
+            inner,
+            words=(word, *inner.words[index + 1 :]),
+            front=f"{started}, which has the options of OpenRLHF,",
+        )
     program = program_of_options(inner.words)
     first = next((i for i, word in enumerate(inner.words) if word.begins.startswith("--")), None)
     if not program or first is None:
