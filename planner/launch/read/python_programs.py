@@ -454,10 +454,13 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
 
 def _put_model(options: _CallOptions, calls: Sequence[Call], trainers: Sequence[Call]) -> None:
     """Add the first model that the calls load, and its loading options, to ``options``."""
-    loads = [
+    last = max((trainer.line for trainer in trainers), default=None)
+    loads = [  # what is loaded behind the trainer is the model that it made
         call
         for call in calls
-        if call.ends("from_pretrained") and ("For" in call.name or "AutoModel" in call.name)
+        if call.ends("from_pretrained")
+        and ("For" in call.name or "AutoModel" in call.name)
+        and (last is None or call.line <= last)
     ]
     for call in loads[:1]:
         model_name = call.keywords.get("pretrained_model_name_or_path", _first_argument(call))
