@@ -20,6 +20,7 @@ from typing import Any
 
 import planner
 from planner.errors import PlannerError
+from planner.launch.option_table import shipped_rows
 from planner.launch.read.launch_file import LaunchFile, evaluate_launch
 from planner.launch.read.option_lines import Status
 from planner.launch.read.read_launch import read_launch
@@ -73,8 +74,21 @@ Addresses and right readings are in `tests/launch/drawn.csv`. Wrong or wrongly r
 | file | right reading | unseen | now |
 |---|---|---|---|
 {rows}"""
+_DEFAULTS = """
+## Defaults of front ends
+
+What a front end does where its file sets nothing, by version, as `planner/launch/dialects/defaults.csv`
+has it and readers use it. Options have the names of Hugging Face's Trainer or Megatron-LM. The first
+row whose condition holds counts. torchtune, NeMo, verl and torchtitan take theirs from shipped
+configurations: those are in `planner/launch/models/` and in the rows `omitted` of
+`planner/launch/options/`.
+
+| front end | versions | option | value | if | source |
+|---|---|---|---|---|---|
+"""
 _OUTCOMES = ("right", "one word", "partial", "rightly refused", "wrongly refused", "wrong")
-_RUNS = (("1", "before"), ("1", "now"), ("2", "before"), ("2", "unseen"), ("2", "now"))
+_RUNS = (("1", "before"), ("1", "now"), ("2", "before"), ("2", "unseen"), ("2", "now"),
+         ("3", "unseen"), ("3", "now"), ("4", "unseen"))  # fmt: skip
 _SOURCES = """
 ## What is hard in them
 
@@ -191,7 +205,17 @@ def page() -> str:
         f"| `{case.name}` | {case.source} | {_cell('; '.join(case.traps))} |\n"
         for case, _ in outcomes
     )
-    return head + rows + drawn_files() + _SOURCES + sources
+    return head + rows + drawn_files() + front_end_defaults() + _SOURCES + sources
+
+
+def front_end_defaults() -> str:
+    """The section on what front ends do where a file sets nothing."""
+    rows = "".join(
+        f"| {row['program']} | {row['versions']} | `{row['into'].lstrip('-')}` | {_cell(row['value'])} "
+        f"| {_cell(row['condition'])} | {_cell(row['source'])} |\n"
+        for row in shipped_rows("dialects/defaults.csv")
+    )
+    return f"{_DEFAULTS}{rows}"
 
 
 def drawn_files() -> str:

@@ -237,6 +237,18 @@ def _read_file(call: Call) -> tuple[Request | None, LaunchQuestion | None]:
     return request, launch
 
 
+def _single(value: object) -> object:
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def _named_settings(call: Call) -> dict[str, object]:
+    """Return the settings of a call by the full names of terms; one value is no list."""
+    from planner.question.parse_values import full_name
+    from planner.question.terms import glossary
+
+    return {full_name(name, glossary()): _single(value) for name, value in call.settings.items()}
+
+
 def _launch_of_file(call: Call, path: Path) -> LaunchQuestion | None:
     """Return the question of a user's launch file; None for a file of planner.
 
@@ -254,7 +266,7 @@ def _launch_of_file(call: Call, path: Path) -> LaunchQuestion | None:
     answers = {n: v for n, v in call.request.items() if n not in others and v is not None}
     file = LaunchFile(
         path=path,
-        answers={**answers, **call.settings, **call.launch_answers},
+        answers={**answers, **_named_settings(call), **call.launch_answers},
         specs=call.specs,
         number=call.number("row"),
         text=call.launch_text,

@@ -151,10 +151,19 @@ def argument_defaults(text: str, name: str) -> dict[str, Value]:
     with _read(text, name) as program:
         _take_options(program, {})
         return {
-            option: default.value
+            option: value
             for option, default in program.arguments.items()
-            if isinstance(default, ast.Constant) and default.value is not None
+            if (value := _literal(default)) is not None
         }
+
+
+def _literal(node: ast.expr | None) -> Value:
+    """Return a constant, or a list of constants; None for anything else."""
+    elements = node.elts if isinstance(node, ast.List | ast.Tuple) else ()
+    constants = [element.value for element in elements if isinstance(element, ast.Constant)]
+    if constants and len(constants) == len(elements):
+        return [str(constant) for constant in constants]
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 def parse_functions(text: str, file_name: str) -> tuple[Function, ...]:
@@ -376,10 +385,12 @@ def _take_options(program: _Program, command_line: Mapping[str, str]) -> None:
 
 
 def _field(value: ast.expr | None) -> ast.expr | None:
-    """Return the default of a dataclass field, from ``field(default=...)`` or its value."""
+    """Return the default of a dataclass field, from ``field(...)`` or its value."""
     if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
         return value
-    return next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
+    keywords = {keyword.arg: keyword.value for keyword in value.keywords}
+    factory = keywords.get("default_factory")
+    return keywords.get("default", factory.body if isinstance(factory, ast.Lambda) else None)
 
 
 def _constant(text: str) -> ast.Constant:

@@ -641,6 +641,24 @@ class OptionAlias:
     note: str
 
 
+@cache
+def program_defaults(name: str) -> tuple[OptionAlias, ...]:
+    """Return the defaults of a front end, the first that holds for an option counts.
+
+    A row of ``dialects/defaults.csv`` has the ``versions`` with this default, its ``source``, and
+    the ``condition`` under which it holds: clauses joined by ``and``, each ``unless`` options are
+    set, ``if`` one is set, or has a value, or ``program`` is the name of what is started.
+    """
+    return tuple(
+        OptionAlias(
+            role="default", option="", text=row["condition"], into=row["into"],
+            word=row["value"], term=row["term"], note=row["note"],
+        )
+        for row in shipped_rows("dialects/defaults.csv")
+        if row["program"] == name
+    )  # fmt: skip
+
+
 @record()
 class OptionAliasTable:
     """The rows of a program."""
@@ -650,8 +668,9 @@ class OptionAliasTable:
     @classmethod
     @cache
     def load(cls, name: str) -> OptionAliasTable:
-        """The table of a program."""
-        return cls(tuple(OptionAlias(**row) for row in shipped_rows(f"dialects/{name}.csv")))
+        """The table of a program, with its rows of ``dialects/defaults.csv``."""
+        aliases = [OptionAlias(**row) for row in shipped_rows(f"dialects/{name}.csv")]
+        return cls((*aliases, *program_defaults(name)))
 
     @property
     def options(self) -> tuple[str, ...]:

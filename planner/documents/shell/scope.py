@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ _MOST_COMPARED = 10**6
 _LONGEST_SPLIT = 50_000
 ONLY_IN_SOME = "is set only in some branches"
 IN_BRANCHES = "assigned in several branches"
+_MOST_CHOICES = 4
 
 
 class Scope:
@@ -78,7 +80,8 @@ def _common(name: str, values: Sequence[Variable], line: Callable[[int], int]) -
     if all(value is first for value in values):
         return first
     assigned = tuple(dict.fromkeys(place for value in values for place in value.assigned))
-    several = _several(name, assigned, line)
+    choices = dict.fromkeys(text_of(value.pieces) for value in values if not value.is_array)
+    several = _several(name, assigned, line, [*choices] if len(choices) > 1 else ())
     if all(value.is_array == first.is_array and not value.unknown for value in values):
         if all(value.elements == first.elements for value in values):
             return replace(first, assigned=assigned)
@@ -161,11 +164,19 @@ def _of_all(words: Sequence[Element]) -> Element:
     return _without_places(words[:1])[0]
 
 
-def _several(name: str, assigned: Sequence[int], line: Callable[[int], int]) -> str:
-    """Return the reason why a variable set in branches is unknown, with its line numbers."""
+def _several(
+    name: str, assigned: Sequence[int], line: Callable[[int], int], choices: Sequence[str | None]
+) -> str:
+    """Return the reason why a variable set in branches is unknown, with its line numbers.
+
+    ``choices`` are its values in the branches; they are named if all of them are known and few.
+    """
     lines = list(dict.fromkeys(line(place) for place in sorted(assigned)))
     places = ", ".join(map(str, lines[:_MOST_PLACES]))
     where = f"line{'s' if len(lines) > 1 else ''} {places}" if lines else "the environment"
     if len(assigned) < 2:
         return f"${name} is changed in a branch or loop ({where})"
+    known = [choice for choice in choices if choice and re.fullmatch(r"[\w./:-]{1,60}", choice)]
+    if known and len(known) == len(choices) <= _MOST_CHOICES:
+        return f"${name} is {' or '.join(known)}, {IN_BRANCHES} ({where})"
     return f"${name} is {IN_BRANCHES} ({where})"

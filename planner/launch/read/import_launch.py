@@ -86,7 +86,8 @@ class ImportedLaunch:
 
     ``values`` are answers and parameters by name, as the file sets them; ``lines`` have the status
     of each of its options; ``notes`` are shown to the user; ``version`` is that of the tool, if the
-    file names one. ``assumed`` has the reasons for assumed values, by term.
+    file names one. ``assumed`` has the reasons for assumed values, by term; ``answered`` are the
+    terms that the user gave beside the file.
     """
 
     path: Path
@@ -99,6 +100,7 @@ class ImportedLaunch:
     version: str = ""
     defaults: Mapping[str, str] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
+    answered: frozenset[str] = frozenset()
 
     def complete(self, values: Mapping[str, object], reasons: Mapping[str, str]) -> ImportedLaunch:
         """Return the launch with ``values`` for missing terms, and the reason for each by term.

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from planner.documents.shell.scope import IN_BRANCHES
+from planner.documents.shell.scope import IN_BRANCHES, ONLY_IN_SOME
 from planner.launch.option_table import OptionRole
 from planner.launch.read.harmless import has_harmless_name
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.option_lines import Status
 
 _COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$")
-_CONFIG_OPTION = re.compile(r"|--?\w*config\w*|-c|(?:--)?deepspeed")
+_CONFIG_OPTION = re.compile(r"|-{0,2}[\w.-]*config[\w-]*|-c|(?:--)?deepspeed")
 _CONFIG_FILE = re.compile(r"(?i)[^/{]\.(?:ya?ml|json|toml)$")
 _MIG_SLICE = re.compile(r"(?<![\w.])(?:mig-)?(\dg\.\d{1,3}gb)\b")
+_CHOICES = re.compile(rf"\$\w+ is (?P<choices>.*), {IN_BRANCHES}")
 _VALUE_ROLES = (OptionRole.IS, OptionRole.READS)
 
 
@@ -32,26 +33,54 @@ def _undecided(launch: ImportedLaunch) -> Iterator[str]:
     decisive = {
         row.option
         for row in launch.target.table.rows
-        if row.role in _VALUE_ROLES and row.parameter not in ("model", "program")
+        if row.role in _VALUE_ROLES
+        and row.parameter not in ("model", "program")
+        and row.parameter not in launch.answered
     }
     for line in launch.lines_with_status(Status.UNKNOWN):
         if not has_harmless_name(line.option, line.text.split(), workloads):
             yield line.option
     for line in launch.lines_with_status(Status.OPEN):
         is_word = not line.option.startswith("-") and IN_BRANCHES in line.meaning
-        if line.option in decisive or is_word:
-            yield line.option
+        if is_word and ONLY_IN_SOME in line.meaning:
+            for option in line.meaning.partition(f" {ONLY_IN_SOME}")[0].split(", "):
+                if not has_harmless_name(option.partition("=")[0], [], workloads):
+                    yield f"{option} (in some branches)"
+        elif line.option in decisive or is_word:
+            choices = _CHOICES.match(line.meaning)
+            yield f"{line.option} ({choices['choices']})" if choices else line.option
+    yield from _unseen_defaults(launch)
     yield from (name for name in launch.not_modelled if _COUNT_OPTION.search(name.lower()))
     yield from (f"{name} (not found)" for name in _missing_files(launch))
     yield from (f"MIG slice {name}" for name in _MIG_SLICE.findall(launch.command.text))
 
 
+_TRAINERS = ("transformers", "deepspeed", "accelerate")
+_OF_TRAINER = {"output_dir", "gradient_accumulation_steps", "overwrite_output_dir"}
+
+
+def _unseen_defaults(launch: ImportedLaunch) -> Iterator[str]:
+    """Yield the batch of a user's program that neither the file nor the Trainer sets.
+
+    A program with options of the Trainer has its defaults; another may have any.
+    """
+    command = launch.command
+    programs = [text for option in command.positional for text in option.texts if text]
+    program = next((text for text in programs if text.endswith(".py")), None)
+    options = {*command.options, *(option.option for option in command.unknown)}
+    names = {option.lstrip("-").replace("-", "_") for option in options}
+    is_open = "micro_batch_size" in launch.defaults and not names & _OF_TRAINER
+    if launch.target.name in _TRAINERS and program is not None and is_open:
+        yield f"the batch of {program.rpartition('/')[2]}"
+
+
 def _missing_files(launch: ImportedLaunch) -> Iterator[str]:
     """Yield the configurations that the command names, and that are not near its file."""
     command = launch.command
-    for option in (*command.positional, *command.options.values(), *command.unknown):
-        if not _CONFIG_OPTION.fullmatch(option.option):
-            continue
+    variables = (option for name, option in command.environment.items() if name == "CONFIG_FILE")
+    options = (*command.positional, *command.options.values(), *command.unknown)
+    named = [option for option in options if _CONFIG_OPTION.fullmatch(option.option)]
+    for option in (*named, *variables):
         for text in option.texts:
             if text and _CONFIG_FILE.search(text) and text not in command.files:
                 yield text

@@ -245,6 +245,12 @@ class LaunchFile:
         launch.require_answers(self.answers, self.option_name)
         launch.require({*missing} & {"model"} - {*assumed}, self.option_name, named_models)
         missing = tuple(name for name in missing if name not in assumed)
+        resources = launch.command.resources
+        has_no_gpus = resources.num_gpus is None and resources.gpus_per_node is None
+        open_splits = {*SPLITS} & {*launch.answers.missing}
+        count_is_open = has_no_gpus and open_splits and "num_gpus" not in self.answers
+        if not missing and count_is_open:
+            return self._smallest_count(launch, assumed)
         if not missing and assumed:
             attempt = self._evaluate_on(None, assumed)
             return LaunchQuestion(imported=attempt.imported, request=attempt.request)
@@ -254,14 +260,12 @@ class LaunchFile:
         if not missing:
             request = launch.request(self.answers, self.specs, self.option_name)
             return LaunchQuestion(imported=launch, request=request)
-        resources = launch.command.resources
-        has_no_gpus = resources.num_gpus is None and resources.gpus_per_node is None
         gpus = self._candidate_gpus(launch) if "gpu" in missing else {"": ""}
         choices = [
             {**assumed, "gpu": (gpu, reason)} if gpu else {**assumed}
             for gpu, reason in gpus.items()
         ]
-        if "num_gpus" in missing or (has_no_gpus and {*SPLITS} & {*missing}):
+        if "num_gpus" in missing or count_is_open:
             return self._smallest_count(launch, choices[0])
         return self._first_that_runs(choices)
 
@@ -329,6 +333,7 @@ class LaunchFile:
         is_pooled = launch.values.get("mode") == DISAGGREGATED and not {*REPLICAS} & {*self.answers}
         if gpus_text is not None and is_pooled:
             launch = _with_pools(read(), int(gpus_text))
+        launch = replace(launch, answered=frozenset(self.answers))
         launch = launch.for_other_model() if "model" in self.answers else launch
         # Defaults of parameters stay: a batch that depends on another is scaled by it.
         parameters = terms_of(launch.workload, "parameter")
@@ -455,7 +460,10 @@ class LaunchFile:
 
     def _evaluate_imported(self, launch: ImportedLaunch) -> LaunchOnGpus:
         """Evaluate a launch with the user's answers; return results and the rule it breaks."""
-        request = launch.request(self.answers, self.specs, self.option_name)
+        degrees = {name: value for name, value in self.answers.items() if name in SPLITS}
+        others = {name: value for name, value in self.answers.items() if name not in degrees}
+        with_degrees = replace(launch, values={**launch.values, **degrees})
+        request = with_degrees.request(others, self.specs, self.option_name)
         _, evaluation, _ = evaluate_launch(request)
         return LaunchOnGpus(
             num_gpus=int(launch.values.get("num_gpus") or 0),

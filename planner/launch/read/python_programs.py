@@ -30,8 +30,9 @@ from planner.documents.python_calls import (
 from planner.documents.shell.edits import LARGEST, ParsedOption, implied_option
 from planner.documents.yaml_tree import flattened, plain_text
 from planner.errors import LaunchError
-from planner.launch.option_table import option_aliases
+from planner.launch.option_table import option_aliases, program_defaults
 from planner.launch.read import torchtitan_functions
+from planner.launch.read.nemo_programs import nemo_configurations
 from planner.launch.read.parsed_launch import ONGOING, JobResources, ParsedCommand
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers, target_of, xtuner
@@ -51,8 +52,8 @@ _LOADING_KEYWORDS = (
     *("torch_dtype", "dtype", "attn_implementation", "use_flash_attention_2"),
     *("load_in_4bit", "load_in_8bit"),
 )
-_LORA_RANK, _UNSLOTH_RANK = 8, 16
-_ALL_MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_LORA_RANK = 8
+_UNSLOTH_DEFAULTS = {row.into: row.word for row in program_defaults("unsloth")}
 _KBIT_PREPARATIONS = ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 _CHECKPOINTING_METHOD = "gradient_checkpointing_enable"
 _LENGTHS = ("max_length", "max_seq_length", "max_seq_len")
@@ -177,7 +178,8 @@ def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[
                       if call not in trainings)  # fmt: skip
     for call in trainings if has_trainer or not has_engine else ():
         yield _training_command(call, calls, text, name)
-    yield from (_nemo_recipe(call, calls, text, name) for call in calls if call.ends(_NEMO_CALL))
+    for nemo_values, line in nemo_configurations(calls, text):
+        yield _configuration_command("megatron-bridge", nemo_values, text, name, line)
     if torchtitan_functions.has_torchtitan_functions(calls):
         for function, overrides in torchtitan_functions.configuration_functions(
             parse_functions(text, name)
@@ -229,27 +231,6 @@ def _configuration_command(
         key: _parsed_option(key, value, line) for key, value in values.items() if value is not None
     }
     return ParsedCommand(target=target, name=name, text=text, line=line, options=options)
-
-
-# NVIDIA/NeMo 2, scripts/performance/helpers.py, and llm/recipes/llama3_70b.py for adapters.
-_NEMO_CALL = "set_primary_perf_configs"
-
-
-def _nemo_recipe(call: Call, calls: Sequence[Call], text: str, name: str) -> ParsedCommand:
-    """Return a Megatron-Bridge command for a NeMo benchmark: its recipe and changed values."""
-    recipe = next((call for call in calls if call.ends("pretrain_recipe", "finetune_recipe")), None)
-    values: dict[str, Value] = {
-        option: call.keywords.get(key) for key, option in option_aliases("nemo").items()
-    }
-    tensor_parallel = call.keywords.get("tp_size")
-    values["model.sequence_parallel"] = isinstance(tensor_parallel, int) and tensor_parallel > 1
-    if recipe is not None:
-        values["--recipe"] = recipe.name.rpartition(".")[0].rpartition(".")[2] or None
-        values["--seq_length"] = recipe.keywords.get("seq_length")
-        if recipe.ends("finetune_recipe") and recipe.keywords.get("peft_scheme", "lora") == "lora":
-            lora_keywords = next((call.keywords for call in calls if call.ends("LoRA")), {})
-            values |= {"--mode": "lora", "peft.dim": lora_keywords.get("dim", 16)}
-    return _configuration_command("megatron-bridge", values, text, name, call.line)
 
 
 def _engine_tool(call: Call, calls: Sequence[Call]) -> str:
@@ -426,11 +407,17 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
     keywords = loaded.keywords
     line = loaded.lines.get("model_name", loaded.line)
     options.put("model_name_or_path", keywords.get("model_name", _first_argument(loaded)), line)
-    options.put("max_seq_length", keywords.get("max_seq_length", 2048), loaded.line)
+    options.put(
+        "max_seq_length",
+        keywords.get("max_seq_length", int(_UNSLOTH_DEFAULTS["--max_seq_length"])),
+        loaded.line,
+    )
     options.put_implied("use_unsloth", "true")
     if not {"--bf16", "bf16", "--fp16", "fp16"} & set(options.options):
         options.put_implied("bf16", "true")
-    checkpointing = keywords.get("use_gradient_checkpointing", "unsloth")
+    checkpointing = keywords.get(
+        "use_gradient_checkpointing", _UNSLOTH_DEFAULTS["--gradient_checkpointing"]
+    )
     is_full_finetuning = keywords.get("full_finetuning") is True
     if is_full_finetuning and keywords.get("float32_mixed_precision") is not True:
         options.put_implied("dtype", "bfloat16")  # see hf_trainer/weights.csv
@@ -444,9 +431,11 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
             options.put_implied("use_bnb_nested_quant", "true")
         adapter_keywords = {} if peft is None else peft.keywords
         adapter_line = loaded.line if peft is None else peft.line
-        rank = adapter_keywords.get("r", _UNSLOTH_RANK)
+        rank = adapter_keywords.get("r", int(_UNSLOTH_DEFAULTS["--lora_r"]))
         options.put("lora_r", rank, adapter_line)
-        modules = adapter_keywords.get("target_modules", [*_ALL_MATRICES])
+        modules = adapter_keywords.get(
+            "target_modules", _UNSLOTH_DEFAULTS["--lora_target_modules"].split()
+        )
         if modules == "all-linear" or (
             peft is not None and peft.ends("FastVisionModel.get_peft_model")
         ):
@@ -465,10 +454,13 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
 
 def _put_model(options: _CallOptions, calls: Sequence[Call], trainers: Sequence[Call]) -> None:
     """Add the first model that the calls load, and its loading options, to ``options``."""
-    loads = [
+    last = max((trainer.line for trainer in trainers), default=None)
+    loads = [  # what is loaded behind the trainer is the model that it made
         call
         for call in calls
-        if call.ends("from_pretrained") and ("For" in call.name or "AutoModel" in call.name)
+        if call.ends("from_pretrained")
+        and ("For" in call.name or "AutoModel" in call.name)
+        and (last is None or call.line <= last)
     ]
     for call in loads[:1]:
         model_name = call.keywords.get("pretrained_model_name_or_path", _first_argument(call))

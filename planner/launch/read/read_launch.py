@@ -11,6 +11,7 @@ from pathlib import Path
 from planner.base import read_files
 from planner.documents.python_calls import parse_calls
 from planner.documents.shell.edits import LARGEST, implied_option
+from planner.documents.windows_shells import batch_as_shell, powershell_as_shell
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import shipped_rows
 from planner.launch.read.embedded_commands import parse_program, parse_prose, read_calls
@@ -45,6 +46,7 @@ from planner.launch.read.script_commands import (
 )
 from planner.launch.targets import readers
 from planner.launch.targets.ollama import without_idle_servers
+from planner.launch.wrappers.read_dockerfile import is_dockerfile, started_by_image
 from planner.launch.wrappers.read_front_ends import (
     served_by_properties,
     served_by_triton,
@@ -81,6 +83,9 @@ _NOTEBOOK_SUFFIX, _HTML_SUFFIX, _TRITON_SUFFIX = ".ipynb", ".html", ".pbtxt"
 _OTHER_FORMATS = {
     ".properties": served_by_properties,
     ".service": started_by_unit,
+    ".ps1": powershell_as_shell,
+    ".bat": batch_as_shell,
+    ".cmd": batch_as_shell,
     _TRITON_SUFFIX: served_by_triton,
 }
 _FOLDER_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", *DOCUMENT_SUFFIXES)
@@ -134,7 +139,9 @@ def _parse_by_format(path: Path, text: str) -> Iterator[ParsedCommand]:
             for command in _parse_by_format(options, launch_text(options))
         )
         return
-    if (started_by := _OTHER_FORMATS.get(path.suffix.lower())) is not None:
+    started_by = _OTHER_FORMATS.get(path.suffix.lower())
+    started_by = started_by_image if is_dockerfile(path.name) else started_by
+    if started_by is not None:
         for command in parse_script(path, started_by(text)):
             yield replace(command, text=text, options=without_positions(command.options))
         return
@@ -150,12 +157,23 @@ def _explain_no_launch(path: Path, text: str) -> str:
 
     It says what the file is, if that is known, and ends with a command that gets an answer.
     """
+    return _recognized(path, text) or (
+        f"{_explain_by_format(path, text)} {suggest_command(path, text)}"
+    )
+
+
+def _recognized(path: Path, text: str, when: str | None = None) -> str:
+    """Return what a file that nothing here predicts is, and what to give instead; "" if unknown.
+
+    ``when``: only what is recognized then; ``first`` is before anything in the file is read.
+    """
     for row in shipped_rows("wrappers/recognized.csv"):
         is_named = re.fullmatch(row["file"], path.name) is not None
-        if is_named and (not row["pattern"] or re.search(row["pattern"], text)):
+        is_due = when is None or row["when"] == when
+        if is_due and is_named and (not row["pattern"] or re.search(row["pattern"], text)):
             reason = f"{path}: is {row['what']}: it starts nothing that planner predicts. "
             return f"{reason}Give {row['instead']}. {suggest_command(path, text)}"
-    return f"{_explain_by_format(path, text)} {suggest_command(path, text)}"
+    return ""
 
 
 _REPOSITORY = re.compile(r"(?<![\w./@:-])[A-Za-z][\w-]*/[\w.-]*\w(?![\w/:@])")
@@ -284,6 +302,8 @@ def _file_commands(path: Path, text: str | None) -> list[tuple[Path, ParsedComma
     """
     text = text or launch_text(path)
     is_yaml = path.suffix.lower() in YAML_SUFFIXES
+    if reason := _recognized(path, text, "first"):
+        raise LaunchError(reason)
     chart = find_chart(path) if is_yaml else None
     is_chart = chart is not None or (is_yaml and is_template(text))
     try:

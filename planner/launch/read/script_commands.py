@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
@@ -123,7 +124,7 @@ def _parse_commands(
     path: Path, script: Script, depth: int, chart_errors: list[LaunchError]
 ) -> Iterator[ParsedCommand]:
     """Yield the parsed commands of a script; errors of Helm charts go to ``chart_errors``."""
-    for inner in inner_commands(script):
+    for inner, cut_off in _with_cut_options(inner_commands(script)):
         yield from parse_client(path, script, inner)
         if (removed := find_removed_program(path, script, inner)) is not None:
             yield removed
@@ -150,7 +151,7 @@ def _parse_commands(
                 yield replace(started_command, path=file, name=file.name, options=options)
             continue
         inner.require_agreement(path.name)
-        command = parse_command(path, script, inner, target)
+        command = _report_cut_options(parse_command(path, script, inner, target), cut_off)
         if target.name == "torchtitan":
             command = merge_torchtitan_function(command, path.parent)
         names = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
@@ -162,6 +163,40 @@ def _parse_commands(
             yield command if program is None else _with_defaults(command, *program)
         else:
             yield from _parse_program_calls(path, script, inner, command)
+
+
+def _with_cut_options(
+    commands: Iterable[StartedProgram],
+) -> Iterator[tuple[StartedProgram, tuple[Word, ...]]]:
+    """Yield each command with the options that its last continued line cuts off.
+
+    A blank behind a backslash, or a comment between continued lines, ends a command for the shell:
+    the lines that follow are commands of their own, whose program is an option.
+    """
+    held: StartedProgram | None = None
+    cut_off: tuple[Word, ...] = ()
+    for command in commands:
+        if held is not None and command.words and command.words[0].begins.startswith("--"):
+            cut_off += command.words
+            continue
+        if held is not None:
+            yield held, cut_off
+        held, cut_off = command, ()
+    if held is not None:
+        yield held, cut_off
+
+
+def _report_cut_options(command: ParsedCommand, cut_off: Sequence[Word]) -> ParsedCommand:
+    """Return a command whose options behind a broken continuation are listed as not understood."""
+    if not cut_off:
+        return command
+    line = cut_off[0].line
+    option = implied_option(f"the options from line {line} on", cut_off[0].begins, line)
+    note = (
+        f"The shell does not pass the options from line {line} on: a blank behind the backslash, "
+        "or a comment, ends the command before them."
+    )
+    return replace(command, unknown=(*command.unknown, option), notes=(*command.notes, note))
 
 
 def _parse_program_calls(
@@ -218,9 +253,11 @@ def _with_defaults(command: ParsedCommand, file: Path, text: str) -> ParsedComma
     with suppress(LaunchError):
         for name, value in argument_defaults(text, file.name).items():
             option = target.options.find(f"--{name}")
-            if option is None or option.name in command.options or isinstance(value, bool):
+            if option is None or option.name in command.options or value is False:
                 continue
-            default = implied_option(option.name, str(value), command.line)
+            text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+            text = "true" if value is True else text
+            default = implied_option(option.name, text, command.line)
             command = replace(command, options={**command.options, option.name: default})
     return command
 
@@ -346,9 +383,29 @@ def find_removed_program(path: Path, script: Script, inner: StartedProgram) -> P
     )
 
 
+# Options that no other trainer has: OpenRLHF/OpenRLHF 021d1b0, openrlhf/cli/train_sft.py.
+_OPENRLHF_OPTIONS = {"--pretrain", "--micro_train_batch_size", "--zero_stage", "--max_epochs"}
+_OPENRLHF_PROGRAM = re.compile(
+    r"(?:.*[./])?(?P<name>train_(?:sft|dpo|rm|kto|ppo_ray|kd|prm))(?:\.py)?"
+)
+_MIN_OWN_OPTIONS = 3
+
+
 def _guess_engine(inner: StartedProgram) -> StartedProgram | None:
-    """Return an unknown program, or arguments alone, with an engine's options as its command."""
+    """Return an unknown program, or arguments alone, with a tool's options as its command."""
     names = {word.begins.partition("=")[0] for word in inner.words}
+    index = int(bool(inner.words) and inner.words[0].text == "-m")
+    started = inner.words[index].text if inner.words[index:] else None
+    if (match := _OPENRLHF_PROGRAM.fullmatch(started or "")) and (
+        len(names & _OPENRLHF_OPTIONS) >= _MIN_OWN_OPTIONS
+    ):
+        module = f"openrlhf.cli.{match['name']}"
+        word = Word.of(computed_text(module), inner.words[index].line, module)
+        return replace(
+            inner,
+            words=(word, *inner.words[index + 1 :]),
+            front=f"{started}, which has the options of OpenRLHF,",
+        )
     program = program_of_options(inner.words)
     first = next((i for i, word in enumerate(inner.words) if word.begins.startswith("--")), None)
     if not program or first is None:
@@ -370,7 +427,43 @@ def target_of_command(words: Sequence[Word]) -> LaunchTarget | None:
     texts = command_texts(words)
     # Trainer targets match scripts by file name, which other tools use, too: they come last.
     by_specificity = sorted(readers().values(), key=lambda reader: reader.name in _TRAINER_TARGETS)
-    return next((target for target in by_specificity if target.starts(texts)), None)
+    started = next((target for target in by_specificity if target.starts(texts)), None)
+    is_trainer = started is not None and started.name in _TRAINER_TARGETS
+    return None if is_trainer and _only_generates(texts) else started
+
+
+_GENERATES = re.compile(
+    r"max_new_tokens|temperature|top_[pk]|num_beams|do_sample|prompts?(_file)?|tasks|benchmarks?"
+)
+_TRAINS = re.compile(
+    r".*(train(?!ed)|learning_rate|epoch|max_steps|accumulation|optim|warmup|lora_r|weight_decay"
+    r"|save_steps|config|zero_stage).*|lr|c|deepspeed"
+)
+_USES_MODEL = re.compile(
+    r"(?:^|[_\W])(?:infer(?:ence)?|eval(?:uate|uation)?|generat\w+|chat(?:bot)?|demo|app|serve|server"
+    r"|predict|benchmark)(?:[_\W]\w*)*\.py$"
+)
+
+
+def _only_generates(texts: Sequence[str]) -> bool:
+    """Whether a launched program answers or evaluates, and has no option of training.
+
+    >>> _only_generates(["accelerate", "launch", "app.py", "--max_new_tokens", "200"])
+    True
+    >>> _only_generates(["accelerate", "launch", "grpo.py", "--temperature=1", "--num_epochs=3"])
+    False
+    """
+    words = [*texts]
+    if words[:2] == ["accelerate", "launch"]:
+        start = next((n for n, word in enumerate(words) if word.endswith(".py")), len(words))
+        words = words[start:]
+    names = {
+        word.partition("=")[0].lstrip("-").replace("-", "_") for word in words if word[:1] == "-"
+    }
+    generates = any(map(_GENERATES.fullmatch, names)) or bool(
+        words and _USES_MODEL.search(words[0].lower())
+    )
+    return generates and not any(map(_TRAINS.fullmatch, names))
 
 
 def parse_command(
@@ -395,7 +488,7 @@ def parse_command(
         positional=tuple(arguments.positional),
         environment={name: option_of_value(name, word) for name, word in inner.environment.items()},
         resources=inner.resources,
-        notes=(f"{inner.front} is read as {target.title}, which it starts.",) * bool(inner.front),
+        notes=(f"{inner.front} is read as {target.title}.",) * bool(inner.front),
         files=find_files(
             path, script, [*arguments.options.values(), *arguments.positional, *config_options]
         ),

@@ -117,7 +117,11 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
             **{key: implied_option(key, text) for key, text in _NEMO_LLAMA.items()},
             **options,
         }
-    recipe = choose_recipe(options, command.resources.gpu)
+    if "finetune" in words and (factory := options.get("--factory")) is not None:
+        # Recipes for fine-tuning are not in the table.
+        options["--factory"] = factory.with_value(f"{factory.single}_finetune")
+    has_gpus = total_gpus(command.resources) is not None or bool({*options} & {*_GPU_COUNTS})
+    recipe = choose_recipe(options, command.resources.gpu, has_gpus=has_gpus)
     merged = (
         options if recipe is None else _merge_recipe(options, recipe, total_gpus(command.resources))
     )
@@ -145,21 +149,23 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     framework = "NeMo" if any(name.startswith("trainer.") for name in merged) else "Megatron-Bridge"
     settings = read_megatron_arguments(inner, framework)
     model, model_note = _read_model(reading, merged)
+    if model is None and recipe is not None:
+        model = recipe.model
     values = {**settings.values, **_read_bridge_rows(reading, inner)}
     model_spec = find_model_by_name(model)
     if model_spec is not None and not model_spec.num_experts:
         values = without_experts(values)
     if recipe is not None and recipe.gpu is not None:
         values["gpu"] = recipe.gpu
-    note = (
-        f"{recipe.name} of its performance recipes sets what the file does not."
-        if recipe
-        else model_note
-    )
+    note = f"Its recipe {recipe.name} sets what the file does not." if recipe else model_note
     completed = _complete_settings(replace(settings, values=values), merged, model, note)
     return replace(completed, required=_unknown_recipe_terms(merged, recipe, arguments, table))
 
 
+_GPU_COUNTS = (
+    *("--num_gpus", "-ng", "--num_nodes", "--nodes", "--gpus_per_node", "--gpus-per-node"),
+    *("trainer.num_nodes", "trainer.devices"),
+)
 _RECIPE_OPTIONS = (
     "--tensor-model-parallel-size",
     "--pipeline-model-parallel-size",
@@ -175,7 +181,7 @@ def _unknown_recipe_terms(
     table: OptionTable,
 ) -> dict[str, str]:
     """Return settings that only an unknown recipe sets, each with the reason it is required."""
-    name = _text(options.get("--recipe"))
+    name = _text(options.get("--recipe")) or _text(options.get("--factory"))
     if recipe is not None or name is None:
         return {}
     reason = f"the recipe {name} is not known, and the file does not set what it decides"
@@ -310,7 +316,7 @@ def _megatron_keys(options: Mapping[str, ParsedOption]) -> frozenset[str]:
 
 
 _USED_KEYS = re.compile(
-    "parallel|max_steps|megatron_fsdp|devices|--recipe|--mode|batch_size|seq_length|recompute|num_|hidden|precision|offload|fp8|fp4|optimizer"
+    "parallel|max_steps|megatron_fsdp|devices|--recipe|--factory|--mode|batch_size|seq_length|recompute|num_|hidden|precision|offload|fp8|fp4|optimizer"
     r"|peft\.|dropout|iters|checkpoint_"
 )
 
@@ -456,9 +462,12 @@ def _read_model(
     )
     if model_name is None:
         return None, ""
+    model_name = model_name.partition("(")[0]  # of a factory with arguments
     model = find_model_of_name(_ENVIRONMENT.sub(r"\1", model_name))
     if model is None:
         return None, f"planner does not know the model {model_name}."
+    if not {"--recipe", "--factory"} & {*options}:
+        return model, ""
     note = "the recipe sets what the file does not, and planner does not know the recipe"
     return model, f"{model_name}: {note}."
 

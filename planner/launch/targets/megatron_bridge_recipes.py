@@ -1,7 +1,9 @@
-"""Performance recipes of Megatron-Bridge: their options by model, task, GPU and number format.
+"""Recipes of Megatron-Bridge and NeMo 2: their options by name, or by model, task, GPU and format.
 
 Source: NVIDIA-NeMo/Megatron-Bridge at 067f987, ``src/megatron/bridge/perf_recipes`` and
 ``scripts/performance/argument_parser.py``; ``models/megatron-bridge.csv`` has the values.
+``models/named-recipes.csv`` has those of ``src/megatron/bridge/recipes`` there, with their older
+names, and of NVIDIA/NeMo at 8cfedd7, ``nemo/collections/llm/recipes`` (``pretrain_recipe``).
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ _SMALLEST_BY_DEFAULT = ("llama3_8b", "qwen3_30b_a3b")
 
 @record(kw_only=True)
 class Recipe:
-    """Options of a performance recipe for ``default_num_gpus`` GPUs; ``num_gpus`` and ``gpu`` of
-    the job.
+    """Options of a recipe for ``default_num_gpus`` GPUs; ``num_gpus`` and ``gpu`` of the job.
+
+    ``model`` is the checkpoint that a recipe known by its name trains.
     """
 
     name: str
@@ -38,6 +41,59 @@ class Recipe:
     default_num_gpus: int
     num_gpus: int | None
     gpu: str | None
+    model: str | None = None
+
+
+_NAMES = ("--recipe", "--factory")
+# Of a NeMo factory: llama3_70b(num_nodes=16, name='x').
+_FACTORY = re.compile(r"(?P<name>[\w.]+)(?:\((?P<arguments>.*)\))?", re.DOTALL)
+_FACTORY_NODES = re.compile(r"num_nodes\s*=\s*(\d+)")
+_FACTORY_GPUS = re.compile(r"num_gpus_per_node\s*=\s*(\d+)")
+_NO_OPTIONS = ("tool", "recipe", "aliases", "model", "num_gpus", "gpu", "precision")
+
+
+@cache
+def named_recipes() -> Mapping[tuple[str, str], Mapping[str, str]]:
+    """Return the rows of recipes by tool and name, also by their older names."""
+    rows: dict[tuple[str, str], Mapping[str, str]] = {}
+    for row in shipped_rows("models/named-recipes.csv"):
+        for name in (row["recipe"], *row["aliases"].split()):
+            rows[row["tool"], name] = row
+    return rows
+
+
+def _recipe_of_name(options: Mapping[str, ParsedOption], has_gpus: bool) -> Recipe | None:
+    """Return the recipe that ``--recipe`` or ``--factory`` names; None if it is not known.
+
+    A job takes the recipe's number of GPUs unless it sets one.
+    """
+    match = _FACTORY.fullmatch(_first_text(options, *_NAMES) or "")
+    if match is None:
+        return None
+    tool = "nemo" if "--factory" in options or not match["name"].endswith("_config") else "bridge"
+    name = match["name"].removesuffix("_config")
+    row = named_recipes().get((tool, name)) or named_recipes().get(("bridge", name))
+    if row is None:
+        return None
+    arguments = match["arguments"] or ""
+    nodes, per_node = _FACTORY_NODES.search(arguments), _FACTORY_GPUS.search(arguments)
+    count = int(row["num_gpus"])
+    if nodes or per_node:
+        count = int(nodes[1] if nodes else 1) * int(per_node[1] if per_node else 8)
+    texts = {key: text for key, text in row.items() if text and key not in _NO_OPTIONS}
+    texts["mixed_precision"] = {"fp8cs": "bf16_with_fp8", "fp8mx": "bf16_with_mxfp8"}.get(
+        row["precision"], row["precision"]
+    )
+    if not has_gpus:
+        texts["--num_gpus"] = str(count)
+    return Recipe(
+        name=row["recipe"],
+        options={key: implied_option(key, text) for key, text in texts.items()},
+        default_num_gpus=count,
+        num_gpus=count,
+        gpu=None,
+        model=row["model"] or None,
+    )
 
 
 @cache
@@ -61,12 +117,17 @@ def model_of_recipe(options: Mapping[str, ParsedOption]) -> str | None:
     return f"{family}_{size}" if family and size else None
 
 
-def choose_recipe(options: Mapping[str, ParsedOption], gpu: str | None) -> Recipe | None:
+def choose_recipe(
+    options: Mapping[str, ParsedOption], gpu: str | None, *, has_gpus: bool
+) -> Recipe | None:
     """Return the recipe that options choose; ``gpu`` is used if no option names a GPU.
 
-    None where they are of another program, or no recipe has their model, GPU and format.
+    ``has_gpus``: the job sets its number of GPUs. None where the options are of another program,
+    or no recipe has their model, GPU and format.
     """
     model, gpu_option = model_of_recipe(options), _first_text(options, *_GPU_OPTIONS)
+    if (named := _recipe_of_name(options, has_gpus)) is not None:
+        return named
     gpu_name = gpu_option or (gpu or "").partition("-")[0]
     if model is None or not gpu_name:
         return None

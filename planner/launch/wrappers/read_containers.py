@@ -49,9 +49,14 @@ def config_maps(text: str, name: str) -> dict[str, HereDocument]:
 # NVIDIA's documents call its image of any model ${NIM_LLM_IMAGE}.
 _NIM = re.compile(r"nvcr\.io/nim/[\w.-]+/(?P<model>[\w.-]+)|\$\{?NIM_\w+\}?$")
 MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
-_GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
+_GPU_LIMITS = (
+    *("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu", "habana.ai/gaudi"),
+    *("google.com/tpu", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"),
+    *("huawei.com/Ascend910", "huawei.com/ascend-1980"),
+)
 _GPU_KINDS = (
     "cloud.google.com/gke-accelerator",
+    "cloud.google.com/gke-tpu-accelerator",
     "nvidia.com/gpu.product",
     "amd.com/gpu.product-name",
     "karpenter.k8s.aws/instance-gpu-name",

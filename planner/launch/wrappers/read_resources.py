@@ -310,8 +310,17 @@ _IN_VARIABLE = re.compile(r"[A-Z]_$")  # the name of a variable, such as ENABLE_
 _USUAL_OF_SOFTWARE = {
     "mi300x-192gb": re.compile(r"(?<![a-z])(?:rocm|primus|amdgpu)(?![a-z])", re.IGNORECASE),
     "ascend-910b-64gb": re.compile(r"ASCEND_RT_VISIBLE_DEVICES|torch_npu|HCCL_\w+|vllm[-_]ascend"),
-    "gaudi2": re.compile(r"HABANA_\w+|optimum[-.]habana|gaudi_spawn"),
-    "inferentia2-32gb": re.compile(r"aws\.amazon\.com/neuron|NEURON_RT_\w+|optimum[-.]neuron"),
+    "gaudi2": re.compile(
+        r"HABANA_\w+|habana\.ai/gaudi|optimum[-.]habana|gaudi_spawn|(?:vllm|tgi)[-_]gaudi"
+        r"|--device[ =\"',]+hpu"
+    ),
+    "inferentia2-32gb": re.compile(
+        r"aws\.amazon\.com/neuron|NEURON_RT_\w+|NEURON_CC_\w+|optimum[-.]neuron"
+        r"|neuronx[-_]distributed|--device[ =\"',]+neuron"
+    ),
+    "tpu-v5e": re.compile(
+        r"google\.com/tpu|vllm[-_]tpu|(?:--device|PJRT_DEVICE)[ =\"',]+(?:tpu|TPU)"
+    ),
 }
 """The GPU that is assumed where a text names only the software of its vendor."""
 

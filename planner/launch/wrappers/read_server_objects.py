@@ -190,11 +190,31 @@ def _of_nim(image: str, pod: YamlValue, section: YamlValue, copies: str) -> Cont
     )
 
 
+_VERSION_TAG = re.compile(r"v?\d+(?:\.\d+)*(?:-\d+)?|latest|main")
+
+
+def _model_path(uri: str) -> str:
+    """Return the path that ends with the model of a storage address.
+
+    The tag of an image is the model, unless it is a version: then the image's name is.
+
+    >>> _model_path("oci://quay.io/a/catalog:granite-3.3-8b-instruct")
+    'oci///quay.io/a/catalog/granite-3.3-8b-instruct'
+    >>> _model_path("oci://registry.redhat.io/a/modelcar-granite-3-1-8b-instruct:1.5")
+    'oci///registry.redhat.io/a/granite-3-1-8b-instruct'
+    """
+    image, _, tag = uri.rpartition(":")
+    if uri.startswith("oci://") and _VERSION_TAG.fullmatch(tag):
+        folder, slash, name = image.rpartition("/")
+        uri = f"{folder}{slash}{name.removeprefix('modelcar-')}"
+    return uri.replace(":", "/")
+
+
 def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator[Container]:
     """Yield the containers of a KServe runtime with the model, options and GPUs of a service."""
     predictor = service.get("spec", "predictor")
     section = predictor.get("model")
-    mounts = [(_MODELS, (section.get("storageUri").text or "").replace(":", "/"))]
+    mounts = [(_MODELS, _model_path(section.get("storageUri").text or ""))]
     variables = {"Name": service.get("metadata", "name").pieces}
     for entry in runtime.get("spec", "containers").entries():
         container = container_at(entry, {}, mounts)
@@ -235,7 +255,12 @@ def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
         if uri.text.startswith("oci://"):  # an image whose tag is the model
             before = f"{uri.text.rpartition(':')[0]}:"
         path = word_at(YamlValue.pieces_after(uri, before), uri)
+        if _VERSION_TAG.fullmatch(path.text or ""):
+            path = plain_word(_model_path(uri.text).rpartition("/")[2], uri.line)
         options = [plain_word("--model", uri.line), path, *options]
+    runtime = section.get("runtime")
+    if runtime.text and "huggingface" not in runtime.text:  # its arguments are elsewhere
+        options.append(plain_word(f"runtime={runtime.text}", runtime.line))
     yield Container(
         words=(*(plain_word(word, section.line) for word in MODULE), *options),
         environment=environment_at(section.get("env")),

@@ -73,9 +73,9 @@ def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
     recompute = options.of("script", "recompute")
     if inside == "true":
         recompute = "full"
-    if recompute is None and options.is_supervised:
-        reason = "no --gradient_checkpointing: TRL's default is true"
-        settings.assume("recompute", "full", reason)
+    default = options.default("trl", "--gradient_checkpointing")
+    if recompute is None and options.is_supervised and default is not None:
+        settings.assume("recompute", "full", default.note)
     elif recompute is None:
         settings.assume("recompute", "none", "no --gradient_checkpointing")
     else:
@@ -102,9 +102,10 @@ def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None
     launcher_precision = options.of("accelerate", "precision_type")
     if precision in (None, "fp32") and launcher_precision not in (None, "no"):
         precision = launcher_precision
-    if precision is None and options.is_supervised:
+    default = options.default("trl", "--bf16")
+    if precision is None and options.is_supervised and default is not None:
         precision = "bf16"
-        settings.defaults["precision"] = "no --bf16 or --fp16: TRL's default is bf16"
+        settings.defaults["precision"] = default.note
     elif precision is None and options.has_script and options.starts_elsewhere:
         reason = "no --bf16 or --fp16, and accelerate's file, which may set it, not found"
         settings.assume("precision", "bf16", f"{reason}: bf16 is taken")
@@ -155,14 +156,13 @@ def _is_compiled_by_launcher(options: TrainerOptions) -> bool:
     return (options.of("accelerate", "compiled") or "no").lower() != "no"
 
 
-_TRL_LENGTH = 1024
 UNPACKED = (
     "Without packing, sequences are shorter than {option}: steps are faster and smaller than "
     "predicted, and have fewer tokens."
 )
 _EPOCHS = 3
 _SPLIT_PART = re.compile(r"\[:(\d+)\]$")
-_DEFAULT_LORA_RANKS = {True: 16, False: 8}
+_PEFT_RANK = 8
 _LORA_FLAGS = ("--use_lora", "--lora", "--lora_enable", "--use_peft_lora", "--enable_lora")
 _QLORA_FLAGS = (
     *("--q_lora", "--qlora", "--use_qlora"),
@@ -303,16 +303,16 @@ def _derive_adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
     elif is_4_bit and double_quantization is None and options.is_supervised:
         reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
         settings.assume("double_quantization", False, reason)
-    if adapter == "qlora" and options.is_supervised:
-        # TRL's trainers convert them to bf16 from 0.26 on, and Adam's moments are as wide:
-        # huggingface/trl, trainer/sft_trainer.py and the other trainers.
-        reason = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits"
+    adapters = options.default("trl", "--adapter_dtype")
+    if adapter == "qlora" and options.is_supervised and adapters is not None:
+        # Adam's moments are as wide as the adapters.
         for name in ("main_params_precision", "optimizer_state_precision"):
-            settings.assume(name, "bf16", reason)
+            settings.assume(name, adapters.word, adapters.note)
     rank = options.number("script", "lora_rank")
     if rank is None:
-        default = _DEFAULT_LORA_RANKS[options.is_supervised]
-        settings.assume("lora_rank", default, f"no rank is given: {default} is the library's")
+        default = options.default("trl", "--lora_r") if options.is_supervised else None
+        rank = int(default.word) if default is not None else _PEFT_RANK
+        settings.assume("lora_rank", rank, f"no rank is given: {rank} is the library's")
     else:
         settings.values["lora_rank"] = rank
     modules = options.of("script", "lora_modules")
@@ -340,8 +340,8 @@ def _derive_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
         if options.is_supervised and options.of("script", "packing") != "true":
             settings.notes.append(UNPACKED.format(option="--max_length"))
     elif options.is_supervised and not options.is_hidden("--max_length"):
-        reason = "no --max_length: 1,024 tokens are TRL's"
-        settings.assume("sequence_length", _TRL_LENGTH, reason)
+        if (default := options.default("trl", "--max_length")) is not None:
+            settings.assume("sequence_length", int(default.word), default.note)
     else:
         settings.mark_missing("sequence_length")
     steps, batch = (

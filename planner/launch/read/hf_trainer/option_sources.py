@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -20,7 +20,13 @@ from planner.base.records import record
 from planner.base.training_aliases import WITH_ROLLOUTS, TrainingObjective, parse_objective
 from planner.documents.shell.edits import Changes, ParsedOption, implied_option
 from planner.errors import LaunchError, SpecError
-from planner.launch.option_table import OptionAliasTable, ParameterReading, shipped_rows
+from planner.launch.option_table import (
+    OptionAlias,
+    OptionAliasTable,
+    ParameterReading,
+    program_defaults,
+    shipped_rows,
+)
 from planner.launch.read.parsed_launch import JobResources, SettingsBuilder, total_gpus
 
 
@@ -61,17 +67,30 @@ def apply_program_defaults(sources: OptionSources, dialect: OptionAliasTable) ->
     """Add the program's defaults to the script's options; return reasons by parameter."""
     script, reasons = sources.script, dict[str, str]()
     for row in dialect.defaults:
-        condition, *words = row.text.split() or [""]
-        applies = row.into not in script
-        if condition == "unless":
-            applies = not {row.into, *words} & set(script)
-        elif condition == "if":
-            applies = applies and words[0] in script
-            applies = applies and words[1:] in ([], [sources.text(words[0])])
-        if applies:
+        if row.into not in script and _holds(row.text, script, sources.words, sources.text):
             script[row.into] = implied_option(row.into, row.word)
             reasons[row.term] = row.note
     return reasons
+
+
+def _holds(
+    condition: str,
+    options: Collection[str],
+    words: Sequence[str],
+    text_of_option: Callable[[str], str | None],
+) -> bool:
+    """Return whether the condition of a default holds; see `program_defaults`."""
+    for clause in filter(None, condition.split(" and ")):
+        kind, *names = clause.split()
+        if kind == "unless" and {*names} & {*options}:
+            return False
+        if kind == "if" and names[0] not in options:
+            return False
+        if kind == "if" and names[1:] not in ([], [text_of_option(names[0])]):
+            return False
+        if kind == "program" and not any(word.endswith(names[0]) for word in words):
+            return False
+    return True
 
 
 def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
@@ -138,6 +157,13 @@ class TrainerOptions:
     spelled: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     takes_sharding: bool = False
+
+    def default(self, program: str, option: str) -> OptionAlias | None:
+        """The default that a front end has for an option; None if it has none."""
+        rows = (row for row in program_defaults(program) if row.into == option)
+        return next(
+            (row for row in rows if _holds(row.text, self.texts, self.words, self.texts.get)), None
+        )
 
     def of(self, source: str, parameter: str) -> str | None:
         """The value of a parameter in one source; None where none of its options is set."""
