@@ -21,6 +21,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ from planner.validation.spec_library import Library
 from planner.validation.training.cases import TrainingCase
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "scripts"))
 FILE = Path(planner.__file__).parents[1] / "scripts" / "published" / "peers.csv"
 COLUMNS = ("peer", "version", "date", "id", "quantity", "value")
 MOST = 400
@@ -241,23 +243,25 @@ def _commit(folder: Path | None) -> str:
 def best_efficiency(
     answers: Sequence[Mapping[str, Any]], rows: Mapping[str, ComparedRun]
 ) -> tuple[str, list[Mapping[str, Any]]]:
-    """What a peer predicts with the one efficiency that suits all rows best, and a note of it.
+    """What a peer predicts with the efficiency that suits each publisher's runs best; a note of it.
 
     Peers whose answers have no ``@`` are returned as they are.
     """
-    names = sorted({name for one in answers for name in one if "@" in name})
-    if not names:
-        return "", [*answers]
-    errors = {
-        name: np.mean([abs(time_ratio(rows[one["id"]], one[name]) - 1) for one in answers
-                       if name in one])
-        for name in names
-    }  # fmt: skip
-    best = min(names, key=errors.__getitem__)
-    quantity, _, efficiency = best.partition("@")
-    found = [{"id": one["id"], quantity: one[best]} for one in answers if best in one]
-    refused = [one for one in answers if "error" in one]
-    return f", efficiency {efficiency}", [*found, *refused]
+    from make_peers import group_of
+
+    groups: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    found = [one for one in answers if not any("@" in name for name in one)]
+    if len(found) == len(answers):
+        return "", found
+    for one in answers:
+        if any("@" in name for name in one):
+            groups[group_of(rows[one["id"]])].append(one)
+    for members in groups.values():
+        names = [name for name in members[0] if "@" in name]
+        ratios = [[time_ratio(rows[one["id"]], one[name]) for one in members] for name in names]
+        best = names[int(np.argmin(np.abs(np.array(ratios) - 1).mean(axis=1)))]
+        found += [{"id": one["id"], best.partition("@")[0]: one[best]} for one in members]
+    return ", its best efficiency for each group", found
 
 
 def time_ratio(row: ComparedRun, step_time: float) -> float:

@@ -22,6 +22,7 @@ from spec_pages import plain, table
 
 from planner.base.formatting import format_count
 from planner.validation.accuracy import ComparedQuantity, ComparedRun
+from planner.validation.training.cases import TrainingCase
 
 PREDICTED = Path(__file__).parent / "published" / "peers.csv"
 ABSENT = Path(__file__).parent / "published" / "peers_absent.csv"
@@ -41,7 +42,9 @@ python benchmarks/peers.py --python NAME=PYTHON --folder NAME=CLONE
 - *not fitted* is planner's mean on those of the runs that no parameter was fitted to. A peer may
   have been fitted to any of them; most do not say.
 - *better* has the smaller mean. Where it is not planner, another tool predicts these runs better.
-- Publishers with fewer than {FEWEST} runs count in *all* alone.
+- Groups with fewer than {FEWEST} runs count in *all* alone.
+- llm-analysis takes the share of the peak that software reaches from its user. It gets the share,
+  in steps of 0.05, that suits each group best, which nobody could know before.
 - A tool gets the runs whose whole layout it can say. Runs that it refuses are left out for both."""
 
 
@@ -49,7 +52,7 @@ python benchmarks/peers.py --python NAME=PYTHON --folder NAME=CLONE
 class Pair:
     """Predicted over measured of one run, by the peer and by planner."""
 
-    publisher: str
+    group: str
     peer: float
     planner: float
     fitted: bool
@@ -110,17 +113,25 @@ def _section(
         return
     groups: defaultdict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
-        groups[pair.publisher].append(pair)
+        groups[pair.group].append(pair)
     enough = [
         Pairs(name=name, pairs=found) for name, found in groups.items() if len(found) >= FEWEST
     ]
     ordered = sorted(enough, key=lambda one: (-len(one.pairs), one.name))
     every = Pairs(name="all", pairs=pairs)
-    shown = ordered if [one.name for one in ordered] == ["all"] else [*ordered, every]
-    head = ("publisher", "runs", f"{peer}: mean", "median", "planner: mean", "median", "not fitted")
+    head = ("runs of", "runs", f"{peer}: mean", "median", "planner: mean", "median", "not fitted")
     title = quantity.removesuffix("_s").replace("_", " ").capitalize()
     yield f"### {title}: {peer}"
-    yield table((*head, "better"), (_cells(peer, one) for one in shown))
+    yield table((*head, "better"), (_cells(peer, one) for one in (*ordered, every)))
+
+
+def group_of(row: ComparedRun) -> str:
+    """The publisher of a run; of training, also whether it had one node or several."""
+    case = row.prediction.case
+    if not isinstance(case, TrainingCase):
+        return publisher(row)
+    nodes = "one node" if case.num_gpus <= case.cluster.gpus_per_node else "several nodes"
+    return f"{publisher(row)}, {nodes}"
 
 
 def _pair(rows: Mapping[str, ComparedRun], name: str, quantity: str, value: float) -> Pair | None:
@@ -131,7 +142,7 @@ def _pair(rows: Mapping[str, ComparedRun], name: str, quantity: str, value: floa
     # A step time is compared with whatever time or rate was measured: both errors have it alike.
     of_planner = row.prediction.values[quantity]
     return Pair(
-        publisher=publisher(row),
+        group=group_of(row),
         peer=ratio * value / of_planner,
         planner=ratio,
         fitted=bool(row.run.flag(compared.calibration)),

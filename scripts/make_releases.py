@@ -35,7 +35,7 @@ from planner.base.version import __version__
 from planner.confidence.intervals import LEVEL
 from planner.errors import SpecError
 from planner.question.names import PEAK_MEMORY
-from planner.validation.accuracy import ComparedRun
+from planner.validation.accuracy import RL_KIND, ComparedRun
 
 FOLDER = Path(__file__).parent / "published"
 RECORD = FOLDER / "releases.csv"
@@ -122,17 +122,21 @@ def write_predictions(path: Path, tables: Iterable[Sequence[ComparedRun]]) -> No
 
 
 def summaries(tables: Iterable[Sequence[ComparedRun]]) -> Iterator[tuple[str, Summary]]:
-    """The quantities of each table and their errors: of all, by evidence, and by publisher."""
-    confidence = None
+    """The quantities and their errors: of all runs, by evidence, and by publisher.
+
+    Steps of reinforcement learning are too few to leave publishers out.
+    """
+    kinds: defaultdict[int, list[ComparedRun]] = defaultdict(list)
     for rows in tables:
+        kinds[id(rows[0].kind)] += rows
+    confidence = None
+    for rows in (rows for rows in kinds.values() if rows[0].kind is not RL_KIND):
         found = residuals(rows)
         times = sorted({one.quantity for one in found} - {PEAK_MEMORY})
         held = {name: held_when_left_out(found, name) for name in times}
         for quantity in (name for name in times if held[name]):
             yield from ((quantity, one) for one in _groups(held[quantity]))
         ended = endings(rows)
-        if not ended:
-            continue
         memory = judged(ended if confidence is None else [*ended, *logged_endings()], confidence)
         confidence = memory.confidence
         for work, part in memory.coverage.items():
