@@ -255,7 +255,7 @@ class SGLangPredictor:
     def predict_infer_time(self, batch: SGLangBatch) -> float:
         """Predict the time of one forward pass of a batch [s]."""
         return self.predictor.predict(
-            [(one.past_kv_length, one.extend_length) for one in batch.reqs]
+            [(request.past_kv_length, request.extend_length) for request in batch.reqs]
         )
 
     def get_metrics(self) -> dict[str, float]:
