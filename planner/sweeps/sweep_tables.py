@@ -133,9 +133,9 @@ def _in_order(
     for part, blocks in run_on_workers(partial(TableJob.blocks, job), parts, workers):
         heapq.heappush(waiting, (part.number, part, blocks))
         while waiting and waiting[0][0] == following:
-            _, first, found = heapq.heappop(waiting)
+            _, earliest, rows = heapq.heappop(waiting)
             following += 1
-            yield first, found
+            yield earliest, rows
 
 
 def _kinds(store: Store, table: str) -> dict[str, str]:

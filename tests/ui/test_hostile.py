@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 import pytest
 from rows import each
 
+from planner.base import read_files
 from planner.base.read_files import read_text, restrict_to_folders
 from planner.commands.options import form_fields
 from planner.errors import LaunchError, PlannerError, SearchSpaceError, SpecError
@@ -202,6 +203,22 @@ def test_links_lead_nowhere_outside_what_was_given(tmp_path):
         with pytest.raises(SpecError) as missing:
             read_text(outside / "none")
         assert "outside what was given" in str(missing.value), "whether there is one is not told"
+
+
+def test_paths_on_another_drive_are_outside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `os.path.commonpath` of Windows has it of two drives."""
+
+    def of_two_drives(_: object) -> str:
+        raise ValueError("Paths don't have the same drive")
+
+    monkeypatch.setattr(read_files.os.path, "commonpath", of_two_drives)
+    with (
+        restrict_to_folders([tmp_path]),
+        pytest.raises(SpecError, match="outside what was given"),
+    ):
+        read_text(tmp_path / "file")
 
 
 def test_what_others_left_is_not_followed(tmp_path):
