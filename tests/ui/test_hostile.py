@@ -205,9 +205,7 @@ def test_links_lead_nowhere_outside_what_was_given(tmp_path):
         assert "outside what was given" in str(missing.value), "whether there is one is not told"
 
 
-def test_paths_on_another_drive_are_outside(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_paths_on_another_drive_are_outside(monkeypatch, tmp_path):
     """As `os.path.commonpath` of Windows has it of two drives."""
 
     def of_two_drives(_: object) -> str:
