@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.decide.predictor import VidurPredictor
+from planner.decide.predictor import SGLangPredictor, VidurPredictor
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.workloads.serving.timed_steps import inference_steps
 
@@ -133,6 +133,28 @@ def test_vidur_gets_the_step_by_stage() -> None:
         one.predict([(0, 512), (700, 1)])
     )
     assert times[0].model_time == times[0].total_time > 0
+
+
+@dataclass
+class _ScheduleRequest:
+    """As in SGLang Simulator's time_predictor/base.py."""
+
+    extend_length: int = 0
+    past_kv_length: int = 0
+
+
+@dataclass
+class _ScheduleBatch:
+    reqs: list[_ScheduleRequest] = field(default_factory=list)
+
+
+def test_sglangs_simulator_gets_the_step_of_new_and_cached_tokens(predictor) -> None:
+    batch = _ScheduleBatch([_ScheduleRequest(512, 4096), _ScheduleRequest(1, 700)])
+    adapter = SGLangPredictor(predictor=predictor)
+    assert adapter.predict_infer_time(batch) == predictor.predict([(4096, 512), (700, 1)])
+    assert adapter.predict_infer_time(_ScheduleBatch()) == 0
+    adapter.reset_metrics()
+    assert adapter.get_metrics() == {}
 
 
 def test_prompts_that_are_embedded_have_a_time_and_no_profile(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def open_regular_file(path: Path, error: Error = SpecError) -> BufferedReader:
     """Open a regular file for reading, without waiting for a pipe that has no writer."""
     if (folders := _readable.get()) is not None:
         real_path = os.path.realpath(path)
-        if not any(os.path.commonpath((real_path, folder)) == folder for folder in folders):
+        if not any(_is_within(real_path, folder) for folder in folders):
             raise error(f"{path}: is read from no place outside what was given.")
     try:
         file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115
@@ -81,6 +81,14 @@ def open_regular_file(path: Path, error: Error = SpecError) -> BufferedReader:
     except (OSError, ValueError) as failure:
         raise read_error(path, failure, error) from failure
     raise error(f"{path}: is not a regular file; write what it gives into one.")
+
+
+def _is_within(path: str, folder: str) -> bool:
+    """Whether a path is in a folder; paths on two drives of Windows have nothing in common."""
+    try:
+        return os.path.commonpath((path, folder)) == folder
+    except ValueError:
+        return False
 
 
 def read_error(path: Path, failure: BaseException, error: Error = SpecError) -> PlannerError:

@@ -44,7 +44,7 @@ _NEEDS: dict[str, tuple[str, Callable[[OptionValues], bool]]] = {
 }
 # Suffixes of a length in thousands; 8192 is written as 8Ki.
 _THOUSANDS = ("k", "K", "M")
-_STOPPABLE = ("configurations", "trials", "scenarios")
+_STOPPABLE = ("configurations", "trials", "scenarios", "scenarios in tables")
 _FIELDS = ("num_gpus", "precision")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from planner.show.presenters.row_files import RowFiles
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.query import SweepQuery, draw_query, requested_summary
 from planner.sweeps.read_plan import make_sweep, read_plan
-from planner.sweeps.run_sweep import Run, Stopped, on_cores, run_sweep
+from planner.sweeps.run_sweep import IN_TABLES, Run, Stopped, in_this_process, on_cores, run_sweep
 from planner.sweeps.sweep_folder import Sweep
 
 if TYPE_CHECKING:
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
 
 @record(kw_only=True)
 class SweepInputs:
-    """A sweep, the folder of its results, and what runs its scenarios."""
+    """A sweep, the folder of its results, what runs its scenarios, and the processes that make
+    its tables."""
 
     call: Call
     plan: SweepPlan
-    run: Run | None
+    run: Run
+    table_workers: int
     folder: Path | None
 
 
@@ -55,19 +58,21 @@ def _read(call: Call) -> SweepInputs:
     Raises SpecError or SearchSpaceError with one line for each error.
     """
     folder = call.extra.get("output")
+    run, table_workers = _runner(call)
     return SweepInputs(
-        call=call, run=_runner(call), plan=_plan(call),
+        call=call, run=run, table_workers=table_workers, plan=_plan(call),
         folder=None if folder is None else Path(os.fspath(folder)),  # type: ignore[call-overload]
     )  # fmt: skip
 
 
-def _runner(call: Call) -> Run | None:
-    """Return the runner of scenarios: local processes, or a Dask cluster; None: this process."""
+def _runner(call: Call) -> tuple[Run, int]:
+    """Return the runner of scenarios, local processes, a Dask cluster or this process; and the
+    number of processes that make the tables."""
     extra, name = call.extra, call.option_name
     workers, scheduler = extra.get("workers"), extra.get("dask")
     if scheduler is None:
         number = num_cores() if workers is None else parse_int(workers, name("workers"), 1)
-        return on_cores(number) if extra.get("uses_cores", True) else None
+        return (on_cores(number), number) if extra.get("uses_cores", True) else (in_this_process, 1)
     if workers is not None:
         raise SearchSpaceError(
             f"{name('workers')} sets local processes; the cluster of {name('dask')} has its own "
@@ -75,7 +80,7 @@ def _runner(call: Call) -> Run | None:
         )
     from planner.sweeps.dask_workers import on_dask
 
-    return on_dask(str(scheduler), call.note)
+    return on_dask(str(scheduler), call.note), 1
 
 
 def _plan(call: Call) -> SweepPlan:
@@ -102,10 +107,24 @@ def _run(inputs: SweepInputs) -> Swept:
     if folder is None:
         raise SearchSpaceError("Give a directory for the results with --output.")
     is_fresh, is_stopped = bool(call.extra.get("fresh")), False
-    options = {} if inputs.run is None else {"run": inputs.run}
-    with call.bar(inputs.plan.num_scenarios, "scenarios") as progress:
+    total = inputs.plan.num_scenarios
+    with ExitStack() as stack:
+        progress = stack.enter_context(call.bar(total, "scenarios"))
+
+        def write_bar() -> Callable[[int], None] | None:
+            stack.close()  # a terminal shows one bar at a time
+            return stack.enter_context(call.bar(total, IN_TABLES))
+
         try:
-            run_sweep(inputs.plan, folder, fresh=is_fresh, progress=progress, **options)
+            run_sweep(
+                inputs.plan,
+                folder,
+                run=inputs.run,
+                fresh=is_fresh,
+                progress=progress,
+                tables_bar=write_bar,
+                table_workers=inputs.table_workers,
+            )
         except Stopped:
             if not call.extra.get("takes_part"):
                 raise

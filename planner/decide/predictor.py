@@ -227,6 +227,45 @@ class VidurPredictor:
         return self.execution_time(num_layers_per_pipeline_stage=1, **parts)
 
 
+class SGLangRequest(Protocol):
+    """The attributes of ``ScheduleRequest`` of SGLang Simulator that are read."""
+
+    extend_length: int
+    past_kv_length: int
+
+
+class SGLangBatch(Protocol):
+    """The attribute of ``ScheduleBatch`` of SGLang Simulator that is read."""
+
+    reqs: Iterable[SGLangRequest]
+
+
+@record(kw_only=True)
+class SGLangPredictor:
+    """A predictor with the interface of SGLang Simulator's ``InferTimePredictor`` [1]_.
+
+    References
+    ----------
+    .. [1] github.com/sgl-project/sglang,
+       ``tools/sglang-simulator/src/sglang_simulator/time_predictor/base.py`` (pull request 33824).
+    """
+
+    predictor: Predictor
+
+    def predict_infer_time(self, batch: SGLangBatch) -> float:
+        """Predict the time of one forward pass of a batch [s]."""
+        return self.predictor.predict(
+            [(request.past_kv_length, request.extend_length) for request in batch.reqs]
+        )
+
+    def get_metrics(self) -> dict[str, float]:
+        """Return what the simulator writes beside its results: nothing."""
+        return {}
+
+    def reset_metrics(self) -> None:
+        """Do nothing: there are no metrics."""
+
+
 _PARTS = (
     "attention_rope_execution_time",
     "attention_kv_cache_save_execution_time",

@@ -105,6 +105,7 @@ def read_bench(report: Mapping[str, object]) -> LogSummary:
         values=values,
         percentiles=percentiles,
         facts=_facts(numbers) | _spread(report, numbers),
+        model=str(report.get("model_id") or ""),
         notes=tuple(_notes(numbers)),
     )
 

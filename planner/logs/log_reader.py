@@ -71,7 +71,8 @@ class LogSummary:
     of the fullest GPU [GiB] is by kind. ``phases`` are median times [s] of the phases of
     reinforcement learning steps without the first, by result column; ``on_rollouts``: the log is
     of such a run; ``per_update``: it counts optimizer steps. ``facts`` are numbers of the run, by
-    names of columns, ``notes`` are for the reader.
+    names of columns, ``model`` is the name in the log, empty if it has none; ``notes`` are for the
+    reader.
     """
 
     format: str
@@ -86,6 +87,7 @@ class LogSummary:
     memory: Mapping[str, float] = field(default_factory=dict)
     phases: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, float] = field(default_factory=dict)
+    model: str = ""
     notes: tuple[str, ...] = ()
 
     @property

@@ -96,8 +96,10 @@ class SearchSpace:
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if bool(self.framework) == bool(self.engine):
-            raise ValueError("a space names a framework (training) or an engine (serving)")
+        if self.framework and self.engine:
+            raise ValueError("names a framework (training) and an engine (serving): leave one out")
+        if not self.framework and not self.engine:
+            raise ValueError("names no framework (training) and no engine (serving): add one")
 
 
 def expand(choice: Choice, bases: Mapping[str, int]) -> list[Value]:

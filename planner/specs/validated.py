@@ -186,7 +186,10 @@ def _fill(instance: object, values: Mapping[str, object], context: object) -> No
     """Check ``values`` and set them with the defaults on an instance; raise all errors at once."""
     kind: Any = type(instance)
     filled, checks = instance.__dict__, _checks(kind)
-    errors: list[tuple[KeyPath, str]] = []
+    # A misspelt key comes before the key that is missing for it.
+    errors: list[tuple[KeyPath, str]] = [
+        ((str(name),), UNKNOWN) for name in values if name not in checks
+    ]
     for name, (check, default) in checks.items():
         if name in values:
             try:
@@ -197,7 +200,6 @@ def _fill(instance: object, values: Mapping[str, object], context: object) -> No
             errors.append(((name,), "is missing"))
         else:
             filled[name] = default()
-    errors += [((str(name),), UNKNOWN) for name in values if name not in checks]
     if not errors and hasattr(instance, "__post_init__"):
         try:
             instance.__post_init__()

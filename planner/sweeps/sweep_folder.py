@@ -150,9 +150,14 @@ class Store:
             store._begin(fresh)
             yield store
 
+    @property
+    def parts_folder(self) -> Path:
+        """The folder of the part files."""
+        return self.folder / PARTS
+
     def path(self, part: ScenarioBatch) -> Path:
         """The file of a part."""
-        return self.folder / PARTS / part.name
+        return self.parts_folder / part.name
 
     def write_part(self, part: ScenarioBatch, content: bytes) -> None:
         """Write a part atomically."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import each
 
 import planner
 from planner.__main__ import run
@@ -359,6 +360,18 @@ def test_other_lengths_than_the_plans_are_refused(validate: Validate, tmp_path: 
     code, _, err = validate("--log", LOGS / "vllm.json", "--plan", tmp_path / "plan.toml")
     assert code == 6
     assert "output tokens: 200 in the log, 400 in the plan" in err
+
+
+@each(("name", "says"), [("Qwen/Qwen3-8B", True), ("./my-llama", False), ("served", False)])
+def test_a_log_that_names_another_model_is_refused(
+    validate: Validate, served: Path, tmp_path: Path, name: str, says: bool
+) -> None:
+    report = json.loads((LOGS / "vllm.json").read_text())
+    log = tmp_path / "bench.json"
+    log.write_text(json.dumps({**report, "model_id": name}))
+    code, _, err = validate("--log", log, "--plan", served)
+    assert bool(code) == says
+    assert (f"model: {name} in the log, Llama 3.1 8B in the plan" in err) == says
 
 
 def test_what_no_column_tells_is_no_row(validate: Validate, tmp_path: Path) -> None:

@@ -138,6 +138,25 @@ def test_all_faults_are_told_at_once() -> None:
         _Whole(number="x", count="y")  # type: ignore[arg-type]
 
 
+def test_a_misspelt_key_comes_before_the_key_that_is_missing_for_it() -> None:
+    with pytest.raises(ValidationErrors) as caught:
+        build_validated(SearchSpace, {"name": "x", "description": "", "paramters": {}}, None)
+    assert [name for (name,), _ in caught.value.errors] == ["paramters", "parameters"]
+
+
+@each(
+    ("values", "text"),
+    [
+        ({}, "names no framework (training) and no engine (serving): add one"),
+        ({"framework": "fsdp", "engine": "vllm"}, "names a framework (training) and an engine"),
+    ],
+)
+def test_a_space_is_of_a_framework_or_an_engine(values: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValidationErrors) as caught:
+        SearchSpace(name="x", description="", parameters={}, **values)
+    assert text in str(caught.value)
+
+
 def test_of_several_types_a_value_keeps_its_own() -> None:
     assert [type(_Whole(one=value).one) for value in (3, 3.0)] == [int, float]
     table: Any = {"powers_of_two_up_to": 4}

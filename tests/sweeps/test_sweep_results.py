@@ -15,11 +15,12 @@ import pytest
 
 import planner
 from planner.errors import OutputError
+from planner.optimize.exhaustive import StopSearch
 from planner.optimize.pareto import front_of_many
 from planner.optimize.result_columns import full_columns
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read_plan import make_sweep
-from planner.sweeps.run_sweep import in_this_process, on_cores, run_sweep
+from planner.sweeps.run_sweep import Stopped, in_this_process, on_cores, run_sweep
 from planner.sweeps.scenario_batches import joint_kind, parts_of, run_scenarios
 from planner.sweeps.sweep_folder import front_across
 from planner.workloads.registry import workload_of
@@ -145,6 +146,30 @@ def test_on_two_cores_the_bytes_are_the_same(plan: SweepPlan, folder: Path, tmp_
     run_sweep(plan, tmp_path / "again", run=on_cores(2))
     for path in sorted(folder.glob("*.*")):
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_tables_made_by_two_processes_have_the_same_bytes_and_progress(
+    plan: SweepPlan, folder: Path, tmp_path: Path
+) -> None:
+    done: list[int] = []
+    run_sweep(plan, tmp_path / "again", tables_bar=lambda: done.append, table_workers=2)
+    assert done == [part.end for part in parts_of(plan.num_scenarios)]
+    for path in sorted(folder.glob("*.*")):
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_a_sweep_stopped_while_its_tables_are_written_goes_on_there(
+    plan: SweepPlan, folder: Path, tmp_path: Path
+) -> None:
+    def stop(_: int) -> None:
+        raise StopSearch
+
+    with pytest.raises(Stopped, match="while the tables were written: run the same command"):
+        run_sweep(plan, tmp_path, tables_bar=lambda: stop)
+    assert not [*tmp_path.glob("*.csv"), *tmp_path.glob("*.parquet")]
+    run_sweep(plan, tmp_path, run=lambda *_: iter(()))  # no scenario is run again
+    for path in sorted(folder.glob("*.*")):
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 def test_a_finished_sweep_is_not_run_again(plan: SweepPlan, folder: Path) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 import pytest
 from rows import each
 
+from planner.base import read_files
 from planner.base.read_files import read_text, restrict_to_folders
 from planner.commands.options import form_fields
 from planner.errors import LaunchError, PlannerError, SearchSpaceError, SpecError
@@ -107,7 +108,7 @@ def test_a_table_of_the_server_has_no_formula():
 def test_a_name_of_a_sweep_is_no_formula(formula):
     """Own specs have any name, and scenarios tell it."""
     from planner.show.presenters.row_files import csv_cell, plain_cell
-    from planner.sweeps.run_sweep import _cells
+    from planner.sweeps.sweep_tables import _cells
 
     cells = [csv_cell(formula), plain_cell(formula), *_cells([formula], "text")]
     for cell in cells:
@@ -202,6 +203,20 @@ def test_links_lead_nowhere_outside_what_was_given(tmp_path):
         with pytest.raises(SpecError) as missing:
             read_text(outside / "none")
         assert "outside what was given" in str(missing.value), "whether there is one is not told"
+
+
+def test_paths_on_another_drive_are_outside(monkeypatch, tmp_path):
+    """As `os.path.commonpath` of Windows has it of two drives."""
+
+    def of_two_drives(_: object) -> str:
+        raise ValueError("Paths don't have the same drive")
+
+    monkeypatch.setattr(read_files.os.path, "commonpath", of_two_drives)
+    with (
+        restrict_to_folders([tmp_path]),
+        pytest.raises(SpecError, match="outside what was given"),
+    ):
+        read_text(tmp_path / "file")
 
 
 def test_what_others_left_is_not_followed(tmp_path):

@@ -358,11 +358,14 @@ def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison
 
 
 def _require_same_run(reading: LogSummary, planned: PredictedRun) -> None:
-    """Raise LaunchError if sizes or lengths of the log differ from those of the plan."""
+    """Raise LaunchError if the model, sizes or lengths of the log differ from those of the plan."""
     differences = [
-        f"{column.replace('_', ' ')}: {logged:g} in the log, {expected:g} in the plan"
-        for column, logged, expected, within in _facts(reading, planned)
-        if expected and abs(logged / expected - 1) > within
+        *planned.model_differences(reading.model),
+        *(
+            f"{column.replace('_', ' ')}: {logged:g} in the log, {expected:g} in the plan"
+            for column, logged, expected, within in _facts(reading, planned)
+            if expected and abs(logged / expected - 1) > within
+        ),
     ]
     if differences:
         raise LaunchError(

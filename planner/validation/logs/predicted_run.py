@@ -20,6 +20,7 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.model import ModelSpec
 from planner.validation.case_prediction import Range
 from planner.validation.run_tables import MemoryKind
+from planner.validation.spec_library import Library
 from planner.workloads.make_plan import evaluate, make_single_plan
 from planner.workloads.saved_plan import PLAN_FILE, SavedPlan
 from planner.workloads.workload import Evaluation
@@ -70,6 +71,16 @@ class PredictedRun:
     def row(self) -> Mapping[str, Any]:
         """Its parameters and predictions, by result column."""
         return first_row({**self.evaluation.candidates.columns(), **self.evaluation.more})
+
+    def model_differences(self, name: str) -> list[str]:
+        """Say that a log names another built-in model; empty if not.
+
+        A model that is not built in may have any name, such as that of a folder.
+        """
+        logged = Library(catalogue=self.catalogue).model(name) if name else None
+        if logged is None or logged.name == self.model.name:
+            return []
+        return [f"model: {name} in the log, {self.model.name} in the plan"]
 
     @property
     def is_training(self) -> bool:
