@@ -51,11 +51,10 @@ from planner.show.presenters.format_results import (
     number_of,
 )
 from planner.show.presenters.purchase import (
-    budget_line,
-    choice_line,
     decision_sections,
     priced_rows,
     prices_section,
+    recommendation_lines,
     recommended_option,
 )
 from planner.show.presenters.row_tables import (
@@ -272,7 +271,7 @@ def sizes_page(
         subject=model,
         headline=_NONE,
         question=[*report.question, *report.version_notes],
-        answer=[*_decision_lines(report, options, price_change), *report.answer] or [_NONE],
+        answer=[*recommendation_lines(options, price_change, budget), *report.answer] or [_NONE],
         sections=[
             *sections,
             *priced,
@@ -322,15 +321,6 @@ def _of_one_contract(page: Page, row: ResultRow) -> Page:
             for line in page.answer
         ],
     )
-
-
-def _decision_lines(
-    report: SizeReport, options: Sequence[PurchaseOption], change: PriceChange
-) -> list[str]:
-    """Return whether to rent, reserve or own, and what a budget allows."""
-    budget = report.budget_per_year_usd
-    lines = [choice_line(options, change, budget)]
-    return [*filter(None, [*lines, budget_line(options, budget) if budget else ""])]
 
 
 def _with_cheapest_choice(page: Page, workload: Workload, rows: Sequence[ResultRow]) -> Page:
