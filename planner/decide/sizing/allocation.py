@@ -115,8 +115,8 @@ def cheapest_allocation(
     only grow with another service. Jobs take the hours that services, and larger jobs, leave.
     """
     search = _BranchAndBound(ways=ways, hours=hours, types=types)
-    is_job = [any(isinstance(way, JobOption) for way in of_one) for of_one in ways]
-    order = sorted(range(len(ways)), key=lambda one: (is_job[one], -search.lowest_costs[one]))
+    is_job = [any(isinstance(way, JobOption) for way in of_service) for of_service in ways]
+    order = sorted(range(len(ways)), key=lambda place: (is_job[place], -search.lowest_costs[place]))
     search.branch(order, [np.zeros_like(hours) for _ in types], 0.0, ())
     chosen = dict(zip(order, search.chosen, strict=True))
     needs = dict(zip(order, search.needs, strict=True))
@@ -151,7 +151,7 @@ class _BranchAndBound:
             needs = needs_of(way, nothing, self.hours).items()
             return sum(float((gpus * self.hours).sum()) * cheapest[index] for index, gpus in needs)
 
-        return [[lowest(way) for way in of_one] for of_one in self.ways]
+        return [[lowest(way) for way in of_service] for of_service in self.ways]
 
     @cached_property
     def lowest_costs(self) -> list[float]:
@@ -184,7 +184,9 @@ class _BranchAndBound:
         service, *others = left
         costs = self.costs[service]
         for number in sorted(range(len(costs)), key=costs.__getitem__):
-            more, taken = [*used], needs_of(self.ways[service][number], used, self.hours)
-            for index, gpus in taken.items():
+            more, needs_of_way = [*used], needs_of(self.ways[service][number], used, self.hours)
+            for index, gpus in needs_of_way.items():
                 more[index] = more[index] + gpus
-            self.branch(others, more, paid + costs[number], (*places, number), (*needs, taken))
+            self.branch(
+                others, more, paid + costs[number], (*places, number), (*needs, needs_of_way)
+            )

@@ -299,27 +299,27 @@ def share_gpus(
         power=power / KILOWATT,
     )
     sizer = _Sizer(contracts, startup, option_name, workers)
-    whole, placed_whole = list[dict[str, Size]](), list[list[_Placed]]()
+    sizes_by_service, unsplit = list[dict[str, Size]](), list[list[_ServiceWay]]()
     for number, service in enumerate(services, start=1):
         sizes, ways = sizer.ways(service, names)
         if not ways:
             why = "; ".join(f"{gpu}: {size.reason}" for gpu, size in sizes.items())
             raise InfeasibleError(f"{service.name} runs on none of the GPUs: {why}")
-        whole.append(sizes)
-        placed_whole.append(ways)
+        sizes_by_service.append(sizes)
+        unsplit.append(ways)
         if progress is not None:
             progress(number)
-    placed = placed_whole
-    grid = _Grid.of(services, placed)
-    allocation = types.allocate(placed, grid)
+    service_ways = unsplit
+    grid = _Grid.of(services, service_ways)
+    allocation = types.allocate(service_ways, grid)
     if allocation.beyond and len(names) > 1:
-        placed = [
+        service_ways = [
             [*ways, *(() if isinstance(service, Job) else sizer.splits(service, names))]
-            for service, ways in zip(services, placed, strict=True)
+            for service, ways in zip(services, service_ways, strict=True)
         ]
-        grid = _Grid.of(services, placed)
-        allocation = types.allocate(placed, grid)
-    chosen = [ways[place] for ways, place in zip(placed, allocation.places, strict=True)]
+        grid = _Grid.of(services, service_ways)
+        allocation = types.allocate(service_ways, grid)
+    chosen = [ways[place] for ways, place in zip(service_ways, allocation.places, strict=True)]
     pools = tuple(
         types.pool(gpu, [needs.get(index) for needs in allocation.needs], grid)
         for index, gpu in enumerate(names)
@@ -328,17 +328,19 @@ def share_gpus(
     placements = tuple(
         ServicePlacement(
             service=service,
-            parts=one.parts,
-            sizes={**sizes, **{part.gpu: part.size for part in one.parts if part.share == 1}},
-            standalone_costs={gpu: types.cost_alone(gpu, ways, grid) for gpu in names},
-            hours_per_day=None if one.job is None else one.job.hours_per_day,
+            parts=way.parts,
+            sizes={**sizes, **{part.gpu: part.size for part in way.parts if part.share == 1}},
+            standalone_costs={gpu: types.standalone_cost(gpu, ways, grid) for gpu in names},
+            hours_per_day=None if way.job is None else way.job.hours_per_day,
         )
-        for service, one, sizes, ways in zip(services, chosen, whole, placed_whole, strict=True)
+        for service, way, sizes, ways in zip(
+            services, chosen, sizes_by_service, unsplit, strict=True
+        )
     )
     power_kw = types.peak_power(allocation)
     if allocation.beyond:
         raise InfeasibleError(_too_small(pools, placements, power_kw, types.power))
-    on_one_type = {gpu: types.on_one(gpu, placed_whole, grid) for gpu in names}
+    on_one_type = {gpu: types.on_one(gpu, unsplit, grid) for gpu in names}
     return SharedFleet(
         placements=placements,
         pools=pools,
@@ -353,7 +355,7 @@ def share_gpus(
 
 
 @record(kw_only=True)
-class _Placed:
+class _ServiceWay:
     """A way to place a service or a job: its parts, and the plan of a job."""
 
     parts: tuple[ServiceShare, ...]
@@ -369,7 +371,9 @@ class _Sizer:
     option_name: OptionNamer
     workers: int
 
-    def ways(self, service: Service, names: Sequence[str]) -> tuple[dict[str, Size], list[_Placed]]:
+    def ways(
+        self, service: Service, names: Sequence[str]
+    ) -> tuple[dict[str, Size], list[_ServiceWay]]:
         """Return the size on each GPU type, and the ways to place all of the service on one."""
         if not isinstance(service, Job):
             sizes = self.sizes(service, 1.0, names)
@@ -378,8 +382,8 @@ class _Sizer:
                 for gpu, size in sizes.items()
                 if size.fewest
             ]
-            return sizes, [_Placed(parts=(part,)) for part in parts]
-        sizes, ways = dict[str, Size](), list[_Placed]()
+            return sizes, [_ServiceWay(parts=(part,)) for part in parts]
+        sizes, ways = dict[str, Size](), list[_ServiceWay]()
         for gpu in names:
             try:
                 plans, reason = job_plans(service, gpu, self.startup)
@@ -388,7 +392,7 @@ class _Sizer:
             least = min(plans, key=lambda plan: plan.gpu_hours_per_day, default=None)
             sizes[gpu] = least.size if least else Size(gpu=gpu, contract="", reason=reason)
             ways += [
-                _Placed(parts=(ServiceShare(gpu=gpu, share=1.0, size=plan.size),), job=plan)
+                _ServiceWay(parts=(ServiceShare(gpu=gpu, share=1.0, size=plan.size),), job=plan)
                 for plan in plans
             ]
         return sizes, ways
@@ -410,18 +414,20 @@ class _Sizer:
         by_gpu = {_spec_name(shared.request, size.gpu): size for size in sizes}
         return {gpu: by_gpu[gpu] for gpu in names}
 
-    def splits(self, service: Service, names: Sequence[str]) -> list[_Placed]:
+    def splits(self, service: Service, names: Sequence[str]) -> list[_ServiceWay]:
         """Return each way to split the requests of a service between two types of GPUs."""
         sizes = {part: self.sizes(service, part, names) for part in _PARTS}
         pairs = [
             (
-                ServiceShare(gpu=one, share=part, size=sizes[part][one]),
-                ServiceShare(gpu=other, share=1 - part, size=sizes[1 - part][other]),
+                ServiceShare(gpu=first, share=part, size=sizes[part][first]),
+                ServiceShare(gpu=second, share=1 - part, size=sizes[1 - part][second]),
             )
-            for one, other in combinations(names, 2)
+            for first, second in combinations(names, 2)
             for part in sizes
         ]
-        return [_Placed(parts=pair) for pair in pairs if all(share.size.fewest for share in pair)]
+        return [
+            _ServiceWay(parts=pair) for pair in pairs if all(share.size.fewest for share in pair)
+        ]
 
 
 @record()
@@ -435,10 +441,12 @@ class _Grid:
     days: int
 
     @classmethod
-    def of(cls, services: Sequence[Service], placed: Sequence[Sequence[_Placed]]) -> _Grid:
+    def of(
+        cls, services: Sequence[Service], service_ways: Sequence[Sequence[_ServiceWay]]
+    ) -> _Grid:
         """Return the parts of all ways: between two starts nothing changes."""
         jobs = [service for service in services if isinstance(service, Job)]
-        sizes = [part.size for ways in placed for one in ways for part in one.parts]
+        sizes = [part.size for ways in service_ways for way in ways for part in way.parts]
         starts = {start for size in sizes for start in _steps(size)[0]}
         starts |= {float(hour) for hour in range(int(HOURS))} if jobs else set()
         is_day = all(job.period <= DAY for job in jobs)
@@ -479,21 +487,21 @@ class _Types:
     stock: Mapping[str, float]
     power: float
 
-    def way(self, one: _Placed, grid: _Grid) -> Way:
+    def needs(self, way: _ServiceWay, grid: _Grid) -> Way:
         """Return what a way takes of each GPU type and, after them, of the power [kW]."""
         place, end = {gpu: index for index, gpu in enumerate(self.names)}, len(self.names)
-        watts = [number_or_nan(part.peak.row.get("power_kw")) for part in one.parts]
-        counts = [float(part.peak.num_gpus) for part in one.parts]
-        if one.job is not None:
+        watts = [number_or_nan(part.peak.row.get("power_kw")) for part in way.parts]
+        counts = [float(part.peak.num_gpus) for part in way.parts]
+        if way.job is not None:
             return JobOption(
-                places=(place[one.parts[0].gpu], end),
+                places=(place[way.parts[0].gpu], end),
                 amounts=(counts[0], 0.0 if math.isnan(watts[0]) else watts[0]),
-                hours=one.job.hours_per_day * grid.days,
+                hours=way.job.hours_per_day * grid.days,
             )
-        needs = {place[part.gpu]: grid.gpus(part.size) for part in one.parts}
+        gpus_by_type = {place[part.gpu]: grid.gpus(part.size) for part in way.parts}
         shares = [0.0 if math.isnan(kw) else kw / n for kw, n in zip(watts, counts, strict=True)]
-        drawn = [share * gpus for share, gpus in zip(shares, needs.values(), strict=True)]
-        return {**needs, end: np.sum(drawn, axis=0)}
+        drawn = [share * gpus for share, gpus in zip(shares, gpus_by_type.values(), strict=True)]
+        return {**gpus_by_type, end: np.sum(drawn, axis=0)}
 
     def gpu_types(self, *, is_limited: bool) -> list[GpuType]:
         """Return the prices of each type [USD/h] and, after them, the power, which is free."""
@@ -505,28 +513,30 @@ class _Types:
         ]
 
     def allocate(
-        self, placed: Sequence[Sequence[_Placed]], grid: _Grid, *, is_limited: bool = True
+        self, service_ways: Sequence[Sequence[_ServiceWay]], grid: _Grid, *, is_limited: bool = True
     ) -> Allocation:
         """Choose the cheapest of the ways to place each service and job."""
-        ways = [[self.way(one, grid) for one in of_service] for of_service in placed]
+        ways = [[self.needs(way, grid) for way in of_service] for of_service in service_ways]
         return cheapest_allocation(ways, grid.hours, self.gpu_types(is_limited=is_limited))
 
-    def cost_alone(self, gpu: str, ways: Sequence[_Placed], grid: _Grid) -> float:
+    def standalone_cost(self, gpu: str, ways: Sequence[_ServiceWay], grid: _Grid) -> float:
         """Return the cost of a day with all of a service on a type [USD]; NaN: does not run."""
         pool = self.on_one(gpu, [ways], grid)
         return math.nan if pool is None else pool.cost
 
-    def on_one(self, gpu: str, placed: Sequence[Sequence[_Placed]], grid: _Grid) -> GpuPool | None:
+    def on_one(
+        self, gpu: str, service_ways: Sequence[Sequence[_ServiceWay]], grid: _Grid
+    ) -> GpuPool | None:
         """Return the pool with everything on a type, whatever its stock; None: does not run."""
-        here = [[one for one in ways if one.parts[0].gpu == gpu] for ways in placed]
-        if not all(here):
+        ways_on_type = [[way for way in ways if way.parts[0].gpu == gpu] for ways in service_ways]
+        if not all(ways_on_type):
             return None
-        allocation = self.allocate(here, grid, is_limited=False)
+        allocation = self.allocate(ways_on_type, grid, is_limited=False)
         index = self.names.index(gpu)
         pool = self.pool(gpu, [needs[index] for needs in allocation.needs], grid)
-        chosen = [ways[place] for ways, place in zip(here, allocation.places, strict=True)]
+        chosen = [ways[place] for ways, place in zip(ways_on_type, allocation.places, strict=True)]
         more = {
-            column: sum(_more_gpus(one.parts[0].size, column) for one in chosen)
+            column: sum(_more_gpus(way.parts[0].size, column) for way in chosen)
             for column in GPUS_BY_CONFIDENCE
         }
         return replace(pool, power_kw=self.peak_power(allocation), more_gpus=more)
@@ -538,8 +548,8 @@ class _Types:
 
     def pool(self, gpu: str, needs: Sequence[FloatArray | None], grid: _Grid) -> GpuPool:
         """Return the pool of all GPUs of one type, with the cost of a day of all needs."""
-        taken = [gpus for gpus in needs if gpus is not None]
-        together, terms = np.sum(taken, axis=0), self.terms[gpu]
+        needs_on_type = [gpus for gpus in needs if gpus is not None]
+        together, terms = np.sum(needs_on_type, axis=0), self.terms[gpu]
         gpu_type = self.gpu_types(is_limited=True)[self.names.index(gpu)]
         held, cost = base_gpus_and_cost(together, grid.hours, gpu_type)
         return GpuPool(
@@ -550,7 +560,7 @@ class _Types:
             hours=tuple(grid.hours.tolist()),
             held=held,
             cost=cost / grid.days,
-            of_peaks=round(sum(float(gpus.max()) for gpus in taken)),
+            of_peaks=round(sum(float(gpus.max()) for gpus in needs_on_type)),
         )
 
 
@@ -597,10 +607,10 @@ def _too_small(
     name, remedy = "stock", "more with --stock, or other GPUs with --gpu"
     if power_kw > power_limit_kw:
         share = formatting.format_percent(power_kw / power_limit_kw - 1)
-        limit, taken = (
+        limit, drawn = (
             formatting.format_kw(KILOWATT * value) for value in (power_limit_kw, power_kw)
         )
-        lacking.append(f"{taken}, {share} more than {limit}")
+        lacking.append(f"{drawn}, {share} more than {limit}")
         name, remedy = "power", "more with --power, or other GPUs with --gpu"
     where = ", ".join(
         f"{placement.service.name} on {formatting.format_count(part.peak.num_gpus)} {part.gpu}"

@@ -119,8 +119,10 @@ def budget_line(options: Sequence[PurchaseOption], budget: float) -> str:
         most = _most_cash(option)
         share = most / budget - 1
         relation = "within it" if share <= 0 else f"{formatting.format_percent(share)} above it"
-        texts.append(f"{kind} takes at most {_format_usd(most)} a year, {relation}")
-    return f"Budget {_format_usd(budget)} a year: {'; '.join(texts)}." if texts else ""
+        texts.append(f"{kind} {_format_usd(most)}, {relation}")
+    if not texts:
+        return ""
+    return f"Budget {_format_usd(budget)} a year. Payments of a year: {'; '.join(texts)}."
 
 
 def decision_sections(

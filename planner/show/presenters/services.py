@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_or_nan
-from planner.base.units import HOUR, YEAR
+from planner.base.units import HOUR, KILOWATT, YEAR
 from planner.decide.sizing.budget import Budget, BudgetResult
 from planner.decide.sizing.length_pools import LengthPools
 from planner.decide.sizing.purchase import (
@@ -77,15 +77,17 @@ def placement_blocks(report: SizeReport, *, is_full: bool = False) -> Iterator[B
     Without ``is_full`` one screen: the first rows of each table and short sentences.
     """
     title, *others = report.answer
-    others = [*_recommendation(report), *others]
+    recommendation = _recommendation(report)
+    most = _SHORT_LINES - bool(recommendation)
     if is_full:
         yield make_lines(title, mark=TOTAL, indent="")
         yield GAP
-        yield make_lines(*others)
+        yield make_lines(*recommendation, *others)
         yield from placement_tables(report)
         return
     yield make_lines(title, mark=TOTAL, most=2)
-    yield make_lines(*others[:_SHORT_LINES], most=2)
+    yield make_lines(*recommendation)
+    yield make_lines(*others[:most], most=2)
     left = _SHORT_ROWS
     for block in placement_tables(report):
         if isinstance(block, Table):
@@ -97,7 +99,7 @@ def placement_blocks(report: SizeReport, *, is_full: bool = False) -> Iterator[B
                 yield make_lines(f"{more} more rows: --full")
         else:
             yield block
-    hidden = len(others) > _SHORT_LINES
+    hidden = len(others) > most
     yield make_lines(f"Next: {'--full shows all lines and rows, ' * hidden}--csv writes the rows")
 
 
@@ -127,22 +129,8 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
         f"{formatting.format_count(pool.peak_gpus)} {pool.gpu}" for pool in fleet.pools
     )
     num_jobs = sum(placement.hours_per_day is not None for placement in fleet.placements)
-    num_services = len(fleet.placements) - num_jobs
-    counts = [(num_services, "service"), *([(num_jobs, "job")] if num_jobs else [])]
-    what = " and ".join(formatting.format_counted(number, noun) for number, noun in counts)
-    lines = [f"{what} on {pools}"]
-    if math.isfinite(fleet.cost):
-        lines.append(
-            f"{formatting.format_count(fleet.cost)} USD a day, "
-            f"{formatting.format_count(fleet.cost_per_month)} a month."
-        )
-    others = sorted(fleet.of_one_type.items(), key=lambda placement: placement[1])
-    if len(others) > 1:
-        costs = ", ".join(
-            f"{gpu} {formatting.format_count(cost)} USD" for gpu, cost in others[:_MOST_TYPES]
-        )
-        lines.append(f"All on one type, whatever its stock: {costs} a day.")
-    lines += _power_lines(fleet)
+    lines = [f"{counted_services(len(fleet.placements) - num_jobs, num_jobs)} on {pools}"]
+    lines += _cost_line(fleet)
     for pool in fleet.pools:
         if pool.of_peaks > pool.peak_gpus:
             lines.append(
@@ -150,6 +138,14 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
                 f"{formatting.format_count(pool.of_peaks)} "
                 f"GPUs, {formatting.format_count(pool.peak_gpus)} are needed at once."
             )
+    others = sorted(fleet.of_one_type.items(), key=lambda placement: placement[1])
+    if len(others) > 1:
+        costs = ", ".join(
+            f"{gpu} {formatting.format_count(cost)} USD" for gpu, cost in others[:_MOST_TYPES]
+        )
+        lines.append(f"All on one type, whatever its stock: {costs} a day.")
+    lines += _too_much_power(fleet)
+    for pool in fleet.pools:
         if pool.held and pool.terms.base_contract != pool.terms.hourly_contract:
             lines.append(
                 f"{pool.gpu}: {formatting.format_count(pool.held)} held all day "
@@ -175,18 +171,34 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
     return lines
 
 
-def _power_lines(fleet: SharedFleet) -> Iterator[str]:
-    """Yield the power of all GPUs at the peak, and the types that exceed its limit."""
+def counted_services(num_services: int, num_jobs: int) -> str:
+    """Return the numbers of services and jobs as text."""
+    text = formatting.format_counted(num_services, "service")
+    return f"{text} and {formatting.format_counted(num_jobs, 'job')}" if num_jobs else text
+
+
+def _cost_line(fleet: SharedFleet) -> Iterator[str]:
+    """Yield the cost of a day and of a month, and the power at the peak, where known."""
+    parts = []
+    if math.isfinite(fleet.cost):
+        cost, month = map(formatting.format_count, (fleet.cost, fleet.cost_per_month))
+        parts.append(f"{cost} USD a day, {month} a month")
     if math.isfinite(fleet.power_kw):
         limit = ""
         if math.isfinite(fleet.power_limit_kw):
-            limit = f" of {formatting.format_kw(1e3 * fleet.power_limit_kw)}"
-        yield f"Power at the peak: {formatting.format_kw(1e3 * fleet.power_kw)}{limit}."
+            limit = f" of {formatting.format_kw(KILOWATT * fleet.power_limit_kw)}"
+        parts.append(f"{formatting.format_kw(KILOWATT * fleet.power_kw)}{limit} at the peak")
+    if parts:
+        yield f"{'; '.join(parts)}."
+
+
+def _too_much_power(fleet: SharedFleet) -> Iterator[str]:
+    """Yield the GPU types that exceed the limit of the power if everything runs on them."""
     for gpu, pool in fleet.on_one_type.items():
         if pool.power_kw > fleet.power_limit_kw:
-            taken = formatting.format_kw(1e3 * pool.power_kw)
+            drawn = formatting.format_kw(KILOWATT * pool.power_kw)
             more = formatting.format_percent(pool.power_kw / fleet.power_limit_kw - 1)
-            yield f"All on {gpu} would draw {taken}, {more} above the limit."
+            yield f"All on {gpu} would draw {drawn}, {more} above the limit."
 
 
 def placed_columns(rows: Rows) -> list[Column]:

@@ -64,7 +64,12 @@ from planner.show.presenters.row_tables import (
     make_table,
     shown_columns,
 )
-from planner.show.presenters.services import MOST_TOKENS, PER_MEGAWATT, carried_columns
+from planner.show.presenters.services import (
+    MOST_TOKENS,
+    PER_MEGAWATT,
+    carried_columns,
+    counted_services,
+)
 from planner.show.presenters.sizes import (
     BY_COST,
     COSTS,
@@ -248,6 +253,7 @@ def sizes_page(
     is_carried = bool(rows) and PER_MEGAWATT in rows[0]  # the most tokens first
     budget = report.budget_per_year_usd
     stakes = [line for line in report.decision if "at stake" in line]
+    placed = [row for row in rows if report.pools and number_of(row, "share") > 0]
     sections = [*decision_sections(options, price_change, budget, report.other_precision, stakes)]
     priced = [] if options or report.pools else prices_section(priced_rows(rows))
     if rows and _HOUR in rows[0]:
@@ -275,7 +281,7 @@ def sizes_page(
         sections=[
             *sections,
             *priced,
-            assumptions(specs_of_rows(rows[:1]), catalogue),
+            assumptions(specs_of_rows(placed or rows[:1]), catalogue),
             manifest_section(report.manifest),
         ],
     )
@@ -407,6 +413,8 @@ def _with_services(page: Page, report: SizeReport) -> Page:
     """Return the page with the GPUs of all services and their cost first."""
     rows, pool_rows = report.rows, report.pools
     names = [*dict.fromkeys(str(row["service"]) for row in rows)]
+    jobs = {row["service"] for row in rows if math.isfinite(number_of(row, "hours_per_day"))}
+    counts = counted_services(len(names) - len(jobs), len(jobs))
     where = formatting.join_words(
         [f"{formatting.format_count(pool['most_gpus'])} x {pool[GPU]}" for pool in pool_rows]
     )
@@ -419,8 +427,7 @@ def _with_services(page: Page, report: SizeReport) -> Page:
         page,
         title=f"Where do {formatting.join_words(names)} run together?",
         headline=(
-            f"{formatting.format_count(len(names))} services run on {where}: "
-            f"{format_result(_COST, total)} a day."
+            f"{counts} run on {where}: {format_result(_COST, total)} a day."
         ),
         figures=[
             Figure(name="GPUs at most", text=formatting.format_count(gpus), between=(
@@ -432,7 +439,7 @@ def _with_services(page: Page, report: SizeReport) -> Page:
                 between=f"{format_result(_COST, total * DAYS_PER_MONTH)} a month",
             ),
         ],
-        answer=page.answer[1:],
+        answer=[line for line in page.answer if line != report.answer[0]],
         evidence=evidence(weakest.get("basis"), weakest.get("evidence_runs")),
     )  # fmt: skip
 
