@@ -222,6 +222,8 @@ def size_services(
     *,
     stock: str | Mapping[str, int] | None = None,
     contract: str | Sequence[str] | None = None,
+    budget: float | str | None = None,
+    price_change: float | str | None = None,
     startup_time: float | str | None = None,
     progress: Progress | None = None,
     workers: int = 1,
@@ -236,10 +238,13 @@ def size_services(
     ----------
     services : a TOML file with a table ``[services.NAME]`` for each, or a mapping like it: its
         ``model``, ``request_rate`` or ``load`` (a CSV file), lengths and limits; answers that all
-        services share are above the tables
+        services share are above the tables. ``[jobs.NAME]`` are training runs, or batches with
+        ``num_requests``, that repeat ``every`` week (default) or other time
     stock : available GPUs of each type, ``"h100=64,b200=32"`` or a mapping; default: the stock of
         the file. A type without a number is unlimited
     contract : one or several contracts to choose from
+    budget : what may be spent a year or another time, ``"5MUSD/year"``
+    price_change : as in `size`
     startup_time : of services with a ``load``, as in `size`
     progress : called with the number of services done
     workers : processes that share the GPUs
@@ -257,6 +262,8 @@ def size_services(
         progress,
         services=services,
         stock=stock,
+        budget=budget,
+        price_change=price_change,
         startup_time=startup_time,
         workers=workers,
     )

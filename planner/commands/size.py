@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ from planner.base.records import record
 from planner.commands.command import Bar, Call, Command, PlanQuestion, read_question
 from planner.decide.near import MayBe
 from planner.decide.sizing.autoscaling import read_startup
-from planner.decide.sizing.budget import read_budget
+from planner.decide.sizing.budget import POWER, read_budget
 from planner.decide.sizing.fits import fewest_gpus_that_fit, is_memory_only
 from planner.decide.sizing.length_pools import (
     LengthPools,
@@ -23,14 +24,13 @@ from planner.decide.sizing.length_pools import (
 )
 from planner.decide.sizing.load_profile import read_load, read_load_or_trace
 from planner.decide.sizing.purchase import UNCHANGED, read_price_change
-from planner.decide.sizing.shared_services import (
+from planner.decide.sizing.services import (
     Service,
-    SharedFleet,
     read_services,
     read_stock,
     refuse_single_service_options,
-    share_gpus,
 )
+from planner.decide.sizing.shared_services import SharedFleet, share_gpus
 from planner.decide.sizing.size_all import (
     Sizes,
     gpus_of,
@@ -49,8 +49,9 @@ from planner.question.names import (
     STARTUP_TIME,
     STOCK,
 )
-from planner.question.parse_values import split_items
+from planner.question.parse_values import parse_si, split_items
 from planner.question.request import Request
+from planner.question.terms import glossary
 from planner.show.output_blocks import Block
 from planner.show.presenters.row_files import RowFiles
 from planner.show.presenters.services import (
@@ -60,6 +61,7 @@ from planner.show.presenters.services import (
     services_blocks,
 )
 from planner.show.presenters.sizes import add_sizes, question_lines, reason_lines, sizes_blocks
+from planner.workloads.build_request import OptionNamer
 from planner.workloads.priced_hardware import gpu_counts
 
 if TYPE_CHECKING:
@@ -105,17 +107,16 @@ def _read(call: Call) -> SizeInputs:
     if several is None:
         return _read_one(call, options)
     values = {n: value for n, value in {**call.request, **extra}.items() if value is not None}
-    if PRICE_CHANGE in values:
-        raise SearchSpaceError(
-            f"{name(PRICE_CHANGE)} is of one service: leave out {name(several)}."
-        )
     if several == SERVICES:
         refuse_single_service_options(values, name)
         shared = {n: value for n, value in call.request.items() if n != "workload"}
+        options["power"] = _pop_power(shared)
         services, file_stock = read_services(extra[SERVICES], shared, name)  # type: ignore[arg-type]
+        options |= _money(extra, name)
         size = partial(share_gpus, services, file_stock if stock is None else stock, **options)
         return SizeInputs(bar=call.bar, steps=len(services), unit="services", size=size)
-    if option := next((n for n in (SERVICES, BUDGET, "num_gpus", "plot") if n in values), None):
+    others = (SERVICES, BUDGET, PRICE_CHANGE, "num_gpus", "plot")
+    if option := next((n for n in others if n in values), None):
         raise SearchSpaceError(f"{name(option)} is no question of {name(POOLS)}.")
     load = None if extra.get(LOAD) is None else read_load(Path(str(extra[LOAD])))
     request = without_contract(read_question(call).request)
@@ -134,25 +135,40 @@ def _read_one(call: Call, options: Mapping[str, Any]) -> SizeInputs:
     request, load = read_load_or_trace(
         without_contract(request), extra.get(LOAD), extra.get(STARTUP_TIME), name  # type: ignore[arg-type]
     )  # fmt: skip
-    budget = None if extra.get(BUDGET) is None else read_budget(extra[BUDGET], name(BUDGET))
+    money = _money(extra, name)
     if extra.get("picture") == "day" and load is None:
         from planner.show.presenters.plots.curves import NO_DAY
 
         raise SearchSpaceError(NO_DAY)
-    if files and is_memory_only(request, load, budget):
+    if files and is_memory_only(request, load, money[BUDGET]):
         is_counted = call.request.get("num_gpus") is not None
         counts = tuple(sorted(gpu_counts(files[0][0].num_gpus))) if is_counted else ()
         fit = partial(fewest_gpus_that_fit, files, options["contracts"], counts)
         return SizeInputs(bar=call.bar, steps=len(files), unit="GPUs", size=fit)
-    change = UNCHANGED
-    if extra.get(PRICE_CHANGE) is not None:
-        change = read_price_change(extra[PRICE_CHANGE], name(PRICE_CHANGE))
-    options = {**options, "load": load, "budget": budget}
+    options = {**options, "load": load, "budget": money[BUDGET]}
     of_tasks = {n: value for n, value in options.items() if n != "workers"}
-    options["price_change"] = change
     steps = len(sizing_tasks(request, **of_tasks))
-    size = partial(size_all, request, **options)
+    size = partial(size_all, request, **options, price_change=money[PRICE_CHANGE])
     return SizeInputs(bar=call.bar, steps=steps, unit="GPUs", size=size)
+
+
+def _money(extra: Mapping[str, object], name: OptionNamer) -> dict[str, Any]:
+    """Return the budget and the change of prices; raises SearchSpaceError if one is invalid."""
+    budget, change = extra.get(BUDGET), extra.get(PRICE_CHANGE)
+    return {
+        BUDGET: None if budget is None else read_budget(budget, name(BUDGET)),
+        PRICE_CHANGE: UNCHANGED
+        if change is None
+        else read_price_change(change, name(PRICE_CHANGE)),
+    }
+
+
+def _pop_power(shared: dict[str, object]) -> float:
+    """Remove the limit of the power of all services from their limits, and return it [W]."""
+    limits = dict(shared.get("constraints") or {})  # type: ignore[call-overload]
+    value = limits.pop(POWER, None)
+    shared["constraints"] = limits
+    return math.inf if value is None else parse_si(value, glossary()[POWER].type, POWER)
 
 
 def _requests_of_file(call: Call) -> list[tuple[Request, MayBe]]:

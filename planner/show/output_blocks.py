@@ -109,7 +109,8 @@ class Scatter:
     """Points whose axes the reader may choose among the columns of a table on the page.
 
     ``table`` is the name of the table. ``x`` and ``y`` are the initial columns, ``by`` the column
-    of the colour and ``shape`` that of the shape.
+    of the colour and ``shape`` that of the shape. ``measured`` is the name of a table with measured
+    points, which are drawn where it has both columns.
     """
 
     kind: ClassVar[str] = "scatter"
@@ -120,6 +121,7 @@ class Scatter:
     y: str
     by: str
     shape: str = ""
+    measured: str = ""
 
 
 @record(kw_only=True)

@@ -119,8 +119,8 @@ def test_a_budget_below_the_purchase_recommends_rent() -> None:
     assert line.startswith("Rent: 10 x g on-demand cost 0.88 M USD in 5 years.")
     assert "costs 20.0 % less, but takes 0.54 M USD in one year, above the budget" in line
     assert budget_line(options, 200_000) == (
-        "Budget 0.20 M USD a year: rent takes at most 0.18 M USD a year, within it; own takes at "
-        "most 0.54 M USD a year, 167.5 % above it."
+        "Budget 0.20 M USD a year. Payments of a year: rent 0.18 M USD, within it; own 0.54 M USD, "
+        "167.5 % above it."
     )
 
 

@@ -7,13 +7,8 @@ import numpy as np
 import pytest
 
 import planner
-from planner.decide.sizing.shared_services import (
-    GpuType,
-    base_gpus_and_cost,
-    cheapest_allocation,
-    read_services,
-    read_stock,
-)
+from planner.decide.sizing.allocation import GpuType, base_gpus_and_cost, cheapest_allocation
+from planner.decide.sizing.services import read_services, read_stock
 from planner.errors import InfeasibleError, SearchSpaceError
 
 CHAT = {"model": "llama-3.1-70b", "request_rate": 10}

@@ -13,7 +13,8 @@ from planner.base import formatting
 from planner.base.csv_cells import Value, rows_to_columns
 from planner.base.records import record
 from planner.decide.sizing.autoscaling import AT_ONCE, Startup
-from planner.decide.sizing.shared_services import Service, SharedFleet, share_gpus
+from planner.decide.sizing.services import Service
+from planner.decide.sizing.shared_services import SharedFleet, share_gpus
 from planner.decide.sizing.size_all import Progress, with_default_confidence
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.question.parse_values import parse_int, split_items

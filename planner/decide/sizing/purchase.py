@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
+
+from planner.base.arrays import FloatArray
 from planner.base.csv_cells import Value, number_or_nan
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import HOUR, YEAR
+from planner.decide.sizing.allocation import GpuType, base_gpus_and_cost
+from planner.decide.sizing.fleet import FeasiblePlan
 from planner.decide.sizing.searches import Searches, serving_size
 from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Size
 from planner.errors import PlannerError, SearchSpaceError
 from planner.question.names import QUANTIZATION
 from planner.question.request import Request
+from planner.specs.operating_terms import OperatingTerms
 from planner.workloads.make_plan import make_plan
 
 HOURS_PER_YEAR = YEAR / HOUR
@@ -107,7 +113,7 @@ class PurchaseOption:
     ----------
     gpu : GPU
     contract : contract
-    num_gpus : GPUs that are paid, full nodes or racks where these are sold
+    num_gpus : GPUs that are paid all hours, full nodes or racks where these are sold
     price : price of a GPU [USD/h]; of owned ones, with financing and resale
     low : lowest price [USD/h]
     high : highest price [USD/h]
@@ -116,7 +122,9 @@ class PurchaseOption:
     running : of owned GPUs, electricity, room and operations of all [USD/h]
     predicted : GPUs at the prediction; None: unknown
     at_90 : GPUs at 90 % confidence; None: unknown
-    used : GPUs that the plan needs
+    used : GPUs that the plan needs at the peak
+    hourly_gpus : GPUs rented by the hour beyond these, in the mean of the hours
+    hourly_price : price of these on demand [USD/h]
     offers : number of offers
     date : day of the newest offer
     basis : kind of the price
@@ -135,6 +143,8 @@ class PurchaseOption:
     predicted: float | None = None
     at_90: float | None = None
     used: float = 0.0
+    hourly_gpus: float = 0.0
+    hourly_price: float = 0.0
     offers: float = 1
     date: str = ""
     basis: str = ""
@@ -158,13 +168,24 @@ class PurchaseOption:
     @property
     def hourly(self) -> float:
         """Cost of all GPUs [USD/h], at today's prices."""
-        return self.num_gpus * self.price
+        return self.num_gpus * self.price + self.hourly_gpus * self.hourly_price
+
+    @property
+    def mean_gpus(self) -> float:
+        """GPUs that are paid, in the mean of the hours."""
+        return self.num_gpus + self.hourly_gpus
+
+    def _rented_by_hour(self, year: int, change: PriceChange) -> float:
+        """Return the cost of the GPUs rented by the hour in a year [USD]."""
+        yearly = self.hourly_gpus * self.hourly_price * HOURS_PER_YEAR
+        return yearly * change.factor(year - 1)
 
     def cost(self, year: int, change: PriceChange = UNCHANGED) -> float:
         """Return the cost of a year, the first one 1 [USD]."""
         signed = _year_signed(self, year)
         factor = 1.0 if self.kind == PURCHASE else change.factor(signed)
-        return self.hourly * factor * HOURS_PER_YEAR
+        fixed = self.num_gpus * self.price * factor * HOURS_PER_YEAR
+        return fixed + self._rented_by_hour(year, change)
 
     def cash(self, year: int, change: PriceChange = UNCHANGED) -> float:
         """Return the payments of a year, the first one 1 [USD].
@@ -174,7 +195,8 @@ class PurchaseOption:
         if self.kind != PURCHASE:
             return self.cost(year, change)
         is_bought = _year_signed(self, year) == year - 1
-        return self.outlay * is_bought + self.running * HOURS_PER_YEAR
+        fixed = self.outlay * is_bought + self.running * HOURS_PER_YEAR
+        return fixed + self._rented_by_hour(year, change)
 
     def total(self, change: PriceChange = UNCHANGED) -> float:
         """Return the cost of all years [USD]."""
@@ -192,8 +214,16 @@ def _year_signed(option: PurchaseOption, year: int) -> int:
 
 
 def break_even_price(option: PurchaseOption, rent: PurchaseOption) -> float:
-    """Return the on-demand price of ``rent`` [USD/h] at which both cost the same over all years."""
-    return option.total() / (YEARS * HOURS_PER_YEAR * rent.num_gpus)
+    """Return the on-demand price of ``rent`` [USD/h] at which both cost the same over all years.
+
+    GPUs of the same type that ``option`` rents by the hour have that price, too.
+    """
+    hours, saved = YEARS * HOURS_PER_YEAR, rent.mean_gpus
+    total = option.total()
+    if option.gpu == rent.gpu:
+        saved -= option.hourly_gpus
+        total -= option.hourly_gpus * option.hourly_price * hours
+    return total / (hours * saved) if saved > 0 else math.inf
 
 
 def break_even_utilization(option: PurchaseOption, rent: PurchaseOption) -> float:
@@ -239,17 +269,20 @@ def cost_swings(
 
     The load changes the GPUs in proportion. ``other_precision`` has the GPUs by number format.
     """
-    per_gpu = option.price * HOURS_PER_YEAR
     base = option.hourly * HOURS_PER_YEAR
-    step = option.num_gpus / option.used if option.used else 1.0
 
     def of_gpus(count: float) -> float:
-        return per_gpu * step * count
+        return base * count / (option.used or option.num_gpus)
+
+    def at_price(price: float) -> float:
+        fixed = option.num_gpus * (price - option.price)
+        if option.contract == Contract.ON_DEMAND:
+            fixed += option.hourly_gpus * (price - option.price)
+        return base + fixed * HOURS_PER_YEAR
 
     swings = [
         Swing(
-            name="price", low=option.low / option.price * base,
-            high=option.high / option.price * base,
+            name="price", low=at_price(option.low), high=at_price(option.high),
             text=f"{option.low:.2f} to {option.high:.2f} USD/h",
         ),
         Swing(
@@ -279,48 +312,96 @@ def purchase_options(request: Request, sizes: Sequence[Size]) -> list[PurchaseOp
     """
     by_gpu: dict[str, list[Size]] = {}
     for size in sizes:
-        if size.fewest is not None and size.carried is None and size.day is None:
+        if size.fewest is not None and size.carried is None:
             by_gpu.setdefault(size.gpu, []).append(size)
     options: list[PurchaseOption] = []
     for gpu, of_gpu in [*by_gpu.items()][:_MAX_GPUS]:
-        sized = [size.contract for size in of_gpu if size.contract not in _NO_KIND]
-        for contract in dict.fromkeys([*sized, *_CONTRACTS]):
-            size = next((size for size in of_gpu if size.contract == contract), of_gpu[0])
-            is_user_price = contract in sized
-            options += _options_of(request, size, gpu, str(contract), is_user_price)
+        by_contract = {size.contract: size for size in of_gpu if size.contract not in _NO_KIND}
+        for contract in dict.fromkeys([*by_contract, *_CONTRACTS]):
+            size = by_contract.get(contract, of_gpu[0])
+            fleet = size.cheapest or size.fewest
+            if fleet is None or not contract:
+                continue
+            name = next((name for name in size.choices if "cheapest" in name), "fewest")
+            counts = size.gpus_by_confidence(name, request.limit_confidence)
+            options += options_of_needs(
+                request, gpu, _needs(size, fleet), [str(contract)], priced=by_contract,
+                counts=[counts.get(column) for column in GPUS_BY_CONFIDENCE],
+            )  # fmt: skip
     return options
 
 
-def _options_of(
-    request: Request, size: Size, gpu: str, contract: str, is_user_price: bool
+@record(kw_only=True)
+class GpuNeeds:
+    """GPUs that are needed in each part of a time that repeats.
+
+    Parameters
+    ----------
+    gpus : GPUs in each part
+    hours : duration of each part [h]
+    """
+
+    gpus: FloatArray
+    hours: FloatArray
+
+
+def _needs(size: Size, fleet: FeasiblePlan) -> GpuNeeds:
+    """Return the GPUs of a service over a day, with those that start."""
+    if size.day is None:
+        return GpuNeeds(gpus=np.array([float(fleet.num_gpus)]), hours=np.ones(1))
+    paid = [part for hour in size.day.hours for part in hour.paid]
+    hours, gpus = zip(*paid, strict=True)
+    return GpuNeeds(gpus=np.array(gpus, dtype=float), hours=np.array(hours))
+
+
+def options_of_needs(
+    request: Request,
+    gpu: str,
+    needs: GpuNeeds,
+    contracts: Sequence[str] = _CONTRACTS,
+    *,
+    priced: Collection[str] = (Contract.ON_DEMAND,),
+    counts: Sequence[float | None] = (None, None),
 ) -> Iterator[PurchaseOption]:
-    """Yield the option of a GPU and contract; nothing if no price is known."""
-    fleet = size.cheapest or size.fewest
-    if fleet is None:
-        return
-    count = fleet.num_gpus
-    question = replace(request, gpu=gpu, contract=contract, num_gpus=count)
-    if not is_user_price:
-        question = replace(question, price=None)
-    try:
-        site = make_plan(question).problem.sources[0].site
-    except PlannerError:
-        return
-    offer = site.offer
-    if offer is None:
-        return
-    paid = float(site.had(count))
-    name = next((name for name in size.choices if "cheapest" in name), "fewest")
-    counts = size.gpus_by_confidence(name, request.limit_confidence)
-    low_count, high_count = (counts.get(column) for column in GPUS_BY_CONFIDENCE)
-    yield PurchaseOption(
-        gpu=gpu, contract=contract, num_gpus=paid, used=count,
-        price=site.charged_price * HOUR, low=offer.low * HOUR, high=offer.high * HOUR,
-        term=number_or_nan(offer.term) / YEAR if math.isfinite(offer.term) else 1.0,
-        outlay=(offer.outlay or 0.0) * paid, running=(offer.running or 0.0) * HOUR * paid,
-        predicted=low_count, at_90=high_count, offers=offer.offers, date=offer.when,
-        basis=offer.basis, doubts="; ".join(offer.doubts),
-    )  # fmt: skip
+    """Yield the option of each contract with a price: GPUs paid all hours, others by the hour.
+
+    ``priced`` are the contracts of the price of the request; ``counts`` the GPUs at the prediction
+    and at 90 % confidence.
+    """
+    peak, least = float(needs.gpus.max()), float(needs.gpus.min())
+    predicted, at_90 = counts
+
+    def site_of(contract: str) -> OperatingTerms | None:
+        price = request.price if contract in priced else None
+        question = replace(request, gpu=gpu, contract=contract, num_gpus=round(peak), price=price)
+        try:
+            return make_plan(question).problem.sources[0].site
+        except PlannerError:
+            return None
+
+    rent = site_of(Contract.ON_DEMAND)
+    hourly = math.inf if rent is None or rent.offer is None else rent.charged_price * HOUR
+    for contract in contracts:
+        site = rent if contract == Contract.ON_DEMAND else site_of(contract)
+        if site is None or (offer := site.offer) is None:
+            continue
+        price, held = site.charged_price * HOUR, least
+        if contract != Contract.ON_DEMAND:
+            terms = GpuType(stock=math.inf, base=price, hourly=hourly)
+            held = base_gpus_and_cost(needs.gpus, needs.hours, terms)[0]
+        if held == 0 and contract != Contract.ON_DEMAND:
+            continue
+        paid = float(site.had(round(held))) if held else 0.0
+        beyond = np.maximum(needs.gpus - paid, 0.0) @ needs.hours / needs.hours.sum()
+        yield PurchaseOption(
+            gpu=gpu, contract=contract, num_gpus=paid, used=peak,
+            hourly_gpus=float(beyond), hourly_price=hourly if beyond else 0.0,
+            price=price, low=offer.low * HOUR, high=offer.high * HOUR,
+            term=number_or_nan(offer.term) / YEAR if math.isfinite(offer.term) else 1.0,
+            outlay=(offer.outlay or 0.0) * paid, running=(offer.running or 0.0) * HOUR * paid,
+            predicted=predicted, at_90=at_90, offers=offer.offers, date=offer.when,
+            basis=offer.basis, doubts="; ".join(offer.doubts),
+        )  # fmt: skip
 
 
 def other_precision(request: Request, size: Size) -> dict[str, float]:

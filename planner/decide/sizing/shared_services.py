@@ -1,218 +1,60 @@
-"""Place several services on a shared stock of GPU types at the lowest total cost."""
+"""Place several services and jobs on a shared stock of GPU types at the lowest total cost."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import combinations
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.base import formatting
 from planner.base.arrays import FloatArray
-from planner.base.csv_cells import Value, rows_to_columns
+from planner.base.csv_cells import Value, number_or_nan, rows_to_columns
 from planner.base.records import record
-from planner.base.units import HOUR
+from planner.base.units import DAY, HOUR, KILOWATT
+from planner.decide.sizing.allocation import (
+    Allocation,
+    GpuType,
+    JobOption,
+    Way,
+    base_gpus_and_cost,
+    cheapest_allocation,
+)
 from planner.decide.sizing.autoscaling import AT_ONCE, Startup
+from planner.decide.sizing.budget import Budget
 from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH, HourlyPrices
 from planner.decide.sizing.day_search import cheapest_contracts
 from planner.decide.sizing.fleet import FeasiblePlan
-from planner.decide.sizing.load_profile import HOURS, LoadProfile, read_load
-from planner.decide.sizing.size import Size
+from planner.decide.sizing.job_plans import JobPlan, job_plans
+from planner.decide.sizing.load_profile import HOURS
+from planner.decide.sizing.purchase import UNCHANGED, PriceChange
+from planner.decide.sizing.services import Job, Service
+from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Size
 from planner.decide.sizing.size_all import (
     Progress,
     current_gpus,
     size_all,
     with_default_confidence,
 )
-from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, did_you_mean
-from planner.question.names import BUDGET, LOAD, SERVICES, STOCK
-from planner.question.parse_values import (
-    format_input,
-    full_name,
-    parse_by_gpu,
-    parse_int,
-    split_items,
-)
+from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
+from planner.question.names import STOCK
+from planner.question.parse_values import split_items
 from planner.question.request import ALL, Request
-from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
-from planner.specs.spec_files import read_toml
 from planner.specs.spec_paths import SpecKind
-from planner.workloads.build_request import OptionNamer, make_request
+from planner.workloads.build_request import OptionNamer
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-# Limit of a search with weak bounds; its best result so far is the answer.
-_MOST_LOOKED_AT = 50_000
-
-
-@record(kw_only=True)
-class GpuType:
-    """A type of GPU: how many there are, and USD per GPU and hour held all day and by the hour."""
-
-    stock: float
-    base: float
-    hourly: float
-
-
-@record(kw_only=True)
-class Allocation:
-    """The way of each service by its place, what all cost, and GPUs beyond the stock.
-
-    ``is_proven``: all ways were looked at, or could be no better.
-    """
-
-    places: tuple[int, ...]
-    cost: float
-    beyond: float
-    is_proven: bool
-
-
-ServiceOption: TypeAlias = Mapping[int, FloatArray]
-"""GPUs of a service in each part of the day, by the place of their type."""
-
-
-def base_gpus_and_cost(gpus: FloatArray, hours: FloatArray, gpu_type: GpuType) -> tuple[int, float]:
-    r"""Return the GPUs to pay all day and the cost of the day if ``gpus`` are needed in its parts.
-
-    .. math:: \sum_k \min(H p_b, u_k p_h)
-
-    The k-th GPU is needed for u of H hours, and is paid all day if that costs less (derived here).
-
-    >>> gpu_type = GpuType(stock=9, base=1, hourly=3)
-    >>> base_gpus_and_cost(np.array([2.0, 6.0]), np.array([12.0, 12.0]), gpu_type)
-    (6, 144.0)
-    """
-    levels = np.unique(np.concatenate([[0.0], gpus]))
-    needed = np.array([hours[gpus >= level].sum() for level in levels[1:]])
-    each = np.minimum(hours.sum() * gpu_type.base, needed * gpu_type.hourly)
-    is_held = hours.sum() * gpu_type.base < needed * gpu_type.hourly
-    return int(levels[1:][is_held].max(initial=0)), float((np.diff(levels) * each).sum())
-
-
-def cheapest_allocation(
-    ways: Sequence[Sequence[ServiceOption]], hours: FloatArray, types: Sequence[GpuType]
-) -> Allocation:
-    """Choose one way per service: fewest GPUs beyond the stock, then the lowest cost [USD/day].
-
-    Skips combinations that cannot be better (branch and bound; derived here), since both values
-    only grow with another service.
-    """
-    search = _BranchAndBound(ways=ways, hours=hours, types=types)
-    order = sorted(range(len(ways)), key=lambda service: -search.lowest_costs[service])
-    search.branch(order, [np.zeros_like(hours) for _ in types], 0.0, ())
-    chosen = dict(zip(order, search.chosen, strict=True))
-    return Allocation(
-        places=tuple(chosen[service] for service in range(len(ways))),
-        cost=search.best[1],
-        beyond=search.best[0],
-        is_proven=search.looked_at < _MOST_LOOKED_AT,
-    )
-
-
-@dataclass
-class _BranchAndBound:
-    """Branch and bound over the ways of services."""
-
-    ways: Sequence[Sequence[ServiceOption]]
-    hours: FloatArray
-    types: Sequence[GpuType]
-    best: tuple[float, float] = (math.inf, math.inf)
-    chosen: tuple[int, ...] = ()
-    looked_at: int = 0
-
-    @cached_property
-    def costs(self) -> list[list[float]]:
-        """Return a lower bound of the cost of each way of each service [USD/day]."""
-        cheapest = [min(gpu_type.base, gpu_type.hourly) for gpu_type in self.types]
-        return [
-            [sum(float((gpus * self.hours).sum()) * cheapest[index] for index, gpus in way.items())
-             for way in ways]
-            for ways in self.ways
-        ]  # fmt: skip
-
-    @cached_property
-    def lowest_costs(self) -> list[float]:
-        """The same of the cheapest way of each service."""
-        return [min(costs) for costs in self.costs]
-
-    def branch(
-        self, left: Sequence[int], used: list[FloatArray], paid: float, places: tuple[int, ...]
-    ) -> None:
-        """Try the ways of the services ``left``; ``used``: GPUs of each type already assigned."""
-        self.looked_at += 1
-        pairs = [*zip(used, self.types, strict=True)]
-        cost = sum(base_gpus_and_cost(gpus, self.hours, gpu_type)[1] for gpus, gpu_type in pairs)
-        beyond = sum(max(float(gpus.max()) - gpu_type.stock, 0.0) for gpus, gpu_type in pairs)
-        bound = beyond, max(cost, paid + sum(self.lowest_costs[service] for service in left))
-        is_enough = self.looked_at >= _MOST_LOOKED_AT and self.chosen
-        if bound >= self.best or is_enough:
-            return
-        if not left:
-            self.best, self.chosen = (beyond, cost), places
-            return
-        service, *others = left
-        costs = self.costs[service]
-        for way in sorted(range(len(costs)), key=costs.__getitem__):
-            more = [*used]
-            for index, gpus in self.ways[service][way].items():
-                more[index] = more[index] + gpus
-            self.branch(others, more, paid + costs[way], (*places, way))
-
-
-MOST_SERVICES = 16
 # Shares of a service's requests on one of two types of GPUs.
 _PARTS = (0.25, 0.5, 0.75)
-
-
-@record(kw_only=True)
-class Service:
-    """A service.
-
-    Parameters
-    ----------
-    name : name
-    request : planning question
-    load : request rate over a day; None: constant
-    """
-
-    name: str
-    request: Request
-    load: LoadProfile | None = None
-
-    @property
-    def peak(self) -> float:
-        """The greatest request rate [1/s]."""
-        return self.load.peak if self.load else self.request.request_rate or 0.0
-
-    @property
-    def starts(self) -> list[float]:
-        """The starts of the periods of the load [h]."""
-        return [period.start for period in self.load.periods] if self.load else [0.0]
-
-    def of_share(self, part: float) -> Service:
-        """Return the service with a share of its requests.
-
-        Parameters
-        ----------
-        part : share of the requests, 0 to 1
-        """
-        if part == 1:
-            return self
-        if self.load is None:
-            return replace(self, request=replace(self.request, request_rate=part * self.peak))
-        periods = [
-            replace(period, request_rate=part * period.request_rate) for period in self.load.periods
-        ]
-        return replace(self, load=replace(self.load, periods=tuple(periods)))
+_DAYS_PER_WEEK = 7
 
 
 @record(kw_only=True)
@@ -247,12 +89,14 @@ class ServicePlacement:
     sizes : size of the service with all requests on one type, by type
     standalone_costs : cost of a day with all requests on one type and unshared GPUs, by type
         [USD]; NaN: does not run
+    hours_per_day : hours a day in which a job runs, in the mean; None: a service
     """
 
     service: Service
     parts: tuple[ServiceShare, ...]
     sizes: Mapping[str, Size]
     standalone_costs: Mapping[str, float]
+    hours_per_day: float | None = None
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -274,6 +118,8 @@ class GpuPool:
     held : GPUs that are paid all day
     cost : cost of a day [USD]; NaN: unknown price
     of_peaks : sum of the services' peaks [GPUs]
+    power_kw : highest power of all GPUs [kW]; NaN: unknown
+    more_gpus : GPUs more at other confidences, by column of `GPUS_BY_CONFIDENCE`
     """
 
     gpu: str
@@ -284,6 +130,8 @@ class GpuPool:
     held: int
     cost: float
     of_peaks: int
+    power_kw: float = math.nan
+    more_gpus: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def peak_gpus(self) -> int:
@@ -294,7 +142,7 @@ class GpuPool:
     def gpu_hours(self) -> float:
         """GPU-hours of a day that are paid."""
         beyond = (h * max(n - self.held, 0) for n, h in zip(self.gpus, self.hours, strict=True))
-        return HOURS * self.held + sum(beyond)
+        return HOURS * (self.held + sum(beyond) / sum(self.hours))
 
     @property
     def row(self) -> dict[str, Value]:
@@ -321,15 +169,23 @@ class SharedFleet:
     pools : pool of each type of GPU
     request : fields that all services have in common
     is_proven : no other placement costs less
-    of_one_type : cost of a day with all services on one type, ignoring its stock, by type [USD];
-        types that cannot run a service are left out
+    on_one_type : pool with all services on one type, ignoring its stock, by type; types that cannot
+        run a service are left out
+    power_kw : highest power of all GPUs [kW]; NaN: unknown
+    power_limit_kw : limit of the power [kW]
+    budget : money that may be spent; None: no limit
+    price_change : change of rental prices after the first year
     """
 
     placements: tuple[ServicePlacement, ...]
     pools: tuple[GpuPool, ...]
     request: Request
     is_proven: bool
-    of_one_type: Mapping[str, float]
+    on_one_type: Mapping[str, GpuPool]
+    power_kw: float = math.nan
+    power_limit_kw: float = math.inf
+    budget: Budget | None = None
+    price_change: PriceChange = UNCHANGED
 
     def __repr__(self) -> str:
         """Return a short text with the GPU types of each service."""
@@ -338,6 +194,11 @@ class SharedFleet:
             for placement in self.placements
         )
         return f"<SharedFleet: {where}>"
+
+    @property
+    def of_one_type(self) -> dict[str, float]:
+        """Cost of a day with all services on one type, by type [USD]."""
+        return {gpu: pool.cost for gpu, pool in self.on_one_type.items()}
 
     @property
     def num_gpus(self) -> int:
@@ -390,7 +251,8 @@ def _rows(placement: ServicePlacement) -> Iterator[dict[str, Value]]:
             "service": placement.service.name,
             "gpu": gpu,
             "share": part.share if part else 0.0,
-            "peak_request_rate": placement.service.peak * (part.share if part else 1.0),
+            "peak_request_rate": placement.service.peak * (part.share if part else 1.0) or None,
+            "hours_per_day": placement.hours_per_day if part else None,
             "feasible": size.fewest is not None,
             "reason": size.reason,
             "alone_per_day_usd": cost if math.isfinite(cost) else None,
@@ -402,116 +264,31 @@ def _rows(placement: ServicePlacement) -> Iterator[dict[str, Value]]:
         yield head
 
 
-def read_stock(value: object, option_name: str = STOCK) -> dict[str, int]:
-    """Parse the GPUs of each type (``h100=64,b200=32``, or a mapping); or SearchSpaceError."""
-    wrong = f"{option_name} is the number of each GPU, as in h100=64,b200=32."
-    stock = {}
-    for name, number in parse_by_gpu(value, option_name, wrong).items():
-        if number == "":
-            raise SearchSpaceError(wrong)
-        stock[name] = parse_int(number, f"{option_name} of {name}", 1)
-    return stock
-
-
-def refuse_single_service_options(names: Collection[str], option_name: OptionNamer = str) -> None:
-    """Raise SearchSpaceError if ``names`` has an option that is only for one service."""
-    for name in (LOAD, BUDGET, "num_gpus", "plot"):
-        if name in names:
-            raise SearchSpaceError(f"{option_name(name)} is of one service, not several.")
-
-
-def read_services(
-    source: str | os.PathLike[str] | Mapping[str, object],
-    common: Mapping[str, object],
-    option_name: OptionNamer = str,
-) -> tuple[tuple[Service, ...], dict[str, int]]:
-    """Read the services of a TOML file or of a mapping like it, and the stock of GPUs by type.
-
-    ``[services.NAME]`` has the answers of a service: ``model``, ``request_rate`` or ``load`` (a CSV
-    file in the same folder), lengths, limits. Top-level answers apply to all services; ``common``
-    has precedence over both.
-
-    Raises SpecError or SearchSpaceError if the file cannot be read; something is unknown, missing
-    or impossible.
-    """
-    folder = Path() if isinstance(source, Mapping) else Path(source).parent
-    table = source if isinstance(source, Mapping) else read_toml(Path(source))
-    tables = _mapping(table.get(SERVICES))
-    if not tables or not all(isinstance(answers, Mapping) for answers in tables.values()):
-        raise SearchSpaceError(
-            f"Give a table for each service, such as [{SERVICES}.chat] with model and request_rate."
-        )
-    if len(tables) > MOST_SERVICES:
-        raise SearchSpaceError(f"At most {MOST_SERVICES} services share GPUs, not {len(tables)}.")
-    shared = {name: value for name, value in table.items() if name not in (SERVICES, STOCK)}
-    services, errors = [], list[str]()
-    for name, answers in tables.items():
-        try:
-            answers = {**shared, **_mapping(answers)}
-            services.append(_service(str(name), answers, common, folder, option_name))
-        except SearchSpaceError as error:
-            errors += [f"{name}: {line}" for line in str(error).splitlines()]
-    if errors:
-        raise SearchSpaceError("\n".join(errors))
-    return tuple(services), read_stock(table.get(STOCK, {}))
-
-
-def _service(
-    name: str,
-    answers: Mapping[str, object],
-    common: Mapping[str, object],
-    folder: Path,
-    option_name: OptionNamer,
-) -> Service:
-    """Parse a service of the file; raises SearchSpaceError if a name or the load is wrong."""
-    limits, terms = terms_of("serve", "limit"), terms_of("serve", "question", "parameter")
-    questions = {name: term for name, term in terms.items() if "question" in term.kind}
-    service_answers: dict[str, object] = {**common}
-    bounds = {**_mapping(common.get("constraints"))}
-    load = None
-    for key, value in answers.items():
-        full = full_name(key, {**limits, **questions})
-        if key == LOAD:
-            sibling = folder / str(value)
-            load = read_load(sibling if sibling.exists() else Path(str(value)))
-        elif full in questions or key == "settings":
-            service_answers[full if full in questions else key] = value
-        elif full in limits:
-            bounds[full] = value
-        else:
-            hint = did_you_mean(key, [*questions, *limits, LOAD])
-            raise SearchSpaceError(f"Unknown question or limit {format_input(key)}.{hint}")
-    request = make_request(
-        {**service_answers, "workload": "serve", "constraints": bounds}, option_name=option_name
-    )
-    if load is None and request.request_rate is None:
-        raise SearchSpaceError(f"Say what it must serve: request_rate or {LOAD}.")
-    return Service(name=name, request=replace(request, contract=None), load=load)
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def share_gpus(
     services: Sequence[Service],
     stock: Mapping[str, int],
     contracts: Sequence[str | None] = (None,),
     *,
+    power: float = math.inf,
+    budget: Budget | None = None,
+    price_change: PriceChange = UNCHANGED,
     startup: Startup = AT_ONCE,
     option_name: OptionNamer = str,
     progress: Progress | None = None,
     workers: int = 1,
 ) -> SharedFleet:
-    """Place services on the GPUs of a stock at the lowest total cost.
+    """Place services and jobs on the GPUs of a stock at the lowest total cost.
 
     A service runs on one type of GPU or, if the stock is too small, on two types that share its
-    requests in quarters. A type without a stock is unlimited; without stock and GPU, all current
-    data-center GPUs are tried. Costs are per day: GPUs needed most of the day have the cheapest
-    long contract, others are paid by the hour.
+    requests in quarters. A job takes the hours in which services leave most GPUs. A type without a
+    stock is unlimited; without stock and GPU, all current data-center GPUs are tried. Costs are per
+    day: GPUs needed most of the time have the cheapest long contract, others are paid by the hour.
+    All together draw at most ``power`` [W]; ``budget`` and ``price_change`` are of the ways to
+    rent, reserve or own them.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
-    InfeasibleError if a service runs on none of the types, or the stock is too small for all.
+    InfeasibleError if a service runs on none of the types, or the stock or the power is too small
+    for all.
     """
     first = services[0].request
     names = _gpu_names(services, stock)
@@ -522,124 +299,286 @@ def share_gpus(
     }
     if unknown := [gpu for gpu in names if math.isnan(terms[gpu].base)]:
         raise SearchSpaceError(f"The price of {', '.join(unknown)} is unknown: give --price.")
-    starts = sorted({start for service_on_gpus in services for start in service_on_gpus.starts})
-    hours = np.diff([*starts, HOURS])
-    types = [
-        GpuType(
-            stock=amounts.get(gpu, math.inf),
-            base=terms[gpu].base * HOUR,
-            hourly=terms[gpu].hourly * HOUR,
-        )
-        for gpu in names
-    ]
-
-    def sizes_of(service: Service, part: float) -> list[Size]:
-        """Size a share of the requests of a service (``part``, 0 to 1) on each type of GPU."""
-        request = replace(service.of_share(part).request, gpu=names)
-        load = service.of_share(part).load
-        try:
-            allocation = size_all(
-                request,
-                contracts if load else (None,),
-                load=load,
-                startup=startup if load else AT_ONCE,
-                option_name=option_name,
-                workers=workers,
-            ).sizes
-        except PlannerError as error:
-            raise type(error)(f"{service.name}: {error}") from error
-        by_gpu = {_spec_name(first, size.gpu): size for size in allocation}
-        return [by_gpu[gpu] for gpu in names]
-
-    whole_sizes = []
+    types = _Types(
+        names=names,
+        terms=terms,
+        stock={gpu: float(amounts.get(gpu, math.inf)) for gpu in names},
+        power=power / KILOWATT,
+    )
+    sizer = _Sizer(contracts, startup, option_name, workers)
+    sizes_by_service, unsplit = list[dict[str, Size]](), list[list[_ServiceWay]]()
     for number, service in enumerate(services, start=1):
-        whole_sizes.append(sizes_of(service, 1.0))
-        if all(size.fewest is None for size in whole_sizes[-1]):
-            why = "; ".join(f"{size.gpu}: {size.reason}" for size in whole_sizes[-1])
+        sizes, ways = sizer.ways(service, names)
+        if not ways:
+            why = "; ".join(f"{gpu}: {size.reason}" for gpu, size in sizes.items())
             raise InfeasibleError(f"{service.name} runs on none of the GPUs: {why}")
+        sizes_by_service.append(sizes)
+        unsplit.append(ways)
         if progress is not None:
             progress(number)
-    splits = [
-        [[(index, 1.0, size)] for index, size in enumerate(sizes) if size.fewest]
-        for sizes in whole_sizes
-    ]
-
-    def allocated() -> Allocation:
-        """Choose the cheapest of the ways to place each service listed in ``splits``."""
-        ways = [
-            [
-                {index: _needed_gpus(size, starts) for index, _, size in split}
-                for split in of_service
-            ]
-            for of_service in splits
-        ]
-        return cheapest_allocation(ways, hours, types)
-
-    allocation = allocated()
+    service_ways = unsplit
+    grid = _Grid.of(services, service_ways)
+    allocation = types.allocate(service_ways, grid)
     if allocation.beyond and len(names) > 1:
-        for service, of_service in zip(services, splits, strict=True):
-            of_service += _split_on_two_types({part: sizes_of(service, part) for part in _PARTS})
-        allocation = allocated()
-    chosen = [of_service[way] for of_service, way in zip(splits, allocation.places, strict=True)]
+        service_ways = [
+            [*ways, *(() if isinstance(service, Job) else sizer.splits(service, names))]
+            for service, ways in zip(services, service_ways, strict=True)
+        ]
+        grid = _Grid.of(services, service_ways)
+        allocation = types.allocate(service_ways, grid)
+    chosen = [ways[place] for ways, place in zip(service_ways, allocation.places, strict=True)]
+    pools = tuple(
+        types.pool(gpu, [needs.get(index) for needs in allocation.needs], grid)
+        for index, gpu in enumerate(names)
+        if any(index in needs for needs in allocation.needs)
+    )
     placements = tuple(
         ServicePlacement(
             service=service,
-            parts=tuple(
-                ServiceShare(gpu=names[index], share=part, size=size) for index, part, size in split
-            ),
-            sizes=dict(zip(names, sizes, strict=True)),
-            standalone_costs={
-                gpu: base_gpus_and_cost(_needed_gpus(size, starts), hours, gpu_type)[1]
-                if size.fewest
-                else math.nan
-                for gpu, size, gpu_type in zip(names, sizes, types, strict=True)
-            },
+            parts=way.parts,
+            sizes={**sizes, **{part.gpu: part.size for part in way.parts if part.share == 1}},
+            standalone_costs={gpu: types.standalone_cost(gpu, ways, grid) for gpu in names},
+            hours_per_day=None if way.job is None else way.job.hours_per_day,
         )
-        for service, split, sizes in zip(services, chosen, whole_sizes, strict=True)
+        for service, way, sizes, ways in zip(
+            services, chosen, sizes_by_service, unsplit, strict=True
+        )
     )
-    needs = [
-        [
-            _needed_gpus(size, starts)
-            for split in chosen
-            for index, _, size in split
-            if index == number
-        ]
-        for number in range(len(names))
-    ]
-    pools = tuple(
-        _pool(gpu, gpu_type, terms[gpu], hours, type_needs)
-        for gpu, gpu_type, type_needs in zip(names, types, needs, strict=True)
-        if type_needs
-    )
+    power_kw = types.peak_power(allocation)
     if allocation.beyond:
-        raise InfeasibleError(_too_small(pools, placements))
-    of_one_type = {
-        gpu: _pool(
-            gpu, gpu_type, terms[gpu], hours, [_needed_gpus(size, starts) for size in sizes]
-        ).cost
-        for gpu, gpu_type, sizes in zip(names, types, zip(*whole_sizes, strict=True), strict=True)
-        if all(size.fewest for size in sizes)
-    }
+        raise InfeasibleError(_too_small(pools, placements, power_kw, types.power))
+    on_one_type = {gpu: types.on_one(gpu, unsplit, grid) for gpu in names}
     return SharedFleet(
         placements=placements,
         pools=pools,
         request=first,
         is_proven=allocation.is_proven,
-        of_one_type=of_one_type,
+        on_one_type={gpu: pool for gpu, pool in on_one_type.items() if pool is not None},
+        power_kw=power_kw,
+        power_limit_kw=types.power,
+        budget=budget,
+        price_change=price_change,
     )
 
 
-def _split_on_two_types(
-    sizes: Mapping[float, Sequence[Size]],
-) -> list[list[tuple[int, float, Size]]]:
-    """Return each way to split the requests of a service between two types of GPUs."""
-    types = range(len(next(iter(sizes.values()))))
-    return [
-        [(first, part, sizes[part][first]), (second, 1 - part, sizes[1 - part][second])]
-        for first, second in combinations(types, 2)
-        for part in sizes
-        if sizes[part][first].fewest and sizes[1 - part][second].fewest
-    ]
+@record(kw_only=True)
+class _ServiceWay:
+    """A way to place a service or a job: its parts, and the plan of a job."""
+
+    parts: tuple[ServiceShare, ...]
+    job: JobPlan | None = None
+
+
+@record()
+class _Sizer:
+    """Sizes services and jobs on GPU types."""
+
+    contracts: Sequence[str | None]
+    startup: Startup
+    option_name: OptionNamer
+    workers: int
+
+    def ways(
+        self, service: Service, names: Sequence[str]
+    ) -> tuple[dict[str, Size], list[_ServiceWay]]:
+        """Return the size on each GPU type, and the ways to place all of the service on one."""
+        if not isinstance(service, Job):
+            sizes = self.sizes(service, 1.0, names)
+            parts = [
+                ServiceShare(gpu=gpu, share=1.0, size=size)
+                for gpu, size in sizes.items()
+                if size.fewest
+            ]
+            return sizes, [_ServiceWay(parts=(part,)) for part in parts]
+        sizes, ways = dict[str, Size](), list[_ServiceWay]()
+        for gpu in names:
+            try:
+                plans, reason = job_plans(service, gpu, self.startup)
+            except PlannerError as error:
+                raise type(error)(f"{service.name}: {error}") from error
+            least = min(plans, key=lambda plan: plan.gpu_hours_per_day, default=None)
+            sizes[gpu] = least.size if least else Size(gpu=gpu, contract="", reason=reason)
+            ways += [
+                _ServiceWay(parts=(ServiceShare(gpu=gpu, share=1.0, size=plan.size),), job=plan)
+                for plan in plans
+            ]
+        return sizes, ways
+
+    def sizes(self, service: Service, part: float, names: Sequence[str]) -> dict[str, Size]:
+        """Size a share of the requests of a service (``part``, 0 to 1) on each type of GPU."""
+        shared = service.of_share(part)
+        try:
+            sizes = size_all(
+                replace(shared.request, gpu=tuple(names)),
+                self.contracts if shared.load else (None,),
+                load=shared.load,
+                startup=self.startup if shared.load else AT_ONCE,
+                option_name=self.option_name,
+                workers=self.workers,
+            ).sizes
+        except PlannerError as error:
+            raise type(error)(f"{service.name}: {error}") from error
+        by_gpu = {_spec_name(shared.request, size.gpu): size for size in sizes}
+        return {gpu: by_gpu[gpu] for gpu in names}
+
+    def splits(self, service: Service, names: Sequence[str]) -> list[_ServiceWay]:
+        """Return each way to split the requests of a service between two types of GPUs."""
+        sizes = {part: self.sizes(service, part, names) for part in _PARTS}
+        pairs = [
+            (
+                ServiceShare(gpu=first, share=part, size=sizes[part][first]),
+                ServiceShare(gpu=second, share=1 - part, size=sizes[1 - part][second]),
+            )
+            for first, second in combinations(names, 2)
+            for part in sizes
+        ]
+        return [
+            _ServiceWay(parts=pair) for pair in pairs if all(share.size.fewest for share in pair)
+        ]
+
+
+@record()
+class _Grid:
+    """Parts of the time that repeats: a day, or a week with jobs that are rarer than daily.
+
+    ``starts`` are those of a day [h].
+    """
+
+    starts: tuple[float, ...]
+    days: int
+
+    @classmethod
+    def of(
+        cls, services: Sequence[Service], service_ways: Sequence[Sequence[_ServiceWay]]
+    ) -> _Grid:
+        """Return the parts of all ways: between two starts nothing changes."""
+        jobs = [service for service in services if isinstance(service, Job)]
+        sizes = [part.size for ways in service_ways for way in ways for part in way.parts]
+        starts = {start for size in sizes for start in _steps(size)[0]}
+        starts |= {float(hour) for hour in range(int(HOURS))} if jobs else set()
+        is_day = all(job.period <= DAY for job in jobs)
+        return cls(tuple(sorted(starts)), 1 if is_day else _DAYS_PER_WEEK)
+
+    @property
+    def hours(self) -> FloatArray:
+        """Duration of each part of the whole time [h]."""
+        return np.tile(np.diff([*self.starts, HOURS]), self.days)
+
+    def gpus(self, size: Size) -> FloatArray:
+        """Return the GPUs that run for a service in each part, with those that start."""
+        begins, counts = _steps(size)
+        places = np.searchsorted(begins, self.starts, side="right") - 1
+        return np.tile(np.array(counts)[places], self.days)
+
+
+def _steps(size: Size) -> tuple[list[float], list[float]]:
+    """Return the starts of the parts of a day [h] and the GPUs that run in them."""
+    if size.day is None:
+        return [0.0], [float(peak_plan(size).num_gpus) if size.fewest else 0.0]
+    starts, counts = list[float](), list[float]()
+    for hour in size.day.hours:
+        start = hour.period.start
+        for duration, gpus in hour.paid:
+            starts.append(start)
+            counts.append(float(gpus))
+            start += duration
+    return starts, counts
+
+
+@record(kw_only=True)
+class _Types:
+    """The GPU types of a stock with their prices, and the power of all [kW]."""
+
+    names: tuple[str, ...]
+    terms: Mapping[str, HourlyPrices]
+    stock: Mapping[str, float]
+    power: float
+
+    def needs(self, way: _ServiceWay, grid: _Grid) -> Way:
+        """Return what a way takes of each GPU type and, after them, of the power [kW]."""
+        place, end = {gpu: index for index, gpu in enumerate(self.names)}, len(self.names)
+        watts = [number_or_nan(part.peak.row.get("power_kw")) for part in way.parts]
+        counts = [float(part.peak.num_gpus) for part in way.parts]
+        if way.job is not None:
+            return JobOption(
+                places=(place[way.parts[0].gpu], end),
+                amounts=(counts[0], 0.0 if math.isnan(watts[0]) else watts[0]),
+                hours=way.job.hours_per_day * grid.days,
+            )
+        gpus_by_type = {place[part.gpu]: grid.gpus(part.size) for part in way.parts}
+        shares = [0.0 if math.isnan(kw) else kw / n for kw, n in zip(watts, counts, strict=True)]
+        drawn = [share * gpus for share, gpus in zip(shares, gpus_by_type.values(), strict=True)]
+        return {**gpus_by_type, end: np.sum(drawn, axis=0)}
+
+    def gpu_types(self, *, is_limited: bool) -> list[GpuType]:
+        """Return the prices of each type [USD/h] and, after them, the power, which is free."""
+        limits = [*self.stock.values(), self.power]
+        prices = [(terms.base * HOUR, terms.hourly * HOUR) for terms in self.terms.values()]
+        return [
+            GpuType(stock=limit if is_limited else math.inf, base=base, hourly=hourly)
+            for limit, (base, hourly) in zip(limits, [*prices, (0.0, 0.0)], strict=True)
+        ]
+
+    def allocate(
+        self, service_ways: Sequence[Sequence[_ServiceWay]], grid: _Grid, *, is_limited: bool = True
+    ) -> Allocation:
+        """Choose the cheapest of the ways to place each service and job."""
+        ways = [[self.needs(way, grid) for way in of_service] for of_service in service_ways]
+        return cheapest_allocation(ways, grid.hours, self.gpu_types(is_limited=is_limited))
+
+    def standalone_cost(self, gpu: str, ways: Sequence[_ServiceWay], grid: _Grid) -> float:
+        """Return the cost of a day with all of a service on a type [USD]; NaN: does not run."""
+        pool = self.on_one(gpu, [ways], grid)
+        return math.nan if pool is None else pool.cost
+
+    def on_one(
+        self, gpu: str, service_ways: Sequence[Sequence[_ServiceWay]], grid: _Grid
+    ) -> GpuPool | None:
+        """Return the pool with everything on a type, whatever its stock; None: does not run."""
+        ways_on_type = [[way for way in ways if way.parts[0].gpu == gpu] for ways in service_ways]
+        if not all(ways_on_type):
+            return None
+        allocation = self.allocate(ways_on_type, grid, is_limited=False)
+        index = self.names.index(gpu)
+        pool = self.pool(gpu, [needs[index] for needs in allocation.needs], grid)
+        chosen = [ways[place] for ways, place in zip(ways_on_type, allocation.places, strict=True)]
+        more = {
+            column: sum(_more_gpus(way.parts[0].size, column) for way in chosen)
+            for column in GPUS_BY_CONFIDENCE
+        }
+        return replace(pool, power_kw=self.peak_power(allocation), more_gpus=more)
+
+    def peak_power(self, allocation: Allocation) -> float:
+        """Return the highest power of all [kW]; NaN: unknown."""
+        drawn = np.sum([needs[len(self.names)] for needs in allocation.needs], axis=0)
+        return float(np.max(drawn)) or math.nan
+
+    def pool(self, gpu: str, needs: Sequence[FloatArray | None], grid: _Grid) -> GpuPool:
+        """Return the pool of all GPUs of one type, with the cost of a day of all needs."""
+        needs_on_type = [gpus for gpus in needs if gpus is not None]
+        together, terms = np.sum(needs_on_type, axis=0), self.terms[gpu]
+        gpu_type = self.gpu_types(is_limited=True)[self.names.index(gpu)]
+        held, cost = base_gpus_and_cost(together, grid.hours, gpu_type)
+        return GpuPool(
+            gpu=gpu,
+            stock=self.stock[gpu],
+            terms=terms,
+            gpus=tuple(together.tolist()),
+            hours=tuple(grid.hours.tolist()),
+            held=held,
+            cost=cost / grid.days,
+            of_peaks=round(sum(float(gpus.max()) for gpus in needs_on_type)),
+        )
+
+
+def _more_gpus(size: Size, column: str) -> float:
+    """Return how many more GPUs a service takes at another confidence; 0: unknown, or a job."""
+    fleet = size.cheapest or size.fewest
+    if fleet is None or not size.at_confidence:
+        return 0.0
+    other = size.at_confidence.get(GPUS_BY_CONFIDENCE[column])
+    best = None if other is None else other.cheapest or other.fewest
+    return 0.0 if best is None else float(best.num_gpus - fleet.num_gpus)
 
 
 def _gpu_names(services: Sequence[Service], stock: Mapping[str, int]) -> tuple[str, ...]:
@@ -659,47 +598,32 @@ def _spec_name(request: Request, gpu: str) -> str:
     return Catalogue(request.specs).find(SpecKind.GPUS, gpu).stem
 
 
-def _needed_gpus(size: Size, starts: Sequence[float]) -> FloatArray:
-    """Return how many GPUs a service needs in each part of the day, from ``starts`` [h] on."""
-    if size.day is None:
-        return np.full(len(starts), float(peak_plan(size).num_gpus))
-    begins = [hour.period.start for hour in size.day.hours]
-    gpus = np.array([float(hour.num_gpus) for hour in size.day.hours])
-    return gpus[np.searchsorted(begins, starts, side="right") - 1]
-
-
-def _pool(
-    gpu: str, gpu_type: GpuType, terms: HourlyPrices, hours: FloatArray, needs: Sequence[FloatArray]
-) -> GpuPool:
-    """Return the pool of all GPUs of one type, with the cost of a day for the sum of the needs."""
-    together = np.sum(needs, axis=0)
-    held, cost = base_gpus_and_cost(together, hours, gpu_type)
-    return GpuPool(
-        gpu=gpu,
-        stock=gpu_type.stock,
-        terms=terms,
-        gpus=tuple(together.tolist()),
-        hours=tuple(hours.tolist()),
-        held=held,
-        cost=cost,
-        of_peaks=round(sum(float(gpus.max()) for gpus in needs)),
-    )
-
-
-def _too_small(pools: Sequence[GpuPool], placements: Sequence[ServicePlacement]) -> str:
-    """Say which GPUs the stock lacks at least, and on which GPUs the services would run."""
+def _too_small(
+    pools: Sequence[GpuPool],
+    placements: Sequence[ServicePlacement],
+    power_kw: float,
+    power_limit_kw: float,
+) -> str:
+    """Say which GPUs or power are missing at least, and on which GPUs the services would run."""
     lacking = [
         f"{formatting.format_count(pool.peak_gpus - pool.stock)} more {pool.gpu} than "
         f"{formatting.format_count(pool.stock)}"
         for pool in pools
         if pool.peak_gpus > pool.stock
     ]
+    name, remedy = "stock", "more with --stock, or other GPUs with --gpu"
+    if power_kw > power_limit_kw:
+        share = formatting.format_percent(power_kw / power_limit_kw - 1)
+        limit, drawn = (
+            formatting.format_kw(KILOWATT * value) for value in (power_limit_kw, power_kw)
+        )
+        lacking.append(f"{drawn}, {share} more than {limit}")
+        name, remedy = "power", "more with --power, or other GPUs with --gpu"
     where = ", ".join(
         f"{placement.service.name} on {formatting.format_count(part.peak.num_gpus)} {part.gpu}"
         for placement in placements
         for part in placement.parts
     )
     return (
-        f"The stock is too small: at best it takes {', '.join(lacking)} ({where}). Give more with "
-        "--stock, or other GPUs with --gpu."
+        f"The {name} is too small: at best it takes {', '.join(lacking)} ({where}). Give {remedy}."
     )

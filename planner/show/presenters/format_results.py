@@ -21,6 +21,7 @@ from planner.optimize.result_columns import ends_of, intervals
 from planner.question.terms import Term, glossary, term_of_column, terms_about, terms_of
 from planner.show.output_blocks import TOTAL, Cell, Table, text_table
 from planner.workloads.make_plan import Plan
+from planner.workloads.registry import workload_of
 from planner.workloads.workload import Workload
 
 SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
@@ -205,6 +206,13 @@ def number_cell(
     if not math.isfinite(value):
         return Cell(text=unknown)
     return Cell(text=format_number(value), number=value)
+
+
+def workload_of_row(row: Row) -> Workload:
+    """Return the workload of a result row."""
+    if "rollout_gpus" in row:
+        return workload_of("rl")
+    return workload_of("train" if row.get("framework") else "serve")
 
 
 def number_cells(

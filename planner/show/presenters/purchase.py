@@ -59,6 +59,16 @@ def recommended_option(
     return next(iter([*within, *ordered]), None)
 
 
+def recommendation_lines(
+    options: Sequence[PurchaseOption],
+    change: PriceChange = UNCHANGED,
+    budget: float | None = None,
+) -> list[str]:
+    """Return whether to rent, reserve or own, and what a budget [USD a year] allows."""
+    lines = [choice_line(options, change, budget)]
+    return [*filter(None, [*lines, budget_line(options, budget) if budget else ""])]
+
+
 def choice_line(
     options: Sequence[PurchaseOption],
     change: PriceChange = UNCHANGED,
@@ -109,8 +119,10 @@ def budget_line(options: Sequence[PurchaseOption], budget: float) -> str:
         most = _most_cash(option)
         share = most / budget - 1
         relation = "within it" if share <= 0 else f"{formatting.format_percent(share)} above it"
-        texts.append(f"{kind} takes at most {_format_usd(most)} a year, {relation}")
-    return f"Budget {_format_usd(budget)} a year: {'; '.join(texts)}." if texts else ""
+        texts.append(f"{kind} {_format_usd(most)}, {relation}")
+    if not texts:
+        return ""
+    return f"Budget {_format_usd(budget)} a year. Payments of a year: {'; '.join(texts)}."
 
 
 def decision_sections(
@@ -144,7 +156,7 @@ def assumption_lines(best: Mapping[str, PurchaseOption]) -> list[str]:
     """Return the assumptions behind the years."""
     lines = [
         "Prices are in USD, without sales tax or value-added tax.",
-        f"The service runs all {formatting.format_count(HOURS_PER_YEAR)} hours of a year; the "
+        f"The GPUs serve all {formatting.format_count(HOURS_PER_YEAR)} hours of a year; the "
         f"load and the number of GPUs stay the same for {YEARS} years.",
         "Rent follows the price of the year. A contract keeps its price until it ends, is paid "
         "by the month, and is renewed at the price of that year.",
@@ -156,11 +168,16 @@ def assumption_lines(best: Mapping[str, PurchaseOption]) -> list[str]:
             f"{purchase.term:g} years. Cash is the purchase, electricity, room and operations; "
             "cost has financing and resale instead of the purchase.",
         ]
+    if any(option.hourly_gpus for option in best.values()):
+        lines.append("GPUs beyond those paid all hours are rented by the hour, on demand.")
     return [f"[ ] {line}" for line in lines]
 
 
 def _name(option: PurchaseOption) -> str:
-    return f"{formatting.format_count(option.num_gpus)} x {option.gpu} {option.contract}"
+    name = f"{formatting.format_count(option.num_gpus)} x {option.gpu} {option.contract}"
+    if not option.hourly_gpus:
+        return name
+    return f"{name} and {formatting.format_significant(option.hourly_gpus)} by the hour in the mean"
 
 
 def _format_usd(amount: float) -> str:
@@ -183,11 +200,13 @@ def _years_table(
             ("cash", option.cash, option.total_cash(change)),
             ("cost", option.cost, option.total(change)),
         ):
-            count = Cell(text=formatting.format_count(option.num_gpus), number=option.num_gpus)
+            count = _count_cell(option)
             cells = [_millions(of_year(year, change)) for year in years]
             where = f"{option.gpu} {option.contract}{' ?' * bool(option.doubts)}"
             rows.append([kind, where, count, measure, *cells, _millions(total)])
     note = "" if change == UNCHANGED else f"; rental prices {change.text}"
+    if any(option.hourly_gpus for option in best.values()):
+        note += "; GPUs paid all hours + by the hour in the mean"
     doubts = "; ? ask before signing" if any(option.doubts for option in best.values()) else ""
     return text_table(
         ("", "GPU", "GPUs", "", *(f"year {year}" for year in years), f"{YEARS} years"),
@@ -197,6 +216,14 @@ def _years_table(
         name="years",
         caption=f"Cash and cost by year in M USD{note}{doubts}",
     )
+
+
+def _count_cell(option: PurchaseOption) -> Cell:
+    """Return the GPUs that are paid all hours, plus those by the hour in the mean."""
+    text = formatting.format_count(option.num_gpus)
+    if option.hourly_gpus:
+        text += f" + {formatting.format_significant(option.hourly_gpus)}"
+    return Cell(text=text, number=option.mean_gpus)
 
 
 def _break_even(best: Mapping[str, PurchaseOption]) -> Iterator[Block]:
@@ -293,10 +320,10 @@ def prices_section(options: Sequence[PurchaseOption]) -> list[Section]:
 
 def _prices_table(options: Sequence[PurchaseOption]) -> Table:
     """Return the price of each option: range, offers, date, basis, doubts."""
-    rows: list[list[str]] = [
+    rows: list[list[str | Cell]] = [
         [
             f"{option.gpu} {option.contract}",
-            formatting.format_count(option.num_gpus),
+            _count_cell(option),
             f"{option.price:.2f}",
             f"{option.low:.2f} to {option.high:.2f}",
             formatting.format_count(option.offers) if math.isfinite(option.offers) else "-",

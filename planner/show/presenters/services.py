@@ -6,13 +6,23 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_or_nan
-from planner.base.units import HOUR
-from planner.decide.sizing.budget import BudgetResult
+from planner.base.units import HOUR, KILOWATT, YEAR
+from planner.decide.sizing.budget import Budget, BudgetResult
 from planner.decide.sizing.length_pools import LengthPools
+from planner.decide.sizing.purchase import (
+    UNCHANGED,
+    GpuNeeds,
+    PriceChange,
+    PurchaseOption,
+    options_of_needs,
+    read_price_change,
+)
 from planner.decide.sizing.shared_services import SharedFleet
-from planner.decide.sizing.size import Size
+from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Size
 from planner.decide.sizing.size_all import Sizes
 from planner.show.output_blocks import (  # fmt: skip
     GAP,
@@ -24,8 +34,15 @@ from planner.show.output_blocks import (  # fmt: skip
     fit_table,
     make_lines,
 )
-from planner.show.presenters.format_results import layout_of, number_cells, number_of
+from planner.show.presenters.format_results import (
+    layout_of,
+    number_cell,
+    number_cells,
+    number_of,
+    workload_of_row,
+)
 from planner.show.presenters.json_files import question_manifest
+from planner.show.presenters.purchase import recommendation_lines
 from planner.show.presenters.row_files import RowFiles, blocks
 from planner.show.presenters.size_screen import AT_90, PREDICTED, gpu_count_columns
 from planner.show.reports import SizeReport, written_report
@@ -63,14 +80,17 @@ def placement_blocks(report: SizeReport, *, is_full: bool = False) -> Iterator[B
     Without ``is_full`` one screen: the first rows of each table and short sentences.
     """
     title, *others = report.answer
+    recommendation = _recommendation(report)
+    most = _SHORT_LINES - bool(recommendation)
     if is_full:
         yield make_lines(title, mark=TOTAL, indent="")
         yield GAP
-        yield make_lines(*others)
+        yield make_lines(*recommendation, *others)
         yield from placement_tables(report)
         return
     yield make_lines(title, mark=TOTAL, most=2)
-    yield make_lines(*others[:_SHORT_LINES], most=2)
+    yield make_lines(*recommendation)
+    yield make_lines(*others[:most], most=2)
     left = _SHORT_ROWS
     for block in placement_tables(report):
         if isinstance(block, Table):
@@ -82,8 +102,15 @@ def placement_blocks(report: SizeReport, *, is_full: bool = False) -> Iterator[B
                 yield make_lines(f"{more} more rows: --full")
         else:
             yield block
-    hidden = len(others) > _SHORT_LINES
+    hidden = len(others) > most
     yield make_lines(f"Next: {'--full shows all lines and rows, ' * hidden}--csv writes the rows")
+
+
+def _recommendation(report: SizeReport) -> list[str]:
+    """Return whether to rent, reserve or own the GPUs, and what a budget allows."""
+    options = [PurchaseOption.of_row(row) for row in report.options]
+    change = read_price_change(report.price_change) if report.price_change else UNCHANGED
+    return recommendation_lines(options, change, report.budget_per_year_usd)
 
 
 def placement_tables(report: SizeReport) -> Iterator[Block]:
@@ -104,18 +131,9 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
     pools = ", ".join(
         f"{formatting.format_count(pool.peak_gpus)} {pool.gpu}" for pool in fleet.pools
     )
-    lines = [f"{len(fleet.placements)} services on {pools}"]
-    if math.isfinite(fleet.cost):
-        lines.append(
-            f"{formatting.format_count(fleet.cost)} USD a day, "
-            f"{formatting.format_count(fleet.cost_per_month)} a month."
-        )
-    others = sorted(fleet.of_one_type.items(), key=lambda placement: placement[1])
-    if len(others) > 1:
-        costs = ", ".join(
-            f"{gpu} {formatting.format_count(cost)} USD" for gpu, cost in others[:_MOST_TYPES]
-        )
-        lines.append(f"All on one type, whatever its stock: {costs} a day.")
+    num_jobs = sum(placement.hours_per_day is not None for placement in fleet.placements)
+    lines = [f"{counted_services(len(fleet.placements) - num_jobs, num_jobs)} on {pools}"]
+    lines += _cost_line(fleet)
     for pool in fleet.pools:
         if pool.of_peaks > pool.peak_gpus:
             lines.append(
@@ -123,6 +141,14 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
                 f"{formatting.format_count(pool.of_peaks)} "
                 f"GPUs, {formatting.format_count(pool.peak_gpus)} are needed at once."
             )
+    others = sorted(fleet.of_one_type.items(), key=lambda placement: placement[1])
+    if len(others) > 1:
+        costs = ", ".join(
+            f"{gpu} {formatting.format_count(cost)} USD" for gpu, cost in others[:_MOST_TYPES]
+        )
+        lines.append(f"All on one type, whatever its stock: {costs} a day.")
+    lines += _too_much_power(fleet)
+    for pool in fleet.pools:
         if pool.held and pool.terms.base_contract != pool.terms.hourly_contract:
             lines.append(
                 f"{pool.gpu}: {formatting.format_count(pool.held)} held all day "
@@ -148,14 +174,50 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
     return lines
 
 
+def counted_services(num_services: int, num_jobs: int) -> str:
+    """Return the numbers of services and jobs as text."""
+    text = formatting.format_counted(num_services, "service")
+    return f"{text} and {formatting.format_counted(num_jobs, 'job')}" if num_jobs else text
+
+
+def _cost_line(fleet: SharedFleet) -> Iterator[str]:
+    """Yield the cost of a day and of a month, and the power at the peak, where known."""
+    parts = []
+    if math.isfinite(fleet.cost):
+        cost, month = map(formatting.format_count, (fleet.cost, fleet.cost_per_month))
+        parts.append(f"{cost} USD a day, {month} a month")
+    if math.isfinite(fleet.power_kw):
+        limit = ""
+        if math.isfinite(fleet.power_limit_kw):
+            limit = f" of {formatting.format_kw(KILOWATT * fleet.power_limit_kw)}"
+        parts.append(f"{formatting.format_kw(KILOWATT * fleet.power_kw)}{limit} at the peak")
+    if parts:
+        yield f"{'; '.join(parts)}."
+
+
+def _too_much_power(fleet: SharedFleet) -> Iterator[str]:
+    """Yield the GPU types that exceed the limit of the power if everything runs on them."""
+    for gpu, pool in fleet.on_one_type.items():
+        if pool.power_kw > fleet.power_limit_kw:
+            drawn = formatting.format_kw(KILOWATT * pool.power_kw)
+            more = formatting.format_percent(pool.power_kw / fleet.power_limit_kw - 1)
+            yield f"All on {gpu} would draw {drawn}, {more} above the limit."
+
+
 def placed_columns(rows: Rows) -> list[Column]:
     """Return the table columns of each service's GPU types and its cost on other types.
 
     ``rows`` are those of `planner.decide.sizing.shared_services.SharedFleet`.
     """
-    workload = workload_of("serve")
     placed = [row for row in rows if number_of(row, "share") > 0]
-    plans = [f"{row['engine']} {layout_of(workload, row)}" for row in placed]
+    plans = [
+        f"{row[workload.profile_kind]} {layout_of(workload, row)}"
+        for row in placed
+        for workload in [workload_of_row(row)]
+    ]
+    hours = [7 * number_of(row, "hours_per_day") for row in placed]
+    cells = [number_cell(hour, formatting.format_significant, "-") for hour in hours]
+    job_columns = [Column("hours", cells, "job hours /week")]
     return [
         Column("service", [str(row["service"]) for row in placed], numeric=False),
         Column("model", [str(row["model"]) for row in placed], numeric=False),
@@ -164,6 +226,7 @@ def placed_columns(rows: Rows) -> list[Column]:
             number_cells(placed, _PEAK, formatting.format_significant),
             "requests /s",
         ),
+        *(job_columns if any(map(math.isfinite, hours)) else []),
         Column("gpu", [str(row["gpu"]) for row in placed], "GPU", numeric=False),
         *gpu_count_columns(placed),
         Column(
@@ -208,7 +271,41 @@ def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) ->
     """Write a row for each service on each type, the answer and the pools."""
     files.add(blocks(fleet.table))
     pools = [pool.row for pool in fleet.pools]
-    files.finish(question_manifest(fleet.request, command), answer=answer_lines(fleet), pools=pools)
+    fields = {}
+    if files.has_object:
+        fields = option_fields(_fleet_options(fleet), fleet.price_change, fleet.budget)
+    files.finish(
+        question_manifest(fleet.request, command), answer=answer_lines(fleet), pools=pools, **fields
+    )
+
+
+def _fleet_options(fleet: SharedFleet) -> list[PurchaseOption]:
+    """Return the ways to rent, reserve or own one type of GPU for all services and jobs.
+
+    Types without enough stock or above the limit of the power are left out.
+    """
+    options: list[PurchaseOption] = []
+    for gpu, pool in fleet.on_one_type.items():
+        if pool.peak_gpus > pool.stock or pool.power_kw > fleet.power_limit_kw:
+            continue
+        counts = [pool.peak_gpus + pool.more_gpus[column] for column in GPUS_BY_CONFIDENCE]
+        needs = GpuNeeds(gpus=np.array(pool.gpus), hours=np.array(pool.hours))
+        options += options_of_needs(fleet.request, gpu, needs, counts=counts)
+    return options
+
+
+def option_fields(
+    options: Sequence[PurchaseOption], change: PriceChange, budget: Budget | None
+) -> dict[str, object]:
+    """Return the fields of a report on the ways to rent, reserve or own GPUs; {} without any."""
+    fields: dict[str, object] = {}
+    if options:
+        fields["options"] = [option.row for option in options]
+    if options and change != UNCHANGED:
+        fields["price_change"] = change.text
+    if options and budget is not None and math.isfinite(budget.rate):
+        fields["budget_per_year_usd"] = budget.rate * YEAR
+    return fields
 
 
 def length_pools_lines(length_pools: LengthPools) -> list[str]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from planner.base import formatting
 from planner.base.csv_cells import Row, number_or_nan
 from planner.base.enums import Contract
-from planner.base.units import YEAR
 from planner.confidence.intervals import MEDIAN
 from planner.decide.near import TARGET_FIT_PROBABILITY
 from planner.decide.sizing.daily_schedule import DailySchedule
@@ -21,7 +20,7 @@ from planner.decide.sizing.fleet import (
     are_tied_with_first,
     order_by_cost,
 )
-from planner.decide.sizing.purchase import UNCHANGED, other_precision, purchase_options
+from planner.decide.sizing.purchase import other_precision, purchase_options
 from planner.decide.sizing.size import Size
 from planner.decide.sizing.size_all import Sizes
 from planner.optimize.result_columns import RUNS
@@ -53,6 +52,7 @@ from planner.show.presenters.format_results import (
     number_of,
     result_cell,
     without_origin,
+    workload_of_row,
 )
 from planner.show.presenters.json_files import question_manifest
 from planner.show.presenters.margins import (
@@ -70,6 +70,7 @@ from planner.show.presenters.services import (
     carried_lines,
     carried_rank,
     format_budget,
+    option_fields,
     placement_blocks,
     placement_tables,
 )
@@ -84,8 +85,6 @@ from planner.show.presenters.size_screen import (
 )
 from planner.show.presenters.uncertainty import format_regret, other_formats
 from planner.show.reports import ResultRow, SizeReport, written_report
-from planner.workloads.registry import workload_of
-from planner.workloads.workload import Workload
 
 _MAX_REASONS = 40
 # Rows of the first screen.
@@ -339,7 +338,7 @@ def _spare_line(fleet: FeasiblePlan | None) -> str:
 def _proven_line(best: Size, proven: Size | None, confidence: float) -> str:
     """Return a sentence on a cheapest plan without published runs, and the best with runs."""
     row = _fewest_row(best)
-    software = row[_workload(row).profile_kind]
+    software = row[workload_of_row(row).profile_kind]
     missing = f"Not proven: no published run of {software} on {best.gpu} is known"
     if proven is None:
         return f"{missing}, nor of any other choice here."
@@ -426,7 +425,7 @@ def _best_line(title: str, size: Size, fleet: FeasiblePlan | None, confidence: f
     if fleet is None:
         return ""
     row, parts = fleet.row, [f"{title}: {fleet.num_gpus:,} x {_gpu_and_contract(size)}"]
-    parts.append(f"{row[_workload(row).profile_kind]}, {_layout_text(row)}")
+    parts.append(f"{row[workload_of_row(row).profile_kind]}, {_layout_text(row)}")
     if not fleet.is_proven:
         parts.append("not proven")
     for column in COSTS:
@@ -478,7 +477,7 @@ def _day_best_lines(size: Size, day: DailySchedule, confidence: float, title: st
 
 
 def _layout_text(row: Row) -> str:
-    wording = _workload(row).wording
+    wording = workload_of_row(row).wording
     return (wording.format_brief or wording.format_short)(row)
 
 
@@ -567,7 +566,7 @@ def choice_columns(rows: Rows) -> Iterator[Column]:
         ]
         cells = [Cell(text=formatting.format_percent(share), number=100 * share) for share in spare]
         yield Column("least spare", cells)
-    workload = _workload(rows[0])
+    workload = workload_of_row(rows[0])
     plans = [f"{row[workload.profile_kind]} {layout_of(workload, row)}" for row in rows]
     yield Column("plan", plans, numeric=False)
 
@@ -585,12 +584,6 @@ def _cost(row: Row, column: str) -> str:
 
 
 _VERBS = {"rl": "train with generated answers"}
-
-
-def _workload(row: Row) -> Workload:
-    if "rollout_gpus" in row:
-        return workload_of("rl")
-    return workload_of("train" if "framework" in row else "serve")
 
 
 def _limits(sizes: Sizes) -> list[str]:
@@ -635,20 +628,14 @@ def _time(fleet: FeasiblePlan | None) -> float:
 
 def _option_fields(sizes: Sizes) -> dict[str, object]:
     """Return the ways to rent, reserve or own the GPUs of a service; {} for other sizes."""
-    best, budget = sizes.best, sizes.budget
+    best = sizes.best
     row = {} if best is None or best.fewest is None else best.fewest.row
-    if best is None or best.carried is not None or _HOURLY_COST not in row or sizes.load:
+    if best is None or best.carried is not None or _HOURLY_COST not in row:
         return {}
     options = purchase_options(sizes.request, sizes.feasible)
-    if not options:
-        return {}
-    fields: dict[str, object] = {"options": [option.row for option in options]}
-    if other := other_precision(sizes.request, best):
+    fields = option_fields(options, sizes.price_change, sizes.budget)
+    if fields and not sizes.load and (other := other_precision(sizes.request, best)):
         fields["other_precision"] = other
-    if sizes.price_change != UNCHANGED:
-        fields["price_change"] = sizes.price_change.text
-    if budget is not None and math.isfinite(budget.rate):
-        fields["budget_per_year_usd"] = budget.rate * YEAR
     return fields
 
 

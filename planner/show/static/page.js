@@ -148,14 +148,16 @@
   const MOST_ENDS = 60;  // of more points the intervals hide each other
   const SERIES = 7;
   const SHAPES = ["M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0Z", "M-4.4,-4.4H4.4V4.4H-4.4Z", "M0,-5.5L5.5,4H-5.5Z", "M0,-6L5,0L0,6L-5,0Z"];
+  const DIAMOND = "M0,-6L6,0L0,6L-6,0Z";
   const STAR = "M0,-9L2.6,-3.2L8.6,-2.8L4,1.2L5.4,7.3L0,4L-5.4,7.3L-4,1.2L-8.6,-2.8L-2.6,-3.2Z";
 
   // An axis is logarithmic, unless the reader chooses, where its values span more than this.
   const DECADE = 10;
 
   class Scatter {
-    constructor(figure, sheet) {
+    constructor(figure, sheet, measured) {
       const place = (name) => sheet.names.indexOf(name);
+      this.measured = measured;
       const { x, y, by, shape } = figure.dataset;
       this.at = { x: place(x), y: place(y), by: place(by), shape: place(shape) };
       this.sheet = sheet;
@@ -167,6 +169,7 @@
       this.choices(figure.querySelector(".axes"));
       this.draw();
       sheet.listeners.push(() => this.draw());
+      if (measured) measured.listeners.push(() => this.draw());
       let width = this.drawn.clientWidth;
       new ResizeObserver(() => {
         if (this.drawn.clientWidth === width) return;
@@ -176,8 +179,11 @@
       this.drawn.addEventListener("click", (event) => {
         const point = event.target.closest("[data-row]");
         if (!point) return;
-        const row = sheet.rows[Number(point.dataset.row)];
-        sheet.rows.forEach((one) => one.classList.toggle("chosen", one === row));
+        const of = "measured" in point.dataset ? measured : sheet;
+        const row = of.rows[Number(point.dataset.row)];
+        of.rows.forEach((one) => one.classList.toggle("chosen", one === row));
+        const folded = row.closest("details");
+        if (folded) folded.open = true;
         row.scrollIntoView({ block: "nearest" });
       });
     }
@@ -204,13 +210,13 @@
     }
 
     // From a value to a place on an axis that holds all rows.
-    axis(rows, column, from, to, hasEnds) {
-      const values = rows.flatMap((row) => {
+    axis(rows, column, from, to, hasEnds, others) {
+      const values = others.concat(rows.flatMap((row) => {
         const value = number(row.cells[column]);
         const ends = hasEnds || row.classList.contains("best") ? this.ends(row, column) : [];
         return [value, ...ends.map((end) => Math.min(end, 3 * Math.abs(value)))];
-      });
-      const points = rows.map((row) => number(row.cells[column]));
+      }));
+      const points = others.concat(rows.map((row) => number(row.cells[column])));
       const isWide = Math.max(...points) > DECADE * Math.min(...points);
       const isLog = (this.isLogChosen ? this.log.checked : isWide) && Math.min(...values) > 0;
       let [low, high] = [Math.min(...values), Math.max(...values)];
@@ -236,8 +242,9 @@
       const width = Math.max(this.drawn.clientWidth, 240);
       const height = rows.length > 5 && width > 700 ? 440 : 340;
       const hasEnds = rows.length <= MOST_ENDS;
-      const x = this.axis(rows, at.x, 64, width - 14, hasEnds);
-      const y = this.axis(rows, at.y, height - 46, 26, hasEnds);
+      const runs = this.runs();
+      const x = this.axis(rows, at.x, 64, width - 14, hasEnds, runs.map((run) => run.x));
+      const y = this.axis(rows, at.y, height - 46, 26, hasEnds, runs.map((run) => run.y));
       if (!this.isLogChosen) this.log.checked = x.isLog || y.isLog;
       const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -252,6 +259,11 @@
       }
       element(svg, "text", { x: width - 14, y: height - 8, "text-anchor": "end", class: "axis" }, `${sheet.titles[at.x]} \u2192`);
       element(svg, "text", { x: 4, y: 14, class: "axis" }, `\u2191 ${sheet.titles[at.y]}`);
+      for (const run of runs) {
+        const group = element(svg, "g", { class: "point measured", "data-measured": "",
+          "data-row": this.measured.rows.indexOf(run.row), "data-tip": run.row.dataset.tip || "" });
+        element(group, "path", { d: DIAMOND, transform: `translate(${x.place(run.x)},${y.place(run.y)})` });
+      }
       const isBest = (row) => row.classList.contains("best");
       for (const row of [...rows].sort((one, two) => isBest(one) - isBest(two))) {
         const color = isBest(row) ? "chosen" : `s${every.indexOf(named(row)) % SERIES}`;
@@ -267,7 +279,17 @@
         element(group, "path", { d: isBest(row) ? STAR : SHAPES[shape], transform: `translate(${left},${up})` });
       }
       this.drawn.replaceChildren(svg);
-      this.tell(every, shapes);
+      this.tell(every, shapes, runs.length);
+    }
+
+    // The measured points that have both columns of the axes.
+    runs() {
+      const { measured, sheet, at } = this;
+      const [x, y] = [at.x, at.y].map((column) => (measured ? measured.names.indexOf(sheet.names[column]) : -1));
+      if (x < 0 || y < 0) return [];
+      return measured.rows.filter((row) => !row.hidden)
+        .map((row) => ({ row, x: number(row.cells[x]), y: number(row.cells[y]) }))
+        .filter((run) => !Number.isNaN(run.x) && !Number.isNaN(run.y));
     }
 
     // All that is known of a row: its hints, then its cells.
@@ -281,7 +303,7 @@
     }
 
     // Colours and their names, which hide their points when pressed.
-    tell(every, shapes) {
+    tell(every, shapes, hasRuns) {
       const buttons = every.length < 2 ? [] : every.map((name, n) => {
         const button = document.createElement("button");
         button.type = "button";
@@ -295,7 +317,8 @@
         return button;
       });
       const signs = shapes.map((name, n) => `${"\u25cf\u25a0\u25b2\u25c6"[n % SHAPES.length]} ${name}`);
-      const notes = [...(shapes.length > 1 ? signs : []), "\u2605 the answer"].map((words) => {
+      const runs = hasRuns ? ["\u25c7 published run"] : [];
+      const notes = [...(shapes.length > 1 ? signs : []), ...runs, "\u2605 the answer"].map((words) => {
         const made = document.createElement("span");
         made.textContent = words;
         return made;
@@ -352,7 +375,7 @@
     for (const box of document.querySelectorAll("[data-table]")) tables.set(box.dataset.table, new Sheet(box));
     for (const figure of document.querySelectorAll("[data-chart][data-table-of]")) {
       const sheet = tables.get(figure.dataset.tableOf);
-      if (sheet) new Scatter(figure, sheet);
+      if (sheet) new Scatter(figure, sheet, tables.get(figure.dataset.measured));
     }
   }
 

@@ -51,11 +51,10 @@ from planner.show.presenters.format_results import (
     number_of,
 )
 from planner.show.presenters.purchase import (
-    budget_line,
-    choice_line,
     decision_sections,
     priced_rows,
     prices_section,
+    recommendation_lines,
     recommended_option,
 )
 from planner.show.presenters.row_tables import (
@@ -65,7 +64,12 @@ from planner.show.presenters.row_tables import (
     make_table,
     shown_columns,
 )
-from planner.show.presenters.services import MOST_TOKENS, PER_MEGAWATT, carried_columns
+from planner.show.presenters.services import (
+    MOST_TOKENS,
+    PER_MEGAWATT,
+    carried_columns,
+    counted_services,
+)
 from planner.show.presenters.sizes import (
     BY_COST,
     COSTS,
@@ -249,6 +253,7 @@ def sizes_page(
     is_carried = bool(rows) and PER_MEGAWATT in rows[0]  # the most tokens first
     budget = report.budget_per_year_usd
     stakes = [line for line in report.decision if "at stake" in line]
+    placed = [row for row in rows if report.pools and number_of(row, "share") > 0]
     sections = [*decision_sections(options, price_change, budget, report.other_precision, stakes)]
     priced = [] if options or report.pools else prices_section(priced_rows(rows))
     if rows and _HOUR in rows[0]:
@@ -272,11 +277,11 @@ def sizes_page(
         subject=model,
         headline=_NONE,
         question=[*report.question, *report.version_notes],
-        answer=[*_decision_lines(report, options, price_change), *report.answer] or [_NONE],
+        answer=[*recommendation_lines(options, price_change, budget), *report.answer] or [_NONE],
         sections=[
             *sections,
             *priced,
-            assumptions(specs_of_rows(rows[:1]), catalogue),
+            assumptions(specs_of_rows(placed or rows[:1]), catalogue),
             manifest_section(report.manifest),
         ],
     )
@@ -322,15 +327,6 @@ def _of_one_contract(page: Page, row: ResultRow) -> Page:
             for line in page.answer
         ],
     )
-
-
-def _decision_lines(
-    report: SizeReport, options: Sequence[PurchaseOption], change: PriceChange
-) -> list[str]:
-    """Return whether to rent, reserve or own, and what a budget allows."""
-    budget = report.budget_per_year_usd
-    lines = [choice_line(options, change, budget)]
-    return [*filter(None, [*lines, budget_line(options, budget) if budget else ""])]
 
 
 def _with_cheapest_choice(page: Page, workload: Workload, rows: Sequence[ResultRow]) -> Page:
@@ -417,6 +413,8 @@ def _with_services(page: Page, report: SizeReport) -> Page:
     """Return the page with the GPUs of all services and their cost first."""
     rows, pool_rows = report.rows, report.pools
     names = [*dict.fromkeys(str(row["service"]) for row in rows)]
+    jobs = {row["service"] for row in rows if math.isfinite(number_of(row, "hours_per_day"))}
+    counts = counted_services(len(names) - len(jobs), len(jobs))
     where = formatting.join_words(
         [f"{formatting.format_count(pool['most_gpus'])} x {pool[GPU]}" for pool in pool_rows]
     )
@@ -429,8 +427,7 @@ def _with_services(page: Page, report: SizeReport) -> Page:
         page,
         title=f"Where do {formatting.join_words(names)} run together?",
         headline=(
-            f"{formatting.format_count(len(names))} services run on {where}: "
-            f"{format_result(_COST, total)} a day."
+            f"{counts} run on {where}: {format_result(_COST, total)} a day."
         ),
         figures=[
             Figure(name="GPUs at most", text=formatting.format_count(gpus), between=(
@@ -442,7 +439,7 @@ def _with_services(page: Page, report: SizeReport) -> Page:
                 between=f"{format_result(_COST, total * DAYS_PER_MONTH)} a month",
             ),
         ],
-        answer=page.answer[1:],
+        answer=[line for line in page.answer if line != report.answer[0]],
         evidence=evidence(weakest.get("basis"), weakest.get("evidence_runs")),
     )  # fmt: skip
 

@@ -157,8 +157,13 @@ def _number(value: float) -> float:
     return value if math.isfinite(value) else 0.0
 
 
-def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> list[Scatter]:
-    """Return a scatter chart of two columns of a table: the goals, or else cost or memory."""
+def front_chart(
+    table: str, columns: Sequence[str], goals: Sequence[str], measured: str = ""
+) -> list[Scatter]:
+    """Return a scatter chart of two columns of a table: the goals, or else cost or memory.
+
+    ``measured`` is the name of the table of measured points; "": none.
+    """
     fallback_axes = ("cost_usd", "cost_per_million_tokens_usd", "peak_memory_gib")
     axes = [name for name in dict.fromkeys([*goals, *fallback_axes]) if name in columns]
     if len(axes) < 2:
@@ -177,7 +182,9 @@ def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> lis
     return [
         Scatter(
             name=f"{table}_chart",
-            caption="Each point is a row of the table below, bars are 90 % intervals",
+            caption="Each point is a row of the table below, bars are 90 % intervals"
+            + "; hollow diamonds are published runs" * bool(measured),
+            measured=measured,
             table=table,
             x=axes[1],
             y=axes[0],

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.base import formatting
+from planner.base.csv_cells import number_or_nan
 from planner.errors import InfeasibleError
-from planner.show.output_blocks import Block, Page, RankingChart, Section, make_lines, text_table
+from planner.question.names import INPUT_TOKENS, OUTPUT_TOKENS
+from planner.show.output_blocks import (
+    Block,
+    Page,
+    RankingChart,
+    Section,
+    Table,
+    make_lines,
+    text_table,
+)
 from planner.show.presenters.alternatives import (
     Alternatives,
     alternatives,
@@ -35,7 +46,7 @@ from planner.show.presenters.recommendation import (
     regret_line,
     row_ends,
 )
-from planner.show.presenters.row_tables import AXES, MOST_ROWS
+from planner.show.presenters.row_tables import AXES, MOST_ROWS, make_table
 from planner.show.reports import ResultRow, SearchReport
 from planner.specs.catalogue import Catalogue
 from planner.ui.pages.headline import (
@@ -59,8 +70,12 @@ from planner.ui.pages.result_tables import (
     manifest_section,
     used_specs,
 )
+from planner.validation.nearest_runs import nearest_runs
 
 _PARTS = "Where do time and memory go?"
+_MEASURED = "measured"
+_LENGTHS = (INPUT_TOKENS, OUTPUT_TOKENS)
+_TIPS = ("source", "date", "model", "engine", "num_gpus", "concurrency", *_LENGTHS)
 
 
 def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
@@ -104,7 +119,7 @@ def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
         chart=None if chosen is None else _chart(report, chosen),
         sections=[
             *([_alternatives_section(report, chosen)] if chosen is not None else []),
-            _front_section(report),
+            _front_section(report, catalogue),
             _parts_section(report, row),
             Section(title=CHANGES, blocks=[*([moved] if moved else []), *changes.blocks]),
             assumptions(
@@ -169,21 +184,40 @@ def _axis_label(axis: str) -> str:
     return AXES.get(axis) or axis.replace("_", " ")
 
 
-def _front_section(report: SearchReport) -> Section:
+def _front_section(report: SearchReport, catalogue: Catalogue) -> Section:
     """Return the front as a chart and a table with the recommended plan marked."""
     rows = ranked_rows(report)
     table = front_table(report, rows)
     table = replace(table, hints=[hints(report.workload, row.row) for row in rows[:MOST_ROWS]])
     columns = [head.name for head in table.heads]
     line = front_line(report)
+    measured = _measured_table(report, catalogue)
     return Section(
         title="Which plans are on the Pareto front?",
         blocks=[
             *([make_lines(line)] if line else []),
-            *front_chart(table.name, columns, search_goals(report)),
+            *front_chart(table.name, columns, search_goals(report), _MEASURED * bool(measured)),
             table,
+            *measured,
         ],
     )
+
+
+def _measured_table(report: SearchReport, catalogue: Catalogue) -> list[Table]:
+    """Return a table of the published runs nearest to a service, in a list; empty: none."""
+    answers = report.manifest.get("answers") or {}
+    lengths = [number_or_nan(answers.get(name)) for name in _LENGTHS]
+    if report.workload.name != "serve" or not all(map(math.isfinite, lengths)):
+        return []
+    gpus = {str(row["gpu"]) for row in report.rows}
+    runs = nearest_runs(catalogue, str(answers.get("model")), sorted(gpus), *lengths)
+    if not runs:
+        return []
+    columns = [name for name in runs[0] if any(run[name] not in (None, "") for run in runs)]
+    caption = "Published runs of this model on these GPUs with the nearest lengths"
+    tips = [{name.replace("_", " "): str(run[name]) for name in _TIPS if run[name]} for run in runs]
+    table = make_table(_MEASURED, caption, report.workload, runs, columns)
+    return [replace(table, hints=tips, is_folded=True)]
 
 
 def _parts_section(report: SearchReport, row: ResultRow) -> Section:
