@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from planner.errors import SearchSpaceError
 from planner.question.conditions import WHERE, evaluate_condition, parse_condition
-from planner.validation.accuracy import kind_of
+from planner.validation.accuracy import ComparedRun, kind_of
 from planner.validation.case_prediction import Case
-from planner.validation.run_tables import MEASURED, Run, Runs
+from planner.validation.run_tables import INFERENCE, MEASURED, RL, TRAINING, Run, Runs
 from planner.validation.spec_library import Library, NotPredicted
 
 if TYPE_CHECKING:
@@ -41,18 +41,40 @@ def select_runs(tables: Sequence[Runs], where: Sequence[str], library: Library) 
         return [*tables]
     columns = _column_names(tables)
     conditions = [parse_condition(text, columns, _EXAMPLE) for text in where]
-    names = [*dict.fromkeys(name for _, used in conditions for name in used)]
+    is_derived = any({*names} & {*DERIVED} for _, names in conditions)
     selected = []
     for table in tables:
-        frame = _frame(table, names, library)
-        for expression, _ in conditions:
-            frame = frame[evaluate_condition(expression, frame, columns, _EXAMPLE)]
-        rows = tuple(table.rows[number] for number in frame.index)
+        cases = [*_cases(table, library)] if is_derived else [None] * len(table.rows)
+        numbers = _matching_rows(table, cases, conditions, columns)
+        rows = tuple(table.rows[number] for number in numbers)
         selected += [replace(table, rows=rows)] if rows else []
     if not selected:
         texts = " and ".join(map(repr, where))
         raise SearchSpaceError(f"No run meets {WHERE} {texts}.")
     return selected
+
+
+def select_compared(rows: Sequence[ComparedRun], where: str) -> list[ComparedRun]:
+    """Return the runs of one table, already predicted, that meet a condition."""
+    table = Runs(columns=tuple(rows[0].run.cells), rows=tuple(row.run for row in rows))
+    schemas = (column for schema in (TRAINING, INFERENCE, RL) for column in schema.columns)
+    columns = [*DERIVED, *dict.fromkeys(schemas)]
+    conditions = [parse_condition(where, columns, _EXAMPLE)]
+    cases = [row.prediction.case for row in rows]
+    return [rows[number] for number in _matching_rows(table, cases, conditions, columns)]
+
+
+def _matching_rows(
+    table: Runs,
+    cases: Sequence[Case | None],
+    conditions: Sequence[tuple[str, Sequence[str]]],
+    columns: Sequence[str],
+) -> list[int]:
+    """Return the indices of the rows of a table that meet all conditions."""
+    frame = _frame(table, cases, [name for _, names in conditions for name in names])
+    for expression, _ in conditions:
+        frame = frame[evaluate_condition(expression, frame, columns, _EXAMPLE)]
+    return [int(number) for number in frame.index]
 
 
 def _column_names(tables: Iterable[Runs]) -> list[str]:
@@ -61,12 +83,11 @@ def _column_names(tables: Iterable[Runs]) -> list[str]:
     return [*DERIVED, *sorted(dict.fromkeys(names), key=lambda name: name not in _FIRST)]
 
 
-def _frame(table: Runs, names: Iterable[str], library: Library) -> pd.DataFrame:
+def _frame(table: Runs, cases: Sequence[Case | None], names: Iterable[str]) -> pd.DataFrame:
     """Return columns of a table as a data frame."""
     import pandas as pd
 
     columns: dict[str, Sequence[object]] = {}
-    cases = [*_cases(table, library)] if {*names} & {*DERIVED} else []
     for name in names:
         if name in DERIVED:
             derive = DERIVED[name]
