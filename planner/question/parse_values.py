@@ -247,7 +247,7 @@ def _share(term: Term, value: object, option_name: str) -> float:
             f"{option_name} is a share from 0 to 1 or a percentage such as 90%, not "
             f"{format_input(value)}"
         )
-        raise SearchSpaceError(f"{message}: {term.description.partition(';')[0]}.")
+        raise SearchSpaceError(f"{message}: {re.split(r'[;.] ', term.description)[0]}.")
     return number
 
 

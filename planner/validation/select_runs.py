@@ -10,6 +10,18 @@ from typing import TYPE_CHECKING
 
 from planner.errors import SearchSpaceError
 from planner.question.conditions import WHERE, evaluate_condition, parse_condition
+from planner.question.names import (
+    CONCURRENCY,
+    FRAMEWORK,
+    GPU,
+    INPUT_TOKENS,
+    MODE,
+    MODEL,
+    NUM_GPUS,
+    OUTPUT_TOKENS,
+    PRECISION,
+    SEQUENCE_LENGTH,
+)
 from planner.validation.accuracy import ComparedRun, kind_of
 from planner.validation.case_prediction import Case
 from planner.validation.run_tables import INFERENCE, MEASURED, RL, TRAINING, Run, Runs
@@ -20,11 +32,11 @@ if TYPE_CHECKING:
 
 _EXAMPLE = "gpu_vendor == 'amd' and model_kind == 'moe'"
 _FIRST = (
-    "source", "publisher", "framework", "model", "gpu", "num_gpus", "workload", "mode", "precision",
-    "sequence_length", "input_tokens", "output_tokens", "concurrency", "year",
+    "source", "publisher", FRAMEWORK, MODEL, GPU, NUM_GPUS, "workload", MODE, PRECISION,
+    SEQUENCE_LENGTH, INPUT_TOKENS, OUTPUT_TOKENS, CONCURRENCY, "year",
 )  # fmt: skip
 """Columns that messages list first, after the derived ones."""
-_LENGTHS = ("sequence_length", "input_tokens", "output_tokens")
+_LENGTHS = (SEQUENCE_LENGTH, INPUT_TOKENS, OUTPUT_TOKENS)
 _CONSUMER = re.compile(r"rtx[2-5]0[5-9]0|gtx|titan|rx\d|arc-[ab]|apple|strix")
 """Names of GPUs that are sold for desktops and laptops: GeForce, Radeon, Arc, Apple, Ryzen."""
 
