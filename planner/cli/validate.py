@@ -83,9 +83,9 @@ def validate_log(values: OptionValues) -> None:
 def validate(values: options.OptionValues) -> None:
     """Predict measured runs and show the errors.
 
-    The runs are of training or inference. Exits with 5 if no row has both a measurement and a
-    prediction. --log reads a run from its log, --output adds it to a table for
-    `planner calibrate`, and --share writes it as an anonymous row for others.
+    The runs are of training, inference or RL. Select some with --where. Use --log to read a run
+    from its log, then --output to add it to a table for `planner calibrate`, or --share to write
+    an anonymous row for others. Exits with 5 if no row has both a measurement and a prediction.
     """
     if any(values[name] is not None for name in ("log", "plan", "log_format", "share")):
         return validate_log(values)

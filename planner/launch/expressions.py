@@ -1,6 +1,6 @@
 """Expressions in the cells of option tables: products, sums, conditions and defaults.
 
-Their syntax is Python's, of which these parts are allowed; a table with others is refused when it
+These parts of Python's syntax are allowed; a table with others is refused when it
 is loaded:
 
 ``8``, ``0.5``, ``'full'``, ``true``, ``false``, ``missing``

@@ -286,8 +286,8 @@ class EngineMemory:
     gpu_memory_utilization : default share of the device that the engine uses
     reserved : context [bytes], graphs and communication buffers
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
-    windows_hold_step : the room for one request has the new tokens of a step beside each sliding
-        window
+    windows_hold_step : the room for one request has the new tokens of a step in addition to each
+        sliding window
     window_pool_share : tokens that layers with a window have room for over those of other layers,
         if the pools are divided at the start; 0: blocks of all layers come from one pool
     memory_share : reference of the engine's option for the share of memory; None: no such option

@@ -231,8 +231,8 @@ def _check_workers(client: _Client, task: _Task) -> None:
 def _ask_workers(client: _Client, task: _Task) -> Mapping[str, BaseException | Mapping[str, str]]:
     """Return the identity of each worker, or its error.
 
-    A lost worker may end the whole call: then the others are asked again. After several calls none
-    is asked, because every batch compares its worker. Raises ClusterError if the
+    A lost worker may end the whole call: then the others are called again. After several calls none
+    is called, because every batch compares its worker. Raises ClusterError if the
     scheduler is lost.
     """
     for _ in range(_MOST_CALLS):

@@ -38,7 +38,7 @@ Spot: TypeAlias = tuple[Place, Value]
 
 CHOSEN_BY = (COST, TIME, VALUE)
 RECOMMENDED = "recommended"
-"""The headline of the row to run, beside those of `CHOSEN_BY`."""
+"""The headline of the row to run, in addition to those of `CHOSEN_BY`."""
 MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
 """Reasons for no plan: memory, a limit, an unknown number, anything else."""
 

@@ -314,7 +314,7 @@ def summary_page(report: PlanReport, title: str) -> Page:
     sure = report.summary.sure
     tables = [block for block in blocks if not isinstance(block, KeyValues | Lines)]
     manifest = report.manifest
-    first = "What the file sets" if "launch_file" in report.more else "What was asked"
+    first = "What the file sets" if "launch_file" in report.more else "The question"
     return Page(
         title=title,
         subject=str(manifest.get("model") or "the model"),

@@ -84,7 +84,7 @@ def _slowdown_note(request: Request) -> dict[str, str]:
         return {}
     publishers = median_slowdown(Work.SERVING).publishers
     return {
-        "tuned": f"no: a server that nobody tuned takes {slowdown:g} times as long as vendors' "
+        "tuned": f"no: an untuned server takes {slowdown:g} times as long as vendors' "
         f"benchmarks ({publishers} publishers; --tuned: as those)"
     }
 
