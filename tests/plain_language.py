@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 MAX_WORDS = 28
 """Words of a sentence; a span of code and a link count as one."""
@@ -21,6 +19,7 @@ BANNED = {
     r"\bwho (?:asks|wants|needs)\b": "users",
 }
 """Constructions, and what to write instead."""
+_ANY = re.compile("|".join(f"(?:{pattern})" for pattern in BANNED), re.IGNORECASE)
 _FENCE, _ITEM = re.compile(r"^(```|:::|~~~)"), re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+")
 _PARENTHESIS = re.compile(r" ?\([^()]*\)")
 _SENTENCE = re.compile(r"(?<=[.!?])\**\s+(?=[A-Z0-9`*\[\"]|planner |--)")
@@ -66,17 +65,18 @@ def help_problem(text: str) -> str:
 
 def construction(text: str) -> str:
     """The banned construction of a text, and what to write instead; empty if it has none."""
-    for pattern, instead in BANNED.items():
-        if match := re.search(pattern, text, re.IGNORECASE):
-            return f"{match[0]!r}: {instead}"
-    return ""
+    match = _ANY.search(text)
+    if match is None:
+        return ""
+    instead = next(BANNED[pattern] for pattern in BANNED if re.search(pattern, text, re.IGNORECASE))
+    return f"{match[0]!r}: {instead}"
 
 
-def source_texts(source: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+def source_texts(source: str, nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and text of each string with a space, docstring and comment of a module."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, " ".join(node.value.split())
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+    for number, line in enumerate(source.splitlines(), 1):
+        if (comment := line.find("#")) >= 0:
+            yield number, line[comment:]

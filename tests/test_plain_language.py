@@ -68,7 +68,7 @@ def test_texts_of_the_package_are_plain() -> None:
     found = [
         f"{path}:{line} {reason}: {text[:100]}"
         for path, tree in nodes().items()
-        for line, text in source_texts((ROOT / path).read_text(encoding="utf-8"), tree[0])
+        for line, text in source_texts((ROOT / path).read_text(encoding="utf-8"), tree)
         if (reason := construction(text))
     ]
     assert found == []
@@ -133,5 +133,5 @@ def test_sentences_leave_out_code_tables_and_headings() -> None:
 
 def test_comments_and_docstrings_are_texts() -> None:
     source = '"""A docstring."""\nx = "a text"  # a comment\n'
-    texts = [text for _, text in source_texts(source, ast.parse(source))]
+    texts = [text for _, text in source_texts(source, ast.walk(ast.parse(source)))]
     assert texts == ["A docstring.", "a text", "# a comment"]
