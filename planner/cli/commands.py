@@ -263,4 +263,4 @@ def _write_file(path: Path, rewritten: RewriteResult, *, quiet: bool) -> None:
             file.write(text)
         target.chmod(mode & 0o7777)
     if not quiet:
-        make_console(stderr=True).print(f"{path} is changed; {backup.name} is as it was.")
+        make_console(stderr=True).print(f"{path} is changed; {backup.name} has the original.")

@@ -47,7 +47,7 @@ def explain_word(text: str) -> list[Meaning]:
     parts = [*_containing(word)][:_MOST_MEANINGS] if len(word) > 2 else []
     if not parts:
         raise SearchSpaceError(
-            f"There is no meaning of {text!r}.{did_you_mean(word, _words())} "
+            f"{text!r} is not explained.{did_you_mean(word, _words())} "
             "`planner COMMAND -h all` lists every option."
         )
     return parts

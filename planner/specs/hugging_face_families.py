@@ -442,7 +442,7 @@ def _size(term: str, config: ConfigReader) -> int | None:
         return int(term.rstrip("?"))
     match = _TERM.fullmatch(term)
     if match is None:
-        raise ValueError(f"{term!r} is no term")
+        raise ValueError(f"{term!r} is not a term")
     *tables, key = match[1].split(".")
     for name in tables:
         config = config.table(name)

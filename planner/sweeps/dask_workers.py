@@ -344,7 +344,7 @@ def _short_message(error: BaseException) -> str:
 def run_on_worker(task: _Task, part: ScenarioBatch) -> bytes:
     """Run a part on a worker, which may have joined after the check of the others."""
     if differ := differences(task.identity, identity_once(task.token, task.plan)):
-        raise ClusterError(f"A new worker has another {differ}. {_RESUME_HINT}")
+        raise ClusterError(f"A new worker has a different {differ}. {_RESUME_HINT}")
     return run_part(task.plan, part)
 
 

@@ -403,7 +403,7 @@ def _with_cheapest_day(page: Page, report: SizeReport) -> Page:
             Figure(
                 name="used",
                 text=formatting.format_percent(day["utilization"]),
-                between="of what is paid for",
+                between="of the payment",
             ),
         ],
         evidence=evidence(basis),

@@ -112,7 +112,7 @@ def read_page(
         return plan_page(SavedPlan.from_dict(table, str(path)), str(path), catalogue)
     result = result_from_json(table, str(path))
     if price_change is not None and not isinstance(result, SizeReport):
-        raise SearchSpaceError("--price-change is of a result of planner size.")
+        raise SearchSpaceError("--price-change needs a result of planner size.")
     page = result_page(result, catalogue, price_change)
     if isinstance(result, SearchReport) and result.recommended is not None:
         return add_new_prediction(page, result.recommended)

@@ -194,7 +194,7 @@ def _refuse_answer_options(request: Request) -> None:
                 "give request_latency, prompt_throughput_per_gpu or cost_per_million_tokens."
             )
     if request.draft_tokens:
-        raise SpecError("Drafts are of generated tokens: leave out --draft-tokens.")
+        raise SpecError("Only generated tokens are drafted: leave out --draft-tokens.")
 
 
 def _make_workload(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorkload:
