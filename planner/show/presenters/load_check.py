@@ -159,9 +159,8 @@ def _room_line(candidates: Candidates, row: Row) -> str:
         return ""
     capacity, concurrency = number_of(row, "most_sequences"), number_of(row, "concurrency")
     return (
-        f"The cache holds {formatting.format_count(capacity)} of {formatting.format_count(concurrency)} "
-        "requests in "
-        "each replica."
+        f"The cache holds {formatting.format_count(capacity)} of "
+        f"{formatting.format_count(concurrency)} requests in each replica."
     )
 
 
@@ -189,10 +188,9 @@ def _waiting_line(row: Row) -> str:
     if not capacity < concurrency:
         return ""
     return (
-        f"The cache holds {formatting.format_count(capacity)} of {formatting.format_count(concurrency)} "
-        "requests in each "
-        "replica, the "
-        f"others queue: TTFT {formatting.format_duration(number_of(row, 'time_to_first_token_s'))}."
+        f"The cache holds {formatting.format_count(capacity)} of "
+        f"{formatting.format_count(concurrency)} requests in each replica, the others queue: "
+        f"TTFT {formatting.format_duration(number_of(row, 'time_to_first_token_s'))}."
     )
 
 
