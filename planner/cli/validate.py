@@ -120,8 +120,9 @@ def validate(values: options.OptionValues) -> None:
     if picture is not None and validated.is_compared:
         from planner.show.presenters.plots.picture import draw
 
-        source_name = "Published runs" if runs is None else runs.name
-        draw(picture, f"{source_name} and predictions", [rows for _, rows in validated.tables])
+        source_name = "published runs" if runs is None else runs.name
+        title = f"How close are predictions to {source_name}?"
+        draw(picture, title, [rows for _, rows in validated.tables])
     if not quiet:
         for table, rows in validated.tables:
             blocks = validation_blocks(kind_of(table), rows)
