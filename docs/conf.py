@@ -48,7 +48,7 @@ html_math_renderer = "mathml"
 
 
 def setup(app):
-    """Register what the site needs beside the extensions."""
+    """Register what the site needs in addition to the extensions."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("builder-inited", lambda _: site_pages.write(_DOCS / "generated"))
     app.connect("source-read", lambda _, name, source: site_pages.prepare(name, source))

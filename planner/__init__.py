@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         size_services,
         sweep,
         validate_log,
+        validate_runs,
         write_launch,
     )
     from planner.question.request import Request
@@ -46,6 +47,7 @@ __all__ = [
     "size_services",
     "sweep",
     "validate_log",
+    "validate_runs",
     "write_launch",
 ]
 

@@ -52,6 +52,7 @@ from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
 if TYPE_CHECKING:
+    from planner.show.validated_answer import ValidateAnswer
     from planner.validation.logs.log_comparison import Comparison
 
 
@@ -457,6 +458,43 @@ def validate_log(
 
     planned = PredictedRun.read(Path(plan), None if specs is None else Path(specs))
     return compare(read_log(Path(log), log_format), planned, Path(log).name)
+
+
+def validate_runs(
+    runs: str | os.PathLike[str] | None = None,
+    *,
+    where: str | Sequence[str] = (),
+    specs: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> ValidateAnswer:
+    """The errors of predictions for measured runs, as ``planner validate`` shows them.
+
+    Raises SpecError if the table has errors; SearchSpaceError if a condition is invalid, names an
+    unknown column, or no run meets it.
+
+    Parameters
+    ----------
+    runs : a CSV file of runs; None: the published runs
+    where : pandas expressions over the columns of runs, such as ``"gpu_vendor == 'amd'"``. Of each
+        run planner adds ``model_kind``, ``gpu_vendor``, ``consumer_gpu``, ``context_tokens`` and
+        ``first_run``
+    specs : a folder of the user's specs
+    progress : called with the number of runs done
+
+    >>> validate_runs(where="publisher == 'torchtitan' and gpu == 'h200-sxm-141gb'")
+    <6 validated runs>
+    """
+    from planner.show.validated_answer import ValidateAnswer
+    from planner.specs.catalogue import Catalogue
+    from planner.validation.spec_library import Library
+    from planner.validation.validated_runs import predict_runs
+
+    library = Library(catalogue=Catalogue(None if specs is None else Path(specs)))
+    conditions = [where] if isinstance(where, str) else [*where]
+    path = None if runs is None else Path(runs)
+    return ValidateAnswer.from_result(
+        predict_runs(path, conditions, library, lambda total, unit: nullcontext(progress))
+    )
 
 
 def explain(

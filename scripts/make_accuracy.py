@@ -23,6 +23,7 @@ from spec_pages import plain, table
 import planner
 from planner.base.formatting import format_count, format_significant
 from planner.confidence.intervals import LEVEL
+from planner.confidence.profile_rules import read_table
 from planner.specs.catalogue import Catalogue
 from planner.validation.accuracy import (
     ComparedQuantity,
@@ -34,11 +35,13 @@ from planner.validation.accuracy import (
     predict,
 )
 from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL, read_runs
+from planner.validation.select_runs import select_compared
 from planner.validation.spec_library import Library
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "reference" / "accuracy_tables.md"
 README = ROOT / "README.md"
+ACCURACY = ROOT / "docs" / "background" / "accuracy.md"
 
 _NAMED = re.compile(r"^\|.*\| `([\w-]+)` \|$", re.MULTILINE)
 _UNITS = {
@@ -47,7 +50,7 @@ _UNITS = {
     "output_tokens_per_s": (1.0, "tokens/s"),
     "time_per_output_token_s": (1e3, "ms TPOT"),
 }
-_ENOUGH = 10
+_ENOUGH, _MANY = 10, 20
 _TITLES = (
     "Training",
     "Static batches and offline throughput",
@@ -88,7 +91,7 @@ _GROUPS: Mapping[str, Callable[[ComparedRun], str | None]] = {
 def accuracy_tables(tables: Iterable[Sequence[ComparedRun]]) -> str:
     """The text of the file, from the rows of each shipped table."""
     tables = [*tables]
-    parts = [_HEAD, *_targets(tables)]
+    parts = [_HEAD, *_targets(tables), *_slices(tables)]
     for title, rows in zip(_TITLES, tables, strict=True):
         parts.append(f"## {title}")
         for compared in rows[0].kind.compared:
@@ -113,6 +116,50 @@ def _targets(tables: Sequence[Sequence[ComparedRun]]) -> Iterator[str]:
         for one in reached(tables)
     )
     yield table(("set", "figure", "runs", "reached", "unfitted", "target", "met"), lines)
+
+
+def _slices(tables: Sequence[Sequence[ComparedRun]]) -> Iterator[str]:
+    """Yield the errors of hard slices of the runs, and the condition of each."""
+    yield "## Slices"
+    yield (
+        "Slices are rows of `scripts/published/accuracy_slices.csv`. Pass a condition to "
+        "`planner validate --where` for its errors by source, software and GPU."
+    )
+    slices = read_table("accuracy_slices.csv", Path(__file__).parent / "published")
+    yield table(("slice", "--where"), ((row["slice"], f"`{row['where']}`") for row in slices))
+    lines = [line for row in slices for line in _slice_lines(row["slice"], row["where"], tables)]
+    yield table(("slice", "quantity", *_COLUMNS), lines)
+
+
+def _slice_lines(
+    name: str, where: str, tables: Sequence[Sequence[ComparedRun]]
+) -> Iterator[tuple[str, ...]]:
+    for title, rows in zip(_TITLES, tables, strict=True):
+        selected = select_compared(rows, where)
+        for compared in rows[0].kind.compared:
+            measured = (row for row in selected if row.first_measured(compared.names) is not None)
+            counted = [row for row in measured if row.counts(compared)]
+            if len(counted) >= _ENOUGH:
+                quantity = f"{title}: {compared.title.lower()}"
+                yield (name, *_cells(group_errors(quantity, counted, compared)))
+
+
+def accuracy_with(tables: str, text: str) -> str:
+    """The text of the accuracy page with the rows of slices of the tables."""
+    part = tables.partition("## Slices\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")]
+    errors = [row for row in rows if len(row) == len(_COLUMNS) + 2 and row[2][0].isdigit()]
+    enough = [row for row in errors if int(row[2].replace(",", "")) >= _MANY]
+    lines = [(row[0], _short(row[1]), row[2], *row[4:6], row[7]) for row in enough]
+    head = "| slice | quantity | runs | mean | median | within |\n|---|---|--:|--:|--:|--:|\n"
+    body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return re.sub(r"^\| slice \|.*\n(?:\|.*\n)*", lambda _: head + body, text, flags=re.MULTILINE)
+
+
+def _short(quantity: str) -> str:
+    """Return the name of a quantity with the first word of its table, such as *serving: ...*."""
+    table_name, _, name = quantity.partition(": ")
+    return f"{table_name.split()[0].lower()}: {name}"
 
 
 @cache
@@ -247,3 +294,4 @@ if __name__ == "__main__":
     FILE.write_text(made, encoding="utf-8")
     text = readme_with(made, README.read_text(encoding="utf-8"))
     README.write_text(with_known_runs(text), encoding="utf-8")
+    ACCURACY.write_text(accuracy_with(made, ACCURACY.read_text("utf-8")), encoding="utf-8")

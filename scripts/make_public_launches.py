@@ -37,10 +37,9 @@ _HEAD = """# Launch files of others, read
 
 Made by `python scripts/make_public_launches.py`. The {number} files in
 `tests/launch/public/` are in the style of public ones. Each was written for this repository after a
-public file, with its options, its values and what is hard in it. This table has what
-`planner estimate --from FILE` makes of them, and tests hold it. The files were known while the
-readers were written. [Files that nobody had read](#files-that-nobody-had-read) shows how well a new
-file is read.
+public file, with its options, its values and its hard parts. This table shows the result of
+`planner estimate --from FILE`, and tests check it. The files were known while the readers were
+written. [Unseen files](#unseen-files) shows how well planner reads a new file.
 
 - *Understood* options are used by a prediction.
 - *Defaults* are what the tool does where the file sets nothing.
@@ -56,15 +55,17 @@ file is read.
 |---|---|--:|--:|--:|--:|---|---|---|---|
 """
 _DRAWN = """
-## Files that nobody had read
+## Unseen files
 
-{number} public files, drawn by a rule: of each repository the first file, by the SHA-256 of its
-name, that starts or configures a model; a few that do not stayed in as files to refuse. A right
-reading was judged by hand from the text of the file, by whoever repaired the readers. *Unseen* is
-the first run of the second draw, from other repositories, after the repairs that the first draw
-led to; *now* is after those of the second, which no longer counts as unseen. *Partial* readings
-name the options that may change the verdict; *one word* is the model that a file leaves to the
-user.
+{number} public files were drawn by a rule. From each repository it takes the first file, by the
+SHA-256 of its name, that starts or configures a model. A few files that do not stayed in as files
+to refuse. The right reading was judged by hand from the text of the file.
+
+- *Unseen* is the first run of the second draw, from other repositories, after repairs from the
+  first draw.
+- *Now* is after repairs from the second draw, which no longer counts as unseen.
+- *Partial* readings name the options that may change the verdict.
+- *One word* is the model, which the file leaves to the user.
 
 | | first, before | first, now | second, before | second, unseen | second, now |
 |---|--:|--:|--:|--:|--:|
@@ -195,9 +196,9 @@ def page() -> str:
     whole = sum(not told.asked for told in read)
     clear = sum(not told.unknown for told in read)
     summary = (
-        f"{len(read)} of {len(outcomes)} are read and judged, {whole} of them as they stand, the "
-        f"others once their model is given. {clear} have no option that is not understood. "
-        f"{len(outcomes) - len(read)} are refused, each with its reason."
+        f"planner reads and judges {len(read)} of {len(outcomes)}, {whole} without further "
+        f"options. The others need their model. In {clear} files it understands every option. "
+        f"The other {len(outcomes) - len(read)} are refused, each with its reason."
     )
     head = _HEAD.format(number=len(outcomes), summary=summary)
     rows = "".join(row_of_page(case, told) for case, told in outcomes)

@@ -18,6 +18,7 @@ import planner
 from planner.base import formatting
 from planner.cli.app import app, command_line
 from planner.cli.help import TITLES
+from planner.commands.options import OPTIONS, option_name
 from planner.question.terms import Term, glossary
 
 FILE = Path(planner.__file__).parents[1] / "docs" / "reference" / "reference.md"
@@ -44,6 +45,9 @@ _TYPES = {
     "kg": "mass with a unit",
     "token": "tokens with a unit",
 }
+_TERM_SECTIONS = {
+    "question": "Questions", "limit": "Limits", "sizing": "Sizing", "operator": "Operators",
+}  # fmt: skip
 _PLACEHOLDERS = {int: "N", float: "X", str: "NAME", Path: "FILE"}
 _HEAD = """# Reference
 
@@ -255,9 +259,18 @@ def _command(path: str, callback: Callable[..., Any]) -> str:
     rows = [(_code(one.shown), _code(one.default), one.words) for one in own]
     parts = [f"### {path}", words, _table(("option", "default", "meaning"), rows)]
     if asked:
-        names = ", ".join(_code(one.shown.split()[0].rstrip(",")) for one in asked)
-        parts.append(f"And the questions and limits {names}.")
+        parts.append(_term_options(path.split()[1]))
     return "\n\n".join(parts)
+
+
+def _term_options(command: str) -> str:
+    """A sentence on the options of a command that sections above explain."""
+    options = OPTIONS[command]
+    links = [
+        f"[{title}](#{title.lower()})" for title in map(_TERM_SECTIONS.__getitem__, options.kinds)
+    ]
+    without = "".join(f", without {_code(option_name(name))}" for name in options.without)
+    return f"Further options: {' and '.join(links)}{without}."
 
 
 def _is_of_a_term(option: Option) -> bool:

@@ -101,7 +101,7 @@ def panels(folder: Path) -> Iterator[Curves]:
                 counts=[1] * len(found),
                 ties=[False] * len(found),
             )
-            for part, words in ((None, "mean"), (0.99, "99 %"))
+            for part, words in ((None, "mean"), (0.99, "p99"))
             for how, told in (("predicted", "predicted"), ("seen", "replayed"))
         ]
         yield Curves(

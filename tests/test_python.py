@@ -203,6 +203,7 @@ def test_the_package_shows_its_public_names():
         "size_services",
         "sweep",
         "validate_log",
+        "validate_runs",
         "write_launch",
     ]
     assert dir(planner) == ["Request", "__version__", *functions]

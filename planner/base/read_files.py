@@ -70,7 +70,7 @@ def open_regular_file(path: Path, error: Error = SpecError) -> BufferedReader:
     if (folders := _readable.get()) is not None:
         real_path = os.path.realpath(path)
         if not any(_is_within(real_path, folder) for folder in folders):
-            raise error(f"{path}: is read from no place outside what was given.")
+            raise error(f"{path}: is outside the given files and folders.")
     try:
         file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -80,7 +80,7 @@ def open_regular_file(path: Path, error: Error = SpecError) -> BufferedReader:
         pass
     except (OSError, ValueError) as failure:
         raise read_error(path, failure, error) from failure
-    raise error(f"{path}: is not a regular file; write what it gives into one.")
+    raise error(f"{path}: is not a regular file; save its content to one.")
 
 
 def _is_within(path: str, folder: str) -> bool:

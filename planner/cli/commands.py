@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 def search(values: OptionValues) -> None:
-    """Find the best configurations of a space."""
+    """Find the best configurations of a model on given GPUs.
+
+    Predicts every layout of the search space, and recommends one.
+    """
     call = call_of(values)
     if values["launch"] is not None:
         from planner.commands.launch import with_default_workload
@@ -104,7 +107,10 @@ def _search_all(values: OptionValues, call: Call) -> Searched:
 
 
 def size(values: OptionValues) -> None:
-    """Find the fewest and the cheapest GPUs of each type and contract that keep the limits."""
+    """Find the fewest and the cheapest GPUs for given limits.
+
+    Tries each GPU type and contract. Give a deadline, a budget or a request rate.
+    """
     from planner.base.worker_processes import num_cores
     from planner.commands.size import SIZE
 
@@ -117,7 +123,10 @@ def size(values: OptionValues) -> None:
 
 
 def estimate(values: OptionValues) -> None:
-    """Show one configuration in full."""
+    """Predict one configuration: time, memory, cost.
+
+    The configuration is --set NAME=VALUE, a plan, or your launch file (--from).
+    """
     from planner.commands.estimate import ESTIMATE
 
     check_files(values)
@@ -148,6 +157,31 @@ def _save_change(values: OptionValues, estimated: Estimated) -> None:
             _write_file(edited_file.path, edited_file, quiet=values["quiet"])
 
 
+def explain(values: OptionValues) -> None:
+    """Explain a plan: what bounds it. Or explain a word.
+
+    Without a plan it explains the recommended one. With WORD it prints the meaning of a word.
+    """
+    if values["words"]:
+        _explain_words(values)
+        return
+    check_files(values)
+    run_command(values, command_of("explain"))
+
+
+def _explain_words(values: OptionValues) -> None:
+    """Print the meanings of words. Raises SearchSpaceError if a word is unknown, or for a plan."""
+    from planner.errors import SearchSpaceError
+    from planner.question.explain_words import explain_word
+    from planner.show.presenters.words import meanings_blocks
+    from planner.show.terminal import make_console, print_blocks
+
+    if any(is_set(values, name) for name in values if name not in ("context", "words", "quiet")):
+        raise SearchSpaceError("Words are explained without a plan: leave out WORD or the options.")
+    meanings = [meaning for word in values["words"] for meaning in explain_word(word)]
+    print_blocks(make_console(), meanings_blocks(meanings))
+
+
 def plain_command(name: str) -> Command:
     """Return a command that only writes and prints its answer."""
 
@@ -160,7 +194,10 @@ def plain_command(name: str) -> Command:
 
 
 def launch(values: OptionValues) -> None:
-    """Write the launch files of a plan, yours or the recommended one."""
+    """Write the launch files of a plan.
+
+    The plan is yours, or the recommended one. Without TARGET all tools are listed.
+    """
     if values["target"] is None:
         _print_targets(values)
         return
@@ -226,4 +263,4 @@ def _write_file(path: Path, rewritten: RewriteResult, *, quiet: bool) -> None:
             file.write(text)
         target.chmod(mode & 0o7777)
     if not quiet:
-        make_console(stderr=True).print(f"{path} is changed; {backup.name} is as it was.")
+        make_console(stderr=True).print(f"{path} is changed; {backup.name} has the original.")

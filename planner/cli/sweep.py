@@ -83,13 +83,16 @@ sweep = typer.Typer(
     cls=_RunUnlessNamed,
     add_completion=False,
     rich_markup_mode=None,
-    help="Run every combination of the lists in a plan.",
+    help="Search every combination of models, GPUs and limits.",
 )
 sweep.command("show", cls=TextOptionCommand, epilog=EPILOG)(show)
 
 
 def _run(values: OptionValues) -> None:
-    """Run a search for every combination of the lists in a plan; continue an unfinished sweep."""
+    """Search every combination of models, GPUs and limits.
+
+    The lists are options, or a plan file. An unfinished sweep continues.
+    """
     from planner.commands.sweep import SWEEP
 
     path = values["save_sweep"]

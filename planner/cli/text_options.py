@@ -17,31 +17,30 @@ if TYPE_CHECKING:
 
 HELP = ("-h", "--help")
 COMMANDS = {
-    "search": "Find the best configurations of a space.",
-    "size": "Find the fewest and the cheapest GPUs of each type and contract that keep the limits.",
-    "estimate": "Show one configuration in full.",
-    "check": "Read the command you are about to start: whether it fits, and how fast it will be.",
-    "explain": "Explain a plan, or the recommended one: what bounds it, what would change it.",
-    "compare": "Compare plans, specs or sweeps: what differs, which is better, what is tied.",
-    "max-batch": "Find the largest micro-batch, or the most concurrent requests, within memory and "
-    "limits.",
-    "max-length": "Find the longest sequence, prompt or answer that fits and keeps the limits.",
-    "operators": "Show how long one kernel, collective or copy takes, and what bounds it.",
-    "launch": "Write the launch files of a plan, yours or the recommended one.",
-    "report": "Write a result as one page: the answer, alternatives, the front, sources.",
+    "search": "Find the best configurations of a model on given GPUs.",
+    "size": "Find the fewest and the cheapest GPUs for given limits.",
+    "estimate": "Predict one configuration: time, memory, cost.",
+    "check": "Check if a command will fit, and how fast it will run.",
+    "explain": "Explain a plan: what bounds it. Or explain a word.",
+    "compare": "Compare plans, models, GPUs, engines or sweeps.",
+    "max-batch": "Find the largest batch that fits and keeps the limits.",
+    "max-length": "Find the longest text that fits and keeps the limits.",
+    "operators": "Predict the time of one kernel, collective or copy.",
+    "launch": "Write the launch files of a plan.",
+    "report": "Write a result as a page to share.",
     "mcp": "Run an MCP server for AI assistants.",
-    "ui": "Run the web interface and JSON API, on this machine only by default.",
+    "ui": "Run the web interface and JSON API on this machine.",
     "calibrate": "Fit a framework or engine profile to measured runs.",
     "validate": "Predict measured runs and show the errors.",
-    "sweep": "Run every combination of the lists in a plan.",
+    "sweep": "Search every combination of models, GPUs and limits.",
     "specs": "List, show, validate and add specs.",
 }
-"""One sentence for each command, shown in the list of commands."""
+"""One sentence for each command, short enough for one line of the list of commands."""
 GROUPS = {
-    "Ask": ("search", "size", "estimate", "max-batch", "max-length", "sweep"),
+    "Plan": ("search", "size", "estimate", "max-batch", "max-length", "sweep"),
     "Understand": ("explain", "compare", "operators"),
-    "Use": ("launch", "check", "report", "ui", "mcp"),
-    "Own data": ("specs", "validate", "calibrate"),
+    "Use a plan": ("launch", "check", "report", "ui", "mcp"),
+    "Your data": ("specs", "validate", "calibrate"),
 }
 """The groups of the list of commands, in order."""
 FIRST_EXAMPLES = (

@@ -13,7 +13,10 @@ from planner.errors import require_installed
 
 @options.with_command_options("ui")
 def ui(values: options.OptionValues) -> None:
-    """Run the web interface and JSON API, on this machine only by default."""
+    """Run the web interface and JSON API on this machine.
+
+    Other machines can reach it only with --host, and need the access token.
+    """
     require_installed("planner ui needs", "ui", "fastapi", "jinja2", "uvicorn")
     from planner.specs.catalogue import Catalogue
     from planner.ui.request_limits import Limits
@@ -49,7 +52,10 @@ def _workers(values: options.OptionValues) -> dict[str, int]:
 
 @options.with_command_options("report")
 def report(values: options.OptionValues) -> None:
-    """Write a result as one page: the answer, alternatives, the front, sources."""
+    """Write a result as a page to share.
+
+    The page has the answer, the alternatives, the front and the sources.
+    """
     from planner.base.atomic_write import check_path
     from planner.decide.sizing.purchase import read_price_change
     from planner.errors import SearchSpaceError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,6 @@ from planner.cli.options import OptionValues, picture_of
 
 if TYPE_CHECKING:
     from planner.base.enums import TemplateKind
-    from planner.validation.accuracy import ComparedRun
-    from planner.validation.run_tables import Runs
-    from planner.validation.spec_library import Library
 
 
 def validate_log(values: OptionValues) -> None:
@@ -39,8 +36,8 @@ def validate_log(values: OptionValues) -> None:
     from planner.validation.logs.predicted_run import PredictedRun
 
     log, plan, output, share = (values[name] for name in ("log", "plan", "output", "share"))
-    for name in ("runs", "template", "profile", "plot"):
-        if values[name] is not None:
+    for name in ("runs", "template", "profile", "plot", "where"):
+        if values[name]:
             option = "RUNS" if name == "runs" else f"--{name}"
             raise SpecError(f"--log compares a log with its plan alone: leave out {option}.")
     if log is None:
@@ -86,9 +83,9 @@ def validate_log(values: OptionValues) -> None:
 def validate(values: options.OptionValues) -> None:
     """Predict measured runs and show the errors.
 
-    The runs are of training or inference. Exits with 5 if no row has both a measurement and a
-    prediction. --log reads a run from its log, --output adds it to a table for
-    `planner calibrate`, and --share writes it as an anonymous row for others.
+    The runs are of training, inference or RL. Select some with --where. Use --log to read a run
+    from its log, then --output to add it to a table for `planner calibrate`, or --share to write
+    an anonymous row for others. Exits with 5 if no row has both a measurement and a prediction.
     """
     if any(values[name] is not None for name in ("log", "plan", "log_format", "share")):
         return validate_log(values)
@@ -100,11 +97,11 @@ def validate(values: options.OptionValues) -> None:
         validation_blocks,
         write_predictions,
     )
-    from planner.show.terminal import make_console, print_blocks
+    from planner.show.terminal import make_console, print_blocks, progress_bar
     from planner.specs.catalogue import Catalogue
     from planner.validation.accuracy import kind_of
-    from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL, read_runs
     from planner.validation.spec_library import Library, replacing
+    from planner.validation.validated_runs import predict_runs
 
     catalogue, quiet = Catalogue(values["specs"]), values["quiet"]
     runs, output, profile = values["runs"], values["output"], values["profile"]
@@ -115,25 +112,25 @@ def validate(values: options.OptionValues) -> None:
         if runs is not None:
             raise SpecError(f"--template writes a table, it does not read {runs}: use --output.")
         return _write_template(values["template"], output or STDOUT)
-    files = (SHIPPED, *SHIPPED_INFERENCE, SHIPPED_RL) if runs is None else (runs,)
-    tables = [read_runs(path) for path in files]
     library = Library(catalogue=catalogue) if profile is None else replacing(profile, catalogue)
-    compared_tables = [(table, _rows(table, library, quiet=quiet)) for table in tables]
+    bar = partial(progress_bar, quiet=quiet)
+    validated = predict_runs(runs, values["where"] or (), library, bar)
     if output is not None:
-        write_predictions(output, compared_tables)
-    if picture is not None and any(row.compared for _, rows in compared_tables for row in rows):
+        write_predictions(output, validated.tables)
+    if picture is not None and validated.is_compared:
         from planner.show.presenters.plots.picture import draw
 
-        source_name = "Published runs" if runs is None else files[0].name
-        draw(picture, f"{source_name} and predictions", [rows for _, rows in compared_tables])
+        source_name = "published runs" if runs is None else runs.name
+        title = f"How close are predictions to {source_name}?"
+        draw(picture, title, [rows for _, rows in validated.tables])
     if not quiet:
-        for table, rows in compared_tables:
+        for table, rows in validated.tables:
             blocks = validation_blocks(kind_of(table), rows)
             print_blocks(make_console(stderr=output == STDOUT), blocks)
-    for line in (line for table, _ in compared_tables for line in not_understood(table)):
+    for line in (line for table, _ in validated.tables for line in not_understood(table)):
         typer.echo(line, err=True)
-    if not any(row.compared for _, rows in compared_tables for row in rows):
-        raise CalibrationError(nothing_compared(*compared_tables[0]))
+    if not validated.is_compared:
+        raise CalibrationError(nothing_compared(*validated.tables[0]))
     return None
 
 
@@ -146,15 +143,6 @@ def _write_template(kind: TemplateKind, path: Path) -> None:
 
     with write_atomically(path) as stream:
         csv.writer(stream, lineterminator="\n").writerows(template(kind))
-
-
-def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[ComparedRun]:
-    """Predict every run of a table and return each run with its prediction."""
-    from planner.show.terminal import progress_bar
-    from planner.validation.accuracy import joined, predict
-
-    with progress_bar(len(table.rows), "runs", quiet=quiet) as progress:
-        return joined(table, predict(table, library, progress=progress))
 
 
 @options.with_command_options("calibrate")

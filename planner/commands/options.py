@@ -90,7 +90,7 @@ OPTIONS: Mapping[str, CommandOptions] = {
     ),
     "explain": CommandOptions(
         kinds=_QUESTION,
-        names=(*_PLAN, "burst", "against", "json", "full", *_LAST),
+        names=("words", *_PLAN, "burst", "against", "json", "full", *_LAST),
         without=("space",),
     ),
     "compare": CommandOptions(

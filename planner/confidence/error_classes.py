@@ -140,7 +140,7 @@ class Release:
             ),
         )
         current, other = (".".join(map(str, numbers)) for numbers in (release, nearest))
-        return f"No run of {current} was measured, the nearest are of {other}."
+        return f"No run of {current} is published; the nearest runs are of {other}."
 
 
 def stated_release(version: str) -> str:

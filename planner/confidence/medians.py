@@ -28,7 +28,7 @@ class Work(StrEnum):
 
 @record(kw_only=True)
 class Median:
-    """Median over publishers of measured over tuned time, of set-ups that nobody tuned.
+    """Median over publishers of measured over tuned time, of set-ups that were not tuned.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Expressions in the cells of option tables: products, sums, conditions and defaults.
 
-Their syntax is Python's, of which these parts are allowed; a table with others is refused when it
+These parts of Python's syntax are allowed; a table with others is refused when it
 is loaded:
 
 ``8``, ``0.5``, ``'full'``, ``true``, ``false``, ``missing``
@@ -116,7 +116,7 @@ class Expression:
         'none'
         >>> Expression.parse("__import__('os')")
         Traceback (most recent call last):
-        ValueError: __import__('os'): __import__ is no function of expressions.
+        ValueError: __import__('os'): __import__ is not a function of expressions.
         """
         try:
             tree = ast.parse(text.strip(), mode="eval")
@@ -126,11 +126,11 @@ class Expression:
         options: set[str] = set()
         for node in ast.walk(tree):
             if not isinstance(node, _NODES):
-                raise ValueError(f"{text}: {type(node).__name__} is no part of expressions.")
+                raise ValueError(f"{text}: {type(node).__name__} is not allowed in expressions.")
             if isinstance(node, ast.Call):
                 calls[node.func] = name = getattr(node.func, "id", "")
                 if name not in {*_FUNCTIONS, *OPTION_FUNCTIONS}:
-                    raise ValueError(f"{text}: {name or 'it'} is no function of expressions.")
+                    raise ValueError(f"{text}: {name or 'it'} is not a function of expressions.")
                 is_of_options = name in OPTION_FUNCTIONS
                 if any(word.arg != _KEYWORD or name != "flag" for word in node.keywords):
                     raise ValueError(f"{text}: only flag takes a {_KEYWORD}.")

@@ -22,8 +22,8 @@ A row of ``options/<target>.csv``:
     ``read``: the parameter is ``text`` in a file, unless an earlier row sets it; ``size``: the same
     for a size of the model; ``write``: the parameter or quantity is ``text`` of the plan;
     ``required``: it is missing in the file if no row sets it; ``noted``, ``refused``: the user gets
-    ``note``, or an error with it, for a file of which ``text`` is true; ``impossible``: an error
-    with it, for a plan
+    ``note``, or an error with it, if ``text`` is true for the file; ``impossible``: an error with
+    it, for a plan
 ``option``, ``text``
     its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
     ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:

@@ -328,7 +328,7 @@ def _dates(cells: list[object], path: Path, lines: Sequence[int]) -> FloatArray:
     try:
         times = np.array(dates, dtype="datetime64[ns]").astype(np.int64) / 1e9
     except ValueError as failure:
-        raise SpecError(f"{path}: a time is no date: {failure}.") from failure
+        raise SpecError(f"{path}: a time is not a date: {failure}.") from failure
     return np.asarray(times - np.array(utc_offsets))
 
 

@@ -146,7 +146,7 @@ class _StaircaseFront:
         self._rise = np.empty(0)
 
     def cover(self, points: FloatArray) -> BoolArray:
-        """True where the front has a point that is as good as, or better than, each point."""
+        """True where the front has a point that is equal to each point, or better."""
         last = np.searchsorted(self._y, points[:, 0], side="right")
         best = np.concatenate([[np.nan], self._rise])[last]
         return np.asarray(best >= -points[:, 1])

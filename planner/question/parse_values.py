@@ -112,9 +112,7 @@ def parse_int(
         message = f"{option_name} is a whole number of at least {least}, not {format_input(value)}."
         raise SearchSpaceError(message + _unseparated(value))
     if number > most:
-        raise SearchSpaceError(
-            f"{option_name} = {format_input(value)} is beyond what can be planned ({most:,})."
-        )
+        raise SearchSpaceError(f"{option_name} = {format_input(value)} is out of range ({most:,}).")
     return number
 
 
@@ -247,7 +245,7 @@ def _share(term: Term, value: object, option_name: str) -> float:
             f"{option_name} is a share from 0 to 1 or a percentage such as 90%, not "
             f"{format_input(value)}"
         )
-        raise SearchSpaceError(f"{message}: {term.description.partition(';')[0]}.")
+        raise SearchSpaceError(f"{message}: {re.split(r'[;.] ', term.description)[0]}.")
     return number
 
 

@@ -38,8 +38,8 @@ from it. Its columns:
     of the page in a browser: the workloads or the command whose form shows it first (``long``: on
     a line of its own), and an example of a value
 ``needs``
-    of a question: the questions without which it has no effect; ``|`` stands between several, of
-    which one is enough
+    of a question: the questions that it needs to have an effect; between several with ``|`` one
+    is enough
 ``result``
     of an objective or limit that no column has the name of: the result that shows it
 ``choice_enum``

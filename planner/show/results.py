@@ -39,7 +39,7 @@ from planner.show import output_blocks
 _ROWS = 10
 
 
-class _Displayable:
+class Displayable:
     """A result with a text summary and HTML tables in notebooks."""
 
     @classmethod
@@ -78,7 +78,7 @@ class _Displayable:
         raise NotImplementedError
 
 
-class _Deployable(_Displayable):
+class _Deployable(Displayable):
     """A result of a deployment: can be compared with API prices, or shows why it is infeasible."""
 
     plan: Plan
@@ -185,7 +185,7 @@ class EstimateAnswer(_Deployable, Evaluation):
 
 
 @record(kw_only=True, repr=False)
-class ExplainAnswer(_Displayable, Explanation):
+class ExplainAnswer(Displayable, Explanation):
     """Result of `planner.explain`; tables in notebooks."""
 
     def __repr__(self) -> str:
@@ -205,7 +205,7 @@ class ExplainAnswer(_Displayable, Explanation):
 
 
 @record(kw_only=True, repr=False)
-class CompareAnswer(_Displayable, ComparedPlans):
+class CompareAnswer(Displayable, ComparedPlans):
     """Result of `planner.compare`; tables in notebooks."""
 
     def __repr__(self) -> str:
@@ -224,7 +224,7 @@ class CompareAnswer(_Displayable, ComparedPlans):
 
 
 @record(kw_only=True, repr=False)
-class SizeAnswer(_Displayable, Sizes):
+class SizeAnswer(Displayable, Sizes):
     """Result of `planner.size`; a table in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
@@ -234,7 +234,7 @@ class SizeAnswer(_Displayable, Sizes):
 
 
 @record(kw_only=True, repr=False)
-class ServicesAnswer(_Displayable, SharedFleet):
+class ServicesAnswer(Displayable, SharedFleet):
     """Result of `planner.size_services`; tables in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
@@ -244,7 +244,7 @@ class ServicesAnswer(_Displayable, SharedFleet):
 
 
 @record(kw_only=True, repr=False)
-class PoolsAnswer(_Displayable, LengthPools):
+class PoolsAnswer(Displayable, LengthPools):
     """Result of `planner.size_pools`; tables in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
@@ -254,7 +254,7 @@ class PoolsAnswer(_Displayable, LengthPools):
 
 
 @record(kw_only=True, repr=False)
-class OperatorsAnswer(_Displayable, OperatorTimes):
+class OperatorsAnswer(Displayable, OperatorTimes):
     """Result of `planner.operators`; a table in notebooks."""
 
     def __repr__(self) -> str:

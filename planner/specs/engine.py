@@ -292,8 +292,8 @@ class EngineMemory:
     reserved : context [bytes] and communication buffers, and graphs where these are not apart
     graphs : memory of CUDA graphs that the engine takes off the cache [bytes]
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
-    windows_hold_step : the room for one request has the new tokens of a step beside each sliding
-        window
+    windows_hold_step : the room for one request has the new tokens of a step in addition to each
+        sliding window
     window_pool_share : tokens that layers with a window have room for over those of other layers,
         if the pools are divided at the start; 0: blocks of all layers come from one pool
     pooled_states : a state of a recurrent layer takes pages of the cache as large as those of the

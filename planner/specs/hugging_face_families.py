@@ -6,7 +6,7 @@ A family is a row of ``hugging_face_families.toml``, merged over the rows that i
     fields of all attention layers; ``in_windows`` those of layers with a window, ``windows`` the
     rule for these layers; ``base`` makes the table.
 ``state``
-    fields of the layers with a state, ``states`` the rule for these layers; ``beside``: all of
+    fields of the layers with a state, ``states`` the rule for these layers; ``hybrid``: all of
     them have both a state and attention.
 ``feed_forward``, ``experts``
     fields of dense layers and of those with experts, ``sparse`` the rule for the latter.
@@ -377,7 +377,7 @@ def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
     )
     if kind.mixer:
         fields["attention"] = _attention(row, config, kind.mixer)
-    if row.get("beside", False):
+    if row.get("hybrid", False):
         fields["state"] = _attention(row, config, row["state"]["kind"])
     if is_sparse:
         fields["feed_forward"] = _filled(_FEED_FORWARD, {**_EXPERTS, **row["experts"]}, config)
@@ -442,7 +442,7 @@ def _size(term: str, config: ConfigReader) -> int | None:
         return int(term.rstrip("?"))
     match = _TERM.fullmatch(term)
     if match is None:
-        raise ValueError(f"{term!r} is no term")
+        raise ValueError(f"{term!r} is not a term")
     *tables, key = match[1].split(".")
     for name in tables:
         config = config.table(name)

@@ -231,8 +231,8 @@ def _check_workers(client: _Client, task: _Task) -> None:
 def _ask_workers(client: _Client, task: _Task) -> Mapping[str, BaseException | Mapping[str, str]]:
     """Return the identity of each worker, or its error.
 
-    A lost worker may end the whole call: then the others are asked again. After several calls none
-    is asked, because every batch compares its worker. Raises ClusterError if the
+    A lost worker may end the whole call: then the others are called again. After several calls none
+    is called, because every batch compares its worker. Raises ClusterError if the
     scheduler is lost.
     """
     for _ in range(_MOST_CALLS):
@@ -344,7 +344,7 @@ def _short_message(error: BaseException) -> str:
 def run_on_worker(task: _Task, part: ScenarioBatch) -> bytes:
     """Run a part on a worker, which may have joined after the check of the others."""
     if differ := differences(task.identity, identity_once(task.token, task.plan)):
-        raise ClusterError(f"A new worker has another {differ}. {_RESUME_HINT}")
+        raise ClusterError(f"A new worker has a different {differ}. {_RESUME_HINT}")
     return run_part(task.plan, part)
 
 

@@ -143,7 +143,7 @@ def _json_row(path: Path, row: int | None) -> tuple[object, object]:
     table = read_json(path, RESULT, LaunchError)
     rows = table.get("rows") if isinstance(table, dict) else None
     if not isinstance(table, dict) or not isinstance(rows, list):
-        raise LaunchError(f"{path}: is no JSON file of a search: it has no rows.")
+        raise LaunchError(f"{path}: is not the JSON file of a search: it has no rows.")
     _require_row(path, row, len(rows))
     return rows[(row or 1) - 1], table.get("manifest")
 
@@ -158,7 +158,7 @@ def _require_row(path: Path, row: int | None, num_rows: int) -> None:
 def _plan_of_row(path: Path, row: object, manifest: object) -> SavedPlan:
     """Build the plan of a row; columns that the row lacks come from the manifest."""
     if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
-        raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")
+        raise LaunchError(f"{path}: its rows and its manifest are not from a search.")
     row = {current_name("column", str(name)): value for name, value in row.items()}
     if row.get("feasible") is False:
         raise LaunchError(f"{path}: this row has no plan: {row.get('reason')}")
@@ -167,7 +167,7 @@ def _plan_of_row(path: Path, row: object, manifest: object) -> SavedPlan:
         None,
     )
     if workload is None or "model" not in row:
-        raise LaunchError(f"{path}: its columns are not those of a result of planner.")
+        raise LaunchError(f"{path}: its columns are not from a result of planner.")
     pools = terms_of(workload, "pool") if row.get("prefill_gpu") else {}
     defaults = parameter_defaults(workload)
     parameters = [*terms_of(workload, "parameter"), *pools]

@@ -360,8 +360,10 @@ def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
     several = len(groups) > 1
     if picture.name == "matrix":
         matrices = [_matrix(group, several=several) for group in groups]
+        title = f"Which GPUs for {title}, and how many?"
         draw(picture, title, matrices, " ".join(marks_lines(groups)))
     else:
+        title = f"Which GPUs for {title}, and how many?"
         draw(picture, title, [_curves(group, several=several) for group in groups])
 
 
@@ -374,6 +376,7 @@ def _curves(group: WorkloadGroup, *, several: bool) -> Curves:
         across = COUNT
     best = group.best_spot(metric)
     ties = {*group.ties(metric, best)} if best is not None else set()
+    chosen = _recommended_spot(group)
     curves = [_curve(group, place, across, ties) for place in group.places]
     labels = {TIME: axis_label(column_of(TIME, group)), COUNT: "GPUs"}
     return Curves(
@@ -381,8 +384,9 @@ def _curves(group: WorkloadGroup, *, several: bool) -> Curves:
         x_label=labels.get(across, group.by[0]),
         y_label="cost x time" if metric == VALUE else axis_label(column_of(metric, group)),
         curves=[curve for curve in curves if curve.y],
-        best=None if best is None else _point(group, best, across),
-        best_label="" if best is None else _format_spot(best),
+        recommended=None if chosen is None else _point(group, chosen, across),
+        recommended_label="" if chosen is None else _format_spot(chosen),
+        sign=int(better(metric)),
         is_by_place=across == PLACE,
     )
 
@@ -415,6 +419,14 @@ def _point(group: WorkloadGroup, spot: Spot, across: str) -> tuple[float, float]
     return plan.time, plan.value
 
 
+def _recommended_spot(group: WorkloadGroup) -> Spot | None:
+    """The place and the number of GPUs of the recommended row; None if it lacks the measure."""
+    spot = group.recommended_spot
+    if spot is None or group.metric not in group.spots[spot].best_by_measure:
+        return None
+    return spot
+
+
 def _format_spot(spot: Spot) -> str:
     place, count = spot
     number = f"{formatting.format_count(count)} x " if isinstance(count, int) else ""
@@ -441,6 +453,7 @@ def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
 
     title = matrix_title(group, column, unit)
     rows = [" ".join(place) or label(column) for place in group.places]
+    chosen = _recommended_spot(group)
     return Matrix(
         title=f"{group_title(group)}: {title}" if several else title,
         rows=rows,
@@ -452,4 +465,7 @@ def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
             for place in group.places
         ],
         sign=better(metric),
+        recommended=None
+        if chosen is None
+        else (group.places.index(chosen[0]), group.counts.index(chosen[1])),
     )

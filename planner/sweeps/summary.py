@@ -38,7 +38,7 @@ Spot: TypeAlias = tuple[Place, Value]
 
 CHOSEN_BY = (COST, TIME, VALUE)
 RECOMMENDED = "recommended"
-"""The headline of the row to run, beside those of `CHOSEN_BY`."""
+"""The headline of the row to run, in addition to those of `CHOSEN_BY`."""
 MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
 """Reasons for no plan: memory, a limit, an unknown number, anything else."""
 
@@ -125,6 +125,7 @@ class WorkloadGroup:
     # prediction, and by the bad case.
     _lowest: dict[tuple[str, bool, int], Row] = field(default_factory=dict)
     _surest: dict[tuple[str, bool, int], Row] = field(default_factory=dict)
+    _spots_of_rows: dict[object, Spot] = field(default_factory=dict)
 
     def add(self, row: Row, spot: Spot) -> None:
         """Add a scenario to the counts, prices and best scenarios of the group.
@@ -168,6 +169,7 @@ class WorkloadGroup:
                     previous = rows.get(key)
                     if previous is None or order(measure, row) < order(measure, previous):
                         rows[key] = row
+                        self._spots_of_rows[row["scenario"]] = spot
 
     @property
     def best(self) -> dict[str, Row]:
@@ -213,6 +215,12 @@ class WorkloadGroup:
             if rows:
                 return rows[recommended_index([_ranked_plan(measure, row) for row in rows])]
         return None
+
+    @property
+    def recommended_spot(self) -> Spot | None:
+        """The place and the number of GPUs of the recommended row; None: no plan."""
+        row = self.recommended
+        return None if row is None else self._spots_of_rows[row["scenario"]]
 
     @property
     def main_measure(self) -> str:

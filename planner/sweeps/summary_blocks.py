@@ -103,7 +103,7 @@ def matrix_blocks(
 ) -> Iterator[Block]:
     """Yield the table of the measure by place (GPU, contract) and number of GPUs.
 
-    With ``has_marks`` the title says what the marks of its cells mean.
+    With ``has_marks`` the title explains the marks of its cells.
     """
     metric, sign = group.metric, better(group.metric)
     if not group.has_measure(metric):

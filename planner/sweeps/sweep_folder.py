@@ -74,7 +74,7 @@ def identity(plan: SweepPlan) -> dict[str, str]:
 def check_same(expected: Mapping[str, str], other: Mapping[str, object], subject: str) -> None:
     """Raise OutputError if two identities differ; the message names the differences."""
     if differ := differences(expected, other):
-        raise OutputError(f"{subject} has another {differ}: results would be inconsistent.")
+        raise OutputError(f"{subject} has a different {differ}: results would be inconsistent.")
 
 
 def differences(expected: Mapping[str, str], other: Mapping[str, object]) -> str:
@@ -240,7 +240,7 @@ class Store:
             return table["digest"], require_table(table["identity"], "identity")
         except (SpecError, KeyError, TypeError) as error:
             raise OutputError(
-                f"{path}: is no file of a sweep ({type(error).__name__}: {error}): give another "
+                f"{path}: is not a file of a sweep ({type(error).__name__}: {error}): give another "
                 "--output."
             ) from error
 
@@ -430,7 +430,7 @@ class Sweep:
     def _plan_file(self) -> dict[str, object]:
         """Read the plan file of the sweep; raises SpecError if the folder has none."""
         if not os.path.isdir(self.folder):
-            raise SpecError(f"{self.folder}: there is no such directory.")
+            raise SpecError(f"{self.folder}: the directory does not exist.")
         if not os.path.lexists(self.folder / PLAN):
             raise SpecError(
                 f"{self.folder}: is no directory of a sweep, it has no {PLAN}: give the "
@@ -547,7 +547,7 @@ class Sweep:
         return self.folder / f"{name}.csv"
 
     def _damaged_error(self, name: str, reason: object) -> SpecError:
-        return SpecError(f"{self.folder / name}: is no file of a sweep ({reason}). {RERUN_HINT}")
+        return SpecError(f"{self.folder / name}: is not a file of a sweep ({reason}). {RERUN_HINT}")
 
 
 def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:

@@ -249,13 +249,13 @@ async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> typ
     result, text = require_table(answer["object"], name), str(answer["text"])
     rows = result.get("rows")
     if isinstance(rows, list) and len(rows) > max_rows:
-        text += f"\n{len(rows) - max_rows} of {len(rows)} rows are left out: ask with {ROWS}."
+        text += f"\n{len(rows) - max_rows} of {len(rows)} rows are left out: set {ROWS}."
         result["rows"] = rows[:max_rows]
     if not is_full:
         result, parts = _without_long_parts(_with_few_columns(result))
         text += f"\nRows have their first {MOST_COLUMNS} columns" if rows else ""
         text += f"\nLong parts are left out: {', '.join(parts)}" if parts else ""
-        text += f"; ask with {FULL}." if rows or parts else ""
+        text += f"; set {FULL}." if rows or parts else ""
     return _result(text, result)
 
 

@@ -362,7 +362,7 @@ SUMMARIES = {
     "estimate": "One configuration in full, as planner estimate --json",
     "size": "The fewest and the cheapest GPUs that meet the limits, as planner size --json",
     "sweep": "One row for every combination of the listed values",
-    "compare": "Things side by side, as planner compare --json",
+    "compare": "Plans, models, GPUs or software compared, as planner compare --json",
     "explain": "The causes of a plan's time and memory, as planner explain --json",
     "max-batch": "The largest batch that fits, as planner max-batch --json",
     "max-length": "The longest sequence, prompt or answer that fits, as planner max-length --json",

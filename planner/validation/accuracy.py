@@ -140,7 +140,7 @@ TRAINING_KIND = RunKind(
     tables=TRAINING_TABLES,
     compared=(STEP_TIME, TRAINING_MEMORY),
     proofs=_STEP_TIMES,
-    footnote="Regret: measured time of the layout we would pick over that of the best, less 1, "
+    footnote="Regret: measured time of the recommended layout over the best one, less 1, "
     "where a source ran several.",
     template="training",
 )

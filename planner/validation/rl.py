@@ -64,7 +64,7 @@ class RlCase(Case):
 
     @property
     def conditions(self) -> Conditions:
-        """GPU and layers: published steps are too few to be told apart by more."""
+        """GPU and layers: published steps are too few to separate them further."""
         return Conditions(gpu_class=self.gpu_class, work=RL_WORK, layer_kinds=self.kind)
 
     @property

@@ -24,7 +24,7 @@ _NETWORK = (
 _BITS = ("be", "b/s", "bps", "bit/s", "bits/s", "bit", "bits", "igabit", "")
 _BYTES = ("B/s", "Bps", "byte/s", "bytes/s")
 _HOW = (
-    'write the rate and whose it is: "10GbE per node", "100 Gbit/s per GPU", "25 GB/s per GPU", '
+    'write the rate and its owner: "10GbE per node", "100 Gbit/s per GPU", "25 GB/s per GPU", '
     '"8x NDR per node"'
 )
 
@@ -64,7 +64,7 @@ def _parse_network(network: str) -> tuple[int, float, bool]:
             * _parse_unit(match["unit"], network)
         )
     if not 0 < number * rate < math.inf:
-        raise SearchSpaceError(f"--network {network!r} is no rate: {_HOW}.")
+        raise SearchSpaceError(f"--network {network!r} is not a rate: {_HOW}.")
     return number, rate, match["owner"].lower() not in ("gpu", "card")
 
 
@@ -74,4 +74,4 @@ def _parse_unit(unit: str, network: str) -> float:
         return 1.0
     if unit.lower() in _BITS:
         return 1 / 8
-    raise SearchSpaceError(f"--network {network!r}: {unit} is no unit of a rate; {_HOW}.")
+    raise SearchSpaceError(f"--network {network!r}: {unit} is not a unit of a rate; {_HOW}.")

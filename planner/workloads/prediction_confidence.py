@@ -148,7 +148,7 @@ def serving_confidence(
 
     ``mode``: mode of an inference run (`planner.validation.inference.cases.Mode`). ``group``:
     layout, number format and load (`planner.confidence.evidence.serving_groups`).
-    ``spans_nodes``: tensor parallelism crosses nodes, of which few runs are published.
+    ``spans_nodes``: tensor parallelism crosses nodes; few such runs are published.
     """
     machine, work = inputs.machine, inputs.workload
     if has_set_efficiency(machine):

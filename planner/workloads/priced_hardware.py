@@ -434,7 +434,7 @@ def hardware(
         notes.defaults["cluster"] = _default_cluster_note(cluster)
     elif gpu.spec.name != cluster.gpu and notes.catalogue.find("gpus", cluster.gpu) != gpu.path:
         raise SpecError(
-            f"Cluster {cluster.name} is of {cluster.gpu}, not of {gpu.spec.name}: "
+            f"Cluster {cluster.name} has {cluster.gpu}, not {gpu.spec.name}: "
             "leave out --gpu or --cluster, or give a file of such a cluster."
         )
     elif cluster.max_gpus is not None and max(counts, default=0) > cluster.max_gpus:

@@ -130,6 +130,13 @@ def test_the_list_says_of_a_command_what_its_help_says(name):
     assert command.built.name in (name, "")
 
 
+def test_a_summary_fits_a_line(planner):
+    printed = planner("-h").out.splitlines()
+    for name, summary in COMMANDS.items():
+        assert len(summary) <= 60
+        assert f"  {name.ljust(max(map(len, COMMANDS)))}  {summary}" in printed
+
+
 def test_commands_are_made_once():
     assert command_line() is command_line()
     built = command_line().commands["search"].built

@@ -228,7 +228,7 @@ def test_requests_beyond_the_room_wait(planner, asked):
     def told_room(number):
         ran = planner(*ROOM, "--set", f"concurrency={number}")
         assert ran.exit_code == 0
-        return re.search(r"Room for (\d+) of ([\d,]+) requests in", ran.out)
+        return re.search(r"The cache holds (\d+) of ([\d,]+) requests in", ran.out)
 
     room = told_room(asked)
     assert room is not None

@@ -114,7 +114,7 @@ def test_a_release_that_is_none_is_refused(planner: Any, asked: tuple[str, ...],
 
 def test_a_release_knows_its_nearest() -> None:
     assert Release(tool="vllm", number="0.33.0").unmeasured_message == (
-        "No run of 0.33 was measured, the nearest are of 0.21."
+        "No run of 0.33 is published; the nearest runs are of 0.21."
     )
 
 

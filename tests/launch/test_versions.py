@@ -101,7 +101,7 @@ def test_the_image_of_a_pod_is_told_and_predicted(
 def test_without_a_version_or_with_that_of_the_target_the_profile_is_the_usual_one(
     planner: Any, tmp_path: Any
 ) -> None:
-    untold = "No run of 0.33 was measured, the nearest are of 0.21."
+    untold = "No run of 0.33 is published; the nearest runs are of 0.21."
     for image in ("vllm/vllm-openai:latest", "vllm/vllm-openai:v0.33.0"):
         path = tmp_path / "pod.yaml"
         path.write_text(POD.format(image=image))
@@ -157,9 +157,9 @@ def test_other_engines_name_theirs(tool: str, text: str, number: str | None) -> 
     ("tool", "number", "told"),
     [
         ("vllm", "0.6.3", ""),
-        ("vllm", "0.27.1", "No run of 0.27 was measured, the nearest are of 0.21."),
-        ("vllm", "0.7.3", "No run of 0.7 was measured, the nearest are of 0.6."),
-        ("sglang", "0.3.2", "No run of 0.3 was measured, the nearest are of 0.4."),
+        ("vllm", "0.27.1", "No run of 0.27 is published; the nearest runs are of 0.21."),
+        ("vllm", "0.7.3", "No run of 0.7 is published; the nearest runs are of 0.6."),
+        ("sglang", "0.3.2", "No run of 0.3 is published; the nearest runs are of 0.4."),
         ("tensorrt-llm", "1.0.0", ""),
         ("llama-server", "b6123", ""),
     ],

@@ -115,7 +115,7 @@ FAULTS = {
     "time,input_tokens,output_tokens\nnan,1,1\n": ":2: time is 'nan', not a time",
     "time,input_tokens,output_tokens\n1,1\n": ":2: has 2 values, not 3",
     "time,input_tokens,output_tokens\n1,1,0\n": "has no request with an answer",
-    "time,input_tokens,output_tokens\n2023-13-45,1,1\n": "a time is no date",
+    "time,input_tokens,output_tokens\n2023-13-45,1,1\n": "a time is not a date",
     f'{OBJECT}\n{{"timestamp"': ":2: is not valid JSON",
     f"{OBJECT}\n[1]": ":2: is not the object",
     OBJECT.replace("1}", f"{10**400}}}"): ":1: output_tokens is 1000",

@@ -454,7 +454,7 @@ def test_a_plan_to_train_and_a_log_of_serving_do_not_meet(
 ) -> None:
     code, _, err = validate("--log", LOGS / "vllm.json", "--plan", trained)
     assert code == 6
-    assert "The log is of serving" in err
+    assert "The log is from serving" in err
 
 
 @pytest.mark.parametrize(("micro", "predicted"), [(2, "no"), (64, "yes")])
@@ -620,7 +620,7 @@ def test_a_log_of_rollouts_is_of_no_other_plan(
     made(tmp_path / "rl.toml", ROLLED)
     code, _, err = validate("--log", LOGS / "megatron.log", "--plan", tmp_path / "rl.toml")
     assert code
-    assert "is of training (Megatron), the plan is to rl" in err
+    assert "is from training (Megatron), the plan is for rl" in err
     made(tmp_path / "short.toml", {**ROLLED, "output_tokens": 400})
     code, _, err = validate("--log", LOGS / "verl.log", "--plan", tmp_path / "short.toml")
     assert code

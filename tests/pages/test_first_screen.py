@@ -128,7 +128,7 @@ def test_a_sweep_of_several_works_says_who_wins_and_one_without_a_plan_why(plann
     assert not why.is_folded
     assert len(why.rows) == 4
     assert all(row[-1].text for row in why.rows)
-    assert "<h2>What does it rest on?</h2>" not in page_html(page)
+    assert "<h2>What are the sources?</h2>" not in page_html(page)
 
 
 def test_a_size_that_nothing_does_is_a_page_that_says_so(changed):
@@ -235,7 +235,7 @@ def test_terms_say_what_they_mean(page_made):
 def test_a_basis_that_is_unknown_has_no_badge():
     assert evidence("measured, a first run").title.endswith("; a first run")
     assert evidence("roofline", 0).title.endswith("; not proven")
-    assert evidence("measured", 1200).title.endswith("; 1,200 on this very GPU")
+    assert evidence("measured", 1200).title.endswith("; 1,200 on this GPU")
     assert evidence("") is evidence(None) is None
 
 

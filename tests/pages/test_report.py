@@ -49,7 +49,7 @@ def test_every_kind_of_result_becomes_a_page_that_asks_nothing_of_anybody(
     assert len(page) < 1_000_000
     assert not re.search(r"""(src|href)=["'](?!#|data:)""", page)
     assert "default-src &#39;none&#39;" in page
-    for words in ("What does it rest on?", "How was this made?"):
+    for words in ("What are the sources?", "How was this made?"):
         assert words in page
         assert f"## {words}" in text.read_text()
 
@@ -158,7 +158,7 @@ def test_a_size_tells_its_margins_and_what_is_not_possible(page_made):
     assert page.question[1].startswith("Assumed: sequence length")
     assert page.question[2].startswith("Limits: calendar time at most")
     assert not any(line.startswith("Cheapest: ") for line in page.answer)
-    choices = next(s for s in page.sections if s.title == "Which choices are there?")
+    choices = next(s for s in page.sections if s.title == "What are the choices?")
     assert choices.blocks[-1].lines[0].startswith("Cheapest: ")
     names = [head.name for head in _table(page, "choices").heads]
     assert {"cost_usd", "num_gpus", "calendar_time", "plan"} <= {*names}
@@ -455,7 +455,7 @@ def test_a_page_of_serving_says_whether_it_carries_the_load_and_what_the_engine_
     assert "Overloaded: capacity 3.78 requests/s, load 100." in too_fast
     # 0.9 of 79.1 GiB less weights and the rest, in tokens of 128 KiB; 131,072 of them a request.
     assert "KV cache 51.25 GiB, 419,808 tokens, maximum concurrency 3.20x for 131,072" in too_fast
-    assert "Room for 352 of 600 requests in each replica" in page(
+    assert "The cache holds 352 of 600 requests in each replica" in page(
         "--set", "concurrency=600", "--input-tokens", "1000", "--output-tokens", "500",
         "--output-variation", "0",
     )  # fmt: skip

@@ -124,7 +124,7 @@ def test_a_finer_load_pays_for_starts_and_tells_what_comes_late(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "word"),
     [
-        ({"startup_time": "5min"}, "startup_time is of a load: give load"),
+        ({"startup_time": "5min"}, "startup_time needs load"),
         ({"startup_time": "5 parsecs"}, "parsecs"),
         ({"startup_time": "2d", "load": "day.csv"}, "less than a day"),
     ],

@@ -300,7 +300,7 @@ def test_files_of_somebody_else_are_left_alone(
 def test_a_plan_that_is_no_sweeps_is_told(plan: SweepPlan, tmp_path: Path, found: str) -> None:
     (tmp_path / "plan.json").write_text(found)
     with (
-        pytest.raises(OutputError, match="is no file of a sweep"),
+        pytest.raises(OutputError, match="is not a file of a sweep"),
         Store.opened(tmp_path, plan),
     ):
         pass

@@ -86,7 +86,7 @@ def test_contracts_are_set_against_what_the_same_sellers_ask_on_demand() -> None
     terms = {"contract": "reserved-1y", "price_per_gpu_hour_usd": 3.0}
     group = group_of(row_of(0, "a100", 8, 9.0, 2.0, **terms, rent_per_gpu_hour_usd=4.0))
     assert price_difference_lines(PLAN, [group]) == [
-        "Against what the same sellers ask on demand: reserved-1y a100 -25 %"
+        "Compared with on-demand prices of the same sellers: reserved-1y a100 -25 %"
     ]
 
 

@@ -290,7 +290,7 @@ def test_an_unfinished_sweep_shows_what_is_done(tmp_path, planner):
 
 def test_what_is_no_sweep_is_refused(tmp_path, planner, folder):
     ran = planner("sweep", "show", tmp_path / "none")
-    assert (ran.exit_code, "there is no such directory" in ran.err) == (2, True)
+    assert (ran.exit_code, "the directory does not exist" in ran.err) == (2, True)
     ran = planner("sweep", "show", tmp_path)
     assert (ran.exit_code, "is no directory of a sweep" in ran.err) == (2, True)
     (tmp_path / "plan.json").write_text("{}")

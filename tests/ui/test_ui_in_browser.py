@@ -217,7 +217,7 @@ def test_a_day_several_services_and_a_budget_are_decided_in_the_browser(opened, 
     page.set_input_files("#f-load", [day])
     _wait_for(page, _ANSWERED)
     assert "--load chat.csv" in page.locator("#command").text_content()
-    assert "What does the day take?" in page.locator("#answered").text_content()
+    assert "What does a day need?" in page.locator("#answered").text_content()
     assert "A day of" in page.locator(".headline").text_content()
     page.goto(f"{address}/size?{service}&stock=h100%3D40")
     page.set_input_files("#f-services", [day, services])  # in any order

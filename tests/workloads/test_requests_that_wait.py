@@ -122,11 +122,11 @@ def test_a_burst_on_pools_waits_for_places_too() -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ((), "Room for 105 of 2,000 requests in each replica, the others queue"),
-        (("--request-rate", 1), "Room for 105 of 2,000 requests in each replica."),
+        ((), "The cache holds 105 of 2,000 requests in each replica, the others queue"),
+        (("--request-rate", 1), "The cache holds 105 of 2,000 requests in each replica."),
         (
             ("--request-rate", 50, "--num-requests", 2000),
-            "Room for 105 of 2,000 requests in each replica.",
+            "The cache holds 105 of 2,000 requests in each replica.",
         ),
         (("--burst", 2000), "105 requests a replica"),
     ],

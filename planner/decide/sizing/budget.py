@@ -51,14 +51,14 @@ def read_budget(budget: object, option_name: str = "budget") -> Budget:
     amount, period = parts[0], parts[1] if len(parts) > 1 else None
     if period is not None and period not in _PERIODS:
         raise SearchSpaceError(
-            f"{option_name} {budget}: {period!r} is no period; say per hour, day, month or year."
+            f"{option_name} {budget}: {period!r} is no period; write per hour, day, month or year."
         )
     try:
         value = parse_quantity(amount, "usd", "USD")
     except ValueError as error:
         raise SearchSpaceError(f"{option_name} {budget}: {error}.") from error
     if value <= 0:
-        raise SearchSpaceError(f"{option_name} {budget}: is no money to spend.")
+        raise SearchSpaceError(f"{option_name} {budget}: must be above 0.")
     return Budget(amount=value, period=None if period is None else _PERIODS[period])
 
 

@@ -205,9 +205,7 @@ def pools_by_length(
 
     ends, prompts = candidate_cuts(request, pools, option_name), _prompts(request)
     if startup != AT_ONCE and service.load is None:
-        raise SearchSpaceError(
-            f"{option_name('startup_time')} is of a load: give {option_name('load')}."
-        )
+        raise SearchSpaceError(f"{option_name('startup_time')} needs {option_name('load')}.")
     mixed = shared([replace(service, name=ALL_PROMPTS)])
     costs: dict[LengthRange, float] = {}
     if len(ends) > 1:

@@ -1,6 +1,6 @@
 """Rent, reserve or own the GPUs of a service: cash and cost by year, break-even, price scenarios.
 
-Prices are USD without tax; a year has 8,760 hours, in all of which the service runs.
+Prices are USD without tax; the service runs all 8,760 hours of a year.
 """
 
 from __future__ import annotations

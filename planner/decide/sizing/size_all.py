@@ -532,7 +532,7 @@ def _check_request(
             f"{option_name('load')} is for requests: give {option_name('workload')} serve."
         )
     if startup != AT_ONCE and load is None:
-        errors.append(f"{option_name('startup_time')} is of a load: give {option_name('load')}.")
+        errors.append(f"{option_name('startup_time')} needs {option_name('load')}.")
     if not 0 <= startup.provision < DAY:
         errors.append(
             f"{option_name('startup_time')} is less than a day, not {startup.provision:g} s."

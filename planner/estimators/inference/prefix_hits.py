@@ -101,7 +101,7 @@ def caches_at(
     """
     work, ranks = inputs.workload, configurations.attention_data_parallel
     if work.reuse is None:
-        raise ValueError("The workload does not specify what requests share.")
+        raise ValueError("The workload has no shared prompts.")
     left = mean_residual(mean=work.output_tokens, variation=work.output_variation)
     context = work.input_tokens + left - work.shared_prefix_tokens
     running = np.minimum(load.running, memory.most_sequences) / ranks

@@ -181,8 +181,8 @@ def update_temporary(share: MicroBatchShare, c: TrainingConfigurations) -> Float
     ----------
     .. [1] bitsandbytes 0.48, optim/optimizer.py: step() calls update_step for each parameter.
     .. [2] pytorch/ao 0.13, optim/adam.py: single_param_adam for each parameter.
-    .. [3] deepspeedai/DeepSpeed 0.19.6, runtime/zero/stage3.py: grad_partitions_flat_buffer, of
-       which the gradients that a step takes are views; stage_1_and_2.py, step: averaged_gradients.
+    .. [3] deepspeedai/DeepSpeed 0.19.6, runtime/zero/stage3.py: the gradients of a step are
+       views of grad_partitions_flat_buffer; stage_1_and_2.py, step: averaged_gradients.
     """
     memory = share.inputs.framework.memory
     narrow = is_among(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))

@@ -155,7 +155,7 @@ def _parse_by_format(path: Path, text: str) -> Iterator[ParsedCommand]:
 def _explain_no_launch(path: Path, text: str) -> str:
     """Return the error message for a file that starts nothing supported.
 
-    It says what the file is, if that is known, and ends with a command that gets an answer.
+    It names the kind of file, if that is known, and ends with a command that gets an answer.
     """
     return _recognized(path, text) or (
         f"{_explain_by_format(path, text)} {suggest_command(path, text)}"

@@ -57,7 +57,9 @@ def _plugin_targets() -> dict[str, LaunchTarget]:
                 engine = import_module(f"{__name__}.engine")
                 target = engine.make_engine_target(name)
             if not isinstance(target, LaunchTarget) or target.name != name:
-                raise LaunchError(f"TARGET of its module is no LaunchTarget of the name {name}.")
+                raise LaunchError(
+                    f"TARGET of its module is not a LaunchTarget with the name {name}."
+                )
             _ = target.options
             plugins[name] = target
         except Exception as error:  # whatever a package of others raises

@@ -276,7 +276,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     document["datasets"] = [{"path": _DATASET, "type": "chat_template"}]
     notes = {option.option: option.note for option in settings.options if option.note}
     text = yaml_text(document, notes | {"datasets": _DATASET_NOTE})
-    files = [LaunchOutputFile(name=CONFIG, text=text, meaning="what axolotl trains, and how")]
+    files = [LaunchOutputFile(name=CONFIG, text=text, meaning="the training settings of axolotl")]
     if _uses_deepspeed(job):
         table = OptionTable.load("deepspeed")
         # The Trainer refuses a train_batch_size unlike its own product, which counts every GPU.

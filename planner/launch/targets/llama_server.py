@@ -160,7 +160,7 @@ def _set_weight_offload(server: ServerSettings) -> None:
     elif gpu_layers is not None and gpu_layers < 99:
         server.notes.append(f"{gpu_layers} layers are on the GPU: give --set weight_offload=SHARE.")
     elif gpu_layers is None:
-        server.fallbacks["weight_offload"] = _HOST_SHARES, "what does not fit stays on the host"
+        server.fallbacks["weight_offload"] = _HOST_SHARES, "layers that do not fit stay on the host"
     _set_expert_offload(server, model)
 
 

@@ -598,7 +598,9 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         ),
         environment=environment,
         extra=(_NO_CHECKPOINT,),
-        files=(LaunchOutputFile(name=PROGRAM, text=program, meaning="what the overrides change"),),
+        files=(
+            LaunchOutputFile(name=PROGRAM, text=program, meaning="the settings after overrides"),
+        ),
         unexpressed=(
             *(unexpressed_parts(job.model, "Megatron-Bridge") if job.hub_name is None else ()),
             *megatron_lm.uneven_recompute_notes(job),

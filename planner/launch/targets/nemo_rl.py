@@ -296,7 +296,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         CommandWords(words=("--config", CONFIG)),
         override("checkpointing.checkpoint_dir", OUTPUT.name, OUTPUT.meaning, OUTPUT.default),
     )
-    file = LaunchOutputFile(name=CONFIG, text=text, meaning="what NeMo-RL trains, and how")
+    file = LaunchOutputFile(name=CONFIG, text=text, meaning="the training settings of NeMo-RL")
     return step_draft(job, "nemo-rl", arguments, files=(file,), left=_LEFT_TO_USER)
 
 

@@ -102,8 +102,8 @@ def _assume_batch(server: ServerSettings, model: ModelSpec | None, _: int) -> No
 def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
     """Return the prompt tokens of a step that TGI's launcher chooses for a known GPU.
 
-    FLOP/s of the shards over FLOPs of a token, limited by memory beside the 16-bit weights. None
-    where the launcher keeps its default.
+    FLOP/s of the shards over FLOPs of a token, limited by the memory that 16-bit weights leave.
+    None where the launcher keeps its default.
     """
     gpu_name, gib = default_gpu(server)
     teraflops = next(

@@ -60,7 +60,7 @@ LAST_COPY=$((FIRST_COPY + {{fit}}))
 for ((copy = FIRST_COPY; copy < LAST_COPY; copy++)); do
   run "$copy" &
 done
-# One that ends is told by ending all.
+# If one copy ends, all end.
 wait -n
 %else
 %if has_neighbours

@@ -426,7 +426,7 @@ def things_of(texts: Sequence[str], specs: Path | None) -> list[ComparedThing]:
     if len(kinds) > 1:
         kinds_text = ", ".join(f"{thing.text} ({thing.question})" for thing in things)
         raise SearchSpaceError(
-            f"These are of several kinds and have nothing in common: {kinds_text}."
+            f"These are different kinds of things, which cannot be compared: {kinds_text}."
         )
     return things
 

@@ -223,9 +223,8 @@ def _beyond_line(part: ExplainedPart, software: str) -> str:
     share_of, peak_label = max(shares, default=(0.0, ""))
     excess = f"at {share_of:.3g} of {peak_label} " if share_of > 1 else ""
     return (
-        f"{part.title} {excess}exceeds the roofline: efficiencies are fitted, those of "
-        f"{software} to "
-        "the time of whole steps, so a part that is too fast offsets another that is too slow"
+        f"{part.title} {excess}exceeds the roofline. The efficiencies of {software} are fitted to "
+        "whole steps, so one part may be too fast and another too slow"
     )
 
 

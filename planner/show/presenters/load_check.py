@@ -159,9 +159,8 @@ def _room_line(candidates: Candidates, row: Row) -> str:
         return ""
     capacity, concurrency = number_of(row, "most_sequences"), number_of(row, "concurrency")
     return (
-        f"Room for {formatting.format_count(capacity)} of {formatting.format_count(concurrency)} "
-        "requests in "
-        "each replica."
+        f"The cache holds {formatting.format_count(capacity)} of "
+        f"{formatting.format_count(concurrency)} requests in each replica."
     )
 
 
@@ -189,10 +188,9 @@ def _waiting_line(row: Row) -> str:
     if not capacity < concurrency:
         return ""
     return (
-        f"Room for {formatting.format_count(capacity)} of {formatting.format_count(concurrency)} "
-        "requests in each "
-        "replica, the "
-        f"others queue: TTFT {formatting.format_duration(number_of(row, 'time_to_first_token_s'))}."
+        f"The cache holds {formatting.format_count(capacity)} of "
+        f"{formatting.format_count(concurrency)} requests in each replica, the others queue: "
+        f"TTFT {formatting.format_duration(number_of(row, 'time_to_first_token_s'))}."
     )
 
 
@@ -219,7 +217,7 @@ def replay_result(plan: Plan, candidates: Candidates) -> ReplayResult:
         notes.append(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")
     if differing := replay.differs(_SHOWN_DIFFERENCE):
         names = ", ".join(label(f"{name}_s") for name in differing)
-        reason = "has the order of these very requests; other hours have another."
+        reason = "depends on the order of these requests; other hours differ."
         if replay.is_pipeline:
             reason = "takes a pipeline as if its prompts passed one stage."
         notes.append(

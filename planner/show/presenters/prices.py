@@ -95,7 +95,7 @@ def within_sellers_line(rows: Iterable[Row]) -> str:
     if not by_contract:
         return ""
     texts = [f"{contract} {', '.join(gpus)}" for contract, gpus in by_contract.items()]
-    return f"Against what the same sellers ask on demand: {'; '.join(texts)}"
+    return f"Compared with on-demand prices of the same sellers: {'; '.join(texts)}"
 
 
 def plan_prices_lines(plan: Plan) -> list[str]:
@@ -218,10 +218,10 @@ def _format_charge(row: Row, signed: float, used: float) -> str:
     if math.isnan(utilization):
         part = format_result("cost_usd", used * price)
         return (
-            f"and is charged all of them ({full_cost}). With work for {share(in_use)} of them, "
-            f"{_UTILIZATION} {in_use:g}, it costs {part}"
+            f"and pays all of them ({full_cost}). If other work uses the rest "
+            f"({_UTILIZATION} {in_use:g}, {share(in_use)} in use), it costs {part}"
         )
-    return f"and is charged its part: {share(utilization)} have work. Alone it costs {full_cost}"
+    return f"and pays its part: {share(utilization)} have work. Alone it costs {full_cost}"
 
 
 def _format_service(row: Row) -> str:
@@ -244,7 +244,7 @@ def _format_break_even(row: Row) -> str:
     """Return from which use the contract costs less than on-demand GPUs, as text."""
     even = number_of(row, "contract_break_even")
     if math.isnan(even):
-        return ". No seller of it is known to have it on demand"
+        return ". No seller is known to offer it on demand"
     rent = f"on demand ({number_of(row, 'rent_per_gpu_hour_usd'):.2f} USD/h)"
     if even > 1:
         return f". It is never cheaper than {rent}"

@@ -153,7 +153,7 @@ def evidence_lines(report: SearchReport) -> list[str]:
         {"name": limit.name, "bound": limit.bound, "probability": limit.probability}
         for limit in report.recommended_limits
     ]
-    runs = row.get(RUNS) or None  # a line of its own says that there are none
+    runs = row.get(RUNS) or None  # a separate line mentions missing runs
     lines = [f"90 % ranges; evidence: {evidence(basis, runs, missing)}"] if basis else []
     lines += unnamed_lines(str(row.get("gpu") or "")) if basis else []
     return [*lines, *uncertainty_lines("", limits, ())]

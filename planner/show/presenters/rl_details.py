@@ -35,15 +35,16 @@ from planner.workloads.make_plan import Plan
 from planner.workloads.rl.results import RlRuns
 
 ASYNC_ACCURACY_NOTE = (
-    "Async over colocated per GPU is predicted to 12 % of published pairs, by a rule of thumb to "
-    "18 % (it gains 10 % at the same number of GPUs, and loses 10 % where it takes more of them): "
-    "closer ones are tied."
+    "The gain of async over colocated is predicted within 12 % of published pairs; smaller "
+    "differences are tied. A rule of thumb is within 18 %: 10 % more per GPU on the same number of "
+    "GPUs, 10 % less on more GPUs."
 )
 _LEAST = 0.05
 """Smallest part of the memory that is shown, in GiB."""
 OLDER = (
-    "Answers are of older weights than they train: whether learning suffers is not predicted "
-    "(AReaL, arXiv:2505.24298: within a point up to 4 to 8 steps with a decoupled loss)."
+    "Answers come from older weights than those that they train. planner does not predict the "
+    "effect on learning (AReaL, arXiv:2505.24298: within a point up to 4 to 8 steps with a "
+    "decoupled loss)."
 )
 
 

@@ -229,7 +229,7 @@ def plain_value(value: object) -> Value:
         return float(value) if math.isfinite(value) else None
     if isinstance(value, str | PurePath):
         return str(value)
-    raise TypeError(f"{value!r} is no text, number or flag")
+    raise TypeError(f"{value!r} is not a text, number or flag")
 
 
 def csv_cell(value: object) -> str:

@@ -177,7 +177,7 @@ def _table_blocks(
 
 
 def _question_blocks(report: SearchReport) -> Iterator[Block]:
-    """Yield what was asked: model and GPUs, the work, and the price of a GPU-hour."""
+    """Yield the question: model and GPUs, the work, and the price of a GPU-hour."""
     title, *others = question_texts(report)
     further = further_lines(report)
     yield make_lines(title, mark=TOTAL, indent="")

@@ -170,7 +170,7 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
                 "too small."
             )
     if not fleet.is_proven:
-        lines.append("Too many ways to look at all: another may cost less.")
+        lines.append("Not every division was tried: another may cost less.")
     return lines
 
 
@@ -327,19 +327,18 @@ def length_pools_lines(length_pools: LengthPools) -> list[str]:
         return [*lines, "All prompts are in one pool."]
     pools_unlimited, mixed_unlimited = length_pools.unlimited
     latency_cost = (
-        "keeping limits of latency takes "
-        f"{formatting.format_count(pools.num_gpus - pools_unlimited)} GPUs "
-        "of pools, "
-        f"{formatting.format_count(mixed.num_gpus - mixed_unlimited)} of one; the rest "
-        f"{formatting.format_count(pools_unlimited)} and "
-        f"{formatting.format_count(mixed_unlimited)}."
+        "latency limits take "
+        f"{formatting.format_count(pools.num_gpus - pools_unlimited)} of "
+        f"{formatting.format_count(pools.num_gpus)} GPUs with pools, "
+        f"{formatting.format_count(mixed.num_gpus - mixed_unlimited)} of "
+        f"{formatting.format_count(mixed.num_gpus)} with one."
     )
     fewer = mixed.num_gpus - pools.num_gpus
     is_by_limits = (
         2 * abs(length_pools.limits_saved) > abs(fewer) and length_pools.limits_saved * fewer > 0
     )
     if abs(length_pools.saved) < _MIN_DIFFERENCE:
-        reason = "Pools take as much as one:"
+        reason = "Pools cost as much as one pool:"
     elif length_pools.saved > 0:
         share = formatting.format_percent(length_pools.saved)
         cause = "waiting" if is_by_limits else "layouts and batches that suit each length"
@@ -347,9 +346,9 @@ def length_pools_lines(length_pools: LengthPools) -> list[str]:
     else:
         share = formatting.format_percent(-length_pools.saved)
         cause = (
-            "each keeps every limit for its own prompts, the longest too"
+            "each keeps every limit for its own prompts, also the longest"
             if is_by_limits
-            else "whole replicas, and requests that share fewer of them"
+            else "fewer requests share each replica"
         )
         reason = f"One pool saves {share} of its cost; with pools {cause}:"
     return [*lines, f"{reason} {latency_cost}"]

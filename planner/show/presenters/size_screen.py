@@ -52,7 +52,7 @@ Rows = Sequence[Row]
 
 
 def decision_lines(sizes: Sizes, question: Sequence[str], answer: Sequence[str]) -> list[str]:
-    """Return what was asked, what to buy, how sure it is, and what may be cheaper.
+    """Return the question, what to buy, how sure it is, and what may be cheaper.
 
     ``question`` and ``answer`` are the lines of the full report, which say it of days and budgets.
     """

@@ -87,7 +87,7 @@ def spec_kind(name: str) -> SpecKind:
 def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
     """The kinds of specs, and how many there are."""
     yield KeyValues(pairs={str(kind): f"{len(catalogue.names(kind))} specs" for kind in KINDS})
-    yield make_lines("`planner specs list KIND` shows those of a kind.", indent="")
+    yield make_lines("`planner specs list KIND` shows the names of a kind.", indent="")
 
 
 def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:

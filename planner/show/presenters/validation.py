@@ -92,23 +92,28 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Compared
     Several tables follow each other under the union of their columns.
     Raises OutputError if the file cannot be written.
     """
-    result_columns = (f"{PREDICTED}fits", f"{PREDICTED}fit_probability", *ADDED)
-    inputs = dict.fromkeys(name for runs, _ in tables for name in runs.columns)
-    new = dict.fromkeys(
-        name
-        for runs, _ in tables
-        for name in (
-            *(end for quantity in runs.quantities for end in _interval_columns(quantity)),
-            *result_columns,
-        )
-    )
+    columns = prediction_columns(tables)
     with write_atomically(path) as stream:
-        stream.write(",".join(map(csv_cell, inputs | new)) + "\n")
+        stream.write(",".join(map(csv_cell, columns)) + "\n")
         for runs, rows in tables:
-            all_cells = [{**row.run.cells, **_cells(runs, row)} for row in rows]
-            columns = [[cells.get(name, "") for cells in all_cells] for name in inputs | new]
-            written = (texts(column, plain_cell) for column in columns if column)
-            stream.writelines(f"{','.join(cells)}\n" for cells in zip(*written, strict=True))
+            table = prediction_rows(runs, rows)
+            cells = [[row.get(name, "") for row in table] for name in columns]
+            written = (texts(column, plain_cell) for column in cells if column)
+            stream.writelines(f"{','.join(line)}\n" for line in zip(*written, strict=True))
+
+
+def prediction_columns(tables: Sequence[tuple[Runs, Sequence[ComparedRun]]]) -> list[str]:
+    """Return the input columns of the tables, and those of the predictions."""
+    names = [name for runs, _ in tables for name in runs.columns]
+    for runs, _ in tables:
+        names += [end for quantity in runs.quantities for end in _interval_columns(quantity)]
+        names += [f"{PREDICTED}fits", f"{PREDICTED}fit_probability", *ADDED]
+    return [*dict.fromkeys(names)]
+
+
+def prediction_rows(runs: Runs, rows: Sequence[ComparedRun]) -> list[dict[str, str]]:
+    """Return the cells of each run with those of its prediction."""
+    return [{**row.run.cells, **_cells(runs, row)} for row in rows]
 
 
 def _cells(runs: Runs, row: ComparedRun) -> dict[str, str]:

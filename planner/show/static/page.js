@@ -1,5 +1,5 @@
 "use strict";
-// Tables that are sorted and filtered, charts of what they show, and tips. Nothing is asked of a server.
+// Tables that are sorted and filtered, charts of what they show, and tips. No request to a server.
 (() => {
   const tables = new Map();
 
@@ -327,7 +327,7 @@
     }
   }
 
-  // What more there is of anything that has a tip, beside the mouse, the finger or the focus.
+  // Details of anything with a tip, next to the mouse, the finger or the focus.
   function tips() {
     const box = document.createElement("div");
     box.id = "tip";

@@ -147,7 +147,7 @@ def plans_page(report: PlansReport) -> Page:
     missing = {**impossible, **report.without_plan}
     no_settings = make_lines("Their settings do not differ.")
     sections = [
-        Section(title="What does each reach?", blocks=[results_table(report, names)]),
+        Section(title="What are the results of each?", blocks=[results_table(report, names)]),
         Section(
             title=_DIFFERENCES_TITLE,
             blocks=[settings_table(report, names) if report.settings else no_settings],
@@ -231,7 +231,7 @@ def _parts(report: PlansReport, names: Sequence[str]) -> Iterator[Block]:
 
 _HOUR, _COST = "time", "cost_usd"
 RENTED = str(Contract.ON_DEMAND)
-_CHOICES = "Which choices are there?"
+_CHOICES = "What are the choices?"
 _PLAN_LINES = ("Cheapest", "Recommended: ", "Simplest that ties", "Fewest: ", "Tied with it")
 _NONE = "No GPU does."
 _DAY_COLUMNS = ("hours", "base_contract", "hourly_contract", "cost_usd")
@@ -257,7 +257,7 @@ def sizes_page(
     sections = [*decision_sections(options, price_change, budget, report.other_precision, stakes)]
     priced = [] if options or report.pools else prices_section(priced_rows(rows))
     if rows and _HOUR in rows[0]:
-        sections.append(Section(title="What does the day take?", blocks=_day(report, rows)))
+        sections.append(Section(title="What does a day need?", blocks=_day(report, rows)))
     elif report.pools:
         sections.append(
             Section(title="Where does each service run?", blocks=[*size_tables(report)])
@@ -399,7 +399,7 @@ def _with_cheapest_day(page: Page, report: SizeReport) -> Page:
             Figure(
                 name="used",
                 text=formatting.format_percent(day["utilization"]),
-                between="of what is paid for",
+                between="of the payment",
             ),
         ],
         evidence=evidence(basis),

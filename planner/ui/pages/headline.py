@@ -156,11 +156,7 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
     level, _, details = str(basis or "").partition(", ")
     if level not in EVIDENCE:
         return None
-    count = (
-        f"{formatting.format_count(runs)} on this very GPU"
-        if isinstance(runs, int) and runs
-        else ""
-    )
+    count = f"{formatting.format_count(runs)} on this GPU" if isinstance(runs, int) and runs else ""
     proven = "not proven" if runs == 0 else count
     level_text, long = EVIDENCE[level]
     return Evidence(

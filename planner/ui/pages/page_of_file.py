@@ -112,7 +112,7 @@ def read_page(
         return plan_page(SavedPlan.from_dict(table, str(path)), str(path), catalogue)
     result = result_from_json(table, str(path))
     if price_change is not None and not isinstance(result, SizeReport):
-        raise SearchSpaceError("--price-change is of a result of planner size.")
+        raise SearchSpaceError("--price-change needs a result of planner size.")
     page = result_page(result, catalogue, price_change)
     if isinstance(result, SearchReport) and result.recommended is not None:
         return add_new_prediction(page, result.recommended)
@@ -314,7 +314,7 @@ def summary_page(report: PlanReport, title: str) -> Page:
     sure = report.summary.sure
     tables = [block for block in blocks if not isinstance(block, KeyValues | Lines)]
     manifest = report.manifest
-    first = "What the file sets" if "launch_file" in report.more else "What was asked"
+    first = "What the file sets" if "launch_file" in report.more else "The question"
     return Page(
         title=title,
         subject=str(manifest.get("model") or "the model"),

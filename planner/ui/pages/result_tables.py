@@ -223,7 +223,7 @@ def assumptions(
         heads, caption = ("spec", "figures", "source"), "Sources of the figures"
         table = text_table(heads, sources, text_columns=range(3), name="sources", caption=caption)
         blocks.append(replace(table, is_small=False, is_folded=True))
-    return Section(title="What does it rest on?", blocks=blocks)
+    return Section(title="What are the sources?", blocks=blocks)
 
 
 def _sources(specs: Mapping[str, str], catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
@@ -337,7 +337,7 @@ def facts_section(wording: ResultWording, facts: Sequence[SensitiveAssumption]) 
         (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(effect_texts(wording, fact)))
         for fact in facts
     ]
-    heads, caption = ("unknown", "assumed", "tried", "effect"), "Relevant, but not specified"
+    heads, caption = ("unknown", "assumed", "tried", "effect"), "Not specified, but relevant"
     table = text_table(heads, rows, text_columns=range(len(heads)), name="facts", caption=caption)
     held = [make_lines(FOR_ASSUMED)] if any(fact.moved for fact in facts) else []
     return Section(title=CHANGES, blocks=[table if rows else make_lines(_NOTHING), *held])

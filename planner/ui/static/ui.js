@@ -194,7 +194,7 @@
     one.scrollIntoView({ block: "center" });
   }
 
-  // A slider moves the whole plan: what it has beside stays as it is.
+  // A slider moves the whole plan: everything else stays.
   function move(section) {
     const plan = new URLSearchParams(section.dataset.plan);
     const pairs = (plan.get("settings") || "").split(/\s+/).filter(Boolean).map((one) => one.split("="));

@@ -345,7 +345,7 @@ def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison
         log_kind = "training" if reading.is_training else "serving"
         log_kind = "reinforcement learning" if is_of_rollouts else log_kind
         raise LaunchError(
-            f"The log is of {log_kind} ({reading.title}), the plan is to "
+            f"The log is from {log_kind} ({reading.title}), the plan is for "
             f"{planned.pinned.workload}: "
             "give the plan that was launched."
         )

@@ -65,7 +65,7 @@ def make_rl_question(request: Request, catalogue: Catalogue, notes: PlanNotes) -
         work=_make_step(request, model, notes),
         counts=tuple(sorted(set(gpu_counts(request.num_gpus)))),
         space=(_SPACE, "default") if space_name is None else (space_name, None),
-        profile=("nemo-rl", "most published steps are of it; --framework all compares")
+        profile=("nemo-rl", "most published steps use it; --framework all compares")
         if space_name in (None, SINGLE)
         else (None, "of the space"),
     )

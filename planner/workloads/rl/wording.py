@@ -104,7 +104,7 @@ def _format_split(row: Mapping[str, object]) -> str:
 def format_broken_rule(candidates: Candidates, rule: str) -> str:
     """The values that break a rule, and the nearest value that satisfies it, as text."""
     if not isinstance(candidates, RlRuns):
-        raise TypeError(f"{candidates!r} is no reinforcement learning.")
+        raise TypeError(f"{candidates!r} is not reinforcement learning.")
     text = _broken_rule_texts(candidates).get(rule, "")
     remedies = _remedies(candidates).get(rule, {})
     fixes = (_nearest_remedy(candidates, rule, name, values) for name, values in remedies.items())

@@ -38,7 +38,7 @@ _LONGEST = ("output_cap",)
 def _reproducing_answers(source: Source) -> dict[str, Value]:
     """The answers, by question, with which a plan's open values are reproduced."""
     if not isinstance(source, RlSource):
-        raise TypeError(f"{source} is no reinforcement learning.")
+        raise TypeError(f"{source} is not reinforcement learning.")
     work, questions = source.inputs.workload, terms_of("rl", "question")
     answers: dict[str, Value] = {
         name: getattr(work, name)

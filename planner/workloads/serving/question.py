@@ -84,7 +84,7 @@ def _slowdown_note(request: Request) -> dict[str, str]:
         return {}
     publishers = median_slowdown(Work.SERVING).publishers
     return {
-        "tuned": f"no: a server that nobody tuned takes {slowdown:g} times as long as vendors' "
+        "tuned": f"no: an untuned server takes {slowdown:g} times as long as vendors' "
         f"benchmarks ({publishers} publishers; --tuned: as those)"
     }
 
@@ -194,7 +194,7 @@ def _refuse_answer_options(request: Request) -> None:
                 "give request_latency, prompt_throughput_per_gpu or cost_per_million_tokens."
             )
     if request.draft_tokens:
-        raise SpecError("Drafts are of generated tokens: leave out --draft-tokens.")
+        raise SpecError("Only generated tokens are drafted: leave out --draft-tokens.")
 
 
 def _make_workload(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorkload:

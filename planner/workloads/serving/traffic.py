@@ -233,7 +233,7 @@ def answers_of(
     if question == "lengths" and text not in shipped and file_state(path)[1] == 0:
         hint = did_you_mean(text, shipped)
         raise SpecError(
-            f"{option_name(question)}: {format_input(text)} is no file, and not among "
+            f"{option_name(question)}: {format_input(text)} is neither a file nor one of "
             f"{', '.join(shipped)}.{hint}"
         )
     answers: dict[str, object] = {

@@ -56,7 +56,7 @@ def format_broken_options(candidates: Candidates, rule: str) -> str:
     """The options of a configuration that the framework does not support, as text."""
     c, inputs = candidates.configurations, training_inputs(candidates.source)
     if not isinstance(c, TrainingConfigurations):
-        raise TypeError(f"{candidates!r} is no training.")
+        raise TypeError(f"{candidates!r} is not training.")
     if rule == "attention_kernel":
         kernel = format_value(rule, np.ravel(c.attention_kernel)[0])
         return f"{kernel} on {inputs.machine.gpu.name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ SERVE = {
 }
 
 Shown = Callable[..., Any]
+PLACES = ("lowest", "highest", "recommended and lowest")
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +115,11 @@ def _refuse_overlaps(figure: Any) -> None:
             across = min(part.x1, other.x1) - max(part.x0, other.x0)
             down = min(part.y1, other.y1) - max(part.y0, other.y0)
             assert min(across, down) <= 2
+
+
+def _source(figure: Any) -> str:
+    """The notes of a figure, the source and its date."""
+    return figure.texts[-1].get_text().replace("\n", " ")
 
 
 def _words(figure: Any) -> list[str]:
@@ -280,7 +287,7 @@ def _curves(number: int) -> Curves:
         )
         for at in range(number)
     ]
-    return Curves(title="", x_label="x", y_label="y", curves=curves, best=(10.0, 1.0))
+    return Curves(title="", x_label="x", y_label="y", curves=curves, recommended=(10.0, 1.0))
 
 
 @pytest.mark.few(1)
@@ -318,6 +325,45 @@ def test_a_matrix_has_a_word_in_every_cell(shown: Shown, width: int) -> None:
     assert colors[2] == colors[5]  # both without a number
     assert len({*colors}) == 5
     assert texts["*1.00"].get_fontweight() == "bold"
+    chosen = replace(matrix, recommended=(1, 1))
+    figure = shown("matrix", "a sweep", [chosen], "* best of its column", width=width)
+    outlines = [patch for patch in figure.axes[0].patches if not patch.get_fill()]
+    cells = [(patch.get_x() + patch.get_width() / 2, patch.get_y() + 0.45) for patch in outlines]
+    assert cells == [pytest.approx((1, 1)), pytest.approx((0, 0))]
+    note = _source(figure)
+    assert "red outline: recommended; dashed outline: lowest" in note
+    best = replace(matrix, recommended=(0, 0))
+    figure = shown("matrix", "a sweep", [best], "* best of its column", width=width)
+    assert "recommended and lowest" in _source(figure)
+
+
+@pytest.mark.parametrize(
+    ("recommended", "sign", "words"),
+    [
+        ((10.0, 1.0), 1, ["recommended and lowest"]),
+        ((5.0, 3.0), 1, ["recommended", "lowest: gpu-0"]),
+        ((10.0, 1.0), -1, ["recommended", "highest: gpu-1"]),
+        ((10.0, 1.0), 0, ["recommended"]),
+    ],
+)
+def test_the_recommended_and_the_lowest_are_marked(
+    shown: Shown, recommended: tuple[float, float], sign: int, words: list[str]
+) -> None:
+    panel = replace(_curves(2), recommended=recommended, sign=sign)
+    figure = shown("cost", "Which?", [panel])
+    found = [word for word in _words(figure) if word.split(":")[0] in ("recommended", *PLACES)]
+    assert found == words
+
+
+@pytest.mark.parametrize("width", [400, 900])
+def test_a_picture_has_its_source_and_its_date(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    figure = shown("cost", "Which?", [_curves(2)], width=width)
+    note = _source(figure)
+    assert note.startswith(f"Source: planner {planner.__version__} from published runs")
+    assert note.endswith("2023-11-14")
 
 
 def _tables(folder: Path) -> list[list[ComparedRun]]:

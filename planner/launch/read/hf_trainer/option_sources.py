@@ -3,7 +3,7 @@
 Sources: artidoro/qlora at 7f4e95a, ``qlora.py``; tloen/alpaca-lora at 8bb8579, ``finetune.py``;
 huggingface/autotrain-advanced at b5c98fb, ``trainers/clm/params.py``, ``utils.py``,
 ``parser.py`` and ``commands.py``;
-deepspeedai/DeepSpeedExamples at 45b4b71, ``applications/DeepSpeed-Chat``, of which
+deepspeedai/DeepSpeedExamples at 45b4b71, ``applications/DeepSpeed-Chat``:
 ``dschat/utils/ds_utils.py`` and ``training/*/main.py``, and ``training/DeepSpeed-SuperOffload``;
 aws-samples/awsome-distributed-training at 7217859, ``pytorch/FSDP/src/model_utils/arguments.py``.
 """

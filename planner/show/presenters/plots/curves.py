@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
@@ -63,16 +63,19 @@ class Curve:
 class Curves:
     """The contents of one panel.
 
-    ``best`` is a point of the curves with the text ``best_label``; ``limits`` are bounds of the
-    axes ``x`` and ``y``. ``is_by_place``: curves are side by side, and the x axis has no ticks.
+    ``recommended`` is a point of the curves with the text ``recommended_label``. ``sign``: 1 if a
+    low second value is better, -1 if a high one is; 0: the best is not marked. ``limits`` are
+    bounds of the axes ``x`` and ``y``. ``is_by_place``: curves are side by side, and the x axis has
+    no ticks.
     """
 
     title: str
     x_label: str
     y_label: str
     curves: Sequence[Curve]
-    best: tuple[float, float] | None = None
-    best_label: str = ""
+    recommended: tuple[float, float] | None = None
+    recommended_label: str = ""
+    sign: int = 1
     limits: Mapping[str, float] = field(default_factory=dict)
     is_by_place: bool = False
 
@@ -80,6 +83,24 @@ class Curves:
     def is_by_count(self) -> bool:
         """Whether the x axis has numbers of GPUs."""
         return self.x_label.startswith("GPUs")
+
+    @property
+    def best(self) -> tuple[str, float, float] | None:
+        """Name, x and y of the lowest point, or the highest; None: it is not marked."""
+        points = [
+            (curve.name, x, y)
+            for curve in self.curves
+            for x, y in zip(curve.x, curve.y, strict=True)
+            if math.isfinite(y)
+        ]
+        if not points or not self.sign:
+            return None
+        return min(points, key=lambda point: self.sign * point[2])
+
+    @property
+    def best_word(self) -> str:
+        """What the best point is called."""
+        return "lowest" if self.sign > 0 else "highest"
 
 
 def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
@@ -161,15 +182,31 @@ def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, is_only: bool) -> 
             "markeredgecolor": theme.muted,
         }
         (drawn["hollow: tied with the best"],) = axes.plot([], [], "o", **style)
-    if panel.best is not None:
-        best_label = f"best: {panel.best_label}" if is_only else "best"
-        (drawn[best_label],) = axes.plot(
-            *panel.best,
+    best = panel.best
+    if panel.recommended is not None:
+        text = (
+            "recommended" if best is None or best[1:] != panel.recommended else "recommended and "
+        )
+        text += panel.best_word if text.endswith("and ") else ""
+        text += f": {panel.recommended_label}" if is_only and panel.recommended_label else ""
+        (drawn[text],) = axes.plot(
+            *panel.recommended,
             "*",
             color=theme.recommended,
             markeredgecolor=theme.background,
             markersize=16,
             zorder=6,
+        )
+    if best is not None and best[1:] != panel.recommended:
+        name, *point = best
+        text = f"{panel.best_word}: {name}" if is_only else panel.best_word
+        (drawn[text],) = axes.plot(
+            *point,
+            "v" if panel.sign > 0 else "^",
+            color=theme.series[2],
+            markeredgecolor=theme.background,
+            markersize=13,
+            zorder=5,
         )
     for axis, bound in panel.limits.items():
         line = (axes.axvline if axis == "x" else axes.axhline)(
@@ -229,7 +266,8 @@ _COSTS = ("cost_usd", "cost_per_hour_usd")
 
 def size_title(sizes: Sizes) -> str:
     """The question, its limits and the confidence."""
-    return "; ".join(question_lines(sizes))
+    first, *others = question_lines(sizes)
+    return "; ".join([f"Which {first}?", *others])
 
 
 NO_DAY = "--picture day draws a load: give --load, or --trace with --startup-time."
@@ -256,15 +294,16 @@ def size_curves(sizes: Sizes) -> Curves:
     best = sizes.best
     if best is not None and best.carried is not None:  # throughput within a budget is the answer
         x_column, y_column = y_column, "output_tokens_per_s"
-    cheapest = None if best is None else best.cheapest or best.fewest
-    point = None if cheapest is None else _point(cheapest.row, x_column, y_column)
+    chosen = None if best is None else best.cheapest or best.fewest
+    point = None if chosen is None else _point(chosen.row, x_column, y_column)
     return Curves(
         title="",
         x_label=axis_label(x_column),
         y_label=axis_label(y_column),
         curves=[_curve(size, x_column, y_column) for size in sizes.feasible],
-        best=point if point and all(map(math.isfinite, point)) else None,
-        best_label=best_lines(sizes)[0].partition(": ")[2].partition(";")[0],
+        recommended=point if point and all(map(math.isfinite, point)) else None,
+        sign=-1 if y_column == "output_tokens_per_s" else 1,
+        recommended_label=best_lines(sizes)[0].partition(": ")[2].partition(";")[0],
         limits=_limits(sizes, x_column, y_column),
     )
 
@@ -298,8 +337,8 @@ def _day_curves(sizes: Sizes) -> Curves:
         x_label="GPUs at the peak",
         y_label="cost of a day [USD]",
         curves=curves,
-        best=points.get(best),
-        best_label=best,
+        recommended=points.get(best),
+        recommended_label=best,
     )
 
 
@@ -350,6 +389,7 @@ class Matrix:
     ``texts`` has the texts of cells with their marks; ``values`` are NaN for cells without a
     number.
     ``sign``: 1 if less is better. ``best``: whether a cell is the best of its column or tied.
+    ``recommended``: row and column of the recommended cell; None: none is recommended.
     """
 
     title: str
@@ -359,6 +399,18 @@ class Matrix:
     values: Sequence[Sequence[float]]
     best: Sequence[Sequence[bool]]
     sign: int
+    recommended: tuple[int, int] | None = None
+
+    @property
+    def lowest(self) -> tuple[int, int] | None:
+        """Row and column of the lowest value, or of the highest if more is better."""
+        cells = [
+            (self.sign * value, (row, column))
+            for row, values in enumerate(self.values)
+            for column, value in enumerate(values)
+            if math.isfinite(value)
+        ]
+        return min(cells)[1] if cells else None
 
 
 def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks: str) -> None:
@@ -376,7 +428,18 @@ def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks:
         grid = canvas.grid(len(shown), 1, height_ratios=heights)
         for (axes,), matrix in zip(grid, shown, strict=True):
             _draw_matrix(canvas, axes, matrix)
-        canvas.note(marks)
+        canvas.note("; ".join([marks, *_outline_texts(shown)]))
+
+
+def _outline_texts(matrices: Sequence[Matrix]) -> Iterator[str]:
+    """Yield the meaning of the outlines of cells."""
+    has_recommended = [matrix for matrix in matrices if matrix.recommended is not None]
+    if has_recommended:
+        is_lowest = all(matrix.recommended == matrix.lowest for matrix in has_recommended)
+        word = "lowest" if matrices[0].sign > 0 else "highest"
+        yield f"red outline: recommended{f' and {word}' * is_lowest}"
+        if not is_lowest:
+            yield f"dashed outline: {word}"
 
 
 def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
@@ -407,6 +470,7 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
                 color=readable_on(color),
                 fontweight="bold" if is_best else "normal",
             )
+    _outline(canvas, axes, matrix)
     axes.set(xlim=(-0.5, len(matrix.columns) - 0.5), ylim=(len(matrix.rows) - 0.5, -0.5))
     axes.set_xticks(range(len(matrix.columns)), matrix.columns, fontsize=size)
     axes.set_yticks(range(len(matrix.rows)), matrix.rows, fontsize=size)
@@ -416,6 +480,27 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.set_title(canvas.wrap(matrix.title), loc="left")
+
+
+def _outline(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
+    """Draw an outline around the recommended cell, and a dashed one around the lowest."""
+    outlines = {matrix.recommended: ("-", canvas.theme.recommended)}
+    if matrix.recommended is not None and matrix.lowest != matrix.recommended:
+        outlines[matrix.lowest] = ("--", canvas.theme.text)
+    for cell, (style, color) in outlines.items():
+        if cell is None:
+            continue
+        row, column = cell
+        axes.bar(
+            column,
+            0.9,
+            width=0.97,
+            bottom=row - 0.45,
+            fill=False,
+            edgecolor=color,
+            linewidth=2.5,
+            linestyle=style,
+        )
 
 
 def _colors(canvas: Canvas, matrix: Matrix) -> list[list[str]]:
@@ -455,7 +540,7 @@ def draw_latencies(picture: Picture, plan: Plan, candidates: Candidates) -> None
     marked = np.isin(percent, _MARKED)
     with drawing(picture, height=min(max(0.5 * picture.width, 320), 620)) as canvas:
         ((axes,),) = canvas.grid(1, 1)
-        canvas.title(question_title(plan))
+        canvas.title(f"How long do requests take? {question_title(plan)}")
         lines = []
         for seconds, color in zip(curves.values(), canvas.theme.series, strict=False):
             lines += axes.plot(seconds, percent, color=color)
@@ -477,7 +562,7 @@ def draw_front(picture: Picture, plan: Plan, result: SearchResult) -> None:
     front = front_points(search_report(plan, result))
     with drawing(picture, height=min(max(0.5 * picture.width, 320), 640)) as canvas:
         ((axes,),) = canvas.grid(1, 1)
-        canvas.title(question_title(plan))
+        canvas.title(f"Which plan for {question_title(plan)}?")
         canvas.legend(*_marks(canvas, axes, front))
         axes.set_xlabel(axis_label(front.first.column))
         axes.set_ylabel(axis_label(front.second.column))
@@ -507,7 +592,7 @@ def _marks(canvas: Canvas, axes: Axes, front: FrontPoints) -> tuple[list[object]
     points(ties, tie, markerfacecolor=theme.background, markeredgecolor=blue, markeredgewidth=1.6)
     recommended_text, best_text, last_text = front.texts
     name = axis_label(x.column).partition(" [")[0]
-    ends = {"^": (0, best_text, f"first by {name}"), "v": (number - 1, last_text, "last")}
+    ends = {"^": (0, best_text, f"best {name}"), "v": (number - 1, last_text, "last on the front")}
     for mark, (index, plan_text, point_name) in ends.items() if number > 1 else ():
         line = axes.plot(
             x.values[index], y.values[index], mark, color=theme.series[2], markersize=1.5 * size

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from planner.base.atomic_write import check_path, write_bytes_atomically
 from planner.base.formatting import printable
 from planner.base.records import record
 from planner.base.units import ceil_div
+from planner.base.version import __version__
 from planner.errors import MissingDependencyError, OutputError, SearchSpaceError, did_you_mean
 from planner.question.parse_values import parse_int
 from planner.show.output_blocks import PICTURES, USUAL_WIDTH
@@ -175,19 +178,29 @@ def drawing(picture: Picture, *, height: float) -> Iterator[Canvas]:
     with _style(picture.theme, size):
         canvas = Canvas(picture, size=size, height=height)
         yield canvas
+        canvas.add_source()
         with write_bytes_atomically(picture.path) as stream:
             metadata = {"Date": None} if picture.kind == "svg" else None
             canvas.figure.savefig(stream, format=picture.kind, metadata=metadata)
 
 
+def picture_date() -> str:
+    """Return today's date in UTC; for reproducible builds the one of ``SOURCE_DATE_EPOCH``."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    day = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
+    return f"{day:%Y-%m-%d}"
+
+
 class Canvas:
-    """A figure while it is drawn; ``size`` is the font size in points."""
+    """A figure while it is drawn; ``size`` is the font size in points, ``source`` its data."""
 
     def __init__(self, picture: Picture, *, size: float, height: float) -> None:
         """Create an empty figure of a picture; ``size`` in points, ``height`` in pixels."""
         from matplotlib.figure import Figure
 
         self.picture, self.theme, self.size = picture, picture.theme, size
+        self.source = "published runs and datasheets"
+        self._notes: list[str] = []
         inches = picture.width / _DOTS_PER_INCH, height / _DOTS_PER_INCH
         self.figure: Figure = Figure(figsize=inches, dpi=_DOTS_PER_INCH, layout=_layout())
 
@@ -225,9 +238,30 @@ class Canvas:
 
     def note(self, text: str) -> None:
         """Add a note at the bottom, wrapped."""
-        folded = self.wrap(text)
+        self._notes.append(self.wrap(text))
+
+    def add_source(self) -> None:
+        """Add the notes, and below them the source and the date of the picture."""
+        source = f"Source: planner {__version__} from {self.source}, {picture_date()}"
+        folded = "\n".join([*self._notes, self.wrap(source)])
+        before = self.figure.get_figheight()
         self._heighten(folded.count("\n") + 1)
-        self.figure.supxlabel(folded, x=0.01, ha="left", fontsize=self.size, color=self.theme.muted)
+        height = self.figure.get_figheight()
+        below = (height - before) / height
+        color = self.theme.muted
+        self.figure.text(0.01, 0.2 * below, folded, fontsize=self.size, color=color, va="bottom")
+        legends = self._legends_height() / height
+        for legend in self.figure.legends:
+            legend.set_bbox_to_anchor((0, below, 1, 1 - below), self.figure.transFigure)
+        self.figure.set_layout_engine(_layout(below + legends))
+
+    def _legends_height(self) -> float:
+        """The height of the legends, with space around them [inch]."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        renderer: Any = FigureCanvasAgg(self.figure).get_renderer()  # type: ignore[no-untyped-call]
+        boxes = [legend.get_window_extent(renderer) for legend in self.figure.legends]
+        return sum((box.height / self.figure.dpi + _PADDING for box in boxes), _PADDING)
 
     def below(self, axes: Axes, lines: float) -> Any:
         """Return the transform of a position some text lines below the left end of the x axis."""
@@ -254,10 +288,11 @@ class Canvas:
         return "\n".join(textwrap.wrap(printable(text).replace("\n", " "), max_letters)) or " "
 
 
-def _layout() -> Any:
+def _layout(below: float = 0.0) -> Any:
+    """Return the layout of the axes above a share of the height."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    return ConstrainedLayoutEngine(w_pad=_PADDING, h_pad=_PADDING)
+    return ConstrainedLayoutEngine(w_pad=_PADDING, h_pad=_PADDING, rect=(0, below, 1, 1 - below))
 
 
 @contextmanager

@@ -86,8 +86,9 @@ def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[Compa
     panels = compared_quantities(tables)
     num_columns = min(len(panels), max(picture.width // 330, 1))
     rows = ceil_div(len(panels), num_columns)
-    with drawing(picture, height=rows * min(picture.width / num_columns, 460)) as canvas:
+    with drawing(picture, height=rows * min(picture.width / num_columns + 30, 490)) as canvas:
         canvas.title(title)
+        canvas.source = "the runs, each with its source in the table"
         grid = [axes for row in canvas.grid(rows, num_columns) for axes in row]
         for axes, panel in zip(grid, panels, strict=False):
             _draw_panel(canvas, axes, panel)

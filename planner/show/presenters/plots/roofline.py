@@ -79,7 +79,9 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     with drawing(picture, height=height) as canvas:
         ((axes,),) = canvas.grid(1, 1)
         row = candidates.row
-        canvas.title(f"{question_title(plan)}: {short_plan(plan, row)}")
+        canvas.title(
+            f"How close are kernels to the peak? {question_title(plan)}: {short_plan(plan, row)}"
+        )
         _draw_roof(canvas, axes, computing)
         note = _format_moving_share(kernels, steps)
         canvas.legend(*_draw_kernels(canvas, axes, computing, steps), note=note)

@@ -72,7 +72,9 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     heights = [_BAR_HEIGHT + _LINE * number + 24 for number in lines]
     row = candidates.row
     with drawing(picture, height=sum(heights) + 20) as canvas:
-        canvas.title(f"{question_title(plan)}: {short_plan(plan, row)}")
+        canvas.title(
+            f"Where do time and memory go? {question_title(plan)}: {short_plan(plan, row)}"
+        )
         grid = canvas.grid(len(bars), 1, height_ratios=heights)
         for bar, (axes,) in zip(bars, grid, strict=True):
             _draw_bar(canvas, axes, bar, columns)

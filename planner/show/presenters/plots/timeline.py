@@ -437,4 +437,4 @@ def write_timeline(
         return
     theme = DARK if dark else LIGHT
     picture = Picture(path=path, name="timeline", theme=theme, width=read_width(width))
-    draw(picture, f"{question}: {plan_text}", timelines)
+    draw(picture, f"When does each part of a step run? {question}: {plan_text}", timelines)

@@ -102,7 +102,7 @@ def draw_reuse(picture: Picture, plan: Plan, candidates: Candidates) -> None:
         curves = {"requests to any replica": caches, **curves}
     with drawing(picture, height=min(max(0.5 * picture.width, 320), 620)) as canvas:
         ((axes,),) = canvas.grid(1, 1)
-        canvas.title(question_title(plan))
+        canvas.title(f"How much do caches find? {question_title(plan)}")
         lines = []
         for curve, color in zip(curves.values(), canvas.theme.series, strict=False):
             shares = 100 * np.array([first(curve.hit_rate(size)) for size in curve_sizes])
