@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -168,3 +169,14 @@ def test_what_padding_costs_is_told_where_it_is_not_known() -> None:
     )  # fmt: skip
     low, high = fact.moved["step_time_s"]
     assert high > 1.5 * low
+
+
+def test_an_operator_under_a_mask_has_all_pairs(planner) -> None:
+    asked = ("operators", "attention", "--gpu", "a100-sxm", "--sequence-length", "8192",
+             "--heads", "32", "--kv-heads", "8", "--json", "-", "--quiet")  # fmt: skip
+    masked, fused = (
+        json.loads(planner(*asked, "--attention-kernel", kernel).out)["rows"][0]
+        for kernel in ("masked", "fa2")
+    )
+    pairs = {name: row["time_s"] * row["tflops"] for name, row in (("m", masked), ("f", fused))}
+    assert pairs["m"] / pairs["f"] == pytest.approx(2, rel=0.01)

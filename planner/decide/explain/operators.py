@@ -139,7 +139,11 @@ def _attention(case: OperatorSizes) -> FloatArray:
     rate, _ = rates(case.machine.gpu.efficiency, np.asarray(kernel), attention_kernels)
     flops, moved = fused_work(
         tokens=sequences * length,
-        keys=mean_keys_per_query(sequence_length=length, sliding_window=length, causal=True),
+        keys=mean_keys_per_query(
+            sequence_length=length,
+            sliding_window=length,
+            causal=kernel is not AttentionKernel.MASKED,
+        ),
         heads=case["heads"],
         key_value_heads=case["key_value_heads"],
         qk_dim=head_dim,

@@ -153,11 +153,8 @@ def may_pad(inputs: TrainingInputs) -> bool:
     """Whether a run fine-tunes by software on Transformers that may attend under a mask."""
     work, rule = inputs.workload, framework_rule(inputs.framework.name)
     fine_tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
-    return (
-        fine_tunes
-        and rule.loops_experts_until is not None
-        and not inputs.framework.memory.loss_room
-    )
+    on_transformers = rule.copies_logits_until is not None  # its loss is theirs
+    return fine_tunes and on_transformers and not inputs.framework.memory.loss_room
 
 
 def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:
