@@ -238,9 +238,9 @@ def _changes(newest: Sequence[str]) -> Iterator[str]:
     known.sort(key=_number, reverse=True)
     yield "## Predictions that changed"
     yield (
-        f"Of the runs that both versions have. A prediction that changed by less than {CHANGED:.0%} "
-        "counts as unchanged. *median* and *largest* are of those that changed, *better* is the "
-        "share of them that is nearer to its measurement than before. Errors are medians of all."
+        f"Of the runs that both versions have. Changes of less than {CHANGED:.0%} do not count. "
+        "*median* and *largest* are of those that changed, *better* is the share of them that is "
+        "nearer to its measurement than before. Errors are medians of all."
     )
     if len(known) < 2:
         yield "One release is recorded so far; the next one is compared with it."

@@ -44,20 +44,10 @@ def test_what_changed_by_how_much_is_told(tmp_path: Path) -> None:
     old = written(tmp_path / "old", {"same": 10.0, "a": 20.0, "b": 8.0, "gone": 1.0})
     new = written(tmp_path / "new", {"same": 10.05, "a": 11.0, "b": 6.0, "new": 1.0})
     *_, row = comparison(read_predictions(old), read_predictions(new)).splitlines()
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    cells = [cell.strip() for cell in row[1:-1].split("|")]
     # Of a and b, by 45 % and 25 %, one is nearer to 10.
-    assert cells == [
-        "step time s",
-        "3",
-        "2",
-        "35.0 %",
-        "-45 %",
-        "50 %",
-        "20.0 %",
-        "10.0 %",
-        "1",
-        "1",
-    ]
+    assert cells[:3] == ["step time s", "3", "2"]
+    assert cells[3:] == ["35.0 %", "-45 %", "50 %", "20.0 %", "10.0 %", "1", "1"]
 
 
 def test_a_version_without_a_date_is_not_recorded(
