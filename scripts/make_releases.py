@@ -53,7 +53,8 @@ _HEAD = f"""# Accuracy by release
 
 Made by `python scripts/make_releases.py` from files that each release leaves behind. A release adds
 a part and never changes those of older ones. [Accuracy](../background/accuracy.md) explains the
-figures of today, [errors by group](accuracy_tables.md) has them by software, GPU and model.
+figures of today, and has those of fits that are repeated without whole publishers. [Errors by
+group](accuracy_tables.md) has them by software, GPU and model.
 
 - *median* is that of |predicted / measured - 1| of all runs, *not fitted* that of the runs that no
   parameter was fitted to.
