@@ -45,6 +45,9 @@ python benchmarks/peers.py --python NAME=PYTHON --folder NAME=CLONE
 - Groups with fewer than {FEWEST} runs count in *all* alone.
 - llm-analysis takes the share of the peak that software reaches from its user. It gets the share,
   in steps of 0.05, that suits each group best, which nobody could know before.
+- The other tools use their own files of GPUs and kernels, unchanged but for limits of memory.
+  AIConfigurator uses the newest kernels that it has for an engine. It gets runs spread evenly over
+  all, because each takes seconds.
 - A tool gets the runs whose whole layout it can say. Runs that it refuses are left out for both."""
 
 

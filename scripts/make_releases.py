@@ -53,7 +53,8 @@ _HEAD = f"""# Accuracy by release
 
 Made by `python scripts/make_releases.py` from files that each release leaves behind. A release adds
 a part and never changes those of older ones. [Accuracy](../background/accuracy.md) explains the
-figures of today, [errors by group](accuracy_tables.md) has them by software, GPU and model.
+figures of today, and has those of fits that are repeated without whole publishers. [Errors by
+group](accuracy_tables.md) has them by software, GPU and model.
 
 - *median* is that of |predicted / measured - 1| of all runs, *not fitted* that of the runs that no
   parameter was fitted to.
@@ -238,9 +239,9 @@ def _changes(newest: Sequence[str]) -> Iterator[str]:
     known.sort(key=_number, reverse=True)
     yield "## Predictions that changed"
     yield (
-        f"Of the same runs under the same columns. A prediction that changed by less than "
-        f"{CHANGED:.0%} counts as unchanged. *median* and *largest* are of those that changed. "
-        "*better* is the share of them that is nearer to its measurement than before."
+        f"Of the runs that both versions have. Changes of less than {CHANGED:.0%} do not count. "
+        "*median* and *largest* are of those that changed, *better* is the share of them that is "
+        "nearer to its measurement than before. Errors are medians of all."
     )
     if len(known) < 2:
         yield "One release is recorded so far; the next one is compared with it."

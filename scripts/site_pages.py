@@ -33,7 +33,8 @@ NAVIGATION = {
     "generated/contributing generated/security",
     "Reference": "reference/reference generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines reference/launch_options "
-    "reference/launch_files_read reference/models_read reference/accuracy_tables reference/causes "
+    "reference/launch_files_read reference/models_read reference/accuracy_tables "
+    "reference/releases reference/peers reference/causes "
     "reference/recipes reference/campaigns reference/procurement reference/llm_analysis "
     "reference/versions reference/install generated/changelog",
 }

@@ -152,12 +152,28 @@ def test_a_command_warns_and_runs(with_another: dict[str, str], tmp_path: Path) 
         assert f"pip uninstall planner {DISTRIBUTION}" in ran.stderr
 
 
+Place = Callable[..., Path]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Puts another distribution on the import path; with ``among_ours`` into our folder."""
+
+    def put(name: str, *, among_ours: bool = False, **files: str) -> Path:
+        site = site_of(tmp_path, name, **files)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.setattr(sys, "path", [sys.path[0], str(site)])
+        if among_ours:
+            monkeypatch.setattr(install_conflicts, "_FOLDER", str(site))
+        return site
+
+    return put
+
+
 def test_a_shell_that_completes_is_told_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site = site_of(tmp_path, "planner-0.5.1")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(sys, "path", [sys.path[0], str(site)])
+    place("planner-0.5.1")
     check_conflicts()
     assert "planner 0.5.1" in capsys.readouterr().err
     monkeypatch.setenv("_PLANNER_COMPLETE", "complete_bash")
@@ -166,12 +182,9 @@ def test_a_shell_that_completes_is_told_nothing(
 
 
 def test_files_of_another_among_ours_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site = site_of(tmp_path, "planner-0.5.1", RECORD="planner/__init__.py,,\n")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(sys, "path", [sys.path[0], str(site)])
-    monkeypatch.setattr(install_conflicts, "_FOLDER", str(site))
+    site = place("planner-0.5.1", among_ours=True, RECORD="planner/__init__.py,,\n")
     assert planner_main.run(["--version"], check_conflicts) == InstallError.exit_code
     ran = capsys.readouterr()
     assert ran.out == ""
@@ -181,12 +194,9 @@ def test_files_of_another_among_ours_are_refused(
 
 
 def test_a_command_of_our_name_mixes_no_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site = site_of(tmp_path, "day-1.0", entry_points="[console_scripts]\nplanner = day:main")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(sys, "path", [sys.path[0], str(site)])
-    monkeypatch.setattr(install_conflicts, "_FOLDER", str(site))
+    place("day-1.0", among_ours=True, entry_points="[console_scripts]\nplanner = day:main")
     check_conflicts()
     assert "Warning: day 1.0" in capsys.readouterr().err
 

