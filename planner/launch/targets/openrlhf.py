@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from math import prod
 
 from planner.base.software_enums import Placement
-from planner.base.training_aliases import Algorithm
-from planner.errors import LaunchError
 from planner.launch.option_table import (
     MutableQuantities,
     OptionTable,
     OptionTexts,
     ParameterNote,
-    Quantities,
 )
 from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
@@ -33,14 +30,11 @@ from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTa
 from planner.launch.targets.rl_reader_writer import (
     MODEL,
     OUTPUT,
-    has_separate_gpus,
     reader_of_steps,
     set_dynamic_sampling,
     set_lengths,
     set_placement,
     step_draft,
-    step_quantities,
-    tokens_per_rank,
 )
 from planner.launch.targets.training_reader import (
     make_update_reader,
@@ -124,32 +118,6 @@ def _add_step_settings(
     set_placement(settings, placement, update.values.get("num_gpus"), rollout_gpus)
 
 
-def _quantities(job: LaunchJob) -> Quantities:
-    """Return the values that OpenRLHF's options write for a planned job, by parameter name.
-
-    Raises LaunchError if OpenRLHF cannot start such a step.
-    """
-    quantities = step_quantities(job)
-    is_separate, is_ppo = has_separate_gpus(job), job["algorithm"] == Algorithm.PPO
-    if is_ppo and is_separate:
-        raise LaunchError(
-            "OpenRLHF's critic has separate GPUs if the engine has: --set "
-            "placement=colocated, or an --algorithm without a critic."
-        )
-    train_nodes, gpus_per_node = quantities["train_nodes"], quantities["train_each"]
-    has_reference = bool(job["reference_model"])
-    return quantities | {
-        "token_budget": tokens_per_rank(
-            quantities["token_budget"], job["context_parallel"], job["tensor_parallel"]
-        ),
-        "shares_reference": has_reference and is_separate,
-        "reference_nodes": train_nodes if has_reference else None,
-        "reference_each": gpus_per_node if has_reference else None,
-        "critic_nodes": train_nodes if is_ppo else None,
-        "critic_each": gpus_per_node if is_ppo else None,
-    }
-
-
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     """Build the OpenRLHF command of a job; the benchmark limits the number of prompts."""
     options = [CommandWords.of(option) for option in settings.options]
@@ -190,7 +158,6 @@ TARGET = reader_of_steps(
     add_step_settings=_add_step_settings,
     complete_command=with_unknown_options,
     version="OpenRLHF 0.11",
-    quantities=_quantities,
     draft=_draft,
     accepted=("openrlhf-0.11.0",),
 )

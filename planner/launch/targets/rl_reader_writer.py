@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from math import ceil, prod
 from typing import Any
 
 from planner.base.software_enums import Placement
@@ -25,7 +24,7 @@ from planner.launch.option_table import (
     Quantities,
     format_option_value,
 )
-from planner.launch.read.expression_rows import apply_read_rows
+from planner.launch.read.expression_rows import apply_read_rows, write_quantities
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -68,6 +67,7 @@ def reader_of_steps(
     complete_command: Callable[[ParsedCommand], ParsedCommand],
     table: str = "",
     draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] | None = None,
+    quantities: Callable[[LaunchJob], Quantities] = lambda _: {},
     **hooks: Any,
 ) -> LaunchTarget:
     """Return ``target`` with a ``step``, which reads and writes full training steps of RL.
@@ -78,6 +78,8 @@ def reader_of_steps(
     complete_command : the command with the options of the files it names
     table : the option table of the step, if its name is not ``<target>-step``
     draft : writes the step; without it, steps are only read
+    quantities : quantities of a job that rows compute from, beside those of `step_quantities`;
+        those of the rows replace them
     hooks : further hooks of `LaunchTarget`
     """
 
@@ -106,6 +108,15 @@ def reader_of_steps(
             unread=update.unread | update.ignored_options,
         )
 
+    def quantities_and_rows(job: LaunchJob) -> Quantities:
+        """Return the quantities of a step, replaced by those that rows compute from them."""
+        shared = {**step_quantities(job), **quantities(job)}
+
+        def value(name: str) -> Any:
+            return job.value_of(name) if shared.get(name) is None else shared[name]
+
+        return {**shared, **write_quantities(step.table, value)}
+
     step = replace(
         target,
         words=table or f"{target.name}-step",
@@ -113,6 +124,7 @@ def reader_of_steps(
         profiles=profiles,
         answers=read_step,
         complete=complete_command,
+        quantities=quantities_and_rows,
         **hooks,
     )
     if draft is not None:
@@ -322,11 +334,6 @@ def _split_nodes(job: LaunchJob, gpus: int) -> tuple[int, int]:
         f"{gpus_per_node} nor as many on each of {job.num_nodes}: nearest: --set "
         f"train_gpus={nearest}."
     )
-
-
-def tokens_per_rank(token_budget: object, *degrees: object) -> int:
-    """Token budget of one rank, if ``degrees`` ranks share a sequence."""
-    return ceil(int(str(token_budget)) / prod(int(str(degree)) for degree in degrees))
 
 
 FSDP_SUFFIX = " of FSDP"
