@@ -215,21 +215,6 @@ def set_sequences_per_micro_batch(
         )
 
 
-def set_placement(
-    settings: SettingsBuilder, placement: Placement, train_gpus: int | None, rollout_gpus: int
-) -> None:
-    """Set on which GPUs training and generation run; same GPUs: ``rollout_gpus`` is ignored."""
-    values = settings.values
-    values["placement"] = placement.word
-    if placement is Placement.COLOCATED:
-        return
-    if train_gpus is None:
-        values.pop("num_gpus", None)
-        settings.mark_missing("num_gpus")
-        return
-    values |= {"train_gpus": train_gpus, "num_gpus": train_gpus + rollout_gpus}
-
-
 def apply_step_rows(
     reading: OptionReader, target: str, settings: SettingsBuilder, quantities: MutableQuantities
 ) -> None:
@@ -242,10 +227,15 @@ def apply_step_rows(
     apply_read_rows(reading, OptionTable.load(f"{target}-step"), settings, quantities, "rl")
     if (checkpoint_of(str(quantities.get("engine_model"))).quantization or "").startswith("fp8"):
         settings.values["rollout_quantization"] = "fp8"
+    if settings.values["placement"] == Placement.COLOCATED.word:
+        return
     engine_gpus, trainer_gpus = map(quantities.get, ("engine_gpus", "trainer_gpus"))
-    train_gpus = None if engine_gpus is None or trainer_gpus is None else int(trainer_gpus)
-    placement = Placement[settings.values["placement"].upper()]
-    set_placement(settings, placement, train_gpus, int(engine_gpus or 0))
+    if engine_gpus is None or trainer_gpus is None:
+        settings.values.pop("num_gpus", None)
+        settings.mark_missing("num_gpus")
+        return
+    train_gpus = int(trainer_gpus)
+    settings.values |= {"train_gpus": train_gpus, "num_gpus": train_gpus + int(engine_gpus)}
 
 
 MODEL = ShellVariable(name="MODEL", meaning="the model: ORG/NAME on Hugging Face, or a folder")
