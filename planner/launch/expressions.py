@@ -12,8 +12,9 @@ is loaded:
     division by zero, is missing; such a value is neither less nor greater than any
 ``'full' if recomputes else 'none'``, ``('a', 'b')``
     a condition, and a list after ``in``
-``max min ceil_div int float lower ends starts contains last``
-    functions of values: ``max`` and ``min`` skip what is no number; ``ends(text, 'a', 'b')`` is
+``max min ceil_div nearest int float lower ends starts contains last``
+    functions of values: ``max`` and ``min`` skip what is no number; ``nearest(a, b)`` is the
+    positive multiple of ``b`` nearest to ``a``; ``ends(text, 'a', 'b')`` is
     true for a text that ends with one of the words, ``starts`` and ``contains`` likewise;
     ``last('a.b.C')`` is ``C``
 ``number amount text name joined flag has lists count unknown``
@@ -71,6 +72,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "max": lambda *values: max(filter(_is_number, values), default=None),
     "min": lambda *values: min(filter(_is_number, values), default=None),
     "ceil_div": lambda a, b: ceil_div(a, b) if _is_number(a) and _is_number(b) and b else None,
+    "nearest": lambda a, b: max(round(a / b), 1) * b if _is_number(a) and b else None,
     "int": lambda value: int(value) if _is_number(value) else None,
     "float": lambda value: float(value) if _is_number(value) else None,
     "lower": lambda text: None if text is None else str(text).lower(),

@@ -64,7 +64,7 @@ _LAYOUT_QUANTITIES = ("adapter", "both_splits", "no_such_file", "kv_cache")
 
 JOB_NAMES = (
     *("num_gpus", "gpus_per_node", "num_nodes", "data_parallel", "accumulation_steps"),
-    *("training_steps", "hub_name", "learns_preferences"),
+    *("training_steps", "hub_name", "learns_preferences", "profile_name"),
 )
 """Names of expressions that are attributes of the job."""
 
@@ -148,6 +148,11 @@ class LaunchJob:
     def workload(self) -> str:
         """Workload of the plan."""
         return self.saved_plan.workload
+
+    @property
+    def profile_name(self) -> str:
+        """Name of the framework or engine of the prediction."""
+        return str(self.profile.name)
 
     @property
     def is_training(self) -> bool:

@@ -228,10 +228,13 @@ def _quantities(job: LaunchJob) -> Quantities:
 def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
     """Return the values of axolotl's FSDP keys for a job that FSDP shards, by parameter name."""
     words = fsdp_quantities(job)
+    # Activations are offloaded where gradient_checkpointing keeps them, not FSDP.
+    recomputes_inside = words["fsdp_recompute"] and "activations" not in job["offload"]
     return {
         **words,
+        "fsdp_recompute": words["fsdp_recompute"] if recomputes_inside else None,
         "zero_stage_by_fsdp": job["zero_stage"],
-        "recompute": "none" if words["fsdp_recompute"] else job["recompute"],
+        "recompute": "none" if recomputes_inside else job["recompute"],
         "dp_shard": job.data_parallel // job["data_parallel_replicas"],
     }
 

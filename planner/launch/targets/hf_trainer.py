@@ -14,9 +14,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from planner.base.enums import Offload
-from planner.base.software_enums import Placement
 from planner.base.training_aliases import Algorithm
 from planner.documents.shell.edits import implied_option
 from planner.documents.yaml_writer import yaml_text
@@ -61,7 +61,6 @@ from planner.launch.read.parsed_launch import (
     ParsedCommand,
     SettingsBuilder,
     flag,
-    has_unknown_value,
     number,
     option_text,
     parse_int,
@@ -75,10 +74,10 @@ from planner.launch.target import (
     LaunchTarget,
 )
 from planner.launch.targets.rl_reader_writer import (
+    apply_step_rows,
     reader_of_steps,
     set_dynamic_sampling,
     set_lengths,
-    set_placement,
 )
 from planner.launch.write.benchmark import training_draft
 from planner.question.terms import glossary
@@ -393,12 +392,6 @@ ACCELERATE = LaunchTarget.of(
 
 
 _ENGINE_TENSOR_PARALLEL = "--vllm_tensor_parallel_size"
-_GENERATIONS, _SAMPLES = "--num_generations", {True: 2, False: 8}
-"""Default answers to a prompt: of RLOO, of GRPO."""
-_ENGINE_MEMORY_SHARE = {True: 0.9, False: 0.3}
-"""Default share of GPU memory: of ms-swift's engine, of TRL's."""
-_SWIFT_MAX_NUM_SEQS = 256
-_DEFAULT_MICRO_BATCH = 8
 _SERVERS = ("--vllm_server_host", "--vllm_server_base_url")
 _SERVER = re.compile(
     r"\b(?:trl\s+vllm-serve|swift\s+rollout)\b(?P<words>(?:[^\n\\]|\\\s*\n[#\s]*)*)"
@@ -455,9 +448,8 @@ def _server_gpus(reading: OptionReader) -> int | None:
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Set what the option table does not read: samples, lengths and placement of a step."""
+    """Set algorithm and lengths, and what the option table reads for a full step."""
     values = settings.values
-    values["framework"] = "TRL"
     words = [argument.single or "" for argument in reading.command.positional]
     is_swift = starts_swift(words)
     if is_swift:
@@ -468,96 +460,26 @@ def _add_step_settings(
         set_dynamic_sampling(settings)
     elif any("rloo" in word for word in words):
         values["algorithm"] = str(Algorithm.RLOO)
-    _set_prompts_per_step(reading, update, settings)
-    length = int(update.values["sequence_length"])
     max_answer = number(reading, "--max_completion_length") or _DEFAULT_MAX_ANSWER
+    length = int(update.values["sequence_length"])
     set_lengths(settings, length, max_answer, number(reading, "--max_prompt_length"))
-    micro_batch = int(update.values.get("micro_batch_size") or _DEFAULT_MICRO_BATCH)
-    values["micro_batch_tokens"] = micro_batch * (
-        int(values["input_tokens"]) + values["output_cap"]
-    )
-    values["engine"] = "vllm"
-    if not flag(reading, "--use_vllm", *_SERVERS):
-        settings.notes.append(
-            "It generates with Transformers (no use_vllm), which takes several times as long as "
-            "an engine. It is predicted as with vLLM."
-        )
-    settings.assume(
-        "rollout_gpu_memory",
-        _ENGINE_MEMORY_SHARE[is_swift],
-        f"{_ENGINE_MEMORY_SHARE[is_swift]} of a GPU is the program's",
-    )
-    if is_swift:
-        settings.assume(
-            "max_num_seqs", _SWIFT_MAX_NUM_SEQS, f"{_SWIFT_MAX_NUM_SEQS}, ms-swift's default"
-        )
-    _set_placement(reading, update, settings)
-
-
-_DEFAULT_MAX_ANSWER = 512
-
-
-def _set_prompts_per_step(
-    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
-) -> None:
-    """Set the prompts of a step and the samples per prompt.
-
-    By default a generation has as many micro-batches of each rank as an optimizer step. With
-    fewer, a step has several generations.
-    """
-    values = settings.values
-    is_rloo = values.get("algorithm") == Algorithm.RLOO
-    samples_per_prompt = (
-        number(reading, _GENERATIONS) or _SAMPLES[is_rloo and not reading.has("--rlhf_type")]
-    )
-    values["samples_per_prompt"] = samples_per_prompt
-    if not reading.has(_GENERATIONS):
-        settings.defaults["samples_per_prompt"] = f"{samples_per_prompt} are the program's"
+    # A generation has as many micro-batches of each rank as an optimizer step by default. With
+    # fewer, a step has several generations.
     batch = update.values.get("global_batch_size")
-    if batch is None or has_unknown_value(reading, _GENERATIONS):
-        settings.mark_missing("num_gpus" if batch is None else "prompts_per_step")
-        return
-    accumulation_steps = number(reading, "--gradient_accumulation_steps") or 1
-    steps_per_generation = number(reading, "--steps_per_generation") or accumulation_steps
-    answers_per_generation = (
-        number(reading, "--generation_batch_size")
-        or int(batch) * steps_per_generation // accumulation_steps
-    )
-    answers_per_step = max(answers_per_generation, int(batch))
-    values["prompts_per_step"] = max(answers_per_step // samples_per_prompt, 1)
-    if values["prompts_per_step"] * samples_per_prompt != answers_per_step:
-        settings.notes.append(
-            f"{answers_per_step:,} answers of a step are no whole groups of {samples_per_prompt}: "
-            f"{values['prompts_per_step']:,} prompts are taken."
-        )
-        values["global_batch_size"] = min(
-            int(batch), values["prompts_per_step"] * samples_per_prompt
-        )
-    if answers_per_step > batch:
-        settings.notes.append(
-            f"A generation is trained in {answers_per_step // int(batch)} optimizer steps."
-        )
+    read: dict[str, Any] = {
+        "is_swift": is_swift,
+        "batch": batch and int(batch),
+        "sequences": int(update.values.get("micro_batch_size") or _DEFAULT_MICRO_BATCH),
+        "server_gpus": _server_gpus(reading),
+        "has_server": _SERVER.search(reading.command.text) is not None,
+        "trainer_gpus": update.values.get("num_gpus"),
+    }
+    apply_step_rows(reading, "trl", settings, read)
+    if fitting_batch := read.get("fitting_batch"):
+        values["global_batch_size"] = fitting_batch
 
 
-def _set_placement(
-    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
-) -> None:
-    """Set whether trainer and engine share GPUs, or the engine is a server."""
-    train_gpus, server_gpus = update.values.get("num_gpus"), _server_gpus(reading)
-    if server_gpus is None:
-        for name, options in (
-            ("offload_train", ("--offload_model", "--offload_optimizer")),
-            ("offload_rollout", ("--vllm_enable_sleep_mode", "--sleep_level")),
-        ):
-            settings.values[name] = any(flag(reading, option) for option in options)
-        set_placement(settings, Placement.COLOCATED, train_gpus, 0)
-        return
-    if _SERVER.search(reading.command.text) is None:
-        settings.notes.append(
-            "The GPUs of its server are not set: planner assumes one engine of "
-            f"{server_gpus}. Set --gpus with --set train_gpus."
-        )
-    set_placement(settings, Placement.SEPARATE, train_gpus, server_gpus)
+_DEFAULT_MAX_ANSWER, _DEFAULT_MICRO_BATCH = 512, 8
 
 
 TARGETS = tuple(with_step(target) for target in (TRANSFORMERS, DEEPSPEED, ACCELERATE))

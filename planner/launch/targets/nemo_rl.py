@@ -15,7 +15,6 @@ from typing import Any
 from planner.base.training_aliases import Algorithm
 from planner.documents.shell.edits import ParsedOption
 from planner.documents.yaml_writer import yaml_text
-from planner.errors import LaunchError
 from planner.launch.option_table import OptionTexts, ParameterNote, Quantities
 from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.hf_trainer.option_sources import TEACHER_NOTE
@@ -48,7 +47,6 @@ from planner.launch.targets.rl_reader_writer import (
     set_dynamic_sampling,
     set_lengths,
     step_draft,
-    step_quantities,
 )
 from planner.launch.targets.training_reader import (
     classify_unused_options,
@@ -222,64 +220,11 @@ def _add_step_settings(
 CONFIG = "grpo.yaml"
 _CHECKOUT, _CHECKOUT_FOLDER = "NEMO_RL", "/opt/nemo-rl"
 """The folder of the checkout in NeMo-RL's containers."""
-_EXAMPLES = f"${{oc.env:{_CHECKOUT},{_CHECKOUT_FOLDER}}}/examples"
-_KL_PENALTY = 0.01
-"""``reference_policy_kl_penalty`` of grpo_math_1B.yaml."""
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """Return the values that NeMo-RL's options write for a planned job, by parameter name.
-
-    Raises LaunchError if NeMo-RL cannot start such a step.
-    """
-    quantities = step_quantities(job)
-    if not str(job["engine"]).startswith("vllm"):
-        raise LaunchError(
-            f"NeMo-RL with {job['engine']} is read and not written: leave --engine out for vLLM."
-        )
-    if job["algorithm"] == Algorithm.PPO:
-        raise LaunchError(
-            "NeMo-RL's PPO, with a critic that has layouts of its own, is read and not written: "
-            "--algorithm grpo, rloo or dapo."
-        )
-    is_async = bool(quantities["streams"])
-    if is_async and job["algorithm"] == Algorithm.DAPO:
-        raise LaunchError(
-            "NeMo-RL draws no prompts again (dapo) in asynchronous steps: --set "
-            "placement=colocated, or --algorithm grpo --no-reference-model."
-        )
-    samples = int(job["prompts_per_step"]) * int(job["samples_per_prompt"])
-    if not job["old_logprob"] and job["global_batch_size"] != samples:
-        raise LaunchError(
-            "NeMo-RL computes old log-probabilities where a step has several updates: leave "
-            f"--no-old-logprob out, or give --global-batch-size {samples}."
-        )
-    rollout_nodes, rollout_gpus_per_node = (
-        quantities.get("rollout_nodes"),
-        quantities.get("rollout_each"),
-    )
-    if (
-        rollout_nodes is not None
-        and job.num_nodes > 1
-        and rollout_gpus_per_node != job.gpus_per_node
-    ):
-        nearest = max(round(int(job["train_gpus"]) / job.gpus_per_node), 1) * job.gpus_per_node
-        raise LaunchError(f"NeMo-RL splits only whole nodes; nearest: --set train_gpus={nearest}.")
-    is_megatron = job.profile.name == "NeMo-RL"
-    quantities |= {
-        **({} if is_megatron else fsdp_quantities(job, "nemo-rl", _MEGATRON)),
-        "recipe": f"{_EXAMPLES}/configs/grpo_math_1B{'_megatron' if is_megatron else ''}.yaml",
-        "has_megatron": is_megatron,
-        "has_dtensor": not is_megatron,
-        "prompt_file": f"{_EXAMPLES}/prompts/cot.txt",
-        "model_path": job.hub_name or "MODEL",
-        "divergence": _KL_PENALTY if job["reference_model"] else 0,
-        "corrects": is_async or job["rollout_quantization"] == "fp8",
-        "longest_prompt": job["input_tokens"],
-        "streams": is_async,
-        **({} if is_async else {"partial_rollout": None}),
-    }
-    return quantities
+    """Return the values of DTensor's options for a planned job; {} for those of Megatron-Core."""
+    return {} if job.profile.name == "NeMo-RL" else fsdp_quantities(job, "nemo-rl", _MEGATRON)
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:

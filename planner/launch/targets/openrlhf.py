@@ -7,17 +7,12 @@ Source: OpenRLHF/OpenRLHF 021d1b0, ``openrlhf/cli/train_ppo_ray.py``, whose opti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from typing import Any
 
-from planner.base.software_enums import Placement
-from planner.base.training_aliases import Algorithm
-from planner.errors import LaunchError
 from planner.launch.option_table import (
-    MutableQuantities,
     OptionTable,
     OptionTexts,
     ParameterNote,
-    Quantities,
 )
 from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
@@ -26,25 +21,22 @@ from planner.launch.read.parsed_launch import (
     SettingsBuilder,
     flag,
     number,
-    require_split,
     with_unknown_options,
 )
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
 from planner.launch.targets.rl_reader_writer import (
     MODEL,
     OUTPUT,
-    has_separate_gpus,
+    apply_step_rows,
     reader_of_steps,
     set_dynamic_sampling,
     set_lengths,
-    set_placement,
     step_draft,
-    step_quantities,
-    tokens_per_rank,
 )
 from planner.launch.targets.training_reader import (
     make_update_reader,
     note_updates,
+    require_model_ranks,
     set_lora,
     set_objective,
     set_token_budget,
@@ -65,24 +57,20 @@ def matches_command(words: Sequence[str]) -> bool:
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Set the adapter and what the rows read; note the updates of a step and its micro-batches."""
+    read: dict[str, Any] = {"program": _program_name(reading)}
+    apply_read_rows(reading, OptionTable.load("openrlhf"), settings, read)
     values = settings.values
-    rank = number(reading, "--lora_rank", "--ds.lora.rank")
-    if rank:
+    if rank := values.get("lora_rank"):
         set_lora(reading, settings, rank, "--target_modules", "--ds.lora.target_modules")
         if flag(reading, "--load_in_4bit", "--ds.load_in_4bit"):
             values["adapter"] = "qlora"
-    read: MutableQuantities = {"program": _program_name(reading)}
-    apply_read_rows(reading, OptionTable.load("openrlhf"), settings, read)
-    num_gpus, batch = values.get("num_gpus"), int(values["global_batch_size"])
-    sizes = {name: int(values[name]) for name in ("tensor_parallel", "context_parallel")}
-    require_split(reading, num_gpus, **sizes)
+    if num_gpus := values.get("num_gpus"):
+        require_model_ranks(reading, settings, num_gpus)
     if read["has_rollouts"]:
-        set_objective(settings, bool(read["has_reference"]), has_critic=bool(read["has_critic"]))
-        note_updates(settings, "OpenRLHF", int(read["generated"] or 0), batch)
+        set_objective(settings, read["has_reference"], has_critic=read["has_critic"])
+        note_updates(settings, "OpenRLHF", read["generated"], values["global_batch_size"])
     if budget := read.get("token_budget"):
-        copies = num_gpus and num_gpus // prod(sizes.values())
-        batch_per_copy = batch // copies if copies and batch % copies == 0 else None
-        set_token_budget(settings, int(budget), batch_per_copy)
+        set_token_budget(settings, budget, read.get("sequences_per_rank"))
 
 
 _MODELS = ("--pretrain", "--actor.model_name_or_path", "--model.model_name_or_path")
@@ -103,7 +91,6 @@ def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
     """Set lengths, dynamic sampling, what the rows read, and placement."""
-    settings.values["framework"] = "OpenRLHF"
     length = int(update.values["sequence_length"])
     answer_length, prompt_length = number(reading, *_ANSWER), number(reading, *_PROMPT)
     if prompt_length is None and answer_length is not None and answer_length < length:
@@ -112,42 +99,12 @@ def _add_step_settings(
     if flag(reading, *_FILTERS):
         set_dynamic_sampling(settings)
     # A longer sequence is a micro-batch of its own (openrlhf/utils/seqlen_balancing.py).
-    read: MutableQuantities = {
+    read: dict[str, Any] = {
         "longest": length,
         "sequences": update.values.get("micro_batch_size"),
+        "trainer_gpus": update.values.get("num_gpus"),
     }
-    apply_read_rows(reading, OptionTable.load("openrlhf-step"), settings, read, "rl")
-    is_async, is_colocated = read["is_async"], read.get("is_colocated")
-    shared = Placement.COLOCATED if is_colocated else Placement.SEPARATE
-    placement = Placement.ASYNC if is_async else shared
-    rollout_gpus = int(read["engine_gpus"] or 1)
-    set_placement(settings, placement, update.values.get("num_gpus"), rollout_gpus)
-
-
-def _quantities(job: LaunchJob) -> Quantities:
-    """Return the values that OpenRLHF's options write for a planned job, by parameter name.
-
-    Raises LaunchError if OpenRLHF cannot start such a step.
-    """
-    quantities = step_quantities(job)
-    is_separate, is_ppo = has_separate_gpus(job), job["algorithm"] == Algorithm.PPO
-    if is_ppo and is_separate:
-        raise LaunchError(
-            "OpenRLHF's critic has separate GPUs if the engine has: --set "
-            "placement=colocated, or an --algorithm without a critic."
-        )
-    train_nodes, gpus_per_node = quantities["train_nodes"], quantities["train_each"]
-    has_reference = bool(job["reference_model"])
-    return quantities | {
-        "token_budget": tokens_per_rank(
-            quantities["token_budget"], job["context_parallel"], job["tensor_parallel"]
-        ),
-        "shares_reference": has_reference and is_separate,
-        "reference_nodes": train_nodes if has_reference else None,
-        "reference_each": gpus_per_node if has_reference else None,
-        "critic_nodes": train_nodes if is_ppo else None,
-        "critic_each": gpus_per_node if is_ppo else None,
-    }
+    apply_step_rows(reading, "openrlhf", settings, read)
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
@@ -190,7 +147,6 @@ TARGET = reader_of_steps(
     add_step_settings=_add_step_settings,
     complete_command=with_unknown_options,
     version="OpenRLHF 0.11",
-    quantities=_quantities,
     draft=_draft,
     accepted=("openrlhf-0.11.0",),
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from math import ceil, prod
 from typing import Any
 
 from planner.base.software_enums import Placement
@@ -25,7 +24,7 @@ from planner.launch.option_table import (
     Quantities,
     format_option_value,
 )
-from planner.launch.read.expression_rows import apply_read_rows
+from planner.launch.read.expression_rows import apply_read_rows, write_quantities
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -68,6 +67,7 @@ def reader_of_steps(
     complete_command: Callable[[ParsedCommand], ParsedCommand],
     table: str = "",
     draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] | None = None,
+    quantities: Callable[[LaunchJob], Quantities] = lambda _: {},
     **hooks: Any,
 ) -> LaunchTarget:
     """Return ``target`` with a ``step``, which reads and writes full training steps of RL.
@@ -78,6 +78,8 @@ def reader_of_steps(
     complete_command : the command with the options of the files it names
     table : the option table of the step, if its name is not ``<target>-step``
     draft : writes the step; without it, steps are only read
+    quantities : quantities of a job that rows compute from, beside those of `step_quantities`;
+        those of the rows replace them
     hooks : further hooks of `LaunchTarget`
     """
 
@@ -106,6 +108,15 @@ def reader_of_steps(
             unread=update.unread | update.ignored_options,
         )
 
+    def quantities_and_rows(job: LaunchJob) -> Quantities:
+        """Return the quantities of a step, replaced by those that rows compute from them."""
+        shared = {**step_quantities(job), **quantities(job)}
+
+        def value(name: str) -> Any:
+            return job.value_of(name) if shared.get(name) is None else shared[name]
+
+        return {**shared, **write_quantities(step.table, value)}
+
     step = replace(
         target,
         words=table or f"{target.name}-step",
@@ -113,6 +124,7 @@ def reader_of_steps(
         profiles=profiles,
         answers=read_step,
         complete=complete_command,
+        quantities=quantities_and_rows,
         **hooks,
     )
     if draft is not None:
@@ -203,21 +215,6 @@ def set_sequences_per_micro_batch(
         )
 
 
-def set_placement(
-    settings: SettingsBuilder, placement: Placement, train_gpus: int | None, rollout_gpus: int
-) -> None:
-    """Set on which GPUs training and generation run; same GPUs: ``rollout_gpus`` is ignored."""
-    values = settings.values
-    values["placement"] = placement.word
-    if placement is Placement.COLOCATED:
-        return
-    if train_gpus is None:
-        values.pop("num_gpus", None)
-        settings.mark_missing("num_gpus")
-        return
-    values |= {"train_gpus": train_gpus, "num_gpus": train_gpus + rollout_gpus}
-
-
 def apply_step_rows(
     reading: OptionReader, target: str, settings: SettingsBuilder, quantities: MutableQuantities
 ) -> None:
@@ -230,10 +227,15 @@ def apply_step_rows(
     apply_read_rows(reading, OptionTable.load(f"{target}-step"), settings, quantities, "rl")
     if (checkpoint_of(str(quantities.get("engine_model"))).quantization or "").startswith("fp8"):
         settings.values["rollout_quantization"] = "fp8"
+    if settings.values["placement"] == Placement.COLOCATED.word:
+        return
     engine_gpus, trainer_gpus = map(quantities.get, ("engine_gpus", "trainer_gpus"))
-    train_gpus = None if engine_gpus is None or trainer_gpus is None else int(trainer_gpus)
-    placement = Placement[settings.values["placement"].upper()]
-    set_placement(settings, placement, train_gpus, int(engine_gpus or 0))
+    if engine_gpus is None or trainer_gpus is None:
+        settings.values.pop("num_gpus", None)
+        settings.mark_missing("num_gpus")
+        return
+    train_gpus = int(trainer_gpus)
+    settings.values |= {"train_gpus": train_gpus, "num_gpus": train_gpus + int(engine_gpus)}
 
 
 MODEL = ShellVariable(name="MODEL", meaning="the model: ORG/NAME on Hugging Face, or a folder")
@@ -322,11 +324,6 @@ def _split_nodes(job: LaunchJob, gpus: int) -> tuple[int, int]:
         f"{gpus_per_node} nor as many on each of {job.num_nodes}: nearest: --set "
         f"train_gpus={nearest}."
     )
-
-
-def tokens_per_rank(token_budget: object, *degrees: object) -> int:
-    """Token budget of one rank, if ``degrees`` ranks share a sequence."""
-    return ceil(int(str(token_budget)) / prod(int(str(degree)) for degree in degrees))
 
 
 FSDP_SUFFIX = " of FSDP"

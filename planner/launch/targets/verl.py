@@ -17,10 +17,7 @@ from typing import Any
 
 from planner.base.software_enums import Placement
 from planner.base.training_aliases import Algorithm
-from planner.base.units import ceil_div
-from planner.errors import LaunchError
 from planner.launch.option_table import (
-    MutableQuantities,
     OptionTable,
     OptionText,
     OptionTexts,
@@ -37,7 +34,6 @@ from planner.launch.read.parsed_launch import (
 )
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, override
 from planner.launch.targets.rl_reader_writer import (
-    FSDP_SUFFIX,
     MODEL,
     OUTPUT,
     apply_step_rows,
@@ -47,8 +43,6 @@ from planner.launch.targets.rl_reader_writer import (
     set_dynamic_sampling,
     set_sequences_per_micro_batch,
     step_draft,
-    step_quantities,
-    tokens_per_rank,
 )
 from planner.launch.targets.training_reader import (
     make_update_reader,
@@ -146,11 +140,6 @@ def _note_other_program(reading: OptionReader, settings: SettingsBuilder) -> Non
         )
 
 
-_MAX_VERSIONS = 7
-"""Default of ``max_off_policy_threshold``, above which answers are dropped, less that of
-``num_warmup_batches``, by which prompts run ahead of training."""
-
-
 def _add_step_settings(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
@@ -200,125 +189,21 @@ _PROGRAMS_BY_PLACEMENT = {
 
 
 def _program_of(job: LaunchJob) -> tuple[str, str]:
-    """Return the Python module that starts a planned job and the name of its configuration.
-
-    Raises LaunchError if verl has no such placement, or no dynamic sampling with it.
-    """
-    if job["placement"] not in _PROGRAMS_BY_PLACEMENT:
-        raise LaunchError(
-            "verl runs a synchronous trainer and engine only on the same GPUs: --set "
-            "placement=colocated, or placement=one_step_off or async for separate GPUs."
-        )
-    if job["algorithm"] == Algorithm.DAPO and (has_separate_gpus(job) or job["partial_rollout"]):
-        raise LaunchError(
-            "verl resamples prompts (dapo) only where both sides take turns on the same GPUs: "
-            "--set placement=colocated with --set partial_rollout=false, or --algorithm grpo "
-            "--no-reference-model."
-        )
-    module, stem = _PROGRAMS_BY_PLACEMENT[str(job["placement"])]
+    """Return the Python module that starts a planned job and the name of its configuration."""
+    module, stem = _PROGRAMS_BY_PLACEMENT.get(str(job["placement"]), ("", ""))
     config_suffix = "megatron_trainer" if job.profile.name == "verl Megatron" else "trainer"
     return module, f"{stem}_{config_suffix}"
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """Return the values that verl's option table writes for a planned job, by parameter name.
-
-    Raises LaunchError if no program of verl can start such a step.
-    """
-    quantities = step_quantities(job)
-    _, config = _program_of(job)
-    global_batch_size, samples_per_prompt = (
-        int(job["global_batch_size"]),
-        int(job["samples_per_prompt"]),
-    )
-    if global_batch_size % samples_per_prompt:
-        nearest = max(round(global_batch_size / samples_per_prompt), 1) * samples_per_prompt
-        raise LaunchError(
-            f"ppo_mini_batch_size counts prompts with {samples_per_prompt} answers each, and "
-            f"{global_batch_size} answers are no multiple of that; nearest: "
-            f"--global-batch-size {nearest}."
-        )
+    """Return what rows of verl's table compute from, for a planned job."""
     is_megatron = job.profile.name == "verl Megatron"
-    budget = tokens_per_rank(quantities["token_budget"], job["context_parallel"])
-    prompts_per_step = int(job["prompts_per_step"])
-    is_async, is_ppo = bool(quantities["streams"]), job["algorithm"] == Algorithm.PPO
-    quantities |= {
-        "strategy": "megatron" if is_megatron else "fsdp2",
-        "program_config": config if has_separate_gpus(job) or is_megatron else None,
-        "train_batch": 0 if is_async else prompts_per_step,
-        "mini_batch": global_batch_size // samples_per_prompt,
-        "filters": job["algorithm"] == Algorithm.DAPO,
-        "bypass": not job["old_logprob"],
-        "max_num_seqs": job["max_num_seqs"] or job.profile.rollouts.max_num_seqs,
-        "token_budget": budget,
-        "critic_path": job.hub_name if is_ppo else None,
-        "critic_budget": budget if is_ppo else None,
-    }
-    if has_separate_gpus(job):
-        quantities |= {"offload_rollout": False}
-    else:
-        quantities |= _colocated_quantities(job)
-    if is_async:
-        quantities |= {
-            "hybrid": "False",
-            "stream_prompts": 1,
-            "updates": prompts_per_step * samples_per_prompt // global_batch_size,
-            "prompts_at_once": ceil_div(int(str(quantities["max_num_seqs"])), samples_per_prompt),
-            "partial_rollout": _format_flag(job["partial_rollout"]),
-            "total_prompts": prompts_per_step * int(job["max_steps"]),
-        }
-    return quantities | (
-        _megatron_quantities(job, quantities) if is_megatron else _fsdp_quantities(job, quantities)
-    )
-
-
-def _colocated_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return the trainer mode of a job on shared GPUs, with the batches generated in advance."""
-    if not job["partial_rollout"]:
-        return {"trainer_mode": "sync"}
-    batches_ahead = int(job["staleness"])
-    max_versions = _MAX_VERSIONS + batches_ahead
+    has_config = has_separate_gpus(job) or is_megatron
     return {
-        "trainer_mode": "colocate_async",
-        "batches_ahead": batches_ahead,
-        "most_versions": max_versions,
+        "program_config": _program_of(job)[1] if has_config else None,
+        "max_num_seqs": job["max_num_seqs"] or job.profile.rollouts.max_num_seqs,
+        **({} if is_megatron else fsdp_quantities(job, "verl", _MEGATRON)),
     }
-
-
-def _format_flag(value: object) -> str:
-    """A boolean as hydra's YAML spells it."""
-    return str(bool(value))
-
-
-def _megatron_quantities(job: LaunchJob, common: MutableQuantities) -> MutableQuantities:
-    """Return the option values of a job with the Megatron-Core backend, by parameter name.
-
-    Raises LaunchError if the chunks of a stage cannot share the recomputed layers equally.
-    """
-    quantities: MutableQuantities = {"sequence_parallel": _format_flag(job["sequence_parallel"])}
-    if "offload_train" not in common:
-        quantities["offload_train"] = _format_flag(job["offload_train"])
-    layers, chunks = int(job["recompute_num_layers"]), int(job["virtual_pipeline"])
-    if layers % chunks:
-        raise LaunchError(
-            f"recompute_num_layers {layers} is no multiple of the {chunks} chunks of a stage: "
-            f"nearest: --set recompute_num_layers={max(round(layers / chunks), 1) * chunks}."
-        )
-    if job["recompute"] == "full":
-        quantities["recompute_method"] = "block" if layers else "uniform"
-        quantities["recompute_layers"] = layers // chunks or 1
-    if int(job["expert_parallel"]) == 1:
-        quantities |= {"expert_parallel": None, "expert_tensor_parallel": None}
-    return quantities
-
-
-def _fsdp_quantities(job: LaunchJob, common: MutableQuantities) -> MutableQuantities:
-    """Return the option values of a job with the FSDP backend; Megatron-Core's are None."""
-    quantities = fsdp_quantities(job, "verl", _MEGATRON)
-    if int(job["context_parallel"]) == 1:
-        quantities[f"cp_comm_type{FSDP_SUFFIX}"] = None
-    offload = None if "offload_train" in common else _format_flag(job["offload_train"])
-    return quantities | {f"offload_train{FSDP_SUFFIX}": offload, "packed by FSDP": True}
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:

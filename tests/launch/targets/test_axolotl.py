@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from round_trip import job_of
+from worked.asked import job
+from worked.trainers import hugging_face
 
 from planner.errors import LaunchError, SpecError
 from planner.launch.read.import_launch import ImportedLaunch
@@ -79,3 +82,17 @@ def test_deepspeed_has_its_file_even_where_it_shards_nothing(
     )  # fmt: skip
     assert job is not None
     assert ("ds_config.json" in [file.name for file in TARGET.make_draft(job).files]) == has_file
+
+
+def test_activations_are_offloaded_where_checkpoints_keep_them() -> None:
+    """Axolotl's schema refuses activation_offloading without gradient_checkpointing."""
+    plan = {"micro_batch_size": 2, "zero_stage": 3, "framework": "hf-bf16"}
+    plan |= {"offload": "activations", "recompute": "full"}
+    draft = TARGET.make_draft(job(hugging_face("llama-2-7b", 8, 64, **plan)))
+    document = yaml.safe_load(draft.files[0].text)
+    assert document["activation_offloading"]
+    assert document["gradient_checkpointing"]
+    assert "activation_checkpointing" not in document["fsdp_config"]
+    plan |= {"recompute": "none"}
+    with pytest.raises(LaunchError, match="--set recompute=full, or offload=none"):
+        TARGET.make_draft(job(hugging_face("llama-2-7b", 8, 64, **plan)))

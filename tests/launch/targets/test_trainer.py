@@ -62,6 +62,8 @@ def test_round_trip(
     fixed |= {"virtual_pipeline": 1, "expert_parallel": 1, "sequence_parallel": False}
     job = data.draw(training_jobs(framework=framework, adapters=adapters, models=MODELS, **fixed))
     assume(job.num_gpus % job.gpus_per_node == 0)
+    offloads_what_is_kept = "activations" in job["offload"] and job["recompute"] == "none"
+    assume(name != "axolotl" or not offloads_what_is_kept)  # it refuses that
     target = target_of(name)
     answers = target.read_settings(with_files(target, target.make_draft(job)))
     assert lost(target, job, answers) == {}
