@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from types import MappingProxyType
 
 from planner.base.records import record
 from planner.documents.shell import HereDocument
@@ -269,13 +270,19 @@ def apply_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
 
 
 def container_at(
-    section: YamlValue, variables: Mapping[str, YamlValue], mounts: Iterable[tuple[str, str]] = ()
+    section: YamlValue,
+    variables: Mapping[str, YamlValue],
+    mounts: Iterable[tuple[str, str]] = (),
+    sizes: Mapping[str, Pieces] = MappingProxyType({}),
 ) -> Container:
-    """Return the container of a pod section; ``variables`` are added to its environment."""
+    """Return the container of a pod section; ``variables`` are added to its environment.
+
+    ``sizes`` are variables that a controller sets, by name.
+    """
     environment = environment_at(section.get("env"))
     environment |= {name: word_at(value.pieces, value) for name, value in variables.items()}
     mounts = tuple(mounts)
-    values = {name: word.pieces for name, word in environment.items()}
+    values = {**sizes, **{name: word.pieces for name, word in environment.items()}}
     words = [
         word_at(
             apply_mounts(apply_controller_variables(entry.pieces, _IN_KUBERNETES, values), mounts),
