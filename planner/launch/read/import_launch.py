@@ -629,7 +629,9 @@ def merge_pools(launches: Sequence[tuple[ImportedLaunch, int]]) -> list[Imported
     for index, (launch, _) in enumerate(launches):
         kinds = [name in launch.values for name in REPLICAS]
         if kinds.count(True) == 1:
-            pools.setdefault(launch.values.get("model", only), ([], []))[kinds.index(True)].append(index)
+            pools.setdefault(launch.values.get("model", only), ([], []))[kinds.index(True)].append(
+                index
+            )
     pairs = [
         pair
         for decode, prefill in pools.values()
