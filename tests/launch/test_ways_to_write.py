@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from commands import Command
-from hypothesis import given
+from draws import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import LaunchError
@@ -127,6 +128,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("name", WAYS)
+@settings(max_examples=examples(100, 8), deadline=None)
 @given(
     order=st.permutations(PAIRS[1:]),
     tensor_parallel=st.sampled_from(["1", "2", "4"]),
@@ -149,6 +151,21 @@ def test_a_server_is_read_the_same_in_every_way_to_write_it(
     assert read == values_of(folder, "plain.sh", shell(words))
     assert (read["tensor_parallel"], read["max_model_len"]) == (tensor_parallel, length)
     assert not undecided_options(read_launch(folder / name))
+
+
+LOOPS = (
+    'for arg in "$@"; do case $arg in --tp=*) TP="${arg#*=}" ;; esac; done',
+    'while (( "$#" )); do case "$1" in --tp) TP="$2"; shift 2 ;; esac; done',
+    'while [[ $# -gt 0 ]]; do case "$1" in --tp) TP="$2"; shift 2 ;; esac; done',
+)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_script_is_read_as_started_without_arguments(loop: str, tmp_path: Path) -> None:
+    (tmp_path / "s.sh").write_text(
+        f"{loop}\nTP=${{TP:-2}}\nvllm serve {MODEL} --tensor-parallel-size $TP\n"
+    )
+    assert str(read_launch(tmp_path / "s.sh").values["tensor_parallel"]) == "2"
 
 
 BRANCHES = """
