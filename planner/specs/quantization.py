@@ -396,6 +396,11 @@ def _shortened(part: str) -> list[tuple[str, str]]:
 _FAMILY = re.compile(r"(?<![a-z\d])([a-z]{3,})(?=\d)")
 _SIZED = re.compile(r"(?:\d+x)?\d+(?:\.\d+)?[bm]|a\d+(?:\.\d+)?b")
 _NO_FAMILY = ("meta",)
+# Words of a name that mean other layers than those of the text model with the same size.
+_OTHER_LAYERS = frozenset({
+    *("tts", "asr", "audio", "omni", "vl", "vision", "voice", "speech", "video"),
+    *("moe", "mamba", "diffusion", "eagle", "eagle3", "draft"),
+})  # fmt: skip
 
 
 def nearest_model(name: str, folder: Path | None = None) -> str | None:
@@ -411,6 +416,7 @@ def nearest_model(name: str, folder: Path | None = None) -> str | None:
 
     >>> nearest_model("allenai/Llama-3.1-Tulu-3-70B-SFT"), nearest_model("a/Llama-3.1-Pruned-5B")
     ('llama-3.1-70b', None)
+    >>> nearest_model("Qwen/Qwen3-TTS-12Hz-1.7B-Base")
     """
     words = _words_of(name.rpartition("/")[2])
     sizes = {word for word in words if _SIZED.fullmatch(word)}
@@ -420,6 +426,8 @@ def nearest_model(name: str, folder: Path | None = None) -> str | None:
     for alias, model in models_by_alias.items():
         alias_words = _words_of(alias.rpartition("/")[2])
         if alias_words[:1] != words[:1] or not sizes or not sizes <= {*alias_words}:
+            continue
+        if _OTHER_LAYERS & {*words} - {*alias_words}:
             continue
         rest = iter(words)
         if all(word in rest for word in alias_words):

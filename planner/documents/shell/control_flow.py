@@ -613,6 +613,8 @@ class Follower(SimpleCommands):
         """Run a loop's body once, with assigned variables unknown; True: the body never runs."""
         if node.condition and self._never_begins(node):
             return True
+        if node.variable and self.expander.arguments is None and _is_each_argument(node.words):
+            return True  # a script is read as started without arguments
         start, inside = node.start, Scope(self.scope)
         line = self.source.line(start)
         for name, place in node.assigned:
@@ -682,4 +684,11 @@ def _looks_at_arguments(condition: Sequence[Node]) -> bool:
     """Whether a loop runs while the script has arguments."""
     words = [word for node in condition if isinstance(node, SimpleCommand) for word in node.words]
     parts = [part for word in words for part in word.parts]
+    parts += [p for node in condition if isinstance(node, ArithmeticCommand) for p in node.parts]
     return any(isinstance(part, Parameter) and part.name in _ARGUMENTS for part in parts)
+
+
+def _is_each_argument(words: Sequence[RawWord]) -> bool:
+    """Whether a loop is over the arguments of a script alone."""
+    parts = [part for word in words for part in word.parts]
+    return bool(parts) and all(isinstance(part, Parameter) and part.name in "@*" for part in parts)

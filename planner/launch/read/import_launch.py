@@ -624,10 +624,14 @@ def merge_pools(launches: Sequence[tuple[ImportedLaunch, int]]) -> list[Imported
     paired with its n-th decode workers.
     """
     pools: dict[object, tuple[list[int], list[int]]] = {}
+    models = {launch.values["model"] for launch, _ in launches if "model" in launch.values}
+    only = next(iter(models)) if len(models) == 1 else None  # workers may leave it to others
     for index, (launch, _) in enumerate(launches):
         kinds = [name in launch.values for name in REPLICAS]
         if kinds.count(True) == 1:
-            pools.setdefault(launch.values.get("model"), ([], []))[kinds.index(True)].append(index)
+            pools.setdefault(launch.values.get("model", only), ([], []))[kinds.index(True)].append(
+                index
+            )
     pairs = [
         pair
         for decode, prefill in pools.values()

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
+from functools import lru_cache
+from types import MappingProxyType
 
 from planner.base.records import record
 from planner.documents.shell import HereDocument
@@ -25,6 +28,7 @@ from planner.documents.shell.syntax import (
     unknown_text,
 )
 from planner.documents.yaml_positions import YamlValue, documents
+from planner.errors import LaunchError
 from planner.launch.option_table import option_aliases
 from planner.launch.read.parsed_launch import JobResources
 from planner.launch.wrappers.read_resources import parse_gpu_name
@@ -153,7 +157,7 @@ def program_of(
         number = gpus.single if gpus is not None else None
         command = ("nim", nim["model"] or "", number if number and number.isdecimal() else "")
         names_program = names_program and "://" not in (words[0].text or "")
-    elif not command and "vllm" in image and words and not names_program:
+    elif not command and "vllm" in image.lower() and words and not names_program:
         command = ("vllm", "serve")  # built by its Dockerfile under another name
     elif not command and words and words[0].begins.startswith("--"):
         command = tuple(program_of_options(words).split())  # a patch of another file
@@ -269,13 +273,24 @@ def apply_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
 
 
 def container_at(
-    section: YamlValue, variables: Mapping[str, YamlValue], mounts: Iterable[tuple[str, str]] = ()
+    section: YamlValue,
+    variables: Mapping[str, YamlValue],
+    mounts: Iterable[tuple[str, str]] = (),
+    sizes: Mapping[str, Pieces] = MappingProxyType({}),
 ) -> Container:
-    """Return the container of a pod section; ``variables`` are added to its environment."""
-    environment = environment_at(section.get("env"))
+    """Return the container of a pod section; ``variables`` are added to its environment.
+
+    ``sizes`` are variables that a controller sets, by name.
+    """
+    environment = {
+        name: word_at(value.pieces, value)
+        for entry in section.get("envFrom").entries()
+        for name, value in _config_map(entry.source, entry.get("configMapRef", "name").text).items()
+    }
+    environment |= environment_at(section.get("env"))
     environment |= {name: word_at(value.pieces, value) for name, value in variables.items()}
     mounts = tuple(mounts)
-    values = {name: word.pieces for name, word in environment.items()}
+    values = {**sizes, **{name: word.pieces for name, word in environment.items()}}
     words = [
         word_at(
             apply_mounts(apply_controller_variables(entry.pieces, _IN_KUBERNETES, values), mounts),
@@ -389,12 +404,34 @@ def accelerators_at(section: YamlValue, key: str) -> JobResources:
     )
 
 
+@lru_cache(maxsize=4)
+def _config_maps_of(source: str) -> Mapping[str | None, Mapping[str, YamlValue]]:
+    """Return the values of the ConfigMaps in a text, by name and key."""
+    if "ConfigMap" not in source:
+        return {}
+    with suppress(LaunchError):
+        return {
+            document.get("metadata", "name").text: dict(document.get("data").items())
+            for document in documents(source, "the text")
+            if document.get("kind").text == "ConfigMap"
+        }
+    return {}
+
+
+def _config_map(source: str, name: str | None) -> Mapping[str, YamlValue]:
+    return _config_maps_of(source).get(name, {})
+
+
 def environment_at(section: YamlValue) -> dict[str, Word]:
     """Return environment variables: from names and values, ``NAME=value`` texts, or a mapping."""
     variables: dict[str, Word] = {}
     for entry in section.entries():
         if entry.is_mapping:
             value = entry.get("value")
+            reference = entry.get("valueFrom", "configMapKeyRef")
+            if reference.is_mapping:
+                data = _config_map(entry.source, reference.get("name").text)
+                value = data.get(reference.get("key").text or "", value)
             reason = f"{entry.get('name').text} comes from elsewhere (line {entry.line})"
             pieces = value.pieces if value.text is not None else unknown_text(reason)
             variables[entry.get("name").text or ""] = word_at(

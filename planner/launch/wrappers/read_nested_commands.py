@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from planner.documents.shell.edits import implied_option
 from planner.documents.shell.nested_scripts import read_inner
@@ -17,7 +18,7 @@ from planner.documents.shell.syntax import Pieces, Word, computed_text
 from planner.documents.yaml_positions import YamlValue, documents
 from planner.errors import LaunchError
 from planner.launch.option_table import option_aliases
-from planner.launch.read.parsed_launch import JobResources
+from planner.launch.read.parsed_launch import JobResources, parse_int
 from planner.launch.wrappers.read_containers import (
     Container,
     accelerators_at,
@@ -65,7 +66,7 @@ def _containers_below(
     levels = (*around, section) if section.is_mapping else around
     has_image = section.get("image").text is not None
     if section.get("command").entries() or (has_image and section.get("args").entries()):
-        container = container_at(section, {})
+        container = container_at(section, {}, sizes=_group_sizes(_group_resources(levels)))
         yield _with_levels(container.words, levels, container.line)
     for key, value in section.items():
         is_part = key in ("command", "args") and value.entries()  # of the container above
@@ -142,7 +143,8 @@ def _with_levels(words: Sequence[Word], levels: Sequence[YamlValue], line: int) 
     for level in levels:
         for key in _ENVIRONMENTS:
             environment |= environment_at(level.get(key))
-    resources = _resources_of(levels)
+    resources = _group_resources(levels)
+    has_size = any(level.get("size").text is not None for level in levels)
     numbers = {
         "num_nodes": resources.num_nodes,
         "gpus_per_node": resources.gpus_per_node,
@@ -153,7 +155,42 @@ def _with_levels(words: Sequence[Word], levels: Sequence[YamlValue], line: int) 
         default = "0" if field == "node_rank" else "1"
         text = default if option is None else option.single or default
         environment[name] = plain_word(text, line if option is None else option.line)
-    return Container(words=tuple(words), environment=environment, resources=resources, line=line)
+    return Container(
+        words=tuple(words),
+        environment=environment,
+        resources=resources,
+        is_follower=has_size and _worker_count(levels) is not None,
+        line=line,
+    )
+
+
+def _worker_count(levels: Sequence[YamlValue]) -> int | None:
+    """Return how many workers follow the leader of a group of OME; None without a group."""
+    sizes = (level.get("worker", "size").text for level in reversed(levels))
+    return next((int(size) for size in sizes if size and size.isdecimal()), None)
+
+
+def _group_resources(levels: Sequence[YamlValue]) -> JobResources:
+    """Return the resources around a command, with the nodes of a group of OME."""
+    resources = _resources_of(levels)
+    if (workers := _worker_count(levels)) is None:
+        return resources
+    size = implied_option("worker.size", str(workers + 1), levels[-1].line)
+    return replace(resources, num_nodes=size)
+
+
+def _group_sizes(resources: JobResources) -> dict[str, Pieces]:
+    """Return the variables that the controllers of OME and LeaderWorkerSet set in each pod.
+
+    Source: sgl-project/ome, pkg/controller/v1beta1/inferenceservice/components/engine.go: the
+    parallelism is the GPUs of a pod times leader and workers.
+    """
+    numbers = (resources.num_nodes, resources.gpus_per_node)
+    nodes, gpus = (1 if option is None else parse_int(option) for option in numbers)
+    sizes = {"LWS_GROUP_SIZE": nodes}
+    if nodes and gpus and resources.gpus_per_node is not None:
+        sizes["PARALLELISM_SIZE"] = nodes * gpus
+    return {name: computed_text(str(size)) for name, size in sizes.items() if size}
 
 
 def _resources_of(levels: Sequence[YamlValue]) -> JobResources:

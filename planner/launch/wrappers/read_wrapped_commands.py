@@ -139,7 +139,8 @@ def _option(program: WrapperRule, words: Sequence[Word], index: int, options: Op
     if not text.startswith("--") and len(text) > 2 and text[:2] in program.attached:
         options.append((text[:2], word.after(3 if equals and text[2] == "=" else 2)))
         return 1
-    is_flag = bool({text, default} & program.flags)
+    joined = {f"-{letter}" for letter in text[1:]} if text[1:2] != "-" else {text}
+    is_flag = bool({text, default} & program.flags) or joined <= program.flags  # -lu
     is_valued = bool({text, default} & program.valued) or (program.takes and not is_flag)
     value = words[index + 1] if index + 1 < len(words) else None
     if word.text is None or not is_valued or value is None:
