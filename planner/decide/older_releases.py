@@ -16,7 +16,7 @@ from planner.estimators.inference.serving_memory import (
 )
 from planner.question.request import Request
 from planner.specs.engine import EngineProfile
-from planner.specs.software_profile import engine_on, release_parts
+from planner.specs.software_profile import engine_on, release_parts, runs_on
 from planner.specs.spec_paths import SpecKind
 from planner.workloads.serving.question import with_options
 
@@ -63,7 +63,7 @@ def _older(inputs: ServingInputs, tool: str, number: str) -> list[EngineProfile]
         profile
         for name in catalogue.names(SpecKind.ENGINES)
         if (profile := catalogue.load_engine(name).spec).since.startswith(f"{tool} ")
-        and inputs.machine.gpu.vendor in profile.vendors
+        and runs_on(profile, inputs.machine.gpu)
         and _parts(profile) < release_parts(number)
     ]
     return sorted(profiles, key=_parts, reverse=True)
