@@ -114,7 +114,7 @@ class Release:
             tool, _, since = spec.since.partition(" ")
             if tool == self.tool and release_parts(since) <= self.parts:
                 candidates += [(release_parts(since), name)] * (
-                    vendor is None or vendor in spec.vendors
+                    vendor is None or not spec.vendors or vendor in spec.vendors
                 )
         # Of equal ones the first: a copy that was calibrated has a longer name.
         return max(candidates, key=lambda candidate: candidate[0])[1] if candidates else None

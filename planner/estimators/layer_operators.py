@@ -43,6 +43,7 @@ from planner.estimators.training.saved_activations import skipped_share
 from planner.layers import operators as ops
 from planner.layers.model import Layer
 from planner.layers.operators import ParameterPart, RankSpread
+from planner.specs.quantization import LOGIT_CODES
 
 _NUMBER = 2.0  # bytes of an activation
 # Tensors of a norm: it includes the sum with the residual stream before it.
@@ -175,7 +176,8 @@ def _quantization(share: BatchShare, op: ops.MatrixProduct, layer: Layer) -> Cod
     if op.holder is ParameterPart.LOGITS:
         if share.inputs.workload.embedding_bits is not None:
             return SIXTEEN_BIT
-        return None if share.inputs.engine.quantized_ends else SIXTEEN_BIT
+        is_quantized = share.inputs.engine.quantized_ends
+        return LOGIT_CODES[share.configurations.quantization] if is_quantized else SIXTEEN_BIT
     if op.sixteen_bit or op.holder is ParameterPart.ROUTER:
         return SIXTEEN_BIT
     if op.holder is ParameterPart.ATTENTION:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import numpy as np
 
-from planner.base.arrays import CodeArray
+from planner.base.arrays import CodeArray, FloatArray
 from planner.base.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
 from planner.base.records import record
 from planner.errors import did_you_mean
@@ -54,6 +54,55 @@ Of Llama-3.1-8B in tools/quantize/README.md of github.com/ggml-org/llama.cpp@311
 Q4_1, Q5_0 and Q5_1 from sizes of Llama-3-8B in tools/quantize/quantize.cpp (3.74, 4.34, 4.78, 5.21
 and 5.65 GiB of 8.03 billion weights).
 """
+
+# Weights of Llama-3-8B, and those of its embedding, as many as of its logits.
+_WEIGHTS_OF_MEAN, _WEIGHTS_OF_END = 8_030_261_248, 128_256 * 4096
+# Types of logits that have not that of most, Q6_K, and bits of a weight of the embedding where
+# logits have weights of their own: src/llama-quant.cpp of the same, llama_tensor_get_type_impl.
+_OF_LOGITS: Mapping[Quantization, Quantization] = {
+    Quantization.Q8_0: Quantization.Q8_0,
+    **dict.fromkeys(
+        (
+            Quantization.IQ3_XXS, Quantization.IQ2_M, Quantization.IQ2_S, Quantization.IQ2_XS,
+            Quantization.IQ2_XXS, Quantization.IQ1_M, Quantization.IQ1_S,
+        ),
+        Quantization.Q5_K_S,
+    ),
+}  # fmt: skip
+_BITS_OF_LOGITS = {Quantization.Q8_0: 8.5, Quantization.Q6_K: 6.5625, Quantization.Q5_K_S: 5.5}
+_BITS_OF_EMBEDDING: Mapping[Quantization, float] = {
+    Quantization.Q8_0: 8.5,
+    Quantization.Q6_K: 6.5625,
+    Quantization.Q5_1: 6,
+    **dict.fromkeys((Quantization.Q5_K_M, Quantization.Q5_K_S, Quantization.Q5_0), 5.5),
+    Quantization.Q4_1: 5,
+    **dict.fromkeys(
+        (Quantization.Q4_K_M, Quantization.Q4_K_S, Quantization.Q4_0, Quantization.IQ4_NL), 4.5
+    ),
+    Quantization.IQ4_XS: 4.25,
+    **dict.fromkeys(
+        (
+            Quantization.Q3_K_L, Quantization.Q3_K_M, Quantization.Q3_K_S, Quantization.IQ3_M,
+            Quantization.IQ3_S, Quantization.IQ3_XS, Quantization.IQ3_XXS, Quantization.IQ2_M,
+            Quantization.IQ2_S,
+        ),
+        3.4375,
+    ),
+    **dict.fromkeys(
+        (
+            Quantization.Q2_K, Quantization.Q2_K_S, Quantization.IQ2_XS, Quantization.IQ2_XXS,
+            Quantization.IQ1_M, Quantization.IQ1_S,
+        ),
+        2.625,
+    ),
+}  # fmt: skip
+
+
+def _layer_bits(code: Quantization) -> float:
+    """Bits of a weight of the layers of a GGUF file: its mean without embedding and logits."""
+    ends = _BITS_OF_LOGITS[_OF_LOGITS.get(code, Quantization.Q6_K)] + _BITS_OF_EMBEDDING[code]
+    bits = GGUF_BITS[code] * _WEIGHTS_OF_MEAN - ends * _WEIGHTS_OF_END
+    return bits / (_WEIGHTS_OF_MEAN - 2 * _WEIGHTS_OF_END)
 
 
 def gguf_word(text: str) -> str | None:
@@ -148,10 +197,38 @@ _FORMATS: dict[Quantization, KernelFormat] = {
 _MIDDLE_BITS = 5.0
 FORMATS: Mapping[Quantization, KernelFormat] = _FORMATS | {
     code: replace(
-        _FORMATS[Quantization.W4A16 if bits < _MIDDLE_BITS else Quantization.W8A16], weight=bits / 8
+        _FORMATS[Quantization.W4A16 if bits < _MIDDLE_BITS else Quantization.W8A16],
+        weight=_layer_bits(code) / 8,
     )
     for code, bits in GGUF_BITS.items()
 }
+
+LOGIT_CODES: CodeArray = np.array(
+    [
+        _OF_LOGITS.get(code, Quantization.Q6_K if code in GGUF_BITS else code)
+        for code in Quantization
+    ],
+    dtype=np.int8,
+)
+"""By code: the format of logits in a file whose layers have that code and whose ends are not of
+16 bits."""
+
+
+def end_bytes(weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return bytes of a weight of embedding and logits of files whose ends are not of 16 bits.
+
+    By code, as ``weight``, the bytes of a weight of the layers. The embedding is one with weights
+    of its own.
+    """
+    embedding = [
+        _BITS_OF_EMBEDDING[code] / 8 if code in GGUF_BITS else weight[code] for code in Quantization
+    ]
+    logits = [
+        _BITS_OF_LOGITS[Quantization(number)] / 8 if code in GGUF_BITS else weight[code]
+        for code, number in zip(Quantization, LOGIT_CODES.tolist(), strict=True)
+    ]
+    return np.array(embedding), np.array(logits)
+
 
 _UNPACKED: Mapping[Quantization, KernelFormat] = {
     Quantization.FP8: FORMATS[Quantization.W8A16],

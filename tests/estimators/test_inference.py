@@ -14,6 +14,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.base.units import GIB
+from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.closed_loop import served_at_concurrency
 from planner.estimators.inference.serving_estimate import SERVING_REJECTIONS, evaluate_serving
 from planner.estimators.inference.serving_memory import (
@@ -112,9 +113,15 @@ def test_memory_parts_add_up_and_weights_are_those_published() -> None:
     assert memory.weights / GIB == pytest.approx(128.5 / 2, rel=0.01)
 
 
+def _without_shared_pages(setting: ServingInputs) -> ServingInputs:
+    """The setting with an engine whose states have buffers of their own."""
+    memory = dataclasses.replace(setting.engine.memory, pooled_states=False)
+    return dataclasses.replace(setting, engine=dataclasses.replace(setting.engine, memory=memory))
+
+
 def test_hybrid_models_cache_their_attention_layers_and_keep_states() -> None:
     """Nemotron 3 Nano: 6 of 52 layers have keys and values, 23 a state in fp32 and 4 taps."""
-    setting = serving_setting("nemotron-3-nano-30b-a3b", "h100-sxm-80gb")
+    setting = _without_shared_pages(serving_setting("nemotron-3-nano-30b-a3b", "h100-sxm-80gb"))
     short, long = (
         float(sequence_bytes(setting, replicas(), tokens)) for tokens in (16_000, 32_000)
     )
@@ -136,7 +143,7 @@ def test_hybrid_models_cache_their_attention_layers_and_keep_states() -> None:
     ],
 )
 def test_states_of_every_kind(model: str, cached: int, states: int) -> None:
-    setting = serving_setting(model, "h100-sxm-80gb")
+    setting = _without_shared_pages(serving_setting(model, "h100-sxm-80gb"))
     short, long = (
         float(sequence_bytes(setting, replicas(), tokens)) for tokens in (16_000, 32_000)
     )
@@ -157,6 +164,47 @@ def test_sizes_of_gguf_files(kind: str, size: float) -> None:
     setting = serving_setting("llama-3.1-8b", engine="llama-cpp")
     found = serving_memory(setting, replicas(quantization=Quantization[kind])).weights
     assert float(found) / GIB == pytest.approx(size, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes"),
+    [
+        (
+            "llama-3.3-70b",  # huggingface.co/bartowski/Llama-3.3-70B-Instruct-GGUF
+            {
+                "IQ1_M": 16.8, "IQ2_XXS": 19.1, "IQ2_XS": 21.1, "IQ2_S": 22.2, "IQ2_M": 24.1,
+                "Q2_K": 26.4, "IQ3_XXS": 27.5, "IQ3_XS": 29.3, "Q3_K_S": 30.9, "IQ3_M": 31.9,
+                "Q3_K_M": 34.3, "Q3_K_L": 37.1, "IQ4_XS": 37.9, "IQ4_NL": 40.1, "Q4_0": 40.1,
+                "Q4_K_S": 40.3, "Q4_K_M": 42.5, "Q5_K_S": 48.7,
+            },
+        ),
+        (
+            "llama-3.2-1b",  # huggingface.co/bartowski/Llama-3.2-1B-Instruct-GGUF
+            {
+                "IQ3_M": 0.657, "Q3_K_L": 0.733, "IQ4_XS": 0.743, "Q4_0": 0.773,
+                "Q4_K_S": 0.776, "Q4_K_M": 0.808,
+            },
+        ),
+        (
+            "gemma-7b",  # huggingface.co/mradermacher/gemma-7b-GGUF
+            {
+                "Q2_K": 3.48, "Q3_K_S": 3.98, "IQ3_M": 4.11, "Q3_K_M": 4.37, "Q3_K_L": 4.71,
+                "IQ4_XS": 4.81, "IQ4_NL": 5.04, "Q4_0": 5.01, "Q4_K_M": 5.33, "Q5_K_M": 6.14,
+                "Q6_K": 7.01, "Q8_0": 9.08,
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_embedding_and_logits_have_types_of_their_own(model: str, sizes: dict[str, float]) -> None:
+    """Files in GB whose vocabulary is a smaller or larger part than in Llama 3.1 8B."""
+    setting = serving_setting(model, engine="llama-cpp")
+    errors = {
+        kind: float(serving_memory(setting, replicas(quantization=Quantization[kind])).weights)
+        / (size * 1e9)
+        - 1
+        for kind, size in sizes.items()
+    }
+    assert max(map(abs, errors.values())) < 0.03, errors
 
 
 def test_gguf_files_quantize_embedding_and_logits() -> None:

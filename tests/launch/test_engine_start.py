@@ -55,7 +55,13 @@ def test_fewer_requests_at_once_leave_more_cache(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("said", "share"),
-    [("", 0.92), ("# vLLM 0.33.0\n", 0.92), ("# vLLM 0.25.0\n", 0.92), ("# vLLM 0.19.0\n", 0.9)],
+    [
+        ("", 0.92),
+        ("# vLLM 0.33.0\n", 0.92),
+        ("# vLLM 0.25.0\n", 0.92),
+        ("# vLLM 0.21.0\n", 0.92),
+        ("# vLLM 0.20.2\n", 0.9),
+    ],
 )
 def test_the_share_of_memory_is_that_of_the_version(
     tmp_path: Path, said: str, share: float

@@ -18,6 +18,14 @@ from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.specs.serving_workload import ServingWorkload
 
+_LAYERS, _END = 8.030261248e9 - 2 * 128256 * 4096, 128256 * 4096
+
+
+def _layers(mean: float, embedding: float, logits: float) -> float:
+    """Bytes of a weight of the layers of Llama-3.1-8B, from the bits of its file."""
+    return (mean * (_LAYERS + 2 * _END) - (embedding + logits) * _END) / _LAYERS / 8
+
+
 # Bytes of a weight and of an activation that a product moves, scales included, and the words
 # of its rows in a GPU's efficiencies: dense and grouped.
 FORMATS = {
@@ -25,9 +33,11 @@ FORMATS = {
     "fp8": (1.0, 1.0, "fp8", "fp8_tensor", "fp8"),
     "w4a16": (0.5 + 2 / 128, 2.0, "int4_weight_only", "int4_weight_only", "bf16"),
     "nvfp4": (0.5 + 1 / 16, 3.0, "nvfp4", "nvfp4", "fp4"),
-    "q4_k_m": (4.8944 / 8, 2.0, "int4_weight_only", "int4_weight_only", "bf16"),
-    "q6_k": (6.5633 / 8, 2.0, "int8_weight_only", "bf16", "bf16"),
+    "q4_k_m": (_layers(4.8944, 4.5, 6.5625), 2.0, "int4_weight_only", "int4_weight_only", "bf16"),
+    "q6_k": (_layers(6.5633, 6.5625, 6.5625), 2.0, "int8_weight_only", "bf16", "bf16"),
 }
+# Types of GGUF files: the embedding's bytes of a weight; logits are all q6_k.
+EMBEDDINGS = {"q4_k_m": 4.5 / 8, "q6_k": 6.5625 / 8}
 # The same on GPUs without that arithmetic: kernels of integers, which compute in 16 bits.
 UNPACKED = {
     "fp8": (1.0, 2.0, "int8_weight_only", "bf16", "bf16"),

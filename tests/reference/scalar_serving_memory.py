@@ -12,7 +12,14 @@ from typing import Any
 import scalar_parameters
 import scalar_served_adapters
 from scalar_machine import value_dim
-from scalar_serving_kernels import CACHE_BYTES, FORMATS, Replica, ServingWorld, expert_slots
+from scalar_serving_kernels import (
+    CACHE_BYTES,
+    EMBEDDINGS,
+    FORMATS,
+    Replica,
+    ServingWorld,
+    expert_slots,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,11 +126,13 @@ def weights(world: ServingWorld, c: Replica) -> float:
         one += routed * part_bytes(world, c.expert_quantization, "experts") / c.stage_gpus
         small = group.norms_per_layer * h + mlp.num_experts * (h + (1 if mlp.router_bias else 0))
         total += group.num_hidden_layers * (one + 2 * small) * share
-    ends = 1 if model.tie_word_embeddings else 2
-    bytes_each = narrow if world.engine.quantized_ends else 2.0
+    embedding = logits = narrow if world.engine.quantized_ends else 2.0
+    if world.engine.quantized_ends and c.quantization in EMBEDDINGS:
+        embedding, logits = EMBEDDINGS[c.quantization], 6.5625 / 8
     if world.workload.embedding_bits:
-        bytes_each = world.workload.embedding_bits / 8
-    both = ends * model.vocab_size * model.hidden_size * bytes_each / c.tensor_parallel
+        embedding = logits = world.workload.embedding_bits / 8
+    bytes_each = logits + (0 if model.tie_word_embeddings else embedding)
+    both = model.vocab_size * model.hidden_size * bytes_each / c.tensor_parallel
     return total + (both / 2 if c.pipeline_parallel > 1 else both)
 
 

@@ -13,6 +13,7 @@ import scalar_machine
 import scalar_served_adapters
 from scalar_machine import value_dim
 from scalar_serving_kernels import (
+    EMBEDDINGS,
     Replica,
     ServingWorld,
     all_reduce,
@@ -299,6 +300,7 @@ def _ends(world: ServingWorld, c: Replica, own: _Share) -> Operators:
     """Embedding, final norm, logits of what is sampled, three kernels that sample."""
     h, vocabulary, t = world.model.hidden_size, world.model.vocab_size, c.tensor_parallel
     form = c.quantization if world.engine.quantized_ends else "w16a16"
+    form = "q6_k" if form in EMBEDDINGS else form
     gathered = 2 * own.sampled * vocabulary
     return {
         "embedding": elementwise(world, 4 * own.tokens * h),

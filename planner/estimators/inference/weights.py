@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.layers.model import Layer, count_parameters, layer_of, layer_parameters
 from planner.layers.operators import MatrixProduct, MatrixSplit
-from planner.specs.quantization import SIXTEEN_BIT_BYTES
+from planner.specs.quantization import SIXTEEN_BIT_BYTES, end_bytes
 from planner.specs.serving_workload import redundant_experts
 
 _LATENT: Mapping[str, Callable[[MatrixProduct], bool]] = {
@@ -48,9 +48,7 @@ def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -
     p = c.pipeline_parallel
     uneven = stage_layers(inputs, c) / model.num_hidden_layers
     formats, code, expert_code = inputs.weight_formats, c.quantization, c.expert_quantization
-    of_end = formats.weight[code] if inputs.engine.quantized_ends else SIXTEEN_BIT_BYTES
-    if inputs.workload.embedding_bits is not None:
-        of_end = inputs.workload.embedding_bits / 8
+    of_embedding, of_logits = _end_bytes(inputs, code)
     t = c.tensor_parallel
     counts = count_parameters(model)
     end_share = np.where(p > 1, 0.5, 1.0)
@@ -84,9 +82,19 @@ def weight_bytes(inputs: ServingInputs, configurations: ServingConfigurations) -
         attention=(attention * attention_bytes / t + latent) * uneven,
         feed_forward=feed_forward * uneven / t,
         experts=routed * formats.bytes_of("experts", expert_code) * uneven / c.stage_gpus,
-        embedding=np.asarray(of_end * embedding * end_share / t),
-        logits=np.asarray(of_end * logits * end_share / t + 2.0 * small * uneven),
+        embedding=np.asarray(of_embedding * embedding * end_share / t),
+        logits=np.asarray(of_logits * logits * end_share / t + 2.0 * small * uneven),
     )
+
+
+def _end_bytes(inputs: ServingInputs, code: CodeArray) -> tuple[Numeric, Numeric]:
+    """Return bytes of a weight of embedding and logits; logits that share them have theirs."""
+    if inputs.workload.embedding_bits is not None:
+        return (inputs.workload.embedding_bits / 8,) * 2
+    if not inputs.engine.quantized_ends:
+        return SIXTEEN_BIT_BYTES, SIXTEEN_BIT_BYTES
+    embedding, logits = end_bytes(inputs.weight_formats.weight)
+    return embedding[code], logits[code]
 
 
 def stage_layers(inputs: ServingInputs, c: ServingConfigurations) -> FloatArray:

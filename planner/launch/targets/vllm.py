@@ -58,8 +58,8 @@ _DOCUMENT_KEYS = {
 _POOLS = {"kv_producer": PREFILL_POOL, "kv_consumer": DECODE_POOL}
 _OFFLINE = ("LLM", "throughput", "latency", "benchmark_throughput.py", "benchmark_latency.py")
 _V1_ENGINE = (0, 8)
-# gpu_memory_utilization of vllm/config/cache.py of 0.25 and 0.33; 0.9 before.
-_LARGER_SHARE_SINCE, _DEFAULT_MEMORY_SHARE = (0, 25), "0.92"
+# github.com/vllm-project/vllm/pull/38284: 0.92 with the graphs taken off the cache, 0.9 before.
+_LARGER_SHARE_SINCE, _DEFAULT_MEMORY_SHARE = (0, 21), "0.92"
 _LONGEST_UNCHUNKED = 32_768  # config.py of 0.6: prompts of longer models are computed in chunks
 
 
@@ -77,7 +77,7 @@ def _finish(server: ServerSettings) -> str:
     """Set the default share of memory; return the server's pool."""
     pool, version = _read_pool(server), version_of(NAME, server.reading.command)
     if version is None or version.parts >= _LARGER_SHARE_SINCE:  # without one it is the newest
-        reason = f"--gpu-memory-utilization is {_DEFAULT_MEMORY_SHARE} by default from 0.25 on"
+        reason = f"--gpu-memory-utilization is {_DEFAULT_MEMORY_SHARE} by default from 0.21 on"
         server.assume("gpu_memory_utilization", _DEFAULT_MEMORY_SHARE, reason)
     return pool
 

@@ -8,8 +8,10 @@ from typing import Any
 
 from planner.base.csv_cells import Row
 from planner.confidence.intervals import Confidence
+from planner.configurations.configuration_tables import ServingConfigurations
 from planner.decide.assumptions import SensitiveAssumption, sensitive_assumptions
 from planner.decide.fitting import MEMORIES
+from planner.decide.older_releases import older_misfit
 from planner.estimators.inference.batch_share import ServingInputs
 from planner.estimators.inference.burst import Burst
 from planner.optimize.problem import limit_rows, with_rate_limit
@@ -150,10 +152,28 @@ def _reached(plan: Plan, candidates: Candidates, row: Row) -> dict[str, object]:
     terms = commitment_lines({**candidates.source.question_columns, **row})
     return {
         "results": result_texts(plan, row, confidence),
-        "sure": [*sure, *terms, *plan_prices_lines(plan)],
+        "sure": [
+            *sure,
+            *_older_start_lines(plan, candidates, row),
+            *terms,
+            *plan_prices_lines(plan),
+        ],
         "lost": lost_line(row),
         "depends_on": _largest_assumption(plan, assumptions),
     }
+
+
+def _older_start_lines(plan: Plan, candidates: Candidates, row: Row) -> Iterator[str]:
+    """Yield with which older releases of its engine a server would not start."""
+    inputs, c = plan.source_of(row).inputs, candidates.configurations
+    if not isinstance(inputs, ServingInputs) or not isinstance(c, ServingConfigurations):
+        return
+    if older := older_misfit(inputs, c, plan.request):
+        room = f"a request of {older.longest:,} tokens" if older.longest else "no request"
+        yield (
+            f"{inputs.engine.name} from {older.since} to before {older.until} would not start: its "
+            f"cache has room for {room}. If yours is one of these, give --engine-version."
+        )
 
 
 def _load_lines(plan: Plan, evaluation: Evaluation) -> Iterator[str]:

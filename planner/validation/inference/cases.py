@@ -39,7 +39,7 @@ from planner.question.terms import terms_about
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.specs.quantization import FORMATS
+from planner.specs.quantization import FORMATS, GGUF_BITS
 from planner.specs.serving_workload import MOST_DRAFTED, ServingWorkload
 from planner.specs.software_profile import engine_on
 from planner.validation.case_prediction import Case
@@ -79,7 +79,8 @@ def weight_scale(run: Run, replica: Deployment) -> float:
     bits = run.number("bits_per_weight")
     if not bits:
         return 1.0
-    return min(max(bits / 8 / FORMATS[replica.quantization].weight, 0.1), 4.0)
+    of_format = GGUF_BITS.get(replica.quantization, 8 * FORMATS[replica.quantization].weight)
+    return min(max(bits / of_format, 0.1), 4.0)
 
 
 def slower(engine: EngineProfile, scale: float) -> EngineProfile:
