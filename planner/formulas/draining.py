@@ -92,7 +92,7 @@ def mean_overlap_share(variation: float) -> float:
     return math.erfc(math.sqrt(math.log1p(variation**2)) / 2)
 
 
-def synchronized_share(*, waves: Numeric, still_together: float) -> FloatArray:
+def synchronized_share(*, waves: Numeric, still_together: Numeric) -> FloatArray:
     r"""Return the share of requests that start together with all of their wave, over W waves.
 
     .. math:: \frac{1 - \rho^W}{W (1 - \rho)}

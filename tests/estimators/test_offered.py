@@ -121,7 +121,7 @@ def test_nothing_jumps_where_the_rate_passes_the_capacity(number: int) -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("rate", [10.0, 20.0, 20.5])
+@pytest.mark.parametrize("rate", [10.0, 19.5, 20.0])
 def test_those_that_end_wait_no_longer_than_those_without_an_end(rate: float) -> None:
     lasting = row(request_rate=rate)["time_to_first_token_s"]
     waits = [row(request_rate=rate, num_requests=number)["time_to_first_token_s"]
@@ -131,10 +131,10 @@ def test_those_that_end_wait_no_longer_than_those_without_an_end(rate: float) ->
 
 
 def test_a_rate_that_is_carried_has_a_time_to_the_first_token():
-    # 20 of 20.3 requests a second and few places: long, but known.
-    found = row(request_rate=20.0, engine="vllm", max_num_seqs=64, input_tokens=1024,
+    # 19.3 of 19.5 requests a second and few places: long, but known.
+    found = row(request_rate=19.3, engine="vllm", max_num_seqs=64, input_tokens=1024,
                 output_tokens=128)  # fmt: skip
-    assert found["capacity_requests_per_s"] > 20.0
+    assert found["capacity_requests_per_s"] > 19.3
     assert 0 < found["time_to_first_token_s"] < 60
 
 

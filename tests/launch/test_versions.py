@@ -186,7 +186,7 @@ def test_the_measured_releases_are_those_of_the_published_runs() -> None:
         (
             "nvcr.io/nvidia/tensorrt-llm/release:1.0.0",
             "trtllm-serve meta-llama/Llama-3.1-8B-Instruct",
-            "Version read: 1.0.0 (line 1): profile tensorrt-llm.",
+            "Version read: 1.0.0 (line 1): profile tensorrt-llm-1.0.",
         ),
     ],
 )

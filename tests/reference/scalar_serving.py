@@ -48,7 +48,7 @@ class Answers:
     met: Met
 
 
-def starting_together(world: ServingWorld, clients: float) -> float:
+def starting_together(world: ServingWorld, clients: float, in_step: float = 1.0) -> float:
     """The mean over the waves of the share of the clients that are still together."""
     w, scheduler = world.workload, world.engine.scheduler
     if w.request_rate is not None:
@@ -61,7 +61,8 @@ def starting_together(world: ServingWorld, clients: float) -> float:
     if w.num_requests is None:
         return often
     waves = max(w.num_requests / clients, 1.0)
-    share = (1 - 0.9**waves) / 0.1 / waves if w.equal_lengths else 1 / waves
+    still = 0.9 * in_step if w.equal_lengths else 0.0
+    share = (1 - still**waves) / (1 - still) / waves
     return share + (1 - share) * often
 
 
@@ -97,11 +98,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         number = max(w.num_requests / replicas, 1.0)
     clients = min(c.concurrency, number)
     running = min(clients, places)
-    found, steps, together = (
-        costs(world, c, running),
-        decode_steps(world),
-        starting_together(world, running * c.num_gpus / (c.stage_gpus * c.pipeline_parallel)),
-    )
+    found, steps = costs(world, c, running), decode_steps(world)
     demand = Demand(
         fixed=found.fixed,
         slope=found.slope,
@@ -115,6 +112,11 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         mixes=scheduler.chunked_prefill,
         variation=w.input_variation,
         answers=w.output_variation,
+    )
+    together = starting_together(
+        world,
+        running * c.num_gpus / (c.stage_gpus * c.pipeline_parallel),
+        min(demand.per_step, 1.0),
     )
 
     outside = 0.0 if demand.is_open else world.execution.request_overhead
@@ -142,6 +144,9 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         fellows = together * max(running - 1, 0.0)
         base = found.fixed + found.slope * (noise + fellows)
         behind = fellows * found.queued / 2 / max(steps, 1.0)
+        filled = demand.per_step * found.prefill
+        if scheduler.chunked_prefill and 2 * behind > filled:
+            behind = filled * (1 - filled / (4 * behind))
         met_rate = own * rate * (1 - together)
         crowd = met_rate * steps * found.slope
         each = (base + behind) / max(1 - crowd - met_rate * prompt_at(met_rate), 1e-6)

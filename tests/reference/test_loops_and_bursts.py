@@ -150,6 +150,27 @@ def test_a_burst_drains(seed: int) -> None:
         assert within == pytest.approx(drawn, rel=0.3), share
 
 
+@pytest.mark.parametrize(("places", "number"), [(8, 60), (24, 100), (100, 100)])
+def test_long_prompts_of_one_length_fill_every_step(places: int, number: int) -> None:
+    """Prompts of four steps each, in few places, in more, and in a place for all."""
+    tokens = (32_000, 100)
+    setting, c = deployment("llama-3.1-8b", 8, "vllm", tokens, 0.0)
+    scheduler = replace(setting.engine.scheduler, max_num_seqs=places)
+    workload = replace(setting.workload, request_rate=None, num_requests=number, equal_lengths=True)
+    setting = replace(
+        setting, engine=replace(setting.engine, scheduler=scheduler), workload=workload
+    )
+    c = replace(c, concurrency=np.asarray(float(number)))
+    question = Question(setting, c, tokens, number, number, 0.0)
+    found, rate = question.closed()
+    seen, served = question.seen(found), found.served
+    first = first_of(served, setting)
+    assert first == pytest.approx(mean(seen, lambda one: Seen.mean(one.first)), rel=0.1)
+    assert rate == pytest.approx(mean(seen, lambda one: number / one.end), rel=0.1)
+    token = mean(seen, lambda one: one.token)
+    assert one(served.time_per_output_token) == pytest.approx(token, rel=0.25)
+
+
 FAMILIES = ("vllm", "sglang", "tensorrt-llm", "tgi", "lmdeploy", "llama.cpp", "vllm-v0")
 
 

@@ -99,7 +99,9 @@ class Loop:
     @cached_property
     def together(self) -> Numeric:
         """Share of the requests that start with all others that have a place."""
-        return together_share(self.inputs, self.running * self.configurations.data_parallel)
+        in_step = np.minimum(self.work.per_step, 1.0)
+        clients = self.running * self.configurations.data_parallel
+        return together_share(self.inputs, clients, in_step)
 
     @cached_property
     def burst(self) -> FloatArray:
@@ -155,10 +157,17 @@ class Loop:
 
     @cached_property
     def _behind(self) -> FloatArray:
-        """Seconds of a step in which requests that start together wait for each other's prompts."""
-        return np.asarray(
-            self._simultaneous * self.costs.queued / 2 / np.maximum(self.work.steps, 1.0)
-        )
+        """Seconds of a step in which requests that start together wait for each other's prompts.
+
+        Half of the prompts come after a request's own, none after that of the last. An engine that
+        mixes them with answers puts no more into a step than fill it.
+        """
+        half = self._simultaneous * self.costs.queued / 2 / np.maximum(self.work.steps, 1.0)
+        if not self.inputs.engine.scheduler.chunked_prefill:
+            return np.asarray(half)
+        full = self.work.per_step * self.costs.prefill
+        stopped = np.maximum(2 * half / np.maximum(full, 1e-300), 1.0)
+        return np.asarray(np.where(stopped > 1, full * (1 - 1 / (2 * stopped)), half))
 
     @cached_property
     def _group_step_time(self) -> FloatArray:
@@ -323,12 +332,13 @@ def _scheduled_after(inputs: ServingInputs, rate: FloatArray, step: FloatArray) 
     return looks + batch_wait * (1 + others / 2) / (1 + others)
 
 
-def together_share(inputs: ServingInputs, clients: Numeric) -> Numeric:
+def together_share(inputs: ServingInputs, clients: Numeric, in_step: Numeric = 1.0) -> Numeric:
     """Return the share of requests that start together with those of all other clients.
 
     In a closed loop all ``clients`` start at once. With varying lengths only the first wave is
-    simultaneous; with equal lengths also later waves, by the share of clients still together. Of
-    the other requests, the engine's scheduler gathers a share again.
+    simultaneous; with equal lengths also later waves, by the share of clients still together:
+    prompts of which a step holds only a share, ``in_step``, start one after the other. Of the
+    other requests, the engine's scheduler gathers a share again.
     """
     work, scheduler = inputs.workload, inputs.engine.scheduler
     if work.request_rate is not None:
@@ -341,6 +351,6 @@ def together_share(inputs: ServingInputs, clients: Numeric) -> Numeric:
     if work.num_requests is None:
         return often
     waves = np.maximum(np.asarray(work.num_requests / clients), 1.0)
-    still_together = _STILL_TOGETHER if work.equal_lengths else 0.0
+    still_together = _STILL_TOGETHER * in_step if work.equal_lengths else 0.0
     share = synchronized_share(waves=waves, still_together=still_together)
     return np.asarray(share + (1 - share) * often)
