@@ -218,6 +218,31 @@ def _years_table(
     )
 
 
+def options_chart(
+    options: Sequence[PurchaseOption],
+    change: PriceChange = UNCHANGED,
+    budget: float | None = None,
+) -> RankingChart | None:
+    """Return a chart of the cost of the best option of each kind over all years; None: none."""
+    best = best_of_each_kind(options, change)
+    first = recommended_option(options, change, budget)
+    if first is None:
+        return None
+    rows = [
+        RankingRow(
+            label=f"{kind}: {_name(option)}",
+            value=option.total(change) / _MILLION,
+            text=_format_usd(option.total(change)),
+            mark=BEST if option is first else "",
+        )
+        for kind, option in best.items()
+    ]
+    caption = f"Cost of {YEARS} years"
+    if budget is not None and _most_cash(first) <= budget:
+        caption += f"; recommended within {_format_usd(budget)} a year"
+    return RankingChart(name="options", caption=caption, unit="M USD", rows=rows)
+
+
 def _count_cell(option: PurchaseOption) -> Cell:
     """Return the GPUs that are paid all hours, plus those by the hour in the mean."""
     text = formatting.format_count(option.num_gpus)

@@ -215,7 +215,7 @@ def _measured_table(report: SearchReport, catalogue: Catalogue) -> list[Table]:
         return []
     columns = [name for name in runs[0] if any(run[name] not in (None, "") for run in runs)]
     caption = "Published runs of this model on these GPUs with the nearest lengths"
-    tips = [{name.replace("_", " "): str(run[name]) for name in _TIPS if run[name]} for run in runs]
+    tips = [{label(name): str(run[name]) for name in _TIPS if run[name]} for run in runs]
     table = make_table(_MEASURED, caption, report.workload, runs, columns)
     return [replace(table, hints=tips, is_folded=True)]
 
