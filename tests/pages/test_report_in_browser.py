@@ -251,7 +251,7 @@ def test_a_day_has_an_axis_of_time_and_steps(opened, planner, tmp_path):
     )  # fmt: skip
     planner("report", result, "--output", page_file)
     chart = opened(page_file.as_uri()).locator('[data-chart="day"]')
-    texts = chart.locator("svg text").all_inner_texts()
+    texts = chart.locator("svg text").all_text_contents()
     assert {"00:00", "12:00", "24:00"} <= {*texts}
     assert chart.locator("svg path.steps").count() == 1
     assert chart.locator("svg g.point").count() == 24

@@ -156,8 +156,7 @@ def assumption_lines(best: Mapping[str, PurchaseOption]) -> list[str]:
     """Return the assumptions behind the years."""
     lines = [
         "Prices are in USD, without sales tax or value-added tax.",
-        f"The GPUs serve all {formatting.format_count(HOURS_PER_YEAR)} hours of a year; the "
-        f"load and the number of GPUs stay the same for {YEARS} years.",
+        _use_line(next(iter(best.values()))),
         "Rent follows the price of the year. A contract keeps its price until it ends, is paid "
         "by the month, and is renewed at the price of that year.",
     ]
@@ -171,6 +170,21 @@ def assumption_lines(best: Mapping[str, PurchaseOption]) -> list[str]:
     if any(option.hourly_gpus for option in best.values()):
         lines.append("GPUs beyond those paid all hours are rented by the hour, on demand.")
     return [f"[ ] {line}" for line in lines]
+
+
+def _use_line(option: PurchaseOption) -> str:
+    """Return the assumption on the hours in which GPUs are needed."""
+    if option.use < 1:
+        share = formatting.format_percent(option.use)
+        return (
+            f"One run a year, for {YEARS} years: rented GPUs are paid for {share} of the hours, "
+            "reserved and owned ones for all."
+        )
+    hours = formatting.format_count(HOURS_PER_YEAR)
+    return (
+        f"The GPUs are in use all {hours} hours of a year; the load and the number of GPUs stay "
+        f"the same for {YEARS} years."
+    )
 
 
 def _name(option: PurchaseOption) -> str:
@@ -261,17 +275,21 @@ def _break_even(best: Mapping[str, PurchaseOption]) -> Iterator[Block]:
         if kind == RENT:
             continue
         even, use = break_even_price(option, rent), break_even_utilization(option, rent)
+        runs = use / rent.use
+        is_possible = use <= 1 and runs * option.use <= 1
         change = even / rent.price - 1
         rows.append(
             [
                 kind,
                 f"{even:.2f}",
                 f"{100 * change:+.0f} %",
-                formatting.format_percent(use) if use <= 1 else "never",
+                formatting.format_percent(use) if is_possible else "never",
+                *([f"{runs:.1f}" if is_possible else "never"] if rent.use < 1 else []),
             ]
         )
     if rows:
-        heads = ("", "rent USD/GPU-h", "against today", "hours in use")
+        heads = ["", "rent USD/GPU-h", "against today", "hours in use"]
+        heads += ["runs a year"] * (rent.use < 1)
         yield text_table(
             heads, rows, name="break_even",
             caption=f"It costs less than to rent {rent.gpu} at {rent.price:.2f} USD/GPU-h above "
@@ -301,7 +319,7 @@ def _scenarios_table(options: Sequence[PurchaseOption], change: PriceChange) -> 
 
 def _tornado(option: PurchaseOption, other_precision: Mapping[str, float]) -> Block:
     """Return a chart of the yearly cost at the two ends of each assumption, the widest first."""
-    base = option.hourly * HOURS_PER_YEAR
+    base = option.yearly
     rows = [
         RankingRow(
             label=f"{swing.name}: {swing.text}",
