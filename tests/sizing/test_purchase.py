@@ -268,3 +268,24 @@ def test_an_owned_gpu_runs_on_what_its_capital_does_not_pay() -> None:
     room = power * figures["colocation_price"]
     operations = figures["operations_share"] * capital
     assert price.running == pytest.approx(electricity + room + operations)
+
+
+def test_a_sweep_has_the_same_page(tmp_path: Path) -> None:
+    """Every GPU and contract of the sweep has its price, and rent is that of the cheapest row."""
+    folder, text = tmp_path / "sweep", tmp_path / "sweep.md"
+    words = (
+        "sweep", "--model", "llama-3.1-8b", "--gpu", "h100,b200", "--gpus", "64", "--tokens", "1T",
+        "--contract", "on-demand,spot", "--output", folder, "--quiet",
+    )  # fmt: skip
+    assert run([*map(str, words)]) == 0
+    assert run([*map(str, ("report", folder, "--markdown", text))]) == 0
+    page = text.read_text()
+    priced = {row[0] for row in tables(page, "Prices per GPU-hour in USD, without tax")}
+    assert priced >= {
+        f"{gpu} {contract}"
+        for gpu in ("h100-sxm-80gb", "b200-sxm-180gb")
+        for contract in ("on-demand", "spot", "owned")
+    }
+    rent = next(row for row in tables(page, "Cash and cost by year") if row[0] == "rent")
+    costs = re.findall(r"64 x \S+, on-demand: (\d+) k USD", page)
+    assert float(rent[4]) == pytest.approx(min(map(float, costs)) / 1000, abs=0.006)

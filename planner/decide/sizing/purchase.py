@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.csv_cells import Value, number_or_nan
+from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import DAY, HOUR, YEAR
@@ -24,7 +24,7 @@ from planner.decide.sizing.fleet import FeasiblePlan
 from planner.decide.sizing.searches import Searches, serving_size
 from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Size
 from planner.errors import PlannerError, SearchSpaceError
-from planner.question.names import QUANTIZATION
+from planner.question.names import NUM_GPUS, QUANTIZATION
 from planner.question.request import Request
 from planner.specs.operating_terms import OperatingTerms
 from planner.workloads.make_plan import make_plan
@@ -343,14 +343,29 @@ def purchase_options(request: Request, sizes: Sequence[Size]) -> list[PurchaseOp
             options += options_of_needs(
                 request, gpu, _needs(size, fleet), [str(contract)], priced=by_contract,
                 counts=[counts.get(column) for column in GPUS_BY_CONFIDENCE],
-                use=_share_of_year(fleet),
+                use=_share_of_year(fleet.row),
             )  # fmt: skip
     return options
 
 
-def _share_of_year(fleet: FeasiblePlan) -> float:
+def options_of_row(request: Request, row: Row) -> list[PurchaseOption]:
+    """Return the GPUs of a result row under every contract with a price.
+
+    ``request`` is the question of the row, whose contract its price is of.
+    """
+    contract = str(row.get("contract") or Contract.ON_DEMAND)
+    contracts = [name for name in dict.fromkeys([contract, *_CONTRACTS]) if name not in _NO_KIND]
+    needs = GpuNeeds(gpus=np.array([number_or_nan(row[NUM_GPUS])]), hours=np.ones(1))
+    use = _share_of_year(row)
+    options = options_of_needs(
+        request, str(row["gpu"]), needs, contracts, priced=[contract], use=use
+    )
+    return [*options]
+
+
+def _share_of_year(row: Row) -> float:
     """Return the share of a year that a run takes; 1: a service, or a longer run."""
-    days = fleet.row.get("calendar_time_days") or fleet.row.get("time_to_train_days")
+    days = row.get("calendar_time_days") or row.get("time_to_train_days")
     return 1.0 if days is None else min(number_or_nan(days) * DAY / YEAR, 1.0)
 
 

@@ -131,10 +131,12 @@ def decision_sections(
     budget: float | None = None,
     other_precision: Mapping[str, float] = MappingProxyType({}),
     stakes: Sequence[str] = (),
+    compared: Sequence[PurchaseOption] = (),
 ) -> Iterator[Section]:
     """Yield the sections of a decision: years, break-even, scenarios, swings, prices, assumptions.
 
-    ``stakes`` are the sentences on what a measurement is worth.
+    ``stakes`` are the sentences on what a measurement is worth; ``compared`` are further options
+    whose prices are listed.
     """
     best = best_of_each_kind(options, change)
     first = recommended_option(options, change, budget)
@@ -148,7 +150,9 @@ def decision_sections(
         title="What moves the cost most?",
         blocks=[_tornado(first, other_precision), *([make_lines(*stakes)] if stakes else [])],
     )
-    yield from prices_section(options)
+    names = {(option.gpu, option.contract) for option in options}
+    more = [option for option in compared if (option.gpu, option.contract) not in names]
+    yield from prices_section([*options, *more])
     yield Section(title="What is assumed, to sign", blocks=[make_lines(*assumption_lines(best))])
 
 
