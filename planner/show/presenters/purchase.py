@@ -35,6 +35,7 @@ from planner.show.output_blocks import (
     text_table,
 )
 from planner.show.presenters.format_results import number_of
+from planner.show.presenters.prices import PRICES_TITLE
 
 DECISION = "Rent, reserve or own?"
 """The title of the section with the years."""
@@ -365,6 +366,11 @@ def prices_section(options: Sequence[PurchaseOption]) -> list[Section]:
     return [Section(title="What is each price?", blocks=[_prices_table(options)])] * bool(options)
 
 
+def without_prices(lines: Sequence[str]) -> list[str]:
+    """Return lines without the sentence on prices, for a page that has the table of them."""
+    return [line for line in lines if not line.startswith(f"{PRICES_TITLE}:")]
+
+
 def _prices_table(options: Sequence[PurchaseOption]) -> Table:
     """Return the price of each option: range, offers, date, basis, doubts."""
     rows: list[list[str | Cell]] = [
@@ -385,7 +391,7 @@ def _prices_table(options: Sequence[PurchaseOption]) -> Table:
         rows,
         text_columns=(0, 5, 6, 7),
         name="prices",
-        caption="Prices per GPU-hour in USD, without tax",
+        caption=PRICES_TITLE,
     )
 
 

@@ -59,6 +59,7 @@ from planner.show.presenters.purchase import (
     prices_section,
     recommendation_lines,
     recommended_option,
+    without_prices,
 )
 from planner.show.presenters.row_tables import (
     MOST_ROWS,
@@ -165,7 +166,12 @@ def plans_page(report: PlansReport) -> Page:
             *(f"{n}: {plan_subject(plan)}" for n, plan in zip(names, plans, strict=True)),
             *report.version_notes,
         ],
-        answer=report.sentences,
+        # The headline has the results in which the best plan is best.
+        answer=[
+            sentence
+            for sentence in report.sentences
+            if not sentence.startswith(f"{LETTERS[best]} is best in ")
+        ],
         subject=str(plans[best].answers.get("model", "")),
         headline=answer,
         figures=figures(
@@ -270,8 +276,9 @@ def sizes_page(
     if infeasible and not report.pools:
         reasons = [(format_hardware(row), str(row["reason"] or "no plan")) for row in infeasible]
         sections.append(_no_plan_section(reasons, "GPU", " GPUs"))
-    if report.notes:
-        sections.append(Section(title="Notes", blocks=[make_lines(*report.notes)]))
+    notes = without_prices(report.notes) if options or priced else report.notes
+    if notes:
+        sections.append(Section(title="Notes", blocks=[make_lines(*notes)]))
     model = str(
         (rows[0].get("model") if rows else "") or report.manifest.get("model") or "the model"
     )
@@ -421,14 +428,17 @@ def _with_cheapest_day(
     if not day["base_gpus"]:
         terms = terms[1:]
     option = recommended_option(options, change, report.budget_per_year_usd)
-    wins = "is cheapest"
+    contracts = ""
     if option is not None and option.contract not in terms:  # another contract costs less
-        wins = f"is cheapest {' and '.join(dict.fromkeys(filter(None, terms)))}"
+        contracts = f" {' and '.join(dict.fromkeys(filter(None, terms)))}"
     basis = next((row["basis"] for row in report.rows if row.get("basis")), "")
     base, cost = formatting.format_count(day["base_gpus"]), format_result(_COST, day[_COST])
     return replace(
         page,
-        headline=f"A day of {page.subject} {wins} on {day[GPU]}: "
+        answer=[
+            line.replace("Cheapest day: ", f"Cheapest day{contracts}: ", 1) for line in page.answer
+        ],
+        headline=f"A day of {page.subject} is cheapest{contracts} on {day[GPU]}: "
         f"{formatting.format_count(day['most_gpus'])} GPUs at its peak, {base} held all "
         f"day, {cost}.",
         figures=[

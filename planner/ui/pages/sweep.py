@@ -28,7 +28,12 @@ from planner.show.output_blocks import (  # fmt: skip
     Table,
 )
 from planner.show.presenters.format_results import number_of
-from planner.show.presenters.purchase import decision_sections, priced_rows, prices_section
+from planner.show.presenters.purchase import (
+    decision_sections,
+    priced_rows,
+    prices_section,
+    without_prices,
+)
 from planner.show.presenters.row_tables import (
     AXES,
     MOST_ROWS,
@@ -121,7 +126,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         title=f"Which {formatting.join_words(varied) or 'plan'} for {models}?",
         subject=plan.name,
         question=[*question, *version_notes(sweep.version)],
-        answer=lines or ["No scenario has a plan."],
+        answer=(without_prices(lines) if decision else lines) or ["No scenario has a plan."],
         sure=[*price_difference_lines(plan, groups), BRACKETS, *marks_lines(groups)]
         if best
         else [],
