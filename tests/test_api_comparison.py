@@ -114,7 +114,7 @@ def test_a_search_compares_its_recommended_plan_and_a_frame_has_every_offer() ->
     assert found.request_rate == pytest.approx(row["requests_per_s"][0])
     frame = found.to_frame()
     assert len(frame) == len(found.offers)
-    assert frame["contract_break_even"].notna().all()
+    assert frame["break_even_utilization"].notna().all()
     assert "offers" in repr(found)
 
 

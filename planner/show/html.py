@@ -214,7 +214,7 @@ def _title(text: str) -> list[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    """Yield the Markdown lines of a table, with at most `MAX_ROWS` rows."""
+    """Yield the Markdown lines of a table, with at most `MAX_ROWS` rows and the best ones."""
     if table.caption:
         yield from _title(table.caption)
     yield (
@@ -223,14 +223,16 @@ def _table(table: Table) -> Iterator[str]:
         + " |"
     )
     yield "|" + "|".join("--:" if head.numeric else "---" for head in table.heads) + "|"
-    for number, row in enumerate(table.rows[:MAX_ROWS]):
+    for number, row in enumerate(table.rows):
+        if number >= MAX_ROWS and table.mark_of(number) != BEST:
+            continue
         cells = [*map(_cell, row)]
         if table.mark_of(number) == BEST and cells:
             cells[0] = f"**{cells[0]}**"
         yield "| " + " | ".join(cells) + " |"
     yield ""
     if len(table.rows) > MAX_ROWS:
-        yield f"{MAX_ROWS} of {len(table.rows):,} rows."
+        yield f"The first {MAX_ROWS} of {len(table.rows):,} rows, and the recommended one."
     yield from _broken(table.notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from planner.base.read_files import read_json, restrict_to_folders
 from planner.base.records import record
 from planner.commands.command import Call
 from planner.commands.options import FILE, option_name
-from planner.errors import SpecError
+from planner.errors import PlannerError, SpecError
 from planner.question.names import LOAD, SERVICES
 from planner.specs.spec_paths import data_folders
 from planner.ui.question import (
@@ -133,21 +134,27 @@ def prepare_input(
 ) -> Iterator[CommandInput]:
     """Yield the input of a command, with uploaded files written to a temporary folder.
 
-    Within the context only this folder and spec folders can be read.
+    Within the context only this folder and spec folders can be read. A PlannerError that is raised
+    there names uploaded files without the folder.
     """
     with TemporaryDirectory(prefix="planner-") as root:
         folder = Path(root, UPLOADED)
         folder.mkdir()
         for name, text in question.files:
             (folder / Path(name).name).write_text(text, encoding="utf-8")
-        with restrict_to_folders((Path(root), _PACKAGE_FOLDER, *data_folders(specs))):
-            yield CommandInput(
-                question=question,
-                folder=folder,
-                specs=specs,
-                limits=limits,
-                report_progress=report_progress,
-            )
+        try:
+            with restrict_to_folders((Path(root), _PACKAGE_FOLDER, *data_folders(specs))):
+                yield CommandInput(
+                    question=question,
+                    folder=folder,
+                    specs=specs,
+                    limits=limits,
+                    report_progress=report_progress,
+                )
+        except PlannerError as error:
+            # Messages name uploaded files as the user does.
+            error.args = (str(error).replace(f"{folder}{os.sep}", ""), *error.args[1:])
+            raise
 
 
 def _is_model_config(path: Path) -> bool:

@@ -11,6 +11,7 @@ from planner.base.enums import ComputePrecision, Quantization
 from planner.base.records import record
 from planner.commands.options import FILE, OBJECTIVES, form_fields, option_name, option_rows
 from planner.launch import SCRIPT, TARGETS, WRAPPERS
+from planner.question.names import NUM_GPUS
 from planner.question.terms import Term, glossary, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
@@ -140,6 +141,9 @@ def field_groups(
         is_first = bool(value) or (term is not None and bool(form_names & {*term.form}))
         group_name = FIRST if is_first else group if group in groups else "question"
         form_field = _field(name, term, value, assumed_texts.get(name, ""))
+        if question.command == "size" and name == NUM_GPUS:
+            title = f"{form_field.title}; empty: find it"
+            form_field = replace(form_field, title=title, example="empty: find it")
         groups[group_name].append(
             replace(form_field, example=plan_texts.get(name) or form_field.example)
         )

@@ -217,3 +217,56 @@ def test_a_print_begins_each_section_on_a_page_of_its_own(opened, pages):
     )
     assert breaks[:2] == ["auto", "auto"]
     assert {*breaks[2:]} == {"page"}
+
+
+def test_charts_are_downloads_and_tables_are_copied(opened, pages, tmp_path):
+    """The file of a chart has what is drawn; the copied text has a line for each shown row."""
+    page = opened(pages["serve.json"])
+    for number, chart in enumerate(page.locator("figure.chart").all()):
+        with page.expect_download() as download:
+            chart.get_by_text("Download this chart").click()
+        path = tmp_path / f"{number}.svg"
+        download.value.save_as(path)
+        text = path.read_text()
+        assert text.startswith("<svg")
+        assert "foreignObject" in text
+        assert chart.locator("figcaption").inner_text() in text
+    page.evaluate(
+        "Object.defineProperty(navigator, 'clipboard', {value: {writeText: async (text) => "
+        "{ window.copied = text; }}})"
+    )
+    table = page.locator('[data-table="front"]')
+    table.get_by_text("Copy as table").click()
+    lines = page.evaluate("window.copied").splitlines()
+    assert len(lines) == 1 + table.locator("tbody tr").count()
+    assert {line.count("\t") for line in lines} == {table.locator("th").count() - 1}
+
+
+def test_a_day_has_an_axis_of_time_and_steps(opened, planner, tmp_path):
+    result, page_file = tmp_path / "day.json", tmp_path / "day.html"
+    planner(
+        "size", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--engine",
+        "vllm", "--mode", "aggregated", "--input-tokens", "500", "--output-tokens", "100",
+        "--load", "day.csv", "--json", result, "--quiet",
+    )  # fmt: skip
+    planner("report", result, "--output", page_file)
+    chart = opened(page_file.as_uri()).locator('[data-chart="day"]')
+    texts = chart.locator("svg text").all_text_contents()
+    assert {"00:00", "12:00", "24:00"} <= {*texts}
+    assert chart.locator("svg path.steps").count() == 1
+    assert chart.locator("svg g.point").count() == 24
+
+
+def test_a_published_run_tells_its_source_and_date(opened, planner, tmp_path):
+    result, page_file = tmp_path / "front.json", tmp_path / "front.html"
+    planner(
+        "search", "--workload", "serve", "--model", "llama-3.1-70b", "--gpu", "b200", "--gpus",
+        "8", "--engine", "vllm", "--input-tokens", "1024", "--output-tokens", "1024", "--json",
+        result, "--quiet",
+    )  # fmt: skip
+    planner("report", result, "--output", page_file)
+    page = opened(page_file.as_uri())
+    point = page.locator("g.point.measured").last
+    point.hover()
+    tip = page.locator("#tip").inner_text()
+    assert re.search(r"source InferenceX .*\ndate 20\d\d-\d\d-\d\d", tip), tip

@@ -226,7 +226,8 @@ def test_a_rate_above_the_budget_is_refused_with_its_cost():
 
 
 @pytest.mark.parametrize(
-    ("gpu", "tokens", "rate", "times"), [("h100", 500, 30, 1), ("h200", 200, 20, 2)]
+    ("gpu", "tokens", "rate", "times"),
+    [("h100", 500, 30, 1), ("h200", 200, 20, 2), ("h100", 200, 10, 3)],
 )
 def test_a_budget_carries_at_least_what_the_plan_of_a_rate_would(gpu, tokens, rate, times):
     """The fleet for a rate, paid ``times`` over, serves no more than the budget of that price."""
@@ -242,7 +243,7 @@ def test_a_budget_carries_at_least_what_the_plan_of_a_rate_would(gpu, tokens, ra
     )._largest_load_of(fleet)
     assert carried.fewest.cost <= budget
     scaled = times * of_rate.fleet.row["requests_per_s"]
-    assert carried.fewest.row["requests_per_s"] >= 0.94 * scaled
+    assert carried.fewest.row["requests_per_s"] >= (1 - 1e-9) * scaled
     assert carried.fewest.row["requests_per_s"] >= times * rate
 
 

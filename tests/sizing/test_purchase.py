@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,6 +142,43 @@ def test_what_is_no_change_is_refused(text: str) -> None:
         read_price_change(text, "--price-change")
 
 
+RUN = replace(RENT, use=0.25)
+"""10 GPUs x 2 USD/h x 2,190 h = 43,800 USD a year: a run of a quarter of a year."""
+
+
+def test_a_run_pays_rent_for_its_own_hours_and_ownership_for_all() -> None:
+    purchase = replace(PURCHASE, use=0.2)
+    assert yearly(RUN, "cost") == yearly(RUN, "cash") == [43_800] * 5
+    assert yearly(purchase, "cost") == [140_160] * 5
+    # 140,160 USD are 3.2 runs a year, 80 % of the hours, or 6.40 USD/h for one run
+    assert break_even_utilization(purchase, RUN) == pytest.approx(0.8)
+    assert break_even_price(purchase, RUN) == pytest.approx(6.4)
+    swings = {swing.name: (swing.low, swing.high) for swing in cost_swings(RUN)}
+    assert swings["utilization"] == (43_800, 175_200)
+    assert swings["price"] == (21_900, 65_700)
+    assert swings["load"] == pytest.approx((30_660, 56_940))
+
+
+def test_a_training_run_has_the_same_page(tmp_path: Path) -> None:
+    """Rent of a year is the cost of the run; the runs a year that pay are those of the table."""
+    result, text = tmp_path / "run.json", tmp_path / "run.md"
+    words = (
+        "size", "--model", "llama-3.1-8b", "--tokens", "1T", "--deadline", "30d", "--gpu", "h100",
+        "--json", result, "--quiet",
+    )  # fmt: skip
+    assert run([*map(str, words)]) == 0
+    assert run([*map(str, ("report", result, "--markdown", text))]) == 0
+    row = json.loads(result.read_text())["rows"][0]
+    rent = next(
+        row for row in tables(text.read_text(), "Cash and cost by year") if row[0] == "rent"
+    )
+    share = row["calendar_time_days"] / row["time_to_train_days"]
+    assert float(rent[4]) == pytest.approx(row["cost_usd"] / 1e6, rel=0.05 + abs(share - 1))
+    (own,) = (r for r in tables(text.read_text(), "It costs less") if r[0] == "own")
+    assert own[-1] == "never" or float(own[-1]) > 1
+    assert "One run a year" in text.read_text()
+
+
 BUY = (
     "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100,h200", "--input-tokens", 500,
     "--output-tokens", 100, "--request-rate", 20, "--ttft", "2s", "--tpot", "50ms",
@@ -230,3 +268,24 @@ def test_an_owned_gpu_runs_on_what_its_capital_does_not_pay() -> None:
     room = power * figures["colocation_price"]
     operations = figures["operations_share"] * capital
     assert price.running == pytest.approx(electricity + room + operations)
+
+
+def test_a_sweep_has_the_same_page(tmp_path: Path) -> None:
+    """Every GPU and contract of the sweep has its price, and rent is that of the cheapest row."""
+    folder, text = tmp_path / "sweep", tmp_path / "sweep.md"
+    words = (
+        "sweep", "--model", "llama-3.1-8b", "--gpu", "h100,b200", "--gpus", "64", "--tokens", "1T",
+        "--contract", "on-demand,spot", "--output", folder, "--quiet",
+    )  # fmt: skip
+    assert run([*map(str, words)]) == 0
+    assert run([*map(str, ("report", folder, "--markdown", text))]) == 0
+    page = text.read_text()
+    priced = {row[0] for row in tables(page, "Prices per GPU-hour in USD, without tax")}
+    assert priced >= {
+        f"{gpu} {contract}"
+        for gpu in ("h100-sxm-80gb", "b200-sxm-180gb")
+        for contract in ("on-demand", "spot", "owned")
+    }
+    rent = next(row for row in tables(page, "Cash and cost by year") if row[0] == "rent")
+    costs = re.findall(r"64 x \S+, on-demand: (\d+) k USD", page)
+    assert float(rent[4]) == pytest.approx(min(map(float, costs)) / 1000, abs=0.006)

@@ -335,3 +335,12 @@ def test_the_first_page_has_examples_that_are_questions(client):
     for command, query in links:
         question = Question.of(command, parse_qsl(query.replace("&amp;", "&")))
         assert question.fields["model"]
+
+
+def test_an_error_in_an_uploaded_file_names_the_file_without_its_folder():
+    """The user knows the name of the file, and nothing of where the server put it."""
+    text = '[services.chat]\nmodel = "llama-3.1-8b"\nrate = ["'
+    files = ("fleet.toml", text)
+    with pytest.raises(PlannerError, match=r"^fleet\.toml") as error:
+        _answer("size", "workload=serve&services=x:fleet.toml", files)
+    assert "planner-" not in str(error.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -46,6 +47,7 @@ _LAYOUTS, _CORRECTIONS = 3, 8
 # at least so much larger than a rate that all GPUs serve.
 _RATES, _GROWTH = 4, 1.02
 _THROUGHPUT = ("throughput", "request_latency")
+_CAPACITY = ("capacity_per_gpu", "request_latency")
 _PER_TOKEN = {POWER: "energy_per_million_tokens", BUDGET: "cost_per_million_tokens"}
 _COLUMN = {POWER: "energy_per_million_tokens_kwh", BUDGET: "cost_per_million_tokens_usd"}
 
@@ -75,8 +77,10 @@ class BudgetSearch:
             return None, reason
         candidates = [self._largest_fleet(fleet, max_gpus) for fleet in layouts]
         results = [result for result in candidates if result is not None]
-        if self.budget is not None and self._power is None and results:
-            results += self._sized_by_rate(max(results, key=_most_tokens), max_gpus)
+        if self.budget is not None and self._power is None:
+            largest = max(results, key=_most_tokens, default=None)
+            fleet = layouts[0] if largest is None else largest.fleet
+            results += self._sized_by_rate(fleet, max_gpus)
         best = max(results, key=_most_tokens, default=None)
         return best, "" if best is not None else self._too_little_power_reason(
             layouts[0], min(node, count)
@@ -169,13 +173,13 @@ class BudgetSearch:
             return fleet.num_gpus if is_pool and max_gpus < node else copy
         return math.lcm(copy, node)
 
-    def _sized_by_rate(self, best: BudgetResult, max_gpus: int) -> list[BudgetResult]:
+    def _sized_by_rate(self, best: FeasiblePlan, max_gpus: int) -> list[BudgetResult]:
         """Size fleets for request rates at which their cost is about the budget.
 
         The rate determines replicas and latencies, so that another layout may be the best.
         """
-        rate = number_or_nan(best.fleet.row["requests_per_s"])
-        at_budget = self._fleet_at_rate(best.fleet, rate, max_gpus)
+        rate = number_or_nan(best.row["requests_per_s"]) * max(max_gpus / best.num_gpus, 1.0)
+        at_budget = self._fleet_at_rate(best, rate, max_gpus)
         rate = (
             rate
             if at_budget is None
@@ -196,8 +200,28 @@ class BudgetSearch:
                 fleets.append(larger)
             growth = max_gpus / sized.num_gpus
             rate = at_confidence * (growth if growth < 1 else max(growth, _GROWTH))
-        loads = (self._largest_load_of(fleet) for fleet in fleets if fleet.num_gpus <= max_gpus)
+        within = [fleet for fleet in fleets if fleet.num_gpus <= max_gpus]
+        if (largest := self._fleet_of_largest_capacity(within)) is not None:
+            within.append(largest)
+        loads = map(self._largest_load_of, within)
         return [load for load in loads if load is not None]
+
+    def _fleet_of_largest_capacity(self, fleets: Sequence[FeasiblePlan]) -> FeasiblePlan | None:
+        """Return the fleet with the largest capacity on the GPUs of the largest of some fleets.
+
+        It keeps the limits at each rate that a worker fewer would not carry. None: there is none.
+        """
+        fleet = max(fleets, key=lambda fleet: fleet.num_gpus, default=None)
+        if fleet is None:
+            return None
+        rate, step = _rate_at_confidence(fleet), min(gpus_of_workers(fleet.row) or [1])
+        request = replace(
+            self.request, num_gpus=fleet.num_gpus, objectives=_CAPACITY,
+            request_rate=rate * max(1 - step / fleet.num_gpus, 1 / 2),
+        )  # fmt: skip
+        plan, result = Searches((self.request.one_contract,)).of(request)
+        plans = [FeasiblePlan.of(*pair) for pair in best_plan_of_each_group(plan, result)]
+        return max(plans, key=_capacity, default=None)
 
     def _fleet_at_rate(
         self, fleet: FeasiblePlan, rate: float, max_gpus: int
@@ -283,6 +307,10 @@ class BudgetSearch:
 def _rate_at_confidence(fleet: FeasiblePlan) -> float:
     """Requests per second that a fleet for a rate serves at the confidence."""
     return next(margin.value_at_confidence for margin in fleet.margins if margin.name == RATE)
+
+
+def _capacity(fleet: FeasiblePlan) -> float:
+    return number_or_nan(fleet.row["capacity_requests_per_s"])
 
 
 def _result_of_plan(plan: Plan, candidates: Candidates) -> BudgetResult:

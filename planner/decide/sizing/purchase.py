@@ -1,6 +1,7 @@
-"""Rent, reserve or own the GPUs of a service: cash and cost by year, break-even, price scenarios.
+"""Rent, reserve or own GPUs: cash and cost by year, break-even, price scenarios.
 
-Prices are USD without tax; the service runs all 8,760 hours of a year.
+Prices are USD without tax. A year has 8,760 hours: a service runs in all of them, a training run in
+some.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from types import MappingProxyType
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.csv_cells import Value, number_or_nan
+from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.enums import Contract
 from planner.base.records import record
-from planner.base.units import HOUR, YEAR
+from planner.base.units import DAY, HOUR, YEAR
 from planner.decide.sizing.allocation import GpuType, base_gpus_and_cost
 from planner.decide.sizing.fleet import FeasiblePlan
 from planner.decide.sizing.searches import Searches, serving_size
 from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Size
 from planner.errors import PlannerError, SearchSpaceError
-from planner.question.names import QUANTIZATION
+from planner.question.names import NUM_GPUS, QUANTIZATION
 from planner.question.request import Request
 from planner.specs.operating_terms import OperatingTerms
 from planner.workloads.make_plan import make_plan
@@ -123,6 +124,7 @@ class PurchaseOption:
     predicted : GPUs at the prediction; None: unknown
     at_90 : GPUs at 90 % confidence; None: unknown
     used : GPUs that the plan needs at the peak
+    use : share of the hours of a year in which they are needed; rented ones are paid for these
     hourly_gpus : GPUs rented by the hour beyond these, in the mean of the hours
     hourly_price : price of these on demand [USD/h]
     offers : number of offers
@@ -143,6 +145,7 @@ class PurchaseOption:
     predicted: float | None = None
     at_90: float | None = None
     used: float = 0.0
+    use: float = 1.0
     hourly_gpus: float = 0.0
     hourly_price: float = 0.0
     offers: float = 1
@@ -171,20 +174,30 @@ class PurchaseOption:
         return self.num_gpus * self.price + self.hourly_gpus * self.hourly_price
 
     @property
+    def yearly(self) -> float:
+        """Cost of a year [USD], at today's prices."""
+        return self.hourly * HOURS_PER_YEAR * self.paid_share
+
+    @property
+    def paid_share(self) -> float:
+        """Share of the hours of a year that is paid."""
+        return self.use if self.kind == RENT else 1.0
+
+    @property
     def mean_gpus(self) -> float:
         """GPUs that are paid, in the mean of the hours."""
         return self.num_gpus + self.hourly_gpus
 
     def _rented_by_hour(self, year: int, change: PriceChange) -> float:
         """Return the cost of the GPUs rented by the hour in a year [USD]."""
-        yearly = self.hourly_gpus * self.hourly_price * HOURS_PER_YEAR
+        yearly = self.hourly_gpus * self.hourly_price * HOURS_PER_YEAR * self.paid_share
         return yearly * change.factor(year - 1)
 
     def cost(self, year: int, change: PriceChange = UNCHANGED) -> float:
         """Return the cost of a year, the first one 1 [USD]."""
         signed = _year_signed(self, year)
         factor = 1.0 if self.kind == PURCHASE else change.factor(signed)
-        fixed = self.num_gpus * self.price * factor * HOURS_PER_YEAR
+        fixed = self.num_gpus * self.price * factor * HOURS_PER_YEAR * self.paid_share
         return fixed + self._rented_by_hour(year, change)
 
     def cash(self, year: int, change: PriceChange = UNCHANGED) -> float:
@@ -218,7 +231,7 @@ def break_even_price(option: PurchaseOption, rent: PurchaseOption) -> float:
 
     GPUs of the same type that ``option`` rents by the hour have that price, too.
     """
-    hours, saved = YEARS * HOURS_PER_YEAR, rent.mean_gpus
+    hours, saved = YEARS * HOURS_PER_YEAR * rent.use, rent.mean_gpus
     total = option.total()
     if option.gpu == rent.gpu:
         saved -= option.hourly_gpus
@@ -231,7 +244,7 @@ def break_even_utilization(option: PurchaseOption, rent: PurchaseOption) -> floa
 
     Rented GPUs are paid for the hours in use, others for all.
     """
-    return option.total() / rent.total()
+    return option.total() / rent.total() * rent.use
 
 
 def best_of_each_kind(
@@ -269,7 +282,7 @@ def cost_swings(
 
     The load changes the GPUs in proportion. ``other_precision`` has the GPUs by number format.
     """
-    base = option.hourly * HOURS_PER_YEAR
+    base = option.yearly
 
     def of_gpus(count: float) -> float:
         return base * count / (option.used or option.num_gpus)
@@ -278,7 +291,7 @@ def cost_swings(
         fixed = option.num_gpus * (price - option.price)
         if option.contract == Contract.ON_DEMAND:
             fixed += option.hourly_gpus * (price - option.price)
-        return base + fixed * HOURS_PER_YEAR
+        return base + fixed * HOURS_PER_YEAR * option.paid_share
 
     swings = [
         Swing(
@@ -299,7 +312,10 @@ def cost_swings(
         low, high = sorted((base, of_gpus(count)))
         text = f"{name} ({count:g} GPUs)"
         swings.append(Swing(name="precision", low=low, high=high, text=text))
-    if option.kind == RENT:
+    if option.kind == RENT and option.use < 1:
+        text = "one run to all hours of a year"
+        swings.append(Swing(name="utilization", low=base, high=base / option.use, text=text))
+    elif option.kind == RENT:
         text = "half to all of the hours"
         swings.append(Swing(name="utilization", low=base / 2, high=base, text=text))
     return sorted(swings, key=lambda swing: swing.low - swing.high)
@@ -327,8 +343,30 @@ def purchase_options(request: Request, sizes: Sequence[Size]) -> list[PurchaseOp
             options += options_of_needs(
                 request, gpu, _needs(size, fleet), [str(contract)], priced=by_contract,
                 counts=[counts.get(column) for column in GPUS_BY_CONFIDENCE],
+                use=_share_of_year(fleet.row),
             )  # fmt: skip
     return options
+
+
+def options_of_row(request: Request, row: Row) -> list[PurchaseOption]:
+    """Return the GPUs of a result row under every contract with a price.
+
+    ``request`` is the question of the row, whose contract its price is of.
+    """
+    contract = str(row.get("contract") or Contract.ON_DEMAND)
+    contracts = [name for name in dict.fromkeys([contract, *_CONTRACTS]) if name not in _NO_KIND]
+    needs = GpuNeeds(gpus=np.array([number_or_nan(row[NUM_GPUS])]), hours=np.ones(1))
+    use = _share_of_year(row)
+    options = options_of_needs(
+        request, str(row["gpu"]), needs, contracts, priced=[contract], use=use
+    )
+    return [*options]
+
+
+def _share_of_year(row: Row) -> float:
+    """Return the share of a year that a run takes; 1: a service, or a longer run."""
+    days = row.get("calendar_time_days") or row.get("time_to_train_days")
+    return 1.0 if days is None else min(number_or_nan(days) * DAY / YEAR, 1.0)
 
 
 @record(kw_only=True)
@@ -362,11 +400,12 @@ def options_of_needs(
     *,
     priced: Collection[str] = (Contract.ON_DEMAND,),
     counts: Sequence[float | None] = (None, None),
+    use: float = 1.0,
 ) -> Iterator[PurchaseOption]:
     """Yield the option of each contract with a price: GPUs paid all hours, others by the hour.
 
     ``priced`` are the contracts of the price of the request; ``counts`` the GPUs at the prediction
-    and at 90 % confidence.
+    and at 90 % confidence; ``use`` the share of the hours in which they are needed.
     """
     peak, least = float(needs.gpus.max()), float(needs.gpus.min())
     predicted, at_90 = counts
@@ -385,7 +424,9 @@ def options_of_needs(
         site = rent if contract == Contract.ON_DEMAND else site_of(contract)
         if site is None or (offer := site.offer) is None:
             continue
-        price, held = site.charged_price * HOUR, least
+        # A run is charged for hours without work, too; here all hours are paid.
+        share = offer.in_use if use < 1 else 1.0
+        price, held = share * (site.price if use < 1 else site.charged_price) * HOUR, least
         if contract != Contract.ON_DEMAND:
             terms = GpuType(stock=math.inf, base=price, hourly=hourly)
             held = base_gpus_and_cost(needs.gpus, needs.hours, terms)[0]
@@ -394,9 +435,9 @@ def options_of_needs(
         paid = float(site.had(round(held))) if held else 0.0
         beyond = np.maximum(needs.gpus - paid, 0.0) @ needs.hours / needs.hours.sum()
         yield PurchaseOption(
-            gpu=gpu, contract=contract, num_gpus=paid, used=peak,
+            gpu=gpu, contract=contract, num_gpus=paid, used=peak, use=use,
             hourly_gpus=float(beyond), hourly_price=hourly if beyond else 0.0,
-            price=price, low=offer.low * HOUR, high=offer.high * HOUR,
+            price=price, low=share * offer.low * HOUR, high=share * offer.high * HOUR,
             term=number_or_nan(offer.term) / YEAR if math.isfinite(offer.term) else 1.0,
             outlay=(offer.outlay or 0.0) * paid, running=(offer.running or 0.0) * HOUR * paid,
             predicted=predicted, at_90=at_90, offers=offer.offers, date=offer.when,

@@ -12,9 +12,11 @@ from planner.base.units import HOUR
 from planner.decide.sizing.autoscaling import MAX_LATE_SHARE, SCALE_DOWN_DELAY
 from planner.decide.sizing.daily_schedule import DailySchedule
 from planner.optimize.collector import value_or_none
+from planner.question.names import TIME
 from planner.show.output_blocks import (  # fmt: skip
     BEST,
     Block,
+    Cell,
     Column,
     Table,
     Title,
@@ -220,10 +222,16 @@ def scaled_table(rows: Rows) -> Table:
     return fit_table(columns, lambda _: 0)
 
 
+def _clock_cell(clock: str) -> Cell:
+    """Return the cell of a time of the day, HH:MM; its number is in hours."""
+    hours, _, minutes = clock.partition(":")
+    return Cell(text=clock, number=int(hours) + int(minutes) / 60)
+
+
 def hour_columns(rows: Rows) -> list[Column]:
     """Return the table columns of a day's periods: load, GPUs and capacity [requests/s]."""
     return [
-        Column("time", [str(row["time"]) for row in rows], numeric=False),
+        Column(TIME, [_clock_cell(str(row[TIME])) for row in rows], numeric=False),
         Column("requests /s", number_cells(rows, "request_rate", "{:g}".format)),
         Column("GPUs", number_cells(rows, "num_gpus")),
         Column("held", number_cells(rows, "base_gpus")),

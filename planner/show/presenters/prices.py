@@ -28,6 +28,10 @@ DIFFERENT_BASES = "Owned prices have different bases"
 _NO_TERMS_OF_A_SELLER = (Contract.OWNED, Contract.ON_DEMAND)
 
 
+PRICES_TITLE = "Prices per GPU-hour in USD, without tax"
+"""The title of a table of prices, and the begin of a sentence of them."""
+
+
 def format_price(row: Row) -> str:
     """Return the price of a row: ``3.85 USD (median of 48 offers, 2026-11)``."""
     price = number_of(row, "price_per_gpu_hour_usd")
@@ -49,7 +53,7 @@ def prices_lines(rows: Iterable[Row]) -> list[str]:
         for (gpu, contract), row in rows_by_hardware.items()
         if (price := format_price(row))
     ]
-    lines = [f"Prices per GPU-hour in USD, without tax: {'; '.join(texts)}"] if texts else []
+    lines = [f"{PRICES_TITLE}: {'; '.join(texts)}"] if texts else []
     return [*lines, *_doubts_lines(rows_by_hardware)]
 
 

@@ -35,6 +35,7 @@ from planner.show.output_blocks import (
     text_table,
 )
 from planner.show.presenters.format_results import number_of
+from planner.show.presenters.prices import PRICES_TITLE
 
 DECISION = "Rent, reserve or own?"
 """The title of the section with the years."""
@@ -131,10 +132,12 @@ def decision_sections(
     budget: float | None = None,
     other_precision: Mapping[str, float] = MappingProxyType({}),
     stakes: Sequence[str] = (),
+    compared: Sequence[PurchaseOption] = (),
 ) -> Iterator[Section]:
     """Yield the sections of a decision: years, break-even, scenarios, swings, prices, assumptions.
 
-    ``stakes`` are the sentences on what a measurement is worth.
+    ``stakes`` are the sentences on what a measurement is worth; ``compared`` are further options
+    whose prices are listed.
     """
     best = best_of_each_kind(options, change)
     first = recommended_option(options, change, budget)
@@ -148,7 +151,9 @@ def decision_sections(
         title="What moves the cost most?",
         blocks=[_tornado(first, other_precision), *([make_lines(*stakes)] if stakes else [])],
     )
-    yield from prices_section(options)
+    names = {(option.gpu, option.contract) for option in options}
+    more = [option for option in compared if (option.gpu, option.contract) not in names]
+    yield from prices_section([*options, *more])
     yield Section(title="What is assumed, to sign", blocks=[make_lines(*assumption_lines(best))])
 
 
@@ -156,8 +161,7 @@ def assumption_lines(best: Mapping[str, PurchaseOption]) -> list[str]:
     """Return the assumptions behind the years."""
     lines = [
         "Prices are in USD, without sales tax or value-added tax.",
-        f"The GPUs serve all {formatting.format_count(HOURS_PER_YEAR)} hours of a year; the "
-        f"load and the number of GPUs stay the same for {YEARS} years.",
+        _use_line(next(iter(best.values()))),
         "Rent follows the price of the year. A contract keeps its price until it ends, is paid "
         "by the month, and is renewed at the price of that year.",
     ]
@@ -171,6 +175,21 @@ def assumption_lines(best: Mapping[str, PurchaseOption]) -> list[str]:
     if any(option.hourly_gpus for option in best.values()):
         lines.append("GPUs beyond those paid all hours are rented by the hour, on demand.")
     return [f"[ ] {line}" for line in lines]
+
+
+def _use_line(option: PurchaseOption) -> str:
+    """Return the assumption on the hours in which GPUs are needed."""
+    if option.use < 1:
+        share = formatting.format_percent(option.use)
+        return (
+            f"One run a year, for {YEARS} years: rented GPUs are paid for {share} of the hours, "
+            "reserved and owned ones for all."
+        )
+    hours = formatting.format_count(HOURS_PER_YEAR)
+    return (
+        f"The GPUs are in use all {hours} hours of a year; the load and the number of GPUs stay "
+        f"the same for {YEARS} years."
+    )
 
 
 def _name(option: PurchaseOption) -> str:
@@ -218,6 +237,31 @@ def _years_table(
     )
 
 
+def options_chart(
+    options: Sequence[PurchaseOption],
+    change: PriceChange = UNCHANGED,
+    budget: float | None = None,
+) -> RankingChart | None:
+    """Return a chart of the cost of the best option of each kind over all years; None: none."""
+    best = best_of_each_kind(options, change)
+    first = recommended_option(options, change, budget)
+    if first is None:
+        return None
+    rows = [
+        RankingRow(
+            label=f"{kind}: {_name(option)}",
+            value=option.total(change) / _MILLION,
+            text=_format_usd(option.total(change)),
+            mark=BEST if option is first else "",
+        )
+        for kind, option in best.items()
+    ]
+    caption = f"Cost of {YEARS} years"
+    if budget is not None and _most_cash(first) <= budget:
+        caption += f"; recommended within {_format_usd(budget)} a year"
+    return RankingChart(name="options", caption=caption, unit="M USD", rows=rows)
+
+
 def _count_cell(option: PurchaseOption) -> Cell:
     """Return the GPUs that are paid all hours, plus those by the hour in the mean."""
     text = formatting.format_count(option.num_gpus)
@@ -236,17 +280,21 @@ def _break_even(best: Mapping[str, PurchaseOption]) -> Iterator[Block]:
         if kind == RENT:
             continue
         even, use = break_even_price(option, rent), break_even_utilization(option, rent)
+        runs = use / rent.use
+        is_possible = use <= 1 and runs * option.use <= 1
         change = even / rent.price - 1
         rows.append(
             [
                 kind,
                 f"{even:.2f}",
                 f"{100 * change:+.0f} %",
-                formatting.format_percent(use) if use <= 1 else "never",
+                formatting.format_percent(use) if is_possible else "never",
+                *([f"{runs:.1f}" if is_possible else "never"] if rent.use < 1 else []),
             ]
         )
     if rows:
-        heads = ("", "rent USD/GPU-h", "against today", "hours in use")
+        heads = ["", "rent USD/GPU-h", "against today", "hours in use"]
+        heads += ["runs a year"] * (rent.use < 1)
         yield text_table(
             heads, rows, name="break_even",
             caption=f"It costs less than to rent {rent.gpu} at {rent.price:.2f} USD/GPU-h above "
@@ -276,7 +324,7 @@ def _scenarios_table(options: Sequence[PurchaseOption], change: PriceChange) -> 
 
 def _tornado(option: PurchaseOption, other_precision: Mapping[str, float]) -> Block:
     """Return a chart of the yearly cost at the two ends of each assumption, the widest first."""
-    base = option.hourly * HOURS_PER_YEAR
+    base = option.yearly
     rows = [
         RankingRow(
             label=f"{swing.name}: {swing.text}",
@@ -318,6 +366,11 @@ def prices_section(options: Sequence[PurchaseOption]) -> list[Section]:
     return [Section(title="What is each price?", blocks=[_prices_table(options)])] * bool(options)
 
 
+def without_prices(lines: Sequence[str]) -> list[str]:
+    """Return lines without the sentence on prices, for a page that has the table of them."""
+    return [line for line in lines if not line.startswith(f"{PRICES_TITLE}:")]
+
+
 def _prices_table(options: Sequence[PurchaseOption]) -> Table:
     """Return the price of each option: range, offers, date, basis, doubts."""
     rows: list[list[str | Cell]] = [
@@ -338,7 +391,7 @@ def _prices_table(options: Sequence[PurchaseOption]) -> Table:
         rows,
         text_columns=(0, 5, 6, 7),
         name="prices",
-        caption="Prices per GPU-hour in USD, without tax",
+        caption=PRICES_TITLE,
     )
 
 

@@ -12,7 +12,7 @@ from planner.base import formatting
 from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.units import HOUR, KILOWATT, YEAR
 from planner.decide.sizing.budget import Budget, BudgetResult
-from planner.decide.sizing.length_pools import LengthPools
+from planner.decide.sizing.length_pools import ALL_PROMPTS, LengthPools
 from planner.decide.sizing.purchase import (
     UNCHANGED,
     GpuNeeds,
@@ -210,6 +210,8 @@ def placed_columns(rows: Rows) -> list[Column]:
     ``rows`` are those of `planner.decide.sizing.shared_services.SharedFleet`.
     """
     placed = [row for row in rows if number_of(row, "share") > 0]
+    # The one pool that pools by length are compared with stands in the answer.
+    placed = [row for row in placed if row["service"] != ALL_PROMPTS] or placed
     plans = [
         f"{row[workload.profile_kind]} {layout_of(workload, row)}"
         for row in placed

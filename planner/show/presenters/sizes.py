@@ -627,14 +627,16 @@ def _time(fleet: FeasiblePlan | None) -> float:
 
 
 def _option_fields(sizes: Sizes) -> dict[str, object]:
-    """Return the ways to rent, reserve or own the GPUs of a service; {} for other sizes."""
+    """Return the ways to rent, reserve or own the GPUs; {} within a budget without a rate."""
     best = sizes.best
     row = {} if best is None or best.fewest is None else best.fewest.row
-    if best is None or best.carried is not None or _HOURLY_COST not in row:
+    if best is None or best.carried is not None:
         return {}
     options = purchase_options(sizes.request, sizes.feasible)
     fields = option_fields(options, sizes.price_change, sizes.budget)
-    if fields and not sizes.load and (other := other_precision(sizes.request, best)):
+    if not fields or sizes.load or _HOURLY_COST not in row:
+        return fields
+    if other := other_precision(sizes.request, best):
         fields["other_precision"] = other
     return fields
 
@@ -644,7 +646,7 @@ def add_sizes(
 ) -> None:
     """Write the rows of all choices, or of a day by hour, with question, answer and notes.
 
-    ``has_options``: with the ways to rent, reserve or own the GPUs of a service.
+    ``has_options``: with the ways to rent, reserve or own the GPUs.
     """
     files.add(blocks(sizes.hours if sizes.load else sizes.table))
     days = [size.day for size in sizes.feasible if size.day is not None]

@@ -113,8 +113,21 @@
 
     numeric() {
       const has = (at) => this.rows.some((row) => !Number.isNaN(number(row.cells[at])));
-      return this.heads.map((_, at) => at).filter((at) => this.heads[at].classList.contains("n") && has(at));
+      const isNumber = (at) => this.heads[at].classList.contains("n") || this.names[at] === CLOCK;
+      return this.heads.map((_, at) => at).filter((at) => isNumber(at) && has(at));
     }
+  }
+
+  // The column with the time of the day, in hours.
+  const CLOCK = "time";
+  const CLOCK_STEPS = [1, 2, 3, 6, 12];
+  const clock = (hours) => `${String(Math.floor(hours)).padStart(2, "0")}:${String(Math.round(60 * (hours % 1))).padStart(2, "0")}`;
+
+  function hours(low, high, most) {
+    const step = CLOCK_STEPS.find((one) => (high - low) / one <= most) || 24;
+    const found = [];
+    for (let n = Math.ceil(low / step) * step; n <= high; n += step) found.push(n);
+    return found;
   }
 
   // Round numbers from one end to the other; of a logarithmic axis 1, 2 and 5 of each decade.
@@ -211,6 +224,9 @@
 
     // From a value to a place on an axis that holds all rows.
     axis(rows, column, from, to, hasEnds, others) {
+      if (this.sheet.names[column] === CLOCK) {
+        return { place: (one) => from + (to - from) * one / 24, low: 0, high: 24, isLog: false };
+      }
       const values = others.concat(rows.flatMap((row) => {
         const value = number(row.cells[column]);
         const ends = hasEnds || row.classList.contains("best") ? this.ends(row, column) : [];
@@ -249,9 +265,11 @@
       const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
       svg.setAttribute("height", height);
-      for (const one of ticks(x.low, x.high, width / 110, x.isLog)) {
+      const isDay = sheet.names[at.x] === CLOCK;
+      const across = isDay ? hours(x.low, x.high, width / 70) : ticks(x.low, x.high, width / 110, x.isLog);
+      for (const one of across) {
         element(svg, "line", { x1: x.place(one), x2: x.place(one), y1: 26, y2: height - 46, class: "grid" });
-        element(svg, "text", { x: x.place(one), y: height - 28, "text-anchor": "middle" }, told(one));
+        element(svg, "text", { x: x.place(one), y: height - 28, "text-anchor": "middle" }, isDay ? clock(one) : told(one));
       }
       for (const one of ticks(y.low, y.high, 6, y.isLog)) {
         element(svg, "line", { x1: 64, x2: width - 14, y1: y.place(one), y2: y.place(one), class: "grid" });
@@ -259,6 +277,7 @@
       }
       element(svg, "text", { x: width - 14, y: height - 8, "text-anchor": "end", class: "axis" }, `${sheet.titles[at.x]} \u2192`);
       element(svg, "text", { x: 4, y: 14, class: "axis" }, `\u2191 ${sheet.titles[at.y]}`);
+      if (isDay) this.steps(svg, rows, every, named, x, y);
       for (const run of runs) {
         const group = element(svg, "g", { class: "point measured", "data-measured": "",
           "data-row": this.measured.rows.indexOf(run.row), "data-tip": run.row.dataset.tip || "" });
@@ -279,7 +298,19 @@
         element(group, "path", { d: isBest(row) ? STAR : SHAPES[shape], transform: `translate(${left},${up})` });
       }
       this.drawn.replaceChildren(svg);
-      this.tell(every, shapes, runs.length);
+      this.tell(every, shapes, runs.length, rows.some(isBest));
+    }
+
+    // Over a day each value lasts until the next time.
+    steps(svg, rows, every, named, x, y) {
+      for (const name of every) {
+        const points = rows.filter((row) => named(row) === name)
+          .map((row) => [x.place(number(row.cells[this.at.x])), y.place(number(row.cells[this.at.y]))]);
+        const path = points.map(([left, up], n) => (n ? `H${left}V${up}` : `M${left},${up}`)).join("");
+        if (points.length) {
+          element(svg, "path", { d: `${path}H${x.place(24)}`, class: `steps s${every.indexOf(name) % SERIES}` });
+        }
+      }
     }
 
     // The measured points that have both columns of the axes.
@@ -303,7 +334,7 @@
     }
 
     // Colours and their names, which hide their points when pressed.
-    tell(every, shapes, hasRuns) {
+    tell(every, shapes, hasRuns, hasBest) {
       const buttons = every.length < 2 ? [] : every.map((name, n) => {
         const button = document.createElement("button");
         button.type = "button";
@@ -318,7 +349,7 @@
       });
       const signs = shapes.map((name, n) => `${"\u25cf\u25a0\u25b2\u25c6"[n % SHAPES.length]} ${name}`);
       const runs = hasRuns ? ["\u25c7 published run"] : [];
-      const notes = [...(shapes.length > 1 ? signs : []), ...runs, "\u2605 the answer"].map((words) => {
+      const notes = [...(shapes.length > 1 ? signs : []), ...runs, ...(hasBest ? ["\u2605 the answer"] : [])].map((words) => {
         const made = document.createElement("span");
         made.textContent = words;
         return made;
@@ -371,6 +402,7 @@
 
   // The tables and charts that there are now; another answer in the same window tells of itself.
   function look() {
+    addButtons();
     tables.clear();
     for (const box of document.querySelectorAll("[data-table]")) tables.set(box.dataset.table, new Sheet(box));
     for (const figure of document.querySelectorAll("[data-chart][data-table-of]")) {
@@ -379,15 +411,65 @@
     }
   }
 
-  async function copy(button) {
-    const text = button.parentElement.querySelector("pre");
+  async function take(button, text, shown) {
     try {
-      await navigator.clipboard.writeText(text.textContent);
+      await navigator.clipboard.writeText(text);
       button.textContent = "Copied";
     } catch {
-      getSelection().selectAllChildren(text);
+      getSelection().selectAllChildren(shown);
       button.textContent = "Press Ctrl-C";
     }
+  }
+
+  function copy(button) {
+    const text = button.parentElement.querySelector("pre");
+    take(button, text.textContent, text);
+  }
+
+  // The shown rows with tabs between cells, which spreadsheets read.
+  function copyTable(button) {
+    const table = button.closest("[data-table]").querySelector("table");
+    const rows = [...table.rows].filter((row) => !row.hidden);
+    const cell = (one) => one.textContent.trim().replace(/\s+/g, " ");
+    take(button, rows.map((row) => [...row.cells].map(cell).join("\t")).join("\n"), table);
+  }
+
+  // The chart as it is drawn, with the colours of the page, as one SVG file.
+  function downloadChart(button) {
+    const figure = button.closest("figure");
+    const { width, height } = figure.getBoundingClientRect();
+    const copied = figure.cloneNode(true);
+    copied.querySelectorAll(".axes, button.file").forEach((one) => one.remove());
+    const styles = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).map((rule) => rule.cssText);
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("width", Math.ceil(width) + 32);
+    svg.setAttribute("height", Math.ceil(height) + 32);
+    const style = document.createElementNS("http://www.w3.org/2000/svg", "style");
+    style.textContent = styles.join("\n");
+    const place = document.createElementNS("http://www.w3.org/2000/svg", "foreignObject");
+    for (const side of ["width", "height"]) place.setAttribute(side, "100%");
+    const body = document.createElement("body");
+    body.style.margin = body.style.padding = "0 16px";
+    body.append(copied);
+    place.append(body);
+    svg.append(style, place);
+    const link = document.createElement("a");
+    link.href = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(new XMLSerializer().serializeToString(svg))}`;
+    link.download = `${figure.dataset.chart || "chart"}.svg`;
+    link.click();
+  }
+
+  function addButtons() {
+    const add = (parent, words, className) => {
+      if (!parent || parent.querySelector("button.file")) return;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = `file ${className}`;
+      button.textContent = words;
+      parent.append(button);
+    };
+    document.querySelectorAll("[data-table] > .bar").forEach((bar) => add(bar, "Copy as table", "table-copy"));
+    document.querySelectorAll("figure[data-chart]").forEach((one) => add(one, "Download this chart", "chart-file"));
   }
 
   function begin() {
@@ -395,8 +477,11 @@
     tips();
     document.addEventListener("content", look);
     document.addEventListener("click", (event) => {
-      const button = event.target.closest(".copy");
-      if (button) copy(button);
+      const button = event.target.closest(".copy, button.file");
+      if (!button) return;
+      if (button.matches(".table-copy")) copyTable(button);
+      else if (button.matches(".chart-file")) downloadChart(button);
+      else copy(button);
     });
     document.addEventListener("keydown", (event) => {
       const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);

@@ -10,6 +10,7 @@ from dataclasses import replace
 from planner.base import formatting
 from planner.base.enums import Contract
 from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH
+from planner.decide.sizing.load_profile import HOURS
 from planner.decide.sizing.purchase import (
     UNCHANGED,
     PriceChange,
@@ -29,6 +30,7 @@ from planner.show.output_blocks import (
     Page,
     RankingChart,
     RankingRow,
+    Scatter,
     Section,
     make_lines,
     text_table,
@@ -52,10 +54,12 @@ from planner.show.presenters.format_results import (
 )
 from planner.show.presenters.purchase import (
     decision_sections,
+    options_chart,
     priced_rows,
     prices_section,
     recommendation_lines,
     recommended_option,
+    without_prices,
 )
 from planner.show.presenters.row_tables import (
     MOST_ROWS,
@@ -162,7 +166,12 @@ def plans_page(report: PlansReport) -> Page:
             *(f"{n}: {plan_subject(plan)}" for n, plan in zip(names, plans, strict=True)),
             *report.version_notes,
         ],
-        answer=report.sentences,
+        # The headline has the results in which the best plan is best.
+        answer=[
+            sentence
+            for sentence in report.sentences
+            if not sentence.startswith(f"{LETTERS[best]} is best in ")
+        ],
         subject=str(plans[best].answers.get("model", "")),
         headline=answer,
         figures=figures(
@@ -267,8 +276,9 @@ def sizes_page(
     if infeasible and not report.pools:
         reasons = [(format_hardware(row), str(row["reason"] or "no plan")) for row in infeasible]
         sections.append(_no_plan_section(reasons, "GPU", " GPUs"))
-    if report.notes:
-        sections.append(Section(title="Notes", blocks=[make_lines(*report.notes)]))
+    notes = without_prices(report.notes) if options or priced else report.notes
+    if notes:
+        sections.append(Section(title="Notes", blocks=[make_lines(*notes)]))
     model = str(
         (rows[0].get("model") if rows else "") or report.manifest.get("model") or "the model"
     )
@@ -286,9 +296,9 @@ def sizes_page(
         ],
     )
     if report.days:
-        page = _with_cheapest_day(page, report)
+        page = _with_cheapest_day(page, report, options, price_change)
     elif report.pools and not report.cuts:
-        page = _with_services(page, report)
+        page = _with_services(page, report, options, price_change)
     elif rows and not is_carried and not report.cuts:
         page = _with_cheapest_choice(page, report.workload, rows)
         option = recommended_option(options, price_change)
@@ -379,22 +389,69 @@ def _spread(figure: Figure, row: ResultRow, column: str) -> str:
     return f"{shown[0]} to {shown[1]} by seller"
 
 
-def _with_cheapest_day(page: Page, report: SizeReport) -> Page:
+def _gpus_between(options: Sequence[PurchaseOption], gpu: object) -> str:
+    """Return the GPUs at the prediction and at 90 % confidence as text; "" if unknown."""
+    option = next((option for option in options if option.gpu == gpu), None)
+    if option is None or option.predicted is None or option.at_90 is None:
+        return ""
+    low, high = map(formatting.format_count, (option.predicted, option.at_90))
+    return f"{low} predicted, {high} at 90 %"
+
+
+def _cost_between(options: Sequence[PurchaseOption], pools: Sequence[ResultRow]) -> str:
+    """Return the cost of a day at the lowest and highest prices as text; "" if unknown.
+
+    ``pools`` have the GPUs that are paid all day, and all GPU-hours.
+    """
+    prices = {(option.gpu, option.contract): (option.low, option.high) for option in options}
+    ends = [0.0, 0.0]
+    for pool in pools:
+        base = HOURS * number_of(pool, "base_gpus")
+        parts = {"base_contract": base, "hourly_contract": number_of(pool, "gpu_hours") - base}
+        for column, gpu_hours in parts.items():
+            if not gpu_hours:
+                continue
+            pair = prices.get((str(pool[GPU]), str(pool.get(column) or RENTED)))
+            if pair is None:
+                return ""
+            ends = [end + gpu_hours * price for end, price in zip(ends, pair, strict=True)]
+    low, high = (format_result(_COST, end) for end in ends)
+    return f"{low} to {high} by seller"
+
+
+def _with_cheapest_day(
+    page: Page, report: SizeReport, options: Sequence[PurchaseOption], change: PriceChange
+) -> Page:
     """Return the page with the cheapest daily schedule first."""
     day = report.days[0]
+    terms = [str(day.get(name) or "") for name in ("base_contract", "hourly_contract")]
+    if not day["base_gpus"]:
+        terms = terms[1:]
+    option = recommended_option(options, change, report.budget_per_year_usd)
+    contracts = ""
+    if option is not None and option.contract not in terms:  # another contract costs less
+        contracts = f" {' and '.join(dict.fromkeys(filter(None, terms)))}"
     basis = next((row["basis"] for row in report.rows if row.get("basis")), "")
     base, cost = formatting.format_count(day["base_gpus"]), format_result(_COST, day[_COST])
     return replace(
         page,
-        headline=f"A day of {page.subject} is cheapest on {day[GPU]}: "
+        answer=[
+            line.replace("Cheapest day: ", f"Cheapest day{contracts}: ", 1) for line in page.answer
+        ],
+        headline=f"A day of {page.subject} is cheapest{contracts} on {day[GPU]}: "
         f"{formatting.format_count(day['most_gpus'])} GPUs at its peak, {base} held all "
         f"day, {cost}.",
         figures=[
-            Figure(name="GPUs at the peak", text=formatting.format_count(day["most_gpus"])),
+            Figure(
+                name="GPUs at the peak",
+                text=formatting.format_count(day["most_gpus"]),
+                between=_gpus_between(options, day[GPU]),
+            ),
             Figure(
                 name="cost of a day",
                 text=cost,
-                between=f"{formatting.format_count(day['gpu_hours'])} GPU-hours",
+                between=_cost_between(options, [day])
+                or f"{formatting.format_count(day['gpu_hours'])} GPU-hours",
             ),
             Figure(
                 name="used",
@@ -409,7 +466,9 @@ def _with_cheapest_day(page: Page, report: SizeReport) -> Page:
     )
 
 
-def _with_services(page: Page, report: SizeReport) -> Page:
+def _with_services(
+    page: Page, report: SizeReport, options: Sequence[PurchaseOption], change: PriceChange
+) -> Page:
     """Return the page with the GPUs of all services and their cost first."""
     rows, pool_rows = report.rows, report.pools
     names = [*dict.fromkeys(str(row["service"]) for row in rows)]
@@ -430,15 +489,18 @@ def _with_services(page: Page, report: SizeReport) -> Page:
             f"{counts} run on {where}: {format_result(_COST, total)} a day."
         ),
         figures=[
-            Figure(name="GPUs at most", text=formatting.format_count(gpus), between=(
-                f"{hours} "
-                "GPU-hours a day"
-            )),
+            Figure(
+                name="GPUs at most", text=formatting.format_count(gpus),
+                between=_gpus_between(options, pool_rows[0][GPU] if len(pool_rows) == 1 else "")
+                or f"{hours} GPU-hours a day",
+            ),
             Figure(
                 name="cost of a day", text=format_result(_COST, total),
-                between=f"{format_result(_COST, total * DAYS_PER_MONTH)} a month",
+                between=_cost_between(options, pool_rows)
+                or f"{format_result(_COST, total * DAYS_PER_MONTH)} a month",
             ),
         ],
+        chart=options_chart(options, change, report.budget_per_year_usd),
         answer=[line for line in page.answer if line != report.answer[0]],
         evidence=evidence(weakest.get("basis"), weakest.get("evidence_runs")),
     )  # fmt: skip
@@ -452,9 +514,13 @@ def _day(report: SizeReport, rows: Sequence[ResultRow]) -> list[Block]:
         columns.insert(0, Column("gpu", gpus, "GPU", numeric=False))
     others = [name for name in rows[0] if name in _DAY_COLUMNS]
     hours = make_table("hours", HOURLY, report.workload, rows, others, first=columns)
+    chart = Scatter(
+        name="day", caption="GPUs over the day", table="hours", x=_HOUR, y="GPUs",
+        by="gpu" if len(set(gpus)) > 1 else "",
+    )  # fmt: skip
     if not report.days:
-        return [hours]
-    return [*days_blocks(report.days, report.day, report.scaled, ()), hours]
+        return [chart, hours]
+    return [chart, *days_blocks(report.days, report.day, report.scaled, ()), hours]
 
 
 def _choices(workload: Workload, rows: Sequence[ResultRow]) -> list[Block]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.base import formatting
-from planner.base.csv_cells import number_or_nan
+from planner.base.csv_cells import Value, number_or_nan
 from planner.errors import InfeasibleError
 from planner.question.names import INPUT_TOKENS, OUTPUT_TOKENS
 from planner.show.output_blocks import (
@@ -215,9 +215,13 @@ def _measured_table(report: SearchReport, catalogue: Catalogue) -> list[Table]:
         return []
     columns = [name for name in runs[0] if any(run[name] not in (None, "") for run in runs)]
     caption = "Published runs of this model on these GPUs with the nearest lengths"
-    tips = [{name.replace("_", " "): str(run[name]) for name in _TIPS if run[name]} for run in runs]
+    tips = [{label(name): _tip(run[name]) for name in _TIPS if run[name]} for run in runs]
     table = make_table(_MEASURED, caption, report.workload, runs, columns)
     return [replace(table, hints=tips, is_folded=True)]
+
+
+def _tip(value: Value) -> str:
+    return f"{value:,.6g}" if isinstance(value, int | float) else str(value)
 
 
 def _parts_section(report: SearchReport, row: ResultRow) -> Section:

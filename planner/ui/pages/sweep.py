@@ -14,6 +14,9 @@ from typing import Any
 from planner.base import formatting
 from planner.base.csv_cells import Row as SweepRow
 from planner.base.csv_cells import Value
+from planner.decide.sizing.fleet import COSTS
+from planner.decide.sizing.purchase import PurchaseOption, options_of_row
+from planner.question.names import GPU
 from planner.question.parse_values import limit_column
 from planner.show.output_blocks import (  # fmt: skip
     BEST,
@@ -24,7 +27,13 @@ from planner.show.output_blocks import (  # fmt: skip
     Section,
     Table,
 )
-from planner.show.presenters.purchase import priced_rows, prices_section
+from planner.show.presenters.format_results import number_of
+from planner.show.presenters.purchase import (
+    decision_sections,
+    priced_rows,
+    prices_section,
+    without_prices,
+)
 from planner.show.presenters.row_tables import (
     AXES,
     MOST_ROWS,
@@ -82,6 +91,8 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     best = [row for group in groups for _, _, row in group.headlines]
     numbers = {row["scenario"] for row in best}
     rows = [ResultRow(dict(row.items()), where) for row in _first_rows(sweep, numbers)]
+    options, prices = _purchase_options(sweep, rows) if len(groups) == 1 else [], priced_rows(rows)
+    decision = [*decision_sections(options, compared=prices)] or prices_section(prices)
     lines = [line for group in groups for line in _answer_lines(group, is_named=len(groups) > 1)]
     sections = [
         Section(
@@ -115,13 +126,13 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         title=f"Which {formatting.join_words(varied) or 'plan'} for {models}?",
         subject=plan.name,
         question=[*question, *version_notes(sweep.version)],
-        answer=lines or ["No scenario has a plan."],
+        answer=(without_prices(lines) if decision else lines) or ["No scenario has a plan."],
         sure=[*price_difference_lines(plan, groups), BRACKETS, *marks_lines(groups)]
         if best
         else [],
         sections=[
             *sections,
-            *prices_section(priced_rows(rows)),
+            *decision,
             assumptions(used, catalogue),
             manifest_section(manifest),
         ],
@@ -140,6 +151,25 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         ),
         workload.name,
     )
+
+
+def _purchase_options(sweep: Sweep, rows: Sequence[ResultRow]) -> list[PurchaseOption]:
+    """Return the ways to rent, reserve or own the cheapest plan of each GPU type."""
+    if not rows or sweep.plan.works[0].workload == "inference":
+        return []
+    column = next((name for name in COSTS if rows[0].get(name) is not None), COSTS[0])
+    priced = [row for row in rows if row.get(GPU) and math.isfinite(number_of(row, column))]
+    priced.sort(key=lambda row: number_of(row, column))
+    best: dict[str, ResultRow] = {}
+    for row in priced:
+        best.setdefault(str(row[GPU]), row)
+    return [
+        option
+        for row in best.values()
+        for option in options_of_row(
+            sweep.plan.scenario(int(row["scenario"])).request(sweep.plan.specs), row
+        )
+    ]
 
 
 def _first_rows(sweep: Sweep, best: Collection[object]) -> list[SweepRow]:
