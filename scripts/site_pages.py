@@ -93,6 +93,7 @@ _INTERFACE = """Python interface
 .. autofunction:: planner.write_launch
 .. autofunction:: planner.read_launch
 .. autofunction:: planner.validate_log
+.. autofunction:: planner.validate_runs
 .. autoclass:: planner.Request
 
 Results
