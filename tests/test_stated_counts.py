@@ -166,3 +166,42 @@ def test_every_command_that_is_named_exists(paths):
             if not is_known:
                 unknown.append(f"{path.relative_to(ROOT)}: planner {command} {member}")
     assert unknown == []
+
+
+CELL = re.compile(r"([\d.]+) (ms|s) / ([\d.]+) (ms|s)")
+
+
+def replayed_ratios(column: int, least: int, most: int) -> list[float]:
+    """Predicted over replayed times of a column of the traffic page, by load in percent."""
+    table = (ROOT / "docs/background/traffic.md").read_text().partition("<!-- made by")[2]
+    ratios = []
+    for line in table.partition("<!-- end -->")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) > column and cells[2].endswith("%"):
+            found = CELL.fullmatch(cells[column])
+            assert found, cells[column]
+            first, first_unit, second, second_unit = found.groups()
+            scale = {"ms": 1e-3, "s": 1.0}
+            load = int(cells[2].rstrip("%"))
+            if least <= load <= most:
+                ratio = float(first) * scale[first_unit] / (float(second) * scale[second_unit])
+                ratios.append(ratio)
+    return ratios
+
+
+TRAFFIC = [
+    # sentence with the bound in percent, column of the table, loads
+    (r"mean first tokens are within (\d+) % of the replay", 4, (5, 70)),
+    (r"Their p99 is within (\d+) %", 5, (5, 70)),
+    (r"the time per token\s+within (\d+) %", 6, (5, 70)),
+]
+
+
+@each("sentence, column, loads", TRAFFIC)
+def test_bounds_of_the_traffic_page_are_those_of_its_table(sentence, column, loads):
+    found = re.search(sentence, (ROOT / "docs/background/traffic.md").read_text())
+    assert found, "the sentence is gone: change its row"
+    bound = int(found[1]) / 100
+    ratios = replayed_ratios(column, *loads)
+    assert ratios
+    assert max(abs(ratio - 1) for ratio in ratios) <= bound + 0.005
