@@ -86,6 +86,11 @@ def test_selected_published_runs_have_the_predictions_of_all(capsys):
     assert "Step time by source" in answer.summary()
 
 
+def test_pretraining_is_no_first_run(tables):
+    with pytest.raises(SearchSpaceError, match="No run meets --where 'first_run'"):
+        select_runs(tables, ["first_run"], Library())
+
+
 def test_first_runs_are_those_that_tuning_makes_faster():
     answer = planner.validate_runs(where="first_run and publisher == 'dstackai/benchmarks'")
     assert answer.runs
