@@ -16,16 +16,13 @@ if TYPE_CHECKING:
         max_length,
         operators,
         predictor,
-        read_launch,
         search,
         size,
         size_pools,
         size_services,
         sweep,
-        validate_log,
-        validate_runs,
-        write_launch,
     )
+    from planner.api_files import read_launch, validate_log, validate_runs, write_launch
     from planner.question.request import Request
 
 __all__ = [
@@ -51,12 +48,14 @@ __all__ = [
     "write_launch",
 ]
 
+_OF_FILES = ("read_launch", "validate_log", "validate_runs", "write_launch")
+
 
 def __getattr__(name: str) -> object:
     if name in __all__ and name not in ("Request", "__version__"):
-        from planner import api
+        from planner import api, api_files
 
-        return getattr(api, name)
+        return getattr(api_files if name in _OF_FILES else api, name)
     if name == "Request":
         from planner.question.request import Request
 

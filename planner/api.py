@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from planner.commands.check import CHECK
 from planner.commands.command import Call
 from planner.commands.compare import COMPARE
 from planner.commands.estimate import ESTIMATE
 from planner.commands.explain import EXPLAIN, OPERATORS
-from planner.commands.launch import LAUNCH
 from planner.commands.max_batch import MAX_BATCH, MAX_LENGTH, find_batch, find_largest
 from planner.commands.search import SEARCH
 from planner.commands.size import SIZE
@@ -28,8 +27,6 @@ from planner.decide.explain.largest_fit import (
 )
 from planner.decide.predictor import Predictor
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.launch.read.launch_file import LaunchFile
-from planner.launch.write.write_launch import WrittenLaunch, save_launch
 from planner.optimize.exhaustive import Progress, Sink
 from planner.question.parse_values import format_input
 from planner.question.request import Request
@@ -46,14 +43,8 @@ from planner.show.results import (
 )
 from planner.sweeps.find_plan import read_saved_plan
 from planner.sweeps.sweep_folder import Sweep
-from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import Plan
-from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
-
-if TYPE_CHECKING:
-    from planner.show.validated_answer import ValidateAnswer
-    from planner.validation.logs.log_comparison import Comparison
 
 
 def search(
@@ -86,6 +77,13 @@ def search(
         ``request_rate``) at least. Numbers may be text as on the command line (``"8k"``,
         ``"40%"``, ``"6s"``), values that may be several any list, set, range or array.
 
+    Returns
+    -------
+    SearchAnswer
+        ``recommended`` (None: no plan is feasible), the ``front``, and ``rejected_by``: how many
+        configurations each rule, memory or limit rejects. ``to_frame()`` has a row per plan; the
+        names of its columns end with their unit.
+
     >>> result = search(model="llama-7b", num_gpus=8, space="small")
     >>> result.configurations_evaluated
     320
@@ -117,6 +115,16 @@ def estimate(
     burst : number of requests that arrive at once, to serve; None: none
     base : a question that ``request`` changes, such as that of `read_launch`
     request : the fields of `planner.Request`, as in `search`
+
+    Returns
+    -------
+    EstimateAnswer
+        ``estimate`` with times [s] and memory [bytes], and ``rejected_by``, "" if the configuration
+        is feasible. ``table()`` has result columns; their names end with the unit.
+
+    >>> answer = estimate(model="llama-7b", num_gpus=8, settings={"tensor_parallel": 2})
+    >>> answer.rejected_by, bool(100 < answer.table()["step_time_s"][0] < 200)
+    ('', True)
     """
     estimated = ESTIMATE.answer(_call(request, burst=burst, base=base))
     return EstimateAnswer.from_result(estimated.evaluation, plan=estimated.plan)
@@ -137,6 +145,11 @@ def check(
     row : which of several launches in it, from 1
     request : the fields of `planner.Request` that the command does not say, such as ``gpu``
 
+    Returns
+    -------
+    EstimateAnswer
+        as `estimate`; ``plan.request`` is the question that the command asks.
+
     >>> answer = check("vllm serve meta-llama/Llama-3.1-8B-Instruct -tp 2", gpu="h100")
     >>> answer.rejected_by, answer.plan.request.model
     ('', 'meta-llama/Llama-3.1-8B-Instruct')
@@ -156,6 +169,16 @@ def predictor(*, base: Request | None = None, **request: object) -> Predictor:
     ----------
     base : a question that ``request`` changes
     request : the fields of `planner.Request`; ``workload`` is ``serve`` by default
+
+    Returns
+    -------
+    Predictor
+        ``predict(batch)`` is the time of a step [s]. The batch has a pair for each request: its
+        tokens in the cache, and the tokens that the step computes.
+
+    >>> predict = predictor(model="llama-3.1-8b", gpu="h100", num_gpus=1).predict
+    >>> 0 < predict([(1000, 1)] * 8) < predict([(0, 1024)])
+    True
     """
     if base is None:
         request.setdefault("workload", "serve")
@@ -200,6 +223,12 @@ def size(
         serving a ``request_rate``; ``confidence`` is the probability to keep them. ``gpu`` may be
         several or ``all``; default: all current data-center GPUs, unless a cluster is set.
         ``num_gpus`` are the numbers of GPUs to try; default: whole nodes.
+
+    Returns
+    -------
+    SizeAnswer
+        ``best`` is the recommended `Size`, ``feasible`` has one per GPU and contract. Each has the
+        ``fewest`` and the ``cheapest`` GPUs, with costs in USD and the result columns of ``row``.
 
     >>> sizes = size(model="llama-7b", gpu="a100", total_tokens="1T", space="small",
     ...              constraints={"time_to_train": "30d"})
@@ -251,6 +280,11 @@ def size_services(
     workers : processes that share the GPUs
     common : answers that all services share, as in `size`
 
+    Returns
+    -------
+    ServicesAnswer
+        ``pools`` of GPUs with their peak and cost [USD per day], ``placements`` of the services.
+
     >>> fleet = size_services(
     ...     {"services": {"chat": {"model": "llama-3.1-8b", "request_rate": 20}}},
     ...     stock={"h100": 8}, price=2, engine="vllm",
@@ -296,6 +330,12 @@ def size_pools(
     request : as in `size`, with ``lengths``, ``trace`` or ``input_variation``; every limit holds in
         each pool
 
+    Returns
+    -------
+    PoolsAnswer
+        ``pools`` and ``mixed`` (one pool), each with ``num_gpus`` and ``cost`` [USD per day];
+        ``saved`` is the share of the cost that pools save.
+
     >>> answer = size_pools("4k", model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
     ...                     request_rate=100, lengths="azure-code", engine="vllm",
     ...                     mode="aggregated")
@@ -339,6 +379,18 @@ def sweep(
     fresh : start again; the contents of the directory are removed
     specs : folder of the user's spec files
     progress : called with the number of scenarios done
+
+    Returns
+    -------
+    Sweep
+        ``scenarios()`` is a frame with a row per combination; the names of its columns end with
+        their unit. ``rows()`` reads them one by one.
+
+    >>> from tempfile import mkdtemp
+    >>> plan = {"model": "llama-7b", "gpu": ["a100", "h100"], "num_gpus": 8, "space": "small"}
+    >>> frame = sweep(plan, mkdtemp(), workers=1).scenarios()
+    >>> frame.gpu.tolist(), bool(frame.step_time_s[0] > frame.step_time_s[1])
+    (['a100-sxm-80gb', 'h100-sxm-80gb'], True)
     """
     extra = {"sweep_plan": plan, "output": output, "workers": workers, "dask": dask, "fresh": fresh}
     return SWEEP.answer(_call({"specs": specs}, progress, **extra)).sweep
@@ -373,130 +425,6 @@ def operators(
     return OperatorsAnswer.from_result(OPERATORS.answer(call))
 
 
-def write_launch(
-    target: str,
-    output: str | os.PathLike[str] | None = None,
-    *,
-    plan: str | os.PathLike[str] | None = None,
-    wrapper: str = "script",
-    **request: object,
-) -> WrittenLaunch:
-    """The files that start a plan with a tool: the plan of a file, or the recommended plan.
-
-    Raises SpecError, SearchSpaceError or InfeasibleError if something is unknown, faulty or
-    impossible, or nothing fits; LaunchError if target or wrapper is unknown, or cannot start the
-    plan; OutputError if one of the user's files would be replaced, or the directory cannot be
-    written.
-
-    Parameters
-    ----------
-    target : the tool: ``megatron-lm``, ``vllm`` ...
-    output : the directory of the files, made if needed; None: no file is written
-    plan : a plan file; fields of ``request`` change it
-    wrapper : ``script``, ``slurm``, ``kubernetes`` or ``kserve``
-    request : as in `search`; default of framework or engine: those of the target
-    """
-    base = None if plan is None else SavedPlan.read(Path(plan)).request()
-    extra = {"target": target, "wrapper": wrapper, "base": base, "is_layout": base is not None}
-    written = LAUNCH.answer(_call(request, **extra)).launch
-    if output is not None:
-        save_launch(Path(output), written)
-    return written
-
-
-def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
-    """The question of a launch file: the ``base`` of `search` or `estimate`.
-
-    Settings that neither the file nor ``answers`` specify are assumed, except the model. With
-    ``workload="rl"`` a file that trains on its own generated answers is read as the whole step,
-    else as the update only.
-
-    Raises LaunchError if the file cannot be read, starts no known program, or sets no model;
-    SpecError or SearchSpaceError if it names an unknown spec or value.
-
-    Parameters
-    ----------
-    path : launch file: a shell script, YAML, JSON or TOML document
-    answers : fields of `planner.Request` that the file leaves open, or that replace those of the
-        file
-    """
-    specs = None if answers.get("specs") is None else Path(str(answers["specs"]))
-    workload = answers.get("workload")
-    file = LaunchFile(path=Path(path), answers=answers, specs=specs, workload=workload)
-    question = file.question()
-    return make_request(answers, base=question.request)
-
-
-def validate_log(
-    log: str | os.PathLike[str],
-    plan: str | os.PathLike[str],
-    *,
-    log_format: str | None = None,
-    specs: str | os.PathLike[str] | None = None,
-) -> Comparison:
-    """The measured quantities of a run's log compared with the predictions of its plan.
-
-    Raises LaunchError if the log cannot be read, or is of another run than the plan's; SpecError or
-    SearchSpaceError if the file is not a plan, or names an unknown spec or value.
-
-    Parameters
-    ----------
-    log : output of the run, or a result file of its benchmark
-    plan : the file of the plan that ran
-    log_format : name of the format, such as ``megatron``; default: recognized from the lines
-    specs : a folder of the user's specs, which replaces the plan's
-
-    Returns
-    -------
-    Comparison
-        ``quantities`` by the names of columns of runs, in their units [s, 1/s, GiB], each with
-        its prediction and 90 % interval; ``notes``; the ``cells`` of the run's row.
-    """
-    from planner.logs.formats import read_log
-    from planner.validation.logs.log_comparison import compare
-    from planner.validation.logs.predicted_run import PredictedRun
-
-    planned = PredictedRun.read(Path(plan), None if specs is None else Path(specs))
-    return compare(read_log(Path(log), log_format), planned, Path(log).name)
-
-
-def validate_runs(
-    runs: str | os.PathLike[str] | None = None,
-    *,
-    where: str | Sequence[str] = (),
-    specs: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-) -> ValidateAnswer:
-    """The errors of predictions for measured runs, as ``planner validate`` shows them.
-
-    Raises SpecError if the table has errors; SearchSpaceError if a condition is invalid, names an
-    unknown column, or no run meets it.
-
-    Parameters
-    ----------
-    runs : a CSV file of runs; None: the published runs
-    where : pandas expressions over the columns of runs, such as ``"gpu_vendor == 'amd'"``. Of each
-        run planner adds ``model_kind``, ``gpu_vendor``, ``consumer_gpu``, ``context_tokens`` and
-        ``first_run``
-    specs : a folder of the user's specs
-    progress : called with the number of runs done
-
-    >>> validate_runs(where="publisher == 'torchtitan' and gpu == 'h200-sxm-141gb'")
-    <6 validated runs>
-    """
-    from planner.show.validated_answer import ValidateAnswer
-    from planner.specs.catalogue import Catalogue
-    from planner.validation.spec_library import Library
-    from planner.validation.validated_runs import predict_runs
-
-    library = Library(catalogue=Catalogue(None if specs is None else Path(specs)))
-    conditions = [where] if isinstance(where, str) else [*where]
-    path = None if runs is None else Path(runs)
-    return ValidateAnswer.from_result(
-        predict_runs(path, conditions, library, lambda total, unit: nullcontext(progress))
-    )
-
-
 def explain(
     plan: str | os.PathLike[str] | None = None,
     *,
@@ -521,6 +449,12 @@ def explain(
     burst, base : as in `estimate`
     request : the fields of `planner.Request`; with ``plan``, those to change
 
+    Returns
+    -------
+    ExplainAnswer
+        ``steps`` with the time [s] and the bound of each part; ``to_dict()`` has all for JSON, with
+        times in seconds and memory in GiB.
+
     >>> explained = explain(model="llama-7b", num_gpus=8, settings={"tensor_parallel": 2})
     >>> explained.steps[0].bound
     'compute'
@@ -542,6 +476,12 @@ def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer
         one), each with the plan that a search recommends
     request : the fields of `planner.Request` that all have in common; with files: the fields to
         change in all
+
+    Returns
+    -------
+    CompareAnswer
+        ``predicted`` plans, and ``results``: the columns that differ, with the best plan of each
+        and the plans that are tied with it.
 
     >>> answer = compare("a100", "h100", model="llama-7b", num_gpus=8)
     >>> answer.results[0].name, answer.predicted[answer.results[0].best].name
@@ -573,6 +513,12 @@ def max_batch(
     plan, row, base, request : as `explain` takes them; ``constraints`` among them are kept, and
         ``confidence`` is the probability to fit and keep them
 
+    Returns
+    -------
+    LargestFit
+        ``largest`` batch [sequences or requests]; None: none fits. ``reason`` is what rejects the
+        ``following`` one.
+
     >>> found = max_batch(model="llama-7b", num_gpus=8, settings={"recompute": "full"})
     >>> found.name, found.largest, found.following
     ('micro_batch_size', 16, 32)
@@ -599,6 +545,11 @@ def max_batches(
         ``model``, ``adapter``, ``framework``, ``engine`` and ``precision`` may be several. What
         is not set keeps its default: nothing is searched
 
+    Returns
+    -------
+    Methods
+        ``columns``: equally long lists by name, a row per method; memory in GiB, times in seconds.
+
     >>> found = max_batches(model="llama-7b", num_gpus=8, settings={"recompute": "none,full"})
     >>> found.columns["recompute"], found.columns["micro_batch_size"]
     (['none', 'full'], [2, 16])
@@ -624,6 +575,16 @@ def max_length(
     plan, row, base, request : as `max_batch` takes them
     length : ``sequence_length``, ``input_tokens`` or ``output_tokens``, of reinforcement learning
         ``output_cap``; default: the first that the workload has
+
+    Returns
+    -------
+    LargestFit
+        ``largest`` length [tokens]; None: none fits. ``reason`` is what rejects the ``following``
+        one.
+
+    >>> longest = max_length(model="llama-7b", num_gpus=8, settings={"tensor_parallel": 8})
+    >>> longest.name, longest.largest > 2048
+    ('sequence_length', True)
     """
     inputs = MAX_LENGTH.read(_call(request, base=_base(plan, row, base)))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import make_notebooks
 import spec_pages
 
 import planner.formulas
@@ -27,7 +28,8 @@ _OF_THE_TOP = {
 }
 NAVIGATION = {
     "Start": "start/train start/serve start/buy start/check",
-    "How-to": "generated/train generated/serve generated/buy generated/launch generated/share",
+    "How-to": "generated/train generated/serve generated/buy generated/launch "
+    "generated/share generated/notebooks",
     "Background": "background/prediction background/uncertainty background/accuracy "
     "background/traffic background/design background/speed generated/formulas "
     "generated/contributing generated/security",
@@ -59,6 +61,11 @@ GROUPS = {
         "how-to/launch how-to/launch_from how-to/check how-to/launch_targets how-to/measure "
         "how-to/calibration",
     ),
+    "notebooks": (
+        "Notebooks",
+        "generated/notebook_plan_pretraining generated/notebook_size_service "
+        "generated/notebook_calibrate",
+    ),
     "share": (
         "Understand and share",
         "how-to/comparing how-to/explaining how-to/operators how-to/largest how-to/pictures "
@@ -66,6 +73,7 @@ GROUPS = {
     ),
 }
 """Pages of the site that list the How-to pages of a task: title and pages by name."""
+_NOTEBOOK = re.compile(r"\]\(((?:\.\./)*)notebooks/(\w+)\.ipynb\)")
 _FORMULAS = """Formulas
 ========
 
@@ -94,6 +102,7 @@ _INTERFACE = """Python interface
 .. autofunction:: planner.write_launch
 .. autofunction:: planner.read_launch
 .. autofunction:: planner.validate_log
+.. autofunction:: planner.validate_runs
 .. autoclass:: planner.Request
 
 Results
@@ -157,6 +166,9 @@ def pages() -> Iterator[tuple[str, str]]:
     for name, (title, listed) in GROUPS.items():
         contents = "\n".join(f"/{page}" for page in listed.split())
         yield f"{name}.md", f"# {title}\n\n```{{toctree}}\n{contents}\n```\n"
+    for path in sorted(make_notebooks.FOLDER.glob("*.ipynb")):
+        notebook = make_notebooks.read(path)
+        yield f"notebook_{path.stem}.md", make_notebooks.notebook_page(notebook)
     yield "formulas.rst", formulas()
     yield "interface.rst", _INTERFACE
     for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
@@ -180,6 +192,7 @@ def prepare(name: str, source: list[str]) -> None:
     to_docs = "../" * name.count("/")
     for path, page in _OF_THE_TOP.items():
         source[0] = source[0].replace(f"]({to_docs}../{path}", f"]({to_docs}{page}")
+    source[0] = _NOTEBOOK.sub(r"](\1generated/notebook_\2.md)", source[0])
     if name == "index":
         source[0] += "".join(_contents(caption, names) for caption, names in NAVIGATION.items())
 

@@ -204,3 +204,12 @@ def test_results() -> None:
     kinds = results()
     assert len(kinds) > 50
     assert [fault for kind in kinds for fault in class_faults(kind)] == []
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_has_parameters_a_result_and_an_example(name: str) -> None:
+    text = inspect.getdoc(getattr(planner, name)) or ""
+    sections = re.findall(r"^(\w+)\n-+$", text, re.MULTILINE)
+    assert sections == ["Parameters", "Returns"]
+    assert "\n>>> " in text.partition("Returns\n")[2]
+    assert f"{name}(" in text.partition("\n>>> ")[2]

@@ -19,7 +19,8 @@ from planner.question.terms import glossary
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted(ROOT.glob("docs/**/*.md")),
+    ROOT / "docs" / "index.md",
+    *sorted(ROOT.glob("docs/[!g]*/*.md")),
 ]
 TABLES = {
     "planner/commands/options.csv": "help",

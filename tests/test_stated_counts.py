@@ -12,6 +12,7 @@ import pytest
 from rows import each
 
 from planner.cli.app import COMMANDS
+from planner.confidence.medians import Work, median_slowdown
 from planner.specs.catalogue import Catalogue
 from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL
 
@@ -63,6 +64,8 @@ API, RENTS = "hardware_specs/api_prices.csv", "hardware_specs/prices.csv"
 SCENARIOS, RECIPES = "docs/static/procurement/scenarios.csv", "planner/validation/recipes.csv"
 Counted = Callable[[], int]
 OUT = "ran out, said to fit"
+LOGS = "room for the cache"
+UNCERTAINTY = "docs/background/uncertainty.md"
 COUNTS: list[tuple[str, str, tuple[Counted, ...]]] = [
     # page, sentence with a group for each number, what computes it
     ("README.md", r"errors of ([\d,]+) published\s+runs", (shipped_runs,)),
@@ -86,7 +89,7 @@ COUNTS: list[tuple[str, str, tuple[Counted, ...]]] = [
     ),
     (
         "docs/how-to/rl.md",
-        r"All of (\d+) steps\s+that ran are predicted to fit",
+        r"All of (\d+) steps\s+that ran are\s+predicted to fit",
         (lambda: cell("Reinforcement learning", "ran, said to run out", 0),),
     ),
     (
@@ -166,3 +169,95 @@ def test_every_command_that_is_named_exists(paths):
             if not is_known:
                 unknown.append(f"{path.relative_to(ROOT)}: planner {command} {member}")
     assert unknown == []
+
+
+CELL = re.compile(r"([\d.]+) (ms|s) / ([\d.]+) (ms|s)")
+
+
+def replayed_ratios(column: int, least: int, most: int) -> list[float]:
+    """Predicted over replayed times of a column of the traffic page, by load in percent."""
+    table = (ROOT / "docs/background/traffic.md").read_text().partition("<!-- made by")[2]
+    ratios = []
+    for line in table.partition("<!-- end -->")[0].splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) > column and cells[2].endswith("%"):
+            found = CELL.fullmatch(cells[column])
+            assert found, cells[column]
+            first, first_unit, second, second_unit = found.groups()
+            scale = {"ms": 1e-3, "s": 1.0}
+            load = int(cells[2].rstrip("%"))
+            if least <= load <= most:
+                ratio = float(first) * scale[first_unit] / (float(second) * scale[second_unit])
+                ratios.append(ratio)
+    return ratios
+
+
+TRAFFIC = [
+    # sentence with the bound in percent, column of the table, loads
+    (r"mean first tokens are within (\d+) % of the replay", 4, (5, 70)),
+    (r"Their p99 is within (\d+) %", 5, (5, 70)),
+    (r"the time per token\s+within (\d+) %", 6, (5, 70)),
+]
+
+
+@each("sentence, column, loads", TRAFFIC)
+def test_bounds_of_the_traffic_page_are_those_of_its_table(sentence, column, loads):
+    found = re.search(sentence, (ROOT / "docs/background/traffic.md").read_text())
+    assert found, "the sentence is gone: change its row"
+    bound = int(found[1]) / 100
+    ratios = replayed_ratios(column, *loads)
+    assert ratios
+    assert max(abs(ratio - 1) for ratio in ratios) <= bound + 0.005
+
+
+def medians_of_page(label: str) -> list[float]:
+    """The medians in percent of the left-out rows of the accuracy page with a label."""
+    page = (ROOT / "docs/background/accuracy.md").read_text()
+    block = page.partition("## Left out of the fits")[2].partition("## ")[0]
+    lines = [line for line in block.splitlines() if re.search(rf" {label} ", line)]
+    return [float(line.split()[-1].rstrip("%")) for line in lines]
+
+
+def test_the_first_sentence_of_accuracy_is_that_of_its_tables():
+    page = (ROOT / "docs/background/accuracy.md").read_text()
+    found = re.search(
+        r"(\d+) to (\d+) % for training steps. Serving has (\d+) % per output token and (\d+) %",
+        page,
+    )
+    assert found
+    times, tokens, firsts = map(medians_of_page, ("time", "each token", "serving +first token"))
+    medians = (min(times), max(times), tokens[0], firsts[0])
+    assert all(
+        abs(int(stated) - median) <= 0.5
+        for stated, median in zip(found.groups(), medians, strict=True)
+    )
+
+
+def percent(title: str, row: str, column: int) -> float:
+    """A share of the tables of accuracy in percent."""
+    below = (ROOT / ACCURACY).read_text().partition(f"\n## {title}\n")[2]
+    found = re.search(rf"^\| {re.escape(row)} \|(.*)\|$", below, re.MULTILINE)
+    assert found, (title, row)
+    return float(found[1].split("|")[column].strip().removesuffix(" %"))
+
+
+SHARES = [
+    # page, sentence with a group for the share in percent, title, row, column of the tables
+    ("docs/background/accuracy.md", r"slime is (\d+) %", "Reinforcement learning", "all", 2),
+    ("docs/how-to/rl.md", r"a mean error of (\d+) %", "Reinforcement learning", "all", 2),
+    ("docs/background/prediction.md", r"mean error of ([\d.]+) %", "Targets", LOGS, 2),
+]
+
+
+@each("page, sentence, title, row, column", SHARES)
+def test_a_stated_share_is_that_of_the_tables(page, sentence, title, row, column):
+    found = re.search(sentence, (ROOT / page).read_text())
+    assert found, "the sentence is gone: change its row"
+    digits = len(found[1].partition(".")[2])
+    assert float(found[1]) == round(percent(title, row, column), digits)
+
+
+def test_the_stated_slowdown_of_servers_is_the_fitted_one():
+    found = re.search(r"takes ([\d.]+) times as long", (ROOT / UNCERTAINTY).read_text())
+    assert found
+    assert float(found[1]) == median_slowdown(Work.SERVING).slower

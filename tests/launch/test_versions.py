@@ -181,7 +181,7 @@ def test_the_measured_releases_are_those_of_the_published_runs() -> None:
         (
             "lmsysorg/sglang:v0.3.2-cu121",
             "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct",
-            "Version read: 0.3.2 (line 1): profile sglang. No run of 0.3 was measured",
+            "Version read: 0.3.2 (line 1): profile sglang. No run of 0.3 is published",
         ),
         (
             "nvcr.io/nvidia/tensorrt-llm/release:1.0.0",

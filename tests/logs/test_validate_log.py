@@ -634,7 +634,7 @@ def test_a_log_of_rollouts_is_of_no_other_plan(
 ) -> None:
     code, _, err = validate("--log", LOGS / "verl.log", "--plan", trained)
     assert code
-    assert "is of reinforcement learning (verl)" in err
+    assert "is from reinforcement learning (verl)" in err
     made(tmp_path / "rl.toml", ROLLED)
     code, _, err = validate("--log", LOGS / "megatron.log", "--plan", tmp_path / "rl.toml")
     assert code

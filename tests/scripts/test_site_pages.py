@@ -146,7 +146,9 @@ def test_parameters_are_said_what_they_mean() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["planner.api", "planner.errors", "planner.base.units"])
+@pytest.mark.parametrize(
+    "name", ["planner.api", "planner.api_files", "planner.errors", "planner.base.units"]
+)
 def test_examples_of_the_interface_run(name: str) -> None:
     ran = doctest.testmod(import_module(name))
     assert ran.attempted

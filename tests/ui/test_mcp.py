@@ -146,7 +146,7 @@ def test_a_search_answers_with_the_object_and_the_sentence(found: dict[str, Any]
     assert len(result.structured_content["rows"]) == 2
     assert result.structured_content["recommended_row"]["num_gpus"] == 8
     assert "Llama 2 7B" in text_of(result)
-    assert "rows are left out: ask with most_rows" in text_of(result)
+    assert "rows are left out: set most_rows" in text_of(result)
     assert "Long parts are left out: comparisons" in text_of(result)
     assert len(str(result.structured_content)) < 16_000
     assert "comparisons" in found["full"].structured_content
@@ -230,7 +230,7 @@ def test_long_parts_are_named_and_what_is_required_stays(pool: Any) -> None:
     for result in found.values():
         assert "version" in result.structured_content["manifest"]
     result = found["max-batch"]
-    assert re.search(r"Long parts are left out: .*largest\.rows; ask with full\.", text_of(result))
+    assert re.search(r"Long parts are left out: .*largest\.rows; set full\.", text_of(result))
     assert result.structured_content["largest"]["name"]
 
 

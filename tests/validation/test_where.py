@@ -74,16 +74,21 @@ def test_conditions_that_no_run_meets(tables):
 
 
 def test_selected_published_runs_have_the_predictions_of_all(capsys):
-    where = "publisher == 'torchtitan' and gpu == 'h200-sxm-141gb'"
+    where = "publisher == 'torchtitan' and num_gpus == 8"
     answer = planner.validate_runs(where=where)
     frame = answer.to_frame()
     assert len(frame) == len(answer.runs) > 0
-    assert {*frame.gpu} == {"h200-sxm-141gb"}
+    assert {*frame.num_gpus} == {"8"}
     assert pd.to_numeric(frame.predicted_tokens_per_s_per_gpu).gt(0).all()
     alone = planner.validate_runs(where=["publisher == 'torchtitan'"]).to_frame()
-    alone = alone[alone.gpu == "h200-sxm-141gb"]
+    alone = alone[alone.num_gpus == "8"]
     assert [*frame.predicted_tokens_per_s_per_gpu] == [*alone.predicted_tokens_per_s_per_gpu]
     assert "Step time by source" in answer.summary()
+
+
+def test_pretraining_is_no_first_run(tables):
+    with pytest.raises(SearchSpaceError, match="No run meets --where 'first_run'"):
+        select_runs(tables, ["first_run"], Library())
 
 
 def test_first_runs_are_those_that_tuning_makes_faster():

@@ -12,8 +12,7 @@ _MOST = 20
 
 
 def meanings_blocks(meanings: Iterable[Meaning]) -> Iterator[Block]:
-    """Yield a line for each meaning, and one for its usage."""
+    """Yield the lines of each meaning, its usage last."""
     for meaning in meanings:
-        yield make_lines(f"{meaning.name}: {meaning.text}", indent="", most=_MOST)
-        if meaning.usage:
-            yield make_lines(meaning.usage[:1].upper() + meaning.usage[1:], most=_MOST)
+        usage = f" {meaning.usage[:1].upper()}{meaning.usage[1:]}." if meaning.usage else ""
+        yield make_lines(f"{meaning.name}: {meaning.text}{usage}", indent="", most=_MOST)

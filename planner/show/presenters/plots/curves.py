@@ -267,7 +267,7 @@ _COSTS = ("cost_usd", "cost_per_hour_usd")
 def size_title(sizes: Sizes) -> str:
     """The question, its limits and the confidence."""
     first, *others = question_lines(sizes)
-    return "; ".join([f"Which {first}?", *others])
+    return f"Which {first}? {'; '.join(others)}".rstrip()
 
 
 NO_DAY = "--picture day draws a load: give --load, or --trace with --startup-time."
