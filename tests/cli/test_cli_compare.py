@@ -184,7 +184,7 @@ def test_launch_files_are_plans(planner, tmp_path):
     # prompt and 1,024 of the answer: that of 0.45 of 79.1 GiB lies between.
     cache = told["memory_gib"]["kv_cache"]
     assert cache[0] - cache[1] == pytest.approx(0.45 * 79.1, rel=0.02)
-    assert told["settings"]["concurrency"] == [220, 78]
+    assert told["settings"]["concurrency"] == [230, 87]
     assert "gpu memory utilization 0.95 | 0.5" in done.err
 
 
