@@ -60,8 +60,8 @@ def _default_parameters(text: str) -> str:
     body = text[match.end() : end]
     rows = []
     for line in body.split("\n"):
-        found = _PARAMETER.search(line)
-        rows.append(f"{found['name']}={found['value']}" if found else "")
+        default = _PARAMETER.search(line)
+        rows.append(f"{default['name']}={default['value']}" if default else "")
     return text[: match.start()] + "\n".join(rows) + text[end + 1 :]
 
 

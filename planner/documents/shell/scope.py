@@ -176,7 +176,7 @@ def _several(
     where = f"line{'s' if len(lines) > 1 else ''} {places}" if lines else "the environment"
     if len(assigned) < 2:
         return f"${name} is changed in a branch or loop ({where})"
-    known = [choice for choice in choices if choice and re.fullmatch(r"[\w./:-]{1,60}", choice)]
-    if known and len(known) == len(choices) <= _MOST_CHOICES:
-        return f"${name} is {' or '.join(known)}, {IN_BRANCHES} ({where})"
+    literals = [choice for choice in choices if choice and re.fullmatch(r"[\w./:-]{1,60}", choice)]
+    if literals and len(literals) == len(choices) <= _MOST_CHOICES:
+        return f"${name} is {' or '.join(literals)}, {IN_BRANCHES} ({where})"
     return f"${name} is {IN_BRANCHES} ({where})"

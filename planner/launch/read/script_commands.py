@@ -388,7 +388,7 @@ _OPENRLHF_OPTIONS = {"--pretrain", "--micro_train_batch_size", "--zero_stage", "
 _OPENRLHF_PROGRAM = re.compile(
     r"(?:.*[./])?(?P<name>train_(?:sft|dpo|rm|kto|ppo_ray|kd|prm))(?:\.py)?"
 )
-_MIN_OWN_OPTIONS = 3
+_MIN_OPENRLHF_OPTIONS = 3
 
 
 def _guess_engine(inner: StartedProgram) -> StartedProgram | None:
@@ -397,7 +397,7 @@ def _guess_engine(inner: StartedProgram) -> StartedProgram | None:
     index = int(bool(inner.words) and inner.words[0].text == "-m")
     started = inner.words[index].text if inner.words[index:] else None
     if (match := _OPENRLHF_PROGRAM.fullmatch(started or "")) and (
-        len(names & _OPENRLHF_OPTIONS) >= _MIN_OWN_OPTIONS
+        len(names & _OPENRLHF_OPTIONS) >= _MIN_OPENRLHF_OPTIONS
     ):
         module = f"openrlhf.cli.{match['name']}"
         word = Word.of(computed_text(module), inner.words[index].line, module)

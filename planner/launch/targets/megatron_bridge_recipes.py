@@ -49,7 +49,6 @@ _NAMES = ("--recipe", "--factory")
 _FACTORY = re.compile(r"(?P<name>[\w.]+)(?:\((?P<arguments>.*)\))?", re.DOTALL)
 _FACTORY_NODES = re.compile(r"num_nodes\s*=\s*(\d+)")
 _FACTORY_GPUS = re.compile(r"num_gpus_per_node\s*=\s*(\d+)")
-_NO_OPTIONS = ("tool", "recipe", "aliases", "model", "num_gpus", "gpu", "precision")
 
 
 @cache
@@ -80,7 +79,7 @@ def _recipe_of_name(options: Mapping[str, ParsedOption], has_gpus: bool) -> Reci
     count = int(row["num_gpus"])
     if nodes or per_node:
         count = int(nodes[1] if nodes else 1) * int(per_node[1] if per_node else 8)
-    texts = {key: text for key, text in row.items() if text and key not in _NO_OPTIONS}
+    texts = {key: text for key, text in row.items() if text and "." in key}
     texts["mixed_precision"] = {"fp8cs": "bf16_with_fp8", "fp8mx": "bf16_with_mxfp8"}.get(
         row["precision"], row["precision"]
     )
