@@ -17,7 +17,12 @@ from planner.launch.option_table import (
     shipped_rows,
 )
 from planner.launch.read.expression_rows import apply_read_rows, write_quantities
-from planner.launch.read.parsed_launch import OptionReader, ParsedCommand, SettingsBuilder
+from planner.launch.read.parsed_launch import (
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    require_split,
+)
 
 NAMES = {"width": 8, "share": 0.5, "on": True, "word": "Full", "zero": 0}
 
@@ -178,3 +183,27 @@ def test_every_shipped_expression_is_valid(name: str) -> None:
             assert row.read_options or row.role
         written = {row["role"] for row in shipped_rows(f"options/{stem}.csv")}
         assert bool(rows.expressions) is bool(written & {*EXPRESSION_ROLES})
+
+
+def test_a_degree_that_is_no_number_is_asked_for() -> None:
+    rows = table(
+        ("tensor_parallel", "", "read", "text('tp')", ""),
+        ("context_parallel", "", "read", "text('cp')", ""),
+        ("model", "unknown('name')", "required", "", ""),
+    )
+    settings, _ = read(rows, tp="fp8", cp="2", name="<MODEL>")
+    assert settings.values == {"context_parallel": "2"}
+    assert settings.missing == ["tensor_parallel", "model"]
+
+
+@pytest.mark.parametrize(("text", "value"), [("nearest(14, 8)", 16), ("nearest(3, 8)", 8)])
+def test_the_nearest_positive_multiple(text: str, value: int) -> None:
+    assert Expression.parse(text).evaluate({}.get) == value
+    assert Expression.parse("nearest(a, 8)").evaluate({}.get) is None
+
+
+def test_a_degree_is_at_least_one() -> None:
+    reading = OptionReader(command=ParsedCommand(target="verl", name="it", text=""), meanings={})
+    require_split(reading, None, tensor_parallel=2)
+    with pytest.raises(LaunchError, match="it:1: tensor_parallel is 0: a degree is at least 1"):
+        require_split(reading, None, tensor_parallel=0)

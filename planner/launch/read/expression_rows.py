@@ -80,6 +80,9 @@ def apply_read_rows(
         value = row.expression.evaluate(lookup, functions)
         if isinstance(value, bool) and row.parameter in terms:
             value = None if terms[row.parameter].type == "count" else value
+        if row.parameter in _SPLIT and isinstance(parse_text(value), str):
+            settings.mark_missing(row.parameter)  # no number
+            continue
         if row.role is OptionRole.SIZE:
             sizes[row.parameter] = value
         elif row.role is OptionRole.READ and value is not None:
@@ -97,6 +100,7 @@ def apply_read_rows(
 
 
 _ROLES_OF_PLANS = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)
+_SPLIT = (*DEGREES, "num_gpus")
 _NEEDED_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 
 

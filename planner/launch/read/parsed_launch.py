@@ -250,12 +250,15 @@ def parse_int(option: ParsedOption | None) -> int | None:
 
 
 def require_split(reading: OptionReader, num_gpus: int | None, **sizes: int) -> None:
-    """Raise LaunchError if the GPUs are not a multiple of the file's parallel degrees.
+    """Raise LaunchError if a degree is below 1, or the GPUs are not a multiple of the degrees.
 
-    ``sizes`` are the degrees by name. Nothing is checked if ``num_gpus`` is None.
+    ``sizes`` are the degrees by name. ``num_gpus`` is None if the file does not have it.
     """
+    for name, size in sizes.items():
+        if size < 1:
+            raise LaunchError(f"{reading.position}: {name} is {size}: a degree is at least 1.")
     ranks = prod(sizes.values())
-    if num_gpus is None or ranks < 1 or num_gpus % ranks == 0:
+    if num_gpus is None or num_gpus % ranks == 0:
         return
     layout = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
     raise LaunchError(

@@ -156,7 +156,8 @@ def _add_step_settings(
     }
     apply_step_rows(reading, "verl", settings, read)
     num_sequences, length = map(update.values.get, ("micro_batch_size", "sequence_length"))
-    if "micro_batch_tokens" not in values and num_sequences and length:
+    has_lengths = {"input_tokens", "output_cap"} <= values.keys()
+    if "micro_batch_tokens" not in values and has_lengths and num_sequences and length:
         is_packed = flag(reading, f"{_MODEL}use_remove_padding", default=True)
         set_sequences_per_micro_batch(settings, num_sequences, length, is_packed=is_packed)
     if not read["is_streaming"]:

@@ -65,7 +65,7 @@ def is_llama_factory(sources: OptionSources) -> bool:
         return True
     stage = sources.script.get("--stage")
     values = {name.removeprefix("--"): "" for name in sources.script}
-    return is_llama_factory_document(values | {"stage": stage.texts[0] if stage else ""})
+    return is_llama_factory_document(values | {"stage": stage.single if stage else ""})
 
 
 def translate_factory_options(sources: OptionSources, name: str) -> dict[str, str]:
