@@ -105,7 +105,7 @@ def panels(folder: Path) -> Iterator[Curves]:
             for how, told in (("predicted", "predicted"), ("seen", "replayed"))
         ]
         yield Curves(
-            title=name, x_label="requests/s", y_label=axis_label(f"{_FIRST}_s"), curves=curves
+            title=name, x_label="requests/s", y_label=axis_label(f"{_FIRST}_s"), curves=curves, sign=0
         )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ def main() -> None:
     )
     table = head + "\n".join(rows(folder)) + "\n"
     PAGE.write_text(before + BEGIN + table + END + after, encoding="utf-8")
-    title = "First tokens over the load of traces, Llama 3.1 8B on one H100"
+    title = "How long do first tokens take over the load of a trace? Llama 3.1 8B on one H100"
     draw_curves(Picture(path=PICTURE, name="cost", width=800), title, [*panels(folder)])
 
 
