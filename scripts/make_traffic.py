@@ -105,8 +105,12 @@ def panels(folder: Path) -> Iterator[Curves]:
             for how, told in (("predicted", "predicted"), ("seen", "replayed"))
         ]
         yield Curves(
-            title=name, x_label="requests/s", y_label=axis_label(f"{_FIRST}_s"), curves=curves, sign=0
-        )  # fmt: skip
+            title=name,
+            x_label="requests/s",
+            y_label=axis_label(f"{_FIRST}_s"),
+            curves=curves,
+            sign=0,
+        )
 
 
 def main() -> None:
