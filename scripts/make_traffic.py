@@ -105,8 +105,12 @@ def panels(folder: Path) -> Iterator[Curves]:
             for how, told in (("predicted", "predicted"), ("seen", "replayed"))
         ]
         yield Curves(
-            title=name, x_label="requests/s", y_label=axis_label(f"{_FIRST}_s"), curves=curves
-        )  # fmt: skip
+            title=name,
+            x_label="requests/s",
+            y_label=axis_label(f"{_FIRST}_s"),
+            curves=curves,
+            sign=0,
+        )
 
 
 def main() -> None:
@@ -121,7 +125,7 @@ def main() -> None:
     )
     table = head + "\n".join(rows(folder)) + "\n"
     PAGE.write_text(before + BEGIN + table + END + after, encoding="utf-8")
-    title = "First tokens over the load of traces, Llama 3.1 8B on one H100"
+    title = "How long do first tokens take over the load of a trace? Llama 3.1 8B on one H100"
     draw_curves(Picture(path=PICTURE, name="cost", width=800), title, [*panels(folder)])
 
 

@@ -113,5 +113,5 @@ def test_the_writer_knows_plain_values_alone() -> None:
         assert (csv_cell(unknown), json_cell(unknown)) == ("", "null")
     assert csv_cell(AdapterKind.LORA) == "lora"
     for wrong in (object(), [1], {"a": 1}, RULES[0], np.array([1.0, 2.0])):
-        with pytest.raises(TypeError, match="no text, number or flag"):
+        with pytest.raises(TypeError, match="not a text, number or flag"):
             csv_cell(wrong)

@@ -130,7 +130,7 @@ def test_it_fits_the_terminal(planner, monkeypatch, width):
     ("words", "said"),
     [
         (("a100",), "two things"),
-        (("a100", "llama-7b"), "several kinds"),
+        (("a100", "llama-7b"), "different kinds of things"),
         (("a100", "no-such-gpu"), "no-such-gpu is no file"),
         (("a100", "h100", "--model", "llama-7"), "llama-7"),
         (("a100", "h100", "--json", "no/folder.json"), "there is no folder"),

@@ -46,12 +46,12 @@ BAD_INPUT = {
     "GPU of another cluster": (
         (*LLAMA, "--gpu", "a100", "--cluster", "gb200-nvl72"),
         2,
-        "gb200-nvl72 is of gb200-nvl72, not of a100-sxm-80gb",
+        "gb200-nvl72 has gb200-nvl72, not a100-sxm-80gb",
     ),
     "prefill GPU of another cluster": (
         (*LLAMA[:5], "--workload", "serve", "--cluster", "dgx-h100", "--prefill-gpu", "h200"),
         2,
-        "dgx-h100 is of h100-sxm-80gb, not of h200",
+        "dgx-h100 has h100-sxm-80gb, not h200",
     ),
     "rate above the peak": (
         (*LLAMA, "--gpu", "h100", "--flops-efficiency", "1.2 PFLOP/s", "--set", "precision=bf16"),

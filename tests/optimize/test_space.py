@@ -76,8 +76,8 @@ def test_settings_may_leave_the_space():
         ({"tensor_parallel": True}, "whole number of at least 1, not True"),
         ({"tensor_parallel": "nan"}, "whole number of at least 1, not 'nan'"),
         ({"tensor_parallel": "eight"}, "whole number of at least 1, not 'eight'"),
-        ({"micro_batch_size": 10**12}, "beyond what can be planned"),
-        ({"micro_batch_size": "inf"}, "not 'inf'|beyond what can be planned"),
+        ({"micro_batch_size": 10**12}, "out of range"),
+        ({"micro_batch_size": "inf"}, "not 'inf'|out of range"),
         ({"micro_batch_size": []}, "no value for micro_batch_size"),
     ],
 )

@@ -284,7 +284,7 @@ def test_a_worker_without_planner_is_named(
 def test_a_worker_that_comes_later_is_checked_too(plan: SweepPlan) -> None:
     mine = {**sweep_folder.identity(plan), "program": "other"}
     task = dask_workers._Task(plan=plan, identity=mine, token="of this test")
-    with pytest.raises(ClusterError, match="new worker has another program"):
+    with pytest.raises(ClusterError, match="new worker has a different program"):
         dask_workers.run_on_worker(task, ScenarioBatch(0, 0, 1))
 
 
