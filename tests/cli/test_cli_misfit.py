@@ -96,7 +96,7 @@ def test_narrow_weights_are_offered_to_serve(planner, tmp_path: Path) -> None:
     done = planner("estimate", "--from", file, "--gpu", "a100")
     text = " ".join(done.out.split())
     assert "Best change: quantization w4a16" in text
-    assert "`--max-model-len 24755` starts" in text
+    assert "`--max-model-len 25632` starts" in text
     assert "instead of 19" not in text  # minutes of a plan that does not run
 
 

@@ -32,8 +32,8 @@ def test_a_smaller_share_has_room_for_fewer_requests(engine: str) -> None:
 
 def test_room_of_8b_on_an_h100_by_the_share_of_vllm() -> None:
     # 79.1 GiB, of which .95, .5 and .3 less 15.0 of weights and 4.8 to 5.1 beside them.
-    memory = memory_of(setting_of("vllm"), 0.95, 0.5, 0.3)
-    room, size = memory.room.size / GIB, setting_of("vllm").machine.gpu.allocatable_memory / GIB
+    memory = memory_of(setting_of("vllm-0.8"), 0.95, 0.5, 0.3)
+    room, size = memory.room.size / GIB, setting_of("vllm-0.8").machine.gpu.allocatable_memory / GIB
     beside = (memory.weights + memory.activations + memory.reserved) / GIB
     assert room == pytest.approx(np.array([0.95, 0.5, 0.3]) * size - beside)
     assert memory.most_sequences == pytest.approx([328, 116, 22], abs=3)

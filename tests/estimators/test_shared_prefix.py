@@ -19,7 +19,7 @@ def test_it_takes_room_once() -> None:
         input_tokens=10_000, output_tokens=200, shared_prefix_tokens=9900,
     )  # fmt: skip
     each, once = serving_memory(alone, c), serving_memory(alike, c)
-    assert float(each.most_sequences) < 45
+    assert float(each.most_sequences) < 48
     assert float(once.most_sequences) > 1500
     token = 2**17
     assert float(sequence_bytes(alone, c, 16_000.0)) == pytest.approx(16_000 * token, rel=1e-3)

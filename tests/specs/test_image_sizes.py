@@ -91,13 +91,17 @@ def test_published_prompts_have_their_images() -> None:
     assert (work.input_tokens, work.images_per_sample, work.tokens_per_image) == (1222, 1, 650)
 
 
-def test_images_take_memory_beside_a_step() -> None:
-    """What they were made to is kept, beside the working set of the prompt: 16 bit of a token."""
-    size = {"image_size": "4000x3000", "images_per_sample": 1}
-    text, seeing = served(input_tokens=16_000), served(**size, input_tokens=16_000)
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_images_take_memory_beside_a_step(engine: str) -> None:
+    """What they were made to is kept, beside the working set of the prompt: 16 bit of a token.
+
+    vLLM has room for the largest image from its start on.
+    """
+    size = {"image_size": "4000x3000", "images_per_sample": 1, "engine": engine}
+    text, seeing = served(input_tokens=16_000, engine=engine), served(**size, input_tokens=16_000)
     more = seeing["memory_activations_gib"] - text["memory_activations_gib"]
     kept = 2 * 15_301 * 3584 / 2**30  # more than the 8,192 tokens of a step
-    assert more == pytest.approx(kept, rel=0.02)
+    assert more == 0 if engine == "vllm" else more > kept
 
 
 def test_a_plan_has_the_tokens_beside_the_size(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from planner.question.request import Request
 from planner.workloads.make_plan import evaluate, make_plan, make_single_plan
 
 
-@pytest.mark.parametrize("asked", [11, 12, 64, 500, 5000])
+@pytest.mark.parametrize("asked", [13, 14, 64, 500, 5000])
 def test_as_many_are_held_as_have_room_and_no_more(asked: int) -> None:
     """Of few requests each counts at nearly its full length, so that fewer have room for them."""
     request = Request(
@@ -21,6 +21,7 @@ def test_as_many_are_held_as_have_room_and_no_more(asked: int) -> None:
         model="llama-2-70b",
         gpu="a100-sxm-80gb",
         num_gpus=2,
+        engine="vllm",
         input_tokens=2000,
         output_tokens=1000,
         mode="aggregated",

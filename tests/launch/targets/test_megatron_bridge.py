@@ -146,7 +146,7 @@ def test_a_recipe_names_the_model() -> None:
 @pytest.mark.parametrize(
     ("name", "model"),
     [
-        ("qwen25_7b", "qwen2.5-7b"),
+        ("qwen25_7b", "qwen-2.5-7b"),
         ("deepseek_v3.yaml", "deepseek-v3"),
         ("llama3.1_405B.yaml", "llama3.1-405b"),
         ("nosuch_7b", None),

@@ -60,7 +60,7 @@ def test_ranks_share_the_requests_and_the_gpus() -> None:
     assert value_of(serve, "--max-num-seqs") == "16"
     assert value_of(serve, "--max-num-batched-tokens") == "4096"
     assert value_of(serve, "--max-model-len") == "2080"
-    assert value_of(serve, "--gpu-memory-utilization") == "0.9"
+    assert value_of(serve, "--gpu-memory-utilization") == "0.92"
     assert "--enable-expert-parallel" in words(serve)
     assert value_of(serve, "--nnodes") == "2"
     assert {"NODE_RANK", "MASTER_ADDR", "MASTER_PORT"} <= variables_of(serve)
