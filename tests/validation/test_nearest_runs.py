@@ -20,7 +20,8 @@ CELLS = {
     "input_tokens": "1000", "output_tokens": "101", "concurrency": "20",
     "tensor_parallel": "4.0", "attention_data_parallel": "2.0",
     "measured_time_to_first_token_s": "2", "measured_time_per_output_token_s": "0.02",
-    "source": "2026-04-06.csv", "source_details": "source_file=2026-04-06.csv; measured=2025-11-02T0",
+    "source": "2026-04-06.csv",
+    "source_details": "source_file=2026-04-06.csv; measured=2025-11-02T0",
     "source_url": "", "year": "", "measured_output_tokens_per_s": "",
 }  # fmt: skip
 
