@@ -153,7 +153,8 @@ def prepare_input(
                 )
         except PlannerError as error:
             # Messages name uploaded files as the user does.
-            error.args = (str(error).replace(f"{folder}{os.sep}", ""), *error.args[1:])
+            if (prefix := f"{folder}{os.sep}") in str(error):
+                error.args = (str(error).replace(prefix, ""), *error.args[1:])
             raise
 
 

@@ -10,6 +10,23 @@ from functools import cache, partial
 
 from planner.base.csv_cells import Value, number_or_nan
 from planner.errors import PlannerError
+from planner.question.names import (
+    ATTENTION_DATA_PARALLEL,
+    CAPACITY_REQUESTS_PER_S_PER_GPU,
+    CONCURRENCY,
+    ENGINE,
+    GPU,
+    INPUT_TOKENS,
+    MODEL,
+    NUM_GPUS,
+    OUTPUT_TOKENS,
+    OUTPUT_TOKENS_PER_S_PER_GPU,
+    PIPELINE_PARALLEL,
+    QUANTIZATION,
+    TENSOR_PARALLEL,
+    TOKENS_PER_S_PER_GPU,
+    TOKENS_PER_S_PER_USER,
+)
 from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind
 from planner.validation.run_tables import SHIPPED_INFERENCE
@@ -18,7 +35,7 @@ MOST_RUNS = 60
 """Runs that are returned at most, those with the nearest lengths."""
 _MOST_RATIO = 2.0
 _STATIC = "static_batch"
-_DEGREES = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel")
+_DEGREES = (TENSOR_PARALLEL, PIPELINE_PARALLEL, ATTENTION_DATA_PARALLEL)
 _POOLS = ("prefill_", "decode_")
 _DATE = re.compile(r"measured=(\d{4}-\d\d-\d\d)")
 _FILE_DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -54,14 +71,14 @@ def nearest_runs(
     architecture = cache(partial(_architecture, catalogue))
     wanted_model = architecture(model)
     for cells in _runs_on(tuple(gpus)):
-        lengths = _number(cells, "input_tokens"), _number(cells, "output_tokens")
+        lengths = _number(cells, INPUT_TOKENS), _number(cells, OUTPUT_TOKENS)
         ratios = [
             abs(math.log(length / wanted)) if length > 0 and wanted > 0 else math.inf
             for length, wanted in zip(lengths, (input_tokens, output_tokens), strict=True)
         ]
         if not max(ratios) < math.log(_MOST_RATIO):
             continue
-        if wanted_model is None or architecture(cells["model"]) != wanted_model:
+        if wanted_model is None or architecture(cells[MODEL]) != wanted_model:
             continue
         if (row := _row(cells)) is not None:
             near.append((sum(ratios), row))
@@ -76,7 +93,7 @@ def _runs_on(gpus: tuple[str, ...]) -> tuple[Cells, ...]:
     for path in SHIPPED_INFERENCE:
         with path.open(newline="", encoding="utf-8") as file:
             rows += [
-                row for row in csv.DictReader(file) if row["gpu"] in gpus and row["mode"] != _STATIC
+                row for row in csv.DictReader(file) if row[GPU] in gpus and row["mode"] != _STATIC
             ]
     return tuple(rows)
 
@@ -95,7 +112,7 @@ def _row(cells: Cells) -> dict[str, Value] | None:
     """Return the result columns of a run; None: its rate or its latency is unknown."""
     per_token = _number(cells, "measured_time_per_output_token_s")
     first = _number(cells, "measured_time_to_first_token_s")
-    in_flight, answer = _number(cells, "concurrency"), _number(cells, "output_tokens")
+    in_flight, answer = _number(cells, CONCURRENCY), _number(cells, OUTPUT_TOKENS)
     latency = first + per_token * (answer - 1)
     rate = _number(cells, "measured_output_tokens_per_s") / answer
     if math.isnan(rate):
@@ -103,23 +120,23 @@ def _row(cells: Cells) -> dict[str, Value] | None:
     count = _num_gpus(cells)
     if not (math.isfinite(rate) and per_token > 0 and count > 0):
         return None
-    tokens = answer + _number(cells, "input_tokens")
+    tokens = answer + _number(cells, INPUT_TOKENS)
     return {
-        "model": cells["model"],
-        "gpu": cells["gpu"],
-        "num_gpus": round(count),
-        "engine": " ".join(filter(None, (cells["framework"], cells["framework_version"]))),
-        "quantization": cells["weight_precision"],
-        "concurrency": in_flight if math.isfinite(in_flight) else None,
-        "capacity_requests_per_s_per_gpu": rate / count,
-        "tokens_per_s_per_user": 1 / per_token,
+        MODEL: cells[MODEL],
+        GPU: cells[GPU],
+        NUM_GPUS: round(count),
+        ENGINE: " ".join(filter(None, (cells["framework"], cells["framework_version"]))),
+        QUANTIZATION: cells["weight_precision"],
+        CONCURRENCY: in_flight if math.isfinite(in_flight) else None,
+        CAPACITY_REQUESTS_PER_S_PER_GPU: rate / count,
+        TOKENS_PER_S_PER_USER: 1 / per_token,
         "time_to_first_token_s": first if math.isfinite(first) else None,
         "time_per_output_token_s": per_token,
-        "tokens_per_s_per_gpu": rate * tokens / count,
-        "output_tokens_per_s_per_gpu": rate * answer / count,
+        TOKENS_PER_S_PER_GPU: rate * tokens / count,
+        OUTPUT_TOKENS_PER_S_PER_GPU: rate * answer / count,
         "request_latency_s": latency if math.isfinite(latency) else None,
-        "input_tokens": _number(cells, "input_tokens"),
-        "output_tokens": answer,
+        INPUT_TOKENS: _number(cells, INPUT_TOKENS),
+        OUTPUT_TOKENS: answer,
         "source": _source(cells),
         "date": _date(cells),
     }
@@ -127,7 +144,7 @@ def _row(cells: Cells) -> dict[str, Value] | None:
 
 def _num_gpus(cells: Cells) -> float:
     """Return the GPUs of a run; NaN: unknown."""
-    if (count := _number(cells, "num_gpus")) > 0:
+    if (count := _number(cells, NUM_GPUS)) > 0:
         return count
     pools = [sum(_gpus_of_pools(cells))] if cells.get("decode_num_workers") else []
     return next(iter(pools), _product(cells, ""))

@@ -9,7 +9,14 @@ from dataclasses import replace
 from planner.base import formatting
 from planner.base.csv_cells import Value, number_or_nan
 from planner.errors import InfeasibleError
-from planner.question.names import INPUT_TOKENS, OUTPUT_TOKENS
+from planner.question.names import (
+    CONCURRENCY,
+    ENGINE,
+    INPUT_TOKENS,
+    MODEL,
+    NUM_GPUS,
+    OUTPUT_TOKENS,
+)
 from planner.show.output_blocks import (
     Block,
     Page,
@@ -75,7 +82,7 @@ from planner.validation.nearest_runs import nearest_runs
 _PARTS = "Where do time and memory go?"
 _MEASURED = "measured"
 _LENGTHS = (INPUT_TOKENS, OUTPUT_TOKENS)
-_TIPS = ("source", "date", "model", "engine", "num_gpus", "concurrency", *_LENGTHS)
+_TIPS = ("source", "date", MODEL, ENGINE, NUM_GPUS, CONCURRENCY, *_LENGTHS)
 
 
 def search_page(report: SearchReport, catalogue: Catalogue) -> Page:
