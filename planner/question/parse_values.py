@@ -112,7 +112,9 @@ def parse_int(
         message = f"{option_name} is a whole number of at least {least}, not {format_input(value)}."
         raise SearchSpaceError(message + _unseparated(value))
     if number > most:
-        raise SearchSpaceError(f"{option_name} = {format_input(value)} is out of range ({most:,}).")
+        raise SearchSpaceError(
+            f"{option_name} = {format_input(value)} is out of range (at most {most:,})."
+        )
     return number
 
 

@@ -103,7 +103,7 @@ def test_validation_draws_predicted_against_measured(planner, runs, tmp_path):
         (("--plot", "-"), 8, "give a file that ends in .png or .svg"),
         (("--plot", "nowhere/front.png"), 8, "there is no folder nowhere; create it first"),
         (("--plot", "a.png", "--picture-width", "12"), 3, "at least 320, not"),
-        (("--plot", "a.png", "--picture-width", "99999"), 3, "beyond"),
+        (("--plot", "a.png", "--picture-width", "99999"), 3, "out of range"),
         (("--dark",), 3, "--dark is for a picture: give --plot FILE.png too"),
     ],
 )

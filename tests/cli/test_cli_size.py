@@ -205,7 +205,7 @@ def test_a_megawatt_is_a_question(planner, tmp_path):
         (("--budget", "2MUSD"), 3, "say --budget per hour, day, month or year"),
         (("--budget", "2MUSD/fortnight"), 3, "'fortnight' is no period"),
         (("--budget", "lots/day"), 3, "--budget lots/day"),
-        (("--startup-time", "5min", "--request-rate", "3"), 3, "--startup-time is of a load"),
+        (("--startup-time", "5min", "--request-rate", "3"), 3, "--startup-time needs --load"),
         (("--stock", "h100=3", "--request-rate", "3"), 3, "--stock needs --services"),
     ],
 )

@@ -216,7 +216,7 @@ def test_the_engine_of_a_step_of_reinforcement_learning_has_efficiencies_of_its_
         output_cap=2000, framework="nemo-rl", settings={"recompute": "full"},
     )  # fmt: skip
     words = " ".join(terminal_text(explanation_blocks(found), 80).split())
-    assert "efficiencies are fitted, those of vLLM to the time of whole steps" in words
+    assert "The efficiencies of vLLM are fitted to whole steps" in words
 
 
 def test_figures_have_units_and_sources():

@@ -188,7 +188,7 @@ def test_files_and_the_page_have_the_pools(planner, tmp_path):
         (("--pools", "x"), "--pools is a whole number"),
         (("--pools", "2", "--services", "a.toml"), "--services is no question of --pools"),
         (("--pools", "2", "--prompt-range", "<=2k"), "leave out --prompt-range"),
-        (("--pools", "2", "--startup-time", "2min"), "--startup-time is of a load"),
+        (("--pools", "2", "--startup-time", "2min"), "--startup-time needs --load"),
     ):
         ran = planner(*asked, *more)
         assert ran.exit_code == 3
