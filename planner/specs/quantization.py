@@ -217,8 +217,11 @@ LOGIT_CODES: CodeArray = np.array(
 def end_bytes(weight: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return bytes of a weight of embedding and logits of files whose ends are not of 16 bits.
 
-    By code, as ``weight``, the bytes of a weight of the layers. The embedding is one with weights
-    of its own.
+    By code. The embedding is one with weights of its own.
+
+    Parameters
+    ----------
+    weight : bytes of a weight of the layers, by code
     """
     embedding = [
         _BITS_OF_EMBEDDING[code] / 8 if code in GGUF_BITS else weight[code] for code in Quantization
