@@ -84,7 +84,7 @@ def _mixers(row: Row) -> Iterator[str]:
     if "windows" in row or "sliding_window" in row.get("attention", {}):
         yield "windows"
     if state:
-        yield _STATES[state] + (" beside it" if row.get("beside") else "")
+        yield _STATES[state] + (" and attention" if row.get("hybrid") else "")
 
 
 def _grouped(types: Mapping[str, str]) -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.base.worker_processes import TRIES, WorkersEnded, run_on_workers
 from planner.confidence.error_classes import gpu_class
-from planner.confidence.intervals import check_confidence
+from planner.confidence.intervals import MEDIAN, check_confidence
 from planner.confidence.ranking import (
     RankedPlan,
     are_plans_tied,
@@ -59,6 +59,8 @@ _TRAINING = terms_about("training_target")
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
 COST, REGRET = "cost", "expected_regret"
+MOST_FOR_CONFIDENCE = 10
+"""GPUs at the default confidence over predicted ones from which nobody would buy the former."""
 _NOT_REACHED = "not evaluated: the time ended first"
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
@@ -208,12 +210,14 @@ def size_all(
     is a number of processes. With a ``load``, the service is sized for its peak and its day is
     priced with the contracts; GPUs paid by the hour start ``startup`` before they serve. Without a
     rate, a service is as large as a power limit or ``budget`` allows. The budget of a training run
-    limits its cost; its fastest plan keeps both limits. Limits hold with probability
-    `DEFAULT_CONFIDENCE` if the request has no confidence.
+    limits its cost; its fastest plan keeps both limits. Without a confidence, limits hold with
+    probability `DEFAULT_CONFIDENCE`, or as predicted if that takes `MOST_FOR_CONFIDENCE` times the
+    GPUs of every type.
 
     Raises SpecError or SearchSpaceError if there is no limit, or something is unknown, invalid or
     impossible for all GPUs; WorkersLost if worker processes ended repeatedly.
     """
+    has_default_confidence = request.confidence is None
     request = with_default_confidence(request)
     tasks = sizing_tasks(
         request, contracts, load=load, startup=startup, budget=budget, option_name=option_name
@@ -240,10 +244,38 @@ def size_all(
     if len(errors) == len(sizes) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     sized_request = request if load is None else replace(request, request_rate=load.peak)
+    if has_default_confidence and load is None and (predicted := _sizes_as_predicted(sizes)):
+        sizes, sized_request = predicted, replace(sized_request, confidence=MEDIAN)
     return Sizes(
         request=sized_request, sizes=recommended_first(sizes), load=load, budget=budget,
         price_change=price_change,
     )  # fmt: skip
+
+
+def _sizes_as_predicted(sizes: Sequence[Size]) -> list[Size]:
+    """Return sizes at the prediction if no GPU type keeps the limits at the default confidence.
+
+    Nor does one that takes `MOST_FOR_CONFIDENCE` times as many GPUs. Empty: one does, or none is
+    predicted to.
+    """
+    by_prediction = list[Size]()
+    for size in sizes:
+        median = size.at_confidence.get(MEDIAN)
+        predicted = None if median is None else median.fewest
+        if size.fewest is not None and (
+            predicted is None or size.fewest.num_gpus < MOST_FOR_CONFIDENCE * predicted.num_gpus
+        ):
+            return []
+        if median is None or predicted is None:
+            by_prediction.append(size)
+            continue
+        contract = size.contract or str(predicted.row.get("contract") or "")
+        size_as_predicted = replace(
+            median, gpu=str(predicted.row["gpu"]), contract=contract, assumed=size.assumed,
+            is_other_contract=size.is_other_contract, at_confidence={DEFAULT_CONFIDENCE: size},
+        )  # fmt: skip
+        by_prediction.append(size_as_predicted)
+    return by_prediction if any(size.fewest for size in by_prediction) else []
 
 
 def recommended_first(sizes: Sequence[Size]) -> tuple[Size, ...]:
@@ -419,11 +451,14 @@ def _size(
 
 
 def _with_other_confidences(size: Size, request: Request, others: Mapping[float, Searches]) -> Size:
-    """Return a size with those that keep the same limits with other probabilities."""
-    if size.fewest is None:
-        return size
+    """Return a size with those that keep the same limits with other probabilities.
+
+    A size without a plan has only that at the prediction.
+    """
     sizes = dict[float, Size]()
     for confidence, searches in others.items():
+        if size.fewest is None and confidence != MEDIAN:
+            continue
         question = replace(request, confidence=confidence)
         sizes[confidence] = (
             TrainingSizer(request=question, searches=searches).size()

@@ -22,7 +22,7 @@ from planner.decide.sizing.fleet import (
     are_tied_with_first,
     order_by_cost,
 )
-from planner.decide.sizing.size import GPUS_BY_CONFIDENCE, Size
+from planner.decide.sizing.size import DEFAULT_CONFIDENCE, GPUS_BY_CONFIDENCE, Size
 from planner.decide.sizing.size_all import Sizes
 from planner.optimize.result_columns import RUNS, distinguishing_interval
 from planner.question.terms import glossary, term_of_column
@@ -149,6 +149,9 @@ def stake_lines(sizes: Sizes) -> Iterator[str]:
     )
     counts = best.peak_gpus_by_confidence(sizes.request.limit_confidence)
     low, high = counts.get(PREDICTED), counts.get(AT_90)
+    surer = best.at_confidence.get(DEFAULT_CONFIDENCE)
+    if low and not high and surer is not None and surer.reason:
+        yield f"No fleet keeps them more surely: {surer.reason}"
     if not low or not high or high <= AT_STAKE * low:
         return
     money, price = "", number_or_nan(fleet.row.get("price_per_gpu_hour_usd"))
