@@ -44,7 +44,7 @@ python benchmarks/peers.py --python NAME=PYTHON --folder NAME=CLONE
 - *better* has the smaller mean. Where it is not planner, another tool predicts these runs better.
 - Groups with fewer than {FEWEST} runs count in *all* alone.
 - llm-analysis takes the share of the peak that software reaches from its user. It gets the share,
-  in steps of 0.05, that suits each group best, which nobody could know before.
+  in steps of 0.05, that suits each group best. A user cannot know it before.
 - The other tools use their own files of GPUs and kernels, unchanged but for limits of memory.
   AIConfigurator uses the newest kernels that it has for an engine. It gets runs spread evenly over
   all, because each takes seconds.

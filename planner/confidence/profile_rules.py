@@ -53,7 +53,7 @@ class FrameworkRule:
     values are plausible. ``sharded_profile`` stands for runs on more than one GPU.
     ``fused_loss_from``: the loss is one kernel; before, or if None, it runs as several that
     keep float32 copies of the logits. ``per_logit``: bytes where it is not the profile's loss,
-    ``quantized_per_logit`` beside quantized weights, if that differs, as where these have no
+    ``quantized_per_logit`` with quantized weights, if that differs, as where these have no
     compute type and PEFT casts the rest to fp32.
     ``memory_kind``: what the framework itself prints; empty if that is not known.
     ``adapter_profile`` stands for the framework where it trains an adapter, if another one

@@ -259,7 +259,7 @@ class SGLangPredictor:
         )
 
     def get_metrics(self) -> dict[str, float]:
-        """Return what the simulator writes beside its results: nothing."""
+        """Return what the simulator writes in addition to its results: nothing."""
         return {}
 
     def reset_metrics(self) -> None:

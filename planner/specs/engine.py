@@ -287,7 +287,7 @@ class EngineMemory:
     Parameters
     ----------
     gpu_memory_utilization : default share of the device that the engine uses
-    cache_share : share of the memory left beside weights and activations that the cache gets, where
+    cache_share : share of the memory left by weights and activations that the cache gets, where
         the option is a share of the device
     reserved : context [bytes] and communication buffers, and graphs where these are not apart
     graphs : memory of CUDA graphs that the engine takes off the cache [bytes]
@@ -307,8 +307,8 @@ class EngineMemory:
     gathered_logits : every rank of tensor parallelism samples from all logits, not from its share
         of them
     warm_up_logit_bytes : memory of each logit of every token of the largest prefill step at the
-        start, on each rank and beside what layers leave allocated [bytes]; 0: only sampled logits
-        are computed
+        start, on each rank in addition to what layers leave allocated [bytes]; 0: only sampled
+        logits are computed
     profiled_seqs : default number of sequences that the engine samples in a step before it sizes
         the cache; 0: the cache gets the memory that the requests of the plan leave
     fixed_profiled_seqs : the number of profiled sequences is set explicitly, independent of the

@@ -30,7 +30,7 @@ class Execution:
     deduplicated_dispatch : a token crosses to a scale-up domain once, not per expert
     selective_share : share of a layer that selective recomputation repeats in addition to an
         unfused attention core: 0 in Megatron-LM, about half if every other product is saved
-    selective_grouped : the same of the grouped products of experts, of which rules by operator may
+    selective_grouped : the same of the grouped products of experts; rules by operator may
         save less; None: ``selective_share``
     selective_outputs : with a fused attention, selective recomputation of a model with experts
         repeats norms, the experts' activation function and the up-projections of latent attention

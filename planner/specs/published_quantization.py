@@ -28,7 +28,7 @@ _PARTS = {
 }
 _ROUTED = re.compile(r"(?<!shared_)(?<!shared)experts")
 _EXPERT_OR_ROUTER = re.compile(r"experts|\.gate$|router")
-# Modules beside the layers of the language model.
+# Modules other than the layers of the language model.
 _OTHER_MODULES = re.compile(r"visual|vision|mtp|embed|lm_head|audio|projector|norm|draft")
 _LEFT_OUT_KEYS = (
     "ignore", "ignored_layers", "modules_to_not_convert", "exclude_modules", "exclude",
@@ -103,7 +103,7 @@ def published_types(values: _Table) -> dict[str, object]:
     """Return quantization fields and ``checkpoints`` of a published model; {} for 16 bits.
 
     A method that leaves the attention of a mixture of experts in 16 bit counts as quantization of
-    the experts only. Formats that experts and other matrices have of their own are told apart.
+    the experts only. Experts and other matrices may have different formats.
 
     Raises SpecError if the method or its format is unknown, since the weights could have any size.
 

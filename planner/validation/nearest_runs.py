@@ -156,7 +156,7 @@ def _gpus_of_pools(cells: Cells) -> Iterator[float]:
 
 
 def _product(cells: Cells, pool: str) -> float:
-    """Return the GPUs of a worker: the product of its degrees, of which missing ones are 1."""
+    """Return the GPUs of a worker: the product of its degrees; missing ones are 1."""
     degrees = [_number(cells, f"{pool}{name}") for name in _DEGREES]
     return math.prod(1.0 if math.isnan(degree) else degree for degree in degrees)
 

@@ -60,7 +60,7 @@ _TRAINING = terms_about("training_target")
 _FEW = 3
 COST, REGRET = "cost", "expected_regret"
 MOST_FOR_CONFIDENCE = 10
-"""GPUs at the default confidence over predicted ones from which nobody would buy the former."""
+"""GPUs at the default confidence over predicted ones from which predicted ones are recommended."""
 _NOT_REACHED = "not evaluated: the time ended first"
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 

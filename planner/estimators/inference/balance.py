@@ -336,8 +336,8 @@ def together_share(inputs: ServingInputs, clients: Numeric, in_step: Numeric = 1
     """Return the share of requests that start together with those of all other clients.
 
     In a closed loop all ``clients`` start at once. With varying lengths only the first wave is
-    simultaneous; with equal lengths also later waves, by the share of clients still together:
-    prompts of which a step holds only a share, ``in_step``, start one after the other. Of the
+    simultaneous; with equal lengths also later waves, by the share of clients still together.
+    If a step holds only a share of a prompt, ``in_step``, prompts start one after the other. Of the
     other requests, the engine's scheduler gathers a share again.
     """
     work, scheduler = inputs.workload, inputs.engine.scheduler

@@ -508,7 +508,7 @@ def _activation_bytes(
     working = np.maximum(tokens * of_token, sampling + expert_workspace)
     if memory.warm_up_logit_bytes:
         # The largest step of prompts (the first is never split). The blocks of its layers are too
-        # small for its logits, of which a rank of several has its shard beside all.
+        # small for its logits. With several ranks, each also has its shard of them.
         tokens = np.maximum(c.max_num_batched_tokens, inputs.workload.input_tokens)
         of_logit = memory.warm_up_logit_bytes + np.where(t > 1, SIXTEEN_BIT_BYTES / t, 0.0)
         of_logits = of_logit * model.vocab_size + 4.0 * model.hidden_size

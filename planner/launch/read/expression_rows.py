@@ -107,7 +107,7 @@ _NEEDED_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 def write_quantities(table: OptionTable, plan_value: ValueLookup) -> Quantities:
     """Return the quantities that the rows of a table compute from the values of a plan.
 
-    Raises LaunchError if a row says that the plan is impossible.
+    Raises LaunchError if a row makes the plan impossible.
     """
     quantities: MutableQuantities = {}
 

@@ -87,7 +87,7 @@ class ImportedLaunch:
     ``values`` are answers and parameters by name, as the file sets them; ``lines`` have the status
     of each of its options; ``notes`` are shown to the user; ``version`` is that of the tool, if the
     file names one. ``assumed`` has the reasons for assumed values, by term; ``answered`` are the
-    terms that the user gave beside the file.
+    terms that the user gave with the file.
     """
 
     path: Path

@@ -78,7 +78,7 @@ def reader_of_steps(
     complete_command : the command with the options of the files it names
     table : the option table of the step, if its name is not ``<target>-step``
     draft : writes the step; without it, steps are only read
-    quantities : quantities of a job that rows compute from, beside those of `step_quantities`;
+    quantities : quantities of a job that rows compute from, with those of `step_quantities`;
         those of the rows replace them
     hooks : further hooks of `LaunchTarget`
     """
