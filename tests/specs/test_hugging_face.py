@@ -168,7 +168,7 @@ def test_faults_are_reported_together(tmp_path: Path) -> None:
         ('{"model_type": "lama"}', "Did you mean llama"),
         ('{"model_type": ["llama"]}', "is not supported"),
         ('{"model_type": "zzzz"}', "is not supported. Supported: afmoe"),
-        ('{"model_type": "t5"}', "not modelled are encoders beside the decoder"),
+        ('{"model_type": "t5"}', "not modelled are encoders in addition to the decoder"),
     ],
 )
 def test_what_is_not_a_config_is_refused(content: str, message: str, tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_results_of_something_else_are_not_gone_on_with(
     other = {**sweep_folder.identity(plan), name: "other"}
     monkeypatch.setattr(sweep_folder, "identity", lambda plan: other)
     with (
-        pytest.raises(OutputError, match=f"another {name}.*--fresh"),
+        pytest.raises(OutputError, match=f"different {name}.*--fresh"),
         Store.opened(part_done, plan),
     ):
         pass
@@ -261,7 +261,7 @@ def test_a_file_that_a_plan_names_is_part_of_it(tmp_path: Path) -> None:
         pass
     named.write_text(named.read_text() + "\n# changed\n")
     with (
-        pytest.raises(OutputError, match="another files"),
+        pytest.raises(OutputError, match="different files"),
         Store.opened(tmp_path / "out", asked),
     ):
         pass
@@ -277,7 +277,7 @@ def test_own_specs_that_change_are_noticed(file: Path, tmp_path: Path) -> None:
         pass
     own.write_text(own.read_text() + "\n# changed\n")
     with (
-        pytest.raises(OutputError, match="another specs"),
+        pytest.raises(OutputError, match="different specs"),
         Store.opened(tmp_path / "out", asked),
     ):
         pass

@@ -199,10 +199,10 @@ def test_links_lead_nowhere_outside_what_was_given(tmp_path):
             with pytest.raises(SpecError) as error:
                 read_text(inside / path)
             if path != "none":
-                assert "outside what was given" in str(error.value)
+                assert "outside the given files" in str(error.value)
         with pytest.raises(SpecError) as missing:
             read_text(outside / "none")
-        assert "outside what was given" in str(missing.value), "whether there is one is not told"
+        assert "outside the given files" in str(missing.value), "whether there is one is not told"
 
 
 def test_paths_on_another_drive_are_outside(monkeypatch, tmp_path):
@@ -214,7 +214,7 @@ def test_paths_on_another_drive_are_outside(monkeypatch, tmp_path):
     monkeypatch.setattr(read_files.os.path, "commonpath", of_two_drives)
     with (
         restrict_to_folders([tmp_path]),
-        pytest.raises(SpecError, match="outside what was given"),
+        pytest.raises(SpecError, match="outside the given files"),
     ):
         read_text(tmp_path / "file")
 

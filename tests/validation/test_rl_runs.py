@@ -105,7 +105,7 @@ def test_async_over_colocated_is_told_better_than_by_two_constants(rows):
     assert len(found) >= 20
     off = np.abs(np.log(found[:, 1] / found[:, 0]))
     assert np.mean(off) < 0.15
-    assert f"predicted to {np.mean(off):.0%} of".replace("%", " %") in ASYNC_ACCURACY_NOTE
+    assert f"predicted within {np.mean(off):.0%} of".replace("%", " %") in ASYNC_ACCURACY_NOTE
 
 
 def test_a_template_is_filled_in(planner, tmp_path):

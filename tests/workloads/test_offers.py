@@ -373,7 +373,7 @@ def test_the_answer_says_what_is_signed() -> None:
     asked = {**YEAR_OF_ONE, "gpu": "h100", "contract": "reserved-1y", "price": 2}
     words = " ".join(planner.search(**asked).summary().split())
     assert "Signed for reserved-1y: 140 k USD for 8 GPUs for 1 year; the run uses" in words
-    assert "With work for 100 % of them, --utilization 1, it costs" in words
+    assert "other work uses the rest (--utilization 1, 100 % in use), it costs" in words
 
 
 def test_money_is_said_in_another_currency_too() -> None:

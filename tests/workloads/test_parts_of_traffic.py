@@ -104,7 +104,7 @@ def test_parts_of_nothing_are_told(trace: Path) -> None:
         make_request({**SERVE, "num_gpus": 1, "prompt_range": "<=1k"})
     with pytest.raises(SearchSpaceError, match="has none of >9k tokens"):
         make_request({**SERVE, "trace": trace, "prompt_range": ">9k"})
-    with pytest.raises(SpecError, match="no file"):
+    with pytest.raises(SpecError, match="neither a file nor"):
         make_request({**SERVE, "lengths": "nowhere.csv", "prompt_range": ">9k"})
 
 

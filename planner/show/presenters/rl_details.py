@@ -35,7 +35,7 @@ from planner.workloads.make_plan import Plan
 from planner.workloads.rl.results import RlRuns
 
 ASYNC_ACCURACY_NOTE = (
-    "The gain of async over colocated is predicted within 12 % of published pairs; smaller "
+    "The gain of async over colocated is predicted within 13 % of published pairs; smaller "
     "differences are tied. A rule of thumb is within 18 %: 10 % more per GPU on the same number of "
     "GPUs, 10 % less on more GPUs."
 )
