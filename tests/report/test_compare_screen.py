@@ -93,12 +93,12 @@ def _whole(text: str) -> int:
 def test_a_gpu_that_keeps_the_assumed_limits_is_recommended_before_others(planner: Any) -> None:
     """MI300X costs less, but only where limits that planner assumes are widened for it."""
     asked = (
-        "size", "--workload", "serve", "--model", "llama-3.1-70b", "--gpu", "b200,mi300x",
+        "size", "--workload", "serve", "--model", "llama-3.1-70b", "--gpu", "h100,mi300x",
         "--request-rate", "300", "--contract", "owned", "--engine", "vllm",
     )  # fmt: skip
     report = json.loads(planner(*asked, "--json", "-", "--quiet").out)
     first, *others = report["rows"]
-    assert (first["gpu"], first["limits_widened"]) == ("b200-sxm-180gb", False)
+    assert (first["gpu"], first["limits_widened"]) == ("h100-sxm-80gb", False)
     assert first["sure_time_per_output_token_s"] <= 0.05
     wider = [row for row in others if row["limits_widened"]]
     assert wider
