@@ -290,7 +290,7 @@ def size_services(
     ...     stock={"h100": 8}, price=2, engine="vllm",
     ... )
     >>> fleet.pools[0].peak_gpus
-    6
+    5
     """
     call = _call(
         {**common, "contract": contract},
@@ -340,7 +340,7 @@ def size_pools(
     ...                     request_rate=100, lengths="azure-code", engine="vllm",
     ...                     mode="aggregated")
     >>> len(answer.pools.placements), answer.pools.num_gpus - answer.mixed.num_gpus
-    (2, 1)
+    (2, 3)
     """
     call = _call(
         {**request, "contract": contract},

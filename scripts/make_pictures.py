@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 PAGE, REPORTS = ROOT / "docs" / "how-to" / "pictures.md", ROOT / "docs" / "how-to" / "report.md"
 PICTURES = "docs/static/pictures"
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_COLORS = 128
+_COLORS = 32
 _FILES = ("--plot", "--timeline")
 SCREENS = {"report": (1100, 940, "light"), "report_narrow": (400, 1150, "dark")}
 """By the name of a report its width and height in pixels, and its colours."""

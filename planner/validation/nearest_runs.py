@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache, partial
 
 from planner.base.csv_cells import Value, number_or_nan
+from planner.base.read_files import packaged_rows
 from planner.errors import PlannerError
 from planner.question.names import (
     ATTENTION_DATA_PARALLEL,
@@ -91,10 +91,7 @@ def _runs_on(gpus: tuple[str, ...]) -> tuple[Cells, ...]:
     """Return the rows of shipped runs with answers of requests on some GPU types."""
     rows: list[Cells] = []
     for path in SHIPPED_INFERENCE:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows += [
-                row for row in csv.DictReader(file) if row[GPU] in gpus and row["mode"] != _STATIC
-            ]
+        rows += [row for row in packaged_rows(path) if row[GPU] in gpus and row["mode"] != _STATIC]
     return tuple(rows)
 
 

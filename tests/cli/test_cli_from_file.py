@@ -240,7 +240,7 @@ def test_a_stage_changes_in_the_document_that_the_script_names(planner, tmp_path
     script, config = tmp_path / "run.sh", tmp_path / "z3.json"
     script.write_text(
         "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen-7B --bf16 \\\n"
-        "    --per_device_train_batch_size 1 --gradient_accumulation_steps 16 \\\n"
+        "    --per_device_train_batch_size 1 --gradient_accumulation_steps 4 \\\n"
         "    --model_max_length 512 --deepspeed z3.json --gradient_checkpointing True\n"
     )
     config.write_text(
@@ -248,12 +248,12 @@ def test_a_stage_changes_in_the_document_that_the_script_names(planner, tmp_path
         ' "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": "auto"}\n'
     )
     done = planner("estimate", "--from", script, "--gpu", "h100", "--write")
-    assert "`zero_optimization.stage 1`" in " ".join(done.out.split())
-    assert '"stage": 1}' in config.read_text()
-    assert '"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto"' in (
+    assert "`zero_optimization.stage 2`" in " ".join(done.out.split())
+    assert '"stage": 2}' in config.read_text()
+    assert '"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto"' in (
         config.read_text()
     )
-    assert "--per_device_train_batch_size 2 --gradient_accumulation_steps 8" in script.read_text()
+    assert "--per_device_train_batch_size 4 --gradient_accumulation_steps 1" in script.read_text()
     assert "--gradient_checkpointing false" in script.read_text()
     assert {one.name for one in tmp_path.iterdir()} == {
         *("run.sh", "run.sh.orig", "z3.json", "z3.json.orig")

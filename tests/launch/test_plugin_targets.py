@@ -115,7 +115,7 @@ BROKEN = [
     ({"entries": "tinyserve = planner_nothing"}, "tinyserve", "there is no module planner_nothing"),
     ({"entries": f"other = {PACKAGE}"}, "other", "one row, with the name other"),
     ({"init": "1 / 0"}, "tinyserve", "ZeroDivisionError: division by zero"),
-    ({"init": "TARGET = 1"}, "tinyserve", "no LaunchTarget of the name tinyserve"),
+    ({"init": "TARGET = 1"}, "tinyserve", "not a LaunchTarget with the name tinyserve"),
     ({"target": "name,color\ntinyserve,red\n"}, "tinyserve", "unknown columns color"),
     ({"target": "name,aliases\ntinyserve,trtllm\n"}, "tinyserve", "the alias trtllm"),
     (

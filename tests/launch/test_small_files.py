@@ -84,7 +84,6 @@ def test_preferences_are_told_from_answers() -> None:
         ("trainer-zero3.yaml", 8.030e9, 8, 0),
         ("factory-full.yaml", 14.77e9, 8, 0),
         ("factory-dpo.yaml", 14.77e9, 8, 2),
-        ("trl-dpo.sh", 7.616e9, 8, 2),
     ],
 )
 def test_all_parameters_take_16_bytes_and_those_of_a_reference_2(
@@ -99,6 +98,20 @@ def test_all_parameters_take_16_bytes_and_those_of_a_reference_2(
     kept = sum(row[f"memory_{part}_gib"] for part in parts)
 
     assert kept == pytest.approx((16 + reference) * parameters / gpus / _GIB, rel=0.002)
+
+
+@pytest.mark.few(1)
+def test_gradients_under_fsdp_wait_whole_until_the_last_micro_batch(planner: Command) -> None:
+    """Accelerator.no_sync: whole 16-bit gradients, no shards of them before they are scattered.
+
+    Weights, a reference's and Adam take 4 + 2 + 8 bytes, split over 8 ranks.
+    """
+    row, parameters = row_of(planner, "trl-dpo.sh"), 7.616e9 / _GIB
+
+    states = row["memory_weights_gib"] + row["memory_optimizer_states_gib"]
+    assert states == pytest.approx((4 + 2 + 8) * parameters / 8, rel=0.002)
+    assert row["memory_gradients_gib"] == 0
+    assert 2 * parameters < row["memory_gathered_gib"] < 2.4 * parameters
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,9 @@ def test_the_winner_is_first_and_marked_wherever_choices_stand(page_made, name):
     assert isinstance(page.chart, RankingChart)
     assert [rank.mark for rank in page.chart.rows].index(BEST) == 0
     assert all(rank.hints for rank in page.chart.rows)
-    marked = [b.marked for b in page.blocks if isinstance(b, Table) and BEST in b.marked]
+    # Years stand in the order rent, reserve, own, whichever is best.
+    tables = [b for b in page.blocks if isinstance(b, Table) and b.name != "years"]
+    marked = [table.marked for table in tables if BEST in table.marked]
     assert marked or name == "compare.json"
     for marks in marked:
         best = [*marks].count(BEST)

@@ -267,6 +267,8 @@ def test_a_published_run_tells_its_source_and_date(opened, planner, tmp_path):
     planner("report", result, "--output", page_file)
     page = opened(page_file.as_uri())
     point = page.locator("g.point.measured").last
-    point.hover()
+    point.scroll_into_view_if_needed()
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    point.hover()  # after the scroll, which hides a tip
     tip = page.locator("#tip").inner_text()
     assert re.search(r"source InferenceX .*\ndate 20\d\d-\d\d-\d\d", tip), tip

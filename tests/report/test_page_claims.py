@@ -133,7 +133,7 @@ def test_what_is_called_cheapest_costs_least(page_of: Callable[[str], str], name
 
 def test_best_of_a_comparison_is_starred(page_of: Callable[[str], str]) -> None:
     page = page_of("compare train")
-    text = page.partition("## What does each reach?")[2].strip().partition("\n\n")[0]
+    text = page.partition("## What are the results of each?")[2].strip().partition("\n\n")[0]
     lines = text.splitlines()
     reached = [[cell.strip().replace("\\", "") for cell in line.split("|")[1:-1]] for line in lines]
     starred = {

@@ -83,7 +83,7 @@ FIELDS = {
     "model": ModelSpec,
 }
 RULES = ("windows", "states", "sparse", "modern", "base", "blocks")
-OTHERS = {"windows_if", "beside", "defaults", "or_else", "only", "note"}
+OTHERS = {"hybrid", "windows_if", "beside", "defaults", "or_else", "only", "note"}
 TERM = re.compile(r"[\w.]+(=\w+)?(>=\d+)?\??")
 
 

@@ -331,7 +331,7 @@ def test_files_go_to_the_server_and_answers_come_in_parts(client):
 def test_the_first_page_has_examples_that_are_questions(client):
     page = client.get("/").text
     links = re.findall(r'class="card" href="/([\w-]+)\?([^"]+)"', page)
-    assert len(links) == 5
+    assert len(links) == 6
     for command, query in links:
         question = Question.of(command, parse_qsl(query.replace("&amp;", "&")))
         assert question.fields["model"]

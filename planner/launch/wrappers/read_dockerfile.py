@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
+
+from planner.base.read_files import parse_json
+from planner.errors import LaunchError
 
 _INSTRUCTION = re.compile(r"^\s*(?P<name>[A-Za-z]+)\s+(?P<rest>.*)$", re.DOTALL)
 _CONTINUED = re.compile(r"\\[ \t]*\n(?:[ \t]*#[^\n]*\n)*")
@@ -79,10 +81,11 @@ def _words(rest: str) -> str:
     """Return the command of an instruction in either of its forms."""
     if rest.startswith("["):
         try:
-            words = json.loads(rest)
-        except ValueError:
+            words = parse_json(rest, "Dockerfile", LaunchError)
+        except LaunchError:
             return rest
-        return shlex.join(str(word) for word in words if str(word).strip())
+        if isinstance(words, list):
+            return shlex.join(str(word) for word in words if str(word).strip())
     return rest
 
 

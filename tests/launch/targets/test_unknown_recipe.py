@@ -105,7 +105,7 @@ llm.train(model, data, trainer)
 
 @pytest.mark.parametrize(
     ("program", "expected"),
-    [(PROGRAM, (16, 2, 2, 128, "llama3_8b")), (OBJECTS, (16, 2, 1, 32, "gemma-3-1b"))],
+    [(PROGRAM, (16, 2, 2, 128, "llama3_8b")), (OBJECTS, (16, 2, 1, 32, "gemma3_1b"))],
 )
 def test_programs_of_nemo(program: str, expected: tuple[object, ...], tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text(program)
