@@ -35,7 +35,7 @@ from planner.validation.spec_library import Library, NotPredicted
 from planner.validation.training.cases import TrainingCase, predict_training_group
 
 SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
-_SHARES = ("selective_share", "fragmentation", "hidden_copies")
+_SHARES = ("selective_share", "selective_grouped", "fragmentation", "hidden_copies")
 # Shares that are scaled by a factor: they stay 0 where the shipped value is 0.
 _AT_MOST_ONE = ("sustained_clock", "selective_dropped", "loss_room")
 # Traffic over that of fused kernels: at least 1.

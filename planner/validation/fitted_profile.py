@@ -33,6 +33,7 @@ _MILLISECONDS = (
     "request_overhead",
     "draft_overhead",
     "decode_layer_time",
+    "prompt_overhead",
 )
 _MICROSECONDS = (
     "decode_launch_time",

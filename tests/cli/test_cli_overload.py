@@ -27,11 +27,11 @@ def words(done) -> str:
 @pytest.mark.few(2)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_queue_that_grows_without_end_is_no_answer(planner, command) -> None:
-    # 64 requests of 3.1 s each are 20 a second.
+    # 64 requests of 3.2 s each are 20 a second, a few less as they come at random.
     asked = (*OF_ONE, *LENGTHS, "--set", "concurrency=64")
     done = planner(command, *asked, "--request-rate", "200")
     assert done.exit_code == 4
-    assert "capacity 20.3 requests/s, load 200" in words(done)
+    assert "capacity 19.7 requests/s, load 200" in words(done)
     assert planner(command, *asked, "--request-rate", "15").exit_code == 0
 
 
@@ -46,14 +46,14 @@ def test_a_file_says_how_many_requests_run_at_once_at_a_rate_too(
     # 405 at once would be 24 a second.
     done = planner(command, *asked, "--request-rate", "23")
     assert done.exit_code == 4
-    assert "exceed the capacity of 20.3" in words(done)
+    assert "exceed the capacity of 19.7" in words(done)
     assert planner(command, *asked, "--request-rate", "15").exit_code == 0
 
 
 def test_no_change_is_offered_of_how_many_are_in_flight_at_a_rate(planner, tmp_path) -> None:
     file = tmp_path / "serve.sh"
     file.write_text("vllm serve meta-llama/Llama-3.1-8B-Instruct --max-num-seqs 64\n")
-    done = planner("estimate", "--from", file, "--gpu", "h100", *LENGTHS, "--request-rate", "20")
+    done = planner("estimate", "--from", file, "--gpu", "h100", *LENGTHS, "--request-rate", "19.4")
     assert done.exit_code == 0
     assert "concurrency 64 instead of 61" not in words(done)
 

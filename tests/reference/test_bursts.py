@@ -190,17 +190,23 @@ def test_replicas_that_take_a_trace_in_turn_meet_fewer_of_its_bursts(
     replicas: int, step: float, tmp_path: Path
 ) -> None:
     """Of random bursts, and of a trace whose times are whole steps, as Mooncake's."""
-    times = times_of(6.0, 12_000, 8.0)
-    if step:
-        times = np.floor(times_of(1.0, 12_000, 3.4) / step) * step
-    path = written(tmp_path / "a.csv", times, 1300, 20)
     one = {"tensor_parallel": 1, "pipeline_parallel": 1, **ASKED["settings"]}
-    found = compared(path, 0.7, num_gpus=replicas, settings=one)
+    traces = []
+    for seed in (3, 4, 5):  # the largest bursts of one trace alone decide the tail of its latency
+        times = times_of(6.0, 12_000, 8.0, seed)
+        if step:
+            times = np.floor(times_of(1.0, 12_000, 3.4, seed) / step) * step
+        path = written(tmp_path / f"{seed}.csv", times, 1300, 20)
+        traces.append(compared(path, 0.7, num_gpus=replicas, settings=one))
+
+    def error(quantity: str, share: float | None) -> float:
+        ratios = [one.predicted[quantity][share] / one.replayed[quantity][share] for one in traces]
+        return float(np.mean(ratios)) - 1
+
     for quantity, most in ((FIRST, 0.15), (LATENCY, 0.2)):
-        predicted, seen = found.predicted[quantity], found.replayed[quantity]
-        assert predicted[None] == pytest.approx(seen[None], rel=0.05)
-        assert predicted[0.99] == pytest.approx(seen[0.99], rel=most)
-    assert found.predicted[FIRST][0.5] == pytest.approx(found.replayed[FIRST][0.5], rel=0.1)
+        assert abs(error(quantity, None)) < 0.05
+        assert abs(error(quantity, 0.99)) < most
+    assert abs(error(FIRST, 0.5)) < 0.1
 
 
 def test_a_trace_at_a_low_rate_is_near_its_replay(tmp_path: Path) -> None:

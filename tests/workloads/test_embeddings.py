@@ -84,7 +84,7 @@ def test_what_only_answers_have_is_unknown() -> None:
 def test_a_search_looks_for_prompts_per_second() -> None:
     result = planner.search(**{**ASKED, "engine": None, "settings": {}})
     frame = result.to_frame()
-    assert set(frame["engine"]) == {"vLLM", "SGLang"}
+    assert set(result.comparisons["engine"].table["engine"]) == {"vLLM", "SGLang"}
     best = frame["tokens_per_s_per_gpu"].max()
     assert result.recommended_row["tokens_per_s_per_gpu"] > 0.9 * best
     assert "TPOT" not in result.summary()
