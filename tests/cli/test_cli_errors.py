@@ -59,7 +59,11 @@ BAD_INPUT = {
         "flops_efficiency in bf16 = 1.2 PFLOP/s is 1.213 of the peak",
     ),
     "no number of GPUs": (("search", "--model", "llama-7b", "--gpus", "0"), 3, "of at least 1"),
-    "too many GPUs": (("search", "--model", "llama-7b", "--gpus", "9" * 30), 3, "at most 10,000,000"),
+    "too many GPUs": (
+        ("search", "--model", "llama-7b", "--gpus", "9" * 30),
+        3,
+        "at most 10,000,000",
+    ),
     "negative price": ((*LLAMA, "--price", "-3"), 3, "USD per GPU-hour"),
     "negative tokens": ((*LLAMA, "--tokens", "-5B"), 2, "total_tokens"),
     "negative length": ((*LLAMA, "--sequence-length", "-1"), 3, "of at least 1, not '-1'"),

@@ -231,7 +231,10 @@ UNNAMED = dict.fromkeys(MODEL, "")
         ({"global_batch_size": "4"}, "no layout"),
         ({"recompute": "some"}, "recompute 'some'"),
         ({"model": "RetNet linear 7B"}, "linear or compressed attention is not modelled yet"),
-        ({"model": "Jamba 1.5 Mini"}, "state-space layers together with others are modelled only in Nemotron"),
+        (
+            {"model": "Jamba 1.5 Mini"},
+            "state-space layers together with others are modelled only in Nemotron",
+        ),
     ],
 )
 def test_what_cannot_be_predicted_says_why(library, changes, reason):
