@@ -179,3 +179,22 @@ def test_the_limits_of_a_service_are_its_own():
     assert [one.request.constraints["time_to_first_token"] for one in services] == [1, 2]
     assert all(one.request.constraints["time_per_output_token"] == 0.04 for one in services)
     assert math.isclose(services[0].of_share(0.25).request.request_rate, 10)
+
+
+def test_services_are_sized_at_the_confidence_that_their_rows_state():
+    """No fleet keeps 150 ms at 90 %: a service is not placed as predicted without a word of it."""
+    service = {"model": "llama-3.1-8b", "request_rate": 5, "ttft": "150ms", "engine": "vllm"}
+    service |= {"input_tokens": 4000, "output_tokens": 300}
+    asked = {"services": {"chat": {**service, "mode": "aggregated"}}}
+    with pytest.raises(InfeasibleError, match=r"time to first token .* at 90 %"):
+        planner.size_services(asked, gpu="h100")
+
+
+def test_a_service_above_its_budget_is_not_sized_as_predicted():
+    asked = {"workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "request_rate": 5}
+    asked |= {"engine": "vllm", "precision": "fp8", "input_tokens": 4000, "output_tokens": 300}
+    asked |= {"mode": "aggregated", "constraints": {"time_to_first_token": "150ms"}}
+    (size,) = planner.size(**asked).sizes
+    assert size.fewest is not None
+    (size,) = planner.size(**asked, budget="1USD/h").sizes
+    assert size.fewest is None

@@ -409,7 +409,7 @@ class _Sizer:
         shared = service.of_share(part)
         try:
             sizes = size_all(
-                replace(shared.request, gpu=tuple(names)),
+                with_default_confidence(replace(shared.request, gpu=tuple(names))),
                 self.contracts if shared.load else (None,),
                 load=shared.load,
                 startup=self.startup if shared.load else AT_ONCE,

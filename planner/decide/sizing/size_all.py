@@ -217,11 +217,10 @@ def size_all(
     Raises SpecError or SearchSpaceError if there is no limit, or something is unknown, invalid or
     impossible for all GPUs; WorkersLost if worker processes ended repeatedly.
     """
-    has_default_confidence = request.confidence is None
-    request = with_default_confidence(request)
     tasks = sizing_tasks(
         request, contracts, load=load, startup=startup, budget=budget, option_name=option_name
     )
+    request = with_default_confidence(request)
     sizes, errors = list[Size](), list[PlannerError]()
     for number, outcomes in enumerate(_run(tasks, workers), start=1):
         for contract, outcome in outcomes:
@@ -244,7 +243,7 @@ def size_all(
     if len(errors) == len(sizes) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     sized_request = request if load is None else replace(request, request_rate=load.peak)
-    if has_default_confidence and load is None and (predicted := _sizes_as_predicted(sizes)):
+    if any(task.may_be_unsure for task in tasks) and (predicted := _sizes_as_predicted(sizes)):
         sizes, sized_request = predicted, replace(sized_request, confidence=MEDIAN)
     return Sizes(
         request=sized_request, sizes=recommended_first(sizes), load=load, budget=budget,
@@ -294,13 +293,17 @@ def recommended_first(sizes: Sequence[Size]) -> tuple[Size, ...]:
 
 @record(kw_only=True)
 class SizingTask:
-    """One GPU under each of some contracts, or of a load under the cheapest of them."""
+    """One GPU under each of some contracts, or of a load under the cheapest of them.
+
+    ``may_be_unsure``: limits that no fleet surely keeps are sized as predicted.
+    """
 
     request: Request
     contracts: tuple[str | None, ...]
     load: LoadProfile | None = None
     startup: Startup = AT_ONCE
     budget: Budget | None = None
+    may_be_unsure: bool = False
 
 
 def sizing_tasks(
@@ -316,6 +319,7 @@ def sizing_tasks(
 
     Raises SpecError or SearchSpaceError as `size_all`, before any is sized.
     """
+    may_be_unsure = request.confidence is None and load is None and budget is None
     request = with_default_confidence(request)
     if budget is not None and _is_training(request) and budget.period is None:
         bounds = {**request.constraints, COST: budget.amount}
@@ -335,6 +339,7 @@ def sizing_tasks(
             load=load,
             startup=startup,
             budget=budget,
+            may_be_unsure=may_be_unsure,
         )
         for gpu in gpus_of(request.gpu, request.cluster, request.specs)
     ]
@@ -426,14 +431,14 @@ def _size(
     try:
         if _is_training(request):
             size = TrainingSizer(request=request, searches=searches).size()
-            size = _with_other_confidences(size, request, others)
+            size = _with_other_confidences(size, request, task, others)
         elif request.request_rate is None:
             return _size_within_limits(request, task.budget)
         else:
             size, request = relaxed_size(request, searches)
             if size.is_relaxed:  # other limits than those of the shared searches
                 others = {name: Searches(search.contracts) for name, search in others.items()}
-            size = _with_other_confidences(size, request, others)
+            size = _with_other_confidences(size, request, task, others)
             size = _reject_above_budget(size, task.budget)
         if task.load is not None and size.fewest is not None:
             best, of_fewest = daily_schedules(
@@ -450,15 +455,17 @@ def _size(
     return replace(size, gpu=str(row["gpu"]), contract=contract, is_other_contract=is_other)
 
 
-def _with_other_confidences(size: Size, request: Request, others: Mapping[float, Searches]) -> Size:
+def _with_other_confidences(
+    size: Size, request: Request, task: SizingTask, others: Mapping[float, Searches]
+) -> Size:
     """Return a size with those that keep the same limits with other probabilities.
 
-    A size without a plan has only that at the prediction.
+    A size without a plan has only that at the prediction, if a task may use it.
     """
+    if size.fewest is None:
+        others = {name: others[name] for name in others if name == MEDIAN and task.may_be_unsure}
     sizes = dict[float, Size]()
     for confidence, searches in others.items():
-        if size.fewest is None and confidence != MEDIAN:
-            continue
         question = replace(request, confidence=confidence)
         sizes[confidence] = (
             TrainingSizer(request=question, searches=searches).size()
