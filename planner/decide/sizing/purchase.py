@@ -338,8 +338,7 @@ def purchase_options(request: Request, sizes: Sequence[Size]) -> list[PurchaseOp
             fleet = size.cheapest or size.fewest
             if fleet is None or not contract:
                 continue
-            name = next((name for name in size.choices if "cheapest" in name), "fewest")
-            counts = size.gpus_by_confidence(name, request.limit_confidence)
+            counts = size.peak_gpus_by_confidence(request.limit_confidence)
             options += options_of_needs(
                 request, gpu, _needs(size, fleet), [str(contract)], priced=by_contract,
                 counts=[counts.get(column) for column in GPUS_BY_CONFIDENCE],

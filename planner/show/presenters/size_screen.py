@@ -32,9 +32,9 @@ from planner.show.presenters.format_results import (
     number_cells,
     number_of,
     share,
+    workload_of_row,
 )
 from planner.show.presenters.margins import format_constraint, limit_name
-from planner.workloads.registry import workload_of
 
 AT_STAKE = 1.5
 """Ratio of GPUs at 90 % to predicted GPUs from which a measurement decides the purchase."""
@@ -106,9 +106,7 @@ def _format_gpus(size: Size, fleet: FeasiblePlan) -> str:
 
 def _format_fleet(size: Size, fleet: FeasiblePlan) -> str:
     row = fleet.row
-    workload = workload_of(
-        "rl" if "rollout_gpus" in row else "train" if "framework" in row else "serve"
-    )
+    workload = workload_of_row(row)
     layout = (workload.wording.format_brief or workload.wording.format_short)(row)
     return f"{_format_gpus(size, fleet)}, {row[workload.profile_kind]}, {layout}"
 
