@@ -183,6 +183,7 @@ def test_a_repository_is_compared_with_prices_of_its_release() -> None:
     assert found.to_dict()["other_releases"] == found.other_releases
 
 
+@pytest.mark.slow
 def test_what_cannot_be_compared(tmp_path: Path) -> None:
     run = planner.estimate(model="llama-7b", num_gpus=8, settings={"tensor_parallel": 8})
     with pytest.raises(SearchSpaceError, match="compare_api is for workload serve"):

@@ -95,6 +95,7 @@ def test_a_run_is_charged_the_term_that_is_signed(asked: dict[str, Any]) -> None
     assert plain["cost_usd"] == pytest.approx(hours)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("asked", [TRAIN, RL, SERVE], ids=["train", "rl", "serve"])
 def test_what_a_contract_changes_is_the_same_everywhere(asked: dict[str, Any]) -> None:
     """The lever of a search, the sensitivity of the plan and the plan under the contract."""

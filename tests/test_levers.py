@@ -66,6 +66,7 @@ def test_contracts_are_levers(of_training: dict[tuple[str, str], CostLever]) -> 
     assert owned.row["cost_usd"] == of_training["contract", "owned"].row["cost_usd"]
 
 
+@pytest.mark.slow
 def test_the_confidence_is_a_lever_of_what_is_served_at_a_rate(
     of_serving: dict[tuple[str, str], CostLever],
 ) -> None:

@@ -227,6 +227,7 @@ def test_places_and_names_of_a_page_exist(page: str) -> None:
     assert not wrong
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("page", CONTRIBUTORS)
 def test_pages_for_contributors_name_what_exists(page: str) -> None:
     assert [span for span in texts_of(page) if not is_ours(span)] == []

@@ -17,7 +17,7 @@ def outputs(notebook: dict[str, Any]) -> list[str]:
     return ["".join("".join(output["text"]) for output in cell["outputs"]) for cell in cells]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")

@@ -52,6 +52,7 @@ def test_both_names_are_options(planner, words) -> None:
     assert ran.exit_code == 0, ran.err
 
 
+@pytest.mark.slow
 def test_steps_of_reinforcement_learning_are_sized_at_a_confidence() -> None:
     """What is 90 % likely by default is so at any other share that is asked for."""
     asked = {**RL, "max_steps": 100, "constraints": {"time_to_train": "6h"}}

@@ -170,7 +170,7 @@ def test_command_of_the_readme_prints_what_is_shown(session: Session, runs: Runs
     prints_what_is_shown(session, runs)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("session", [one for one in QUICK_SESSIONS if not one.is_first], ids=str)
 def test_command_prints_what_is_shown(session: Session, runs: Runs) -> None:
     prints_what_is_shown(session, runs)
@@ -183,7 +183,7 @@ LONG_SESSIONS = [
 ]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("session", LONG_SESSIONS, ids=str)
 def test_long_command_prints_what_is_shown(session: Session, runs: Runs) -> None:
     prints_what_is_shown(session, runs)
@@ -252,6 +252,7 @@ def why_not(line: str) -> str:
     return next((reason for name, reason in NOT_RUN.items() if name in line), "")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("page", "lines"), shell_lines())
 def test_commands_of_sh_blocks_end_well(
     page: str,

@@ -79,6 +79,7 @@ def _positions(node: ast.AST, names: frozenset[str]) -> Iterator[int]:
                 yield node.lineno
 
 
+@pytest.mark.slow
 def test_no_term_is_taken_from_a_group_by_its_position() -> None:
     looking = {
         path

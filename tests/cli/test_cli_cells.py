@@ -83,7 +83,7 @@ def test_every_command_that_writes_is_here() -> None:
     assert {str(line[0]) for line in LINES} | NO_CELLS == {*COMMANDS}
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(map(str, line))[:60])
 def test_cells_are_text_numbers_and_flags(planner, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)

@@ -59,6 +59,7 @@ def test_the_gpu_that_planner_assumes_is_named_as_such(check):
     assert "h100-sxm-80gb, assumed: set --gpu)" in check(SERVE).out
 
 
+@pytest.mark.slow
 @each(
     "line",
     [
@@ -97,6 +98,7 @@ def test_variables_of_the_shell_reach_its_scripts(check, tmp_path, monkeypatch):
     assert "(4 x h100" in check("bash run.sh", "--gpu", "h100").out
 
 
+@pytest.mark.slow
 def test_options_behind_the_dashes_are_those_of_the_command(check, tmp_path, capsys):
     """None is taken for one of planner, or for a word of its help."""
     (tmp_path / "run.sh").write_text(f"{SERVE}\n")

@@ -188,6 +188,7 @@ def test_launch_files_are_plans(planner, tmp_path):
     assert "gpu memory utilization 0.95 | 0.5" in done.err
 
 
+@pytest.mark.slow
 def test_a_launch_file_that_does_not_start_says_so(planner, tmp_path):
     short, whole = written(tmp_path, "a.sh", "--max-model-len 8192"), written(tmp_path, "b.sh")
     done = planner("compare", short, whole, "--gpu", "l4")

@@ -57,6 +57,7 @@ def test_the_load_that_was_asked_for_has_its_own_line(planner):
     assert re.search(r"less than \d+ of \d+\s+offers", out)
 
 
+@pytest.mark.slow
 def test_json_has_the_comparison_of_both_commands(planner, tmp_path):
     for command in (SEARCH, ONE):
         path = tmp_path / f"{command[0]}.json"
@@ -121,6 +122,7 @@ def test_a_faulty_list_is_told_before_the_search_with_every_fault(
     assert planner(*ONE, "--specs", tmp_path).exit_code == 0
 
 
+@pytest.mark.slow
 def test_an_estimate_tells_what_tokens_of_each_kind_cost(planner):
     out = planner(*ONE, "--prefix-cache-hit-rate", "0.5", "--price", "3", "--full").out
     (line,) = (line for line in out.splitlines() if line.startswith("cost of tokens"))

@@ -58,6 +58,7 @@ def test_the_command_under_a_front_repeats_the_recommended_plan(planner, tmp_pat
     assert [again[name] for name in names] == [best[name] for name in names]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("model", ["mixtral-8x7b", "deepseek-v3", "gpt-3-175b"])
 def test_every_kind_of_model_has_operators_that_add_up(planner, model):
     asked = ("search", "--model", model, "--gpus", "1024", "--gpu", "h200", "--full")

@@ -28,6 +28,7 @@ def test_the_short_report_says_what_bounds_and_moves_it(planner):
     assert "network between nodes (assumed 200 Gbit/s per GPU" in full
 
 
+@pytest.mark.slow
 def test_the_full_report_has_formulas_and_sources_and_other_settings_side_by_side(planner):
     other = ("--against", "tp=4", "--against", "pp=2", "--against", "vp=20")
     out = planner("explain", *TRAINING, *LAYOUT, *other, "--full").out
@@ -39,6 +40,7 @@ def test_the_full_report_has_formulas_and_sources_and_other_settings_side_by_sid
     assert "gpu peak_flops.bf16" in out
 
 
+@pytest.mark.slow
 def test_without_a_layout_the_recommended_plan_is_explained(planner):
     asked = ("--model", "llama-7b", "--gpus", "2", "--framework", "megatron-lm")
     out = planner("explain", *asked, "--space", "small")
@@ -51,6 +53,7 @@ def test_without_a_layout_the_recommended_plan_is_explained(planner):
     assert told["row"]["step_time_s"] == best["step_time_s"]
 
 
+@pytest.mark.slow
 def test_a_row_and_a_plan_file_are_explained(planner, tmp_path):
     csv, plan = tmp_path / "front.csv", tmp_path / "plan.toml"
     asked = ("--model", "llama-7b", "--gpus", "8", "--space", "small")
@@ -63,6 +66,7 @@ def test_a_row_and_a_plan_file_are_explained(planner, tmp_path):
     assert "Changed: nothing." in same.out
 
 
+@pytest.mark.slow
 def test_json_has_all_of_it_and_the_report_goes_to_stderr(planner):
     done = planner("explain", *SERVED, "--against", "quantization=fp8", "--json", "-")
     told = json.loads(done.out)

@@ -93,6 +93,7 @@ def test_the_model_is_asked_for(planner, tmp_path) -> None:
     assert "does not specify the model (--model). Set it together with --from." in done.err
 
 
+@pytest.mark.slow
 def test_the_best_change_is_made_in_the_file(planner, script) -> None:
     before = script.read_text()
     shown = planner("estimate", "--from", script, "--gpu", "h100", "--full")
@@ -353,6 +354,7 @@ def test_an_option_that_goes_with_another_is_understood(planner, tmp_path) -> No
     assert "The file alone does not say" not in done.out
 
 
+@pytest.mark.slow
 def test_samples_that_nothing_packs_may_be_as_long_as_fits(planner, tmp_path):
     """hiyouga/LLaMA-Factory issue 7197 ran so on molecules of some hundred tokens."""
     path = tmp_path / "lf.yaml"

@@ -54,6 +54,7 @@ def asked(planner, tmp_path: Path):
     return say
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("model", "gpu", "steps"),
     [("Qwen/Qwen2.5-14B-Instruct", "a100", 4), ("Qwen/Qwen2-7B-Instruct", "a800", 2)],
@@ -67,6 +68,7 @@ def test_a_loss_without_stored_logits_is_offered(asked, model: str, gpu: str, st
     assert "+enable_liger_kernel: true" in text
 
 
+@pytest.mark.slow
 def test_offloading_is_offered(asked) -> None:
     """ZeRO-3 is out of memory, with offloading it runs (hiyouga/LLaMA-Factory#5977)."""
     text = asked(
@@ -78,6 +80,7 @@ def test_offloading_is_offered(asked) -> None:
     assert "cannot be said" not in text
 
 
+@pytest.mark.slow
 def test_where_nothing_fits_it_says_what_was_tried_and_how_many_gpus_fit(asked) -> None:
     text = asked(
         "--gpu", "rtx3090", "--gpus", "2",
@@ -90,6 +93,7 @@ def test_where_nothing_fits_it_says_what_was_tried_and_how_many_gpus_fit(asked) 
     assert "paged_optimizer" not in text  # DeepSpeed has none
 
 
+@pytest.mark.slow
 def test_narrow_weights_are_offered_to_serve(planner, tmp_path: Path) -> None:
     file = tmp_path / "serve.sh"
     file.write_text("vllm serve meta-llama/Llama-3.1-70B-Instruct -tp 2 --max-model-len 131072\n")

@@ -202,7 +202,7 @@ def is_same(one: object, other: object) -> bool:
     return one == other or {one, other} == {None, ""}  # as CSV files have both
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("workload", "profile"), CASES)
 def test_a_row_is_the_same_wherever_it_is_read(planner, tmp_path, workload, profile, seed):
     if workload == "serve" and not CATALOGUE.load_engine(profile).spec.scheduler.serves:
@@ -267,7 +267,7 @@ def test_a_row_of_sizes_is_its_estimate(planner, tmp_path, workload):
         assert differences({n: row[n] for n in names}, {n: again[n] for n in names}) == {}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("workload", SMALL)
 def test_specs_of_the_user_are_found_again(planner, tmp_path, workload):
     gpu, model = tmp_path / "mine.toml", tmp_path / "copy.toml"

@@ -60,7 +60,7 @@ def test_the_verdict_is_one(planner, path, load) -> None:
 ONE = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--input-tokens", 128)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "serves"), [("llama-cpp", True), ("transformers", False), ("lmdeploy", True)]
 )

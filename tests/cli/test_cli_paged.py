@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 WHOLE = """\
 model_name_or_path: meta-llama/Llama-3.1-8B
 stage: sft
@@ -36,6 +38,7 @@ def test_states_of_others_are_not_paged(planner, tmp_path: Path) -> None:
     assert found.exit_code == 4
 
 
+@pytest.mark.slow
 def test_what_lacks_more_than_the_states_does_not_fit(planner, tmp_path: Path) -> None:
     (tmp_path / "lf.yaml").write_text(WHOLE.format("paged_adamw_8bit"))
     asked = ("--from", str(tmp_path / "lf.yaml"), "--gpu", "rtx-4090", "--gpus", "1")

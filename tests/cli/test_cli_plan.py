@@ -56,7 +56,7 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return plan
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("suffix", ["toml", "json"])
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS.keys())
 def test_a_plan_reads_back_to_the_same_estimate(planner, tmp_path, question, suffix):

@@ -28,7 +28,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "SVG"])
 @pytest.mark.parametrize(
     ("command", "pictures"),
@@ -49,6 +49,7 @@ def test_every_picture_of_a_command_is_drawn(planner, tmp_path, command, picture
         assert ran.out == alone
 
 
+@pytest.mark.slow
 def test_a_sweep_is_drawn_when_it_ran_and_later(planner, tmp_path):
     folder, path = tmp_path / "sweep", tmp_path / "cost.png"
     asked = (
@@ -72,6 +73,7 @@ def test_a_sweep_is_drawn_when_it_ran_and_later(planner, tmp_path):
     assert not (tmp_path / "none.png").exists()
 
 
+@pytest.mark.slow
 def test_a_sweep_of_services_has_its_gpus_beside_each_other(planner, tmp_path):
     folder, path = tmp_path / "sweep", tmp_path / "cost.png"
     ran = planner(
@@ -166,7 +168,7 @@ SERVED = (
 )  # fmt: skip
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [TIMED, SERVED], ids=["train", "serve"])
 def test_a_timeline_is_a_trace_or_a_picture_by_its_ending(planner, tmp_path, command):
     plain = planner(*command).out
@@ -217,6 +219,7 @@ def test_a_trace_needs_no_matplotlib(planner, tmp_path, monkeypatch):
     assert planner(*TIMED, "--timeline", tmp_path / "a.png").exit_code == 7
 
 
+@pytest.mark.slow
 def test_a_picture_is_drawn_silently_where_no_cache_can_be_written(tmp_path):
     blocked = tmp_path / "file"
     blocked.touch()

@@ -198,6 +198,7 @@ def test_bad_input_gets_a_reason_and_a_code(planner, case):
     assert ran.out == ""
 
 
+@pytest.mark.slow
 def test_limits_nobody_meets_name_the_nearest_and_a_remedy_that_works(planner):
     ran = planner(*SERVE, "--ttft", "1ms", "--tpot", "1ms")
     assert ran.exit_code == 4

@@ -96,7 +96,7 @@ def test_sigterm_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("question", [LARGE, SERVED], ids=["train", "serve"])
 def test_what_an_interrupted_search_found_is_shown_and_written(tmp_path, question):
     table, document = tmp_path / "a.csv", tmp_path / "b.json"
@@ -198,6 +198,7 @@ def test_a_result_file_never_takes_the_place_of_a_closed_stream(tmp_path):
     assert json.loads(path.read_text())["rows"]
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_once_that_a_search_was_interrupted(tmp_path):
     main, side = pty.openpty()
     process = subprocess.Popen(

@@ -41,7 +41,7 @@ def test_training_is_sized_by_its_deadline(planner):
     assert told.index("h100-sxm-80gb") < told.index("a100-sxm-80gb")
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
 def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -104,6 +104,7 @@ def test_what_a_size_rests_on_is_told(planner, tmp_path):
     assert f"{offer.offers} offers, {offer.when})" in told
 
 
+@pytest.mark.slow
 def test_another_contract_than_the_usual_is_told(planner):
     ran = planner(*TRAIN, "--gpu", "mi350x", "--deadline", "13d", "--framework", "megatron-lm")
     assert "No on-demand price known, priced as: mi350x reserved-1y" in words_of(ran.out)
@@ -167,6 +168,7 @@ def test_faults_of_a_question_are_told_at_once(planner):
     assert "leave out --gpus" in ran.err
 
 
+@pytest.mark.slow
 def test_what_is_asked_and_assumed_of_a_service_is_told(planner):
     asked = ("--workload", "serve", "--model", "llama-3.1-8b", "--engine", "vllm", "--gpu", "h100",
              "--request-rate", "20", "--set", "quantization=fp8", "--mode=aggregated")  # fmt: skip
@@ -215,6 +217,7 @@ def test_what_no_bound_allows_is_told(planner, asked, code, words):
     assert words in words_of(ran.err)
 
 
+@pytest.mark.slow
 def test_services_share_a_stock(planner, tmp_path):
     path, out = tmp_path / "services.toml", tmp_path / "services.json"
     path.write_text(

@@ -15,6 +15,7 @@ tensor_parallel = { powers_of_two_up_to = -1 }
 """
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_lists_are_plain_and_fit(planner, kind):
     ran = planner("specs", "list", kind)
@@ -92,7 +93,7 @@ def test_own_specs_are_looked_in_first(planner, tmp_path):
     assert "mine" not in planner("specs", "list", "spaces").out
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [200, 120, 80, 60, 40])
 @pytest.mark.parametrize("kind", ["gpus", "clusters", "models"])
 def test_no_digit_is_cropped(planner, kind, columns, monkeypatch):

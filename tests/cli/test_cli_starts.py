@@ -56,6 +56,7 @@ def test_a_server_whose_longest_request_finds_no_room_does_not_start(
     assert 1024 < int(found[2]) <= int(found[1].replace(",", ""))
 
 
+@pytest.mark.slow
 def test_it_starts_with_the_length_that_is_named(planner, tmp_path: Path) -> None:
     command = "vllm serve meta-llama/Llama-3.1-8B"
     refused = planner("estimate", "--from", file_of(tmp_path, command), *ASKED)

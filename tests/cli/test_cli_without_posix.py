@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from rows import each
 
 # The standard library is imported first: with an msvcrt it takes the system for Windows.
@@ -27,6 +28,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.slow
 @each(
     ("command", "locks"),
     [

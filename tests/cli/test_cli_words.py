@@ -38,6 +38,7 @@ def test_a_word_has_its_meanings(word: str, names: list[str]) -> None:
     assert [re.split(r" [(\[]", meaning.name)[0] for meaning in explain_word(word)] == names
 
 
+@pytest.mark.slow
 def test_every_term_has_a_meaning_and_a_usage() -> None:
     for name, term in glossary().items():
         if term.description:

@@ -58,7 +58,7 @@ QUESTIONS: list[tuple[ErrorTables, Rule]] = [
 ]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("tables", "rule"), QUESTIONS, ids=lambda one: getattr(one, "label", ""))
 def test_less_evidence_is_never_narrower(tables: ErrorTables, rule: Rule) -> None:
     catalogue = Catalogue()

@@ -54,6 +54,7 @@ def _whole() -> tuple[TrainingConfigurations, list[tuple[Any, ...]]]:
     return block, _tuples(block)
 
 
+@pytest.mark.slow
 @given(max_rows=st.integers(1, 700))
 @settings(max_examples=examples(100, 6))
 def test_blocks_of_any_size_are_the_mesh_in_order(max_rows: int) -> None:

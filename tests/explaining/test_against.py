@@ -46,6 +46,7 @@ def test_an_answer_may_differ_too():
     assert not found.is_tie
 
 
+@pytest.mark.slow
 def test_near_plans_are_ties():
     assert against(tp=4, pp=2, vp=20).difference.is_tie
     assert "They are tied" in against(tp=4, pp=2, vp=20).summary()

@@ -106,6 +106,7 @@ def test_limits_end_it_too():
     assert rates[0] <= 0.03 < rates[1]
 
 
+@pytest.mark.slow
 def test_a_larger_headroom_and_a_surer_fit_leave_less():
     plain = length_of(LONG, "sequence_length").largest
     spare = {**LONG, "constraints": {"memory_headroom": "10GiB"}}
@@ -113,6 +114,7 @@ def test_a_larger_headroom_and_a_surer_fit_leave_less():
     assert length_of({**LONG, "confidence": 0.95}, "sequence_length").largest < plain
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("request_", "name"),
     [

@@ -210,6 +210,7 @@ def test_a_part_beyond_its_roofline_says_which_fitted_share_is():
     assert words.count("exceeds the roofline") == 1
 
 
+@pytest.mark.slow
 def test_the_engine_of_a_step_of_reinforcement_learning_has_efficiencies_of_its_own():
     found = planner.explain(
         workload="rl", model="llama-3.1-8b", gpu="h100", num_gpus=8, output_tokens=1000,

@@ -30,6 +30,7 @@ def inputs(kinds: tuple[str, ...], number: int) -> list[Input]:
     return [Input(SEED, kinds[at % len(kinds)], at // len(kinds)) for at in range(number)]
 
 
+@pytest.mark.slow
 def test_some_inputs_end_in_an_answer_or_a_message(tmp_path: Path) -> None:
     driver = Driver(tmp_path, few=True)
     for one in inputs(_QUICK, FEW):

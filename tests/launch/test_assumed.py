@@ -428,6 +428,7 @@ def test_a_layout_from_outside_is_the_widest_where_none_fits(tmp_path: Path) -> 
     assert "does not fit" in found.imported.assumed["num_gpus"]
 
 
+@pytest.mark.slow
 def test_of_a_format_without_kernels_the_layout_goes_with_its_gpus(tmp_path: Path) -> None:
     """TensorRT-LLM has no kernels of NVFP4 for Hopper: no layout runs, and one is shown."""
     text = "trtllm-serve nvidia/Qwen3.5-397B-A17B-NVFP4 --tp_size $TP --max_seq_len 8192\n"

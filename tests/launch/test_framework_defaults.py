@@ -182,6 +182,7 @@ _LONG = """python src/train.py --stage sft --do_train \\
 """
 
 
+@pytest.mark.slow
 def test_what_a_release_of_the_software_decides_may_not_fit(planner, tmp_path) -> None:
     """65,536 tokens filled 80 GB and 102,400 ran out, in May 2024: hiyouga/LlamaFactory#3638."""
     file = tmp_path / "run.sh"

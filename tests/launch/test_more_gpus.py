@@ -40,7 +40,7 @@ def _is_heeded(case: Case, workload: str | None) -> None:
         assert "0 configurations" not in message
 
 
-@pytest.mark.few(25)
+@pytest.mark.few(14)
 @pytest.mark.parametrize("case", READ, ids=lambda case: case.name)
 def test_twice_the_gpus_of_a_file_are_heeded_or_refused(case: Case) -> None:
     _is_heeded(case, None)

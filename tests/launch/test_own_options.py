@@ -47,7 +47,7 @@ def test_engines_have_options_of_their_own() -> None:
         assert options_of(engine) - others, engine
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("gpu", ["rtx4090", "rtx3060-12gb", "h100"])
 @pytest.mark.parametrize("longest", [4096, 100_000])
 @pytest.mark.parametrize("engine", COMMANDS)

@@ -78,6 +78,7 @@ def test_a_version_has_the_profile_of_the_last_release_before_it(
     assert StatedVersion(tool="vllm", number=number, line=1).profile(Catalogue(), vendor) == profile
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("tag", "profile"), [("v0.6.3", "vllm-v0"), ("v0.9.0", "vllm-0.8"), ("v0.27.1", "vllm")]
 )

@@ -127,6 +127,7 @@ WAYS = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", WAYS)
 @settings(max_examples=examples(100, 8), deadline=None)
 @given(
@@ -177,6 +178,7 @@ fi
 """
 
 
+@pytest.mark.slow
 def test_the_choices_of_a_branch_are_named_and_answered(planner: Command, tmp_path: Path) -> None:
     model = "Qwen/Qwen2.5-72B-Instruct"
     (tmp_path / "s.sh").write_text(f"{BRANCHES}vllm serve {model} --tensor-parallel-size $TP\n")

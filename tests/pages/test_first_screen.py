@@ -44,6 +44,7 @@ class _First(HTMLParser):
             self.found[name][-1] += words
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", EVERY)
 def test_the_first_screen_is_a_sentence_three_numbers_a_badge_and_a_chart(page_made, name):
     html = page_html(page_made(name))
@@ -147,6 +148,7 @@ def test_a_size_that_nothing_does_is_a_page_that_says_so(changed):
     assert 'class="figure"' not in html
 
 
+@pytest.mark.slow
 def test_a_front_of_thousands_of_plans_is_a_page_below_two_megabytes(changed):
     def many(table):
         table["rows"] = [*table["rows"]] * (3000 // len(table["rows"]) + 1)

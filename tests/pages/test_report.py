@@ -164,6 +164,7 @@ def test_a_size_tells_its_margins_and_what_is_not_possible(page_made):
     assert {"cost_usd", "num_gpus", "calendar_time", "plan"} <= {*names}
 
 
+@pytest.mark.slow
 def test_a_size_over_a_day_has_what_each_hour_takes(planner, tmp_path, monkeypatch):
     """A clock is no number, though `time` is also a term with a unit."""
     monkeypatch.setenv("COLUMNS", "120")
@@ -441,6 +442,7 @@ def test_an_unfinished_sweep_says_so(results, tmp_path):
     assert page.answer == ["No scenario has a plan."]
 
 
+@pytest.mark.slow
 def test_a_page_of_serving_says_whether_it_carries_the_load_and_what_the_engine_says(
     planner, tmp_path
 ):

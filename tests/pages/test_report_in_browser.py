@@ -257,6 +257,7 @@ def test_a_day_has_an_axis_of_time_and_steps(opened, planner, tmp_path):
     assert chart.locator("svg g.point").count() == 24
 
 
+@pytest.mark.slow
 def test_a_published_run_tells_its_source_and_date(opened, planner, tmp_path):
     result, page_file = tmp_path / "front.json", tmp_path / "front.html"
     planner(

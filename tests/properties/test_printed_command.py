@@ -196,12 +196,14 @@ def show(command: list[str], row: dict[str, Any]) -> None:
     assert {name: again[name] for name in plan} == plan, command
 
 
+@pytest.mark.slow
 @SOME
 @given(question=TRAINING | ADAPTERS, data=st.data())
 def test_of_training(question: Words, data: st.DataObject, capsys: Any) -> None:
     check(question, capsys, data)
 
 
+@pytest.mark.slow
 @SOME
 @given(question=STREAMS | POOLS | BATCHES, data=st.data())
 def test_of_serving(question: Words, data: st.DataObject, capsys: Any) -> None:

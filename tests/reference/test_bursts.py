@@ -147,7 +147,7 @@ TRACES = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("load", [0.5, 0.7, 0.8])
 @pytest.mark.parametrize("name", TRACES)
 def test_the_closed_form_of_a_trace_is_near_its_replay(
@@ -184,7 +184,7 @@ def test_prompts_that_stop_answers_are_in_the_tail_of_their_tokens(
     assert found.predicted[TOKEN][0.99] > 3 * found.predicted[TOKEN][None]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("replicas", "step"), [(2, 0.0), (4, 0.0), (8, 0.0), (8, 3.0)])
 def test_replicas_that_take_a_trace_in_turn_meet_fewer_of_its_bursts(
     replicas: int, step: float, tmp_path: Path

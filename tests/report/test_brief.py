@@ -51,7 +51,7 @@ def question(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return QUESTIONS[request.param]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 def test_it_is_whole_at_every_width(planner: Any, monkeypatch: Any, question: Any) -> None:
     found = {}
     for width in (60, 80, 120, 200):

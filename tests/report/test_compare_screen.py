@@ -69,6 +69,7 @@ def test_sentences_of_a_comparison_are_those_of_its_table(
             assert f"{'ABC'[result['best']]} is best in " in text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("words", SIZED, ids=lambda words: "-".join(words[1:4]))
 def test_a_size_recommends_the_marked_row_and_counts_more_gpus_to_be_surer(
     planner: Any, words: tuple[str, ...]
@@ -90,6 +91,7 @@ def _whole(text: str) -> int:
     return int(text.replace(",", ""))
 
 
+@pytest.mark.slow
 def test_a_gpu_that_keeps_the_assumed_limits_is_recommended_before_others(planner: Any) -> None:
     """MI300X costs less, but only where limits that planner assumes are widened for it."""
     asked = (

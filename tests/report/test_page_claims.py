@@ -70,7 +70,7 @@ def _number(text: str) -> float:
     return float(match[0].replace(",", "")) if match else float("nan")
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_no_sentence_is_said_twice(page_of: Callable[[str], str], name: str) -> None:
     lines = [
@@ -82,7 +82,7 @@ def test_no_sentence_is_said_twice(page_of: Callable[[str], str], name: str) -> 
         assert other not in one, (name, other)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [name for name in QUESTIONS if name.split()[0] in ("size", "sweep")]
 )

@@ -83,6 +83,7 @@ def written(tmp_path_factory):
     return _Written(tmp_path_factory.mktemp("written"))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_result_is_read_back_from_its_file(written, name):
     kind, *words = COMMANDS[name]
@@ -118,6 +119,7 @@ PRESENTERS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", PRESENTED)
 def test_a_file_is_presented_as_the_command_does(written, planner, name):
     kind, *words = COMMANDS[name]

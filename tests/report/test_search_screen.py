@@ -68,7 +68,7 @@ def screens(
     return report, lines
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 def test_the_answer_is_short_and_its_claims_hold(screens: Any) -> None:
     report, lines = screens
     for width, shown in lines.items():
@@ -140,6 +140,7 @@ def test_the_front_file_has_the_recommended_plan(planner: Any, tmp_path: Path) -
     assert marks == ["True", *["False"] * (len(rows) - 1)]
 
 
+@pytest.mark.slow
 def test_a_faster_number_format_is_named(planner: Any) -> None:
     """FP8 on H100 is a search of its own."""
     asked = ("search", "--model", "llama-3.1-70b", "--gpu", "h100", "--gpus", "64")
@@ -155,6 +156,7 @@ def test_a_faster_number_format_is_named(planner: Any) -> None:
     assert "With fp8" not in planner(*asked[:4], "a100", *asked[5:]).out
 
 
+@pytest.mark.slow
 def test_a_faster_release_is_named(planner: Any) -> None:
     """A plan on the V0 engine of vLLM names the current one."""
     asked = ("search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100")

@@ -41,14 +41,14 @@ def launches() -> list[Any]:
     return random.Random(SEED).sample(judged, 15)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("asked", [*questions()], ids=" ".join)
 def test_a_question_is_answered_in_a_screen(planner, asked) -> None:
     ran = planner(*asked)
     check(ran.exit_code, ran.out or ran.err)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", launches(), ids=lambda case: case.name)
 def test_a_file_is_judged_in_a_screen(planner, monkeypatch, case) -> None:
     path = Path(case.path)

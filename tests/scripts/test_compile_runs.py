@@ -16,6 +16,7 @@ def library():
     return Library()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("path", [SHIPPED, *SHIPPED_INFERENCE], ids=lambda path: path.stem)
 def test_running_it_again_changes_nothing(library, path):
     same = compiled(path, library) == path.read_text(encoding="utf-8")

@@ -18,6 +18,7 @@ def known() -> tuple[make_campaigns.Campaign, ...]:
     return tuple(make_campaigns.campaigns())
 
 
+@pytest.mark.slow
 def test_the_specs_have_what_campaigns_tell() -> None:
     told, fitted = Catalogue().load_reliability("published").spec.campaign, known()
     assert told is not None

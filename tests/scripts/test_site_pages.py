@@ -147,6 +147,7 @@ def test_parameters_are_said_what_they_mean() -> None:
     ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", ["planner.api", "planner.api_files", "planner.errors", "planner.base.units"]
 )

@@ -149,6 +149,7 @@ BURSTY = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_quiet_hour_that_bursts_takes_as_many_replicas_as_keep_its_limits(tmp_path) -> None:
     """A day of 115/s at its peak and 10/s at night, in bursts.
 
@@ -190,6 +191,7 @@ def test_rates_that_take_the_same_fleet_are_not_searched(monkeypatch):
     assert searched == [1.5]
 
 
+@pytest.mark.slow
 def test_layouts_that_cannot_cost_less_are_left_out(monkeypatch, tmp_path):
     """The day is the same as where every layout is searched, with less than half of the days."""
     path = tmp_path / "day.csv"

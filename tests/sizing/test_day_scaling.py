@@ -132,6 +132,7 @@ def test_a_trace_is_a_load_by_the_minute(trace: Path) -> None:
     assert doubled.mean == pytest.approx(5)
 
 
+@pytest.mark.slow
 def test_a_trace_is_sized_by_the_minute(planner, trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "day.json"
     asked = (

@@ -78,6 +78,7 @@ def test_what_waits_for_gpus_that_start_late():
     ).late == pytest.approx(10800)
 
 
+@pytest.mark.slow
 def test_the_layout_is_that_of_the_cheapest_day(load):
     """The layout of the fewest GPUs at the peak loses to one that shrinks further."""
     path = load([(1, 3, 6, 7)[min(rate // 13, 3)] for rate in QUIET])

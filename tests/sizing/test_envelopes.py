@@ -76,6 +76,7 @@ def test_pools_of_many_gpus_are_as_many_times_those_of_a_part():
     assert ten.output_tokens / one.output_tokens == pytest.approx(10, rel=0.03)
 
 
+@pytest.mark.slow
 def test_a_budget_pays_single_gpus():
     """A hundred USD an hour pay 25 GPUs at 4 USD: 12 replicas of two."""
     assert _carried(price=4, budget="100USD/h").fleet.num_gpus == 24
@@ -89,6 +90,7 @@ def test_a_budget_and_a_limit_of_power_hold_both():
     assert both.fleet.row["power_kw"] <= 20
 
 
+@pytest.mark.slow
 def test_a_budget_of_owned_gpus_pays_whole_nodes():
     """H100 are bought in nodes of 8, of which each GPU costs 1.88 USD an hour: 15.1 a node."""
     asked = {"contract": "owned", "model": "llama-3.1-8b"}
@@ -97,6 +99,7 @@ def test_a_budget_of_owned_gpus_pays_whole_nodes():
     assert "below 8 GPUs, which are sold together," in size.reason
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("confidence", [0.5, 0.9])
 @pytest.mark.parametrize("rate", [20, 200])
 @pytest.mark.parametrize(("model", "gpu"), [("llama-3.1-70b", "h100"), ("llama-3.1-8b", "a100")])
@@ -229,7 +232,7 @@ def test_a_rate_above_the_budget_is_refused_with_its_cost():
     ("gpu", "tokens", "rate", "times"),
     [("h100", 200, 10, 3), ("h100", 500, 30, 1), ("h200", 200, 20, 2)],
 )
-@pytest.mark.few(1)
+@pytest.mark.slow
 def test_a_budget_carries_at_least_what_the_plan_of_a_rate_would(gpu, tokens, rate, times):
     """The fleet for a rate, paid ``times`` over, serves no more than the budget of that price."""
     asked = {"workload": "serve", "model": "llama-3.1-70b", "gpu": gpu, "input_tokens": 1000}

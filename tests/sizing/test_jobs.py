@@ -125,6 +125,7 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> tuple[SharedFleet, Share
     return alone, both
 
 
+@pytest.mark.slow
 def test_a_weekly_fine_tune_runs_at_night_on_gpus_that_are_paid(
     fleets: tuple[SharedFleet, SharedFleet],
 ) -> None:
@@ -167,6 +168,7 @@ def test_an_evaluation_takes_its_requests_over_its_rate() -> None:
     assert fleet.pools[0].hours == (1.0,) * 24
 
 
+@pytest.mark.slow
 def test_power_that_is_too_small_says_by_how_much() -> None:
     table = {"services": {"chat": {"model": "llama-3.1-70b", "request_rate": 30}}}
     common = {"gpu": "h100", "price": 2, "engine": "vllm", "input_tokens": 2000}

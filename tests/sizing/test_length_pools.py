@@ -44,6 +44,7 @@ def test_ends_are_deciles_and_the_few_longest_prompts():
     assert ends == sorted(ends)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_cuts")
 def test_the_cheapest_cut_is_found_and_its_gain_has_a_cause():
     found = planner.size_pools(2, **ASKED)
@@ -76,6 +77,7 @@ def test_three_pools_are_the_best_of_all_pairs():
     assert found.pools.cost == pytest.approx(min(cut.cost for cut in found.cuts))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lengths", ["servegen-large", None])
 def test_an_end_beyond_all_prompts_gives_the_mixed_pool_to_the_digit(lengths):
     asked = {**ASKED, "lengths": lengths}
@@ -87,6 +89,7 @@ def test_an_end_beyond_all_prompts_gives_the_mixed_pool_to_the_digit(lengths):
     assert "All prompts are in one pool" in found.summary()
 
 
+@pytest.mark.slow
 def test_two_equal_pools_are_one_less_what_it_pools(tmp_path):
     """Prompts of 1,000 and 1,001 tokens: two searches at half the rate, whole replicas."""
     path = tmp_path / "lengths.csv"
@@ -101,6 +104,7 @@ def test_two_equal_pools_are_one_less_what_it_pools(tmp_path):
     assert 0 <= loss <= 2 * replica
 
 
+@pytest.mark.slow
 def test_a_paged_cache_gains_nothing_by_reserved_contexts():
     """fleet-sim's cut at 6,144 tokens of Azure's prompts saves 0 % where contexts are alike.
 
@@ -113,6 +117,7 @@ def test_a_paged_cache_gains_nothing_by_reserved_contexts():
     assert abs(planner.size_pools(6144, **asked).saved) < 0.1
 
 
+@pytest.mark.slow
 def test_the_lengths_of_answers_are_those_of_the_pools_own_requests(tmp_path):
     path = tmp_path / "lengths.csv"
     path.write_text("input_tokens,output_tokens\n" + "500,400\n4000,20\n" * 50)
@@ -127,6 +132,7 @@ def test_the_lengths_of_answers_are_those_of_the_pools_own_requests(tmp_path):
     assert lengths(planner.size_pools("1k", **asked, output_tokens=99)) == [(500, 99), (4000, 99)]
 
 
+@pytest.mark.slow
 def test_a_day_is_shared_by_pools(tmp_path):
     (tmp_path / "day.csv").write_text("time,request_rate\n00:00,20\n12:00,200\n")
     asked = {**SMALL, "request_rate": None, "load": tmp_path / "day.csv"}
@@ -165,6 +171,7 @@ def test_what_cannot_be_cut_is_told(asked, words):
             candidate_cuts(request, pools)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_cuts")
 def test_files_and_the_page_have_the_pools(planner, tmp_path):
     out, table, page = (tmp_path / name for name in ("pools.json", "pools.csv", "page.md"))

@@ -159,6 +159,7 @@ def test_a_run_pays_rent_for_its_own_hours_and_ownership_for_all() -> None:
     assert swings["load"] == pytest.approx((30_660, 56_940))
 
 
+@pytest.mark.slow
 def test_a_training_run_has_the_same_page(tmp_path: Path) -> None:
     """Rent of a year is the cost of the run; the runs a year that pay are those of the table."""
     result, text = tmp_path / "run.json", tmp_path / "run.md"
@@ -204,6 +205,7 @@ def tables(text: str, title: str) -> list[list[str]]:
     return rows[2:]
 
 
+@pytest.mark.slow
 def test_the_page_adds_up(written: tuple[Any, str]) -> None:
     """Years add up to their sum, and the sum of the scenario is that of the years."""
     _, text = written

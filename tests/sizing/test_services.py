@@ -112,6 +112,7 @@ def test_the_stock_decides_who_runs_on_which_gpu():
         planner.size_services(chat, stock=f"h100={few}", price=2)
 
 
+@pytest.mark.slow
 def test_a_service_is_split_where_no_type_has_enough():
     service = {"services": {"chat": {**CHAT, "request_rate": 40}}, **COMMON}
     whole = planner.size_services(service, stock={"h100": 999}, price=2)
@@ -125,6 +126,7 @@ def test_a_service_is_split_where_no_type_has_enough():
     assert all(pool.peak_gpus <= pool.stock for pool in fleet.pools)
 
 
+@pytest.mark.slow
 def test_services_with_peaks_at_other_hours_share_gpus(tmp_path):
     for name, rates in (("day", [2] * 12 + [30] * 12), ("night", [30] * 12 + [2] * 12)):
         lines = "".join(f"{hour},{rate}\n" for hour, rate in enumerate(rates))

@@ -120,6 +120,7 @@ def test_columns_of_limits_have_the_unit_of_their_name():
     assert row["spare_request_rate"] == pytest.approx(spare)
 
 
+@pytest.mark.slow
 def test_surer_services_never_have_fewer_gpus():
     found = [
         planner.size(**SERVICE, request_rate=300, confidence=sure).sizes[0].fewest.num_gpus
@@ -144,6 +145,7 @@ def test_with_other_gpus_for_prompts_the_cheapest_may_have_more():
     assert size.cheapest.num_gpus >= size.fewest.num_gpus
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("mode", "others", "bound"),
     [("disaggregated", {"prefill_gpu": "a100"}, 0.3), ("aggregated", {}, 0.2)],
@@ -259,6 +261,7 @@ def test_no_other_base_costs_less(seed):
     assert day_cost(hours, best, terms) == pytest.approx(min(costs))
 
 
+@pytest.mark.slow
 def test_the_fleet_of_each_hour(write):
     path = write(hourly([3] * 5 + [20] * 3 + [60, 120, 120] + [173] * 5 + [60] * 4 + [20] * 4))
     asked = {**SERVICE, "confidence": 0.9}
@@ -290,6 +293,7 @@ def test_the_fleet_of_each_hour(write):
     assert day.utilization == pytest.approx(sum(h.period.request_rate for h in day.hours) / could)
 
 
+@pytest.mark.slow
 def test_a_reserved_base_and_a_peak_by_the_hour(write):
     path = write(hourly([20] * 12 + [200] * 12))
     answer = planner.size(

@@ -84,6 +84,7 @@ def test_of_given_numbers_the_first_that_is_enough():
     assert set(size.tried) <= {24, 40, 48, 128}
 
 
+@pytest.mark.slow
 def test_who_is_surer_never_needs_fewer_gpus():
     asked = {"total_tokens": "20B"}
     sizes = [sized("10d", confidence=sure, **asked).sizes[0] for sure in (0.5, 0.7, 0.95)]
@@ -92,6 +93,7 @@ def test_who_is_surer_never_needs_fewer_gpus():
     assert found[0] < found[-1]
 
 
+@pytest.mark.slow
 def test_a_longer_deadline_never_needs_more():
     asked = {"total_tokens": "20B"}
     found = [sized(f"{days}d", **asked).sizes[0].fewest.num_gpus for days in (2, 3, 12, 48)]
@@ -132,7 +134,7 @@ def test_the_cheapest_gpu_comes_first_and_what_cannot_last(of_three):
     assert "precision" in sizes[-1].reason
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [144, 168, 336])
 def test_a_budget_has_a_fastest_run_that_no_number_beats(count):
     asked = {**RUN, **GPU, **PREDICTED, "total_tokens": "100B", "price": 2.0}
@@ -177,6 +179,7 @@ def test_the_limit_that_binds_is_told_at_the_number_that_comes_nearest():
     assert f"with {fastest.fastest.num_gpus:,} GPUs, above 1.00 s" in size.reason
 
 
+@pytest.mark.slow
 def test_a_budget_below_what_the_deadline_costs_is_the_reason():
     asked = {**RUN, **GPU, **PREDICTED, "total_tokens": "100B", "price": 2.0}
     (within,) = planner.size(**asked, constraints={"calendar_time": "13d"}).sizes
@@ -204,6 +207,7 @@ def test_a_bound_that_is_missed_by_a_hair_is_told_so():
     assert "GPUs, just above " in size.reason
 
 
+@pytest.mark.slow
 def test_whole_nodes_that_were_not_looked_at_are_told(of_three):
     asked = {**RUN, **GPU, "total_tokens": "400B"}
     sizes = planner.size(**asked, constraints={"calendar_time": "2d"})
@@ -254,6 +258,7 @@ def _tasks():
     return sizing_tasks(make_request({**RUN, "constraints": {"cost": 1e6}}))
 
 
+@pytest.mark.slow
 def test_processes_find_what_one_finds():
     gpus = ["a100", "h100"]
     one, two = (sized("13d", gpu=gpus, workers=number) for number in (1, 2))
@@ -261,6 +266,7 @@ def test_processes_find_what_one_finds():
     assert repr(one.table) == repr(two.table)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("bound", [{"calendar_time": "7.466d"}, {"cost": 40_000}])
 def test_what_is_predicted_for_one_contract_is_judged_for_all(monkeypatch, bound):
     """Costs differ, which may be a limit; 32 spot GPUs, taken away, take 7.469 days for 7.463."""

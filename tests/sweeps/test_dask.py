@@ -70,6 +70,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_a_cluster_makes_the_same_bytes(
     cluster: Any, plan: SweepPlan, here: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -185,6 +186,7 @@ def test_a_worker_that_is_lost_in_the_start_check_is_not_the_scheduler(plan: Swe
         check(plan, OfScheduler(["a"], [CommClosedError("in rpc")], is_lost=True))
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_in_the_start_check_does_not_end_the_sweep(
     cluster: Any,
     plan: SweepPlan,
@@ -404,6 +406,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         on_dask("tcp://127.0.0.1:1")
 
 
+@pytest.mark.slow
 def test_processes_and_a_cluster_are_not_asked_for_together(planner: Any, tmp_path: Path) -> None:
     ran = planner(
         "sweep",

@@ -98,6 +98,7 @@ def test_killed_at_random_it_ends_with_the_bytes_of_one_that_was_not(tmp_path: P
     assert sum(map(int, re.findall("ended ([0-9]+) times", ran.stdout))) == kills
 
 
+@pytest.mark.slow
 def test_killed_at_each_write_it_ends_the_same(tmp_path: Path) -> None:
     script = Path(__file__).with_name("killed_at_writes.py")
     ran = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True)
@@ -164,6 +165,7 @@ def test_a_full_disk_is_told_and_the_rest_goes_on(
     assert contents(tmp_path) == whole
 
 
+@pytest.mark.slow
 def test_a_second_one_is_kept_from_the_directory_of_the_first(
     file: Path, plan: SweepPlan, tmp_path: Path
 ) -> None:

@@ -312,6 +312,7 @@ def test_who_gives_up_leaves_the_worker_to_others(found: dict[str, Any]) -> None
     assert not found["after one that was given up"].is_error
 
 
+@pytest.mark.slow
 def test_work_that_takes_too_long_is_ended() -> None:
     large = {
         "model": "llama-65b", "gpu": "all", "framework": "all", "total_tokens": "1T",

@@ -60,6 +60,7 @@ def _sentences(found):
     return [re.sub("<[^>]*>", "", one) for one in told]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_page_and_an_object(command):
     found = _answer(command, ASKED[command])
@@ -73,6 +74,7 @@ def test_every_command_has_a_page_and_an_object(command):
         assert "train.sh" in answer(plan, None, Limits(), lambda *_: None).content
 
 
+@pytest.mark.slow
 def test_pools_are_those_of_the_command_line(planner, tmp_path):
     fields = {
         "model": "llama-3.1-8b", "gpu": "h100", "request_rate": "20", "engine": "vllm",
@@ -96,6 +98,7 @@ def test_what_nobody_gave_is_told_by_field(command):
     assert {"gpu", "price"} <= {*found.assumed}
 
 
+@pytest.mark.slow
 def test_files_of_an_answer():
     question = _of("search", SMALL)
 
@@ -232,6 +235,7 @@ def _until(number):
     return tell
 
 
+@pytest.mark.slow
 def test_what_was_found_when_the_time_ends_is_kept():
     numbers = ",".join(str(8 * number) for number in range(1, 10))
     many = f"model=llama-7b&gpu=a100,h100&num_gpus={numbers}&space=small"

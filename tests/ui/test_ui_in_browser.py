@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import httpx
+import pytest
 from playwright.sync_api import Error
 from served import LONG, PATIENCE_S, SMALL, until
 
@@ -204,6 +205,7 @@ def test_pages_stay_within_their_width_and_are_read_on_light_and_dark(opened, ad
                     assert page.evaluate(_CONTRAST, name) >= 4.5, (path, scheme, name)
 
 
+@pytest.mark.slow
 def test_a_day_several_services_and_a_budget_are_decided_in_the_browser(opened, address, tmp_path):
     """What the command line is given with files and money is given in the form."""
     day, services = tmp_path / "chat.csv", tmp_path / "both.toml"

@@ -138,6 +138,7 @@ def test_a_profile_that_extends_another_gets_the_tables_it_lacks(fitted, tmp_pat
     assert found.spec.states == shipped.states
 
 
+@pytest.mark.slow
 def test_a_fit_of_all_parameters_asks_for_few_predictions(library, monkeypatch):
     """Most parameters move nothing here, and folds of runs keep the slopes of all."""
     asked = []

@@ -17,6 +17,7 @@ def found(shipped_tables: Sequence[Sequence[ComparedRun]]) -> list[Residual]:
     return [*residuals(training), *residuals([row for rows in others for row in rows])]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("quantity", ["step_time", "time_per_output_token", "throughput"])
 def test_runs_of_a_new_publisher_stay_within_their_quantile(
     found: Sequence[Residual], quantity: str

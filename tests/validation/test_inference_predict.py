@@ -40,6 +40,7 @@ def only(**changes):
     return prediction
 
 
+@pytest.mark.slow
 def test_neither_measurements_nor_order_nor_company_change_a_prediction(sample, together):
     blind = [
         type(run)(

@@ -102,6 +102,7 @@ def test_intervals_hold_most_runs(tables, compared):
     assert 0.83 <= found["all"].within <= 0.97
 
 
+@pytest.mark.slow
 def test_intervals_hold_runs_they_were_not_made_of(tables):
     rows = [*tables[SERVING], *tables[STATIC]]
     found = residuals(rows)

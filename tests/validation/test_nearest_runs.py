@@ -72,6 +72,7 @@ def test_other_lengths_models_and_batches_are_not_near(table: Any) -> None:
     assert not table(concurrency="")
 
 
+@pytest.mark.slow
 def test_the_page_has_the_runs_with_source_and_date(tmp_path: Path) -> None:
     result, page = tmp_path / "front.json", tmp_path / "front.html"
     search = (

@@ -52,6 +52,7 @@ def test_default_spaces_contain_their_values() -> None:
             assert code in source.mesh.values(name), (recipe["recipe"], name, value)
 
 
+@pytest.mark.slow
 def test_the_rules_accept_vendors_layouts(found: list[Compared]) -> None:
     """The others need more GPUs than the recipe names."""
     refused = {one.name: one.broken for one in found if not one.is_possible}

@@ -87,6 +87,7 @@ def found(rows: list[dict[str, str]]) -> Fit:
     return _fit(rows)
 
 
+@pytest.mark.slow
 def test_made_up_numbers_are_found(found: Fit) -> None:
     """Of three steps within two per cent; long answers tell the engine, short ones the rest."""
     values = _values(found)

@@ -26,6 +26,7 @@ def rows():
     return joined(runs, predict(runs))
 
 
+@pytest.mark.slow
 def test_most_steps_are_predicted_about_right(rows):
     errors = [abs(ratio - 1) for row in rows if (ratio := row.ratio(RL_STEP)) is not None]
     assert len(errors) >= 65

@@ -55,6 +55,7 @@ def told(prediction: Prediction, runs: Runs) -> dict[str, object]:
     return found | {"basis": prediction.basis, "reason": prediction.reason}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("table", ["training", "inference", "serving", "rl"])
 def test_each_row_alone_is_the_row_in_its_file(table: str) -> None:
     runs, library = read_runs(SHIPPED.with_name(f"{table}.csv")), Library()

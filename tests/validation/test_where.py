@@ -73,6 +73,7 @@ def test_conditions_that_no_run_meets(tables):
         select_runs(tables, ["num_gpus > 1e9"], Library())
 
 
+@pytest.mark.slow
 def test_selected_published_runs_have_the_predictions_of_all(capsys):
     where = "publisher == 'torchtitan' and num_gpus == 8"
     answer = planner.validate_runs(where=where)
@@ -91,6 +92,7 @@ def test_pretraining_is_no_first_run(tables):
         select_runs(tables, ["first_run"], Library())
 
 
+@pytest.mark.slow
 def test_first_runs_are_those_that_tuning_makes_faster():
     answer = planner.validate_runs(where="first_run and publisher == 'dstackai/benchmarks'")
     assert answer.runs

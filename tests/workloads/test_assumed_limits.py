@@ -219,6 +219,7 @@ SIZED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_assumed_limit_does_not_decide_the_number_of_gpus_of_a_size() -> None:
     sizes = planner.size(**SIZED)
     h100, a100 = (next(s for s in sizes.sizes if s.gpu.startswith(gpu)) for gpu in ("h100", "a100"))

@@ -71,7 +71,7 @@ def check_order(found: Deployments) -> None:
         assert float(np.ravel(found.value(quantity))[0]) >= 0, quantity
 
 
-@pytest.mark.few(24)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("seed", range(400))
 def test_any_load_has_an_answer_in_order(seed: int) -> None:
     question = drawn(seed)

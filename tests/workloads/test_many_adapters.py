@@ -78,6 +78,7 @@ def test_loading_an_adapter_delays_the_first_token() -> None:
     assert miss * bytes_of_one / 64e9 < more < miss * bytes_of_one / 10e9
 
 
+@pytest.mark.slow
 def test_it_is_told(planner) -> None:
     asked = (
         "estimate", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus",

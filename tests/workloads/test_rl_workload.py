@@ -138,6 +138,7 @@ def test_cost_and_calendar_time_are_as_sure_as_the_step():
     assert row["cost_high_usd"] > row["cost_usd"] * step[2] / step[1]
 
 
+@pytest.mark.slow
 def test_a_plan_is_explained_against_another_length(planner):
     against = ("--set", "recompute=full", "--against", "output_tokens=2000")
     ran = planner(*words("explain", *against))
@@ -145,6 +146,7 @@ def test_a_plan_is_explained_against_another_length(planner):
     assert "output tokens" in ran.out
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("more", "told"),
     [
@@ -239,6 +241,7 @@ def test_algorithms_have_their_models():
         work(algorithm="none")
 
 
+@pytest.mark.slow
 def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner, searched, tmp_path):
     told = tmp_path / "told.json"
     ran = planner("explain", "--plan", searched[0], "--json", told, "--full")
@@ -485,6 +488,7 @@ def test_columns_of_the_question_have_the_order_of_the_table() -> None:
     assert [name for name in shared if name in table] == table
 
 
+@pytest.mark.slow
 def test_a_step_fits_as_likely_as_its_trainer_in_the_room_that_the_engine_leaves() -> None:
     """A larger engine and longer micro-batches leave less; another place leaves all."""
 

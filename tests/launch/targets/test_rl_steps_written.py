@@ -120,6 +120,7 @@ def read(path: Path) -> LaunchJob:
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("framework", TARGETS)
 @settings(max_examples=examples(100, 8), suppress_health_check=list(HealthCheck))
 @given(data=st.data())

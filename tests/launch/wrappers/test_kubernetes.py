@@ -363,6 +363,7 @@ _TREES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @example({"a": " b\nc\n"})
 @example({"a": "\nc\n", "b": "c\n\n", "d": "c \n", "e": ["x\ny\n", {"f": "g\nh\n"}]})
 @given(st.dictionaries(_TEXT, _TREES, min_size=1, max_size=3))

@@ -215,6 +215,7 @@ def test_kernels_stand_under_their_roof(shown: Shown, asked: dict[str, Any], wid
     assert "only moves data" in figure.legends[0].get_title().get_text().replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_sizes_are_curves_with_their_limit(shown: Shown) -> None:
     sizes = planner.size(
         model="llama-7b", framework="megatron-lm", space="small", gpu=["h100", "a100"],
@@ -239,6 +240,7 @@ def test_unknown_prices_leave_the_number_of_gpus(shown: Shown) -> None:
     assert axes.get_ylabel() == "GPUs"
 
 
+@pytest.mark.slow
 def test_the_load_of_a_day_has_its_cost_over_the_peak(shown: Shown, tmp_path: Path) -> None:
     day = tmp_path / "day.csv"
     day.write_text("time,request_rate\n00:00,5\n09:00,10\n", encoding="utf-8")
@@ -378,6 +380,7 @@ def _tables(folder: Path) -> list[list[ComparedRun]]:
     return tables
 
 
+@pytest.mark.slow
 def test_predictions_stand_over_measurements(shown: Shown, tmp_path: Path) -> None:
     tables = _tables(tmp_path)
     panels = compared_quantities(tables)
@@ -400,7 +403,7 @@ def test_a_logarithmic_axis_has_few_numbers(low: float, high: float) -> None:
     assert 2 <= sum(low <= tick <= high for tick in axes.get_xticks()) <= 5
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 800, 1900])
 @pytest.mark.parametrize(
     "settings",
