@@ -119,3 +119,15 @@ def test_columns_have_the_cache_as_the_log_has_it(told: int | None, longest: int
 def test_requests_longer_than_the_engine_takes_are_refused() -> None:
     with pytest.raises(SpecError, match=r"1,536 tokens .* longer than the longest .*1,500"):
         make_single_plan(asked(max_model_len=1500))
+
+
+def test_a_longer_answer_never_fits_where_a_shorter_does_not() -> None:
+    fits = []
+    for output_tokens in range(20_000, 34_000, 100):
+        setting = serving_setting(
+            "llama-3.1-8b", "l4", "vllm", input_tokens=1000, output_tokens=output_tokens
+        )
+        found = evaluate_serving(replace(setting, sure_share=0.99), replicas(concurrency=1))
+        fits.append(not bool(found.rejected_by > 0))
+    assert fits == sorted(fits, reverse=True)
+    assert {*fits} == {True, False}

@@ -240,7 +240,8 @@ def _memory_and_cache(
     """Return activation bytes, bytes that the engine may use, and the KV-cache capacity.
 
     The engine samples a default number of sequences to size the cache. If that leaves too little
-    for the sequences of the plan, its limit is set to these, unless a limit is specified.
+    for the sequences of the plan, or the longest request has not the required margin, its limit is
+    set to these, unless a limit is specified.
     """
     memory, sampled = inputs.engine.memory, c.concurrency / c.attention_data_parallel
     profiled = memory.profiled_seqs
@@ -263,6 +264,8 @@ def _memory_and_cache(
     if memory.fixed_profiled_seqs:
         return profiled_bytes, profiled_usable, profiled_capacity
     enough = profiled_capacity.holds(profiled_capacity.sequence) >= c.concurrency
+    margin = (1 - min(inputs.sure_share, 1.0)) * profiled_usable
+    enough &= profiled_capacity.longest <= profiled_capacity.size - margin
     size = np.where(enough, profiled_capacity.size, capacity.size)
     usable = np.where(enough, profiled_usable, usable)
     return np.where(enough, profiled_bytes, sampled_bytes), usable, replace(capacity, size=size)
