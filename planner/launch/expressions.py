@@ -17,13 +17,14 @@ is loaded:
     positive multiple of ``b`` nearest to ``a``; ``ends(text, 'a', 'b')`` is
     true for a text that ends with one of the words, ``starts`` and ``contains`` likewise;
     ``last('a.b.C')`` is ``C``
-``number amount text name joined flag has lists count unknown``
+``number amount text name joined modules flag has lists count unknown``
     functions of options, in readers only: the first option with a positive whole number, with a
-    number, with a text (in lower case), with a text as written; all texts of an option in lower
-    case with blanks between, ``none`` too; whether the first set option is
-    on (``flag('a', default=true)``); whether one is set (names may end with ``*``); the first of
-    some words that the options of a name with ``*`` have (``lists('layers*', 'mamba', 'rwkv')``);
-    how many values an option has; whether the value of one of them is not readable
+    number, with a text (in lower case), with a text as written; all texts of the first set option
+    in lower case with blanks between, ``none`` too; such texts as the modules that get adapters;
+    whether the first set option is on (``flag('a', default=true)``); whether one is set (names may
+    end with ``*``); the first of some words that the options of a name with ``*`` have
+    (``lists('layers*', 'mamba', 'rwkv')``); how many values an option has; whether the value of
+    one of them is not readable
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "last": lambda text: str(text or "").rpartition(".")[2] or None,
 }
 OPTION_FUNCTIONS = (
-    *("number", "amount", "text", "name", "joined", "flag", "has", "lists", "count", "unknown"),
+    *("number", "amount", "text", "name", "joined", "modules", "flag", "has", "lists", "count"),
+    "unknown",
 )
 """Functions of options, which a reader has."""
 _KEYWORD = "default"
@@ -139,8 +141,10 @@ class Expression:
                 texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
                 if is_of_options and len(texts) < len(node.args):
                     raise ValueError(f"{text}: {name} takes names of options in quotes.")
-                is_one = name in ("lists", "count", "joined")
+                is_one = name in ("lists", "count")
                 read = texts[:1] if is_one else texts
+                if name == "has":  # a section is there, whatever the values of its keys
+                    read = [text for text in read if not str(text).endswith(".*")]
                 options |= {str(option) for option in read} if is_of_options else set()
         names = {
             node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node not in calls

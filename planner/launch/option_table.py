@@ -18,9 +18,11 @@ A row of ``options/<target>.csv``:
     prediction; ``unread``: an option of the tool that planner does not read, which may change the
     result (``used`` and ``unread`` may end with ``*``); ``default``: the value
     without any option, from the first such row with a true condition; ``like``: parameters that
-    the table does not name take the rows of the table ``option``; the others are expressions:
-    ``read``: the parameter is ``text`` in a file, unless an earlier row sets it; ``size``: the same
-    for a size of the model; ``write``: the parameter or quantity is ``text`` of the plan;
+    the table does not name take the rows of the table ``option``; ``include``: the expressions of
+    the table ``option`` come here; the others are expressions:
+    ``read``: the parameter is ``text`` in a file, unless an earlier row sets it; ``set``: also if
+    one does; ``size``: as ``read``, for a size of the model; ``write``: the parameter or
+    quantity is ``text`` of the plan;
     ``required``: it is missing in the file if no row sets it; ``noted``, ``refused``: the user gets
     ``note``, or an error with it, if ``text`` is true for the file; ``impossible``: an error with
     it, for a plan
@@ -81,7 +83,9 @@ class OptionRole(StrEnum):
     UNREAD = "unread"
     DEFAULT = "default"
     LIKE = "like"
+    INCLUDE = "include"
     READ = "read"
+    SET = "set"
     SIZE = "size"
     WRITE = "write"
     REQUIRED = "required"
@@ -91,7 +95,7 @@ class OptionRole(StrEnum):
 
 
 EXPRESSION_ROLES = (
-    *(OptionRole.READ, OptionRole.SIZE, OptionRole.WRITE),
+    *(OptionRole.READ, OptionRole.SET, OptionRole.SIZE, OptionRole.WRITE),
     *(OptionRole.REQUIRED, OptionRole.NOTED, OptionRole.REFUSED, OptionRole.IMPOSSIBLE),
 )
 """Roles of rows whose ``value`` and ``text`` are expressions."""
@@ -232,9 +236,17 @@ class OptionTable:
             OptionRole.UNREAD,
             OptionRole.DEFAULT,
             OptionRole.LIKE,
+            OptionRole.INCLUDE,
             *EXPRESSION_ROLES,
         )
-        expressions = tuple(row for row in all_rows if row.role in EXPRESSION_ROLES)
+        expressions = tuple(
+            expression
+            for row in all_rows
+            for expression in (
+                cls.load(row.option).expressions if row.role is OptionRole.INCLUDE else (row,)
+            )
+            if expression.role in EXPRESSION_ROLES
+        )
         rows = [row for row in all_rows if row.role not in special_roles]
         for like_target in (row.option for row in all_rows if row.role is OptionRole.LIKE):
             rows += [row for row in cls.load(like_target).rows if row.parameter not in parameters]

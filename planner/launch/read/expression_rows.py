@@ -26,11 +26,12 @@ from planner.launch.read.parsed_launch import (
     parse_int,
     total_gpus,
 )
-from planner.launch.read.training_values import DEGREES, set_training_value
+from planner.launch.read.training_values import DEGREES, read_adapter_targets, set_training_value
 from planner.question.terms import terms_of
 
-_LAUNCHER_GPUS, _LAUNCHER_NODES = "launcher_gpus", "launcher_nodes"
-"""Names in expressions: GPUs of the job and nodes that the launcher starts."""
+_LAUNCHER_GPUS, _LAUNCHER_NODES, _PROGRAM = "launcher_gpus", "launcher_nodes", "program"
+"""Names in expressions: GPUs of the job, nodes that the launcher starts, words that are no options.
+"""
 
 
 def apply_read_rows(
@@ -49,6 +50,9 @@ def apply_read_rows(
     resources = reading.command.resources
     quantities |= {_LAUNCHER_GPUS: total_gpus(resources)}
     quantities |= {_LAUNCHER_NODES: parse_int(resources.num_nodes)}
+    words = [text for word in reading.command.positional for text in word.texts if text]
+    # Some launchers take the module as an option.
+    quantities.setdefault(_PROGRAM, " ".join((*words, reading.text("--module") or "")).strip())
     sizes: MutableQuantities = {}
 
     def lookup(name: str) -> ExpressionValue:
@@ -75,7 +79,8 @@ def apply_read_rows(
             if row.parameter in terms
             else quantities
         )
-        if row.parameter and values.get(row.parameter) is not None:
+        replaces = row.role is OptionRole.SET
+        if row.parameter and values.get(row.parameter) is not None and not replaces:
             continue
         value = row.expression.evaluate(lookup, functions)
         if isinstance(value, bool) and row.parameter in terms:
@@ -85,11 +90,13 @@ def apply_read_rows(
             continue
         if row.role is OptionRole.SIZE:
             sizes[row.parameter] = value
-        elif row.role is OptionRole.READ and value is not None:
+        elif row.role in (OptionRole.READ, OptionRole.SET) and value is not None:
             if values is quantities:
                 quantities[row.parameter] = value
             else:
                 set_training_value(settings, row.parameter, value)
+                if replaces:
+                    settings.defaults.pop(row.parameter, None)
                 if row.note:
                     settings.defaults[row.parameter] = _fill(row.note, lookup)
         elif row.role is OptionRole.NOTED and value:
@@ -188,9 +195,12 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         parsed = reading.command.options.get(option)
         return None if parsed is None else len(parsed.texts)
 
-    def joined(option: str) -> str | None:
-        parsed = reading.command.options.get(option)
+    def joined(*options: str) -> str | None:
+        parsed = next(filter(None, map(reading.command.options.get, options)), None)
         return " ".join(filter(None, parsed.texts)).lower() or None if parsed else None
+
+    def modules(*options: str) -> str:
+        return read_adapter_targets(joined(*options) or "")
 
     return {
         "number": lambda *options: number(reading, *options),
@@ -198,6 +208,7 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         "text": lambda *options: option_text(reading, *options),
         "name": name,
         "joined": joined,
+        "modules": modules,
         "flag": lambda *options, default=False: flag(reading, *options, default=default),
         "has": has,
         "lists": lists,

@@ -14,10 +14,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from planner.base.enums import Offload
-from planner.base.training_aliases import Algorithm
 from planner.documents.shell.edits import implied_option
 from planner.documents.yaml_writer import yaml_text
 from planner.launch.option_table import (
@@ -56,11 +54,8 @@ from planner.launch.read.hf_trainer.write_script import (
     script_settings,
 )
 from planner.launch.read.parsed_launch import (
-    LaunchSettings,
     OptionReader,
     ParsedCommand,
-    SettingsBuilder,
-    flag,
     number,
     option_text,
     parse_int,
@@ -73,12 +68,7 @@ from planner.launch.target import (
     LaunchOutputFile,
     LaunchTarget,
 )
-from planner.launch.targets.rl_reader_writer import (
-    apply_step_rows,
-    reader_of_steps,
-    set_dynamic_sampling,
-    set_lengths,
-)
+from planner.launch.targets.rl_reader_writer import reader_of_steps
 from planner.launch.write.benchmark import training_draft
 from planner.question.terms import glossary
 
@@ -403,7 +393,7 @@ def with_step(target: LaunchTarget) -> LaunchTarget:
     """Return a Trainer target that also reads full reinforcement-learning steps."""
     update_target = LaunchTarget.of(target.name, answers=target.answers)
     step_target = reader_of_steps(
-        update_target, ("TRL",), _add_step_settings, _merge_config_files, table="trl-step"
+        update_target, ("TRL",), _merge_config_files, _step_facts, table="trl-step"
     )
     return replace(target, answers=step_target.answers, step=step_target.step)
 
@@ -445,41 +435,14 @@ def _server_gpus(reading: OptionReader) -> int | None:
     return prod(int(size) for size in _SPLITS.findall(match["words"]))
 
 
-def _add_step_settings(
-    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
-) -> None:
-    """Set algorithm and lengths, and what the option table reads for a full step."""
-    values = settings.values
+def _step_facts(reading: OptionReader) -> MutableQuantities:
+    """The GPUs of the server that generates, whether the file starts it, and by which program."""
     words = [argument.single or "" for argument in reading.command.positional]
-    is_swift = starts_swift(words)
-    if is_swift:
-        settings.notes.append(
-            "ms-swift has no profile: predicted as TRL, whose trainer it extends."
-        )
-    if flag(reading, "--dynamic_sample"):
-        set_dynamic_sampling(settings)
-    elif any("rloo" in word for word in words):
-        values["algorithm"] = str(Algorithm.RLOO)
-    max_answer = number(reading, "--max_completion_length") or _DEFAULT_MAX_ANSWER
-    length = int(update.values["sequence_length"])
-    set_lengths(settings, length, max_answer, number(reading, "--max_prompt_length"))
-    # A generation has as many micro-batches of each rank as an optimizer step by default. With
-    # fewer, a step has several generations.
-    batch = update.values.get("global_batch_size")
-    read: dict[str, Any] = {
-        "is_swift": is_swift,
-        "batch": batch and int(batch),
-        "sequences": int(update.values.get("micro_batch_size") or _DEFAULT_MICRO_BATCH),
+    return {
+        "is_swift": starts_swift(words),
         "server_gpus": _server_gpus(reading),
         "has_server": _SERVER.search(reading.command.text) is not None,
-        "trainer_gpus": update.values.get("num_gpus"),
     }
-    apply_step_rows(reading, "trl", settings, read)
-    if fitting_batch := read.get("fitting_batch"):
-        values["global_batch_size"] = fitting_batch
-
-
-_DEFAULT_MAX_ANSWER, _DEFAULT_MICRO_BATCH = 512, 8
 
 
 TARGETS = tuple(with_step(target) for target in (TRANSFORMERS, DEEPSPEED, ACCELERATE))
