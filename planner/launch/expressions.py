@@ -7,6 +7,8 @@ is loaded:
     constants; ``missing`` is a value that nothing sets
 ``tensor_parallel``
     a parameter or quantity: of the file that is read, or of the plan that is written
+``model.num_experts``
+    in writers only: an attribute of the model, the profile, the GPU or the cluster of the plan
 ``+ - * / // %``, ``== != < <= > >= in``, ``and or not``
     ``width or 4 * hidden_size`` is a default; arithmetic with a missing value or a text, or a
     division by zero, is missing; such a value is neither less nor greater than any
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeAlias
@@ -48,6 +51,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+_DOTTED = re.compile(r"(model|profile|gpu|cluster)(\.[a-z][a-z_0-9]*)+")
 _CONSTANTS = {"true": True, "false": False, "missing": None}
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -90,6 +94,7 @@ OPTION_FUNCTIONS = (
 _KEYWORD = "default"
 _NODES: tuple[type[ast.AST], ...] = (
     *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.Tuple, ast.Call, ast.keyword),
+    ast.Attribute,
     *(ast.BinOp, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.And, ast.Or),
     *(ast.Not, ast.USub),
     *_ARITHMETIC,
@@ -131,6 +136,8 @@ class Expression:
         for node in ast.walk(tree):
             if not isinstance(node, _NODES):
                 raise ValueError(f"{text}: {type(node).__name__} is not allowed in expressions.")
+            if isinstance(node, ast.Attribute) and not _DOTTED.fullmatch(ast.unparse(node)):
+                raise ValueError(f"{text}: {ast.unparse(node)} is not a name of expressions.")
             if isinstance(node, ast.Call):
                 calls[node.func] = name = getattr(node.func, "id", "")
                 if name not in {*_FUNCTIONS, *OPTION_FUNCTIONS}:
@@ -171,6 +178,8 @@ def _evaluate(
             return node.value
         case ast.Name():
             return _CONSTANTS[node.id] if node.id in _CONSTANTS else lookup(node.id)
+        case ast.Attribute():
+            return lookup(ast.unparse(node))
         case ast.Tuple():
             return tuple(map(value, node.elts))
         case ast.IfExp():

@@ -25,7 +25,9 @@ A row of ``options/<target>.csv``:
     quantity is ``text`` of the plan;
     ``required``: it is missing in the file if no row sets it; ``noted``, ``refused``: the user gets
     ``note``, or an error with it, if ``text`` is true for the file; ``impossible``: an error with
-    it, for a plan
+    it, for a plan; ``unexpressed``, ``advice``: a note that the target cannot express ``text`` of
+    the parameter, or that the user decides it; ``user``: the user sets the option by the shell
+    variable ``parameter``, whose default is ``text``; without a variable the option has that text
 ``option``, ``text``
     its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
     ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:
@@ -92,11 +94,15 @@ class OptionRole(StrEnum):
     NOTED = "noted"
     REFUSED = "refused"
     IMPOSSIBLE = "impossible"
+    UNEXPRESSED = "unexpressed"
+    ADVICE = "advice"
+    USER = "user"
 
 
 EXPRESSION_ROLES = (
     *(OptionRole.READ, OptionRole.SET, OptionRole.SIZE, OptionRole.WRITE),
     *(OptionRole.REQUIRED, OptionRole.NOTED, OptionRole.REFUSED, OptionRole.IMPOSSIBLE),
+    *(OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER),
 )
 """Roles of rows whose ``value`` and ``text`` are expressions."""
 

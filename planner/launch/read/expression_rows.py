@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import filter as matching
 from typing import Any
 
@@ -14,7 +14,9 @@ from planner.launch.option_table import (
     OptionRole,
     OptionRow,
     OptionTable,
+    ParameterNote,
     Quantities,
+    format_option_value,
 )
 from planner.launch.read.parsed_launch import (
     OptionReader,
@@ -106,7 +108,8 @@ def apply_read_rows(
     return sizes if all(sizes.get(name) for name in _NEEDED_SIZES) else None
 
 
-_ROLES_OF_PLANS = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)
+_WRITING = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)
+_ROLES_OF_PLANS = (*_WRITING, OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER)
 _SPLIT = (*DEGREES, "num_gpus")
 _NEEDED_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads")
 
@@ -122,13 +125,38 @@ def write_quantities(table: OptionTable, plan_value: ValueLookup) -> Quantities:
         return quantities[name] if name in quantities else plan_value(name)
 
     for row in table.expressions:
-        if row.role in _ROLES_OF_PLANS and _holds(row, lookup, {}):
+        if row.role in _WRITING and _holds(row, lookup, {}):
             value = row.expression.evaluate(lookup)
             if row.role is OptionRole.WRITE:
                 quantities[row.parameter] = value
             elif value:
                 raise LaunchError(_fill(row.note, lookup))
     return quantities
+
+
+def plan_notes(
+    table: OptionTable, role: OptionRole, plan_value: ValueLookup
+) -> tuple[ParameterNote, ...]:
+    """Return the notes of a plan from the rows of a role: ``unexpressed`` or ``advice``."""
+    return tuple(
+        ParameterNote(
+            parameter=row.parameter,
+            value=format_option_value(row.expression.evaluate(plan_value)) if row.text else "",
+            note=_fill(row.note, plan_value),
+        )
+        for row in table.expressions
+        if row.role is role and _holds(row, plan_value, {})
+    )
+
+
+def user_rows(
+    table: OptionTable, plan_value: ValueLookup
+) -> Iterator[tuple[OptionRow, str | None]]:
+    """Yield the rows of options that the user sets for a plan, each with the default or text."""
+    for row in table.expressions:
+        if row.role is OptionRole.USER and _holds(row, plan_value, {}):
+            value = row.expression.evaluate(plan_value) if row.text else None
+            yield row, None if value is None else format_option_value(value)
 
 
 def parse_text(value: Any) -> ExpressionValue:
@@ -158,16 +186,16 @@ def _holds(
 
 
 def _fill(note: str, lookup: ValueLookup) -> str:
-    """Return a note with the values of its names in braces; ``{tokens:,}`` groups digits."""
+    """Return a note with the values of its names in braces, as ``{tokens:,}`` or ``{share:g}``."""
 
     def text_of(match: re.Match[str]) -> str:
         value = lookup(match[1])
-        return f"{value:,}" if match[2] and isinstance(value, int | float) else str(value)
+        return f"{value:{match[2]}}" if match[2] and isinstance(value, int | float) else str(value)
 
     return _NAME_IN_BRACES.sub(text_of, note)
 
 
-_NAME_IN_BRACES = re.compile(r"\{(\w+)(:,)?\}")
+_NAME_IN_BRACES = re.compile(r"\{([\w.]+)(?::([,g]))?\}")
 
 
 def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]:

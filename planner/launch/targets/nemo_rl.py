@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from planner.documents.shell.edits import ParsedOption
 from planner.documents.yaml_writer import yaml_text
-from planner.launch.option_table import OptionTexts, ParameterNote, Quantities
+from planner.launch.option_table import OptionTexts, Quantities
 from planner.launch.read.hf_trainer.write_script import nest_options
 from planner.launch.read.parsed_launch import ParsedCommand, with_unknown_options
 from planner.launch.target import (
@@ -23,10 +23,9 @@ from planner.launch.target import (
     LaunchOutputFile,
     LaunchTarget,
     ShellVariable,
-    override,
+    user_arguments,
 )
 from planner.launch.targets.rl_reader_writer import (
-    OUTPUT,
     fsdp_quantities,
     reader_of_steps,
     step_draft,
@@ -128,25 +127,10 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         CommandWords(words=("uv", "run", "--project", checkout)),
         CommandWords(words=(replace(checkout, suffix="/examples/run_grpo.py"),)),
         CommandWords(words=("--config", CONFIG)),
-        override("checkpointing.checkpoint_dir", OUTPUT.name, OUTPUT.meaning, OUTPUT.default),
+        *user_arguments("nemo-rl-step", job),
     )
     file = LaunchOutputFile(name=CONFIG, text=text, meaning="the training settings of NeMo-RL")
-    return step_draft(job, "nemo-rl", arguments, files=(file,), left=_LEFT_TO_USER)
-
-
-_LEFT_TO_USER = (
-    ParameterNote(
-        parameter="data",
-        value="",
-        note=f"the data of the recipe: set yours in data and env of {CONFIG}",
-    ),
-    ParameterNote(
-        parameter="learning rate",
-        value="",
-        note="lr of policy.megatron_cfg.optimizer or policy.optimizer, and its scheduler: yours; "
-        "no effect on time or memory",
-    ),
-)
+    return step_draft(job, "nemo-rl", arguments, files=(file,))
 
 
 _DTENSOR_PROFILE = "NeMo-RL DTensor"

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.launch.option_table import OptionTexts, ParameterNote
-from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
-from planner.launch.targets.rl_reader_writer import MODEL, OUTPUT, reader_of_steps, step_draft
+from planner.launch.option_table import OptionTexts
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchTarget,
+    user_arguments,
+)
+from planner.launch.targets.rl_reader_writer import MODEL, reader_of_steps, step_draft
 from planner.launch.targets.training_reader import make_update_reader
 from planner.launch.write.benchmark import STEPS
 
@@ -34,26 +40,11 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     arguments = (
         CommandWords(words=("python3", "-m", "openrlhf.cli.train_ppo_ray")),
         *options,
-        CommandWords(words=("--data.prompt_dataset", _PROMPTS)),
-        CommandWords(words=("--reward.remote_url", _REWARDS)),
-        CommandWords(words=("--ckpt.output_dir", OUTPUT)),
+        *user_arguments("openrlhf-step", job),
     )
     benchmark_prompts = STEPS * int(job["prompts_per_step"])
     benchmark_words = ("--data.max_samples", str(benchmark_prompts))
-    return step_draft(job, "openrlhf", arguments, benchmark_words, left=_LEFT_TO_USER)
-
-
-_PROMPTS = ShellVariable(
-    name="PROMPTS", meaning="prompts to train on: a name on Hugging Face or a file"
-)
-_REWARDS = ShellVariable(name="REWARDS", meaning="rewards: a .py file with reward_func, or a URL")
-_LEFT_TO_USER = (
-    ParameterNote(
-        parameter="learning rate",
-        value="",
-        note="--actor.adam.lr, with schedule and decay: yours; no effect on time or memory",
-    ),
-)
+    return step_draft(job, "openrlhf", arguments, benchmark_words)
 
 
 TARGET = reader_of_steps(

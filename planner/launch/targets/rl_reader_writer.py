@@ -20,11 +20,10 @@ from planner.launch.option_table import (
     OptionRole,
     OptionTable,
     OptionTexts,
-    ParameterNote,
     Quantities,
     format_option_value,
 )
-from planner.launch.read.expression_rows import apply_read_rows, write_quantities
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -109,15 +108,6 @@ def reader_of_steps(
             unread=update.unread | update.ignored_options,
         )
 
-    def quantities_and_rows(job: LaunchJob) -> Quantities:
-        """Return the quantities of a step, replaced by those that rows compute from them."""
-        shared = {**step_quantities(job), **quantities(job)}
-
-        def value(name: str) -> Any:
-            return job.value_of(name) if shared.get(name) is None else shared[name]
-
-        return {**shared, **write_quantities(step.table, value)}
-
     step = replace(
         target,
         words=table or f"{target.name}-step",
@@ -125,7 +115,7 @@ def reader_of_steps(
         profiles=profiles,
         answers=read_step,
         complete=complete_command,
-        quantities=quantities_and_rows,
+        quantities=lambda job: {**step_quantities(job), **quantities(job)},
         **hooks,
     )
     if draft is not None:
@@ -204,9 +194,6 @@ def _apply_step_rows(
 
 
 MODEL = ShellVariable(name="MODEL", meaning="the model: ORG/NAME on Hugging Face, or a folder")
-OUTPUT = ShellVariable(
-    name="OUTPUT_DIR", meaning="where checkpoints go", default="output", is_output=True
-)
 
 
 def has_separate_gpus(job: LaunchJob) -> bool:
@@ -370,12 +357,11 @@ def step_draft(
     arguments: Sequence[CommandWords],
     benchmark_words: Sequence[str] = (),
     files: tuple[LaunchOutputFile, ...] = (),
-    left: tuple[ParameterNote, ...] = (),
 ) -> LaunchDraft:
     """Build the Ray command of a job that trains and generates, and a benchmark of a few steps.
 
     ``benchmark_words`` are further arguments of the benchmark.
     """
     return training_draft(
-        job, target, arguments, launcher="ray", extra=benchmark_words, files=files, left=left
+        job, target, arguments, launcher="ray", extra=benchmark_words, files=files
     )

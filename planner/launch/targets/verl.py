@@ -19,13 +19,18 @@ from planner.base.training_aliases import Algorithm
 from planner.launch.option_table import (
     OptionText,
     OptionTexts,
-    ParameterNote,
     Quantities,
 )
-from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, override
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchTarget,
+    override,
+    user_arguments,
+)
 from planner.launch.targets.rl_reader_writer import (
     MODEL,
-    OUTPUT,
     fsdp_quantities,
     has_separate_gpus,
     reader_of_steps,
@@ -114,16 +119,13 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     arguments = (
         CommandWords(words=("python3", "-m", module)),
         *options,
-        override("data.train_files", "TRAIN_FILES", "prompts to train on: a parquet file"),
-        override("data.val_files", "VAL_FILES", "prompts to evaluate: a parquet file"),
-        override("trainer.default_local_dir", OUTPUT.name, OUTPUT.meaning, OUTPUT.default),
+        *user_arguments("verl-step", job),
     )
     benchmark_prompts = STEPS * int(job["prompts_per_step"])
     benchmark_words = (
         [f"rollout.total_rollout_steps={benchmark_prompts}"] if "fully_async" in module else []
     )
-    left = (*([_WORKING_FOLDER_NOTE] if has_separate_gpus(job) else []), *_LEFT_TO_USER)
-    return step_draft(job, "verl", arguments, benchmark_words, left=left)
+    return step_draft(job, "verl", arguments, benchmark_words)
 
 
 def _format_arguments(options: Iterable[OptionText]) -> list[CommandWords]:
@@ -145,25 +147,6 @@ def _critic_options(settings: OptionTexts) -> Iterator[OptionText]:
         for actor, critic in _CRITIC.items():
             if option.option.startswith(actor):
                 yield replace(option, option=option.option.replace(actor, critic), note="")
-
-
-_WORKING_FOLDER_NOTE = ParameterNote(
-    parameter="where it starts",
-    value="",
-    note="in a checkout of verl 0.9: its configuration extends verl/trainer/config there",
-)
-_LEFT_TO_USER = (
-    ParameterNote(
-        parameter="learning rate",
-        value="",
-        note=f"{_ACTOR}optim.lr, with schedule and decay: yours; no effect on time or memory",
-    ),
-    ParameterNote(
-        parameter="rewards",
-        value="",
-        note="custom_reward_function.path, or data with a data_source that verl can score: yours",
-    ),
-)
 
 
 TARGET = reader_of_steps(
