@@ -89,15 +89,6 @@ def _recompute_modules(job: LaunchJob, kind: str) -> list[str]:
     return ["layernorm", "moe_act", *(["mla_up_proj"] if is_latent else [])]
 
 
-def fp8_recipe_of(job: LaunchJob, default: str) -> str | None:
-    """Return the FP8 recipe of the plan, or the GPU's default if "auto"; None without FP8."""
-    if job["precision"] != "fp8":
-        return None
-    if job["fp8_recipe"] != "auto":
-        return str(job["fp8_recipe"])
-    return "mxfp8" if job.gpu.architecture == "blackwell" else default
-
-
 def arguments_of(settings: OptionTexts) -> list[CommandWords]:
     """Convert options of the table to arguments; a list option has one word per value."""
     arguments = []
