@@ -55,7 +55,6 @@ from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
 from planner.launch.expressions import Expression
 from planner.launch.target_plugins import target_plugins
-from planner.question.terms import terms_of
 
 Quantity: TypeAlias = str | int | float
 """Value of a parameter, or of a quantity derived by a target; a bool is an int."""
@@ -105,6 +104,10 @@ EXPRESSION_ROLES = (
     *(OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER),
 )
 """Roles of rows whose ``value`` and ``text`` are expressions."""
+_OTHER_ROLES = (
+    *(OptionRole.USED, OptionRole.IGNORED, OptionRole.UNREAD, OptionRole.DEFAULT),
+    *(OptionRole.LIKE, OptionRole.INCLUDE),
+)
 
 
 @record(kw_only=True)
@@ -236,15 +239,6 @@ class OptionTable:
             for row in _option_rows(target)
         ]
         parameters = {row.parameter for row in all_rows if row.role not in EXPRESSION_ROLES}
-        special_roles = (
-            OptionRole.USED,
-            OptionRole.IGNORED,
-            OptionRole.UNREAD,
-            OptionRole.DEFAULT,
-            OptionRole.LIKE,
-            OptionRole.INCLUDE,
-            *EXPRESSION_ROLES,
-        )
         expressions = tuple(
             expression
             for row in all_rows
@@ -253,17 +247,19 @@ class OptionTable:
             )
             if expression.role in EXPRESSION_ROLES
         )
-        rows = [row for row in all_rows if row.role not in special_roles]
+        rows = [row for row in all_rows if row.role not in (*_OTHER_ROLES, *EXPRESSION_ROLES)]
         for like_target in (row.option for row in all_rows if row.role is OptionRole.LIKE):
             rows += [row for row in cls.load(like_target).rows if row.parameter not in parameters]
+
+        def options(role: OptionRole) -> frozenset[str]:
+            return frozenset(row.option for row in all_rows if row.role is role)
+
         return cls(
             rows=tuple(rows),
-            used=frozenset(row.option for row in all_rows if row.role is OptionRole.USED).union(
-                *(row.read_options for row in expressions)
-            ),
+            used=options(OptionRole.USED).union(*(row.read_options for row in expressions)),
             expressions=expressions,
-            ignored=frozenset(row.option for row in all_rows if row.role is OptionRole.IGNORED),
-            unread=frozenset(row.option for row in all_rows if row.role is OptionRole.UNREAD),
+            ignored=options(OptionRole.IGNORED),
+            unread=options(OptionRole.UNREAD),
             defaults=tuple(row for row in all_rows if row.role is OptionRole.DEFAULT),
         )
 
@@ -381,22 +377,6 @@ def matches_option(option: str, names: Collection[str]) -> bool:
     False
     """
     return option in names or option.startswith(tuple(n[:-1] for n in names if n.endswith("*")))
-
-
-def parse_parameters(
-    meanings: Mapping[str, ParameterReading], workload: str = "train"
-) -> dict[str, str]:
-    """Return the values of a workload's terms by term; leave out texts that are no numbers."""
-    terms = terms_of(workload, "parameter", "question")
-    return {
-        name: meaning.value
-        for name, meaning in meanings.items()
-        if name in terms
-        if terms[name].type not in _NUMBERS or _NUMBERS[terms[name].type].fullmatch(meaning.value)
-    }
-
-
-_NUMBERS = {"count": re.compile(r"[\d_]+"), "number": re.compile(r"\d*\.?\d+")}
 
 
 def format_option_value(value: Quantity) -> str:

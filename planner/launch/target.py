@@ -37,10 +37,14 @@ from planner.launch.option_table import (
     Quantities,
     is_command,
     is_document,
-    parse_parameters,
     tool_row,
 )
-from planner.launch.read.expression_rows import plan_notes, user_rows, write_quantities
+from planner.launch.read.expression_rows import (
+    parse_parameters,
+    plan_notes,
+    user_rows,
+    write_quantities,
+)
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,

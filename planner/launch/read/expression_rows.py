@@ -15,6 +15,7 @@ from planner.launch.option_table import (
     OptionRow,
     OptionTable,
     ParameterNote,
+    ParameterReading,
     Quantities,
     format_option_value,
 )
@@ -112,6 +113,22 @@ _WRITING = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)
 _ROLES_OF_PLANS = (*_WRITING, OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER)
 _SPLIT = (*DEGREES, "num_gpus")
 _NEEDED_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+
+
+def parse_parameters(
+    meanings: Mapping[str, ParameterReading], workload: str = "train"
+) -> dict[str, str]:
+    """Return the values of a workload's terms by term; leave out texts that are no numbers."""
+    terms = terms_of(workload, "parameter", "question")
+    return {
+        name: meaning.value
+        for name, meaning in meanings.items()
+        if name in terms
+        if terms[name].type not in _NUMBERS or _NUMBERS[terms[name].type].fullmatch(meaning.value)
+    }
+
+
+_NUMBERS = {"count": re.compile(r"[\d_]+"), "number": re.compile(r"\d*\.?\d+")}
 
 
 def write_quantities(table: OptionTable, plan_value: ValueLookup) -> Quantities:

@@ -23,8 +23,8 @@ from planner.launch.option_table import (
     OptionTexts,
     ParserOptions,
     Quantities,
-    parse_parameters,
 )
+from planner.launch.read.expression_rows import parse_parameters
 from planner.launch.read.import_launch import require_counts
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
