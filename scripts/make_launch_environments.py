@@ -4,10 +4,10 @@
 
 DIRECTORY is that of PLANNER_LAUNCH_ENVIRONMENTS, else ~/.cache/planner/launch. `train` has
 Megatron-LM, torchtitan, DeepSpeed, transformers, TRL, accelerate and peft, `serve` vLLM and SGLang,
-`schemas` has MaxText, Axolotl, verl and OpenRLHF without torch. It takes minutes and 5 GB, wants
-Python 3.11, a Rust compiler for vLLM, and goes on where it stopped: a step that was done is not
-done again. Name an index of CPU builds of torch with --torch-index where pip would find one with
-CUDA, of several GB.
+`schemas` has MaxText, Axolotl, verl, OpenRLHF, NeMo-RL and Dynamo without torch. It takes minutes
+and 5 GB, wants Python 3.11, git, a Rust compiler for vLLM, and goes on where it stopped: a step
+that was done is not done again. Name an index of CPU builds of torch with --torch-index where pip
+would find one with CUDA, of several GB.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ VERSIONS = {
     "maxtext": "0.2.5",
     "verl": "0.9.0",
     "openrlhf": "0.11.0",
+    "nemo-rl": "0.7.0",
+    "ai-dynamo": "1.6.1",
     "vllm": "0.33.0",
     "sglang": "0.5.23",
 }
@@ -50,11 +52,12 @@ LISTS = Path(__file__).parent / "launch_parsers"  # of what vLLM and SGLang impo
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One call of `pip install`, with the variables that it needs."""
+    """One call of `pip install`, with the variables that it needs; or the checkout of a tag."""
 
     arguments: Sequence[str]
     variables: dict[str, str] = field(default_factory=dict)
     target: str = ""  # "site": into site-packages; another name: a folder of the environment
+    repository: str = ""  # of the checkout; `arguments` are its tag
 
     def key(self) -> str:
         lists = [
@@ -102,6 +105,13 @@ STEPS = {
         Step(arguments=("addict", "annotated-types", "packaging", "pillow", "pyyaml")),
         Step(arguments=(*FOR_312, *pinned("maxtext", "axolotl", "verl")), target="site"),
         Step(arguments=(*FOR_312, *pinned("openrlhf")), target="openrlhf"),
+        Step(arguments=(*FOR_312, *pinned("ai-dynamo")), target="site"),
+        Step(arguments=("msgspec", "omegaconf")),
+        Step(
+            arguments=(f"v{VERSIONS['nemo-rl']}",),
+            repository="https://github.com/NVIDIA-NeMo/RL",
+            target="nemo_rl",
+        ),
     ],
 }
 
@@ -118,6 +128,9 @@ def run(environment: Path, step: Step, index: str | None) -> str:
     if step.target:
         site = site_packages(environment)
         command += ["--target", str(site if step.target == "site" else environment / step.target)]
+    if step.repository:
+        command = ["git", "clone", "--quiet", "--depth=1", f"--branch={step.arguments[0]}"]
+        command += [step.repository, str(environment / step.target)]
     if index and TORCH in step.arguments:
         command += ["--extra-index-url", index]
     done = subprocess.run(

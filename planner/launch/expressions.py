@@ -7,6 +7,8 @@ is loaded:
     constants; ``missing`` is a value that nothing sets
 ``tensor_parallel``
     a parameter or quantity: of the file that is read, or of the plan that is written
+``model.num_experts``
+    in writers only: an attribute of the model, the profile, the GPU or the cluster of the plan
 ``+ - * / // %``, ``== != < <= > >= in``, ``and or not``
     ``width or 4 * hidden_size`` is a default; arithmetic with a missing value or a text, or a
     division by zero, is missing; such a value is neither less nor greater than any
@@ -17,19 +19,21 @@ is loaded:
     positive multiple of ``b`` nearest to ``a``; ``ends(text, 'a', 'b')`` is
     true for a text that ends with one of the words, ``starts`` and ``contains`` likewise;
     ``last('a.b.C')`` is ``C``
-``number amount text name joined flag has lists count unknown``
+``number amount text name joined modules flag has lists count unknown``
     functions of options, in readers only: the first option with a positive whole number, with a
-    number, with a text (in lower case), with a text as written; all texts of an option in lower
-    case with blanks between, ``none`` too; whether the first set option is
-    on (``flag('a', default=true)``); whether one is set (names may end with ``*``); the first of
-    some words that the options of a name with ``*`` have (``lists('layers*', 'mamba', 'rwkv')``);
-    how many values an option has; whether the value of one of them is not readable
+    number, with a text (in lower case), with a text as written; all texts of the first set option
+    in lower case with blanks between, ``none`` too; such texts as the modules that get adapters;
+    whether the first set option is on (``flag('a', default=true)``); whether one is set (names may
+    end with ``*``); the first of some words that the options of a name with ``*`` have
+    (``lists('layers*', 'mamba', 'rwkv')``); how many values an option has; whether the value of
+    one of them is not readable
 """
 
 from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeAlias
@@ -47,6 +51,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+_DOTTED = re.compile(r"(model|profile|gpu|cluster)(\.[a-z][a-z_0-9]*)+")
 _CONSTANTS = {"true": True, "false": False, "missing": None}
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -82,12 +87,14 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "last": lambda text: str(text or "").rpartition(".")[2] or None,
 }
 OPTION_FUNCTIONS = (
-    *("number", "amount", "text", "name", "joined", "flag", "has", "lists", "count", "unknown"),
+    *("number", "amount", "text", "name", "joined", "modules", "flag", "has", "lists", "count"),
+    "unknown",
 )
 """Functions of options, which a reader has."""
 _KEYWORD = "default"
 _NODES: tuple[type[ast.AST], ...] = (
     *(ast.Expression, ast.Constant, ast.Name, ast.Load, ast.Tuple, ast.Call, ast.keyword),
+    ast.Attribute,
     *(ast.BinOp, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.And, ast.Or),
     *(ast.Not, ast.USub),
     *_ARITHMETIC,
@@ -129,6 +136,8 @@ class Expression:
         for node in ast.walk(tree):
             if not isinstance(node, _NODES):
                 raise ValueError(f"{text}: {type(node).__name__} is not allowed in expressions.")
+            if isinstance(node, ast.Attribute) and not _DOTTED.fullmatch(ast.unparse(node)):
+                raise ValueError(f"{text}: {ast.unparse(node)} is not a name of expressions.")
             if isinstance(node, ast.Call):
                 calls[node.func] = name = getattr(node.func, "id", "")
                 if name not in {*_FUNCTIONS, *OPTION_FUNCTIONS}:
@@ -139,8 +148,10 @@ class Expression:
                 texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
                 if is_of_options and len(texts) < len(node.args):
                     raise ValueError(f"{text}: {name} takes names of options in quotes.")
-                is_one = name in ("lists", "count", "joined")
+                is_one = name in ("lists", "count")
                 read = texts[:1] if is_one else texts
+                if name == "has":  # a section is there, whatever the values of its keys
+                    read = [text for text in read if not str(text).endswith(".*")]
                 options |= {str(option) for option in read} if is_of_options else set()
         names = {
             node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node not in calls
@@ -167,6 +178,8 @@ def _evaluate(
             return node.value
         case ast.Name():
             return _CONSTANTS[node.id] if node.id in _CONSTANTS else lookup(node.id)
+        case ast.Attribute():
+            return lookup(ast.unparse(node))
         case ast.Tuple():
             return tuple(map(value, node.elts))
         case ast.IfExp():

@@ -18,12 +18,16 @@ A row of ``options/<target>.csv``:
     prediction; ``unread``: an option of the tool that planner does not read, which may change the
     result (``used`` and ``unread`` may end with ``*``); ``default``: the value
     without any option, from the first such row with a true condition; ``like``: parameters that
-    the table does not name take the rows of the table ``option``; the others are expressions:
-    ``read``: the parameter is ``text`` in a file, unless an earlier row sets it; ``size``: the same
-    for a size of the model; ``write``: the parameter or quantity is ``text`` of the plan;
+    the table does not name take the rows of the table ``option``; ``include``: the expressions of
+    the table ``option`` come here; the others are expressions:
+    ``read``: the parameter is ``text`` in a file, unless an earlier row sets it; ``set``: also if
+    one does; ``size``: as ``read``, for a size of the model; ``write``: the parameter or
+    quantity is ``text`` of the plan;
     ``required``: it is missing in the file if no row sets it; ``noted``, ``refused``: the user gets
     ``note``, or an error with it, if ``text`` is true for the file; ``impossible``: an error with
-    it, for a plan
+    it, for a plan; ``unexpressed``, ``advice``: a note that the target cannot express ``text`` of
+    the parameter, or that the user decides it; ``user``: the user sets the option by the shell
+    variable ``parameter``, whose default is ``text``; without a variable the option has that text
 ``option``, ``text``
     its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
     ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:
@@ -51,7 +55,6 @@ from planner.base.records import record
 from planner.documents.shell.edits import ParsedOption
 from planner.launch.expressions import Expression
 from planner.launch.target_plugins import target_plugins
-from planner.question.terms import terms_of
 
 Quantity: TypeAlias = str | int | float
 """Value of a parameter, or of a quantity derived by a target; a bool is an int."""
@@ -81,20 +84,30 @@ class OptionRole(StrEnum):
     UNREAD = "unread"
     DEFAULT = "default"
     LIKE = "like"
+    INCLUDE = "include"
     READ = "read"
+    SET = "set"
     SIZE = "size"
     WRITE = "write"
     REQUIRED = "required"
     NOTED = "noted"
     REFUSED = "refused"
     IMPOSSIBLE = "impossible"
+    UNEXPRESSED = "unexpressed"
+    ADVICE = "advice"
+    USER = "user"
 
 
 EXPRESSION_ROLES = (
-    *(OptionRole.READ, OptionRole.SIZE, OptionRole.WRITE),
+    *(OptionRole.READ, OptionRole.SET, OptionRole.SIZE, OptionRole.WRITE),
     *(OptionRole.REQUIRED, OptionRole.NOTED, OptionRole.REFUSED, OptionRole.IMPOSSIBLE),
+    *(OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER),
 )
 """Roles of rows whose ``value`` and ``text`` are expressions."""
+_OTHER_ROLES = (
+    *(OptionRole.USED, OptionRole.IGNORED, OptionRole.UNREAD, OptionRole.DEFAULT),
+    *(OptionRole.LIKE, OptionRole.INCLUDE),
+)
 
 
 @record(kw_only=True)
@@ -226,26 +239,27 @@ class OptionTable:
             for row in _option_rows(target)
         ]
         parameters = {row.parameter for row in all_rows if row.role not in EXPRESSION_ROLES}
-        special_roles = (
-            OptionRole.USED,
-            OptionRole.IGNORED,
-            OptionRole.UNREAD,
-            OptionRole.DEFAULT,
-            OptionRole.LIKE,
-            *EXPRESSION_ROLES,
+        expressions = tuple(
+            expression
+            for row in all_rows
+            for expression in (
+                cls.load(row.option).expressions if row.role is OptionRole.INCLUDE else (row,)
+            )
+            if expression.role in EXPRESSION_ROLES
         )
-        expressions = tuple(row for row in all_rows if row.role in EXPRESSION_ROLES)
-        rows = [row for row in all_rows if row.role not in special_roles]
+        rows = [row for row in all_rows if row.role not in (*_OTHER_ROLES, *EXPRESSION_ROLES)]
         for like_target in (row.option for row in all_rows if row.role is OptionRole.LIKE):
             rows += [row for row in cls.load(like_target).rows if row.parameter not in parameters]
+
+        def options(role: OptionRole) -> frozenset[str]:
+            return frozenset(row.option for row in all_rows if row.role is role)
+
         return cls(
             rows=tuple(rows),
-            used=frozenset(row.option for row in all_rows if row.role is OptionRole.USED).union(
-                *(row.read_options for row in expressions)
-            ),
+            used=options(OptionRole.USED).union(*(row.read_options for row in expressions)),
             expressions=expressions,
-            ignored=frozenset(row.option for row in all_rows if row.role is OptionRole.IGNORED),
-            unread=frozenset(row.option for row in all_rows if row.role is OptionRole.UNREAD),
+            ignored=options(OptionRole.IGNORED),
+            unread=options(OptionRole.UNREAD),
             defaults=tuple(row for row in all_rows if row.role is OptionRole.DEFAULT),
         )
 
@@ -363,22 +377,6 @@ def matches_option(option: str, names: Collection[str]) -> bool:
     False
     """
     return option in names or option.startswith(tuple(n[:-1] for n in names if n.endswith("*")))
-
-
-def parse_parameters(
-    meanings: Mapping[str, ParameterReading], workload: str = "train"
-) -> dict[str, str]:
-    """Return the values of a workload's terms by term; leave out texts that are no numbers."""
-    terms = terms_of(workload, "parameter", "question")
-    return {
-        name: meaning.value
-        for name, meaning in meanings.items()
-        if name in terms
-        if terms[name].type not in _NUMBERS or _NUMBERS[terms[name].type].fullmatch(meaning.value)
-    }
-
-
-_NUMBERS = {"count": re.compile(r"[\d_]+"), "number": re.compile(r"\d*\.?\d+")}
 
 
 def format_option_value(value: Quantity) -> str:

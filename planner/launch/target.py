@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
 from importlib.resources import files
+from operator import attrgetter
 from typing import Any, Self, TypeAlias
 
 from planner.base import software_enums
@@ -24,6 +25,7 @@ from planner.base.units import ceil_div
 from planner.configurations.configuration_tables import PREFILL
 from planner.documents.shell.edits import Changes
 from planner.errors import InfeasibleError, LaunchError
+from planner.launch.expressions import ValueLookup
 from planner.launch.option_table import (
     MutableQuantities,
     OptionRole,
@@ -35,10 +37,14 @@ from planner.launch.option_table import (
     Quantities,
     is_command,
     is_document,
-    parse_parameters,
     tool_row,
 )
-from planner.launch.read.expression_rows import write_quantities
+from planner.launch.read.expression_rows import (
+    parse_parameters,
+    plan_notes,
+    user_rows,
+    write_quantities,
+)
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -58,6 +64,8 @@ from planner.workloads.serving.results import DISAGGREGATED
 from planner.workloads.workload import Evaluation
 
 _AUTO = "auto"
+OUTPUT = "OUTPUT_DIR"
+"""Variable of the folder of results, which must outlive the program."""
 _LAYOUT_QUANTITIES = ("adapter", "both_splits", "no_such_file", "kv_cache")
 """Quantities that a target must express: without them another plan would start."""
 
@@ -126,6 +134,8 @@ class LaunchJob:
 
     def value_of(self, name: str) -> Any:
         """Return a value for expressions of option tables: also numbers of nodes, steps, ranks."""
+        if "." in name:
+            return attrgetter(name)(self)
         return getattr(self, name) if name in JOB_NAMES else self[name]
 
     def option_values(self, quantities: Quantities) -> dict[str, Any]:
@@ -460,9 +470,11 @@ class LaunchTarget:
         return self.table.write_options(job.option_values(self.table_input(job)))
 
     def table_input(self, job: LaunchJob) -> Quantities:
-        """Quantities for the table: of the plan, replaced by those of the target."""
-        computed = write_quantities(self.table, job.value_of)
-        return {**plan_quantities(job, self.table), **computed, **self.quantities(job)}
+        """Quantities for the table: of the plan, replaced by those of the target and its rows."""
+        quantities = {**plan_quantities(job, self.table), **self.quantities(job)}
+        if not job.is_training:  # rows of engines are of each group of servers
+            return quantities
+        return {**quantities, **write_quantities(self.table, value_lookup(job, quantities))}
 
     def make_draft(self, job: LaunchJob) -> LaunchDraft:
         """Return the processes, files and notes that start a job with this program.
@@ -483,15 +495,17 @@ class LaunchTarget:
                 f"The plan is for {name}; {self.title} is predicted as {profile_names}: "
                 "search with that --framework or --engine, or choose another target."
             )
-        settings = self.settings(job)
+        settings, lookup = self.settings(job), value_lookup(job, self.table_input(job))
         draft = self.draft(job, settings)
-        self._refuse_other_layout((*settings.unexpressed, *draft.unexpressed))
+        of_rows = plan_notes(self.table, OptionRole.UNEXPRESSED, lookup)
+        unexpressed = (*settings.unexpressed, *draft.unexpressed, *of_rows)
+        self._refuse_other_layout(unexpressed)
         is_exact = name in (*self.profiles, *self.nearest)
         notes = () if is_exact else (f"Times and memory are predicted as for {name}.",)
         return replace(
             draft,
-            unexpressed=(*settings.unexpressed, *draft.unexpressed),
-            left=(*settings.left, *draft.left),
+            unexpressed=unexpressed,
+            left=(*settings.left, *draft.left, *plan_notes(self.table, OptionRole.ADVICE, lookup)),
             notes=(*notes, *draft.notes),
         )
 
@@ -561,10 +575,37 @@ def plan_quantities(job: LaunchJob, table: OptionTable) -> MutableQuantities:
     return {name: job[name] for name in table.parameters}
 
 
-def lora_quantities(job: LaunchJob) -> MutableQuantities:
-    """None for the LoRA parameters of a plan without adapters, so that they are not written."""
-    names = ("lora_rank", "lora_targets")
-    return dict.fromkeys(names) if job["adapter"] in (None, "none") else {}
+def value_lookup(job: LaunchJob, quantities: Quantities) -> ValueLookup:
+    """Return the values that expressions of option tables use: quantities, else the job's."""
+
+    def value(name: str) -> Any:
+        found = quantities.get(name)
+        return job.value_of(name) if found is None else found
+
+    return value
+
+
+def user_arguments(table: str, job: LaunchJob) -> list[CommandWords]:
+    """Return the arguments that the user sets, and fixed ones: rows ``user`` of a table."""
+    arguments = []
+    for row, text in user_rows(OptionTable.load(table), job.value_of):
+        word: str | ShellVariable = text or ""
+        if row.parameter:
+            is_output = row.parameter == OUTPUT
+            word = ShellVariable(
+                name=row.parameter, meaning=row.note, default=text, is_output=is_output
+            )
+        words = (
+            (row.option, *([word] if word else ()))
+            if row.option.startswith("-")
+            else (
+                replace(word, prefix=f"{row.option}=")
+                if isinstance(word, ShellVariable)
+                else f"{row.option}={word}",
+            )
+        )
+        arguments.append(CommandWords(words=words, note="" if row.parameter else row.note))
+    return arguments
 
 
 Value: TypeAlias = "str | int | Sequence[str] | Sequence[Mapping[str, Value]]"

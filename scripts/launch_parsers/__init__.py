@@ -29,6 +29,8 @@ ENVIRONMENTS = {
     "maxtext": "schemas",
     "verl": "schemas",
     "openrlhf": "schemas",
+    "nemo_rl": "schemas",
+    "dynamo": "schemas",
     "vllm": "serve",
     "sglang": "serve",
 }

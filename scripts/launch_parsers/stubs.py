@@ -47,6 +47,13 @@ class Anything:
 
     __ror__ = __or__
 
+    def __class_getitem__(cls, _: object) -> type:
+        return cls
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: object, __: object) -> dict[str, Any]:
+        return {"type": "any"}
+
 
 class Named(type):
     """A class that has every attribute."""
@@ -86,6 +93,23 @@ class Finder(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         pass
+
+
+class Missing(Finder):
+    """Finds every package that is not installed, but for those named."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        package = fullname.partition(".")[0]
+        if package in (*self.names, *sys.stdlib_module_names) or package.startswith("_"):
+            return None
+        return ModuleSpec(fullname, self, is_package=True)
+
+
+def install_missing(*but: str) -> None:
+    """Stand in for every package that is not installed, but for those named."""
+    sys.meta_path.append(Missing(but))
 
 
 def install(*names: str) -> None:

@@ -16,7 +16,12 @@ from planner.launch.option_table import (
     OptionTable,
     shipped_rows,
 )
-from planner.launch.read.expression_rows import apply_read_rows, write_quantities
+from planner.launch.read.expression_rows import (
+    apply_read_rows,
+    plan_notes,
+    user_rows,
+    write_quantities,
+)
 from planner.launch.read.parsed_launch import (
     OptionReader,
     ParsedCommand,
@@ -24,7 +29,7 @@ from planner.launch.read.parsed_launch import (
     require_split,
 )
 
-NAMES = {"width": 8, "share": 0.5, "on": True, "word": "Full", "zero": 0}
+NAMES = {"model.num_experts": 8, "width": 8, "share": 0.5, "on": True, "word": "Full", "zero": 0}
 
 
 def evaluate(text: str) -> object:
@@ -65,6 +70,7 @@ def evaluate(text: str) -> object:
         ("ends('a.b', 'b', 'c')", True),
         ("starts(absent, 'b')", False),
         ("contains('abc', 'x', 'b')", True),
+        ("model.num_experts * 2", 16),
     ],
 )
 def test_an_expression_has_its_value(text: str, value: object) -> None:
@@ -75,7 +81,20 @@ def test_an_expression_has_its_value(text: str, value: object) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("a.b", "[1]", "{}", "lambda: 1", "a[0]", "f'{a}'", "a ** 9", "a := 1", "*a", "a b"),
+        *(
+            "a.b",
+            "model._x",
+            "model.x()",
+            "[1]",
+            "{}",
+            "lambda: 1",
+            "a[0]",
+            "f'{a}'",
+            "a ** 9",
+            "a := 1",
+            "*a",
+            "a b",
+        ),
         *("open('x')", "a.b('x')", "number(a)", "number('a', default=1)", "x for x in a", ""),
     ],
 )
@@ -152,6 +171,33 @@ def test_a_row_refuses_a_plan() -> None:
         write_quantities(rows, {"prompts": 3, "steps": 2}.get)
 
 
+def test_notes_and_options_of_the_user_are_those_of_the_plan() -> None:
+    rows = table(
+        ("zero_stage", "zero < 1", "unexpressed", "zero", "not {share:g}"),
+        ("model", "zero > 1", "unexpressed", "'x'", ""),
+        ("data", "", "advice", "", "yours"),
+        ("DATA", "zero < 1", "user", "width", "a path"),
+        ("NAME", "zero > 1", "user", "", ""),
+    )
+    plan = {"zero": 0, "share": 0.5, "width": 8}.get
+    (note,) = plan_notes(rows, OptionRole.UNEXPRESSED, plan)
+    assert str(note) == "zero_stage = 0: not 0.5"
+    assert [str(note) for note in plan_notes(rows, OptionRole.ADVICE, plan)] == ["data: yours"]
+    assert [(row.parameter, text) for row, text in user_rows(rows, plan)] == [("DATA", "8")]
+    assert write_quantities(rows, plan) == {}
+
+
+def test_a_row_may_replace_what_earlier_rows_set() -> None:
+    rows = table(
+        ("recompute", "", "read", "'full'", "full by default"),
+        ("recompute", "has('half')", "set", "'selective'", ""),
+        ("recompute", "has('full')", "read", "'none'", ""),
+    )
+    assert read(rows, full="1")[0].defaults == {"recompute": "full by default"}
+    settings, _ = read(rows, half="1", full="1")
+    assert (settings.values, settings.defaults) == ({"recompute": "selective"}, {})
+
+
 def test_an_option_of_an_expression_is_used() -> None:
     row = table(("a", "flag('on')", "read", "number('x', 'y') or text('z')", "")).expressions[0]
     assert row.read_options == {"on", "x", "y", "z"}
@@ -169,6 +215,9 @@ def test_all_texts_of_an_option_are_joined_in_lower_case() -> None:
     }  # fmt: skip
 
 
+WITHOUT_TEXT = (OptionRole.REQUIRED, OptionRole.ADVICE, OptionRole.USER)
+
+
 @each("name", sorted({*TARGETS, *READ_ONLY_TOOLS}))
 def test_every_shipped_expression_is_valid(name: str) -> None:
     """Also of a step's table: each parses, and evaluates without any option or value."""
@@ -178,11 +227,11 @@ def test_every_shipped_expression_is_valid(name: str) -> None:
         except OSError:
             continue
         for row in rows.expressions:
-            assert not row.option
-            assert bool(row.text) is (row.role is not OptionRole.REQUIRED)
+            assert bool(row.option) is (row.role is OptionRole.USER)
+            assert bool(row.text) or row.role in WITHOUT_TEXT
             assert row.read_options or row.role
         written = {row["role"] for row in shipped_rows(f"options/{stem}.csv")}
-        assert bool(rows.expressions) is bool(written & {*EXPRESSION_ROLES})
+        assert bool(rows.expressions) is bool(written & {*EXPRESSION_ROLES, "include"})
 
 
 def test_a_degree_that_is_no_number_is_asked_for() -> None:

@@ -21,6 +21,7 @@ from worked.asked import job as job_of
 from worked.plans import PLANS
 
 from planner.launch.model_shape import config_json
+from planner.launch.option_table import shipped_rows
 from planner.launch.target import LaunchDraft, LaunchJob, Process, ShellVariable
 from planner.launch.targets import target_of
 from planner.launch.write.write_launch import make_launch
@@ -499,3 +500,33 @@ def test_steps_of_reinforcement_learning(target: str) -> None:
         jobs[name] = job
     names = ("global_batch_size", "samples_per_prompt", "rollout_tensor_parallel")
     assert not asked_otherwise(target, cases, jobs, *names)
+
+
+def test_nemo_rl(tmp_path: Path) -> None:
+    cases, jobs = {}, {}
+    for number, (name, job, draft, _) in enumerate(drafts("nemo-rl")):
+        (file,) = draft.files
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(file.text)
+        cases[name] = {"config": str(path)}
+        jobs[name] = job
+    names = ("global_batch_size", "samples_per_prompt", "prompts_per_step")
+    assert not asked_otherwise("nemo_rl", cases, jobs, *names, "rollout_tensor_parallel")
+
+
+def test_workers_of_dynamo() -> None:
+    """Options that are left over are those of the engine, by the list of its own parser."""
+    cases = {}
+    for plan in PLANS["dynamo"]:
+        (graph,) = target_of("dynamo").make_draft(job_of(PLANS["dynamo"][plan])).files
+        for component in yaml.safe_load(graph.text)["spec"]["components"]:
+            (container,) = component["podTemplate"]["spec"]["containers"]
+            if "args" in container:
+                argv = [container["command"][-1], *container["args"]]
+                cases[f"{plan}, {component['name']}"] = {"argv": argv}
+    stems = {"trtllm": (), "vllm": ("vllm-0.33.0",), "sglang": ("sglang-0.5.23",)}
+    for name, answer in answered("dynamo", cases).items():
+        engine = cases[name]["argv"][0].rpartition(".")[2]
+        rows = [row for stem in stems[engine] for row in shipped_rows(f"accepted/{stem}.tsv", "\t")]
+        aliases = {alias for row in rows for alias in (row["aliases"] or "").split("|")}
+        assert {*answer["left"]} <= {row["name"] for row in rows} | aliases, name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import filter as matching
 from typing import Any
 
@@ -14,7 +14,10 @@ from planner.launch.option_table import (
     OptionRole,
     OptionRow,
     OptionTable,
+    ParameterNote,
+    ParameterReading,
     Quantities,
+    format_option_value,
 )
 from planner.launch.read.parsed_launch import (
     OptionReader,
@@ -26,11 +29,12 @@ from planner.launch.read.parsed_launch import (
     parse_int,
     total_gpus,
 )
-from planner.launch.read.training_values import DEGREES, set_training_value
+from planner.launch.read.training_values import DEGREES, read_adapter_targets, set_training_value
 from planner.question.terms import terms_of
 
-_LAUNCHER_GPUS, _LAUNCHER_NODES = "launcher_gpus", "launcher_nodes"
-"""Names in expressions: GPUs of the job and nodes that the launcher starts."""
+_LAUNCHER_GPUS, _LAUNCHER_NODES, _PROGRAM = "launcher_gpus", "launcher_nodes", "program"
+"""Names in expressions: GPUs of the job, nodes that the launcher starts, words that are no options.
+"""
 
 
 def apply_read_rows(
@@ -49,6 +53,9 @@ def apply_read_rows(
     resources = reading.command.resources
     quantities |= {_LAUNCHER_GPUS: total_gpus(resources)}
     quantities |= {_LAUNCHER_NODES: parse_int(resources.num_nodes)}
+    words = [text for word in reading.command.positional for text in word.texts if text]
+    # Some launchers take the module as an option.
+    quantities.setdefault(_PROGRAM, " ".join((*words, reading.text("--module") or "")).strip())
     sizes: MutableQuantities = {}
 
     def lookup(name: str) -> ExpressionValue:
@@ -75,7 +82,8 @@ def apply_read_rows(
             if row.parameter in terms
             else quantities
         )
-        if row.parameter and values.get(row.parameter) is not None:
+        replaces = row.role is OptionRole.SET
+        if row.parameter and values.get(row.parameter) is not None and not replaces:
             continue
         value = row.expression.evaluate(lookup, functions)
         if isinstance(value, bool) and row.parameter in terms:
@@ -85,11 +93,13 @@ def apply_read_rows(
             continue
         if row.role is OptionRole.SIZE:
             sizes[row.parameter] = value
-        elif row.role is OptionRole.READ and value is not None:
+        elif row.role in (OptionRole.READ, OptionRole.SET) and value is not None:
             if values is quantities:
                 quantities[row.parameter] = value
             else:
                 set_training_value(settings, row.parameter, value)
+                if replaces:
+                    settings.defaults.pop(row.parameter, None)
                 if row.note:
                     settings.defaults[row.parameter] = _fill(row.note, lookup)
         elif row.role is OptionRole.NOTED and value:
@@ -99,9 +109,26 @@ def apply_read_rows(
     return sizes if all(sizes.get(name) for name in _NEEDED_SIZES) else None
 
 
-_ROLES_OF_PLANS = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)
+_WRITING = (OptionRole.WRITE, OptionRole.IMPOSSIBLE)
+_ROLES_OF_PLANS = (*_WRITING, OptionRole.UNEXPRESSED, OptionRole.ADVICE, OptionRole.USER)
 _SPLIT = (*DEGREES, "num_gpus")
 _NEEDED_SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+
+
+def parse_parameters(
+    meanings: Mapping[str, ParameterReading], workload: str = "train"
+) -> dict[str, str]:
+    """Return the values of a workload's terms by term; leave out texts that are no numbers."""
+    terms = terms_of(workload, "parameter", "question")
+    return {
+        name: meaning.value
+        for name, meaning in meanings.items()
+        if name in terms
+        if terms[name].type not in _NUMBERS or _NUMBERS[terms[name].type].fullmatch(meaning.value)
+    }
+
+
+_NUMBERS = {"count": re.compile(r"[\d_]+"), "number": re.compile(r"\d*\.?\d+")}
 
 
 def write_quantities(table: OptionTable, plan_value: ValueLookup) -> Quantities:
@@ -115,13 +142,38 @@ def write_quantities(table: OptionTable, plan_value: ValueLookup) -> Quantities:
         return quantities[name] if name in quantities else plan_value(name)
 
     for row in table.expressions:
-        if row.role in _ROLES_OF_PLANS and _holds(row, lookup, {}):
+        if row.role in _WRITING and _holds(row, lookup, {}):
             value = row.expression.evaluate(lookup)
             if row.role is OptionRole.WRITE:
                 quantities[row.parameter] = value
             elif value:
                 raise LaunchError(_fill(row.note, lookup))
     return quantities
+
+
+def plan_notes(
+    table: OptionTable, role: OptionRole, plan_value: ValueLookup
+) -> tuple[ParameterNote, ...]:
+    """Return the notes of a plan from the rows of a role: ``unexpressed`` or ``advice``."""
+    return tuple(
+        ParameterNote(
+            parameter=row.parameter,
+            value=format_option_value(row.expression.evaluate(plan_value)) if row.text else "",
+            note=_fill(row.note, plan_value),
+        )
+        for row in table.expressions
+        if row.role is role and _holds(row, plan_value, {})
+    )
+
+
+def user_rows(
+    table: OptionTable, plan_value: ValueLookup
+) -> Iterator[tuple[OptionRow, str | None]]:
+    """Yield the rows of options that the user sets for a plan, each with the default or text."""
+    for row in table.expressions:
+        if row.role is OptionRole.USER and _holds(row, plan_value, {}):
+            value = row.expression.evaluate(plan_value) if row.text else None
+            yield row, None if value is None else format_option_value(value)
 
 
 def parse_text(value: Any) -> ExpressionValue:
@@ -151,16 +203,16 @@ def _holds(
 
 
 def _fill(note: str, lookup: ValueLookup) -> str:
-    """Return a note with the values of its names in braces; ``{tokens:,}`` groups digits."""
+    """Return a note with the values of its names in braces, as ``{tokens:,}`` or ``{share:g}``."""
 
     def text_of(match: re.Match[str]) -> str:
         value = lookup(match[1])
-        return f"{value:,}" if match[2] and isinstance(value, int | float) else str(value)
+        return f"{value:{match[2]}}" if match[2] and isinstance(value, int | float) else str(value)
 
     return _NAME_IN_BRACES.sub(text_of, note)
 
 
-_NAME_IN_BRACES = re.compile(r"\{(\w+)(:,)?\}")
+_NAME_IN_BRACES = re.compile(r"\{([\w.]+)(?::([,g]))?\}")
 
 
 def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]:
@@ -188,9 +240,12 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         parsed = reading.command.options.get(option)
         return None if parsed is None else len(parsed.texts)
 
-    def joined(option: str) -> str | None:
-        parsed = reading.command.options.get(option)
+    def joined(*options: str) -> str | None:
+        parsed = next(filter(None, map(reading.command.options.get, options)), None)
         return " ".join(filter(None, parsed.texts)).lower() or None if parsed else None
+
+    def modules(*options: str) -> str:
+        return read_adapter_targets(joined(*options) or "")
 
     return {
         "number": lambda *options: number(reading, *options),
@@ -198,6 +253,7 @@ def _option_functions(reading: OptionReader) -> Mapping[str, Callable[..., Any]]
         "text": lambda *options: option_text(reading, *options),
         "name": name,
         "joined": joined,
+        "modules": modules,
         "flag": lambda *options, default=False: flag(reading, *options, default=default),
         "has": has,
         "lists": lists,

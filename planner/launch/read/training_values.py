@@ -1,9 +1,13 @@
-"""Words of training programs for precision, recomputation and optimizers, as planner's values."""
+"""Words of training programs for precision, recomputation, optimizers and adapters, as values."""
 
 from __future__ import annotations
 
+import re
+
+from planner.base.enums import AdapterTargets
+from planner.base.training_aliases import nearest_adapter_targets, parse_adapter_targets
 from planner.launch.option_table import OptionRole, OptionTable
-from planner.launch.read.parsed_launch import OptionReader, SettingsBuilder
+from planner.launch.read.parsed_launch import NOTHING, OptionReader, SettingsBuilder
 from planner.question.terms import terms_about
 
 _PRECISIONS = {
@@ -32,6 +36,24 @@ def set_training_value(settings: SettingsBuilder, parameter: str, value: object)
     elif parameter == "recompute":
         value = _RECOMPUTATION.get(value, value)
     settings.values[parameter] = value
+
+
+def read_adapter_targets(text: str) -> str:
+    """Return the LoRA target set of module names: the names if all are known, else the nearest set.
+
+    >>> read_adapter_targets("[q_proj, v_proj]"), read_adapter_targets("self_attn")
+    ('q_proj,v_proj', 'attention')
+    >>> read_adapter_targets("linear_qkv,linear_fc1"), read_adapter_targets("")
+    ('all_linear', 'all_linear')
+    """
+    modules = ",".join(_MODULE.findall(text))
+    word = parse_adapter_targets(modules)
+    if modules.lower() in NOTHING or word == AdapterTargets.ALL_LINEAR:
+        return str(AdapterTargets.ALL_LINEAR)
+    return modules if word in [*AdapterTargets] else str(nearest_adapter_targets([modules]))
+
+
+_MODULE = re.compile(r"[\w.*-]+")
 
 
 def set_unlisted_optimizer(

@@ -14,7 +14,6 @@ from planner.launch.option_table import (
     OptionAliasTable,
     OptionTable,
     OptionTexts,
-    ParameterNote,
     Quantities,
 )
 from planner.launch.read.hf_trainer.option_sources import (
@@ -25,14 +24,12 @@ from planner.launch.read.hf_trainer.option_sources import (
 )
 from planner.launch.read.hf_trainer.read_script import build_settings, gather_options
 from planner.launch.read.hf_trainer.write_script import (
-    LEFT_TO_USER,
     OUTPUT,
     RATE,
     adapter_notes,
     adapter_quantities,
     expert_adapter_notes,
     fill_quantities,
-    fsdp_quantities,
     has_adapter,
     nest_options,
     optimizer_name,
@@ -45,9 +42,8 @@ from planner.launch.target import (
     LaunchJob,
     LaunchOutputFile,
     LaunchTarget,
-    plan_quantities,
 )
-from planner.launch.targets.hf_trainer import DEEPSPEED_FILE, deepspeed_file, deepspeed_quantities
+from planner.launch.targets.hf_trainer import DEEPSPEED, deepspeed_file
 from planner.launch.write.benchmark import training_draft
 from planner.question.request import Request
 
@@ -185,12 +181,6 @@ CONFIG = "axolotl.yaml"
 _FSDP_PROFILES = ("HF Trainer FSDP", "HF Trainer bf16")
 _DATASET = "DATASET"
 _DATASET_NOTE = "yours: a name on Hugging Face or a folder, with its type"
-_LEFT_TO_USER = (
-    ParameterNote(
-        parameter="datasets", value="", note=f"set path and type in {CONFIG}: {_DATASET_NOTE}"
-    ),
-    *LEFT_TO_USER,
-)
 
 
 def _uses_fsdp(job: LaunchJob) -> bool:
@@ -206,49 +196,16 @@ def _uses_deepspeed(job: LaunchJob) -> bool:
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """Return the values that axolotl's option table writes for a planned job, by parameter name."""
-    adapter, low_rank = has_adapter(job), adapter_quantities(job)
-    quantities = {
-        "model": job.hub_name or "MODEL",
+    """Return what no row of axolotl's table computes, and what shards: FSDP or DeepSpeed."""
+    return {
         **fill_quantities(job),
-        "training_steps": job.training_steps,
-        "precision_kept": True if job["precision"] in ("fp4", "int8") else None,
-        "offload": "activations" if "activations" in job["offload"] else None,
-        **low_rank,
-        "lora_alpha": 2 * low_rank["lora_rank"] if low_rank["lora_rank"] else None,
-        "lora_dropout": "0.0" if low_rank["lora_rank"] else None,
-        "fused_kernels": True if job.profile.name == "HF Trainer Triton" and adapter else None,
+        **adapter_quantities(job),
         "optimizer_name": optimizer_name(job) or "adamw_torch_fused",
         "unnamed_optimizer": unnamed_optimizer(job),
-        "zero_file": DEEPSPEED_FILE if _uses_deepspeed(job) else None,
+        "is_of_fsdp": job.profile.name in _FSDP_PROFILES,
+        "shards_by_fsdp": _uses_fsdp(job),
+        "shards_by_deepspeed": _uses_deepspeed(job),
     }
-    return quantities | (_fsdp_quantities(job) if _uses_fsdp(job) else {})
-
-
-def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return the values of axolotl's FSDP keys for a job that FSDP shards, by parameter name."""
-    words = fsdp_quantities(job)
-    # Activations are offloaded where gradient_checkpointing keeps them, not FSDP.
-    recomputes_inside = words["fsdp_recompute"] and "activations" not in job["offload"]
-    return {
-        **words,
-        "fsdp_recompute": words["fsdp_recompute"] if recomputes_inside else None,
-        "zero_stage_by_fsdp": job["zero_stage"],
-        "recompute": "none" if recomputes_inside else job["recompute"],
-        "dp_shard": job.data_parallel // job["data_parallel_replicas"],
-    }
-
-
-def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """Return a note for each planned value that axolotl's YAML cannot express."""
-    notes = list(expert_adapter_notes(job))
-    if job.profile.name in _FSDP_PROFILES and job["offload"] == "optimizer":
-        note = "FSDP offloads weights with the optimizer; DeepSpeed separates them"
-        notes.append(ParameterNote(parameter="offload", value="optimizer", note=note))
-    if job["zero_stage"] == 1 and _uses_fsdp(job):
-        note = "FSDP shards gradients with the optimizer states"
-        notes.append(ParameterNote(parameter="zero_stage", value="1", note=note))
-    return tuple(notes)
 
 
 _FP32_WEIGHTS_PROFILE = "HF Trainer FSDP"
@@ -286,7 +243,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         # Parallel degrees are in axolotl's own keys.
         degrees = [name for name in table.parameters if name.endswith("_parallel")]
         omitted = dict.fromkeys(("train_batch_size", *degrees))
-        table_values = {**plan_quantities(job, table), **deepspeed_quantities(job), **omitted}
+        table_values = {**DEEPSPEED.table_input(job), **omitted}
         files.append(deepspeed_file(table.write_options(table_values)))
     arguments = (
         CommandWords(words=("-m", "axolotl.cli.train", CONFIG)),
@@ -298,8 +255,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         "axolotl",
         arguments,
         files=tuple(files),
-        unexpressed=_unexpressed(job),
-        left=_LEFT_TO_USER,
+        unexpressed=expert_adapter_notes(job),
         notes=adapter_notes(job),
     )
 

@@ -14,10 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
-from planner.base.enums import Offload
-from planner.base.training_aliases import Algorithm
 from planner.documents.shell.edits import implied_option
 from planner.documents.yaml_writer import yaml_text
 from planner.launch.option_table import (
@@ -41,7 +38,6 @@ from planner.launch.read.hf_trainer.write_script import (
     FSDP_FILE,
     SECTION,
     adapter_notes,
-    fsdp_quantities,
     has_adapter,
     is_supervised,
     json_file,
@@ -56,11 +52,8 @@ from planner.launch.read.hf_trainer.write_script import (
     script_settings,
 )
 from planner.launch.read.parsed_launch import (
-    LaunchSettings,
     OptionReader,
     ParsedCommand,
-    SettingsBuilder,
-    flag,
     number,
     option_text,
     parse_int,
@@ -73,14 +66,8 @@ from planner.launch.target import (
     LaunchOutputFile,
     LaunchTarget,
 )
-from planner.launch.targets.rl_reader_writer import (
-    apply_step_rows,
-    reader_of_steps,
-    set_dynamic_sampling,
-    set_lengths,
-)
+from planner.launch.targets.rl_reader_writer import reader_of_steps
 from planner.launch.write.benchmark import training_draft
-from planner.question.terms import glossary
 
 
 def _script_quantities(job: LaunchJob) -> Quantities:
@@ -121,7 +108,6 @@ def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         )
         files.append(json_file(FSDP_FILE, document, "how FSDP shards"))
         fsdp_arguments.append(CommandWords(words=("--fsdp_config", FSDP_FILE)))
-    unexpressed, left = script_notes(job)
     notes: tuple[str, ...] = ()
     if has_adapter(job):
         note = "peft adds the adapters with TRL's default lora_alpha and lora_dropout."
@@ -131,8 +117,7 @@ def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         "transformers",
         script_arguments(job, settings, *fsdp_arguments),
         files=tuple(files),
-        unexpressed=unexpressed,
-        left=left,
+        unexpressed=script_notes(job),
         notes=notes,
     )
 
@@ -160,25 +145,9 @@ DEEPSPEED_FILE = "ds_config.json"
 _WRITTEN = ("bf16", "fp16", "fp32")
 
 
-def deepspeed_quantities(job: LaunchJob) -> Quantities:
-    """Return the values of ``ds_config.json`` for a planned job, by parameter name."""
-    zero_stage = int(job["zero_stage"])
-    accumulation_steps, micro_batch, tensor_parallel = (
-        job.accumulation_steps,
-        job["micro_batch_size"],
-        job["tensor_parallel"],
-    )
-    return {
-        **_without_script_parameters(job, "deepspeed"),
-        "gradient_accumulation_steps": accumulation_steps,
-        # Its parser counts tensor-parallel ranks as data-parallel ones.
-        "train_batch_size": micro_batch * accumulation_steps * job.data_parallel * tensor_parallel,
-        "precision_kept": True if job["precision"] not in _WRITTEN else None,
-        "overlap": zero_stage > 0,
-        "contiguous": zero_stage > 0,
-        "gather_on_save": zero_stage == 3,
-        "offload": None if job["offload"] == "activations" else job["offload"],
-    }
+def _deepspeed_quantities(job: LaunchJob) -> Quantities:
+    """Return None for what the script sets instead of ``ds_config.json``."""
+    return _without_script_parameters(job, "deepspeed")
 
 
 def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
@@ -198,14 +167,12 @@ def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
             "bfloat16" if job["zero_stage"] == 3 and job["adapter"] == "qlora" else None
         ),
     )
-    unexpressed, left = script_notes(job)
     return training_draft(
         job,
         "deepspeed",
         script_arguments(job, script, CommandWords(words=("--deepspeed", DEEPSPEED_FILE))),
         files=(deepspeed_file(settings), *script_files(job)),
-        unexpressed=(*script.unexpressed, *unexpressed),
-        left=left,
+        unexpressed=(*script.unexpressed, *script_notes(job)),
         notes=adapter_notes(job),
     )
 
@@ -221,7 +188,7 @@ def _starts_deepspeed(words: Sequence[str]) -> bool:
 
 DEEPSPEED = LaunchTarget.of(
     "deepspeed",
-    quantities=deepspeed_quantities,
+    quantities=_deepspeed_quantities,
     draft=_deepspeed_draft,
     answers=read_settings,
     starts=_starts_deepspeed,
@@ -233,8 +200,6 @@ DEEPSPEED = LaunchTarget.of(
 _ACCELERATE_FILE = "accelerate.yaml"
 _FSDP_PROFILES = ("HF Trainer FSDP", "FSDP", "FSDP compiled", "FSDP bf16", "HF Trainer bf16")
 _UNKNOWN_PRECISIONS = ("fp4", "int8", "tf32")
-# accelerate's mixed_precision where its name differs from the precision's.
-_PRECISIONS = {"fp4": "bf16", "int8": "bf16", "tf32": "no", "fp32": "no"}
 
 
 def _distributed_type(job: LaunchJob) -> str:
@@ -245,88 +210,20 @@ def _distributed_type(job: LaunchJob) -> str:
 
 
 def _accelerate_quantities(job: LaunchJob) -> Quantities:
-    """Return the values of accelerate's YAML keys for a job, with those of FSDP or DeepSpeed."""
-    distributed_type, precision, is_default = (
-        _distributed_type(job),
-        job["precision"],
-        job["torch_compile"] == "auto",
-    )
-    # FSDP and DeepSpeed have keys of their own.
-    sharding_names = {*_fsdp_quantities(job), "zero3_init"}
-    quantities = {
-        **dict.fromkeys(sharding_names),
-        **_without_script_parameters(job, "accelerate"),
-        "kind": distributed_type,
-        "num_nodes": job.num_nodes,
-        "precision": precision if precision in _UNKNOWN_PRECISIONS else None,
-        "precision_type": _PRECISIONS.get(precision, precision),
-        "cp_comm_type": job["cp_comm_type"] if distributed_type == "FSDP" else None,
-        "fp8_backend": "te" if precision == "fp8" else None,
-        "fp8_format": "HYBRID" if precision == "fp8" else None,
-        # accelerate compiles the model if the profile is one of compiled models.
-        "compiled": "inductor" if is_default and job.profile.compilation.default else None,
-    }
-    if distributed_type == "FSDP":
-        return quantities | _fsdp_quantities(job)
-    if distributed_type == "DEEPSPEED":
-        return quantities | _deepspeed_plugin_quantities(job)
-    return quantities
+    """Return None for what the script sets, and what shards: FSDP, DeepSpeed or neither.
 
-
-_FSDP2_PARAMETERS = {
-    row.parameter
-    for row in OptionTable.load("accelerate").rows
-    if row.option.startswith("parallelism_config.")
-}
-_FSDP2_DEGREES = [name for name in glossary() if name in _FSDP2_PARAMETERS]
-
-
-def _fsdp_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return the values of the FSDP2 and parallelism keys in accelerate's YAML for a job."""
-    replicas = int(job["data_parallel_replicas"])
-    return {
-        "zero_stage": job["zero_stage"],
-        "offload": job["offload"] if job["offload"] == "optimizer" else None,
-        **{name: job[name] for name in _FSDP2_DEGREES},
-        "shard_size": job.data_parallel // replicas,
-        **fsdp_quantities(job),
-    }
-
-
-def _deepspeed_plugin_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return the values of the DeepSpeed keys in accelerate's YAML for a job."""
-    zero_stage, offload = int(job["zero_stage"]), Offload[job["offload"].upper()]
-    device = "nvme" if offload.to_drives else "cpu"
-    return {
-        "deepspeed_stage": zero_stage,
-        "deepspeed_accumulation": job.accumulation_steps,
-        "deepspeed_optimizer": device if offload.of_states else "none",
-        "deepspeed_weights": device if offload.of_weights else "none",
-        "deepspeed_init": zero_stage == 3 and job["zero3_init"],
-        "deepspeed_save": True if zero_stage == 3 else None,
-        **(_ulysses_quantities(job) if _uses_ulysses(job) else {}),
-    }
-
-
-def _uses_ulysses(job: LaunchJob) -> bool:
-    return bool(job["context_parallel"] > 1 and job["cp_comm_type"] == "a2a")
-
-
-def _ulysses_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return accelerate's values for DeepSpeed Ulysses; the sizes multiply to all GPUs [1]_.
+    The sizes of DeepSpeed Ulysses multiply to all GPUs [1]_.
 
     References
     ----------
     .. [1] huggingface/accelerate 1.15.0, ``docs/source/concept_guides/sequence_parallelism.md`` and
        ``utils/dataclasses.py``, ``DeepSpeedSequenceParallelConfig``.
     """
-    kernel = {"fa3": "flash_attention_3", "sdpa": "sdpa"}.get(str(job["attention_kernel"]))
-    return {
-        "head_ranks": job["context_parallel"],
-        "shard_size": job.data_parallel,
-        "head_exchange": "deepspeed",
-        "head_attention": kernel or "flash_attention_2",
-    }
+    return {**_without_script_parameters(job, "accelerate"), "kind": _distributed_type(job)}
+
+
+_HEAD_RANKS = "parallelism_config.parallelism_config_sp_size"
+_SPLITS_OF_FSDP = ("tensor_parallel", "context_parallel", "data_parallel_replicas")
 
 
 def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
@@ -347,19 +244,16 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         offload=offloaded_activations(job),
         quantized_storage="bfloat16" if is_fsdp and job["adapter"] == "qlora" else None,
     )
-    unexpressed, left = script_notes(job)
     note = (
         f"accelerate's YAML has it for FSDP2, not for {distributed_type}; choose the "
         "target deepspeed"
     )
-    expressed = (
-        {"context_parallel"} if distributed_type == "DEEPSPEED" and _uses_ulysses(job) else set()
-    )
-    unexpressed_names = [
-        name for name in _FSDP2_DEGREES if job[name] > 1 and not is_fsdp and name not in expressed
-    ]
+    written = {option.option for option in settings.options}
     notes_on_split = (
-        ParameterNote(parameter=name, value=str(job[name]), note=note) for name in unexpressed_names
+        ParameterNote(parameter=name, value=str(job[name]), note=note)
+        for name in _SPLITS_OF_FSDP
+        if job[name] > 1 and not is_fsdp
+        if name != "context_parallel" or _HEAD_RANKS not in written
     )
     notes = {option.option: option.note for option in settings.options if option.note}
     text = yaml_text(
@@ -375,8 +269,7 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         launcher="accelerate",
         launcher_arguments=(CommandWords(words=("--config_file", _ACCELERATE_FILE)),),
         files=(config, *script_files(job)),
-        unexpressed=(*script.unexpressed, *unexpressed, *notes_on_split),
-        left=left,
+        unexpressed=(*script.unexpressed, *script_notes(job), *notes_on_split),
         notes=adapter_notes(job),
     )
 
@@ -403,7 +296,7 @@ def with_step(target: LaunchTarget) -> LaunchTarget:
     """Return a Trainer target that also reads full reinforcement-learning steps."""
     update_target = LaunchTarget.of(target.name, answers=target.answers)
     step_target = reader_of_steps(
-        update_target, ("TRL",), _add_step_settings, _merge_config_files, table="trl-step"
+        update_target, ("TRL",), _merge_config_files, _step_facts, table="trl-step"
     )
     return replace(target, answers=step_target.answers, step=step_target.step)
 
@@ -445,41 +338,14 @@ def _server_gpus(reading: OptionReader) -> int | None:
     return prod(int(size) for size in _SPLITS.findall(match["words"]))
 
 
-def _add_step_settings(
-    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
-) -> None:
-    """Set algorithm and lengths, and what the option table reads for a full step."""
-    values = settings.values
+def _step_facts(reading: OptionReader) -> MutableQuantities:
+    """The GPUs of the server that generates, whether the file starts it, and by which program."""
     words = [argument.single or "" for argument in reading.command.positional]
-    is_swift = starts_swift(words)
-    if is_swift:
-        settings.notes.append(
-            "ms-swift has no profile: predicted as TRL, whose trainer it extends."
-        )
-    if flag(reading, "--dynamic_sample"):
-        set_dynamic_sampling(settings)
-    elif any("rloo" in word for word in words):
-        values["algorithm"] = str(Algorithm.RLOO)
-    max_answer = number(reading, "--max_completion_length") or _DEFAULT_MAX_ANSWER
-    length = int(update.values["sequence_length"])
-    set_lengths(settings, length, max_answer, number(reading, "--max_prompt_length"))
-    # A generation has as many micro-batches of each rank as an optimizer step by default. With
-    # fewer, a step has several generations.
-    batch = update.values.get("global_batch_size")
-    read: dict[str, Any] = {
-        "is_swift": is_swift,
-        "batch": batch and int(batch),
-        "sequences": int(update.values.get("micro_batch_size") or _DEFAULT_MICRO_BATCH),
+    return {
+        "is_swift": starts_swift(words),
         "server_gpus": _server_gpus(reading),
         "has_server": _SERVER.search(reading.command.text) is not None,
-        "trainer_gpus": update.values.get("num_gpus"),
     }
-    apply_step_rows(reading, "trl", settings, read)
-    if fitting_batch := read.get("fitting_batch"):
-        values["global_batch_size"] = fitting_batch
-
-
-_DEFAULT_MAX_ANSWER, _DEFAULT_MICRO_BATCH = 512, 8
 
 
 TARGETS = tuple(with_step(target) for target in (TRANSFORMERS, DEEPSPEED, ACCELERATE))

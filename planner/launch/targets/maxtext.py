@@ -23,7 +23,6 @@ from planner.launch.model_shape import find_model_of_name, shape_of
 from planner.launch.option_table import (
     MutableQuantities,
     OptionTexts,
-    ParameterNote,
     Quantities,
     shipped_rows,
 )
@@ -39,10 +38,9 @@ from planner.launch.target import (
     LaunchTarget,
     ShellVariable,
     option_texts,
-    override,
     overrides,
+    user_arguments,
 )
-from planner.launch.targets import megatron_lm
 from planner.launch.write.benchmark import training_draft
 from planner.specs.model import ModelSpec
 
@@ -370,29 +368,13 @@ _PORT = "29500"
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """Return the values of MaxText's keys for a planned job, by parameter name."""
+    """Return the values of MaxText's keys that no row computes, by parameter name."""
     return {
         **_model_quantities(job),
         **mesh_axes(job),
-        **_batch_quantities(job),
         **policy_quantities(job),
-        "save_interval": megatron_lm.save_interval(job),
-        "fp8_quantization": _fp8_quantization(job),
+        "per_device_batch": _sequences_per_gpu(job),
     }
-
-
-def _fp8_quantization(job: LaunchJob) -> str | None:
-    """Return MaxText's name of the FP8 recipe; None without FP8.
-
-    Raises LaunchError if gradients accumulate, which its delayed scaling does not allow.
-    """
-    accumulates = int(job["gradient_accumulation_steps"]) > 1 and int(job["pipeline_parallel"]) == 1
-    recipe = megatron_lm.fp8_recipe_of(job, "tensorwise" if accumulates else "delayed")
-    if accumulates and recipe == "delayed":
-        raise LaunchError(
-            "MaxText accumulates no gradients with delayed scaling: --set fp8_recipe=tensorwise."
-        )
-    return _QUANTIZATIONS.get(recipe or "")
 
 
 def _model_quantities(job: LaunchJob) -> MutableQuantities:
@@ -422,43 +404,14 @@ def _model_quantities(job: LaunchJob) -> MutableQuantities:
     }
 
 
-def _batch_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return the sequences per GPU in a step, and the layers of a chunk.
-
-    Raises LaunchError if the micro-batches are no multiple of the pipeline stages.
-    """
-    num_stages, steps = int(job["pipeline_parallel"]), int(job["gradient_accumulation_steps"])
-    in_pipeline = num_stages > 1
-    if in_pipeline and steps % num_stages:
-        raise LaunchError(
-            f"A pipeline of MaxText takes micro-batches in multiples of its {num_stages} stages, "
-            f"not {steps}: plan another --global-batch-size or pipeline_parallel."
-        )
-    sequences = int(job["global_batch_size"]) // (1 if in_pipeline else steps)
+def _sequences_per_gpu(job: LaunchJob) -> float:
+    """Return the sequences per GPU in a step; MaxText rounds the sequences of all GPUs down."""
+    steps = 1 if int(job["pipeline_parallel"]) > 1 else int(job["gradient_accumulation_steps"])
+    sequences = int(job["global_batch_size"]) // steps
     per_device = sequences / job.num_gpus
-    while int(per_device * job.num_gpus) < sequences:  # MaxText rounds down
+    while int(per_device * job.num_gpus) < sequences:
         per_device = math.nextafter(per_device, math.inf)
-    stage_layers = _layers_per_chunk(job) if in_pipeline else None
-    return {"per_device_batch": per_device, "stage_layers": stage_layers}
-
-
-def _layers_per_chunk(job: LaunchJob) -> int:
-    """Return the layers of each pipeline chunk; raise LaunchError if chunks cannot be equal."""
-    chunks = int(job["pipeline_parallel"]) * int(job["virtual_pipeline"])
-    layers = job.model.num_hidden_layers - job.model.mtp_num_layers
-    if layers % chunks:
-        raise LaunchError(
-            f"A pipeline of MaxText has equal chunks: {layers} layers are not a multiple of "
-            f"{chunks}. Plan another pipeline_parallel or virtual_pipeline."
-        )
-    return layers // chunks
-
-
-_QUANTIZATIONS = {
-    "delayed": "te_fp8_delayedscaling",
-    "tensorwise": "te_fp8_currentscaling",
-    "mxfp8": "te_mxfp8",
-}
+    return per_device
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
@@ -477,12 +430,10 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
             *_command(job, module),
             CommandWords(words=(config,)),
             *overrides(settings),
-            *_user_arguments(job),
+            *user_arguments("maxtext", job),
         ),
         launcher="",
         environment={"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92"},
-        unexpressed=_unexpressed(job),
-        left=megatron_lm.left_to_user(job),
     )
 
 
@@ -500,36 +451,6 @@ def _command(job: LaunchJob, module: str) -> list[CommandWords]:
         )
     )
     return [CommandWords(words=("env", f"JAX_COORDINATOR_PORT={_PORT}", *rendezvous)), program]
-
-
-def _user_arguments(job: LaunchJob) -> list[CommandWords]:
-    """Return arguments that the user fills in: names, folders, tokenizer, data, learning rate."""
-    return [
-        override("run_name", "RUN_NAME", "name of the run", "planned"),
-        override("base_output_directory", "OUTPUT_PATH", "folder of checkpoints and logs"),
-        override("tokenizer_path", "TOKENIZER_MODEL", "ORG/NAME of the tokenizer", job.hub_name),
-        CommandWords(words=("dataset_type=hf",)),
-        override("hf_path", "DATA_PATH", "data set on Hugging Face"),
-        override("learning_rate", "LEARNING_RATE", "the highest learning rate, such as 1.5e-4"),
-    ]
-
-
-def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """Return notes on the planned sharding and parts of the model that MaxText cannot express."""
-    sharding_notes: tuple[ParameterNote, ...] = ()
-    axes = mesh_axes(job)
-    if job["zero_stage"] == 3 and axes["within_fsdp"] * axes["across_fsdp"] == 1:
-        note = "other axes take all data-parallel GPUs: none is left to shard the weights"
-        sharding_notes = (ParameterNote(parameter="zero_stage", value="3", note=note),)
-    if maxtext_name(job.model) is not None:
-        return sharding_notes
-    shape = shape_of(job.model)
-    parts = [part for name, part in (("qkv_bias", "biases of queries, keys and values"),
-                                     ("norm_bias", "LayerNorm"), ("mlp_bias", "biases"))
-             if shape[name]]  # fmt: skip
-    note = "MaxText has no key for it with this decoder"
-    notes = (ParameterNote(parameter="model", value=part, note=note) for part in parts)
-    return (*sharding_notes, *notes)
 
 
 TARGET = LaunchTarget.of("maxtext", quantities=_quantities, draft=_draft, answers=_read_settings)

@@ -21,11 +21,10 @@ from planner.launch.option_table import (
     OptionAliasTable,
     OptionTable,
     OptionTexts,
-    ParameterNote,
     ParserOptions,
     Quantities,
-    parse_parameters,
 )
+from planner.launch.read.expression_rows import parse_parameters
 from planner.launch.read.import_launch import require_counts
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
@@ -42,9 +41,8 @@ from planner.launch.target import (
     LaunchTarget,
     Value,
     fill_template,
-    lora_quantities,
-    override,
     overrides,
+    user_arguments,
 )
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_arguments import read_megatron_arguments, without_experts
@@ -494,47 +492,20 @@ def _read_adapter(options: Mapping[str, ParsedOption]) -> dict[str, str]:
     return {**values, **({"lora_targets": target_names[-1]} if target_names else {})}
 
 
-_BYTES_PER_GRADIENT_16_BIT = 2
-"""Bytes of a gradient that is exchanged in 16 bit."""
-_FUSED_LOSS = 4
-"""Bytes per logit with a fused loss."""
 _NO_CHECKPOINT = "checkpoint.save=null"
 _UNCOUNTED_ENDS = {"embedding_in_split": False, "loss_in_split": False}
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """Return the values of Megatron-Bridge's overrides for a planned job, by parameter name."""
-    shape = shape_overrides(job) if job.hub_name is None else {}
-    shared = megatron_lm.core_quantities(job)
-    has_experts = bool(job.model.num_experts)
-    overlap, execution = job.profile.overlap, job.profile.execution
-    merged = has_experts and overlap.expert_parallel > 0
-    split = shared.get("pipeline_layout") is not None
-    names_gradients = job["main_grads_precision"] != "framework"
-    wire = job.profile.states.gradient_on_wire
-    default_dispatcher = "flex" if execution.deduplicated_dispatch or merged else "alltoall"
-    dispatcher = (megatron_lm.dispatcher(job) or default_dispatcher) if has_experts else None
-    is_fused = job["loss_kernel"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
+    """Return the values of Megatron-Bridge's overrides that no row computes, by parameter name."""
+    core = megatron_lm.core_quantities(job)
+    ends = {} if core.get("pipeline_layout") is not None else _UNCOUNTED_ENDS
+    modules = core["recompute_modules"]
     return {
-        **(_UNCOUNTED_ENDS if not split else {}),
-        **shape,
-        **shared,
-        **megatron_lm.backend_quantities(job),
-        "has_experts": has_experts,
-        "dropout_rate": shared["attention_dropout"],
-        **lora_quantities(job),
-        "wide_gradients": None if names_gradients else wire > _BYTES_PER_GRADIENT_16_BIT,
-        "tensor_overlap": bool(job["sequence_parallel"])
-        and overlap.tensor_parallel > 0
-        and not job["tp_comm_overlap"],
-        "token_dispatcher": dispatcher,
-        "flex_backend": ("hybridep" if merged else "deepep") if dispatcher == "flex" else None,
-        "loss_fusion": ("te" if is_fused else "native"),
-        **{
-            name: str(value).replace(" ", ",")
-            for name, value in shared.items()
-            if name.endswith("_modules") and value is not None
-        },
+        **ends,
+        **(shape_overrides(job) if job.hub_name is None else {}),
+        **core,
+        "recompute_modules": None if modules is None else str(modules).replace(" ", ","),
     }
 
 
@@ -594,7 +565,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         (
             CommandWords(words=(PROGRAM, model)),
             *overrides(settings),
-            *_user_arguments(job, is_adapted),
+            *user_arguments("megatron-bridge", job),
         ),
         environment=environment,
         extra=(_NO_CHECKPOINT,),
@@ -602,45 +573,9 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
             LaunchOutputFile(name=PROGRAM, text=program, meaning="the settings after overrides"),
         ),
         unexpressed=(
-            *(unexpressed_parts(job.model, "Megatron-Bridge") if job.hub_name is None else ()),
-            *megatron_lm.uneven_recompute_notes(job),
+            unexpressed_parts(job.model, "Megatron-Bridge") if job.hub_name is None else ()
         ),
-        left=(*megatron_lm.left_to_user(job), *_left_to_user(job)),
     )
-
-
-def _user_arguments(job: LaunchJob, is_adapted: bool) -> list[CommandWords]:
-    """Return overrides that the user fills in: tokenizer, learning rate, folders and data."""
-    tokenizer = "ORG/NAME or folder of the tokenizer on Hugging Face"
-    arguments = [
-        override("tokenizer.tokenizer_model", "TOKENIZER_MODEL", tokenizer, job.hub_name),
-        override("optimizer.lr", "LEARNING_RATE", "the highest learning rate, such as 1.5e-4"),
-        override("checkpoint.save", "CHECKPOINT_PATH", "folder of the checkpoints"),
-        override("checkpoint.load", "CHECKPOINT_PATH", "folder of the checkpoints"),
-    ]
-    if is_adapted:
-        meaning = "the weights, as AutoBridge.import_ckpt of megatron.bridge wrote them"
-        name = "PRETRAINED_CHECKPOINT"
-        folder = "folder with training.jsonl, validation.jsonl and, if there is one, test.jsonl"
-        return [
-            *arguments,
-            override("checkpoint.pretrained_checkpoint", name, meaning),
-            override("dataset.dataset_root", "DATA_PATH", folder),
-        ]
-    meaning = "prefix of the data set that preprocess_data.py of Megatron-LM made"
-    return [*arguments, override("dataset.data_path", "DATA_PATH", meaning)]
-
-
-def _left_to_user(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """Return notes on settings that the user checks: CUDA graphs and the model's shape."""
-    notes = []
-    if job.profile.name == "Megatron-Bridge":
-        note = "predicted with one CUDA graph of the whole iteration, which not every model allows"
-        notes.append(ParameterNote(parameter="model.cuda_graph_impl", value="", note=note))
-    if job.hub_name is not None:
-        note = f"its shape is taken from config.json of {job.hub_name}"
-        notes.append(ParameterNote(parameter="model", value="", note=note))
-    return tuple(notes)
 
 
 def _split_changes(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:

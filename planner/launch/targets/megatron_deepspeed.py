@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.documents.shell.edits import ParsedOption, implied_option
-from planner.errors import LaunchError
 from planner.launch.option_table import (
     OptionAliasTable,
     OptionTable,
     OptionTexts,
-    ParameterNote,
     Quantities,
 )
 from planner.launch.read.hf_trainer.write_script import json_file, nest_options
 from planner.launch.read.parsed_launch import LaunchSettings, OptionReader, ParsedCommand, parse_int
-from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchTarget,
+    ShellVariable,
+    user_arguments,
+)
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_arguments import has_deepspeed_options, read_megatron_arguments
 from planner.launch.targets.megatron_shape import shape_quantities, unexpressed_parts
@@ -190,39 +195,11 @@ def _read_offload(reading: OptionReader, config: Mapping[str, ParsedOption]) -> 
 
 _PROGRAM = "pretrain_gpt.py"
 _CONFIG = "ds_config.json"
-_UNSUPPORTED_SHAPE = {
-    "kv_lora_rank": "latent attention",
-    "shared_intermediate_size": "shared experts",
-    "num_dense_layers": "dense layers before those with experts",
-    "moe_latent_size": "a latent width of experts",
-}
-"""Sizes of a shape that Megatron-DeepSpeed cannot express: it refuses such models."""
-_UNEXPRESSED_SHAPE = {
-    "qk_norm": "norms of queries and keys",
-    "sliding_window": "a sliding window",
-    "sinks": "attention sinks",
-    "attn_output_gate": "a gate of the output of attention",
-    "router_bias": "a bias of the router",
-}
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """Return the option values of a job; raise LaunchError for unsupported parts of the model."""
-    shape = shape_quantities(job.model, int(job["tensor_parallel"]))
-    for name, part in _UNSUPPORTED_SHAPE.items():
-        if shape[name]:
-            raise LaunchError(
-                f"Megatron-DeepSpeed has no argument for {part}, which {job.model.name} has: "
-                "choose megatron-lm or megatron-bridge."
-            )
-    has_fp32_gradients = job["precision"] == "bf16" and int(job["zero_stage"]) <= 1
-    return {
-        **shape,
-        **megatron_lm.run_quantities(job),
-        "cp_comm_type": job["cp_comm_type"] if job["context_parallel"] > 1 else None,
-        "expert_interval": 1 if job.model.num_experts else None,
-        "wide_gradients": has_fp32_gradients,
-    }
+    """Return the option values of the model's shape."""
+    return shape_quantities(job.model, int(job["tensor_parallel"]))
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
@@ -239,37 +216,16 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     arguments = (
         CommandWords(words=(path,)),
         *map(CommandWords.of, flags),
-        CommandWords(words=("--data-impl", "mmap")),
-        *megatron_lm.user_arguments(job),
+        *user_arguments("megatron-deepspeed", job),
     )
-    note = "DeepSpeed splits the layers evenly, and the first stages get the remaining ones"
-    split = ParameterNote(parameter="--split of the pipeline", value="", note=note)
     return training_draft(
         job,
         "megatron-deepspeed",
         arguments,
         environment=megatron_lm.environment_variables(job),
         files=(json_file(_CONFIG, document, "how DeepSpeed shards"),),
-        unexpressed=(*unexpressed_parts(job.model, "Megatron-DeepSpeed"), *_unexpressed(job)),
-        left=(*megatron_lm.left_to_user(job), *((split,) if job["pipeline_parallel"] > 1 else ())),
+        unexpressed=unexpressed_parts(job.model, "Megatron-DeepSpeed"),
     )
-
-
-def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """Return notes on parts of the model and on ZeRO stage 0 that no argument expresses."""
-    shape = shape_quantities(job.model, 1)
-    zero_note = ParameterNote(
-        parameter="zero_stage",
-        value="0",
-        note="in bf16 DeepSpeed's optimizer shards its states as stage 1 does",
-    )
-    is_sharded = int(job["zero_stage"]) == 0 and job["precision"] == "bf16"
-    parts = [part for name, part in _UNEXPRESSED_SHAPE.items() if shape[name]]
-    if shape["qkv_bias"]:
-        parts.append("biases of queries, keys and values alone")
-    note = "Megatron-DeepSpeed has no argument for it"
-    remarks = [ParameterNote(parameter="model", value=part, note=note) for part in parts]
-    return (*remarks, *([zero_note] if is_sharded else []))
 
 
 TARGET = LaunchTarget.of(

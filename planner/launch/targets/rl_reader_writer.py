@@ -20,16 +20,16 @@ from planner.launch.option_table import (
     OptionRole,
     OptionTable,
     OptionTexts,
-    ParameterNote,
     Quantities,
     format_option_value,
 )
-from planner.launch.read.expression_rows import apply_read_rows, write_quantities
+from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
     LaunchSettings,
     OptionReader,
     ParsedCommand,
     SettingsBuilder,
+    with_unknown_options,
 )
 from planner.launch.target import (
     CommandWords,
@@ -46,10 +46,7 @@ from planner.specs.quantization import checkpoint_of
 
 CAP_PER_MEAN_LENGTH = 4
 """Longest answer over the mean answer: the default of `--output-cap`."""
-_MAX_DEFAULT_PROMPT, _LENGTH_PER_PROMPT = 1024, 8
-"""Most tokens of a prompt, and sequence length over prompt length, if only sequences are
-bounded.
-"""
+_UPDATE_QUANTITIES = (*("sequence_length", "micro_batch_size", "global_batch_size", "framework"),)
 _MICRO_BATCH = "micro_batch_size"
 """A parameter of the update only: a step packs answers into micro-batches of tokens."""
 
@@ -63,8 +60,8 @@ _FULL_STEP_HINT = (
 def reader_of_steps(
     target: LaunchTarget,
     profiles: tuple[str, ...],
-    add_step_settings: Callable[[OptionReader, LaunchSettings, SettingsBuilder], None],
-    complete_command: Callable[[ParsedCommand], ParsedCommand],
+    complete_command: Callable[[ParsedCommand], ParsedCommand] = with_unknown_options,
+    facts: Callable[[OptionReader], MutableQuantities] = lambda _: {},
     table: str = "",
     draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] | None = None,
     quantities: Callable[[LaunchJob], Quantities] = lambda _: {},
@@ -74,8 +71,8 @@ def reader_of_steps(
 
     Parameters
     ----------
-    add_step_settings : adds settings that no row of the table has, from the settings of the update
     complete_command : the command with the options of the files it names
+    facts : quantities of a command that no row computes, for those that do
     table : the option table of the step, if its name is not ``<target>-step``
     draft : writes the step; without it, steps are only read
     quantities : quantities of a job that rows compute from, with those of `step_quantities`;
@@ -98,7 +95,10 @@ def reader_of_steps(
         if not trains_on_rollouts(update):
             return update
         settings = _step_settings_of_update(reading, update, target)
-        add_step_settings(reading, update, settings)
+        of_update = {f"update_{name}": update.values.get(name) for name in _UPDATE_QUANTITIES}
+        trainer_gpus = {"trainer_gpus": update.values.get("num_gpus")}
+        quantities = {**of_update, **trainer_gpus, **facts(reading)}
+        _apply_step_rows(reading, step.table, settings, quantities)
         _set_remaining(settings)
         names = step.table.options | step.table.used
         used = {option.option for name, option in reading.command.options.items() if name in names}
@@ -108,15 +108,6 @@ def reader_of_steps(
             unread=update.unread | update.ignored_options,
         )
 
-    def quantities_and_rows(job: LaunchJob) -> Quantities:
-        """Return the quantities of a step, replaced by those that rows compute from them."""
-        shared = {**step_quantities(job), **quantities(job)}
-
-        def value(name: str) -> Any:
-            return job.value_of(name) if shared.get(name) is None else shared[name]
-
-        return {**shared, **write_quantities(step.table, value)}
-
     step = replace(
         target,
         words=table or f"{target.name}-step",
@@ -124,7 +115,7 @@ def reader_of_steps(
         profiles=profiles,
         answers=read_step,
         complete=complete_command,
-        quantities=quantities_and_rows,
+        quantities=lambda job: {**step_quantities(job), **quantities(job)},
         **hooks,
     )
     if draft is not None:
@@ -176,55 +167,19 @@ def _set_remaining(settings: SettingsBuilder) -> None:
             settings.defaults.pop(name, None)
 
 
-def set_dynamic_sampling(settings: SettingsBuilder) -> None:
-    """Set DAPO's dynamic sampling, with a note that no option has its share of flat groups."""
-    settings.values["algorithm"] = str(Algorithm.DAPO)
-    settings.notes.append("No option sets the share of resampled prompts: use --flat-groups.")
-
-
-def set_lengths(
+def _apply_step_rows(
+    reading: OptionReader,
+    table: OptionTable,
     settings: SettingsBuilder,
-    sequence_length: int,
-    max_answer: int | None,
-    prompt_length: int | None = None,
+    quantities: MutableQuantities,
 ) -> None:
-    """Set the tokens of a prompt and of the longest answer: at most ``sequence_length`` in sum."""
-    if prompt_length is None:
-        prompt_length = max(min(sequence_length // _LENGTH_PER_PROMPT, _MAX_DEFAULT_PROMPT), 1)
-        reason = f"an eighth of a sequence, {_MAX_DEFAULT_PROMPT:,} at most: no option sets it"
-        settings.assume("input_tokens", prompt_length, f"{prompt_length:,}, {reason}")
-    settings.values["input_tokens"] = prompt_length
-    longest_answer = max(sequence_length - prompt_length, 1)
-    settings.values["output_cap"] = min(max_answer or longest_answer, longest_answer)
-
-
-def set_sequences_per_micro_batch(
-    settings: SettingsBuilder, num_sequences: int, length: int, is_packed: bool
-) -> None:
-    """Set the tokens of a micro-batch of ``num_sequences``: their mean length if packed."""
-    mean_length = (
-        int(settings.values["input_tokens"])
-        + int(settings.values["output_cap"]) // CAP_PER_MEAN_LENGTH
-    )
-    tokens_per_sequence = mean_length if is_packed and num_sequences > 1 else length
-    settings.values["micro_batch_tokens"] = max(num_sequences * tokens_per_sequence, length)
-    if tokens_per_sequence != length:
-        settings.notes.append(
-            f"Padding is removed: planner assumes {mean_length:,} tokens for each of the "
-            f"{num_sequences} sequences of a micro-batch."
-        )
-
-
-def apply_step_rows(
-    reading: OptionReader, target: str, settings: SettingsBuilder, quantities: MutableQuantities
-) -> None:
-    """Set what the rows of a step's table compute: placement, GPUs of both sides and the rest.
+    """Set what the rows of a step's table compute: lengths, placement, GPUs of both sides and more.
 
     The rows compute or ``quantities`` have ``trainer_gpus``, ``engine_gpus`` and
-    ``engine_model``, the checkpoint that engines load. Raises LaunchError if a row refuses the
-    file.
+    ``engine_model``, the checkpoint that engines load; those of the update begin with ``update_``.
+    Raises LaunchError if a row refuses the file.
     """
-    apply_read_rows(reading, OptionTable.load(f"{target}-step"), settings, quantities, "rl")
+    apply_read_rows(reading, table, settings, quantities, "rl")
     if (checkpoint_of(str(quantities.get("engine_model"))).quantization or "").startswith("fp8"):
         settings.values["rollout_quantization"] = "fp8"
     if settings.values["placement"] == Placement.COLOCATED.word:
@@ -239,9 +194,6 @@ def apply_step_rows(
 
 
 MODEL = ShellVariable(name="MODEL", meaning="the model: ORG/NAME on Hugging Face, or a folder")
-OUTPUT = ShellVariable(
-    name="OUTPUT_DIR", meaning="where checkpoints go", default="output", is_output=True
-)
 
 
 def has_separate_gpus(job: LaunchJob) -> bool:
@@ -405,12 +357,11 @@ def step_draft(
     arguments: Sequence[CommandWords],
     benchmark_words: Sequence[str] = (),
     files: tuple[LaunchOutputFile, ...] = (),
-    left: tuple[ParameterNote, ...] = (),
 ) -> LaunchDraft:
     """Build the Ray command of a job that trains and generates, and a benchmark of a few steps.
 
     ``benchmark_words`` are further arguments of the benchmark.
     """
     return training_draft(
-        job, target, arguments, launcher="ray", extra=benchmark_words, files=files, left=left
+        job, target, arguments, launcher="ray", extra=benchmark_words, files=files
     )

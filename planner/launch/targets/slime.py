@@ -7,12 +7,12 @@ Source: THUDM/slime at 624b824, ``slime/utils/arguments.py`` (options, and what 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from planner.documents.shell.edits import implied_option
-from planner.launch.option_table import OptionTable
-from planner.launch.read.expression_rows import apply_read_rows
+from planner.launch.option_table import MutableQuantities, OptionTable
 from planner.launch.read.parsed_launch import (
     JobResources,
     LaunchSettings,
@@ -23,19 +23,9 @@ from planner.launch.read.parsed_launch import (
 )
 from planner.launch.target import LaunchTarget
 from planner.launch.targets.megatron_arguments import read_megatron_arguments
-from planner.launch.targets.rl_reader_writer import (
-    apply_step_rows,
-    reader_of_steps,
-    set_dynamic_sampling,
-    set_lengths,
-)
-from planner.launch.targets.training_reader import (
-    classify_unused_options,
-    set_objective,
-    set_token_budget,
-)
+from planner.launch.targets.rl_reader_writer import reader_of_steps
+from planner.launch.targets.training_reader import classify_unused_options, complete_update
 
-_PROMPT, _ANSWER = "--rollout-max-prompt-len", "--rollout-max-response-len"
 _IMPLIED_OPTIONS = {
     "--bf16": "true",
     "--use-distributed-optimizer": "true",
@@ -62,19 +52,21 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     reading = OptionReader.of(replace(command, options=options, resources=resources), table)
     megatron = read_megatron_arguments(reading, "Megatron-LM")
     settings = SettingsBuilder(
-        values={**megatron.values, "adapter": "none"},
-        defaults={**megatron.defaults},
-        missing=[name for name in megatron.missing if name not in _READ_HERE],
+        values={**_without_own(megatron.values), "adapter": "none"},
+        defaults=_without_own(megatron.defaults),
+        missing=[*_without_own(dict.fromkeys(megatron.missing))],
         notes=[*megatron.notes],
     )
-    settings.require("model", reading.text("--hf-checkpoint"))
-    if reading.text("--loss-type") == "sft_loss":
-        settings.values["training_objective"] = "sft"
-        settings.require("sequence_length", number(reading, "--seq-length"))
-    else:
-        _set_rollout_update(reading, settings)
+    complete_update(reading, table, settings)
+    if settings.values.get("training_objective") != "sft":
+        settings.values.pop("total_tokens", None)  # a rollout is not one iteration of Megatron-LM
     used = table.used | table.options | megatron.used_options
-    return settings.build(used_options=used, **classify_unused_options(reading, ("--",), used))
+    return settings.build(used_options=used, **classify_unused_options(reading, ("--*",), used))
+
+
+def _without_own(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of terms that slime does not set by options of its own."""
+    return {name: value for name, value in values.items() if name not in _READ_HERE}
 
 
 def _train_gpus(reading: OptionReader) -> int:
@@ -83,41 +75,13 @@ def _train_gpus(reading: OptionReader) -> int:
     return nodes * (number(reading, "--actor-num-gpus-per-node") or 8)
 
 
-def _set_rollout_update(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set the sequences of an update, the longest sequence and the micro-batch."""
-    quantities: dict[str, Any] = {}
-    apply_read_rows(reading, OptionTable.load("slime"), settings, quantities)
-    settings.values.pop("total_tokens", None)  # a rollout is not one iteration of Megatron-LM
-    settings.require("sequence_length", quantities.get("max_length"))
-    settings.require("global_batch_size", quantities.get("answers_per_update"))
-    if budget := quantities.get("token_budget"):
-        set_token_budget(settings, budget, quantities.get("sequences_per_rank"))
-    set_objective(settings, bool(quantities["has_reference"]), bool(quantities["has_critic"]))
-
-
-def _add_step_settings(
-    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
-) -> None:
-    """Set what the option table reads for a step, and its lengths."""
-    if reading.has("--dynamic-sampling-filter-path"):
-        set_dynamic_sampling(settings)
-    if (length := update.values.get("sequence_length")) is None:
-        settings.mark_missing("output_cap")
-    else:
-        set_lengths(settings, int(length), number(reading, _ANSWER), number(reading, _PROMPT))
-    # train_async.py generates the answers of the next step while this one trains.
-    programs = [argument.single or "" for argument in reading.command.positional]
-    quantities: dict[str, Any] = {
-        "is_async_program": any(program.endswith("train_async.py") for program in programs),
-        "file_trainers": _train_gpus(reading),
-        "user_gpus": reading.command.resources.requested_gpus,
-    }
-    apply_step_rows(reading, "slime", settings, quantities)
+def _user_gpus(reading: OptionReader) -> MutableQuantities:
+    """The number of GPUs that the user sets in place of the file's."""
+    return {"user_gpus": reading.command.resources.requested_gpus}
 
 
 TARGET = reader_of_steps(
     LaunchTarget.of("slime", answers=read_settings),
     profiles=("slime",),
-    add_step_settings=_add_step_settings,
-    complete_command=with_unknown_options,
+    facts=_user_gpus,
 )

@@ -12,7 +12,6 @@ from planner.launch.option_table import (
     MutableQuantities,
     OptionAliasTable,
     OptionTexts,
-    ParameterNote,
     Quantities,
     matches_option,
 )
@@ -30,8 +29,8 @@ from planner.launch.target import (
     LaunchJob,
     LaunchOutputFile,
     LaunchTarget,
-    ShellVariable,
     option_texts,
+    user_arguments,
 )
 from planner.launch.targets.training_reader import published_layers
 from planner.launch.write.benchmark import training_draft
@@ -156,15 +155,6 @@ def _spell(name: str) -> str:
     return name.lower().replace("-", "_").replace(".", "_")
 
 
-_ASSETS = ShellVariable(
-    name="HF_ASSETS_PATH", meaning="folder of the tokenizer, and of weights if any"
-)
-_DATASET = ShellVariable(name="DATASET", meaning="a data set that torchtitan knows", default="c4")
-_OUTPUT = ShellVariable(
-    name="OUTPUT_DIR", meaning="where checkpoints and logs go", default="outputs", is_output=True
-)
-
-
 def _quantities(job: LaunchJob) -> Quantities:
     """Return the module and function of a job's configuration, and the split of its layers."""
     shipped_model = shipped_model_of(job.model)
@@ -192,24 +182,16 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     arguments = (
         CommandWords(words=("-m", "torchtitan.train")),
         *map(CommandWords.of, options),
-        CommandWords(words=("--hf_assets_path", _ASSETS)),
-        CommandWords(words=("--dataloader.dataset", _DATASET)),
-        CommandWords(words=("--dump_folder", _OUTPUT)),
-        CommandWords(words=("--metrics.log_freq", "1")),
-        CommandWords(words=("--checkpoint.enable",)),
+        *user_arguments("torchtitan", job),
         # A subcommand of the parser: nothing may follow it.
         *map(CommandWords.of, subcommands),
     )
-    note = "ranks that split sequences always share the shards of the weights"
-    sharding_note = ParameterNote(parameter="zero_stage", value="0", note=note)
-    is_shared = not job["zero_stage"] and job["context_parallel"] > 1
     return training_draft(
         job,
         "torchtitan",
         arguments,
         num_last=len(subcommands),
         files=files if module else (),
-        unexpressed=(sharding_note,) if is_shared else (),
     )
 
 

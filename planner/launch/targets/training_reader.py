@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from math import prod
 from typing import Any, TypeAlias
 
-from planner.base.enums import AdapterTargets
-from planner.base.training_aliases import (
-    TrainingObjective,
-    nearest_adapter_targets,
-    parse_adapter_targets,
-)
+from planner.base.training_aliases import TrainingObjective
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import PlannerError
 from planner.launch.option_table import (
@@ -25,7 +19,6 @@ from planner.launch.option_table import (
 )
 from planner.launch.read.expression_rows import apply_read_rows
 from planner.launch.read.parsed_launch import (
-    NOTHING,
     LaunchSettings,
     OptionReader,
     ParsedCommand,
@@ -105,32 +98,57 @@ def make_reader_target(
 
 def make_update_reader(
     name: str,
-    add_unlisted_settings: Callable[[OptionReader, SettingsBuilder], None],
-    models: Sequence[str],
-    sections: tuple[str, ...],
+    merge_config_files: Callable[[ParsedCommand], ParsedCommand] = with_unknown_options,
 ) -> Callable[[OptionReader], LaunchSettings]:
     """Return a function that reads the weight update of a reinforcement-learning program.
 
     Parameters
     ----------
     name : name of the target and of its table
-    add_unlisted_settings : adds settings that no row of the table has; raises `LaunchError` if
-        they are impossible
-    models : options that may name the model; the first that is set counts
-    sections : prefixes of the program's options that are not read
+    merge_config_files : returns the command with the options of the files that it names, and notes
     """
     table, title = OptionTable.load(name), tool_row(name)["title"]
 
     def read_settings(reading: OptionReader) -> LaunchSettings:
-        """Read the settings of a command that trains all weights; report unused options."""
-        reading = replace(reading, command=with_unknown_options(reading.command))
+        """Read the settings of a command that trains all weights; report unused options.
+
+        Raises LaunchError if the file's split of the model does not divide its GPUs.
+        """
+        command = merge_config_files(reading.command)
         settings = option_texts(reading, title)
-        set_full_training(settings)
-        settings.require("model", next(filter(None, map(reading.text, models)), None))
-        add_unlisted_settings(reading, settings)
-        return settings.build(used_options=table.used, **classify_unused_options(reading, sections))
+        settings.values |= {"precision": "bf16", "mtp_num_layers": 0, "adapter": "none"}
+        settings.notes += command.notes[len(reading.command.notes) :]
+        reading = replace(reading, command=command)
+        complete_update(reading, table, settings)
+        return settings.build(
+            used_options=table.used, **classify_unused_options(reading, table.unread, table.used)
+        )
 
     return read_settings
+
+
+def complete_update(reading: OptionReader, table: OptionTable, settings: SettingsBuilder) -> None:
+    """Set what the rows of an update's table read, its micro-batch and its objective.
+
+    Rows may compute ``token_budget``, ``sequences_per_rank`` and ``most_sequences`` of a
+    micro-batch, and ``has_reference`` and ``has_critic`` of an update on rollouts.
+    Raises LaunchError if the degrees do not divide the GPUs.
+    """
+    quantities: dict[str, Any] = {}
+    apply_read_rows(reading, table, settings, quantities)
+    if num_gpus := settings.values.get("num_gpus"):
+        require_split(reading, int(num_gpus), **model_degrees(settings))
+    if budget := quantities.get("token_budget"):
+        _set_token_budget(settings, budget, quantities.get("sequences_per_rank"))
+    if most := quantities.get("most_sequences"):  # with packing, this many set the tokens
+        settings.values["micro_batch_size"] = min(settings.values["micro_batch_size"], most)
+    if quantities.get("has_critic"):
+        settings.notes.append("It also trains a critic, which is not predicted.")
+    if (has_reference := quantities.get("has_reference")) is not None:
+        objective = TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
+        settings.values["training_objective"] = str(objective)
+        if not has_reference:
+            settings.notes.append("No reference model: predicted as DAPO, which has none.")
 
 
 def published_layers(model: str | None) -> int | None:
@@ -141,66 +159,7 @@ def published_layers(model: str | None) -> int | None:
         return None
 
 
-def set_full_training(settings: SettingsBuilder, precision: str = "bf16") -> None:
-    """Set an update of all weights in a precision, without adapter and multi-token prediction."""
-    settings.set("precision", precision)
-    settings.set("mtp_num_layers", 0)
-    settings.set("adapter", "none")
-
-
-def set_lora(reading: OptionReader, settings: SettingsBuilder, rank: int, *options: str) -> None:
-    """Set LoRA adapters of the matrices in the first option that is set, else of all linear."""
-    settings.set("adapter", "lora")
-    settings.set("lora_rank", rank)
-    target_texts = (reading.command.options[name].texts for name in options if reading.has(name))
-    target_modules = ",".join(_MODULE.findall(" ".join(filter(None, next(target_texts, ())))))
-    is_all = (
-        target_modules.lower() in NOTHING
-        or parse_adapter_targets(target_modules) == AdapterTargets.ALL_LINEAR
-    )
-    targets = (
-        target_modules
-        if parse_adapter_targets(target_modules) in [*AdapterTargets]
-        else str(nearest_adapter_targets([target_modules]))
-    )
-    settings.set("lora_targets", str(AdapterTargets.ALL_LINEAR) if is_all else targets)
-
-
-_MODULE = re.compile(r"[\w.*-]+")
-
-
-def require_model_ranks(reading: OptionReader, settings: SettingsBuilder, num_gpus: int) -> int:
-    """Return the GPUs that share one copy of the model.
-
-    Raises LaunchError if they do not divide the GPUs.
-    """
-    sizes = model_degrees(settings)
-    require_split(reading, num_gpus, **sizes)
-    return prod(sizes.values())
-
-
-def set_objective(settings: SettingsBuilder, has_reference: bool, has_critic: bool = False) -> None:
-    """Set the objective: GRPO with a reference model, DAPO without; note a critic."""
-    if has_critic:
-        settings.notes.append("It also trains a critic, which is not predicted.")
-    objective = TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
-    settings.values["training_objective"] = str(objective)
-    if not has_reference:
-        settings.notes.append("No reference model: predicted as DAPO, which has none.")
-
-
-def note_updates(
-    settings: SettingsBuilder, program: str, generated: int | None, batch: int
-) -> None:
-    """Add a note on the number of updates per step, if a step has several."""
-    if generated and generated > batch and generated % batch == 0:
-        updates = generated // batch
-        settings.notes.append(
-            f"A step of {program} has {updates} such updates, after one generation."
-        )
-
-
-def set_token_budget(
+def _set_token_budget(
     settings: SettingsBuilder, tokens: int, sequences_per_rank: int | None
 ) -> None:
     """Set the micro-batch to the most full-length sequences within ``tokens`` tokens.
@@ -221,13 +180,13 @@ def set_token_budget(
 
 
 def classify_unused_options(
-    reading: OptionReader, sections: tuple[str, ...], used: frozenset[str] = frozenset()
+    reading: OptionReader, patterns: Collection[str], used: frozenset[str]
 ) -> dict[str, Any]:
-    """Return the unused options of ``sections``, as ``ignored_options`` and ``unread``.
+    """Return the unused options that match ``patterns``, as ``ignored_options`` and ``unread``.
 
     Ignored: options of generation and other models than the policy, without effect on the update.
     """
-    names = {name for name in reading.command.options if name.startswith(sections)} - used
+    names = {name for name in reading.command.options if matches_option(name, patterns)} - used
     generation_options = frozenset(name for name in names if _OTHER_MODELS.match(name))
     return {"ignored_options": generation_options, "unread": frozenset(names - generation_options)}
 

@@ -13,44 +13,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from planner.base.software_enums import Placement
 from planner.base.training_aliases import Algorithm
 from planner.launch.option_table import (
-    OptionTable,
     OptionText,
     OptionTexts,
-    ParameterNote,
     Quantities,
 )
-from planner.launch.read.expression_rows import apply_read_rows
-from planner.launch.read.parsed_launch import (
-    LaunchSettings,
-    OptionReader,
-    SettingsBuilder,
-    flag,
-    with_unknown_options,
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchTarget,
+    override,
+    user_arguments,
 )
-from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, override
 from planner.launch.targets.rl_reader_writer import (
     MODEL,
-    OUTPUT,
-    apply_step_rows,
     fsdp_quantities,
     has_separate_gpus,
     reader_of_steps,
-    set_dynamic_sampling,
-    set_sequences_per_micro_batch,
     step_draft,
 )
-from planner.launch.targets.training_reader import (
-    make_update_reader,
-    require_model_ranks,
-    set_lora,
-    set_objective,
-    set_token_budget,
-)
+from planner.launch.targets.training_reader import make_update_reader
 from planner.launch.write.benchmark import STEPS
 
 _PROGRAMS = (
@@ -63,26 +49,8 @@ _ACTOR = "actor_rollout_ref.actor."
 _MEGATRON = f"{_ACTOR}megatron."
 _FSDP = f"{_ACTOR}fsdp_config."
 _MODEL = "actor_rollout_ref.model."
-_OVERRIDES = f"{_MEGATRON}override_transformer_config."
-_SECTIONS = (
-    *("actor_rollout_ref.rollout.", "actor_rollout_ref.ref.", "critic.", "reward_model."),
-    *("reward.", "custom_reward_function.", "algorithm.", "trainer.", "data.", "ray_kwargs."),
-    *("ray_init.", "global_profiler.", "reward_manager.", f"{_ACTOR}optim.", f"{_ACTOR}clip_"),
-    *(f"{_ACTOR}kl_", f"{_ACTOR}entropy_", f"{_ACTOR}loss_", f"{_ACTOR}grad_clip"),
-    *(f"{_ACTOR}policy_loss.", f"{_ACTOR}checkpoint.", f"{_ACTOR}profiler.", _OVERRIDES, _MEGATRON),
-    *(_FSDP, _MODEL, "--config-path", "actor_rollout_ref.hybrid_engine", "transfer_queue."),
-    *("model.", "optim.", "engine.", "engine=", "checkpoint."),  # of fine-tuning
-)
 _RECOGNIZED_BY = (f"{_MODEL}path=", f"{_ACTOR}ppo_mini_batch_size=")
 """Options that programs take which extend verl's trainer."""
-_MODELS = (f"{_MODEL}path", "model.partial_pretrain", "model.path")
-_OFFLOAD_NOTE = (
-    "param_offload and optimizer_offload move weights and states to the host between the phases of "
-    "a step: in the update, which is predicted, they are on the GPU."
-)
-
-
-_LORA_TARGET_KEYS = ("lora.target_modules", "target_modules")
 
 
 def matches_command(words: Sequence[str]) -> bool:
@@ -103,75 +71,6 @@ def matches_document(values: Mapping[str, object]) -> bool:
     """Whether a document configures verl's training on rollouts."""
     is_fine_tuning = {"model.partial_pretrain", "data.max_length"} <= {*values}
     return f"{_MODEL}path" in values or f"{_ACTOR}ppo_mini_batch_size" in values or is_fine_tuning
-
-
-def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Set what the option table reads for the policy's update, or fine-tuning, and its adapter."""
-    _note_other_program(reading, settings)
-    words = (argument.single or "" for argument in reading.command.positional)
-    read: dict[str, Any] = {
-        "is_fine_tuning": any(word.endswith(_FINE_TUNING_PROGRAMS) for word in words),
-        "has_megatron_keys": any(name.startswith(_MEGATRON) for name in reading.command.options),
-    }
-    apply_read_rows(reading, OptionTable.load("verl"), settings, read)
-    values, section = settings.values, "model." if read["kind"] == "sft" else _MODEL
-    if rank := values.get("lora_rank"):
-        set_lora(reading, settings, rank, *(f"{section}{name}" for name in _LORA_TARGET_KEYS))
-    if read["kind"] == "sft":
-        return
-    if num_gpus := values.get("num_gpus"):
-        require_model_ranks(reading, settings, num_gpus)
-    if budget := read.get("token_budget"):
-        batch, copies = values["global_batch_size"], read.get("copies")
-        set_token_budget(
-            settings, budget, batch // copies if copies and batch % copies == 0 else None
-        )
-    set_objective(settings, bool(read["has_reference"]), bool(read["has_critic"]))
-    if read["offloads_between"]:
-        settings.notes.append(_OFFLOAD_NOTE)
-
-
-def _note_other_program(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Add a note if the command starts another program than verl's, read as ``main_ppo``."""
-    words = [text for argument in reading.command.positional for text in argument.texts if text]
-    if words and not any(word.endswith((*_PROGRAMS, *_FINE_TUNING_PROGRAMS)) for word in words[:3]):
-        settings.notes.append(
-            f"{words[0]} is read as verl.trainer.main_ppo: its differences are not predicted."
-        )
-
-
-def _add_step_settings(
-    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
-) -> None:
-    """Set what the option table reads for a full step, and what later programs bound."""
-    values = settings.values
-    _note_other_program(reading, settings)
-    if flag(reading, "algorithm.filter_groups.enable"):
-        set_dynamic_sampling(settings)
-    words = [text for argument in reading.command.positional for text in argument.texts if text]
-    read: dict[str, Any] = {
-        "program": " ".join([*words, reading.text("--config-name") or ""]),
-        "update_framework": update.values["framework"],
-        "trainer_gpus": update.values.get("num_gpus"),
-    }
-    apply_step_rows(reading, "verl", settings, read)
-    num_sequences, length = map(update.values.get, ("micro_batch_size", "sequence_length"))
-    has_lengths = {"input_tokens", "output_cap"} <= values.keys()
-    if "micro_batch_tokens" not in values and has_lengths and num_sequences and length:
-        is_packed = flag(reading, f"{_MODEL}use_remove_padding", default=True)
-        set_sequences_per_micro_batch(settings, num_sequences, length, is_packed=is_packed)
-    if not read["is_streaming"]:
-        return
-    if "global_batch_size" in values:
-        values["global_batch_size"] = int(values["global_batch_size"]) * int(read["batches"])
-    max_sequences = int(read["engine_prompts"]) * int(values.get("samples_per_prompt", 0))
-    if 0 < max_sequences < int(values.get("max_num_seqs", 0)):
-        values["max_num_seqs"] = max_sequences
-        settings.defaults.pop("max_num_seqs", None)
-        settings.notes.append(
-            f"Each engine has {read['engine_prompts']} concurrent prompts: "
-            f"{max_sequences:,} answers."
-        )
 
 
 _SEPARATED_PACKAGE = "verl.experimental"
@@ -220,16 +119,13 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     arguments = (
         CommandWords(words=("python3", "-m", module)),
         *options,
-        override("data.train_files", "TRAIN_FILES", "prompts to train on: a parquet file"),
-        override("data.val_files", "VAL_FILES", "prompts to evaluate: a parquet file"),
-        override("trainer.default_local_dir", OUTPUT.name, OUTPUT.meaning, OUTPUT.default),
+        *user_arguments("verl-step", job),
     )
     benchmark_prompts = STEPS * int(job["prompts_per_step"])
     benchmark_words = (
         [f"rollout.total_rollout_steps={benchmark_prompts}"] if "fully_async" in module else []
     )
-    left = (*([_WORKING_FOLDER_NOTE] if has_separate_gpus(job) else []), *_LEFT_TO_USER)
-    return step_draft(job, "verl", arguments, benchmark_words, left=left)
+    return step_draft(job, "verl", arguments, benchmark_words)
 
 
 def _format_arguments(options: Iterable[OptionText]) -> list[CommandWords]:
@@ -253,35 +149,14 @@ def _critic_options(settings: OptionTexts) -> Iterator[OptionText]:
                 yield replace(option, option=option.option.replace(actor, critic), note="")
 
 
-_WORKING_FOLDER_NOTE = ParameterNote(
-    parameter="where it starts",
-    value="",
-    note="in a checkout of verl 0.9: its configuration extends verl/trainer/config there",
-)
-_LEFT_TO_USER = (
-    ParameterNote(
-        parameter="learning rate",
-        value="",
-        note=f"{_ACTOR}optim.lr, with schedule and decay: yours; no effect on time or memory",
-    ),
-    ParameterNote(
-        parameter="rewards",
-        value="",
-        note="custom_reward_function.path, or data with a data_source that verl can score: yours",
-    ),
-)
-
-
 TARGET = reader_of_steps(
     LaunchTarget.of(
         "verl",
-        answers=make_update_reader("verl", _add_unlisted_settings, _MODELS, _SECTIONS),
+        answers=make_update_reader("verl"),
         starts=matches_command,
         is_of=matches_document,
     ),
     profiles=("verl", "verl Megatron"),
-    add_step_settings=_add_step_settings,
-    complete_command=with_unknown_options,
     version="verl 0.9",
     quantities=_quantities,
     draft=_draft,

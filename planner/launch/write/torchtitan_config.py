@@ -12,7 +12,6 @@ from planner.estimators.training.sharding import chunk_split
 from planner.launch.model_shape import config_json, without_mtp_modules
 from planner.launch.option_table import shipped_rows
 from planner.launch.target import LaunchJob, Value, fill_template
-from planner.launch.targets.megatron_lm import fp8_recipe_of
 from planner.specs.catalogue import load_model
 from planner.specs.model import ModelSpec
 
@@ -97,9 +96,11 @@ def _converters(job: LaunchJob) -> list[str]:
     compile_argument = "model_compile_enabled=True"
     if job["precision"] == "fp4":
         return [f'NVFP4LinearConverter.Config(fqns=["layers"], {compile_argument})']
-    recipe = fp8_recipe_of(job, "tensorwise")
-    if recipe is None:
+    if job["precision"] != "fp8":
         return []
+    is_blackwell = job.gpu.architecture == "blackwell"
+    default = "mxfp8" if is_blackwell else "tensorwise"
+    recipe = default if job["fp8_recipe"] == "auto" else str(job["fp8_recipe"])
     if recipe == "mxfp8":
         linear = f"MXFP8LinearConverter.Config({compile_argument})"
         grouped_experts = f"MXFP8GroupedExpertsConverter.Config({compile_argument})"

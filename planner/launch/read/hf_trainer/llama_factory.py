@@ -16,7 +16,8 @@ from dataclasses import replace
 
 from planner.documents.shell.edits import implied_option
 from planner.errors import SpecError
-from planner.launch.option_table import OptionAliasTable, OptionTable, parse_parameters
+from planner.launch.option_table import OptionAliasTable, OptionTable
+from planner.launch.read.expression_rows import parse_parameters
 from planner.launch.read.hf_trainer.option_sources import (
     OptionSources,
     apply_program_defaults,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from planner.base.enums import AttentionKind, Offload
+from planner.base.enums import AttentionKind
 from planner.base.training_aliases import (
     names_feed_forward,
     parse_adapter_targets,
@@ -41,13 +41,6 @@ _RUN_CLM = ShellVariable(name="RUN_CLM", meaning="path of run_clm.py of transfor
 _ENDS = ("embed_tokens", "lm_head")
 _LISTS = ("lora_target_modules", "lora_modules_to_save")
 
-LEFT_TO_USER = (
-    ParameterNote(
-        parameter="learning rate",
-        value="",
-        note="with schedule and decay: yours; no effect on time or memory",
-    ),
-)
 # Names of the matrices: queries and values, the rest of attention, feed-forward.
 _DEFAULT_MODULES = (
     ("q_proj", "v_proj"),
@@ -60,18 +53,6 @@ _MODULES_BY_FAMILY = {
     "gpt_neox": (("query_key_value",), ("dense",), ("dense_h_to_4h", "dense_4h_to_h")),
     "opt": (("q_proj", "v_proj"), ("k_proj", "out_proj"), ("fc1", "fc2")),
 }
-
-
-def fsdp_quantities(job: LaunchJob) -> MutableQuantities:
-    """Return the option values of all FSDP2 files: sharding, wrapping, offload, recompute."""
-    return {
-        "fsdp_version": 2,
-        "sharded_weights": job["zero_stage"] == 3,
-        "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
-        "fsdp_state": "SHARDED_STATE_DICT",
-        "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
-        "fsdp_recompute": recomputes_in_fsdp(job, is_sharded=True) or None,
-    }
 
 
 def recomputes_in_fsdp(job: LaunchJob, *, is_sharded: bool) -> bool:
@@ -311,8 +292,8 @@ def adapter_notes(job: LaunchJob) -> tuple[str, ...]:
     )
 
 
-def script_notes(job: LaunchJob) -> tuple[tuple[ParameterNote, ...], tuple[ParameterNote, ...]]:
-    """Return notes on values the script cannot express, and notes on options left to users."""
+def script_notes(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    """Return notes on values the script cannot express."""
     remarks = [*expert_adapter_notes(job), *adapter_precision_notes(job)]
     if not is_supervised(job):
         if not job["flash_attention"]:
@@ -321,7 +302,7 @@ def script_notes(job: LaunchJob) -> tuple[tuple[ParameterNote, ...], tuple[Param
         if job["offload"] == "activations":
             note = "run_clm.py has no option for it"
             remarks.append(ParameterNote(parameter="offload", value="activations", note=note))
-    return tuple(remarks), LEFT_TO_USER
+    return tuple(remarks)
 
 
 def script_files(job: LaunchJob) -> tuple[LaunchOutputFile, ...]:
