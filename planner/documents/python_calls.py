@@ -269,6 +269,10 @@ def _gather(
             _assign(node.target, None, scope)
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             _assign(node.optional_vars, None, scope)
+        elif isinstance(node, ast.Dict) and _MODEL_KEYS & {
+            key.value for key in node.keys if isinstance(key, ast.Constant)
+        }:
+            program.calls.append((_as_call(node), scope))
         elif isinstance(node, ast.Call):
             program.calls.append((node, scope))
             _argument(node, program)
@@ -279,6 +283,21 @@ def _gather(
                     _add(node.func.value, ast.List(elts=[*node.args]), scope)
         within = is_sure and not isinstance(node, ast.If)
         _gather([*ast.iter_child_nodes(node)], inner, program, is_sure=within)
+
+
+_MODEL_KEYS = {"model", "model_path"}
+"""Keys of mappings that may be the options of an engine."""
+
+
+def _as_call(node: ast.Dict) -> ast.Call:
+    """Return a dict display as the call of ``dict`` with its keys."""
+    keywords = [
+        ast.keyword(arg=key.value, value=value, lineno=value.lineno)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    ]
+    name = ast.Name(id="dict", lineno=node.lineno)
+    return ast.Call(func=name, args=[], keywords=keywords, lineno=node.lineno, col_offset=0)
 
 
 def _parameters(arguments: ast.arguments, scope: _Scope) -> list[str]:

@@ -243,6 +243,113 @@ cli_args = ["--max-model-len", "4096"]
     assert int(values["max_model_len"]) == 4096
 
 
+POD = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llm}
+spec:
+  template:
+    spec:
+      containers:
+      - name: engine
+        image: vllm/vllm-openai:v0.9.0
+"""
+BASE = POD + "        args: [--model, Qwen/Qwen3-8B, --max-model-len, '8192']\n"
+PATCH = POD.replace("        image: vllm/vllm-openai:v0.9.0\n", "") + (
+    "        args: [--model, Qwen/Qwen3-32B, --tensor-parallel-size, '2']\n"
+)
+KUSTOMIZATION = """resources: [../base]
+images: [{name: vllm/vllm-openai, newTag: v0.10.0}]
+patches:
+- path: patch.yaml
+- target: {kind: Deployment}
+  patch: |-
+    - {op: add, path: /spec/template/spec/nodeSelector, value: {accelerator: nvidia-h200}}
+    - {op: replace, path: /spec/template/spec/containers/0/args/3, value: "4"}
+"""
+KUSTOMIZED = {
+    "o/kustomization.yaml": KUSTOMIZATION,
+    "o/patch.yaml": PATCH,
+    "base/kustomization.yaml": "resources: [pod.yaml]\n",
+    "base/pod.yaml": BASE,
+}
+# bentoml/BentoVLLM: options in a mapping that a loop sets
+MAPPED = """MODEL = 'Qwen/Qwen3-32B'
+ARGUMENTS = {'model': MODEL, 'max_model_len': 4096, 'tensor_parallel_size': 4}
+@bentoml.service(resources={'gpu': 4, 'gpu_type': 'nvidia-h200'})
+class Service: ...
+for key, value in ARGUMENTS.items():
+    setattr(args, key, value)
+"""
+MOUNTED = """kind: ConfigMap
+data:
+  serve.py: |
+    from ray.serve.llm import LLMConfig
+    app = LLMConfig(model_loading_config={'model_id': 'Qwen/Qwen3-32B'}, accelerator_type='H200',
+                    engine_kwargs={'tensor_parallel_size': 4})
+---
+kind: RayService
+spec: {serveConfigV2: "applications: [{import_path: 'serve:app'}]"}
+"""
+TRUSS = """model_metadata:
+  repo_id: Qwen/Qwen3-32B
+  engine_args: {max_model_len: 8192, tensor_parallel_size: 4}
+resources: {accelerator: "H200:4"}
+"""
+# sgl-project/ome, config/runtimes/srt
+RUNTIME = """kind: ClusterServingRuntime
+metadata: {name: srt-qwen3-32b}
+spec:
+  engineConfig:
+    runner:
+      image: lmsysorg/sglang:v0.4.8
+      command: [python3, -m, sglang.launch_server, --model-path=$(MODEL_PATH), --tp-size=4]
+      nodeSelector: {accelerator: nvidia-h200}
+"""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        KUSTOMIZED,
+        {"o/patch.yaml": PATCH, **KUSTOMIZED},
+        {"service.py": "import bentoml\n" + MAPPED},
+        {"service.yaml": MOUNTED},
+        {"model/model.py": "class Model: ...\n", "config.yaml": TRUSS},
+        {"runtime.yaml": RUNTIME},
+    ],
+)
+def test_a_server_is_described_by_several_parts(tmp_path: Path, files: dict[str, str]) -> None:
+    values = _read(tmp_path, files).values
+
+    assert (values["model"], values["tensor_parallel"], values["gpu"]) == (
+        *("Qwen/Qwen3-32B" if "srt" not in str(files) else "qwen3-32b", 4),
+        "h200-sxm-141gb",
+    )
+
+
+def test_a_base_that_is_not_there_is_listed(tmp_path: Path) -> None:
+    files = {"kustomization.yaml": "resources: [https://x/y, pod.yaml]\n", "pod.yaml": BASE}
+
+    assert undecided_options(_read(tmp_path, files)) == ["https://x/y (not found)"]
+
+
+def test_the_chart_of_nim_has_image_and_gpus(tmp_path: Path) -> None:
+    text = """image: {repository: nvcr.io/nim/meta/llama-3.1-8b-instruct}
+resources: {limits: {nvidia.com/gpu: 1}}
+replicaCount: 2
+"""
+
+    assert _read(tmp_path, {"values.yaml": text}).values["num_gpus"] == 2
+
+
+def test_a_key_that_stands_twice_is_reported(tmp_path: Path) -> None:
+    text = "base_model: Qwen/Qwen3-8B\nmicro_batch_size: 1\nadapter: lora\nmicro_batch_size: 4\n"
+    found = _read(tmp_path, {"lora.yml": text})
+
+    assert int(found.values["micro_batch_size"]) == 4
+    assert any("line 2 and again in line 4" in note for note in found.notes)
+
+
 def test_sizes_in_a_folder_of_another_architecture_name_no_model(tmp_path: Path) -> None:
     # FlagOpen/FlagScale, examples/rwkv
     text = """system: {tensor_model_parallel_size: 1, pipeline_model_parallel_size: 1}
