@@ -491,6 +491,8 @@ def _put_model(options: _CallOptions, calls: Sequence[Call], trainers: Sequence[
         if isinstance(model_argument, str):
             options.put("model_name_or_path", model_argument, call.line)
     bits = next((call for call in calls if call.ends("BitsAndBytesConfig")), None)
+    if loads and not any(call.rest or "quantization_config" in call.keywords for call in loads):
+        bits = None  # made, and given to no model
     if bits is not None and bits.keywords.get("load_in_4bit") is True:
         options.put("load_in_4bit", True, bits.lines["load_in_4bit"])
         nested = bits.keywords.get("bnb_4bit_use_double_quant", False)
@@ -550,6 +552,8 @@ def _put_adapters(options: _CallOptions, calls: Sequence[Call], is_trl: bool, na
         value = lora.keywords.get(key)
         if key == "r" and value is None:
             options.put_implied(option, str(_LORA_RANK))
+        elif isinstance(value, Call) and value.ends("find_all_linear_names"):  # of qlora.py
+            options.put(option, "all-linear", lora.line)
         elif value not in (None, False):
             options.put(option, value, lora.lines.get(key, lora.line))
 

@@ -150,6 +150,10 @@ def _parse_commands(
                     else started_command.options
                 )
                 yield replace(started_command, path=file, name=file.name, options=options)
+            if (sibling := find_sibling(path, inner.words, DOCUMENT_SUFFIXES)) is not None:
+                with suppress(LaunchError):  # a document that anything may read
+                    for started_command in [*parse_yaml(*sibling)]:
+                        yield replace(started_command, path=sibling[0], name=sibling[0].name)
             continue
         inner.require_agreement(path.name)
         command = _report_cut_options(parse_command(path, script, inner, target), cut_off)
@@ -248,12 +252,24 @@ def _parse_program_calls(
         yield command if program is None else _with_defaults(command, *program)
 
 
+_ADAPTS = ("lora_enable", "use_lora", "use_peft")
+"""Options of programs without which their sizes of adapters mean nothing."""
+
+
 def _with_defaults(command: ParsedCommand, file: Path, text: str) -> ParsedCommand:
     """Return a training command with the defaults of its program's own options."""
     target = readers()[command.target]
+    given = {*command.options.values(), *command.unknown}
+    switches = {option.option.lstrip("-"): option.single for option in given}
     with suppress(LaunchError):
-        for name, value in argument_defaults(text, file.name).items():
+        defaults = argument_defaults(text, file.name)
+        is_adapted = all(
+            str(switches.get(name, defaults.get(name))).lower() != "false" for name in _ADAPTS
+        )
+        for name, value in defaults.items():
             option = target.options.find(f"--{name}")
+            if not is_adapted and name.startswith("lora"):
+                continue
             if option is None or option.name in command.options or value is False:
                 continue
             text = " ".join(map(str, value)) if isinstance(value, list) else str(value)

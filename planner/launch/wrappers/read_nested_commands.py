@@ -104,6 +104,7 @@ def _containers_below(
 _ENGINE_KEYS = {
     "vllm serve": {"tensor_parallel_size", "gpu_memory_utilization", "max_model_len"},
     "python3 -m sglang.launch_server": {"tp_size", "mem_fraction_static", "context_length"},
+    "llama-server": {"n_ctx", "n_gpu_layers"},
 }
 """Programs whose options stand as keys in documents of any kind, and keys that are theirs alone."""
 
@@ -134,9 +135,14 @@ def _engines_below(section: YamlValue, around: tuple[YamlValue, ...]) -> Iterato
             text = (value.text or "").lower()
             if text in ("", "false", "null", "none") and not value.entries():
                 continue
-            words.append(plain_word(f"--{key.replace('_', '-')}", value.line))
+            option = option_aliases("llama-cpp-python").get(
+                f"--{key}", f"--{key.replace('_', '-')}"
+            )
+            words.append(plain_word(option, value.line))
             if text != "true":
                 words += [word_at(entry.pieces, entry) for entry in value.entries() or (value,)]
+        if program == "llama-server":  # of llama-cpp-python, which takes one request at once
+            words += [plain_word(word, section.line) for word in ("--parallel", "1")]
         yield _with_levels(words, levels, section.line)
         return
     for value in (*values.values(), *section.entries()):
