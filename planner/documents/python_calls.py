@@ -115,6 +115,7 @@ class _Program:
     functions: dict[str, tuple[list[str], _Scope]] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
     calls: list[tuple[ast.Call, _Scope]] = field(default_factory=list)
+    branches: list[tuple[ast.If, _Scope]] = field(default_factory=list)
     steps: int = 0
 
     def step(self) -> None:
@@ -138,8 +139,26 @@ def parse_calls(
     with _read(text, name) as program:
         _take_options(program, command_line or {})
         _pass_on(program)
-        calls = [_call(node, scope, program) for node, scope in program.calls]
+        skipped = {
+            id(node)
+            for branch, scope in program.branches
+            for part in _not_run(branch, scope, program)
+            for node in ast.walk(part)
+        }
+        calls = [
+            _call(node, scope, program) for node, scope in program.calls if id(node) not in skipped
+        ]
     return tuple(sorted(calls, key=lambda call: call.line))
+
+
+def _not_run(branch: ast.If, scope: _Scope, program: _Program) -> Sequence[ast.stmt]:
+    """Return the statements that an ``if`` of one option of the program does not run."""
+    is_negated = isinstance(branch.test, ast.UnaryOp) and isinstance(branch.test.op, ast.Not)
+    test = branch.test.operand if isinstance(branch.test, ast.UnaryOp) else branch.test
+    value = _value(test, scope, program, ()) if isinstance(test, ast.Attribute) else None
+    if not isinstance(value, bool):
+        return ()
+    return branch.orelse if value is not is_negated else branch.body
 
 
 def argument_defaults(text: str, name: str) -> dict[str, Value]:
@@ -269,6 +288,10 @@ def _gather(
             _assign(node.target, None, scope)
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             _assign(node.optional_vars, None, scope)
+        elif isinstance(node, ast.Dict) and _MODEL_KEYS & {
+            key.value for key in node.keys if isinstance(key, ast.Constant)
+        }:
+            program.calls.append((_as_call(node), scope))
         elif isinstance(node, ast.Call):
             program.calls.append((node, scope))
             _argument(node, program)
@@ -277,8 +300,24 @@ def _gather(
                     _add(node.func.value, node.args[0], scope)
                 elif node.func.attr == "append":
                     _add(node.func.value, ast.List(elts=[*node.args]), scope)
+        if isinstance(node, ast.If):
+            program.branches.append((node, scope))
         within = is_sure and not isinstance(node, ast.If)
         _gather([*ast.iter_child_nodes(node)], inner, program, is_sure=within)
+
+
+_MODEL_KEYS = {"model", "model_path"}  # of mappings that may be the options of an engine
+
+
+def _as_call(node: ast.Dict) -> ast.Call:
+    """Return a dict display as the call of ``dict`` with its keys."""
+    keywords = [
+        ast.keyword(arg=key.value, value=value, lineno=value.lineno)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    ]
+    name = ast.Name(id="dict", lineno=node.lineno)
+    return ast.Call(func=name, args=[], keywords=keywords, lineno=node.lineno, col_offset=0)
 
 
 def _parameters(arguments: ast.arguments, scope: _Scope) -> list[str]:

@@ -29,7 +29,8 @@ class Node:
     ``start`` to ``end`` is its position, with quotes and brackets. ``text`` of a scalar is without
     quotes, ``value`` its typed value, ``unknown`` the reason if that is unknown. ``style`` is
     ``flow`` for braces and brackets, the quote of a scalar, else empty. ``size`` is its number of
-    values with aliases followed.
+    values with aliases followed. ``repeated``, of the first root: keys that their mapping has
+    before, with both lines.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Node:
     size: int = 1
     items: list[tuple[Node | None, Node]] = field(default_factory=list)
     target: Node | None = None
+    repeated: list[tuple[str, int, int]] = field(default_factory=list)
 
 
 def too_deep(where: str) -> LaunchError:
@@ -274,6 +276,7 @@ class _Composer:
         self.anchors: dict[str, Node] = {}
         self.open: list[tuple[Node, list[Node], dict[str, int]]] = []
         self.roots: list[Node] = []
+        self.repeated: list[tuple[str, int, int]] = []
 
     def documents(self, events: Iterable[Event]) -> list[Node]:
         """Build a tree of nodes from parser events; return the roots that are not empty."""
@@ -308,6 +311,8 @@ class _Composer:
                     node.end = self._place(event)[1]
                 else:
                     node.end = node.items[-1][1].end
+        if self.roots:
+            self.roots[0].repeated = self.repeated
         return [root for root in self.roots if root.kind != "scalar" or root.text]
 
     def _node(self, kind: str, event: Event) -> Node:
@@ -337,19 +342,25 @@ class _Composer:
         if parent.kind == "list":
             parent.items.append((None, node))
         elif not waiting:
-            self._key(node, keys)
+            self._key(node)
             waiting.append(node)
         else:
-            parent.items.append((waiting.pop(), node))
+            key = waiting.pop()
+            if not key.is_merge:
+                if key.text in keys:  # the last counts, as for PyYAML
+                    self.repeated.append((key.text, keys[key.text], key.line))
+                    parent.items = [
+                        pair for pair in parent.items if pair[0] is None or pair[0].text != key.text
+                    ]
+                keys[key.text] = key.line
+            parent.items.append((key, node))
 
-    def _key(self, node: Node, keys: dict[str, int]) -> None:
-        """Check a mapping's key: raise LaunchError if it is no scalar or is repeated."""
+    def _key(self, node: Node) -> None:
+        """Check a mapping's key: raise LaunchError if it is no scalar."""
         if node.kind == "alias" and node.target is not None and node.target.kind == "scalar":
             node.kind, node.text = "scalar", node.target.text
         if node.kind != "scalar":
             raise LaunchError(f"{self.name}:{node.line}: a key that is not plain text is not read.")
-        if not node.is_merge:
-            refuse_twice(keys, node.text, node.line, self.name)
 
     def _alias(self, event: AliasEvent) -> Node:
         """Return a node for ``*name``; raise LaunchError if undefined or inside its own anchor."""

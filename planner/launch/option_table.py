@@ -506,19 +506,20 @@ class ParserOptions:
         aliases: dict[str, str] = {}
         for stem in stems:
             parser = _load_parser(stem)
-            # A section of a file is not an option of a command: an option of the same name is
-            # meant.
+            # A section of a file is no option of a command: an option of the same name is meant.
             earlier = {
                 name: option
                 for name, option in options.items()
                 if option.type != _SECTION or name not in parser.options
             }
             options, aliases = {**parser.options, **earlier}, {**parser.aliases, **aliases}
+        several = {name for name, option in options.items() if option.nargs == _SEVERAL}
+        lists = {row.parameter for row in table.rows if row.option in several} - {""}
         for row in table.rows:
             if row.option in aliases:
                 _rename_option(row.option, {x.option for x in table.rows}, options, aliases)
             elif row.option and row.option not in options:
-                nargs = _FLAG_VALUES if row.text == FLAG else ""
+                nargs = _FLAG_VALUES if row.text == FLAG else _SEVERAL * (row.parameter in lists)
                 options[row.option] = ParserOption(name=row.option, nargs=nargs)
         return cls(options, aliases)
 
@@ -531,7 +532,6 @@ class ParserOptions:
         """Return the option that a word names; None if unknown.
 
         The word is a name, an alias, a spelling with ``_`` for ``-``, or a unique prefix.
-
         ``--x.y`` is the part of an option that takes JSON.
         """
         bare = text.lstrip("-")

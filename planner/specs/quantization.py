@@ -406,6 +406,10 @@ class CheckpointName:
     quantization: str | None
 
 
+_HYPHENATED = re.compile(r"(?<![\w.])([a-z]*-?\d)-(\d)(?=-)")
+"""A version in a name without dots, as Kubernetes has: ``llama-3-3-70b-instruct``."""
+
+
 def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
     """Return (model, quantization) of a repository, folder or file, from its name only.
 
@@ -423,8 +427,9 @@ def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
     aliases, model_names = aliases_of(SpecKind.MODELS, folder), {*names(SpecKind.MODELS, folder)}
     for text in (text for chain in chains for text, _ in chain):
         normalized = re.sub(r"[\s_]+", "-", text.strip().lower())
-        if model := (normalized if normalized in model_names else aliases.get(normalized)):
-            return CheckpointName(model=model, quantization=quantization)
+        for spelling in (normalized, _HYPHENATED.sub(r"\1.\2", normalized)):
+            if model := (spelling if spelling in model_names else aliases.get(spelling)):
+                return CheckpointName(model=model, quantization=quantization)
     return CheckpointName(model=None, quantization=quantization)
 
 

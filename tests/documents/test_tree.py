@@ -154,7 +154,6 @@ HOSTILE = {
     "nowhere": ("a: *b\n", r":1: \*b is used"),
     "deep": ("[" * 5000 + "]" * 5000, "nested more than 100"),
     "deep mapping": ("{a: " * 5000, "nested more than 100"),
-    "twice": ("a: 1\nb:\n  c: 1\n  c: 2\n", r":4: 'c' is a duplicate of line 3"),
     "objects": ("a: !!python/object/apply:os.system ['true']\n", "does not create it"),
     "tabs": ("a:\n\t- b\n", r":2: this is not YAML"),
     "unclosed": ('a: "b\n\nc: 1\n', "not YAML"),
@@ -170,6 +169,13 @@ def test_hostile_yaml_is_refused(name: str) -> None:
     text, message = HOSTILE[name]
     with pytest.raises(LaunchError, match=message):
         read_tree(text, "f.yaml")
+
+
+def test_the_last_of_equal_keys_counts_as_in_pyyaml() -> None:
+    text = "a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n"
+    tree = read_tree(text, "f.yaml")
+    assert tree.data == yaml.safe_load(text)
+    assert tree.root.repeated == [("c", 3, 5)]
 
 
 def test_the_number_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,6 +243,176 @@ cli_args = ["--max-model-len", "4096"]
     assert int(values["max_model_len"]) == 4096
 
 
+POD = """apiVersion: apps/v1
+kind: Deployment
+metadata: {name: llm}
+spec:
+  template:
+    spec:
+      containers:
+      - name: engine
+        image: vllm/vllm-openai:v0.9.0
+"""
+BASE = POD + "        args: [--model, Qwen/Qwen3-8B, --max-model-len, '8192']\n"
+PATCH = POD.replace("        image: vllm/vllm-openai:v0.9.0\n", "") + (
+    "        args: [--model, Qwen/Qwen3-32B, --tensor-parallel-size, '2']\n"
+)
+KUSTOMIZATION = """resources: [../base]
+images: [{name: vllm/vllm-openai, newTag: v0.10.0}]
+patches:
+- path: patch.yaml
+- target: {kind: Deployment}
+  patch: |-
+    - {op: add, path: /spec/template/spec/nodeSelector, value: {accelerator: nvidia-h200}}
+    - {op: replace, path: /spec/template/spec/containers/0/args/3, value: "4"}
+"""
+KUSTOMIZED = {
+    "o/kustomization.yaml": KUSTOMIZATION,
+    "o/patch.yaml": PATCH,
+    "base/kustomization.yaml": "resources: [pod.yaml]\n",
+    "base/pod.yaml": BASE,
+}
+# bentoml/BentoVLLM: options in a mapping that a loop sets
+MAPPED = """MODEL = 'Qwen/Qwen3-32B'
+ARGUMENTS = {'model': MODEL, 'max_model_len': 4096, 'tensor_parallel_size': 4}
+@bentoml.service(resources={'gpu': 4, 'gpu_type': 'nvidia-h200'})
+class Service: ...
+for key, value in ARGUMENTS.items():
+    setattr(args, key, value)
+"""
+MOUNTED = """kind: ConfigMap
+data:
+  serve.py: |
+    from ray.serve.llm import LLMConfig
+    app = LLMConfig(model_loading_config={'model_id': 'Qwen/Qwen3-32B'}, accelerator_type='H200',
+                    engine_kwargs={'tensor_parallel_size': 4})
+---
+kind: RayService
+spec: {serveConfigV2: "applications: [{import_path: 'serve:app'}]"}
+"""
+TRUSS = """model_metadata:
+  repo_id: Qwen/Qwen3-32B
+  engine_args: {max_model_len: 8192, tensor_parallel_size: 4}
+resources: {accelerator: "H200:4"}
+"""
+# sgl-project/ome, config/runtimes/srt
+RUNTIME = """kind: ClusterServingRuntime
+metadata: {name: srt-qwen3-32b}
+spec:
+  engineConfig:
+    runner:
+      image: lmsysorg/sglang:v0.4.8
+      command: [python3, -m, sglang.launch_server, --model-path=$(MODEL_PATH), --tp-size=4]
+      nodeSelector: {accelerator: nvidia-h200}
+"""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        KUSTOMIZED,
+        {"o/patch.yaml": PATCH, **KUSTOMIZED},
+        {"service.py": "import bentoml\n" + MAPPED},
+        {"service.yaml": MOUNTED},
+        {"model/model.py": "class Model: ...\n", "config.yaml": TRUSS},
+        {"runtime.yaml": RUNTIME},
+    ],
+)
+def test_a_server_is_described_by_several_parts(tmp_path: Path, files: dict[str, str]) -> None:
+    values = _read(tmp_path, files).values
+
+    assert (values["model"], values["tensor_parallel"], values["gpu"]) == (
+        *("Qwen/Qwen3-32B" if "srt" not in str(files) else "qwen3-32b", 4),
+        "h200-sxm-141gb",
+    )
+
+
+def test_a_base_that_is_not_there_is_listed(tmp_path: Path) -> None:
+    files = {"kustomization.yaml": "resources: [https://x/y, pod.yaml]\n", "pod.yaml": BASE}
+
+    assert undecided_options(_read(tmp_path, files)) == ["https://x/y (not found)"]
+
+
+def test_the_chart_of_nim_has_image_and_gpus(tmp_path: Path) -> None:
+    text = """image: {repository: nvcr.io/nim/meta/llama-3.1-8b-instruct}
+resources: {limits: {nvidia.com/gpu: 1}}
+replicaCount: 2
+"""
+
+    assert _read(tmp_path, {"values.yaml": text}).values["num_gpus"] == 2
+
+
+def test_a_key_that_stands_twice_is_reported(tmp_path: Path) -> None:
+    text = "base_model: Qwen/Qwen3-8B\nmicro_batch_size: 1\nadapter: lora\nmicro_batch_size: 4\n"
+    found = _read(tmp_path, {"lora.yml": text})
+
+    assert int(found.values["micro_batch_size"]) == 4
+    assert any("line 2 and again in line 4" in note for note in found.notes)
+
+
+OWN_PROGRAM = """import argparse
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments
+from peft import LoraConfig
+parser = argparse.ArgumentParser()
+parser.add_argument('--quantization', action='store_true')
+parser.add_argument('--lora_enable', type=bool, default=False)
+args = parser.parse_args()
+bits = None
+if args.quantization:
+    bits = BitsAndBytesConfig(load_in_4bit=True)
+model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B', quantization_config=bits)
+if args.lora_enable:
+    LoraConfig(r=128)
+TrainingArguments(output_dir='x', per_device_train_batch_size=2, bf16=True)
+"""
+UNUSED = """from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments
+BitsAndBytesConfig(load_in_4bit=True)
+AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-8B')
+TrainingArguments(output_dir='x', per_device_train_batch_size=2)
+"""
+SECTIONS = """model: {base_model: Qwen/Qwen3-8B}
+lora: {r: 16, target_modules: [q_proj, v_proj]}
+training: {per_device_train_batch_size: 2}
+quantization: {load_in_4bit: true}
+"""
+MODULES = "--target_modules q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"
+SWIFT = f"swift sft --model Qwen/Qwen3-8B --train_type lora {MODULES}"
+
+
+@pytest.mark.parametrize(
+    ("files", "adapter", "targets"),
+    [
+        ({"run.sh": "python train.py\n", "train.py": OWN_PROGRAM}, "none", None),
+        ({"run.sh": "python train.py --lora_enable True\n", "train.py": OWN_PROGRAM}, "lora", None),
+        ({"train.py": UNUSED}, "none", None),
+        ({"own.yaml": SECTIONS}, "qlora", "query_value"),
+        ({"run.sh": f"python own.py\n{SWIFT}\n"}, "lora", "all_linear"),
+        ({"run.sh": f"{SWIFT} --deepspeed zero2\n"}, "lora", "all_linear"),
+    ],
+)
+def test_what_is_adapted_follows_the_program(
+    tmp_path: Path, files: dict[str, str], adapter: str, targets: str | None
+) -> None:
+    values = _read(tmp_path, files).values
+
+    assert values.get("adapter", "none") == adapter
+    assert targets is None or values["lora_targets"] == targets
+
+
+@pytest.mark.parametrize("words", ["--n_ctx 4096 --n_gpu_layers=33", "--config_file models.json"])
+def test_the_server_of_llama_cpp_python_takes_one_request_at_once(
+    tmp_path: Path, words: str
+) -> None:
+    model = "llama-2-7b.Q4_K_M.gguf"
+    words = words if "json" in words else f"--model {model} {words}"
+    document = f'{{"models": [{{"model": "{model}", "n_ctx": 4096, "n_gpu_layers": 33}}]}}'
+    files = {"run.sh": f"python -m llama_cpp.server {words}\n", "models.json": document}
+
+    values = _read(tmp_path, files).values
+
+    assert (values["model"], int(values["max_model_len"])) == ("llama-2-7b", 4096)
+
+
 def test_sizes_in_a_folder_of_another_architecture_name_no_model(tmp_path: Path) -> None:
     # FlagOpen/FlagScale, examples/rwkv
     text = """system: {tensor_model_parallel_size: 1, pipeline_model_parallel_size: 1}
@@ -296,6 +466,8 @@ def test_placeholders_of_nodes_are_not_one_node(tmp_path: Path) -> None:
     ("name", "text", "message"),
     [
         ("Makefile", "train:\n\tpython x.py\n", "is a Makefile.*Give the command"),
+        ("export.yaml", "model_name_or_path: x\nexport_dir: y\n", "is an export of LLaMA-Factory"),
+        ("ppo.sh", "python ppo_training.py --reward_model_path x\n", "is PPO with TRL's"),
         ("a.yaml", "strategy: fsdp\nppo_micro_batch_size: 4\n", "is a part of a configuration"),
         (
             "b.yaml",
@@ -309,6 +481,13 @@ def test_a_refusal_says_what_a_file_is_and_ends_with_a_command(
 ) -> None:
     with pytest.raises(LaunchError, match=message):
         _read(tmp_path, {name: text})
+
+
+def test_assumed_lengths_fit_the_positions_of_the_model(planner: Command, tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("text-generation-launcher --model-id gpt2\n")
+
+    assert "512 tokens in, 512 out" in planner("estimate", "--from", script, "--gpu", "h100").out
 
 
 def test_names_of_variables_are_no_gpus(planner: Command, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from planner.base import read_files
 from planner.documents.code_blocks import blocks_of, without_prompts
 from planner.documents.notebooks import cells_of, program_and_shell
 from planner.documents.python_calls import Call, parse_calls
+from planner.documents.shell.edits import LARGEST
 from planner.errors import LaunchError
 from planner.launch.read.parsed_launch import (
     ParsedCommand,
@@ -39,6 +40,8 @@ from planner.launch.wrappers.read_helm_charts import (
 )
 
 _DOCSTRING = re.compile(r'(?:[ \t]*(?:#[^\n]*)?\n)*[rR]?"""(?P<body>.*?)"""', re.DOTALL)
+_TRUSS = ("model", "model.py")
+"""The program of a Truss, whose settings are in config.yaml above it."""
 _PYTHON_LANGUAGES = ("python", "py", "python3")
 _SHELL_LANGUAGES = ("", "bash", "sh", "shell", "console", "shell-session", "zsh", "text")
 
@@ -78,6 +81,12 @@ def parse_program(path: Path, text: str) -> Iterator[ParsedCommand]:
 
     If no call starts anything, the commands in its docstring.
     """
+    config = path.absolute().parents[1] / "config.yaml"
+    if path.parts[-2:] == _TRUSS and config.is_file():
+        commands = [*parse_yaml(config, read_files.read_text(config, LARGEST, LaunchError))]
+        yield from (replace(command, path=config) for command in commands)
+        if commands:
+            return
     calls, code, shell = read_calls(path, text)
     for call in calls:
         if name := name_removed_program(call=call.name):

@@ -41,7 +41,7 @@ def harmless_reason(
         if pattern.fullmatch(name) and (not values or value in values):
             return reason
     is_default = default.lower() in _OFF if value in _OFF else default.lower() == value
-    return _DEFAULT if texts and is_default else ""
+    return _DEFAULT if texts and None not in texts and is_default else ""
 
 
 def has_harmless_name(option: str, texts: Sequence[str | None], workloads: Sequence[str]) -> bool:

@@ -10,6 +10,7 @@ from planner.launch.option_table import OptionRole
 from planner.launch.read.harmless import has_harmless_name
 from planner.launch.read.import_launch import ImportedLaunch
 from planner.launch.read.option_lines import Status
+from planner.launch.targets import readers
 
 _COUNT_OPTION = re.compile(r"n_\w*gpus|num_gpus|gpus_per|nnodes|num_nodes|^--.*parallel-size$")
 _CONFIG_OPTION = re.compile(r"|-{0,2}[\w.-]*config[\w-]*|-c|(?:--)?deepspeed")
@@ -30,9 +31,12 @@ def undecided_options(launch: ImportedLaunch) -> list[str]:
 
 def _undecided(launch: ImportedLaunch) -> Iterator[str]:
     workloads = ["train" if launch.workload in ("train", "rl") else "serve"]
+    tables = [launch.target.table]
+    if launch.target.name in _TRAINERS:  # all read what the Trainer takes
+        tables.append(readers()[_TRAINERS[0]].table)
     decisive = {
         row.option
-        for row in launch.target.table.rows
+        for row in (row for table in tables for row in table.rows)
         if row.role in _VALUE_ROLES
         and row.parameter not in ("model", "program")
         and row.parameter not in launch.answered

@@ -344,6 +344,10 @@ class LaunchFile:
         if launch.workload == "train":
             return self._with_samples(launch)
         max_tokens = parse_count(launch.values.get("max_model_len"))
+        model_name = self.answers.get("model", launch.values.get("model"))
+        with suppress(PlannerError, OSError):
+            if not max_tokens and model_name:
+                max_tokens = load_model(str(model_name), self.specs).max_position_embeddings or 0
         if not 1 < max_tokens < len(LENGTHS) * _DEFAULT_LENGTH:
             return launch
         values = {**launch.values, **self.answers}

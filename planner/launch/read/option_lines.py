@@ -132,6 +132,8 @@ def _unread_line(
     is_of_tool = option.option in answers.unread or matches_option(
         option.option, target.table.unread
     )
+    if (option.unknown or None in option.texts) and accepted is not None and not reason:
+        return _make_line(option, Status.OPEN, option.unknown)
     if accepted is not None or is_of_tool or (reason and not target.accepted):
         status = Status.IGNORED if reason else Status.NOT_MODELLED
         return _make_line(option, status, f"{status}: {reason}" if reason else "")

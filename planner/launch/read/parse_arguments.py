@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 
 from planner.base import read_files
 from planner.documents.shell import HereDocument, Script, Word
-from planner.documents.shell.edits import ParsedOption, Span
+from planner.documents.shell.edits import ParsedOption, Span, implied_option
 from planner.documents.yaml_tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError
 from planner.launch.option_table import ParserOption, ParserOptions
@@ -91,7 +91,8 @@ def _option_words(
     following = list(
         takewhile(lambda word: not _is_option(word) and word.begins != "--", words[start:])
     )
-    nargs = "?" if option is None else option.nargs
+    is_list = "modules" in words[start - 1].begins  # of any program: matrices by name
+    nargs = option.nargs if option is not None else "*" if is_list else "?"
     if nargs in _MANY:
         return following
     if nargs in _SINGLE:
@@ -171,9 +172,38 @@ def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
     for tree in read_trees(text, path.name):
         line = min((leaf.line for leaf in tree.values.values()), default=1)
         target, options = _tree_target(tree), _leaves(tree)
+        if not target and (nested := _nested_training(options)):
+            target, options = "transformers", nested
         if target in _OPTION_DOCUMENTS:  # keys that mean options of the command get their names
             options = readers()[target].options.name_options(options)
         yield ParsedCommand(target=target, name=path.name, text=text, line=line, options=options)
+
+
+_MODEL = "model_name_or_path"
+_NESTED_NAMES = {
+    **dict.fromkeys(("r", "rank", "lora_rank"), "lora_r"),
+    **dict.fromkeys(("base_model", "model_id", "model_name", "name_or_path"), _MODEL),
+    "max_seq_len": "max_seq_length",
+    "bnb_4bit_use_double_quant": "use_bnb_nested_quant",
+}
+"""Keys in sections of programs' own documents, as options of Hugging Face's Trainer."""
+_OF_TRAINER = "per_device_train_batch_size"
+
+
+def _nested_training(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
+    """Return the options of the Trainer in the sections of a document; empty without any."""
+    flat: dict[str, ParsedOption] = {}
+    for path, option in options.items():
+        name = path.rpartition(".")[2]
+        if name in ("r", "rank") and "lora" not in path.lower():
+            continue
+        name, spans = _NESTED_NAMES.get(name, name), (None,) * len(option.texts)
+        flat.setdefault(name, replace(option, option=name, spans=spans, full_span=None))
+    if not {_OF_TRAINER, _MODEL} <= {*flat}:
+        return {}
+    if "lora_r" in flat:
+        flat.setdefault("use_lora", implied_option("use_lora", "true", flat["lora_r"].line))
+    return flat
 
 
 def _leaves(tree: Tree) -> dict[str, ParsedOption]:

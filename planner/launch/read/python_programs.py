@@ -42,8 +42,13 @@ _ENGINES = {
     "vllm": ("LLM", "AsyncEngineArgs", "EngineArgs"),
     "sglang": ("Engine", "ServerArgs"),
     "tensorrt_llm": ("LLM",),
-    "lmdeploy": ("pipeline",),
+    "lmdeploy": ("pipeline", "AsyncEngine"),
 }
+_ENGINE_KEYS = {
+    "vllm": {"tensor_parallel_size", "gpu_memory_utilization", "max_model_len"},
+    "sglang": {"tp_size", "mem_fraction_static", "context_length"},
+}
+"""Keys of mappings with a model that are the options of an engine."""
 _MODEL_ARGUMENT = {"vllm": "model", "sglang": "model_path", "tensorrt_llm": "model"}
 _ARGUMENT_CLASSES = ("TrainingArguments", "Seq2SeqTrainingArguments")
 _TRAINERS = {"SFTTrainer": "sft", "DPOTrainer": "dpo", "ORPOTrainer": "orpo", "KTOTrainer": "kto"}
@@ -156,8 +161,19 @@ def _value_text(value: Value) -> str:
 def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[ParsedCommand]:
     """Yield a command for each server and training that the calls of a program start.
 
+    If there is none, for each mapping with the options of an engine and its model.
     Raises LaunchError if it trains something that is not predicted.
     """
+    commands = [*_started_by_calls(calls, text, name)]
+    yield from commands
+    for call in calls if not commands else ():
+        tool = next((t for t, keys in _ENGINE_KEYS.items() if keys & {*call.keywords}), "")
+        if call.name == "dict" and tool and _MODEL_ARGUMENT[tool] in call.keywords:
+            yield _server_command(call, tool, text, name)
+
+
+def _started_by_calls(calls: Sequence[Call], text: str, name: str) -> Iterator[ParsedCommand]:
+    """Yield a command for each server and training that calls of known classes start."""
     defaults = {name: default for call in calls if call.ends("set_defaults")
                 for name, default in call.keywords.items()}  # fmt: skip
     for call in calls:
@@ -475,6 +491,8 @@ def _put_model(options: _CallOptions, calls: Sequence[Call], trainers: Sequence[
         if isinstance(model_argument, str):
             options.put("model_name_or_path", model_argument, call.line)
     bits = next((call for call in calls if call.ends("BitsAndBytesConfig")), None)
+    if loads and not any(call.rest or "quantization_config" in call.keywords for call in loads):
+        bits = None  # made, and given to no model
     if bits is not None and bits.keywords.get("load_in_4bit") is True:
         options.put("load_in_4bit", True, bits.lines["load_in_4bit"])
         nested = bits.keywords.get("bnb_4bit_use_double_quant", False)
@@ -534,6 +552,8 @@ def _put_adapters(options: _CallOptions, calls: Sequence[Call], is_trl: bool, na
         value = lora.keywords.get(key)
         if key == "r" and value is None:
             options.put_implied(option, str(_LORA_RANK))
+        elif isinstance(value, Call) and value.ends("find_all_linear_names"):  # of qlora.py
+            options.put(option, "all-linear", lora.line)
         elif value not in (None, False):
             options.put(option, value, lora.lines.get(key, lora.line))
 

@@ -61,6 +61,7 @@ from planner.launch.wrappers.read_helm_charts import (
     values_options,
     without_positions,
 )
+from planner.launch.wrappers.read_kustomizations import find_kustomization, read_kustomization
 from planner.launch.wrappers.read_programs import inner_commands, read_script
 from planner.launch.wrappers.read_resources import gpus_in_text
 from planner.launch.write.benchmark import (
@@ -306,6 +307,10 @@ def _file_commands(path: Path, text: str | None) -> list[tuple[Path, ParsedComma
         raise LaunchError(reason)
     chart = find_chart(path) if is_yaml else None
     is_chart = chart is not None or (is_yaml and is_template(text))
+    if (kustomization := find_kustomization(path)) is not None and (
+        commands := read_kustomization(kustomization, parse_yaml)
+    ):
+        return commands
     try:
         commands = [(launch.path or path, launch) for launch in parse_launches(path, text)]
     except LaunchError:
@@ -327,6 +332,10 @@ def _folder_commands(folder: Path) -> list[tuple[Path, ParsedCommand]]:
         chart_commands := read_chart(chart, parse_yaml)
     ):
         return chart_commands
+    if (kustomization := find_kustomization(folder)) is not None and (
+        built := read_kustomization(kustomization, parse_yaml)
+    ):
+        return built
     commands_by_file: dict[Path, list[ParsedCommand]] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() not in _FOLDER_SUFFIXES or not path.is_file():

@@ -15,6 +15,7 @@ from planner.documents.python_calls import argument_defaults, parse_calls
 from planner.documents.shell import Script, Word
 from planner.documents.shell.edits import LARGEST, ParsedOption, implied_option
 from planner.documents.shell.syntax import computed_text
+from planner.documents.yaml_tree import read_trees
 from planner.errors import LaunchError
 from planner.launch.option_table import ParserOptions
 from planner.launch.read.parse_arguments import (
@@ -149,6 +150,10 @@ def _parse_commands(
                     else started_command.options
                 )
                 yield replace(started_command, path=file, name=file.name, options=options)
+            if (sibling := find_sibling(path, inner.words, DOCUMENT_SUFFIXES)) is not None:
+                with suppress(LaunchError):  # a document that anything may read
+                    for started_command in [*parse_yaml(*sibling)]:
+                        yield replace(started_command, path=sibling[0], name=sibling[0].name)
             continue
         inner.require_agreement(path.name)
         command = _report_cut_options(parse_command(path, script, inner, target), cut_off)
@@ -159,7 +164,7 @@ def _parse_commands(
         if target.name not in _TRAINER_TARGETS:
             yield command
         elif names & {_MODEL_NAME, "model"}:
-            program = find_sibling(path, inner.words, (PYTHON_SUFFIX,))
+            program = find_sibling(path, inner.words, (PYTHON_SUFFIX,), script)
             yield command if program is None else _with_defaults(command, *program)
         else:
             yield from _parse_program_calls(path, script, inner, command)
@@ -216,7 +221,7 @@ def _parse_program_calls(
         if None not in option.texts
     }
     calls: list[ParsedCommand] = []
-    if (program := find_sibling(path, inner.words, (PYTHON_SUFFIX,))) is not None:
+    if (program := find_sibling(path, inner.words, (PYTHON_SUFFIX,), script)) is not None:
         sibling, text = program
         with suppress(LaunchError):
             calls = [
@@ -247,12 +252,24 @@ def _parse_program_calls(
         yield command if program is None else _with_defaults(command, *program)
 
 
+_ADAPTS = ("lora_enable", "use_lora", "use_peft")
+"""Options of programs without which their sizes of adapters mean nothing."""
+
+
 def _with_defaults(command: ParsedCommand, file: Path, text: str) -> ParsedCommand:
     """Return a training command with the defaults of its program's own options."""
     target = readers()[command.target]
+    given = {*command.options.values(), *command.unknown}
+    switches = {option.option.lstrip("-"): option.single for option in given}
     with suppress(LaunchError):
-        for name, value in argument_defaults(text, file.name).items():
+        defaults = argument_defaults(text, file.name)
+        is_adapted = all(
+            str(switches.get(name, defaults.get(name))).lower() != "false" for name in _ADAPTS
+        )
+        for name, value in defaults.items():
             option = target.options.find(f"--{name}")
+            if not is_adapted and name.startswith("lora"):
+                continue
             if option is None or option.name in command.options or value is False:
                 continue
             text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -302,10 +319,16 @@ def _parse_sibling_script(
 
 
 def find_sibling(
-    path: Path, words: Sequence[Word], suffixes: tuple[str, ...]
+    path: Path, words: Sequence[Word], suffixes: tuple[str, ...], script: Script | None = None
 ) -> tuple[Path, str] | None:
-    """Return path and text of a program in the same folder that a command starts; else None."""
+    """Return path and text of a program that a command starts; else None.
+
+    It is a file that ``script`` writes or a ConfigMap has, or is near ``path``.
+    """
     name = next((word.text for word in words if (word.text or "").endswith(suffixes)), None)
+    for written, document in script.files.items() if script is not None and name else ():
+        if Path(written).name == Path(name or "").name:
+            return Path(written), document.text
     for file in nearby_files(path, name) if name else ():
         with suppress(MissingFileError):
             return file, read_files.read_text(file, LARGEST, MissingFileError)
@@ -350,7 +373,23 @@ def parse_yaml(path: Path, text: str) -> Iterator[ParsedCommand]:
         for read_containers in (nested_containers, engine_mappings):
             containers = (*read_containers(text, path.name),)
             commands = commands or [*_parse_container_commands(path, text, containers)]
-    yield from commands
+        commands = commands or [*_parse_mounted_programs(path, text)]
+    notes = () if is_toml or not commands else tuple(_repeated_keys(path, text))
+    yield from (replace(command, notes=(*command.notes, *notes)) for command in commands)
+
+
+def _repeated_keys(path: Path, text: str) -> Iterator[str]:
+    """Yield a note for each key that a mapping of the text has twice."""
+    for tree in read_trees(text, path.name):
+        for key, first, again in tree.root.repeated:
+            yield f"{key} is set in line {first} and again in line {again}, which is used."
+
+
+def _parse_mounted_programs(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Yield what the Python programs in the ConfigMaps of a text start, such as of Ray Serve."""
+    for name, file in config_maps(text, path.name).items():
+        if name.endswith(PYTHON_SUFFIX):
+            yield from servers_of_program(parse_calls(file.text, name), text, path.name)
 
 
 def _parse_argument_list(path: Path, script: Script) -> Iterator[ParsedCommand]:
@@ -570,7 +609,13 @@ def _parse_container_commands(
             target = target_of_command(inner.words)
             if target is None and (guessed := _guess_engine(inner)) is not None:
                 inner, target = guessed, target_of_command(guessed.words)
-            if target is not None and not container.is_follower:
+            if target is None and not container.is_follower:
+                for command in _parse_program_calls(path, script, inner, None):
+                    resources = merge_resources(command.resources, container.resources, path.name)
+                    yield replace(
+                        command, resources=resources, options=without_positions(command.options)
+                    )
+            elif target is not None and not container.is_follower:
                 words = [*inner.words]
                 if container.role and not any(word.begins in POOL_OPTIONS for word in words):
                     role_option = (POOL_OPTIONS[0], container.role)  # only the container has it

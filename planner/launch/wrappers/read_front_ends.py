@@ -36,7 +36,33 @@ def unwrap_frontend(words: Sequence[Word], environment: Mapping[str, Word]) -> t
         return (*_of_nim(words, environment), *words[3:])
     if (name, *texts[1:2]) in (("swift", "deploy"), ("swift", "infer")):
         return _of_swift(words)
+    if texts[:2] == ["-m", "llama_cpp.server"]:
+        return _of_llama_cpp_python(words)
     return _of_xinference(words) if (name, *texts[1:2]) == ("xinference", "launch") else (*words,)
+
+
+def _of_llama_cpp_python(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return the ``llama-server`` command of llama-cpp-python's server, which has its defaults.
+
+    Source: abetlen/llama-cpp-python 0.3, llama_cpp/server/settings.py: 2,048 tokens, no layer on
+    the GPU, one request at once.
+    """
+    if not any(word.begins.startswith("--model") for word in words):
+        return tuple(words)  # its document has the models
+    aliases = option_aliases("llama-cpp-python")
+    kept: list[Word] = []
+    for word in words[2:]:
+        name, equals, _ = word.begins.partition("=")
+        option = aliases.get(name)
+        kept += _computed_words([option or name], word.line) if name.startswith("--") else [word]
+        kept += [word.after(len(name) + 1)] if equals else []
+    names = {word.begins for word in kept}
+    missing = {"--ctx-size": "2048", "--n-gpu-layers": "0", "--parallel": "1"}
+    defaults = [
+        w for option, text in missing.items() if option not in names for w in (option, text)
+    ]
+    line = words[0].line
+    return (*_computed_words(["llama-server"], line), *kept, *_computed_words(defaults, line))
 
 
 _SWIFT_BACKENDS = ("vllm", "sglang", "lmdeploy")

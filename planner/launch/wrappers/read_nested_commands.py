@@ -31,6 +31,7 @@ from planner.launch.wrappers.read_containers import (
     word_at,
 )
 from planner.launch.wrappers.read_resources import INSTANCES
+from planner.specs.quantization import checkpoint_of
 
 _COMMAND_KEY = re.compile(r"(?i)(?:.*[_-])?(?:run|cmd|commands?|scripts?|args|entry_?point|exec)")
 _PROGRAM = re.compile(
@@ -55,18 +56,35 @@ def nested_containers(text: str, name: str) -> Iterator[Container]:
 
     Raises LaunchError if the text is no YAML, is too long or nested too deeply.
     """
-    for document in documents(text, name):
-        yield from _containers_below(document, (), name)
+    all_documents = documents(text, name)
+    model = _model_of_group(all_documents)
+    for document in all_documents:
+        yield from _containers_below(document, (), name, model)
+
+
+def _model_of_group(all_documents: Sequence[YamlValue]) -> str:
+    """Return the model of a service of OME, or that its runtime is named after; "" if unknown."""
+    for document in all_documents:
+        named = (document.get("metadata", "name").text or "").removeprefix("srt-")
+        for name in (document.get("spec", "model", "name").text or "", named):
+            if checkpoint_of(name).model:
+                return name
+    return ""
 
 
 def _containers_below(
-    section: YamlValue, around: tuple[YamlValue, ...], name: str
+    section: YamlValue, around: tuple[YamlValue, ...], name: str, model: str = ""
 ) -> Iterator[Container]:
-    """Yield the commands in and below a section; ``around`` are the mappings that hold it."""
+    """Yield the commands in and below a section; ``around`` are the mappings that hold it.
+
+    ``model`` is what the controller of OME mounts.
+    """
     levels = (*around, section) if section.is_mapping else around
     has_image = section.get("image").text is not None
     if section.get("command").entries() or (has_image and section.get("args").entries()):
-        container = container_at(section, {}, sizes=_group_sizes(_group_resources(levels)))
+        sizes = _group_sizes(_group_resources(levels))
+        sizes |= {"MODEL_PATH": computed_text(model)} if model else {}
+        container = container_at(section, {}, sizes=sizes)
         yield _with_levels(container.words, levels, container.line)
     for key, value in section.items():
         is_part = key in ("command", "args") and value.entries()  # of the container above
@@ -78,16 +96,20 @@ def _containers_below(
             words = (*(plain_word(word, value.line) for word in program), *words)
         if words:
             yield _with_levels(words, levels, value.line)
-        yield from _containers_below(value, levels, name)
+        yield from _containers_below(value, levels, name, model)
     for entry in section.entries():
-        yield from _containers_below(entry, levels, name)
+        yield from _containers_below(entry, levels, name, model)
 
 
 _ENGINE_KEYS = {
     "vllm serve": {"tensor_parallel_size", "gpu_memory_utilization", "max_model_len"},
     "python3 -m sglang.launch_server": {"tp_size", "mem_fraction_static", "context_length"},
+    "llama-server": {"n_ctx", "n_gpu_layers"},
 }
 """Programs whose options stand as keys in documents of any kind, and keys that are theirs alone."""
+
+
+_MODELS = ("model", "repo_id", "model_id", "hf_model_id", "model_name", "model_path")
 
 
 def engine_mappings(text: str, name: str) -> Iterator[Container]:
@@ -105,13 +127,22 @@ def _engines_below(section: YamlValue, around: tuple[YamlValue, ...]) -> Iterato
     program = next((p for p, keys in _ENGINE_KEYS.items() if len(keys & {*values}) > 1), None)
     if program is not None:
         words = [plain_word(word, section.line) for word in program.split()]
+        named = [level.get(key) for level in levels[::-1] for key in _MODELS]
+        model = next((value for value in named if "/" in (value.text or "")), None)
+        if model is not None and not {"model", "model_path"} & {*values}:
+            words += [plain_word("--model", model.line), word_at(model.pieces, model)]
         for key, value in values.items():
             text = (value.text or "").lower()
             if text in ("", "false", "null", "none") and not value.entries():
                 continue
-            words.append(plain_word(f"--{key.replace('_', '-')}", value.line))
+            option = option_aliases("llama-cpp-python").get(
+                f"--{key}", f"--{key.replace('_', '-')}"
+            )
+            words.append(plain_word(option, value.line))
             if text != "true":
                 words += [word_at(entry.pieces, entry) for entry in value.entries() or (value,)]
+        if program == "llama-server":  # of llama-cpp-python, which takes one request at once
+            words += [plain_word(word, section.line) for word in ("--parallel", "1")]
         yield _with_levels(words, levels, section.line)
         return
     for value in (*values.values(), *section.entries()):

@@ -46,6 +46,7 @@ from planner.launch.wrappers.read_resources import INSTANCES, parse_gpu_name
 
 _FORMAT = ("spec", "predictor", "model", "modelFormat", "name")
 _NIM_FORMAT, _NIM_IMAGES = "nvidia-nim-", "nvcr.io/nim/nvidia/"  # NVIDIA/nim-deploy, kserve
+_NIM_PART = "nvcr.io/nim/"
 # KServe's runtime that starts vLLM, and its own options; "" if vLLM lacks the option.
 _OF_VLLM = ("huggingface", "vllm")
 _RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
@@ -122,6 +123,8 @@ def _servers(document: YamlValue) -> Iterator[Container]:
         yield _of_kaito(document)
     elif (document.get("apiVersion").text or "").startswith("kubeai.org/"):
         yield _of_kubeai(document.get("spec"))
+    elif _NIM_PART in (image := document.get("image", "repository").text or ""):  # of its chart
+        yield _of_nim(image, document, document, "replicaCount")
     elif document.get("trt_llm", "build").is_mapping:
         yield _of_trt_llm(document)
     elif pools := _pools_at(document):
